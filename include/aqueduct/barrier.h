@@ -1,0 +1,64 @@
+/* Split-phase barriers, named and anonymous. */
+#ifndef AQUEDUCT_BARRIER_H
+#define AQUEDUCT_BARRIER_H
+
+#include <aqueduct/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored and matches everything */
+#define AQ_BARRIER_MISMATCH  0x20u /**< make every member's wait report AQ_EMISMATCH */
+
+/**
+ * Say that this process has reached the barrier. Each notify is followed by one wait (or a
+ * successful try) before the next notify of the team.
+ *
+ * `flags` 0 names the barrier `id`: all members that name it must name the same.
+ *
+ * Ordering    Release: what was complete before is seen by all after their wait.
+ * Blocking    May poll for resources, and so may run handlers.
+ * Threads     One thread of the process; not from inside a handler.
+ *
+ * @return AQ_OK      Notified.
+ * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
+ * @return AQ_EINVAL, AQ_ECONTEXT, AQ_EPEER
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags);
+
+/**
+ * Wait until every member of the team has notified.
+ *
+ * Ordering    Acquire.
+ * Blocking    Until then; runs handlers.
+ * Threads     One thread of the process; not from inside a handler.
+ *
+ * @return AQ_OK         All have arrived.
+ * @return AQ_EMISMATCH  All have arrived, but two named different ids or one passed
+ *                       AQ_BARRIER_MISMATCH (everybody gets it), or the caller named another id
+ *                       here than at notify.
+ * @return AQ_ESTATE     Without notify, or not initialised.
+ * @return AQ_EPEER      A member died.
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags);
+
+/**
+ * Poll once and ask whether the barrier is complete.
+ *
+ * @return AQ_AGAIN  Not yet; the barrier stays pending.
+ * @return As aq_barrier_wait otherwise.
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flags);
+
+/**
+ * Notify and wait, anonymously.
+ *
+ * @return As aq_barrier_notify and aq_barrier_wait.
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

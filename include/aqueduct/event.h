@@ -1,0 +1,148 @@
+/* Completion: events of single operations and the implicit set of a thread. */
+#ifndef AQUEDUCT_EVENT_H
+#define AQUEDUCT_EVENT_H
+
+#include <aqueduct/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * An operation under way. AQ_EVENT_DONE is one that is complete.
+ *
+ * A *root* event stands for the whole operation and must be waited for (or tested until it
+ * succeeds) exactly once; that releases it. A *leaf* stands for a part, is optional, and is valid
+ * until its root is released.
+ */
+typedef struct aqi_op *aq_event;
+
+/** The event of an operation that is already complete; all zero bits. */
+#define AQ_EVENT_DONE ((aq_event)0)
+
+/** The kinds of implicit operations, as a mask for aq_nbi_test and aq_nbi_wait. */
+#define AQ_NBI_PUT    0x1u /**< puts, memsets, atomic set: visible at the target */
+#define AQ_NBI_GET    0x2u /**< gets, atomic get: the data has arrived */
+#define AQ_NBI_ATOMIC 0x4u /**< other atomics: performed, results have arrived */
+#define AQ_NBI_LOCAL  0x8u /**< sources of puts and messages may be reused */
+#define AQ_NBI_ALL    0xfu
+
+/**
+ * The leaf event of local completion: the source memory of the operation may be reused.
+ *
+ * Threads     Any.
+ *
+ * @return     A leaf of `root`, or AQ_EVENT_DONE when local completion has already happened.
+ */
+AQ_API aq_event aq_event_local(aq_event root);
+
+/**
+ * Ask whether an event is complete, without making progress.
+ *
+ * Blocking    Never; runs no handler (call aq_poll for progress).
+ * Threads     Any, but one at a time for one event.
+ *
+ * @return AQ_OK     Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
+ * @return AQ_AGAIN  Not yet.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
+
+/**
+ * Wait for an event.
+ *
+ * Blocking    Until it is complete; runs handlers.
+ * Threads     Any, but one at a time for one event; not from inside a handler.
+ *
+ * @return AQ_OK        Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
+ * @return AQ_EPEER     The peer died; the root is released all the same.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
+
+/**
+ * Ask whether all of `count` events are complete; those that are become AQ_EVENT_DONE.
+ *
+ * @return AQ_OK     All complete (also when `count` is 0).
+ * @return AQ_AGAIN  At least one is not.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
+
+/**
+ * Ask whether some of `count` events are complete; those that are become AQ_EVENT_DONE.
+ *
+ * @return AQ_OK     At least one was completed by this call, or none was outstanding.
+ * @return AQ_AGAIN  None is complete.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
+
+/**
+ * Wait for all of `count` events; each becomes AQ_EVENT_DONE.
+ *
+ * Blocking    Until all are complete; runs handlers.
+ * Threads     As aq_event_wait.
+ *
+ * @return AQ_OK        All complete.
+ * @return AQ_EPEER     The peer of at least one died; all are released.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
+
+/**
+ * Wait until at least one of `count` events is complete; those that are become AQ_EVENT_DONE.
+ *
+ * Blocking    As aq_event_wait; returns at once when none is outstanding.
+ * Threads     As aq_event_wait.
+ *
+ * @return AQ_OK        At least one was completed, or none was outstanding.
+ * @return AQ_EPEER     The peer of one that completed died.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
+
+/**
+ * Ask whether the calling thread's implicit operations of the kinds in `mask` are complete.
+ *
+ * Covers what this thread started with an _nbi call outside an access region and has not yet
+ * synchronised. AQ_NBI_LOCAL alone asks about the sources only and synchronises nothing else.
+ *
+ * Blocking    Never; runs no handler.
+ *
+ * @return AQ_OK     All complete.
+ * @return AQ_AGAIN  Some are not.
+ */
+AQ_API AQ_MUST_USE aq_status aq_nbi_test(unsigned mask);
+
+/**
+ * Wait for the calling thread's implicit operations of the kinds in `mask`.
+ *
+ * Blocking    Until they are complete; runs handlers.
+ * Threads     Any; not from inside a handler; not inside an access region.
+ *
+ * @return AQ_OK        All complete.
+ * @return AQ_EPEER     A peer died before its operation completed.
+ * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE    Inside an access region.
+ */
+AQ_API AQ_MUST_USE aq_status aq_nbi_wait(unsigned mask);
+
+/**
+ * Begin an access region: implicit operations of this thread now belong to one event.
+ *
+ * @return AQ_OK      Begun.
+ * @return AQ_ESTATE  Already inside one (regions do not nest), or not initialised.
+ * @return AQ_ENOMEM  No memory for the event.
+ */
+AQ_API AQ_MUST_USE aq_status aq_nbi_begin(void);
+
+/**
+ * End the access region; `*event` is the root event of all operations started inside it.
+ *
+ * @return AQ_OK      `*event` is valid; AQ_EVENT_DONE if all are complete.
+ * @return AQ_ESTATE  Not inside a region.
+ */
+AQ_API AQ_MUST_USE aq_status aq_nbi_end(aq_event *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

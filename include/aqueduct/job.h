@@ -1,0 +1,166 @@
+/* Joining a job, leaving it, and asking who is in it. */
+#ifndef AQUEDUCT_JOB_H
+#define AQUEDUCT_JOB_H
+
+#include <aqueduct/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A process of a team, counted from 0. */
+typedef uint32_t aq_rank;
+
+/** No rank: greater than every rank there can be. */
+#define AQ_RANK_NONE UINT32_MAX
+
+/** An ordered set of processes; ranks in calls are positions in it. */
+typedef struct aq_team aq_team;
+
+/** Where messages arrive in this process: a handler table and, once attached, a segment. */
+typedef struct aq_ep aq_ep;
+
+/** How the threads of this process use the library; fixed at aq_init. */
+typedef enum aq_thread_mode {
+    AQ_THREAD_SINGLE = 0, /**< one thread only makes calls: no lock, no atomic read-modify-write */
+    AQ_THREAD_SERIALIZED = 1, /**< several threads make calls, never two at once */
+    AQ_THREAD_MULTIPLE = 2    /**< any thread at any time */
+} aq_thread_mode;
+
+/** Do not block: a call that would have to wait for resources returns AQ_AGAIN and does nothing. */
+#define AQ_IMMEDIATE 0x1u
+
+/** Options of aq_init; zero-initialise, set `struct_size`, then what differs from the default. */
+typedef struct aq_init_params {
+    size_t struct_size; /**< sizeof(aq_init_params): lets a newer library run older programs */
+    aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
+    const char *client_name;    /**< shown in messages; NULL: the program's name */
+} aq_init_params;
+
+/**
+ * Join the job that aqrun started, or become a job of one process when nobody did.
+ *
+ * `params` may be NULL for the defaults. On return all processes of the job are running, every
+ * peer can be reached, and `*world` is the team of all of them, owned by the library.
+ *
+ * Blocking    Until every process of the job has called it; bounded by AQ_START_TIMEOUT.
+ * Threads     Once per process, by one thread, before any other call.
+ *
+ * @return AQ_OK        `*world` is valid until aq_finalize.
+ * @return AQ_ESTATE    Called a second time.
+ * @return AQ_ESETTING  An AQ_ variable is not legal; the message says which and what is.
+ * @return AQ_ETIMEOUT  Some process of the job did not come.
+ * @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_EPROTO, AQ_EPEER  As the message says.
+ */
+AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **world);
+
+/**
+ * Leave the job together with all other processes and release everything.
+ *
+ * Includes a barrier, so that nobody's messages are lost: what was sent before is handled by the
+ * time it returns. All explicit events must have been waited for. A process that ends without it
+ * ends the whole job.
+ *
+ * Blocking    Until every process has called it.
+ * Threads     One thread, no other call in progress; not from inside a handler.
+ *
+ * @return AQ_OK        The library may not be used any more by this process.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_EPEER     A peer died instead of coming; everything is released all the same.
+ */
+AQ_API aq_status aq_finalize(void);
+
+/**
+ * End the whole job now with this exit code; the other processes are told and end too.
+ *
+ * The first code given in the job is the one that aqrun returns (a non-zero one wins over 0).
+ * Standard output is flushed. Functions registered with atexit() are not run.
+ *
+ * Blocking    Never returns; bounded by AQ_EXIT_TIMEOUT.
+ * Threads     Any, at any time, also inside a handler and before aq_init.
+ */
+#ifdef __cplusplus
+[[noreturn]]
+#else
+_Noreturn
+#endif
+AQ_API void
+aq_exit(int code);
+
+/**
+ * This process's rank in the job; 0 before aq_init.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_rank aq_job_rank(void);
+
+/**
+ * The number of processes in the job; 1 before aq_init.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_rank aq_job_size(void);
+
+/**
+ * The threading mode chosen at aq_init.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_thread_mode aq_job_thread_mode(void);
+
+/**
+ * The caller's rank in `team`.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_rank aq_team_rank(const aq_team *team);
+
+/**
+ * The number of members of `team`.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_rank aq_team_size(const aq_team *team);
+
+/**
+ * The endpoint of this process through which `team` communicates.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API aq_ep *aq_team_ep(const aq_team *team);
+
+/**
+ * Make progress: receive, run the handlers of messages that have arrived, complete operations.
+ *
+ * Blocking    Never.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        Something was done.
+ * @return AQ_AGAIN     Nothing was there to do.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API aq_status aq_poll(void);
+
+/**
+ * Poll until `condition(arg)` is true: spins, then yields, then sleeps, as AQ_WAIT says.
+ *
+ * The condition is checked after each batch of arrivals and at least every 10 ms, because a remote
+ * put can make it true without any message.
+ *
+ * Blocking    Until the condition holds; runs handlers.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        The condition holds.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

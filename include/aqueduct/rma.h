@@ -1,0 +1,142 @@
+/* One-sided operations: put, get, values and memset on the segments of other processes. */
+#ifndef AQUEDUCT_RMA_H
+#define AQUEDUCT_RMA_H
+
+#include <aqueduct/event.h>
+#include <aqueduct/segment.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Copy `len` bytes from local `src` to `dst` in the segment of `rank`, and wait.
+ *
+ * `dst` is an address in the target's own address space (aq_segment_info.addr plus an offset).
+ * `src` may lie anywhere in this process; it must not overlap the destination. 0 bytes is legal.
+ *
+ * Completion  On return the bytes are visible at the target.
+ * Ordering    After what this thread has already waited for; none otherwise.
+ * Blocking    Until complete; may run handlers.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        Done.
+ * @return AQ_ERANGE    [dst, dst + len) is not inside the segment of `rank`.
+ * @return AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE  Nothing began.
+ * @return AQ_EPEER     The target died; unknown how much was written.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src,
+                                    size_t len);
+
+/**
+ * Start a put with an explicit event.
+ *
+ * Completion  `*ev` becomes complete when the bytes are visible at the target; `src` may be
+ *             reused earlier, once aq_event_local(*ev) is complete.
+ * Ordering    None, even between two puts to one process.
+ * Blocking    May poll for resources, and so may run handlers, unless AQ_IMMEDIATE is set.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if it is already complete).
+ * @return AQ_AGAIN  Only with AQ_IMMEDIATE: resources are short, nothing began.
+ * @return AQ_ERANGE, AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing began.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, const void *src,
+                                       size_t len, unsigned flags, aq_event *ev);
+
+/**
+ * Start a put that belongs to the thread's implicit set (aq_nbi_wait). Otherwise as aq_put_nb.
+ *
+ * @return As aq_put_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, const void *src,
+                                        size_t len, unsigned flags);
+
+/**
+ * Copy `len` bytes from `src` in the segment of `rank` to local `dst`, and wait.
+ *
+ * Completion  On return the bytes are in `dst`.
+ * Otherwise   As aq_put.
+ *
+ * @return As aq_put.
+ */
+AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src,
+                                    size_t len);
+
+/**
+ * Start a get with an explicit event; `dst` is valid when `*ev` is complete. Otherwise as
+ * aq_put_nb.
+ *
+ * @return As aq_put_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, const void *src,
+                                       size_t len, unsigned flags, aq_event *ev);
+
+/**
+ * Start a get that belongs to the thread's implicit set. Otherwise as aq_get_nb.
+ *
+ * @return As aq_put_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src,
+                                        size_t len, unsigned flags);
+
+/**
+ * Put the low `len` bytes (1 to 8) of `value`, in native byte order, and wait. Otherwise as aq_put.
+ *
+ * @return As aq_put; AQ_ESIZE if `len` is not 1 to 8.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value,
+                                          size_t len);
+
+/**
+ * Start a put of a value with an explicit event. Otherwise as aq_put_nb and aq_put_value.
+ *
+ * @return As aq_put_nb; AQ_ESIZE if `len` is not 1 to 8.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *dst, uint64_t value,
+                                             size_t len, unsigned flags, aq_event *ev);
+
+/**
+ * Start a put of a value in the thread's implicit set. Otherwise as aq_put_value_nb.
+ *
+ * @return As aq_put_value_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void *dst,
+                                              uint64_t value, size_t len, unsigned flags);
+
+/**
+ * Get `len` bytes (1 to 8) as a value, zero-extended, and wait. Otherwise as aq_get.
+ *
+ * @return As aq_get; AQ_ESIZE if `len` is not 1 to 8.
+ */
+AQ_API AQ_MUST_USE aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
+                                          uint64_t *value);
+
+/**
+ * Set `len` bytes at `dst` in the segment of `rank` to `byte`, and wait. Otherwise as aq_put.
+ *
+ * @return As aq_put.
+ */
+AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte,
+                                       size_t len);
+
+/**
+ * Start a memset with an explicit event. Otherwise as aq_put_nb.
+ *
+ * @return As aq_put_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst, int byte,
+                                          size_t len, unsigned flags, aq_event *ev);
+
+/**
+ * Start a memset in the thread's implicit set. Otherwise as aq_memset_nb.
+ *
+ * @return As aq_put_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_memset_nbi(aq_team *team, aq_rank rank, void *dst, int byte,
+                                           size_t len, unsigned flags);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,81 @@
+/* Memory that the other processes may read and write. */
+#ifndef AQUEDUCT_SEGMENT_H
+#define AQUEDUCT_SEGMENT_H
+
+#include <aqueduct/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A piece of memory of this process that peers may access. */
+typedef struct aq_segment aq_segment;
+
+/** Where a segment is, as seen from the caller. */
+typedef struct aq_segment_info {
+    void *addr;  /**< its address in the process that owns it: what put, get and atomics take */
+    void *local; /**< the same memory in the caller's address space, for plain loads and stores;
+                    NULL: not mapped */
+    size_t size; /**< in bytes */
+} aq_segment_info;
+
+/**
+ * Allocate a segment in every process of `team` and make all of them accessible to all.
+ *
+ * `team` is the team of the whole job. `size` is in bytes, rounded up to the page size, and may
+ * differ from process to process; 0 is a process without a segment. The memory is zero-filled,
+ * page aligned, and takes physical memory only where it is touched. Once per job.
+ *
+ * Blocking    Collective, with a barrier at its end; runs handlers.
+ * Threads     One thread of each process; not from inside a handler.
+ *
+ * @return AQ_OK        `*segment` is valid until aq_finalize.
+ * @return AQ_ESIZE     `size` is above aq_segment_max().
+ * @return AQ_ESTATE    Not initialised, or already attached.
+ * @return AQ_EINVAL    `team` is not the whole job, or a pointer is NULL.
+ * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT  As the message says.
+ */
+AQ_API AQ_MUST_USE aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment);
+
+/**
+ * The most that this process may ask of aq_segment_attach, in bytes.
+ *
+ * An optimistic bound: the machine's memory divided among the processes of this host, or
+ * AQ_MAX_SEGMENT if that is set.
+ *
+ * Threads     Any, after aq_init.
+ */
+AQ_API size_t aq_segment_max(void);
+
+/**
+ * The first byte of a segment of this process.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API void *aq_segment_addr(const aq_segment *segment);
+
+/**
+ * The size of a segment of this process in bytes.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API size_t aq_segment_size(const aq_segment *segment);
+
+/**
+ * Where the segment of a process of `team` is.
+ *
+ * Blocking    Never.
+ * Threads     Any, also inside handlers.
+ *
+ * @return AQ_OK      `*info` is filled in; size 0 says that the process has no segment.
+ * @return AQ_ERANK   No such rank in `team`.
+ * @return AQ_EINVAL  A pointer is NULL.
+ * @return AQ_ESTATE  Not initialised.
+ */
+AQ_API AQ_MUST_USE aq_status aq_segment_query(const aq_team *team, aq_rank rank,
+                                              aq_segment_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

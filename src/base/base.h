@@ -1,0 +1,52 @@
+/* Small things every file may use: branch hints, cache line, pauses, alignment. */
+#ifndef AQI_BASE_H
+#define AQI_BASE_H
+
+#include <aqueduct/status.h>
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AQI_LIKELY(x)         __builtin_expect(!!(x), 1)
+#define AQI_UNLIKELY(x)       __builtin_expect(!!(x), 0)
+#define AQI_COLD              __attribute__((cold, noinline))
+#define AQI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define AQI_COUNT_OF(array)   (sizeof(array) / sizeof((array)[0]))
+
+/* x86-64 and most arm64 parts: 64 bytes; pairs of lines may be fetched together. */
+#define AQI_CACHE_LINE 64
+
+/* Tell the core that this is a spin loop. */
+static inline void aqi_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static inline size_t aqi_round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+static inline bool aqi_is_power_of_two(size_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+static inline size_t aqi_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t aqi_max(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* The error trail: the first to know records and logs the exact cause, callers pass the status up.
+ */
+#ifndef AQI_FAIL_H
+#define AQI_FAIL_H
+
+#include "base/base.h"
+
+/*
+ * Record why something failed as this thread's aq_error_message(), log it at level "error" for
+ * `folder`, and return `status`. The text says what happened, to what, what to do; no newline.
+ */
+AQI_COLD aq_status aqi_fail(aq_status status, const char *folder, const char *fmt, ...)
+    AQI_PRINTF(3, 4);
+
+/* The same for a failed system call: appends ": " and the text of `err` (an errno value). */
+AQI_COLD aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const char *fmt,
+                                  ...) AQI_PRINTF(4, 5);
+
+/* Put "while doing X: " in front of this thread's message, without logging again. */
+AQI_COLD aq_status aqi_fail_context(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
+
+/* Forget this thread's message (tests). */
+void aqi_fail_clear(void);
+
+#endif

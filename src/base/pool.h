@@ -1,0 +1,31 @@
+/*
+ * Object pools: fixed-size objects, allocated in chunks and recycled through a free list, so that
+ * thousands of operations outstanding cost no malloc each.
+ *
+ * A pool belongs to one thread, or to several with `locked` set; then get and put take a spin lock.
+ */
+#ifndef AQI_POOL_H
+#define AQI_POOL_H
+
+#include "base/base.h"
+
+struct aqi_pool {
+    void *free;         /* singly linked through the first word */
+    void *chunks;       /* singly linked; freed at destroy */
+    size_t object_size; /* rounded up to 16 bytes */
+    size_t chunk_objects;
+    size_t outstanding; /* given out and not yet put back */
+    atomic_flag lock;
+    bool locked;
+};
+
+void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objects, bool locked);
+
+/* Frees all chunks. Returns how many objects were still out (0 when all came back). */
+size_t aqi_pool_destroy(struct aqi_pool *pool);
+
+/* An object, not zeroed (but its first use is zeroed memory), 16-byte aligned; NULL: no memory. */
+void *aqi_pool_get(struct aqi_pool *pool);
+void aqi_pool_put(struct aqi_pool *pool, void *object);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * Settings tables: each folder declares its environment variables as rows of a const table that
+ * fill a struct of values. Everything else (parsing, units, ranges, aliases, unknown names, aqinfo,
+ * the generated documentation) works from the rows.
+ */
+#ifndef AQI_SETTINGS_H
+#define AQI_SETTINGS_H
+
+#include "base/base.h"
+
+/* The type of a row decides the type of the field at `offset`. */
+enum aqi_setting_type {
+    AQI_SET_BOOL,   /* uint64_t 0/1:  0 1 no yes off on false true */
+    AQI_SET_COUNT,  /* uint64_t:      plain number */
+    AQI_SET_BYTES,  /* uint64_t:      number with optional K M G T (binary), optional trailing B */
+    AQI_SET_TIME,   /* uint64_t ns:   number with ns us ms s m; a bare number is in `unit` */
+    AQI_SET_CHOICE, /* uint64_t index into `choices` */
+    AQI_SET_TEXT    /* const char *, owned by the settings */
+};
+
+struct aqi_setting {
+    const char *name;           /* "AQ_SHM_RING_SLOTS" */
+    const char *alias;          /* "GASNET_…" or NULL; the AQ_ name wins when both are set */
+    const char *def;            /* default as text, parsed like a value */
+    const char *doc;            /* one sentence: what it does */
+    const char *advice;         /* when to change it, or NULL */
+    const char *unit;           /* "us" for a time whose bare number is microseconds, … or NULL */
+    const char *const *choices; /* AQI_SET_CHOICE: NULL-terminated */
+    uint64_t min, max;          /* inclusive, in the stored unit; both 0: no limit */
+    enum aqi_setting_type type;
+    bool power_of_two; /* the value must be one */
+    bool by_launcher;  /* set by aqrun for its ranks; not for people */
+    size_t offset;     /* of the field in the struct of values */
+};
+
+struct aqi_settings_table {
+    const char *group; /* the folder */
+    const struct aqi_setting *rows;
+    size_t count;
+    void *values; /* the struct that the rows fill; has static storage */
+};
+
+/*
+ * Fill the structs of all tables from the environment. Reads the variables anew at each call.
+ *
+ * Unknown AQ_ names are warned about once, with the nearest known name ("maybe AQ_WAIT?").
+ * GASNET_ names that are no alias are none of our business and are ignored.
+ *
+ * @return AQ_OK, or AQ_ESETTING for the first bad value (variable, value, what is legal); then the
+ *         bad row has its default and the other rows are set all the same.
+ */
+aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t count);
+
+/* Parse one text for one row into `value` (the field's type). The parser that is fuzzed. */
+aq_status aqi_setting_parse(const struct aqi_setting *row, const char *text, void *value);
+
+/* Where the value of a row came from after load: "default" or the variable's name. */
+const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);
+
+/* The value in force, the legal range and the type as text; return what snprintf would. */
+int aqi_setting_format(const struct aqi_settings_table *table, size_t row, char *buf, size_t len);
+int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len);
+const char *aqi_setting_type_name(enum aqi_setting_type type);
+
+#endif

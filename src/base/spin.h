@@ -1,0 +1,31 @@
+/* A small lock for short sections, which yields when its holder has lost the processor. */
+#ifndef AQI_SPIN_H
+#define AQI_SPIN_H
+
+#include "base/base.h"
+
+struct aqi_spin {
+    atomic_bool held;
+};
+
+static inline bool aqi_spin_try(struct aqi_spin *spin)
+{
+    return !atomic_load_explicit(&spin->held, memory_order_relaxed) &&
+           !atomic_exchange_explicit(&spin->held, true, memory_order_acquire);
+}
+
+/* The slow half: pauses, then yields (more threads than cores are normal). */
+void aqi_spin_contend(struct aqi_spin *spin);
+
+static inline void aqi_spin_lock(struct aqi_spin *spin)
+{
+    if (AQI_UNLIKELY(!aqi_spin_try(spin))) aqi_spin_contend(spin);
+}
+
+/* Pairs with the acquire in try. */
+static inline void aqi_spin_unlock(struct aqi_spin *spin)
+{
+    atomic_store_explicit(&spin->held, false, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * The bootstrap: how this process learns who it is, exchanges addresses with the others before any
+ * transport is open, hears of deaths, and leaves. Knows nothing of transports.
+ *
+ * A bootstrap kind is a row of operations in boot.c: "fork" (the control socket that aqrun hands
+ * down) and "single" (nobody started us: a job of one). ssh, PMIx and PMI come as further rows.
+ */
+#ifndef AQI_BOOT_H
+#define AQI_BOOT_H
+
+#include "base/base.h"
+
+#define AQI_JOB_KEY_BYTES 16
+#define AQI_MAX_RANKS     65536u
+
+struct aqi_boot;
+
+struct aqi_boot_info {
+    const char *kind;    /* "fork", "single" */
+    uint32_t rank;       /* in the job */
+    uint32_t size;       /* of the job */
+    uint32_t host;       /* 0-based number of this host */
+    uint32_t hosts;      /* number of hosts */
+    uint32_t local_rank; /* among the ranks of this host */
+    uint32_t local_size;
+    uint8_t
+        key[AQI_JOB_KEY_BYTES]; /* secret, random, the same in all ranks; never on a command line */
+};
+
+/* What the control channel can tell. */
+enum aqi_boot_event_type {
+    AQI_BOOT_PEER_LOST, /* `rank` died; `text` says of what */
+    AQI_BOOT_EXIT       /* somebody ended the job with `code`: end too */
+};
+struct aqi_boot_event {
+    enum aqi_boot_event_type type;
+    uint32_t rank;
+    int code;
+    const char *text; /* valid during the callback */
+};
+typedef void aqi_boot_event_fn(void *arg, const struct aqi_boot_event *event);
+
+/*
+ * Join. Blocks until the launcher has answered; bounded by AQ_START_TIMEOUT.
+ *
+ * @return AQ_EPROTO   The launcher speaks another version (both versions are named).
+ * @return AQ_ESTATE   This rank's place in the job was already taken by another process.
+ */
+aq_status aqi_boot_open(struct aqi_boot **boot);
+const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot);
+
+/* The host number of every rank (table of `size` entries, owned by the boot). */
+const uint32_t *aqi_boot_hosts(const struct aqi_boot *boot);
+
+/*
+ * Collective calls, made in the same order by every rank, before finalize. Bounded by
+ * AQ_START_TIMEOUT; AQ_ETIMEOUT names the ranks that did not come, AQ_EPEER the one that died.
+ */
+/* Every rank gives `len` bytes (the same everywhere); `all` gets size x len bytes in rank order. */
+aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all);
+aq_status aqi_boot_barrier(struct aqi_boot *boot);
+/* One shared memory object of `bytes` (the same value everywhere) for all ranks of this host. */
+aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
+
+/* True when the control channel has something to say; one load of a shared line, no system call. */
+bool aqi_boot_alert(const struct aqi_boot *boot);
+/* Read the control channel, never blocks; calls `fn` for each event. AQ_EPEER: the launcher died.
+ */
+aq_status aqi_boot_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg);
+/* Becomes readable when there is an event; -1: there is none. */
+int aqi_boot_fd(const struct aqi_boot *boot);
+
+/*
+ * Tell the launcher that this process ends the job with `code`; `why` may be NULL. Async-signal-
+ * safe; does not end the process, does not wait.
+ */
+void aqi_boot_exit(struct aqi_boot *boot, int code, const char *why);
+
+/* This process has left the job in good order: its end, whatever its exit code, harms nobody. */
+aq_status aqi_boot_finalize(struct aqi_boot *boot);
+
+/* Close descriptors and free. Cannot fail. */
+void aqi_boot_close(struct aqi_boot *boot);
+
+#endif

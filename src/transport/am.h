@@ -1,0 +1,84 @@
+/* An active message on its way out or in, remote atomics as data, and their wire format. */
+#ifndef AQI_TRANSPORT_AM_H
+#define AQI_TRANSPORT_AM_H
+
+#include "base/base.h"
+
+#define AQI_AM_MAX_ARGS 16
+
+enum aqi_am_kind {
+    AQI_AM_NONE = 0,
+    AQI_AM_SHORT = 1,
+    AQI_AM_MEDIUM = 2,
+    AQI_AM_LONG = 3,
+    AQI_AM_INTERNAL = 4 /* of fallback.c, in the shape of a Medium; never reaches the core */
+};
+
+/* Bits of `flags`. */
+#define AQI_AM_IS_REPLY 0x1u
+
+struct aqi_am {
+    uint8_t kind;
+    uint8_t handler;
+    uint8_t nargs;
+    uint8_t flags;
+    uint32_t nbytes; /* of payload */
+    uint64_t addr;   /* Long: its destination in the receiver */
+    const int32_t *args;
+    const void *payload; /* out: the source. In: library buffer, or for a Long the destination */
+};
+
+/*
+ * The wire header: 24 bytes, little-endian, followed by the arguments and, at the next multiple of
+ * 16, the payload if it is inline. `stamp` and `source` belong to the transport.
+ */
+struct aqi_am_wire {
+    uint32_t stamp;
+    uint8_t kind, handler, nargs, flags;
+    uint32_t source;
+    uint32_t nbytes;
+    uint64_t addr;
+};
+static_assert(sizeof(struct aqi_am_wire) == 24, "the wire header has no padding");
+
+/* Bytes from the start of the header to the payload. */
+static inline size_t aqi_am_payload_offset(unsigned nargs)
+{
+    return (sizeof(struct aqi_am_wire) + 4u * nargs + 15) & ~(size_t)15;
+}
+
+/*
+ * Read a header and its arguments out of `len` bytes that a peer wrote, trusting nothing: copies
+ * the header first, then checks kind, argument count and sizes. `am->args` points into `frame`,
+ * `am->payload` is left NULL. `max_payload` bounds Short, Medium and internal messages, not Longs.
+ *
+ * @return AQ_EPROTO  It makes no sense; `am` is untouched. Not logged: a peer could flood the log.
+ */
+aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struct aqi_am *am,
+                        uint32_t *source);
+
+/* Write header and arguments (not stamp, not payload) to `frame`, which has room for them. */
+void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source);
+
+/* Remote atomics: numbers as in <aqueduct/atomic.h>, which core asserts. */
+struct aqi_atomic {
+    uint64_t addr;
+    uint64_t operand1, operand2; /* the operand's bytes, in the low end */
+    uint8_t op;
+    uint8_t type;
+    uint8_t fetch; /* the old value is wanted */
+};
+static inline size_t aqi_atomic_size(uint8_t type)
+{
+    return type == 0 || type == 1 || type == 4 ? 4 : 8;
+}
+
+/*
+ * Perform it on memory of this process with the processor's atomics (sequentially consistent); all
+ * transports that do not have the network do it, and fallback.c, end here, so they are coherent.
+ * Returns the old value's bytes. `req` was checked by aqi_atomic_valid and `at` is aligned.
+ */
+uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
+bool aqi_atomic_valid(uint8_t op, uint8_t type);
+
+#endif

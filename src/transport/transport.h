@@ -1,0 +1,271 @@
+/*
+ * The transport contract: everything the core wants of a network.
+ *
+ * A transport is a folder with one `const struct aqi_transport`. Required operations must be there;
+ * an optional one that is absent is supplied by fallback.c when the transport is opened, so nobody
+ * above ever tests for NULL. Every capability bit is checked against its operation (registry.c).
+ *
+ * Threads. With `params.threads` false all calls come from one thread at a time and a transport
+ * needs no lock. With it true, any thread may make any call at any time, except open and close.
+ *
+ * Return values. AQ_OK: done or begun. AQ_AGAIN: no room now, nothing happened; the caller makes
+ * progress and tries again. Negative: failed for good; the transport has logged the cause.
+ */
+#ifndef AQI_TRANSPORT_H
+#define AQI_TRANSPORT_H
+
+#include "base/base.h"
+#include "transport/am.h"
+
+struct aqi_tp;   /* an open transport */
+struct aqi_peer; /* a process that an open transport can reach */
+
+#define AQI_URI_MAX 256 /* bytes of an address, with its NUL */
+#define AQI_KEY_MAX 32  /* bytes of a memory key */
+
+/*
+ * The two counters of an operation: what is still to happen before the source may be reused, and
+ * before it is complete. Whoever starts an operation adds; the transport subtracts.
+ */
+struct aqi_comp {
+    _Atomic uint32_t local;
+    _Atomic uint32_t remote;
+    _Atomic int32_t status; /* first failure, or AQ_OK */
+    uint32_t shared;        /* 1: several threads may touch it: real read-modify-write */
+};
+
+static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter, uint32_t n)
+{
+    if (comp->shared) {
+        atomic_fetch_add_explicit(counter, n, memory_order_acq_rel);
+    } else {
+        uint32_t old = atomic_load_explicit(counter, memory_order_relaxed);
+        atomic_store_explicit(counter, old + n, memory_order_release);
+    }
+}
+
+/* The source of one operation may be reused. Read by the acquire load in core/event.c. */
+static inline void aqi_comp_local(struct aqi_comp *comp)
+{
+    if (comp != NULL) aqi_comp_add(comp, &comp->local, UINT32_MAX);
+}
+
+/* One operation is complete. Read by the acquire load in core/event.c. */
+static inline void aqi_comp_remote(struct aqi_comp *comp)
+{
+    if (comp != NULL) aqi_comp_add(comp, &comp->remote, UINT32_MAX);
+}
+
+static inline void aqi_comp_fail(struct aqi_comp *comp, aq_status status)
+{
+    if (comp == NULL) return;
+    int32_t expected = AQ_OK;
+    atomic_compare_exchange_strong(&comp->status, &expected, (int32_t)status);
+}
+
+/* What a transport can do; each bit stands for the operations named beside it. */
+enum aqi_caps {
+    AQI_CAP_RESERVE = 1u << 0, /* am_reserve, am_commit */
+    AQI_CAP_PUT = 1u << 1,     /* put */
+    AQI_CAP_GET = 1u << 2,     /* get */
+    AQI_CAP_ATOMIC = 1u << 3,  /* atomic */
+    AQI_CAP_LONG = 1u << 4,    /* am_send takes AQI_AM_LONG (else fallback: put, then the header) */
+    AQI_CAP_MAP = 1u << 5,     /* mem_map can give pointers for plain loads and stores */
+    AQI_CAP_ALLOC = 1u << 6,   /* mem_alloc */
+    AQI_CAP_REG = 1u << 7,     /* mem_reg, mem_dereg, mem_map */
+    AQI_CAP_WAIT_FD = 1u << 8, /* wait_fd, arm */
+    AQI_CAP_CREDITS =
+        1u << 9 /* the core must bound requests in flight (receive buffers are posted) */
+};
+
+/* What progress may do. */
+enum aqi_progress_mode {
+    AQI_PROGRESS_ALL,
+    AQI_PROGRESS_REPLIES /* called while a reply waits for room: deliver replies and completions
+                            only */
+};
+
+/* Calls from the transport up to whoever opened it. */
+struct aqi_tp_hooks {
+    /*
+     * A message has arrived from the peer connected with `source`. Called from progress only, with
+     * no lock held that a reply or a progress(REPLIES) would need. `am` and what it points to are
+     * valid until it returns; a Medium's payload is 16-byte aligned and may be written to.
+     */
+    void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am);
+    /* The peer connected with `id` is dead or unreachable; called at most once per peer. */
+    void (*peer_lost)(void *arg, uint32_t id, const char *why);
+    /* May a peer write or read [addr, addr + len) of this process? For what fallback.c serves. */
+    bool (*range_ok)(void *arg, uint64_t addr, size_t len);
+    /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
+     */
+    aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
+    void *arg;
+};
+
+struct aqi_tp_params {
+    struct aqi_tp_hooks hooks;
+    uint32_t self;       /* our id: what peers are told as `source` */
+    uint32_t size;       /* ids are 0..size-1 */
+    uint32_t local_rank; /* our place among the ranks of this host */
+    uint32_t local_size;
+    bool threads;      /* several threads call at once */
+    uint8_t key[16];   /* the job's secret */
+    size_t max_medium; /* wanted; the transport may offer less, never below 512 */
+};
+
+/* What an open transport offers; constant while it is open. */
+struct aqi_tp_limits {
+    size_t
+        max_medium;  /* payload bytes of a Medium with any number of arguments; a multiple of 64 */
+    size_t max_long; /* payload bytes of a Long */
+};
+
+/* A piece of remote memory as mem_map returns it. */
+struct aqi_rmem {
+    void *local;   /* where it is mapped here, or NULL */
+    uint64_t addr; /* its first byte in the owner's address space */
+    size_t len;
+    unsigned char key[AQI_KEY_MAX]; /* the transport's own */
+};
+
+/* A prepared message between am_reserve and am_commit. */
+struct aqi_slot {
+    void *payload; /* where the payload is to be written, 16-byte aligned */
+    void *impl[2]; /* the transport's own */
+};
+
+/* What probing found, for aqinfo and for choosing. Texts are static or in the struct. */
+struct aqi_tp_probe {
+    bool usable;
+    char reason[200]; /* why not, or what would make it faster; "" */
+    char device[64];
+};
+
+struct aqi_transport {
+    const char *name;
+    const char *doc;
+    unsigned caps;
+    struct aqi_settings_table *settings; /* or NULL */
+
+    /* --- required ------------------------------------------------------------------------ */
+
+    /* Find out by doing whether this transport works here. Cheap; any time; no state is kept. */
+    void (*probe)(struct aqi_tp_probe *probe);
+
+    /*
+     * Open. May block in hooks.share (collective); calls no other hook. `*tp` is allocated by the
+     * transport with `struct aqi_tp` as its first member; the registry fills that in.
+     */
+    aq_status (*open)(const struct aqi_tp_params *params, struct aqi_tp **tp);
+
+    /* Release everything; cannot fail, does not wait for peers. Nothing is called afterwards. */
+    void (*close)(struct aqi_tp *tp);
+
+    /* Our address as a URI "name://…", at most AQI_URI_MAX bytes with NUL. */
+    aq_status (*address)(struct aqi_tp *tp, char *uri);
+
+    /*
+     * Make the peer at `uri` known as `id`. AQ_ENOTSUP: not reachable by this transport (another
+     * host, another machine): not an error, nothing is logged. May only begin the connection; sends
+     * then say AQ_AGAIN until it is up.
+     */
+    aq_status (*connect)(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **peer);
+
+    /*
+     * Send a Short or Medium, or with AQI_CAP_LONG a Long. Arguments are copied before it returns;
+     * the payload too unless `comp` is given: then comp->local is decremented when the source may
+     * be reused (which may be before it returns). Never blocks, never runs a handler. Replies
+     * (AQI_AM_IS_REPLY) have resources of their own and are never refused because requests are
+     * short. AQ_EPEER: the peer is lost.
+     */
+    aq_status (*am_send)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                         struct aqi_comp *comp);
+
+    /*
+     * Receive, run handlers (hooks.deliver), complete operations, move what is queued. Bounded
+     * work. Returns how many things happened; 0: nothing. Reentered only as progress(REPLIES) from
+     * inside deliver. With threads, a second thread finds other work or returns 0.
+     */
+    unsigned (*progress)(struct aqi_tp *tp, enum aqi_progress_mode mode);
+
+    /* AQ_OK when nothing that we started is under way to `peer` (NULL: any); else AQ_AGAIN. */
+    aq_status (*quiet)(struct aqi_tp *tp, struct aqi_peer *peer);
+
+    /* --- optional ------------------------------------------------------------------------ */
+
+    /*
+     * Reserve room for a message with up to `nbytes` of payload and exactly `nargs` arguments, and
+     * give the place for the payload; then send it, with what `am` says (am->payload is ignored,
+     * am->nbytes may be less), or with `am` NULL give it back. Between the two calls only the same
+     * thread acts on this slot and it makes no other call for this peer.
+     */
+    aq_status (*am_reserve)(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
+                            size_t nbytes, struct aqi_slot *slot);
+    aq_status (*am_commit)(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
+                           const struct aqi_am *am);
+
+    /*
+     * Start a transfer of any length between local memory and [addr, addr + len) of `rmem`. The
+     * caller has added 1 to comp->local (put only) and comp->remote; both are decremented exactly
+     * once each, perhaps before it returns, also on failure after AQ_OK (then with comp->status
+     * set). On AQ_AGAIN or an error nothing is decremented. Never blocks, runs no handler.
+     */
+    aq_status (*put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                     uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
+    aq_status (*get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                     uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
+
+    /* Start an atomic operation; `req` is copied. comp->remote as for put. */
+    aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                        const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
+
+    /*
+     * Memory that peers can reach best. Collective over the ranks of this host when the transport
+     * was opened with a job; `len` may differ between them. Zero-filled, page aligned, sparse.
+     */
+    aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, void **addr);
+
+    /* Make memory reachable; `key` is what peers need and is exchanged by the core as bytes. */
+    aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX]);
+    void (*mem_dereg)(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX]);
+
+    /* Turn a peer's key into something to operate on. A key that makes no sense: AQ_EPROTO. */
+    aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer,
+                         const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
+                         struct aqi_rmem *rmem);
+
+    /* A descriptor that becomes readable when something arrives while armed. */
+    int (*wait_fd)(struct aqi_tp *tp);
+
+    /*
+     * We are about to sleep on wait_fd (on = true): AQ_OK, or AQ_AGAIN if something is already
+     * there; or we are awake again (on = false). Peers pay for waking us only while armed.
+     */
+    aq_status (*arm)(struct aqi_tp *tp, bool on);
+
+    /* One line about the open transport, for logs and aqinfo. Returns what snprintf would. */
+    int (*describe)(struct aqi_tp *tp, char *buf, size_t len);
+};
+
+/* The common head of every open transport. `ops` is complete: fallback.c has filled the gaps. */
+struct aqi_tp {
+    struct aqi_transport ops;
+    struct aqi_tp_hooks hooks; /* what the transport calls; fallback.c sits in between */
+    struct aqi_tp_limits limits;
+    struct aqi_fallback *fallback;
+};
+
+/* registry.c: all transports in order of preference, ended by NULL. */
+extern const struct aqi_transport *const aqi_transports[];
+const struct aqi_transport *aqi_transport_find(const char *name);
+
+/*
+ * Check the contract, open, wrap in the fault decorator if AQ_FAULT asks for it, fill the gaps.
+ * `params` is copied. aqi_tp_close undoes it.
+ */
+aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
+                      struct aqi_tp **tp);
+void aqi_tp_close(struct aqi_tp *tp);
+
+#endif
