@@ -1,12 +1,16 @@
+# The helper calls: each folder says with one of them what is in it.
+define_property(GLOBAL PROPERTY AQ_LIBRARY_OBJECTS
+  BRIEF_DOCS "object libraries" FULL_DOCS "object libraries")
+define_property(GLOBAL PROPERTY AQ_UNIT_TESTS
+  BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
+
 # aq_folder(NAME SOURCES a.c … [TESTS a_test.c …]): a folder of the library. Its sources go into the
 # library; each test becomes a program linked with the library's internals and cmocka.
-define_property(GLOBAL PROPERTY AQ_LIBRARY_OBJECTS BRIEF_DOCS "object libraries" FULL_DOCS "object libraries")
-define_property(GLOBAL PROPERTY AQ_UNIT_TESTS BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
-
 function(aq_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS" ${ARGN})
   add_library(aq_${name} OBJECT ${arg_SOURCES})
-  target_include_directories(aq_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(aq_${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   set_property(GLOBAL APPEND PROPERTY AQ_LIBRARY_OBJECTS aq_${name})
   foreach(test IN LISTS arg_TESTS)
     set_property(GLOBAL APPEND PROPERTY AQ_UNIT_TESTS ${name}/${CMAKE_CURRENT_SOURCE_DIR}/${test})
@@ -16,8 +20,15 @@ endfunction()
 # aq_internal_program(NAME SOURCES …): a program that sees the library's internals (tests, aqrun).
 function(aq_internal_program name)
   add_executable(${name} ${ARGN})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE aqueduct_static)
+endfunction()
+
+# aq_public_program(NAME SOURCES …): a program that uses the library as its users do (tools,
+# examples): the public headers and the shared library.
+function(aq_public_program name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE aqueduct)
 endfunction()
 
 # aq_unit_tests(): one ctest per *_test.c named by the folders; called after the library exists.
@@ -32,6 +43,7 @@ function(aq_unit_tests)
     target_link_libraries(${target} PRIVATE cmocka)
     string(REGEX REPLACE "_test$" "" short ${file})
     add_test(NAME unit.${folder}.${short} COMMAND ${target})
-    set_tests_properties(unit.${folder}.${short} PROPERTIES TIMEOUT 120 LABELS unit SKIP_RETURN_CODE 77)
+    set_tests_properties(unit.${folder}.${short} PROPERTIES
+      TIMEOUT 120 LABELS unit SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Install the Debian packages that a task needs, and only those that are missing.
+# usage: .ci/install-deps.sh build|test|ci …   (the sets add up: test includes build, ci includes test)
+set -euo pipefail
+
+build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
+test=("${build[@]}" libcmocka-dev libhwloc-dev binutils mandoc)
+ci=("${test[@]}" clang libclang-rt-14-dev clang-format-14 shellcheck)
+# What the packages above put on the PATH, for systems without dpkg.
+build_commands=(gcc g++ cmake ninja pkg-config python3)
+
+fail()
+{
+    printf 'install-deps: %s\n' "$*" >&2
+    exit 1
+}
+
+case "${1:-}" in
+build) wanted=("${build[@]}") ;;
+test) wanted=("${test[@]}") ;;
+ci) wanted=("${ci[@]}") ;;
+*) fail "say which set: build, test or ci" ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    absent=()
+    for command in "${build_commands[@]}"; do
+        command -v "$command" >/dev/null || absent+=("$command")
+    done
+    [ ${#absent[@]} -eq 0 ] || fail "this is not a Debian system, so packages cannot be installed" \
+        "for you; please install: ${absent[*]} (the packages are named in .ci/install-deps.sh)"
+    exit 0
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+    status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+    [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || fail "these packages are missing, and only root may install" \
+        "them: ${missing[*]}; run as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+fi
+
+apt()
+{
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -q \
+        -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@"
+}
+
+echo "Installing what is missing for '$1': ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# Lists may be absent (fresh image) or older than the mirror: then update, once.
+if ! apt install --no-install-recommends "${missing[@]}" </dev/null >"$log" 2>&1; then
+    if ! { apt update && apt install --no-install-recommends "${missing[@]}"; } \
+        </dev/null >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        fail "apt-get could not install: ${missing[*]}; the end of what it said is above"
+    fi
+fi

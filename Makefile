@@ -1,0 +1,53 @@
+# The front door; the build itself is CMake and Ninja (CMakePresets.json).
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+
+.PHONY: help demo test lint format install clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo                 build, run a job of 4 processes, measure, show the picture'
+	@echo 'make test                 build for development and run all tests'
+	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
+	@echo 'make lint                 check style, layering, headers, exports, man pages'
+	@echo 'make format               run clang-format over all C and C++ sources'
+	@echo 'make clean                remove build/'
+	@echo 'On Debian each installs the packages it needs with apt-get (.ci/install-deps.sh).'
+	@echo 'More: README.md; presets for sanitizers, fuzzing and coverage: cmake --list-presets'
+
+# Tests are left out of this build unless a developer configured it with them.
+build/release/build.ninja:
+	cmake --preset release -DAQ_BUILD_TESTS=OFF
+
+build/dev/build.ninja:
+	cmake --preset dev
+
+.PHONY: release dev
+release:
+	@.ci/install-deps.sh build
+	@$(MAKE) --no-print-directory build/release/build.ninja
+	cmake --build --preset release -j $(JOBS)
+
+dev:
+	@.ci/install-deps.sh test
+	@$(MAKE) --no-print-directory build/dev/build.ninja
+	cmake --build --preset dev -j $(JOBS)
+
+demo: release
+	@examples/demo.sh build/release
+
+test: dev
+	@ctest --preset dev -j $(JOBS)
+
+lint: dev
+	@ctest --preset dev -j $(JOBS) -L lint
+
+format:
+	@git ls-files -z '*.c' '*.h' '*.cc' '*.cpp' | xargs -0 clang-format-14 -i
+
+install: release
+	cmake --install build/release --prefix "$(abspath $(PREFIX))"
+	@echo 'Installed. To build with it: export PKG_CONFIG_PATH=$(abspath $(PREFIX))/lib/pkgconfig'
+
+clean:
+	rm -rf build

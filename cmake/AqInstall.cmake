@@ -1,0 +1,37 @@
+# What is installed where, in the components runtime, dev, tools and doc. Nothing installed contains
+# the prefix, so the tree may be moved (tests/install does).
+include(CMakePackageConfigHelpers)
+
+set(AQ_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/aqueduct)
+
+install(TARGETS aqueduct aqueduct_static EXPORT aqueductTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aqueduct
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+
+install(EXPORT aqueductTargets NAMESPACE aqueduct:: DESTINATION ${AQ_PACKAGE_DIR} COMPONENT dev)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/aqueductConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/package/aqueductConfig.cmake INSTALL_DESTINATION ${AQ_PACKAGE_DIR})
+# Before 1.0 every minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/aqueductConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES
+  ${PROJECT_BINARY_DIR}/package/aqueductConfig.cmake
+  ${PROJECT_BINARY_DIR}/package/aqueductConfigVersion.cmake
+  DESTINATION ${AQ_PACKAGE_DIR} COMPONENT dev)
+
+file(RELATIVE_PATH AQ_PC_TO_PREFIX
+  /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" AQ_PC_TO_PREFIX ${AQ_PC_TO_PREFIX})
+list(TRANSFORM AQ_SYSTEM_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE AQ_PC_LIBS_PRIVATE)
+list(JOIN AQ_PC_LIBS_PRIVATE " " AQ_PC_LIBS_PRIVATE)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/aqueduct.pc.in
+  ${PROJECT_BINARY_DIR}/package/aqueduct.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/aqueduct.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc
+  FILES_MATCHING PATTERN "*.md")

@@ -1,0 +1,1 @@
+# The manual pages, generated from the public headers and the tools.
