@@ -1,0 +1,199 @@
+/* A hash table spread over all processes. Adding is an active message to the owner of the key;
+ * looking up is a one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
+ *
+ * It verifies itself: exit code 1 says that a value was wrong, missing, or there without a key. */
+#include "check.h"
+#include <stdlib.h>
+
+enum { SHARED_KEYS = 1000 };
+
+struct slot {
+    uint64_t key; /* 0: free */
+    uint64_t value;
+};
+
+/* A rank's segment: two counters (used in that of rank 0 only), then its part of the table. */
+struct part {
+    uint64_t lookups;
+    uint64_t errors;
+    struct slot slots[];
+};
+
+static aq_team *world;
+static aq_handler add_handler, added_handler;
+static struct part *mine;
+static uint64_t slots_per_rank; /* a power of two */
+static uint64_t adds_begun, adds_done;
+
+/* Spreads the bits of a key (the finaliser of splitmix64). */
+static uint64_t mix(uint64_t key)
+{
+    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+    return key ^ (key >> 31);
+}
+
+static aq_rank owner_of(uint64_t key)
+{
+    return (aq_rank)(mix(key) % aq_team_size(world));
+}
+
+static uint64_t first_slot(uint64_t key)
+{
+    return (mix(key) >> 32) & (slots_per_rank - 1);
+}
+
+static uint64_t join(aq_arg low, aq_arg high)
+{
+    return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
+}
+
+/* In the owner: find the key or a free slot, and add to its value. */
+static void on_add(aq_am *am)
+{
+    uint64_t key = join(am->args[0], am->args[1]), at = first_slot(key), tried = 0;
+    while (mine->slots[at].key != 0 && mine->slots[at].key != key) {
+        at = (at + 1) & (slots_per_rank - 1);
+        if (++tried == slots_per_rank) {
+            fprintf(stderr, "rank %u: the table is full\n", aq_job_rank());
+            aq_exit(1);
+        }
+    }
+    mine->slots[at].key = key;
+    mine->slots[at].value += join(am->args[2], am->args[3]);
+    check(aq_am_reply_short(am, added_handler, AQ_NO_ARGS, 0), "aq_am_reply_short");
+}
+
+static void on_added(aq_am *am)
+{
+    (void)am;
+    adds_done++;
+}
+
+static int all_added(void *unused)
+{
+    (void)unused;
+    return adds_done == adds_begun;
+}
+
+/* Begin to add `value` to what `key` has; many of these are under way at once. */
+static void add(uint64_t key, uint64_t value)
+{
+    aq_arg args[] = {(aq_arg)key, (aq_arg)(key >> 32), (aq_arg)value, (aq_arg)(value >> 32)};
+    adds_begun++;
+    check(aq_am_short(world, owner_of(key), add_handler, args, 4, 0), "aq_am_short");
+}
+
+/* The value of `key`, or 0; the owner has nothing to do for it. */
+static uint64_t look_up(uint64_t key)
+{
+    aq_rank owner = owner_of(key);
+    aq_segment_info info;
+    check(aq_segment_query(world, owner, &info), "aq_segment_query");
+    struct part *theirs = info.addr;
+    for (uint64_t tried = 0, at = first_slot(key); tried < slots_per_rank; tried++) {
+        struct slot slot;
+        check(aq_get(world, &slot, owner, &theirs->slots[at], sizeof slot), "aq_get");
+        if (slot.key == key) return slot.value;
+        if (slot.key == 0) return 0;
+        at = (at + 1) & (slots_per_rank - 1);
+    }
+    return 0;
+}
+
+/* The keys: `count` of each rank's own, and some that every rank adds 1 to. None is 0. */
+static uint64_t own_key(aq_rank rank, uint64_t i)
+{
+    return mix(((uint64_t)rank + 1) << 40 | i) | 1;
+}
+
+static uint64_t shared_key(uint64_t i)
+{
+    return mix(i + 1) & ~(uint64_t)1;
+}
+
+static void fill(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        add(own_key(aq_team_rank(world), i), i + 1);
+    for (uint64_t i = 0; i < SHARED_KEYS; i++)
+        add(shared_key(i), 1);
+    check(aq_poll_until(all_added, NULL), "aq_poll_until");
+}
+
+/* Look up what the next rank added, what all added, and what nobody did; count what is wrong. */
+static void verify(uint64_t count, uint64_t *lookups, uint64_t *errors)
+{
+    aq_rank size = aq_team_size(world), next = (aq_team_rank(world) + 1) % size;
+    *errors = 0;
+    for (uint64_t i = 0; i < count; i++)
+        *errors += look_up(own_key(next, i)) != i + 1;
+    for (uint64_t i = 0; i < SHARED_KEYS; i++) {
+        *errors += look_up(shared_key(i)) != size;
+        *errors += look_up(own_key(size, i)) != 0;
+    }
+    *lookups = count + 2 * SHARED_KEYS;
+}
+
+/* Add this rank's counts to those in rank 0's segment. */
+static void report(uint64_t lookups, uint64_t errors)
+{
+    aq_segment_info info;
+    check(aq_segment_query(world, 0, &info), "aq_segment_query");
+    struct part *root = info.addr;
+    aq_atomic_domain *domain;
+    check(aq_atomic_domain_create(world, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain),
+          "aq_atomic_domain_create");
+    check(aq_atomic(domain, 0, &root->lookups, AQ_ADD, &lookups, NULL, NULL), "aq_atomic");
+    check(aq_atomic(domain, 0, &root->errors, AQ_ADD, &errors, NULL, NULL), "aq_atomic");
+    check(aq_barrier(world), "aq_barrier");
+    aq_atomic_domain_destroy(domain);
+}
+
+static uint64_t count_from(int argc, char **argv)
+{
+    if (argc == 1) return 20000;
+    char *end;
+    long count = strtol(argv[1], &end, 10);
+    if (argc == 2 && *end == '\0' && count >= 1 && count <= 10000000) return (uint64_t)count;
+    fprintf(stderr, "usage: hashtable [KEYS_PER_RANK], 1 to 10000000\n");
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t count = count_from(argc, argv);
+    check(aq_init(NULL, &world), "aq_init");
+    aq_handler_entry table[] = {
+        {.nargs = 4, .accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_add, .name = "add"},
+        {.nargs = 0, .accepts = AQ_AM_SHORT | AQ_AM_REPLY, .fn = on_added, .name = "added"},
+    };
+    check(aq_am_register(aq_team_ep(world), table, 2), "aq_am_register");
+    add_handler = table[0].index;
+    added_handler = table[1].index;
+
+    for (slots_per_rank = 1; slots_per_rank < 2 * (count + SHARED_KEYS);)
+        slots_per_rank *= 2;
+    aq_segment *segment;
+    check(aq_segment_attach(world, sizeof(struct part) + slots_per_rank * sizeof(struct slot),
+                            &segment),
+          "aq_segment_attach");
+    mine = aq_segment_addr(segment);
+    check(aq_barrier(world), "aq_barrier"); /* every table is there before the first message */
+
+    fill(count);
+    check(aq_barrier(world), "aq_barrier"); /* every key is there before the first look-up */
+    uint64_t lookups, errors;
+    verify(count, &lookups, &errors);
+    report(lookups, errors);
+
+    int failed = 0;
+    if (aq_team_rank(world) == 0) {
+        failed = mine->errors != 0;
+        printf("%u ranks, %llu look-ups, %llu wrong: %s\n", aq_team_size(world),
+               (unsigned long long)mine->lookups, (unsigned long long)mine->errors,
+               failed ? "FAILED" : "all as expected");
+    }
+    check(aq_finalize(), "aq_finalize");
+    return failed;
+}

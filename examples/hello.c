@@ -1,0 +1,17 @@
+/* The smallest program: every process says who it is and how it reaches its neighbour. */
+#include "check.h"
+
+int main(void)
+{
+    aq_team *world;
+    check(aq_init(NULL, &world), "aq_init");
+
+    aq_rank rank = aq_team_rank(world), size = aq_team_size(world);
+    aq_rank next = (rank + 1) % size;
+    const char *route;
+    check(aq_info_route(world, next, &route), "aq_info_route");
+    printf("hello from rank %u of %u; I reach rank %u over %s\n", rank, size, next, route);
+
+    check(aq_finalize(), "aq_finalize");
+    return 0;
+}
