@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a task needs, and only those that are missing.
-# usage: .ci/install-deps.sh build|test|ci …   (the sets add up: test includes build, ci includes test)
+# usage: .ci/install-deps.sh build|test|ci   (each set includes the one before it)
 set -euo pipefail
 
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)

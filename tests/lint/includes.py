@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Who includes whom: checks every #include against the table of docs/architecture.md.
+
+usage: includes.py ROOT
+"""
+
+import pathlib
+import re
+import sys
+
+import tree
+
+# Folder of the file -> prefixes that its includes may have; the first row that fits counts. "*"
+# stands for one path component, and "{t}" for the same one as in the row. A prefix that ends with
+# "/" means what lies directly in that folder.
+RULES = (
+    ("include/aqueduct", ("aqueduct/",)),
+    ("src/base", ("base/", "aqueduct/status.h")),
+    ("src/transport/*", ("transport/", "transport/{t}/", "base/", "aqueduct/status.h")),
+    ("src/transport", ("transport/", "base/", "aqueduct/status.h")),
+    ("src/core", ("core/", "transport/", "base/", "aqueduct/")),
+    ("src/job", ("job/", "base/", "aqueduct/status.h")),
+    ("src/lib", ("lib/", "job/", "core/", "transport/", "base/", "aqueduct/")),
+    ("tools/aqrun", ("aqueduct/", "job/", "base/")),
+    ("tools/*", ("aqueduct/",)),
+    ("examples", ("aqueduct/",)),
+    ("tests/install", ("aqueduct/",)),
+    ("tests/*", ("{any}",)),
+)
+# The one list of transports names them all.
+EXTRA = {"src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h")}
+
+
+def rule_for(folder):
+    parts = folder.split("/")
+    for pattern, prefixes in RULES:
+        wanted = pattern.split("/")
+        if len(parts) < len(wanted):
+            continue
+        wild = ""
+        for part, want in zip(parts, wanted):
+            if want == "*":
+                wild = part
+            elif part != want:
+                break
+        else:
+            return [prefix.replace("{t}", wild) for prefix in prefixes]
+    return None
+
+
+def allowed(include, prefixes):
+    for prefix in prefixes:
+        if prefix == "{any}" or include == prefix:
+            return True
+        if prefix.endswith("/") and include.startswith(prefix) and \
+                "/" not in include[len(prefix):]:
+            return True
+    return False
+
+
+def check(root, path):
+    relative = path.relative_to(root)
+    folder = relative.parent.as_posix()
+    prefixes = rule_for(folder)
+    if prefixes is None:
+        yield f"{relative}: folder {folder} is not in the table of tests/lint/includes.py"
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        found = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if not found:
+            continue
+        kind, include = found.groups()
+        if kind == "<" and not include.startswith("aqueduct/"):
+            if (root / "src" / include).exists():
+                yield f'{relative}:{number}: write "{include}": <> is for the system and aqueduct/'
+            continue
+        if kind == '"' and "/" not in include and (path.parent / include).exists():
+            continue  # a neighbour
+        if kind == '"' and include.startswith("aqueduct/"):
+            yield f"{relative}:{number}: write <{include}>, as programs do"
+        extra = EXTRA.get(relative.as_posix())
+        if allowed(include, prefixes) or (extra and extra.fullmatch(include)):
+            continue
+        yield (f"{relative}:{number}: {folder} must not know {include} "
+               f"(it may know: {', '.join(prefixes)}; see docs/architecture.md)")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    paths = tree.files(root, ".c", ".h", ".cc", ".cpp")
+    findings = [finding for path in paths for finding in check(root, path)]
+    tree.report("includes", findings, len(paths))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Manual pages: every public function has one, nothing else has, and mandoc finds no fault.
+
+usage: manual.py ROOT MAN_DIR
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import tree
+
+
+def main():
+    root, man = map(pathlib.Path, sys.argv[1:])
+    sys.path.insert(0, str(root / "tools/dev"))
+    import aqheaders
+
+    headers = aqheaders.read_all(root / "include/aqueduct")
+    wanted = {f"{item.name}.3" for header in headers for item in header.functions()}
+    present = {path.name for path in (man / "man3").glob("*")}
+    findings = [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]
+    findings += [f"{man}/man3/{name} is of no public function" for name in sorted(present - wanted)]
+    pages = sorted(man.glob("man?/*"))
+    if shutil.which("mandoc"):
+        result = subprocess.run(["mandoc", "-T", "lint", *pages], capture_output=True, text=True,
+                                check=False)
+        findings += result.stdout.splitlines()
+    else:
+        print("mandoc is not installed: only looked for what is missing, not at the pages")
+    tree.report("manual", findings, len(pages))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""The lint scripts find what they are for: each is shown a small tree with one fault in it."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+GOOD_HEADER = """/* Things. */
+#ifndef AQUEDUCT_THING_H
+#define AQUEDUCT_THING_H
+#include <aqueduct/status.h>
+/**
+ * Do a thing.
+ *
+ * @return AQ_OK  Done.
+ */
+AQ_API aq_status aq_thing_do(int how);
+#endif
+"""
+
+
+class LintTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="aq-lint-")
+        self.root = pathlib.Path(self.folder.name)
+        self.write("include/aqueduct/status.h",
+                   (ROOT / "include/aqueduct/status.h").read_text(encoding="utf-8"))
+        self.write("include/aqueduct/thing.h", GOOD_HEADER)
+        self.write("src/base/base.h", "/* Base. */\n#include <aqueduct/status.h>\n")
+        self.write("src/core/core.c", '/* Core. */\n#include "base/base.h"\n')
+        tools = self.root / "tools/dev"
+        tools.mkdir(parents=True)
+        for name in ("aqheaders.py", "mkman.py"):
+            (tools / name).write_text((ROOT / "tools/dev" / name).read_text(encoding="utf-8"),
+                                      encoding="utf-8")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def lint(self, script, *arguments):
+        result = subprocess.run([sys.executable, HERE / f"{script}.py", self.root, *arguments],
+                                capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout + result.stderr
+
+    def assert_clean(self, script, *arguments):
+        code, output = self.lint(script, *arguments)
+        self.assertEqual(code, 0, output)
+
+    def assert_finds(self, text, script, *arguments):
+        code, output = self.lint(script, *arguments)
+        self.assertNotEqual(code, 0, output)
+        self.assertIn(text, output)
+
+    def test_good_tree(self):
+        self.assert_clean("includes")
+        self.assert_clean("style")
+        self.assert_clean("headers", "cc", "c++")
+
+    def test_includes(self):
+        self.write("src/base/up.c", '/* Up. */\n#include "core/core.h"\n')
+        self.assert_finds("src/base must not know core/core.h", "includes")
+
+    def test_includes_of_a_single_transport(self):
+        self.write("src/core/core.c", '/* Core. */\n#include "transport/shm/shm.h"\n')
+        self.assert_finds("src/core must not know transport/shm/shm.h", "includes")
+
+    def test_includes_between_transports(self):
+        self.write("src/transport/loop/loop.c", '/* Loop. */\n#include "transport/shm/shm.h"\n')
+        self.assert_finds("must not know transport/shm/shm.h", "includes")
+        self.write("src/transport/loop/loop.c", '/* Loop. */\n#include "transport/loop/loop.h"\n')
+        self.assert_clean("includes")
+
+    def test_includes_of_an_unknown_folder(self):
+        self.write("src/new/new.c", "/* New. */\n")
+        self.assert_finds("is not in the table", "includes")
+
+    def test_style_limits(self):
+        self.write("src/base/long.c", "/* Long. */\n" + "int aqi_x;\n" * 800)
+        self.assert_finds("801 lines", "style")
+        self.write("src/base/long.c", "/* Wide. */\n// " + "x" * 100 + "\n")
+        self.assert_finds("103 columns", "style")
+        self.write("src/base/long.c", "int aqi_x;\n")
+        self.assert_finds("what the file is for", "style")
+
+    def test_style_of_public_calls(self):
+        self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("/**\n", "/*\n"))
+        self.assert_finds("aq_thing_do has no doc comment", "style")
+        self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("@return", "Returns"))
+        self.assert_finds("aq_thing_do does not say what it returns", "style")
+
+    def test_headers(self):
+        self.write("src/base/needy.h", "/* Needs what it does not include. */\nsize_t aqi_x;\n")
+        self.assert_finds("base/needy.h does not compile alone", "headers", "cc", "c++")
+
+    def test_headers_in_cxx(self):
+        self.write("include/aqueduct/new.h", "/* C only. */\nextern int new;\n")
+        self.assert_finds("aqueduct/new.h does not compile alone with c++", "headers", "cc", "c++")
+
+    def compile(self, source, *flags):
+        target = self.root / "out"
+        subprocess.run(["cc", "-x", "c", "-", f"-I{self.root}/include", *flags, "-o", target],
+                       input=source, text=True, check=True)
+        return target
+
+    def test_exports(self):
+        defined = "int aq_thing_do(int how) { return how; }\n"
+        status = "".join(f"int {name}(void) {{ return 0; }}\n" for name in
+                         ("aq_status_name", "aq_status_text", "aq_error_message"))
+        shared = self.root / "good.so"
+        self.compile(defined + status, "-shared", "-fPIC").rename(shared)
+        archive = self.root / "good.o"
+        self.compile(defined, "-c").rename(archive)
+        self.assert_clean("exports", shared, archive)
+
+        self.compile(status, "-shared", "-fPIC").rename(shared)
+        self.assert_finds("aq_thing_do is declared AQ_API but not exported", "exports", shared,
+                          archive)
+        self.compile(defined + status + "int aq_secret;\n", "-shared", "-fPIC").rename(shared)
+        self.assert_finds("exports aq_secret", "exports", shared, archive)
+        self.compile(defined + "int shm_post;\n", "-c").rename(archive)
+        self.assert_finds("global symbol shm_post", "exports", shared, archive)
+
+    def test_manual(self):
+        man = self.root / "man"
+        subprocess.run([sys.executable, self.root / "tools/dev/mkman.py", "--include",
+                        self.overview(), "--out", man, "--version", "1.2.3",
+                        "--date", "2026-01-01"], check=True)
+        self.assert_clean("manual", man)
+        page = (man / "man3/aq_thing_do.3").read_text(encoding="utf-8")
+        self.assertIn("aq_thing_do \\-\ndo a thing\n", page)
+        (man / "man3/aq_thing_do.3").unlink()
+        self.assert_finds("aq_thing_do.3 is missing", "manual", man)
+
+    def overview(self):
+        self.write("include/aqueduct/aqueduct.h", "/* Aqueduct: all of it. */\n")
+        return self.root / "include/aqueduct"
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Shell scripts: shellcheck finds nothing in them.
+# usage: shell.sh ROOT
+set -eu
+cd "$1"
+if ! command -v shellcheck >/dev/null; then
+    echo "SKIP: shellcheck is not installed (apt-get install shellcheck)"
+    exit 77
+fi
+find .ci tests tools examples cmake -name '*.sh' -o -path .ci/run | sort | xargs shellcheck

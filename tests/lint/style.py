@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Limits of style: length of files and lines, a first line with the purpose, documented calls.
+
+usage: style.py ROOT
+"""
+
+import pathlib
+import sys
+
+import tree
+
+MAX_LINES = 800
+MAX_COLUMNS = 100
+CODE = (".c", ".h", ".cc", ".cpp")
+
+
+def check_text(relative, text, code):
+    lines = text.split("\n")
+    if len(lines) > MAX_LINES:
+        yield f"{relative}: {len(lines)} lines; above {MAX_LINES} a file has more than one purpose"
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_COLUMNS:
+            yield f"{relative}:{number}: {len(line)} columns; the limit is {MAX_COLUMNS}"
+        if line != line.rstrip():
+            yield f"{relative}:{number}: blanks at the end of the line"
+        if code and "\t" in line:
+            yield f"{relative}:{number}: a tab; indent with 4 spaces"
+    if code and not lines[0].startswith("/*"):
+        yield f"{relative}:1: the first line must say in a comment what the file is for"
+    if text and not text.endswith("\n"):
+        yield f"{relative}: no newline at the end"
+
+
+def check_docs(root):
+    sys.path.insert(0, str(root / "tools/dev"))
+    import aqheaders
+
+    for header in aqheaders.read_all(root / "include/aqueduct"):
+        for item in header.items:
+            if item.kind != "macro" and not item.doc:
+                yield f"include/{item.where()}: {item.name} has no doc comment"
+            if item.kind == "function" and not item.name.startswith("aq_"):
+                yield f"include/{item.where()}: {item.name} is public and does not begin aq_"
+            if item.kind == "function" and item.doc and "aq_status " in item.code.split("(")[0] \
+                    and not any(line.startswith("@return") for line in item.doc):
+                yield f"include/{item.where()}: {item.name} does not say what it returns (@return)"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    paths = tree.files(root, *CODE, ".py", ".sh", ".cmake", ".txt")
+    findings = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        findings += check_text(path.relative_to(root), text, path.suffix in CODE)
+    findings += check_docs(root)
+    tree.report("style", findings, len(paths))
+
+
+if __name__ == "__main__":
+    main()
