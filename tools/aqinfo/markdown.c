@@ -1,0 +1,63 @@
+/* The text of docs/settings.md, from the settings tables; nothing in it depends on the machine. */
+#include "data.h"
+#include <stdio.h>
+#include <string.h>
+
+/* A cell of a table: a bar would end it, and a line break too. */
+static void cell(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '|') putchar('\\');
+        putchar(*text == '\n' ? ' ' : *text);
+    }
+}
+
+static void code_cell(const char *text)
+{
+    if (text == NULL || text[0] == '\0') return;
+    putchar('`');
+    cell(text);
+    putchar('`');
+}
+
+static void row(const aq_setting_info *setting)
+{
+    printf("| ");
+    code_cell(setting->name);
+    if (setting->alias != NULL && setting->alias[0] != '\0') {
+        printf(", ");
+        code_cell(setting->alias);
+    }
+    printf(" | ");
+    cell(setting->type);
+    printf(" | ");
+    code_cell(setting->default_value);
+    printf(" | ");
+    cell(setting->range);
+    printf(" | ");
+    cell(setting->doc);
+    if (setting->advice[0] != '\0') putchar(' ');
+    cell(setting->advice);
+    printf(" |\n");
+}
+
+void markdown_show(const struct data *data)
+{
+    printf("# Settings\n\n"
+           "Every number that may be chosen is an environment variable. `aqinfo --settings` shows "
+           "the values in\nforce and where each came from; `aqinfo NAME` shows one in full. An "
+           "illegal value is an error that\nsays what is legal; an unknown `AQ_` name is answered "
+           "with the nearest known one. Where a\n`GASNET_` name is given, it is accepted too, and "
+           "the `AQ_` name wins when both are set.\n\n"
+           "This file is generated: `aqinfo --markdown > docs/settings.md`.\n");
+    const char *group = "";
+    for (size_t i = 0; i < data->setting_count; i++) {
+        const aq_setting_info *setting = &data->settings[i];
+        if (strcmp(group, setting->group) != 0)
+            printf("\n## %s\n\n| name | type | default | legal | what it does, when to change it "
+                   "|\n|---|---|---|---|---|\n",
+                   setting->group);
+        group = setting->group;
+        row(setting);
+    }
+}

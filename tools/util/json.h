@@ -1,0 +1,11 @@
+/* Writing JSON text. */
+#ifndef TOOLS_JSON_H
+#define TOOLS_JSON_H
+
+#include <stdio.h>
+
+/* Write `text` as a JSON string with its quotes. What is not valid UTF-8 becomes U+FFFD, so that
+ * the result can always be parsed; NULL becomes null. */
+void json_string(FILE *out, const char *text);
+
+#endif
