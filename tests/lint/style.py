@@ -16,8 +16,9 @@ CODE = (".c", ".h", ".cc", ".cpp")
 
 def check_text(relative, text, code):
     lines = text.split("\n")
-    if len(lines) > MAX_LINES:
-        yield f"{relative}: {len(lines)} lines; above {MAX_LINES} a file has more than one purpose"
+    count = text.count("\n")
+    if count > MAX_LINES:
+        yield f"{relative}: {count} lines; above {MAX_LINES} a file has more than one purpose"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:
             yield f"{relative}:{number}: {len(line)} columns; the limit is {MAX_COLUMNS}"

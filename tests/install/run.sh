@@ -1,0 +1,80 @@
+#!/bin/bash
+# Install, move what was installed, and build and run a client against it in every documented way.
+# usage: run.sh BUILD_DIR SOURCE_DIR CC CXX
+set -euo pipefail
+build=$1
+source=$2
+cc=$3
+cxx=$4
+here=$source/tests/install
+
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+
+fail()
+{
+    echo "install test: $*" >&2
+    exit 1
+}
+
+# --- install: by component, then whole, then moved ---------------------------------------------
+cmake --install "$build" --prefix "$top/runtime" --component runtime >/dev/null
+[ "$(cd "$top/runtime" && find . -type f | grep -vc '/libaqueduct\.so\.[0-9.]*$')" = 0 ] ||
+    fail "component runtime holds more than the shared library"
+cmake --install "$build" --prefix "$top/before" >/dev/null
+mv "$top/before" "$top/after the move"
+prefix="$top/after the move"
+grep -rIl -e "$top" -e "$build" -e "$source" "$prefix" &&
+    fail "the files above name the folder of the build or of the installation"
+for tool in aqrun aqinfo aqperf; do
+    [ -x "$prefix/bin/$tool" ] || fail "bin/$tool was not installed"
+    readelf -d "$prefix/bin/$tool" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' &&
+        fail "bin/$tool has an absolute run path"
+    "$prefix/bin/$tool" --help >/dev/null || fail "bin/$tool --help fails"
+done
+
+# --- build: pkg-config shared and static, find_package shared and static -------------------------
+mkdir "$top/bin"
+export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+# pkg-config escapes the blanks in the prefix, which only eval takes back.
+for language in c cc; do
+    compiler=$cc
+    [ "$language" = c ] || compiler="$cxx -std=c++11"
+    eval "$compiler -Wall -Wextra -Werror -o $top/bin/pkg-shared-$language $here/client.$language" \
+        "$(pkg-config --cflags --libs aqueduct)"
+    # The linker warns that dlopen in a static program needs the shared C library at run time.
+    eval "$compiler -static -o $top/bin/pkg-static-$language $here/client.$language" \
+        "$(pkg-config --static --cflags --libs aqueduct)" 2>"$top/static.log" ||
+        { cat "$top/static.log" >&2; fail "static link by pkg-config failed"; }
+done
+project()
+{
+    cmake -G Ninja -S "$here/project" -B "$top/project" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" && cmake --build "$top/project"
+}
+project >"$top/cmake.log" 2>&1 ||
+    { cat "$top/cmake.log" >&2; fail "the project with find_package does not build"; }
+for way in shared static; do
+    for language in c cc; do
+        cp "$top/project/$way-$language" "$top/bin/cmake-$way-$language"
+    done
+done
+
+# --- run: alone and as a job of two ---------------------------------------------------------------
+export LD_LIBRARY_PATH="$prefix/lib"
+ran=0
+for program in "$top"/bin/*; do
+    needs=$(readelf -d "$program" | grep -c 'NEEDED.*libaqueduct\.so\.' || true)
+    case $program in
+    *-shared-*) [ "$needs" = 1 ] || fail "$program is not linked with the shared library" ;;
+    *-static-*) [ "$needs" = 0 ] || fail "$program is not linked with the static library" ;;
+    esac
+    "$program" >"$top/out" || fail "$program alone: exit $?"
+    grep -qx 'client 0 of 1 heard both greetings' "$top/out" || fail "$program alone said nothing"
+    "$prefix/bin/aqrun" -n 2 "$program" >"$top/out" || fail "aqrun -n 2 $program: exit $?"
+    [ "$(grep -c 'of 2 heard both greetings' "$top/out")" = 2 ] ||
+        fail "aqrun -n 2 $program printed: $(cat "$top/out")"
+    ran=$((ran + 1))
+done
+[ "$ran" = 8 ] || fail "$ran clients were built instead of 8"
+echo "$ran clients built and run against the installed tree"
