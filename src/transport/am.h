@@ -10,9 +10,19 @@ enum aqi_am_kind {
     AQI_AM_NONE = 0,
     AQI_AM_SHORT = 1,
     AQI_AM_MEDIUM = 2,
-    AQI_AM_LONG = 3,
-    AQI_AM_INTERNAL = 4 /* of fallback.c, in the shape of a Medium; never reaches the core */
+    AQI_AM_LONG = 3, /* to a transport: only with AQI_CAP_LONG. To the core: the data is in place */
+    AQI_AM_LONG_PACKED =
+        4, /* payload in the message; fallback.c copies it out, then it is a Long */
+    AQI_AM_LONG_HEADER =
+        5, /* `nbytes` at `addr` were put before; fallback.c checks, then it is a Long */
+    AQI_AM_INTERNAL = 6 /* of fallback.c, in the shape of a Medium; never reaches the core */
 };
+
+/* Does a message of this kind carry its payload with it? (Only Short and Long header do not.) */
+static inline bool aqi_am_has_payload(uint8_t kind)
+{
+    return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
+}
 
 /* Bits of `flags`. */
 #define AQI_AM_IS_REPLY 0x1u
@@ -50,7 +60,7 @@ static inline size_t aqi_am_payload_offset(unsigned nargs)
 /*
  * Read a header and its arguments out of `len` bytes that a peer wrote, trusting nothing: copies
  * the header first, then checks kind, argument count and sizes. `am->args` points into `frame`,
- * `am->payload` is left NULL. `max_payload` bounds Short, Medium and internal messages, not Longs.
+ * `am->payload` is left NULL. `max_payload` bounds what travels in the message.
  *
  * @return AQ_EPROTO  It makes no sense; `am` is untouched. Not logged: a peer could flood the log.
  */

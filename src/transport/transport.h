@@ -17,8 +17,12 @@
 #include "base/base.h"
 #include "transport/am.h"
 
-struct aqi_tp;   /* an open transport */
-struct aqi_peer; /* a process that an open transport can reach */
+struct aqi_tp; /* an open transport */
+
+/* A process that an open transport can reach: the first member of the transport's own struct. */
+struct aqi_peer {
+    uint32_t id; /* as given to connect */
+};
 
 #define AQI_URI_MAX 256 /* bytes of an address, with its NUL */
 #define AQI_KEY_MAX 32  /* bytes of a memory key */
@@ -100,6 +104,8 @@ struct aqi_tp_hooks {
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
     aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
+    /* Called in each round of a wait for room in a reply: looks at the control channel, yields. */
+    void (*relax)(void *arg, unsigned round);
     void *arg;
 };
 
@@ -173,11 +179,11 @@ struct aqi_transport {
     aq_status (*connect)(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **peer);
 
     /*
-     * Send a Short or Medium, or with AQI_CAP_LONG a Long. Arguments are copied before it returns;
-     * the payload too unless `comp` is given: then comp->local is decremented when the source may
-     * be reused (which may be before it returns). Never blocks, never runs a handler. Replies
-     * (AQI_AM_IS_REPLY) have resources of their own and are never refused because requests are
-     * short. AQ_EPEER: the peer is lost.
+     * Send a message of any kind but AQI_AM_LONG, which needs AQI_CAP_LONG. Arguments are copied
+     * before it returns; the payload too unless `comp` is given: then comp->local is decremented
+     * when the source may be reused (which may be before it returns). Never blocks, never runs a
+     * handler. Replies (AQI_AM_IS_REPLY) have resources of their own and are never refused because
+     * requests are short. AQ_EPEER: the peer is lost.
      */
     aq_status (*am_send)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          struct aqi_comp *comp);
@@ -193,6 +199,9 @@ struct aqi_transport {
     aq_status (*quiet)(struct aqi_tp *tp, struct aqi_peer *peer);
 
     /* --- optional ------------------------------------------------------------------------ */
+
+    /* The job says that this peer is dead: fail what is under way to it, give up its resources. */
+    void (*disconnect)(struct aqi_tp *tp, struct aqi_peer *peer);
 
     /*
      * Reserve room for a message with up to `nbytes` of payload and exactly `nargs` arguments, and
@@ -216,15 +225,16 @@ struct aqi_transport {
     aq_status (*get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
 
-    /* Start an atomic operation; `req` is copied. comp->remote as for put. */
+    /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put. */
     aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                         const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
     /*
-     * Memory that peers can reach best. Collective over the ranks of this host when the transport
-     * was opened with a job; `len` may differ between them. Zero-filled, page aligned, sparse.
+     * Memory that peers can reach best. Collective over the ranks of this host: `len` may differ
+     * between them, `most` is the same everywhere and at least every `len`. Page aligned,
+     * zero-filled, sparse; freed by close.
      */
-    aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, void **addr);
+    aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
     /* Make memory reachable; `key` is what peers need and is exchanged by the core as bytes. */
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX]);
@@ -248,10 +258,14 @@ struct aqi_transport {
     int (*describe)(struct aqi_tp *tp, char *buf, size_t len);
 };
 
-/* The common head of every open transport. `ops` is complete: fallback.c has filled the gaps. */
+/*
+ * The common head of every open transport. Its open sets `hooks` (from params: fallback.c sits
+ * between them and the caller) and `limits`; the registry sets the rest. `ops` is complete:
+ * fallback.c has filled the gaps.
+ */
 struct aqi_tp {
     struct aqi_transport ops;
-    struct aqi_tp_hooks hooks; /* what the transport calls; fallback.c sits in between */
+    struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
     struct aqi_fallback *fallback;
 };
@@ -267,5 +281,8 @@ const struct aqi_transport *aqi_transport_find(const char *name);
 aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
+
+/* Tell an open transport that the job says `id` is dead: everything to it fails from now on. */
+void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id);
 
 #endif

@@ -1,0 +1,405 @@
+/*
+ * The fallback layer: sits between a transport and whoever opened it, and supplies the operations
+ * that the transport does not have. Above it nobody tests for NULL or for capabilities.
+ */
+#include "transport/fallback_impl.h"
+
+#include "base/fail.h"
+#include "base/shmem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* --- what the transport calls ---------------------------------------------------------------- */
+
+static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_fallback *fb = arg;
+    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM))
+        fb->up.deliver(fb->up.arg, source, am);
+    else if (!fallback_serve(fb, source, am))
+        fb->up.deliver(fb->up.arg, source, am);
+}
+
+static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    struct aqi_fallback *fb = arg;
+    if (id >= fb->params.size || atomic_exchange(&fb->down[id], true)) return;
+    aqi_fallback_peer_down(fb, id);
+    fb->up.peer_lost(fb->up.arg, id, why);
+}
+
+static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    struct aqi_fallback *fb = arg;
+    return fb->up.range_ok(fb->up.arg, addr, len);
+}
+
+static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    struct aqi_fallback *fb = arg;
+    return fb->up.share(fb->up.arg, name, bytes, fd);
+}
+
+static void hook_relax(void *arg, unsigned round)
+{
+    struct aqi_fallback *fb = arg;
+    fb->up.relax(fb->up.arg, round);
+}
+
+/* --- what the caller calls, wrapped around the transport's own ------------------------------- */
+
+static aq_status wrap_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
+                              struct aqi_peer **peer)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    if (id >= fb->params.size)
+        return aqi_fail(AQ_EINVAL, "transport", "%s: peer id %u is not below %u", tp->ops.name, id,
+                        fb->params.size);
+    aq_status st = fb->own.connect(tp, uri, id, peer);
+    if (st == AQ_OK) fb->peers[id] = *peer;
+    return st;
+}
+
+static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    unsigned n = fb->own.progress(tp, mode);
+    if (AQI_UNLIKELY(atomic_load_explicit(&fb->active, memory_order_relaxed) != 0) &&
+        mode == AQI_PROGRESS_ALL)
+        n += fallback_push_all(fb);
+    return n;
+}
+
+static aq_status wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
+    return fb->own.quiet(tp, peer);
+}
+
+/* --- the gaps -------------------------------------------------------------------------------- */
+
+/*
+ * Start an operation: send what there is room for now, keep the rest on the pending list. If
+ * nothing could be sent it did not begin (AQ_AGAIN), unless it must: a reply may not be refused.
+ */
+static aq_status submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must)
+{
+    if (atomic_load_explicit(&fb->down[init->peer->id], memory_order_relaxed)) {
+        free(init->copy);
+        return AQ_EPEER;
+    }
+    fallback_lock(fb);
+    struct fallback_op *op = fallback_op_new(fb, init);
+    if (op == NULL) {
+        fallback_unlock(fb);
+        free(init->copy);
+        return aqi_fail(AQ_ENOMEM, "transport", "no memory for an operation of the message path");
+    }
+    /* Marked as listed while it starts, so that an early answer does not free it under us. */
+    op->pending = true;
+    bool begun = fallback_op_push(fb, op) || must || op->put_begun;
+    if (!begun) op->comp = NULL; /* leaves no trace */
+    if (!begun || op->failed || op->issued == op->len) {
+        op->pending = false;
+        if (!begun || op->failed || op->finished == op->len) fallback_op_free(fb, op);
+    } else {
+        op->next = fb->pending;
+        fb->pending = op;
+    }
+    fallback_unlock(fb);
+    return begun ? AQ_OK : AQ_AGAIN;
+}
+
+static aq_status gap_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
+{
+    (void)rmem;
+    if (len == 0) {
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct fallback_op op = {.kind = FB_OP_PUT,
+                             .peer = peer,
+                             .local = (unsigned char *)(uintptr_t)src,
+                             .addr = addr,
+                             .len = len,
+                             .comp = comp};
+    return submit(tp->fallback, &op, false);
+}
+
+static aq_status gap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
+{
+    (void)rmem;
+    if (len == 0) {
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct fallback_op op = {
+        .kind = FB_OP_GET, .peer = peer, .local = dst, .addr = addr, .len = len, .comp = comp};
+    return submit(tp->fallback, &op, false);
+}
+
+static aq_status gap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                            const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
+{
+    (void)rmem;
+    struct fallback_op op = {.kind = FB_OP_ATOMIC,
+                             .peer = peer,
+                             .addr = req->addr,
+                             .len = 1,
+                             .comp = comp,
+                             .result = req->fetch ? result : NULL,
+                             .atomic = *req};
+    return submit(tp->fallback, &op, false);
+}
+
+/* With the transport's own operation, unless it says that it cannot reach this memory. */
+static aq_status wrap_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                          uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
+{
+    aq_status st = tp->fallback->own.put(tp, peer, rmem, addr, src, len, comp);
+    return st == AQ_ENOTSUP ? gap_put(tp, peer, rmem, addr, src, len, comp) : st;
+}
+
+static aq_status wrap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                          uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
+{
+    aq_status st = tp->fallback->own.get(tp, peer, rmem, addr, dst, len, comp);
+    return st == AQ_ENOTSUP ? gap_get(tp, peer, rmem, addr, dst, len, comp) : st;
+}
+
+static aq_status wrap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
+{
+    aq_status st = tp->fallback->own.atomic(tp, peer, rmem, req, result, comp);
+    return st == AQ_ENOTSUP ? gap_atomic(tp, peer, rmem, req, result, comp) : st;
+}
+
+/* A Long that fits a message travels packed; a larger one as a put and then a header. */
+static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                          struct aqi_comp *comp)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    struct aqi_am packed = *am;
+    packed.kind = AQI_AM_LONG_PACKED;
+    if (am->nbytes <= tp->limits.max_medium) return fb->own.am_send(tp, peer, &packed, comp);
+    struct fallback_op op = {.kind = FB_OP_LONG,
+                             .peer = peer,
+                             .local = (unsigned char *)(uintptr_t)am->payload,
+                             .addr = am->addr,
+                             .len = am->nbytes,
+                             .comp = comp,
+                             .header = *am};
+    op.header.kind = AQI_AM_LONG_HEADER;
+    memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
+    /* A reply must not wait for request resources, which the put needs: it is queued as a copy. */
+    if (comp == NULL) {
+        op.copy = malloc(am->nbytes);
+        if (op.copy == NULL)
+            return aqi_fail(AQ_ENOMEM, "transport", "no memory to queue a Long of %u bytes",
+                            am->nbytes);
+        memcpy(op.copy, am->payload, am->nbytes);
+        op.local = op.copy;
+    }
+    return submit(fb, &op, true);
+}
+
+static aq_status wrap_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                           struct aqi_comp *comp)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    if (am->kind == AQI_AM_LONG) return gap_long(tp, peer, am, comp);
+    return fb->own.am_send(tp, peer, am, comp);
+}
+
+/* Without am_reserve the payload is collected in a buffer and sent at commit. */
+static aq_status gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
+                             size_t nbytes, struct aqi_slot *slot)
+{
+    (void)tp;
+    (void)peer;
+    (void)reply;
+    (void)nargs;
+    slot->payload = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(nbytes + 1, AQI_CACHE_LINE));
+    if (slot->payload == NULL)
+        return aqi_fail(AQ_ENOMEM, "transport", "no memory for a payload of %zu bytes", nbytes);
+    return AQ_OK;
+}
+
+/* AQ_AGAIN leaves the slot as it is; the caller makes progress and commits again. */
+static aq_status gap_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
+                            const struct aqi_am *am)
+{
+    if (am != NULL) {
+        struct aqi_am out = *am;
+        out.payload = slot->payload;
+        aq_status st = tp->ops.am_send(tp, peer, &out, NULL);
+        if (st == AQ_AGAIN) return st;
+        free(slot->payload);
+        return st;
+    }
+    free(slot->payload);
+    return AQ_OK;
+}
+
+static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
+{
+    (void)most;
+    struct gap_memory *memory = malloc(sizeof(*memory));
+    size_t size = aqi_round_up(len ? len : 1, aqi_page_size());
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+    if (memory == NULL || at == MAP_FAILED) {
+        free(memory);
+        return aqi_fail(AQ_ENOMEM, "transport",
+                        "cannot map a segment of %zu bytes: lower the size or raise ulimit -v",
+                        size);
+    }
+    *memory = (struct gap_memory){at, size, tp->fallback->memory};
+    tp->fallback->memory = memory;
+    *addr = at;
+    return AQ_OK;
+}
+
+static aq_status gap_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX])
+{
+    (void)tp;
+    (void)addr;
+    (void)len;
+    memset(key, 0, AQI_KEY_MAX);
+    return AQ_OK;
+}
+
+static void gap_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
+{
+    (void)tp;
+    (void)key;
+}
+
+static aq_status gap_map(struct aqi_tp *tp, struct aqi_peer *peer,
+                         const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
+                         struct aqi_rmem *rmem)
+{
+    (void)tp;
+    (void)peer;
+    *rmem = (struct aqi_rmem){.addr = addr, .len = len};
+    memcpy(rmem->key, key, AQI_KEY_MAX);
+    return AQ_OK;
+}
+
+static void gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    (void)tp;
+    (void)peer;
+}
+
+static int gap_wait_fd(struct aqi_tp *tp)
+{
+    (void)tp;
+    return -1;
+}
+
+static aq_status gap_arm(struct aqi_tp *tp, bool on)
+{
+    (void)tp;
+    (void)on;
+    return AQ_OK;
+}
+
+static int gap_describe(struct aqi_tp *tp, char *buf, size_t len)
+{
+    return snprintf(buf, len, "%s: messages up to %zu bytes", tp->ops.name, tp->limits.max_medium);
+}
+
+/* --- putting it together --------------------------------------------------------------------- */
+
+aq_status aqi_fallback_create(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
+                              struct aqi_fallback **fallback)
+{
+    struct aqi_fallback *fb = calloc(1, sizeof(*fb));
+    if (fb == NULL) goto no_memory;
+    fb->peers = calloc(params->size, sizeof(struct aqi_peer *));
+    fb->down = calloc(params->size, sizeof(*fb->down));
+    if (fb->peers == NULL || fb->down == NULL) goto no_memory;
+    fb->params = *params;
+    fb->up = params->hooks;
+    aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, false);
+    *inner = *params;
+    inner->hooks = (struct aqi_tp_hooks){.deliver = hook_deliver,
+                                         .peer_lost = hook_peer_lost,
+                                         .range_ok = hook_range_ok,
+                                         .share = hook_share,
+                                         .relax = hook_relax,
+                                         .arg = fb};
+    *fallback = fb;
+    return AQ_OK;
+no_memory:
+    if (fb != NULL) {
+        free(fb->peers);
+        free(fb->down);
+    }
+    free(fb);
+    return aqi_fail(AQ_ENOMEM, "transport", "no memory for %u peers", params->size);
+}
+
+void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
+{
+    struct aqi_transport *ops = &tp->ops;
+    fb->tp = tp;
+    fb->own = *ops;
+    tp->fallback = fb;
+    ops->connect = wrap_connect;
+    ops->progress = wrap_progress;
+    ops->quiet = wrap_quiet;
+    if ((ops->caps & AQI_CAP_LONG) == 0) ops->am_send = wrap_send;
+#define FILL(slot, gap) ops->slot = ops->slot != NULL ? ops->slot : (gap)
+    FILL(disconnect, gap_disconnect);
+    FILL(am_reserve, gap_reserve);
+    FILL(am_commit, gap_commit);
+    ops->put = ops->put != NULL ? wrap_put : gap_put;
+    ops->get = ops->get != NULL ? wrap_get : gap_get;
+    ops->atomic = ops->atomic != NULL ? wrap_atomic : gap_atomic;
+    FILL(mem_alloc, gap_alloc);
+    FILL(mem_reg, gap_reg);
+    FILL(mem_dereg, gap_dereg);
+    FILL(mem_map, gap_map);
+    FILL(wait_fd, gap_wait_fd);
+    FILL(arm, gap_arm);
+    FILL(describe, gap_describe);
+#undef FILL
+}
+
+void aqi_fallback_destroy(struct aqi_fallback *fb)
+{
+    for (uint32_t i = 0; i < fb->op_count; i++)
+        free(fb->ops[i]->copy);
+    aqi_pool_destroy(&fb->op_pool);
+    while (fb->memory != NULL) {
+        struct gap_memory *memory = fb->memory;
+        fb->memory = memory->next;
+        munmap(memory->addr, memory->len);
+        free(memory);
+    }
+    free(fb->ops);
+    free(fb->peers);
+    free(fb->down);
+    free(fb);
+}
+
+void aqi_fallback_peer_down(struct aqi_fallback *fb, uint32_t id)
+{
+    atomic_store(&fb->down[id], true);
+    if (fb->peers[id] == NULL) return;
+    fb->tp->ops.disconnect(fb->tp, fb->peers[id]);
+    fallback_lock(fb);
+    for (uint32_t i = 0; i < fb->op_count; i++)
+        if (fb->ops[i]->kind != FB_OP_FREE && fb->ops[i]->peer_id == id)
+            fallback_op_fail(fb, fb->ops[i], AQ_EPEER);
+    fallback_unlock(fb);
+}

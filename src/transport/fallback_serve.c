@@ -1,0 +1,162 @@
+/*
+ * The fallback layer's side that receives: serves internal requests on this process's memory, and
+ * takes the answers to the operations that fallback_ops.c started. Trusts nothing a peer sends.
+ */
+#include "base/stats.h"
+#include "transport/fallback_impl.h"
+
+#include <string.h>
+
+static uint64_t arg_u64(const struct aqi_am *am, unsigned i)
+{
+    return (uint32_t)am->args[i] | (uint64_t)(uint32_t)am->args[i + 1] << 32;
+}
+
+/* Answer from inside the delivery of a request; waits for room like any reply. */
+static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *request,
+                        enum fallback_message type, const int32_t *more, unsigned nmore,
+                        const void *payload, size_t nbytes)
+{
+    int32_t args[6] = {request->args[0], request->args[1]};
+    for (unsigned i = 0; i < nmore; i++)
+        args[2 + i] = more[i];
+    struct aqi_am am = {.kind = AQI_AM_INTERNAL,
+                        .handler = (uint8_t)type,
+                        .nargs = (uint8_t)(2 + nmore),
+                        .flags = AQI_AM_IS_REPLY,
+                        .nbytes = (uint32_t)nbytes,
+                        .args = args,
+                        .payload = payload};
+    struct aqi_tp *tp = fb->tp;
+    for (unsigned round = 0;; round++) {
+        if (atomic_load_explicit(&fb->down[source], memory_order_relaxed)) return;
+        if (fb->own.am_send(tp, fb->peers[source], &am, NULL) != AQ_AGAIN) return;
+        if (fb->own.progress(tp, AQI_PROGRESS_REPLIES) == 0) fb->up.relax(fb->up.arg, round);
+    }
+}
+
+static void serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    bool ok = fb->up.range_ok(fb->up.arg, am->addr, am->nbytes);
+    if (ok) memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+    int32_t length = (int32_t)am->nbytes;
+    serve_reply(fb, source, am, ok ? FB_PUT_ACK : FB_REFUSED, &length, 1, NULL, 0);
+}
+
+static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    uint32_t len = (uint32_t)am->args[3];
+    int32_t offset = am->args[2];
+    if (len > fb->tp->limits.max_medium || !fb->up.range_ok(fb->up.arg, am->addr, len))
+        serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+    else
+        serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,
+                    len);
+}
+
+static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_atomic req = {.addr = am->addr,
+                             .operand1 = arg_u64(am, 2),
+                             .operand2 = arg_u64(am, 4),
+                             .op = (uint8_t)am->args[6],
+                             .type = (uint8_t)am->args[7]};
+    size_t size = aqi_atomic_size(req.type);
+    if (!aqi_atomic_valid(req.op, req.type) || am->addr % size != 0 ||
+        !fb->up.range_ok(fb->up.arg, am->addr, size)) {
+        serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+        return;
+    }
+    uint64_t old = aqi_atomic_apply(&req, (void *)(uintptr_t)am->addr);
+    int32_t halves[2] = {(int32_t)old, (int32_t)(old >> 32)};
+    serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
+}
+
+static void take_ack(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    size_t n = (uint32_t)am->args[2];
+    if (op->kind != FB_OP_PUT || n > op->issued - op->finished) return;
+    op->finished += n;
+    fallback_op_settle(fb, op);
+}
+
+static void take_data(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    size_t offset = (uint32_t)am->args[2] * (size_t)64;
+    if (op->kind != FB_OP_GET || offset > op->len || am->nbytes > op->len - offset) return;
+    if (am->nbytes > op->issued - op->finished) return;
+    memcpy(op->local + offset, am->payload, am->nbytes);
+    op->finished += am->nbytes;
+    fallback_op_settle(fb, op);
+}
+
+static void take_result(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    if (op->kind != FB_OP_ATOMIC) return;
+    uint64_t old = arg_u64(am, 2);
+    if (op->result != NULL) memcpy(op->result, &old, aqi_atomic_size(op->atomic.type));
+    op->finished = op->len;
+    fallback_op_settle(fb, op);
+}
+
+static void take_refused(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    (void)am;
+    fallback_op_fail(fb, op, AQ_ERANGE);
+}
+
+/* What each internal message must look like, and who handles it. */
+static const struct {
+    uint8_t nargs;
+    bool reply;
+    void (*serve)(struct aqi_fallback *, uint32_t, const struct aqi_am *);
+    void (*take)(struct aqi_fallback *, struct fallback_op *, const struct aqi_am *);
+} messages[FB_MESSAGES] = {
+    [FB_PUT] = {2, false, serve_put, NULL},       [FB_PUT_ACK] = {3, true, NULL, take_ack},
+    [FB_GET] = {4, false, serve_get, NULL},       [FB_GET_DATA] = {3, true, NULL, take_data},
+    [FB_ATOMIC] = {8, false, serve_atomic, NULL}, [FB_RESULT] = {4, true, NULL, take_result},
+    [FB_REFUSED] = {2, true, NULL, take_refused},
+};
+
+static bool serve_internal(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    if (am->handler == 0 || am->handler >= FB_MESSAGES) return false;
+    /* A refusal of a put carries the length as well, which nobody needs. */
+    if (am->nargs < messages[am->handler].nargs || reply != messages[am->handler].reply)
+        return false;
+    if (messages[am->handler].serve != NULL) {
+        messages[am->handler].serve(fb, source, am);
+        return true;
+    }
+    fallback_lock(fb);
+    struct fallback_op *op = fallback_op_find(fb, am, source);
+    if (op != NULL) messages[am->handler].take(fb, op, am);
+    fallback_unlock(fb);
+    return op != NULL;
+}
+
+bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_am visible = *am;
+    bool ok = source < fb->params.size && fb->peers[source] != NULL;
+    switch (am->kind) {
+    case AQI_AM_INTERNAL:
+        ok = ok && serve_internal(fb, source, am);
+        break;
+    case AQI_AM_LONG_PACKED:
+    case AQI_AM_LONG_HEADER:
+        ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.arg, am->addr, am->nbytes));
+        if (!ok) break;
+        if (am->kind == AQI_AM_LONG_PACKED)
+            memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+        visible.kind = AQI_AM_LONG;
+        visible.payload = (const void *)(uintptr_t)am->addr;
+        fb->up.deliver(fb->up.arg, source, &visible);
+        break;
+    default:
+        return false;
+    }
+    if (!ok) aqi_count(AQI_CTR_AM_DROPPED, 1);
+    return true;
+}

@@ -1,0 +1,23 @@
+/*
+ * The fault decorator: wraps any transport and makes it misbehave within the contract, from a
+ * seed. For tests, and for programs that want to see how they take it. AQ_FAULT is a comma list:
+ *
+ *   again=P     am_send, put, get and atomic say AQ_AGAIN in P percent of the calls, in bursts
+ *   late=N      completions come 1 to N progress calls late
+ *   hide=A+B…   the transport seems to lack: reserve put get atomic long map alloc wait
+ *   die=ID@N    after N calls to peer ID it is lost
+ *   seed=S      for the random choices; default 1
+ */
+#ifndef AQI_FAULT_H
+#define AQI_FAULT_H
+
+#include "transport/transport.h"
+
+/* Read a specification; "" turns the decorator off. AQ_ESETTING says what is wrong with it. */
+aq_status aqi_fault_configure(const char *spec);
+bool aqi_fault_wanted(void);
+
+aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
+                         struct aqi_tp **tp);
+
+#endif

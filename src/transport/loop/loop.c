@@ -1,0 +1,192 @@
+/*
+ * loop: the transport of a process to itself. Messages wait in two rings, one for requests and one
+ * for replies, until progress delivers them; a full ring is AQ_AGAIN. Memory needs no transfer, so
+ * mem_map gives the address itself and everything else is left to fallback.c.
+ *
+ * This is the smallest complete transport. docs/adding-a-transport.md walks through it.
+ */
+#include "transport/loop/loop.h"
+
+#include "base/fail.h"
+#include "base/ring.h"
+#include "base/spin.h"
+#include "base/stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOP_SLOTS = 32, LOOP_BATCH = 16 };
+
+/* Requests and replies have rings of their own, so that a reply never waits behind requests. */
+enum { REQUESTS, REPLIES, QUEUES };
+
+struct loop_queue {
+    struct aqi_ring ring;
+    struct aqi_spin producer, consumer; /* used with params.threads only */
+};
+
+struct loop_tp {
+    struct aqi_tp tp;
+    struct aqi_tp_params params;
+    struct loop_queue queue[QUEUES];
+    struct aqi_peer self;
+};
+
+static void loop_probe(struct aqi_tp_probe *probe)
+{
+    *probe = (struct aqi_tp_probe){.usable = true, .device = "this process"};
+}
+
+static void loop_close(struct aqi_tp *tp)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    for (unsigned i = 0; i < QUEUES; i++)
+        aqi_ring_destroy(&loop->queue[i].ring);
+    free(loop);
+}
+
+static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    struct loop_tp *loop =
+        aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(*loop), AQI_CACHE_LINE));
+    if (loop == NULL) return aqi_fail(AQ_ENOMEM, "loop", "no memory to open");
+    memset(loop, 0, sizeof(*loop));
+    size_t max_medium = aqi_round_up(params->max_medium, 64);
+    size_t slot = aqi_am_payload_offset(AQI_AM_MAX_ARGS) + max_medium;
+    for (unsigned i = 0; i < QUEUES; i++) {
+        aq_status st = aqi_ring_init(&loop->queue[i].ring, LOOP_SLOTS, slot);
+        if (st != AQ_OK) {
+            while (i-- > 0)
+                aqi_ring_destroy(&loop->queue[i].ring);
+            free(loop);
+            return st;
+        }
+    }
+    loop->params = *params;
+    loop->tp.hooks = params->hooks;
+    loop->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium, .max_long = UINT32_MAX};
+    *tp = &loop->tp;
+    return AQ_OK;
+}
+
+static aq_status loop_address(struct aqi_tp *tp, char *uri)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    snprintf(uri, AQI_URI_MAX, "loop://%u", loop->params.self);
+    return AQ_OK;
+}
+
+static aq_status loop_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
+                              struct aqi_peer **peer)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    char own[AQI_URI_MAX];
+    loop_address(tp, own);
+    if (strcmp(uri, own) != 0 || id != loop->params.self) return AQ_ENOTSUP;
+    loop->self.id = id;
+    *peer = &loop->self;
+    return AQ_OK;
+}
+
+static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                              struct aqi_comp *comp)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    struct loop_queue *queue = &loop->queue[am->flags & AQI_AM_IS_REPLY ? REPLIES : REQUESTS];
+    (void)peer;
+    if (loop->params.threads) aqi_spin_lock(&queue->producer);
+    unsigned char *frame = aqi_ring_reserve(&queue->ring);
+    if (frame != NULL) {
+        aqi_am_encode(frame, am, loop->params.self);
+        if (aqi_am_has_payload(am->kind) && am->nbytes != 0)
+            memcpy(frame + aqi_am_payload_offset(am->nargs), am->payload, am->nbytes);
+        aqi_ring_publish(&queue->ring);
+    }
+    if (loop->params.threads) aqi_spin_unlock(&queue->producer);
+    if (frame == NULL) return AQ_AGAIN;
+    aqi_comp_local(comp);
+    return AQ_OK;
+}
+
+/* Deliver up to a batch. The slot is given back after its handler has run. */
+static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
+{
+    unsigned n = 0;
+    if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return 0;
+    while (n < LOOP_BATCH) {
+        unsigned char *frame = aqi_ring_peek(&queue->ring);
+        if (frame == NULL) break;
+        struct aqi_am am;
+        uint32_t source;
+        if (aqi_am_decode(frame, SIZE_MAX, loop->tp.limits.max_medium, &am, &source) == AQ_OK) {
+            am.payload = frame + aqi_am_payload_offset(am.nargs);
+            loop->tp.hooks.deliver(loop->tp.hooks.arg, source, &am);
+        } else {
+            aqi_count(AQI_CTR_AM_DROPPED, 1);
+        }
+        aqi_ring_release(&queue->ring);
+        n++;
+    }
+    if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
+    return n;
+}
+
+static unsigned loop_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    unsigned n = loop_drain(loop, &loop->queue[REPLIES]);
+    if (mode == AQI_PROGRESS_ALL) n += loop_drain(loop, &loop->queue[REQUESTS]);
+    return n;
+}
+
+/* A message is under way until it is delivered, and only progress can do that. */
+static aq_status loop_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    (void)tp;
+    (void)peer;
+    return AQ_OK;
+}
+
+static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX])
+{
+    (void)tp;
+    (void)addr;
+    (void)len;
+    memset(key, 0, AQI_KEY_MAX);
+    return AQ_OK;
+}
+
+static void loop_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
+{
+    (void)tp;
+    (void)key;
+}
+
+static aq_status loop_map(struct aqi_tp *tp, struct aqi_peer *peer,
+                          const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
+                          struct aqi_rmem *rmem)
+{
+    (void)tp;
+    (void)peer;
+    (void)key;
+    *rmem = (struct aqi_rmem){.local = (void *)(uintptr_t)addr, .addr = addr, .len = len};
+    return AQ_OK;
+}
+
+const struct aqi_transport aqi_loop_transport = {
+    .name = "loop",
+    .doc = "messages of a process to itself",
+    .caps = AQI_CAP_REG | AQI_CAP_MAP,
+    .probe = loop_probe,
+    .open = loop_open,
+    .close = loop_close,
+    .address = loop_address,
+    .connect = loop_connect,
+    .am_send = loop_am_send,
+    .progress = loop_progress,
+    .quiet = loop_quiet,
+    .mem_reg = loop_reg,
+    .mem_dereg = loop_dereg,
+    .mem_map = loop_map,
+};

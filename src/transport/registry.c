@@ -1,0 +1,105 @@
+/* The one list of transports, and opening one of them: check, decorate, fill the gaps. */
+#include "base/fail.h"
+#include "transport/fallback.h"
+#include "transport/fault.h"
+#include "transport/loop/loop.h"
+#include "transport/shm/shm.h"
+
+#include <string.h>
+
+/* In order of preference. A new transport is a folder and a line here. */
+const struct aqi_transport *const aqi_transports[] = {
+    &aqi_loop_transport,
+    &aqi_shm_transport,
+    NULL,
+};
+
+const struct aqi_transport *aqi_transport_find(const char *name)
+{
+    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
+        if (strcmp((*t)->name, name) == 0) return *t;
+    return NULL;
+}
+
+/* Which operation each capability promises; 0: required of every transport. */
+#define SLOT(bit, member)                                                                          \
+    {                                                                                              \
+        bit, offsetof(struct aqi_transport, member), #member                                       \
+    }
+static const struct {
+    unsigned bit;
+    size_t offset;
+    const char *name;
+} promises[] = {
+    SLOT(0, probe),
+    SLOT(0, open),
+    SLOT(0, close),
+    SLOT(0, address),
+    SLOT(0, connect),
+    SLOT(0, am_send),
+    SLOT(0, progress),
+    SLOT(0, quiet),
+    SLOT(AQI_CAP_RESERVE, am_reserve),
+    SLOT(AQI_CAP_RESERVE, am_commit),
+    SLOT(AQI_CAP_PUT, put),
+    SLOT(AQI_CAP_GET, get),
+    SLOT(AQI_CAP_ATOMIC, atomic),
+    SLOT(AQI_CAP_ALLOC, mem_alloc),
+    SLOT(AQI_CAP_REG, mem_reg),
+    SLOT(AQI_CAP_REG, mem_dereg),
+    SLOT(AQI_CAP_REG, mem_map),
+    SLOT(AQI_CAP_WAIT_FD, wait_fd),
+    SLOT(AQI_CAP_WAIT_FD, arm),
+};
+
+static aq_status check_contract(const struct aqi_transport *transport)
+{
+    if ((transport->caps & AQI_CAP_MAP) && !(transport->caps & AQI_CAP_REG))
+        return aqi_fail(AQ_ENOTSUP, "transport", "%s maps memory but does not register it",
+                        transport->name);
+    for (size_t i = 0; i < AQI_COUNT_OF(promises); i++) {
+        void (*slot)(void);
+        memcpy(&slot, (const char *)transport + promises[i].offset, sizeof(slot));
+        bool promised = promises[i].bit == 0 || (transport->caps & promises[i].bit) != 0;
+        if (promised != (slot != NULL))
+            return aqi_fail(AQ_ENOTSUP, "transport",
+                            "%s: operation %s and its capability bit do not agree: correct the "
+                            "transport's table",
+                            transport->name, promises[i].name);
+    }
+    return AQ_OK;
+}
+
+aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
+                      struct aqi_tp **tp)
+{
+    struct aqi_tp_params inner;
+    struct aqi_fallback *fallback;
+    struct aqi_tp *open;
+    aq_status st = check_contract(transport);
+    if (st != AQ_OK) return st;
+    st = aqi_fallback_create(params, &inner, &fallback);
+    if (st != AQ_OK) return st;
+    st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
+                            : transport->open(&inner, &open);
+    if (st != AQ_OK) {
+        aqi_fallback_destroy(fallback);
+        return st;
+    }
+    if (!aqi_fault_wanted()) open->ops = *transport;
+    aqi_fallback_complete(fallback, open);
+    *tp = open;
+    return AQ_OK;
+}
+
+void aqi_tp_close(struct aqi_tp *tp)
+{
+    struct aqi_fallback *fallback = tp->fallback;
+    tp->ops.close(tp);
+    aqi_fallback_destroy(fallback);
+}
+
+void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
+{
+    aqi_fallback_peer_down(tp->fallback, id);
+}

@@ -1,0 +1,253 @@
+/* shm: opening, addresses, connecting and closing. The layout is in shm_impl.h. */
+#include "base/fail.h"
+#include "base/shmem.h"
+#include "transport/shm/shm_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct shm_config shm_config;
+
+static const struct aqi_setting rows[] = {
+    {.name = "AQ_SHM_SLOTS",
+     .def = "64",
+     .doc =
+         "Messages that may be in flight from one process to another, requests and replies apart.",
+     .advice = "Raise it for bursts of small messages; each slot is 128 bytes per pair that talks.",
+     .min = 16,
+     .max = 65536,
+     .power_of_two = true,
+     .type = AQI_SET_COUNT,
+     .offset = offsetof(struct shm_config, slots)},
+    {.name = "AQ_SHM_PAYLOAD",
+     .def = "0",
+     .doc = "Bytes of payload in flight from one process to another, requests and replies apart; "
+            "0: eight of the largest Medium. Rounded up to a power of two.",
+     .unit = "bytes",
+     .max = 1u << 30,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct shm_config, payload)},
+    {.name = "AQ_SHM_MAP",
+     .def = "yes",
+     .doc = "Map the segments of the other processes of the host for plain loads and stores.",
+     .advice = "Turn it off to see how a program behaves without.",
+     .type = AQI_SET_BOOL,
+     .offset = offsetof(struct shm_config, map)},
+};
+
+struct aqi_settings_table aqi_shm_settings = {"shm", rows, AQI_COUNT_OF(rows), &shm_config};
+
+static void shm_probe(struct aqi_tp_probe *probe)
+{
+    int fd;
+    void *at;
+    *probe = (struct aqi_tp_probe){.device = "memfd"};
+    aq_status st = aqi_shmem_create("aq-probe", aqi_page_size(), &fd);
+    if (st == AQ_OK) {
+        st = aqi_shmem_map(fd, aqi_page_size(), &at);
+        close(fd);
+    }
+    if (st == AQ_OK)
+        aqi_shmem_unmap(at, aqi_page_size());
+    else
+        snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
+    probe->usable = st == AQ_OK;
+}
+
+static size_t power_of_two_from(size_t value)
+{
+    size_t power = 1;
+    while (power < value)
+        power *= 2;
+    return power;
+}
+
+static struct shm_layout layout_for(const struct aqi_tp_params *params, size_t max_medium)
+{
+    struct shm_layout layout = {.ranks = params->local_size, .slots = (uint32_t)shm_config.slots};
+    size_t payload = shm_config.payload;
+    if (payload < 8 * max_medium) payload = 8 * max_medium;
+    payload = power_of_two_from(payload);
+    layout.lines = (uint32_t)(payload / AQI_CACHE_LINE);
+    layout.channel =
+        aqi_round_up(sizeof(struct shm_channel_head) +
+                         SHM_RINGS * (layout.slots * sizeof(struct shm_slot) + payload),
+                     aqi_page_size());
+    layout.channels = aqi_round_up(sizeof(struct shm_inbox) + layout.ranks, aqi_page_size());
+    layout.inbox = layout.channels + layout.ranks * layout.channel;
+    return layout;
+}
+
+static void shm_close(struct aqi_tp *tp)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    uint32_t ranks = shm->layout.ranks;
+    shm_wake_close(shm);
+    for (uint32_t i = 0; shm->peers != NULL && i < ranks; i++)
+        if (shm->peers[i] != NULL) {
+            free(shm->peers[i]->tx[SHM_REQUESTS].line_after);
+            free(shm->peers[i]);
+        }
+    for (uint32_t i = 0; shm->sources != NULL && i < shm->source_count; i++)
+        free(shm->sources[i]);
+    free(shm->peers);
+    free(shm->sources);
+    free(shm->known);
+    if (shm->segments != NULL)
+        aqi_shmem_unmap(shm->segments, shm->segment_stride * shm->params.local_size);
+    if (shm->memory != NULL) aqi_shmem_unmap(shm->memory, shm->layout.inbox * ranks);
+    free(shm);
+}
+
+static aq_status map_inboxes(struct shm_tp *shm)
+{
+    size_t total = shm->layout.inbox * shm->layout.ranks;
+    const struct aqi_tp_hooks *hooks = &shm->params.hooks;
+    void *at;
+    int fd;
+    aq_status st = hooks->share(hooks->arg, "aq-inboxes", total, &fd);
+    if (st != AQ_OK) return st;
+    st = aqi_shmem_map(fd, total, &at);
+    close(fd);
+    if (st != AQ_OK) return st;
+    shm->memory = at;
+    shm->inbox = shm_inbox_of(shm, shm->params.local_rank);
+    shm->inbox->rank = shm->params.local_rank;
+    shm->inbox->slots = shm->layout.slots;
+    shm->inbox->payload = (uint64_t)shm->layout.lines * AQI_CACHE_LINE;
+    return AQ_OK;
+}
+
+static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    size_t max_medium = aqi_round_up(params->max_medium, 64);
+    struct shm_tp *shm = calloc(1, sizeof(*shm));
+    if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open");
+    shm->wake_socket = -1;
+    shm->params = *params;
+    shm->tp.hooks = params->hooks;
+    shm->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium, .max_long = UINT32_MAX};
+    shm->layout = layout_for(params, max_medium);
+    aq_status st = AQ_ENOMEM;
+    shm->peers = calloc(shm->layout.ranks, sizeof(struct shm_peer *));
+    shm->sources = calloc(shm->layout.ranks, sizeof(struct shm_source *));
+    shm->known = calloc(shm->layout.ranks, sizeof(bool));
+    if (shm->peers == NULL || shm->sources == NULL || shm->known == NULL) {
+        aqi_fail(st, "shm", "no memory for %u peers", shm->layout.ranks);
+        goto fail;
+    }
+    st = map_inboxes(shm);
+    if (st == AQ_OK) st = shm_wake_open(shm);
+    if (st != AQ_OK) goto fail;
+    shm->inbox->magic = SHM_MAGIC;
+    *tp = &shm->tp;
+    return AQ_OK;
+fail:
+    shm_close(&shm->tp);
+    return st;
+}
+
+/* The number of the inbox, and the process it belongs to for people. */
+static aq_status shm_address(struct aqi_tp *tp, char *uri)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    snprintf(uri, AQI_URI_MAX, "shm://job/%d/%u", (int)getpid(), shm->params.local_rank);
+    return AQ_OK;
+}
+
+static aq_status check_inbox(const struct shm_tp *shm, const struct shm_inbox *inbox, uint32_t rank)
+{
+    if (inbox->magic != SHM_MAGIC || inbox->rank != rank)
+        return aqi_fail(AQ_EPROTO, "shm", "the inbox of local rank %u is not set up", rank);
+    if (inbox->slots != shm->layout.slots ||
+        inbox->payload != (uint64_t)shm->layout.lines * AQI_CACHE_LINE)
+        return aqi_fail(AQ_EMISMATCH, "shm",
+                        "local rank %u has rings of %u slots and %llu bytes, we have %u and %u: "
+                        "give all processes the same AQ_SHM_ and AQ_AM_ settings",
+                        rank, inbox->slots, (unsigned long long)inbox->payload, shm->layout.slots,
+                        shm->layout.lines * AQI_CACHE_LINE);
+    return AQ_OK;
+}
+
+static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **out)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    unsigned pid, rank;
+    char end;
+    if (sscanf(uri, "shm://job/%u/%u%c", &pid, &rank, &end) != 2 || rank >= shm->layout.ranks)
+        return AQ_ENOTSUP;
+    struct shm_inbox *inbox = shm_inbox_of(shm, rank);
+    aq_status st = check_inbox(shm, inbox, rank);
+    if (st != AQ_OK) return st;
+    struct shm_peer *peer = calloc(1, sizeof(*peer));
+    uint32_t *line_after = calloc(SHM_RINGS * shm->layout.slots, sizeof(*line_after));
+    if (peer == NULL || line_after == NULL) {
+        free(peer);
+        free(line_after);
+        return aqi_fail(AQ_ENOMEM, "shm", "no memory for peer %u", id);
+    }
+    peer->peer.id = id;
+    peer->local_rank = rank;
+    peer->inbox = inbox;
+    for (unsigned ring = 0; ring < SHM_RINGS; ring++)
+        shm_tx_init(shm, &peer->tx[ring], ring, inbox, line_after + ring * shm->layout.slots);
+    aqi_spin_lock(&shm->join_lock);
+    shm->peers[rank] = peer;
+    aqi_spin_unlock(&shm->join_lock);
+    *out = &peer->peer;
+    return AQ_OK;
+}
+
+static void shm_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    (void)tp;
+    ((struct shm_peer *)peer)->lost = true;
+}
+
+/* A message is delivered once it is in the ring; the memory operations complete at once. */
+static aq_status shm_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    (void)tp;
+    (void)peer;
+    return AQ_OK;
+}
+
+static int shm_describe(struct aqi_tp *tp, char *buf, size_t len)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    return snprintf(buf, len,
+                    "%u processes, %u slots and %u bytes of payload each way per pair, %s",
+                    shm->layout.ranks, shm->layout.slots, shm->layout.lines * AQI_CACHE_LINE,
+                    shm->membarrier ? "wakes by membarrier" : "wakes by fence");
+}
+
+const struct aqi_transport aqi_shm_transport = {
+    .name = "shm",
+    .doc = "processes of one host over shared memory",
+    .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_MAP |
+            AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD,
+    .settings = &aqi_shm_settings,
+    .probe = shm_probe,
+    .open = shm_open,
+    .close = shm_close,
+    .address = shm_address,
+    .connect = shm_connect,
+    .disconnect = shm_disconnect,
+    .am_send = shm_am_send,
+    .progress = shm_progress,
+    .quiet = shm_quiet,
+    .am_reserve = shm_am_reserve,
+    .am_commit = shm_am_commit,
+    .put = shm_put,
+    .get = shm_get,
+    .atomic = shm_atomic,
+    .mem_alloc = shm_mem_alloc,
+    .mem_reg = shm_mem_reg,
+    .mem_dereg = shm_mem_dereg,
+    .mem_map = shm_mem_map,
+    .wait_fd = shm_wait_fd,
+    .arm = shm_arm,
+    .describe = shm_describe,
+};

@@ -1,0 +1,18 @@
+/* shm: processes of one host over shared memory. */
+#ifndef AQI_SHM_H
+#define AQI_SHM_H
+
+#include "base/settings.h"
+#include "transport/transport.h"
+
+struct shm_config {
+    uint64_t slots;   /* of each ring */
+    uint64_t payload; /* bytes of each payload ring; 0: eight of the largest Medium */
+    uint64_t map;     /* segments are mapped for plain loads and stores */
+};
+
+extern struct shm_config shm_config;
+extern struct aqi_settings_table aqi_shm_settings;
+extern const struct aqi_transport aqi_shm_transport;
+
+#endif

@@ -1,0 +1,131 @@
+/* shm: receiving. Polls the channels of those who have ever sent, replies first. */
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "transport/shm/shm_impl.h"
+
+#include <stdlib.h>
+
+/* Messages taken from one ring per call, so that one sender cannot keep a poll busy for ever. */
+enum { BATCH = 32 };
+
+static void source_init(struct shm_tp *shm, struct shm_source *source, uint32_t sender)
+{
+    unsigned char *channel = shm_channel_of(shm, shm->inbox, sender);
+    struct shm_channel_head *head = (struct shm_channel_head *)(void *)channel;
+    for (unsigned ring = 0; ring < SHM_RINGS; ring++)
+        source->rx[ring] = (struct shm_rx){.slots = shm_slots_of(shm, channel, ring),
+                                           .payload = shm_payload_of(shm, channel, ring),
+                                           .done = &head->ring[ring].done};
+}
+
+/* Somebody has sent to us for the first time: begin to poll its channel. */
+static AQI_COLD void admit(struct shm_tp *shm)
+{
+    aqi_spin_lock(&shm->join_lock);
+    for (uint32_t sender = 0; sender < shm->layout.ranks; sender++) {
+        if (shm->known[sender] || shm->peers[sender] == NULL ||
+            !atomic_load_explicit(&shm->inbox->member[sender], memory_order_acquire))
+            continue;
+        struct shm_source *source =
+            aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(struct shm_source), AQI_CACHE_LINE));
+        if (source == NULL) break; /* tried again at the next poll */
+        *source = (struct shm_source){.id = shm->peers[sender]->peer.id};
+        source_init(shm, source, sender);
+        uint32_t n = atomic_load_explicit(&shm->source_count, memory_order_relaxed);
+        shm->sources[n] = source;
+        shm->known[sender] = true;
+        atomic_store_explicit(&shm->source_count, n + 1, memory_order_release);
+    }
+    aqi_spin_unlock(&shm->join_lock);
+}
+
+static inline bool newcomers(struct shm_tp *shm)
+{
+    return atomic_load_explicit(&shm->inbox->joined, memory_order_acquire) !=
+           atomic_load_explicit(&shm->source_count, memory_order_acquire);
+}
+
+static inline struct shm_slot *rx_peek(struct shm_tp *shm, struct shm_rx *rx)
+{
+    struct shm_slot *slot = &rx->slots[rx->head & (shm->layout.slots - 1)];
+    uint32_t stamp = atomic_load_explicit(shm_stamp(slot), memory_order_acquire);
+    return stamp == rx->head + 1 ? slot : NULL;
+}
+
+/* Give a slot back; the sender hears of it a quarter ring at a time. Pairs with tx_refresh. */
+static inline void rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
+{
+    rx->head++;
+    rx->lines_held += lines;
+    if (rx->head - rx->told >= shm->layout.slots / 4 || rx->lines_held >= shm->layout.lines / 4) {
+        atomic_store_explicit(rx->done, rx->head, memory_order_release);
+        rx->told = rx->head;
+        rx->lines_held = 0;
+    }
+}
+
+/* Find the payload that a slot speaks of; false if what it says makes no sense. */
+static inline bool find_payload(struct shm_tp *shm, const struct shm_rx *rx,
+                                const struct shm_slot *slot, uint32_t line, struct aqi_am *am,
+                                uint32_t *lines)
+{
+    if (line == SHM_INLINE) {
+        size_t offset = aqi_am_payload_offset(am->nargs);
+        am->payload = slot->bytes + offset;
+        return !aqi_am_has_payload(am->kind) || am->nbytes <= SHM_SLOT - offset;
+    }
+    *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
+    am->payload = rx->payload + (size_t)line * AQI_CACHE_LINE;
+    return line < shm->layout.lines && *lines <= shm->layout.lines - line;
+}
+
+static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
+{
+    struct shm_rx *rx = &source->rx[ring];
+    struct shm_slot *slot = rx_peek(shm, rx);
+    unsigned n = 0;
+    if (AQI_LIKELY(slot == NULL)) return 0;
+    if (shm->params.threads) {
+        if (!aqi_spin_try(&source->lock[ring])) return 0;
+        slot = rx_peek(shm, rx); /* another thread may have taken it */
+    }
+    for (; slot != NULL && n < BATCH; slot = rx_peek(shm, rx), n++) {
+        struct aqi_am am;
+        uint32_t line, lines = 0;
+        bool reply = ring == SHM_REPLIES;
+        if (AQI_LIKELY(aqi_am_decode(slot->bytes, SHM_SLOT, shm->tp.limits.max_medium, &am,
+                                     &line) == AQ_OK &&
+                       reply == ((am.flags & AQI_AM_IS_REPLY) != 0) &&
+                       find_payload(shm, rx, slot, line, &am, &lines)))
+            shm->tp.hooks.deliver(shm->tp.hooks.arg, source->id, &am);
+        else
+            aqi_count(AQI_CTR_AM_DROPPED, 1);
+        rx_release(shm, rx, lines);
+    }
+    if (shm->params.threads) aqi_spin_unlock(&source->lock[ring]);
+    return n;
+}
+
+unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    unsigned n = 0;
+    if (AQI_UNLIKELY(newcomers(shm))) admit(shm);
+    uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        n += rx_drain(shm, shm->sources[i], SHM_REPLIES);
+        if (mode == AQI_PROGRESS_ALL) n += rx_drain(shm, shm->sources[i], SHM_REQUESTS);
+    }
+    return n;
+}
+
+bool shm_has_arrivals(struct shm_tp *shm)
+{
+    if (newcomers(shm)) return true;
+    uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        for (unsigned ring = 0; ring < SHM_RINGS; ring++)
+            if (rx_peek(shm, &shm->sources[i]->rx[ring]) != NULL) return true;
+    return false;
+}

@@ -1,0 +1,181 @@
+/* shm: sending. A fast path reads: check, reserve, fill, publish, and look whether to wake. */
+#include "transport/shm/shm_impl.h"
+
+#include <string.h>
+
+void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, struct shm_inbox *to,
+                 uint32_t *line_after)
+{
+    unsigned char *channel = shm_channel_of(shm, to, shm->params.local_rank);
+    *tx = (struct shm_tx){
+        .slots = shm_slots_of(shm, channel, ring),
+        .payload = shm_payload_of(shm, channel, ring),
+        .done = &((struct shm_channel_head *)(void *)channel)->ring[ring].done,
+        .line_after = line_after,
+    };
+}
+
+/* Learn how far the receiver has come. Its word is not trusted: it cannot be ahead of us. */
+static AQI_COLD void tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
+{
+    uint32_t done = atomic_load_explicit(tx->done, memory_order_acquire);
+    if (done - tx->done_seen > tx->tail - tx->done_seen) return;
+    if (done == tx->done_seen) return;
+    tx->done_seen = done;
+    tx->line_done = tx->line_after[(done - 1) & (shm->layout.slots - 1)];
+}
+
+static inline bool tx_has_slot(struct shm_tp *shm, struct shm_tx *tx)
+{
+    if (AQI_LIKELY(tx->tail - tx->done_seen < shm->layout.slots)) return true;
+    tx_refresh(shm, tx);
+    return tx->tail - tx->done_seen < shm->layout.slots;
+}
+
+/*
+ * Find `lines` lines in one piece in the payload ring, skipping its end if they do not fit there.
+ * `*line` becomes their first, counted on and on.
+ */
+static bool tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_t lines, uint32_t *line)
+{
+    uint32_t ring = shm->layout.lines;
+    uint32_t at = tx->line & (ring - 1);
+    uint32_t first = at + lines <= ring ? tx->line : tx->line + (ring - at);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        if (first + lines - tx->line_done <= ring) {
+            *line = first;
+            return true;
+        }
+        tx_refresh(shm, tx);
+    }
+    return false;
+}
+
+static inline uint32_t lines_of(size_t nbytes)
+{
+    return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
+}
+
+/* The first time we send to a peer, tell it to look at our channel. */
+static AQI_COLD void join(struct shm_tp *shm, struct shm_peer *to)
+{
+    to->joined = true;
+    /* Two threads may come here, one for each ring; the channel is announced once. */
+    _Atomic uint8_t *member = &to->inbox->member[shm->params.local_rank];
+    if (atomic_exchange_explicit(member, 1, memory_order_release) != 0) return;
+    /* Pairs with the acquire load in shm_receive.c. */
+    atomic_fetch_add_explicit(&to->inbox->joined, 1, memory_order_release);
+}
+
+/* Pairs with the acquire load of the stamp in shm_receive.c. */
+static inline void publish(struct shm_tp *shm, struct shm_peer *to, struct shm_tx *tx,
+                           struct shm_slot *slot)
+{
+    tx->line_after[tx->tail & (shm->layout.slots - 1)] = tx->line;
+    atomic_store_explicit(shm_stamp(slot), ++tx->tail, memory_order_release);
+    if (AQI_UNLIKELY(!to->joined)) join(shm, to);
+}
+
+/*
+ * Is the peer asleep? It set the word and then made every processor pass a barrier (membarrier), so
+ * either we see the word or it sees our message; where it cannot, the fence is ours to make.
+ */
+static inline void wake_if_asleep(struct shm_tp *shm, struct shm_peer *to)
+{
+    if (AQI_UNLIKELY(to->inbox->fence)) atomic_thread_fence(memory_order_seq_cst);
+    if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))
+        shm_wake(shm, to);
+}
+
+/* Put a message of known kind into its slot; `line` says where the payload went. */
+static inline void fill(struct shm_slot *slot, const struct aqi_am *am, uint32_t line)
+{
+    aqi_am_encode(slot->bytes, am, line);
+}
+
+aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      struct aqi_comp *comp)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *to = (struct shm_peer *)peer;
+    unsigned ring = am->flags & AQI_AM_IS_REPLY ? SHM_REPLIES : SHM_REQUESTS;
+    struct shm_tx *tx = &to->tx[ring];
+    aq_status st = AQ_AGAIN;
+
+    if (AQI_UNLIKELY(to->lost)) return AQ_EPEER;
+    shm_lock(shm, &to->lock[ring]);
+    if (!tx_has_slot(shm, tx)) goto out;
+    struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
+    uint32_t line = SHM_INLINE;
+    if (aqi_am_has_payload(am->kind) && am->nbytes != 0) {
+        size_t offset = aqi_am_payload_offset(am->nargs);
+        unsigned char *at = slot->bytes + offset;
+        if (am->nbytes > SHM_SLOT - offset) {
+            uint32_t first;
+            if (!tx_has_lines(shm, tx, lines_of(am->nbytes), &first)) goto out;
+            tx->line = first + lines_of(am->nbytes);
+            line = first & (shm->layout.lines - 1);
+            at = tx->payload + (size_t)line * AQI_CACHE_LINE;
+        }
+        memcpy(at, am->payload, am->nbytes);
+    }
+    fill(slot, am, line);
+    publish(shm, to, tx, slot);
+    st = AQ_OK;
+out:
+    shm_unlock(shm, &to->lock[ring]);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    wake_if_asleep(shm, to);
+    aqi_comp_local(comp);
+    return AQ_OK;
+}
+
+/* The lock of the ring is held from here to the commit: the slot is the ring's next. */
+aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
+                         size_t nbytes, struct aqi_slot *out)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *to = (struct shm_peer *)peer;
+    unsigned ring = reply ? SHM_REPLIES : SHM_REQUESTS;
+    struct shm_tx *tx = &to->tx[ring];
+    if (to->lost) return AQ_EPEER;
+    shm_lock(shm, &to->lock[ring]);
+    if (!tx_has_slot(shm, tx)) goto again;
+    struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
+    size_t offset = aqi_am_payload_offset(nargs);
+    out->payload = slot->bytes + offset;
+    out->impl[0] = tx;
+    out->impl[1] = (void *)(uintptr_t)SHM_INLINE;
+    if (nbytes > SHM_SLOT - offset) {
+        uint32_t first;
+        if (!tx_has_lines(shm, tx, lines_of(nbytes), &first)) goto again;
+        out->payload = tx->payload + (size_t)(first & (shm->layout.lines - 1)) * AQI_CACHE_LINE;
+        out->impl[1] = (void *)(uintptr_t)first;
+    }
+    return AQ_OK;
+again:
+    shm_unlock(shm, &to->lock[ring]);
+    return AQ_AGAIN;
+}
+
+aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *in,
+                        const struct aqi_am *am)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *to = (struct shm_peer *)peer;
+    struct shm_tx *tx = in->impl[0];
+    if (am != NULL) {
+        struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
+        uint32_t line = SHM_INLINE;
+        if (in->payload < (void *)slot || in->payload >= (void *)(slot + 1)) {
+            uint32_t first = (uint32_t)(uintptr_t)in->impl[1];
+            tx->line = first + lines_of(am->nbytes);
+            line = first & (shm->layout.lines - 1);
+        }
+        fill(slot, am, line);
+        publish(shm, to, tx, slot);
+    }
+    shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
+    if (am != NULL) wake_if_asleep(shm, to);
+    return AQ_OK;
+}

@@ -1,0 +1,100 @@
+/*
+ * shm: sleeping and waking. A receiver that is about to sleep says so in its inbox; whoever sends
+ * to it then sends a byte to its datagram socket, whose descriptor it waits on. Senders pay one
+ * load of a line that rarely changes.
+ */
+#include "base/fail.h"
+#include "base/stats.h"
+#include "transport/shm/shm_impl.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int membarrier(int command)
+{
+    return (int)syscall(__NR_membarrier, command, 0u, 0);
+}
+
+aq_status shm_wake_open(struct shm_tp *shm)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        aq_status st = errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS;
+        return aqi_fail_errno(
+            st, errno, "shm",
+            "cannot create the wake-up socket (raise ulimit -n if files are short)");
+    }
+    /* Autobind: the kernel picks a free abstract name, which vanishes with the socket. */
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    socklen_t len = sizeof(shm->inbox->wake);
+    if (bind(fd, (struct sockaddr *)&any, sizeof(sa_family_t)) != 0 ||
+        getsockname(fd, (struct sockaddr *)&shm->inbox->wake, &len) != 0) {
+        int err = errno;
+        close(fd);
+        return aqi_fail_errno(AQ_ESYS, err, "shm", "cannot bind the wake-up socket");
+    }
+    shm->inbox->wake_len = len;
+    shm->membarrier = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    shm->inbox->fence = !shm->membarrier;
+    shm->wake_socket = fd;
+    return AQ_OK;
+}
+
+void shm_wake_close(struct shm_tp *shm)
+{
+    if (shm->wake_socket >= 0) close(shm->wake_socket);
+}
+
+AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
+{
+    struct shm_inbox *inbox = peer->inbox;
+    /* One sender wakes; the others see 0. */
+    if (atomic_exchange_explicit(&inbox->asleep, 0, memory_order_acq_rel) == 0) return;
+    struct sockaddr_un to = inbox->wake;
+    socklen_t len = inbox->wake_len;
+    if (len > sizeof(to)) return;
+    aqi_count(AQI_CTR_WAKE_SENT, 1);
+    /* A full queue has a byte that wakes it already; a vanished socket is a process that ended. */
+    if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) <
+            0 &&
+        (errno == ECONNREFUSED || errno == ENOENT)) {
+        peer->lost = true;
+        shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its wake-up socket is closed");
+    }
+}
+
+int shm_wait_fd(struct aqi_tp *tp)
+{
+    return ((struct shm_tp *)tp)->wake_socket;
+}
+
+aq_status shm_arm(struct aqi_tp *tp, bool on)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    if (!on) {
+        char bytes[64];
+        atomic_store_explicit(&shm->inbox->asleep, 0, memory_order_relaxed);
+        for (int i = 0; i < 64 && recv(shm->wake_socket, bytes, sizeof(bytes), MSG_DONTWAIT) >= 0;
+             i++)
+            ;
+        return AQ_OK;
+    }
+    atomic_store_explicit(&shm->inbox->asleep, 1, memory_order_seq_cst);
+    /*
+     * Every processor that runs a sender passes a barrier here: what it published before is seen
+     * below, and what it publishes after, it checks against our word. Without membarrier the
+     * senders fence (inbox->fence) and this fence is our half.
+     */
+    if (shm->membarrier)
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
+    if (!shm_has_arrivals(shm)) return AQ_OK;
+    atomic_store_explicit(&shm->inbox->asleep, 0, memory_order_relaxed);
+    return AQ_AGAIN;
+}
