@@ -1,6 +1,7 @@
 # The front door; the build itself is CMake and Ninja (CMakePresets.json).
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+CTEST_OPTIONS ?=
 
 .PHONY: help demo test lint format install clean
 .DEFAULT_GOAL := help
@@ -37,7 +38,7 @@ demo: release
 	@examples/demo.sh build/release
 
 test: dev
-	@ctest --preset dev -j $(JOBS)
+	@ctest --preset dev -j $(JOBS) $(CTEST_OPTIONS)
 
 lint: dev
 	@ctest --preset dev -j $(JOBS) -L lint

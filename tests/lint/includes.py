@@ -21,8 +21,9 @@ RULES = (
     ("src/core", ("core/", "transport/", "base/", "aqueduct/")),
     ("src/job", ("job/", "base/", "aqueduct/status.h")),
     ("src/lib", ("lib/", "job/", "core/", "transport/", "base/", "aqueduct/")),
-    ("tools/aqrun", ("aqueduct/", "job/", "base/")),
-    ("tools/*", ("aqueduct/",)),
+    ("tools/aqrun", ("aqueduct/", "job/", "base/", "tools/util/")),
+    ("tools/util", ()),
+    ("tools/*", ("aqueduct/", "tools/util/")),
     ("examples", ("aqueduct/",)),
     ("tests/install", ("aqueduct/",)),
     ("tests/*", ("{any}",)),
@@ -74,8 +75,11 @@ def check(root, path):
             if (root / "src" / include).exists():
                 yield f'{relative}:{number}: write "{include}": <> is for the system and aqueduct/'
             continue
-        if kind == '"' and "/" not in include and (path.parent / include).exists():
-            continue  # a neighbour
+        if kind == '"' and "/" not in include:
+            if (path.parent / include).exists():
+                continue  # a neighbour
+            if (root / "tools/util" / include).exists():
+                include = f"tools/util/{include}"
         if kind == '"' and include.startswith("aqueduct/"):
             yield f"{relative}:{number}: write <{include}>, as programs do"
         extra = EXTRA.get(relative.as_posix())
