@@ -1,0 +1,114 @@
+/* sendmsg and recvmsg for control messages. */
+#include "job/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+union channel_control {
+    char bytes[CMSG_SPACE(2 * sizeof(int))]; /* room for one too many, so that it is noticed */
+    struct cmsghdr align;
+};
+
+static aq_status channel_status(int err)
+{
+    switch (err) {
+    case EAGAIN:
+    case ENOBUFS:
+        return AQ_AGAIN;
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+        return AQ_EPEER;
+    default:
+        return AQ_ESYS;
+    }
+}
+
+aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pass)
+{
+    uint8_t head[AQI_CONTROL_HEAD];
+    size_t len = aqi_control_encode(message, head);
+    if (len == 0) {
+        errno = EMSGSIZE;
+        return AQ_ESYS;
+    }
+    struct iovec parts[] = {
+        {.iov_base = head, .iov_len = len},
+        {.iov_base = (void *)(uintptr_t)message->data, .iov_len = message->len}};
+    struct msghdr header = {.msg_iov = parts, .msg_iovlen = AQI_COUNT_OF(parts)};
+    union channel_control control;
+    if (pass >= 0) {
+        memset(&control, 0, sizeof(control));
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(sizeof(int));
+        struct cmsghdr *beside = CMSG_FIRSTHDR(&header);
+        beside->cmsg_level = SOL_SOCKET;
+        beside->cmsg_type = SCM_RIGHTS;
+        beside->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(beside), &pass, sizeof(int));
+    }
+    ssize_t sent;
+    do {
+        sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent < 0 ? channel_status(errno) : AQ_OK;
+}
+
+/* Take the descriptors out of a message: the first to `*passed`; returns how many there were. */
+static size_t channel_descriptors(struct msghdr *header, int *passed)
+{
+    size_t count = 0;
+    for (struct cmsghdr *beside = CMSG_FIRSTHDR(header); beside != NULL;
+         beside = CMSG_NXTHDR(header, beside)) {
+        if (beside->cmsg_level != SOL_SOCKET || beside->cmsg_type != SCM_RIGHTS) continue;
+        size_t here = (beside->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < here; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(beside) + i * sizeof(int), sizeof(int));
+            if (count++ == 0)
+                *passed = fd;
+            else
+                close(fd);
+        }
+    }
+    return count;
+}
+
+/* Nothing received is the end, or a packet of no bytes. */
+static bool channel_closed(int socket)
+{
+    struct pollfd state = {.fd = socket, .events = POLLRDHUP};
+    return poll(&state, 1, 0) > 0;
+}
+
+aq_status aqi_channel_receive(int socket, void *buf, size_t *len, int *passed)
+{
+    struct iovec part = {.iov_base = buf, .iov_len = *len};
+    union channel_control control;
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof(control.bytes)};
+    ssize_t received;
+    do {
+        received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (received < 0 && errno == EINTR);
+    if (received < 0) return channel_status(errno);
+    int fd = -1;
+    size_t count = channel_descriptors(&header, &fd);
+    bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
+    if (cut || count > 1 || (header.msg_flags & MSG_TRUNC) != 0) {
+        if (fd >= 0) close(fd);
+        return cut && count == 0 ? AQ_ELIMIT : AQ_EPROTO;
+    }
+    if (received == 0 && channel_closed(socket)) {
+        if (fd >= 0) close(fd);
+        return AQ_EPEER;
+    }
+    *len = (size_t)received;
+    *passed = fd;
+    return AQ_OK;
+}

@@ -1,0 +1,90 @@
+/*
+ * The messages between a rank and aqrun: what they hold, and their bytes.
+ *
+ * A rank makes a socket pair of its own, sends one end with HELLO over the socket that aqrun left
+ * in AQ_BOOT_FD, and speaks over the other from then on. So when two programs use one rank's place,
+ * each gets its own answer.
+ *
+ *   rank -> aqrun                          aqrun -> rank
+ *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
+ *                                          REFUSE  you cannot join, because
+ *   CALL   my part of a collective call    RESULT  its result, in pieces; or why it failed
+ *   EXIT   end the job with this code      EVENT   the job ends, or a rank died
+ *   BYE    I leave in good order
+ *
+ * Every message is one packet: version u16, type u16, then the fields of control.c's table, then
+ * `len` bytes of data, all little-endian. HELLO and REFUSE look the same in every version, so that
+ * both sides of a mismatch can say so.
+ */
+#ifndef AQI_CONTROL_H
+#define AQI_CONTROL_H
+
+#include "base/base.h"
+#include "job/boot.h"
+
+#define AQI_CONTROL_VERSION 1
+#define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
+#define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
+#define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
+#define AQI_CONTROL_TEXT    512u         /* most bytes of a text, without NUL */
+#define AQI_CONTROL_NAME    64u          /* most bytes of the name of a shared object */
+#define AQI_CONTROL_PART    (1u << 20)   /* most bytes of a rank in an allgather */
+#define AQI_CONTROL_GATHER  (1ull << 30) /* most bytes of the result of an allgather */
+
+enum aqi_control_type {
+    AQI_CONTROL_HELLO = 1,
+    AQI_CONTROL_JOB,
+    AQI_CONTROL_REFUSE,
+    AQI_CONTROL_CALL,
+    AQI_CONTROL_RESULT,
+    AQI_CONTROL_EVENT,
+    AQI_CONTROL_EXIT,
+    AQI_CONTROL_BYE,
+    AQI_CONTROL_TYPES
+};
+
+enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_BARRIER, AQI_CALL_SHARE, AQI_CALLS };
+
+/* Any message; each type uses the fields that its comment names. */
+struct aqi_control {
+    uint16_t version; /* decode only */
+    uint16_t type;
+    uint32_t rank; /* JOB, EVENT */
+    uint32_t size; /* JOB, and these */
+    uint32_t host;
+    uint32_t hosts;
+    uint32_t local_rank;
+    uint32_t local_size;
+    uint32_t seq;    /* CALL, RESULT: the how many-th collective call */
+    uint32_t call;   /* CALL: enum aqi_control_call */
+    uint32_t event;  /* EVENT: enum aqi_boot_event_type */
+    int32_t status;  /* REFUSE, RESULT: aq_status */
+    int32_t code;    /* EVENT, EXIT: exit code of the job */
+    uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
+    uint64_t offset; /* CALL, RESULT: of this piece */
+    uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB */
+    const void *data; /* CALL, RESULT: piece, name or text; EVENT, EXIT, REFUSE: text, no NUL */
+    size_t len;
+};
+
+/*
+ * Write what precedes the data of `message`; the packet is these bytes and then the data. Returns
+ * their number, 0 when the type does not exist or has too much data. Async-signal-safe.
+ */
+size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CONTROL_HEAD]);
+
+/*
+ * Read a message; `message->data` points into `buf`. Logs nothing.
+ *
+ * @return AQ_EMISMATCH  Of another version: only `version` and `type` are set.
+ * @return AQ_EPROTO     Makes no sense.
+ */
+aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *message);
+
+/* The text of a message as a string of at most AQI_CONTROL_TEXT bytes, unprintable bytes as '?'. */
+void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
+
+/* "allgather", "barrier", "share". */
+const char *aqi_control_call_name(uint32_t call);
+
+#endif

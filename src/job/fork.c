@@ -1,0 +1,409 @@
+/* The bootstrap of a process that aqrun forked: the rank's side of the control socket. */
+#include "base/clock.h"
+#include "base/fail.h"
+#include "job/channel.h"
+#include "job/kind.h"
+#include "job/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FORK_MILLISECOND 1000000ull
+#define FORK_SLICE_MS    1000
+/* aqrun bounds the waits and says who is missing; this much later we give up on aqrun itself. */
+#define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
+
+struct fork_event {
+    bool there;
+    enum aqi_boot_event_type type;
+    uint32_t rank;
+    int code;
+    char text[AQI_CONTROL_TEXT + 1];
+};
+
+struct fork_boot {
+    struct aqi_boot boot;
+    void *page;
+    size_t page_bytes;
+    uint32_t seq;            /* collective calls made */
+    aq_status broken;        /* why there can be no further collective call, or AQ_OK */
+    struct fork_event event; /* came during a collective call; for progress */
+    uint8_t buf[AQI_CONTROL_MAX];
+};
+
+static struct fork_boot *fork_of(struct aqi_boot *boot)
+{
+    return (struct fork_boot *)(void *)boot;
+}
+
+static bool fork_launched(void)
+{
+    return aqi_job_config.boot_fd != 0;
+}
+
+/*
+ * Wait until the socket is ready for `events`. `*waited` adds up over calls, without the time this
+ * process was stopped (Ctrl-Z).
+ */
+static aq_status fork_wait(int fd, short events, uint64_t *waited)
+{
+    if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
+        return aqi_fail(AQ_ETIMEOUT, "job",
+                        "aqrun has not answered for %llu s: it hangs or is stopped; end the job, "
+                        "or raise AQ_START_TIMEOUT",
+                        (unsigned long long)(*waited / (1000 * FORK_MILLISECOND)));
+    struct pollfd state = {.fd = fd, .events = events};
+    uint64_t before = aqi_now_ns();
+    poll(&state, 1, FORK_SLICE_MS);
+    uint64_t elapsed = aqi_now_ns() - before;
+    *waited += aqi_min(elapsed, FORK_SLICE_MS * FORK_MILLISECOND);
+    return AQ_OK;
+}
+
+static aq_status fork_broken_socket(aq_status status, const char *doing)
+{
+    if (status == AQ_EPEER)
+        return aqi_fail(AQ_EPEER, "job", "aqrun is gone (%s): it was killed, or ended the job",
+                        doing);
+    return aqi_fail_errno(status, errno, "job", "%s: control socket to aqrun", doing);
+}
+
+/* Take one message if there is one: AQ_AGAIN when not. Text and data are valid until the next. */
+static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, int *passed)
+{
+    size_t len = sizeof(fork->buf);
+    int fd = -1;
+    aq_status status = aqi_channel_receive(fork->boot.fd, fork->buf, &len, &fd);
+    if (status == AQ_AGAIN) return status;
+    if (status == AQ_ELIMIT)
+        return aqi_fail(AQ_ELIMIT, "job",
+                        "no file descriptor is free for what aqrun sends: raise the limit (ulimit "
+                        "-n) or close files");
+    if (status == AQ_EPROTO)
+        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a control message that makes no sense");
+    if (status != AQ_OK) return fork_broken_socket(status, "receive");
+    status = aqi_control_decode(fork->buf, len, message);
+    if (status == AQ_EMISMATCH)
+        status = aqi_fail(AQ_EPROTO, "job",
+                          "aqrun speaks version %u of the control protocol, this program's library "
+                          "version %u: start it with the aqrun of the same installation",
+                          message->version, AQI_CONTROL_VERSION);
+    else if (status != AQ_OK)
+        status = aqi_fail(AQ_EPROTO, "job",
+                          "aqrun sent a control message of %zu bytes that makes no sense", len);
+    if (status != AQ_OK) {
+        if (fd >= 0) close(fd);
+        return status;
+    }
+    *passed = fd;
+    return AQ_OK;
+}
+
+static aq_status fork_receive(struct fork_boot *fork, struct aqi_control *message, int *passed)
+{
+    uint64_t waited = 0;
+    for (;;) {
+        aq_status status = fork_take(fork, message, passed);
+        if (status != AQ_AGAIN) return status;
+        status = fork_wait(fork->boot.fd, POLLIN, &waited);
+        if (status != AQ_OK) return status;
+    }
+}
+
+static aq_status fork_send(int socket, const struct aqi_control *message, int pass)
+{
+    uint64_t waited = 0;
+    for (;;) {
+        aq_status status = aqi_channel_send(socket, message, pass);
+        if (status == AQ_OK) return AQ_OK;
+        if (status != AQ_AGAIN) return fork_broken_socket(status, "send");
+        status = fork_wait(socket, POLLOUT, &waited);
+        if (status != AQ_OK) return status;
+    }
+}
+
+/* Is AQ_BOOT_FD what aqrun left there? A child of a rank inherits the variable, not the socket. */
+static aq_status fork_check_place(int place)
+{
+    int domain = 0, type = 0;
+    socklen_t len = sizeof(domain);
+    if (getsockopt(place, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
+        getsockopt(place, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET)
+        return AQ_OK;
+    return aqi_fail(AQ_ESTATE, "job",
+                    "AQ_BOOT_FD=%d is not aqrun's control socket: this program was started by a "
+                    "process that is a rank of a job itself, or something closed the descriptor; "
+                    "unset AQ_BOOT_FD to run it as a job of its own",
+                    place);
+}
+
+/* Say HELLO over the place's socket, with one end of a new socket for all that follows. */
+static aq_status fork_hello(struct fork_boot *fork, int place)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
+                              "job", "socketpair for the control channel (ulimit -n too low?)");
+    struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
+    aq_status status = fork_send(place, &hello, pair[1]);
+    close(pair[1]);
+    if (status != AQ_OK) {
+        close(pair[0]);
+        return status;
+    }
+    fork->boot.fd = pair[0];
+    return AQ_OK;
+}
+
+static aq_status fork_map_page(struct fork_boot *fork, int page, uint32_t rank, uint32_t size)
+{
+    fork->page_bytes = (size_t)size * AQI_CACHE_LINE;
+    void *addr = mmap(NULL, fork->page_bytes, PROT_READ, MAP_SHARED, page, 0);
+    if (addr == MAP_FAILED)
+        return aqi_fail_errno(AQ_ESYS, errno, "job", "map the job page of %zu bytes",
+                              fork->page_bytes);
+    fork->page = addr;
+    const unsigned char *line = (const unsigned char *)addr + (size_t)rank * AQI_CACHE_LINE;
+    fork->boot.alerts = (const _Atomic uint32_t *)(const void *)line;
+    return AQ_OK;
+}
+
+static aq_status fork_refused(const struct aqi_control *message)
+{
+    char text[AQI_CONTROL_TEXT + 1];
+    aqi_control_text(message, text);
+    return aqi_fail(message->status < 0 ? (aq_status)message->status : AQ_EPROTO, "job", "%s",
+                    text);
+}
+
+/* The answer to HELLO: our place in the job, or why we have none. */
+static aq_status fork_join(struct fork_boot *fork)
+{
+    struct aqi_control job;
+    int page = -1;
+    aq_status status = fork_receive(fork, &job, &page);
+    if (status != AQ_OK) return status;
+    if (job.type == AQI_CONTROL_REFUSE) {
+        status = fork_refused(&job);
+    } else if (job.type != AQI_CONTROL_JOB || page < 0) {
+        status =
+            aqi_fail(AQ_EPROTO, "job", "aqrun answered HELLO with a message of type %u", job.type);
+    } else {
+        struct aqi_boot_info *info = &fork->boot.info;
+        info->rank = job.rank;
+        info->size = job.size;
+        info->host = job.host;
+        info->hosts = job.hosts;
+        info->local_rank = job.local_rank;
+        info->local_size = job.local_size;
+        memcpy(info->key, job.key, sizeof(info->key));
+        status = fork_map_page(fork, page, job.rank, job.size);
+    }
+    if (page >= 0) close(page);
+    return status;
+}
+
+static aq_status fork_open(struct aqi_boot *boot)
+{
+    struct fork_boot *fork = fork_of(boot);
+    int place = (int)aqi_job_config.boot_fd;
+    aq_status status = fork_check_place(place);
+    if (status != AQ_OK) return status;
+    /* Programs that this one starts are no ranks. */
+    fcntl(place, F_SETFD, FD_CLOEXEC);
+    /* aqrun asked for it already, but not where a shell stands between aqrun and us. Should aqrun
+     * have died before this line, the socket below says so. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    status = fork_hello(fork, place);
+    if (status != AQ_OK) return status;
+    status = fork_join(fork);
+    if (status != AQ_OK) {
+        close(fork->boot.fd);
+        return status;
+    }
+    close(place);
+    return AQ_OK;
+}
+
+static void fork_read_event(struct fork_event *event, const struct aqi_control *message)
+{
+    event->there = true;
+    event->type = (enum aqi_boot_event_type)message->event;
+    event->rank = message->rank;
+    event->code = message->code;
+    aqi_control_text(message, event->text);
+}
+
+/* A collective call that began can only end by a result; any other end spoils those after it. */
+static aq_status fork_break(struct fork_boot *fork, aq_status status)
+{
+    fork->broken = status;
+    return status;
+}
+
+/* Hand our part of collective call number `seq` to aqrun, in pieces. */
+static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, const void *data,
+                           size_t len, uint64_t bytes)
+{
+    if (fork->broken != AQ_OK)
+        return aqi_fail(fork->broken, "job", "%s: an earlier collective call has failed",
+                        aqi_control_call_name(call));
+    struct aqi_control message = {
+        .type = AQI_CONTROL_CALL, .seq = ++fork->seq, .call = call, .bytes = bytes};
+    do {
+        message.data = (const uint8_t *)data + message.offset;
+        message.len = aqi_min(len - message.offset, AQI_CONTROL_CHUNK);
+        aq_status status = fork_send(fork->boot.fd, &message, -1);
+        if (status != AQ_OK) return fork_break(fork, status);
+        message.offset += message.len;
+    } while (message.offset < len);
+    return AQ_OK;
+}
+
+/* Wait for the next piece of the result of the call just made. */
+static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result, int *passed)
+{
+    for (;;) {
+        aq_status status = fork_receive(fork, result, passed);
+        if (status != AQ_OK) return fork_break(fork, status);
+        if (result->type == AQI_CONTROL_EVENT) {
+            fork_read_event(&fork->event, result);
+            return fork_break(fork, aqi_fail(AQ_EPEER, "job", "%s", fork->event.text));
+        }
+        if (result->type == AQI_CONTROL_RESULT && result->seq == fork->seq) break;
+        if (*passed >= 0) close(*passed);
+    }
+    return result->status == AQ_OK ? AQ_OK : fork_break(fork, fork_refused(result));
+}
+
+static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,
+                             size_t len, void *all)
+{
+    uint64_t total = (uint64_t)len * fork->boot.info.size;
+    if (len > AQI_CONTROL_PART || total > AQI_CONTROL_GATHER)
+        return aqi_fail(AQ_ESIZE, "job",
+                        "allgather of %zu bytes from each of %u ranks: at most %u each and %llu "
+                        "together",
+                        len, fork->boot.info.size, AQI_CONTROL_PART, AQI_CONTROL_GATHER);
+    aq_status status = fork_call(fork, call, mine, len, len);
+    uint64_t got = 0;
+    while (status == AQ_OK) {
+        struct aqi_control piece;
+        int fd = -1;
+        status = fork_result(fork, &piece, &fd);
+        if (status != AQ_OK) break;
+        if (fd >= 0) close(fd);
+        if (piece.bytes != total || piece.offset != got || (piece.len == 0 && got < total))
+            return fork_break(
+                fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not fit the call"));
+        if (piece.len != 0) memcpy((uint8_t *)all + got, piece.data, piece.len);
+        got += piece.len;
+        if (got == total) break;
+    }
+    return status;
+}
+
+static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
+{
+    return fork_gather(fork_of(boot), AQI_CALL_ALLGATHER, mine, len, all);
+}
+
+static aq_status fork_barrier(struct aqi_boot *boot)
+{
+    return fork_gather(fork_of(boot), AQI_CALL_BARRIER, NULL, 0, NULL);
+}
+
+static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
+{
+    struct fork_boot *fork = fork_of(boot);
+    size_t len = strlen(name);
+    if (len > AQI_CONTROL_NAME)
+        return aqi_fail(AQ_EINVAL, "job",
+                        "the name of a shared object, \"%.80s…\", is longer "
+                        "than %u bytes",
+                        name, AQI_CONTROL_NAME);
+    aq_status status = fork_call(fork, AQI_CALL_SHARE, name, len, bytes);
+    if (status != AQ_OK) return status;
+    struct aqi_control result;
+    int passed = -1;
+    status = fork_result(fork, &result, &passed);
+    if (status == AQ_OK && passed < 0)
+        status = fork_break(
+            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent no descriptor for \"%s\"", name));
+    if (status == AQ_OK) *fd = passed;
+    return status;
+}
+
+/* Hand one event on. The callback may end the process, so it is counted first. */
+static void fork_deliver(struct fork_boot *fork, const struct fork_event *event,
+                         aqi_boot_event_fn *fn, void *arg)
+{
+    atomic_fetch_add_explicit(&fork->boot.seen, 1, memory_order_relaxed);
+    struct aqi_boot_event told = {
+        .type = event->type, .rank = event->rank, .code = event->code, .text = event->text};
+    fn(arg, &told);
+}
+
+static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
+{
+    struct fork_boot *fork = fork_of(boot);
+    if (fork->event.there) {
+        fork->event.there = false;
+        fork_deliver(fork, &fork->event, fn, arg);
+    }
+    for (;;) {
+        struct aqi_control message;
+        int passed = -1;
+        aq_status status = fork_take(fork, &message, &passed);
+        if (status == AQ_AGAIN) return AQ_OK;
+        if (status != AQ_OK) return status;
+        if (passed >= 0) close(passed);
+        /* The result of a call that failed here already is of no use to anybody. */
+        if (message.type != AQI_CONTROL_EVENT) continue;
+        struct fork_event event;
+        fork_read_event(&event, &message);
+        fork_deliver(fork, &event, fn, arg);
+    }
+}
+
+/* When the socket is full or closed there is nobody to tell: our death will say enough. */
+static void fork_exit(struct aqi_boot *boot, int code, const char *why)
+{
+    struct aqi_control message = {.type = AQI_CONTROL_EXIT, .code = code, .data = why};
+    if (why != NULL) message.len = aqi_min(strlen(why), AQI_CONTROL_TEXT);
+    (void)aqi_channel_send(boot->fd, &message, -1);
+}
+
+static aq_status fork_finalize(struct aqi_boot *boot)
+{
+    struct aqi_control bye = {.type = AQI_CONTROL_BYE};
+    return fork_send(boot->fd, &bye, -1);
+}
+
+static void fork_close(struct aqi_boot *boot)
+{
+    struct fork_boot *fork = fork_of(boot);
+    munmap(fork->page, fork->page_bytes);
+    close(boot->fd);
+}
+
+const struct aqi_boot_kind aqi_boot_fork = {
+    .name = "fork",
+    .bytes = sizeof(struct fork_boot),
+    .launched = fork_launched,
+    .open = fork_open,
+    .allgather = fork_allgather,
+    .barrier = fork_barrier,
+    .share = fork_share,
+    .progress = fork_progress,
+    .exit = fork_exit,
+    .finalize = fork_finalize,
+    .close = fork_close,
+};

@@ -1,0 +1,93 @@
+/* The table of the settings of src/job. */
+#include "job/settings.h"
+
+#include "job/boot.h"
+
+#define JOB_MILLISECOND 1000000u
+#define JOB_MINUTE      (60000ull * JOB_MILLISECOND)
+
+struct aqi_job_config aqi_job_config = {
+    .start_timeout_ns = JOB_MINUTE,
+    .exit_timeout_ns = 2000ull * JOB_MILLISECOND,
+    .size = 1,
+    .local_size = 1,
+    .job_id = "",
+};
+
+static const struct aqi_setting job_rows[] = {
+    [AQI_JOB_START_TIMEOUT] = {.name = "AQ_START_TIMEOUT",
+                               .type = AQI_SET_TIME,
+                               .def = "60s",
+                               .unit = "s",
+                               .min = 100 * JOB_MILLISECOND,
+                               .max = 24 * 60 * JOB_MINUTE,
+                               .doc = "how long the processes of a job wait for one another when "
+                                      "they start and when they leave",
+                               .advice = "raise it when programs load slowly, for example from a "
+                                         "busy network file system",
+                               .offset = offsetof(struct aqi_job_config, start_timeout_ns)},
+    [AQI_JOB_EXIT_TIMEOUT] = {.name = "AQ_EXIT_TIMEOUT",
+                              .alias = "GASNET_EXITTIMEOUT",
+                              .type = AQI_SET_TIME,
+                              .def = "2s",
+                              .unit = "s",
+                              .min = 100 * JOB_MILLISECOND,
+                              .max = 60 * JOB_MINUTE,
+                              .doc = "how long the end of a job may take: after a quarter of it "
+                                     "processes get SIGTERM, after three quarters SIGKILL",
+                              .advice = "raise it when processes must write large files in answer "
+                                        "to SIGTERM",
+                              .offset = offsetof(struct aqi_job_config, exit_timeout_ns)},
+    [AQI_JOB_RANK] = {.name = "AQ_RANK",
+                      .type = AQI_SET_COUNT,
+                      .def = "0",
+                      .max = AQI_MAX_RANKS - 1,
+                      .by_launcher = true,
+                      .doc = "the number of this process in its job",
+                      .offset = offsetof(struct aqi_job_config, rank)},
+    [AQI_JOB_SIZE] = {.name = "AQ_SIZE",
+                      .type = AQI_SET_COUNT,
+                      .def = "1",
+                      .min = 1,
+                      .max = AQI_MAX_RANKS,
+                      .by_launcher = true,
+                      .doc = "the number of processes in the job",
+                      .offset = offsetof(struct aqi_job_config, size)},
+    [AQI_JOB_LOCAL_RANK] = {.name = "AQ_LOCAL_RANK",
+                            .type = AQI_SET_COUNT,
+                            .def = "0",
+                            .max = AQI_MAX_RANKS - 1,
+                            .by_launcher = true,
+                            .doc = "the number of this process among those of its host",
+                            .offset = offsetof(struct aqi_job_config, local_rank)},
+    [AQI_JOB_LOCAL_SIZE] = {.name = "AQ_LOCAL_SIZE",
+                            .type = AQI_SET_COUNT,
+                            .def = "1",
+                            .min = 1,
+                            .max = AQI_MAX_RANKS,
+                            .by_launcher = true,
+                            .doc = "the number of processes of the job on this host",
+                            .offset = offsetof(struct aqi_job_config, local_size)},
+    [AQI_JOB_BOOT_FD] = {.name = "AQ_BOOT_FD",
+                         .type = AQI_SET_COUNT,
+                         .def = "0",
+                         .max = INT32_MAX,
+                         .by_launcher = true,
+                         .doc = "the file descriptor that leads to aqrun; 0: there is none",
+                         .offset = offsetof(struct aqi_job_config, boot_fd)},
+    [AQI_JOB_ID] = {.name = "AQ_JOB_ID",
+                    .type = AQI_SET_TEXT,
+                    .def = "",
+                    .by_launcher = true,
+                    .doc = "a name for the job, the same in all its processes and different for "
+                           "every job of a machine",
+                    .offset = offsetof(struct aqi_job_config, job_id)},
+};
+static_assert(AQI_COUNT_OF(job_rows) == AQI_JOB_ROWS, "one row for each enum aqi_job_row");
+
+struct aqi_settings_table aqi_job_settings = {
+    .group = "job",
+    .rows = job_rows,
+    .count = AQI_COUNT_OF(job_rows),
+    .values = &aqi_job_config,
+};

@@ -1,0 +1,35 @@
+/* The settings of src/job: how long starting and ending may take, and what aqrun tells its ranks.
+ */
+#ifndef AQI_JOB_SETTINGS_H
+#define AQI_JOB_SETTINGS_H
+
+#include "base/settings.h"
+
+/* Filled by aqi_settings_load before aqi_boot_open. */
+struct aqi_job_config {
+    uint64_t start_timeout_ns;
+    uint64_t exit_timeout_ns;
+    uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
+    uint64_t size;
+    uint64_t local_rank;
+    uint64_t local_size;
+    uint64_t boot_fd; /* 0: not started by aqrun */
+    const char *job_id;
+};
+
+enum aqi_job_row {
+    AQI_JOB_START_TIMEOUT,
+    AQI_JOB_EXIT_TIMEOUT,
+    AQI_JOB_RANK,
+    AQI_JOB_SIZE,
+    AQI_JOB_LOCAL_RANK,
+    AQI_JOB_LOCAL_SIZE,
+    AQI_JOB_BOOT_FD,
+    AQI_JOB_ID,
+    AQI_JOB_ROWS
+};
+
+extern struct aqi_job_config aqi_job_config;
+extern struct aqi_settings_table aqi_job_settings;
+
+#endif
