@@ -1,0 +1,502 @@
+/* Flow: floods until there is no room, replies that never wait behind requests, quiet, sleeping. */
+#include "harness.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REQUEST = 100, ANSWER = 101, HOLD = 102 };
+
+/* A transport whose room for messages is not bounded by this never says AQ_AGAIN. */
+#define FLOW_LIMIT (1u << 20)
+
+struct flow_state {
+    uint8_t *seen; /* per number: how often it has arrived */
+    uint32_t room; /* of `seen` */
+    _Atomic uint32_t received;
+    _Atomic uint32_t answers;
+    uint32_t requests_inside; /* delivered while a handler of ours was in progress(REPLIES) */
+    bool holding;
+    bool held;
+};
+
+static void flow_state_init(struct ct_ep *ep, struct flow_state *state, uint32_t room)
+{
+    memset(state, 0, sizeof(*state));
+    state->room = room;
+    CT_CHECK((state->seen = calloc(room, 1)) != NULL);
+    ep->user = state;
+}
+
+static void flow_mark(struct flow_state *state, uint32_t number)
+{
+    CT_CHECK(number < state->room);
+    CT_EQUAL(state->seen[number], 0);
+    state->seen[number] = 1;
+    state->received++;
+}
+
+static void flow_on_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    (void)source;
+    CT_CHECK(ct_filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
+    flow_mark(ep->user, (uint32_t)am->args[0]);
+}
+
+static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32_t nbytes,
+                          void *buffer)
+{
+    ct_fill(buffer, nbytes, number);
+    struct aqi_am am = {.kind = nbytes == 0 ? AQI_AM_SHORT : AQI_AM_MEDIUM,
+                        .handler = REQUEST,
+                        .nargs = 1,
+                        .nbytes = nbytes,
+                        .args = (int32_t[]){(int32_t)number},
+                        .payload = buffer};
+    return ep->tp->ops.am_send(ep->tp, ep->peers[to], &am, NULL);
+}
+
+/* Send without progress until there is no room: the number sent. */
+static uint32_t flow_fill_up(struct ct_ep *ep, uint32_t to, uint32_t nbytes, void *buffer)
+{
+    uint32_t sent = 0;
+    aq_status status;
+    while ((status = flow_try(ep, to, sent, nbytes, buffer)) == AQ_OK) {
+        sent++;
+        CT_CHECK(sent < FLOW_LIMIT);
+    }
+    CT_EQUAL(status, AQ_AGAIN);
+    return sent;
+}
+
+static void flow_flood(struct ct_ep *ep, uint32_t nbytes)
+{
+    struct flow_state state;
+    flow_state_init(ep, &state, FLOW_LIMIT + 4096);
+    ep->handlers[REQUEST] = flow_on_request;
+    ct_meet(ep);
+    unsigned char *buffer = malloc(nbytes + 1);
+    CT_CHECK(buffer != NULL);
+    uint32_t to = ct_next(ep);
+    uint32_t sent = flow_fill_up(ep, to, nbytes, buffer);
+    ct_meet(ep);
+    for (uint32_t more = 0; more < 3000; more++, sent++) {
+        aq_status status;
+        while ((status = flow_try(ep, to, sent, nbytes, buffer)) == AQ_AGAIN)
+            ct_poll(ep);
+        CT_EQUAL(status, AQ_OK);
+    }
+    /* Tell the receiver how many there are, by another road. */
+    atomic_store(&ep->world->flag[to], sent + 1);
+    while (atomic_load(&ep->world->flag[ep->self]) == 0)
+        ct_poll(ep);
+    uint32_t expected = atomic_load(&ep->world->flag[ep->self]) - 1;
+    while (atomic_load(&state.received) < expected)
+        ct_poll(ep);
+    ct_barrier(ep);
+    for (int i = 0; i < 100; i++)
+        ct_progress(ep, AQI_PROGRESS_ALL);
+    CT_EQUAL(state.received, expected);
+    for (uint32_t number = 0; number < expected; number++)
+        CT_EQUAL(state.seen[number], 1);
+    free(buffer);
+    free(state.seen);
+}
+
+static void flow_flood_short(struct ct_ep *ep)
+{
+    flow_flood(ep, 0);
+}
+
+static void flow_flood_small(struct ct_ep *ep)
+{
+    flow_flood(ep, 40);
+}
+
+static void flow_flood_large(struct ct_ep *ep)
+{
+    flow_flood(ep, (uint32_t)ep->tp->limits.max_medium);
+}
+
+/* --- Longs ------------------------------------------------------------------------------- */
+
+static void flow_on_long(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    (void)source;
+    CT_EQUAL(am->kind, AQI_AM_LONG);
+    CT_CHECK(ct_filled(am->payload, am->nbytes, am->nbytes));
+    flow_mark(ep->user, (uint32_t)am->args[0]);
+}
+
+/* What waits to be sent is bounded too: copies of payloads may not pile up without end. */
+static void flow_flood_long(struct ct_ep *ep)
+{
+    enum { SIZE = 50000, LIMIT = 20000 };
+    struct flow_state state;
+    flow_state_init(ep, &state, LIMIT + 4096);
+    ep->handlers[REQUEST] = flow_on_long;
+    ct_mem_open(ep, SIZE);
+    unsigned char *buffer = malloc(SIZE);
+    CT_CHECK(buffer != NULL);
+    ct_fill(buffer, SIZE, SIZE);
+    uint32_t to = ct_next(ep), sent = 0;
+    struct aqi_am am = {.kind = AQI_AM_LONG,
+                        .handler = REQUEST,
+                        .nargs = 1,
+                        .nbytes = SIZE,
+                        .addr = ep->mem.remote[to].addr,
+                        .payload = buffer};
+    aq_status status;
+    do {
+        am.args = (int32_t[]){(int32_t)sent};
+        status = ep->tp->ops.am_send(ep->tp, ep->peers[to], &am, NULL);
+        sent += status == AQ_OK;
+        CT_CHECK(sent < LIMIT);
+    } while (status == AQ_OK);
+    CT_EQUAL(status, AQ_AGAIN);
+    memset(buffer, 0, SIZE);
+    ct_meet(ep);
+    ct_fill(buffer, SIZE, SIZE);
+    for (uint32_t more = 0; more < 100; more++, sent++) {
+        am.args = (int32_t[]){(int32_t)sent};
+        ct_send(ep, to, &am, NULL);
+    }
+    atomic_store(&ep->world->flag[to], sent);
+    while (atomic_load(&ep->world->flag[ep->self]) == 0 ||
+           atomic_load(&state.received) < atomic_load(&ep->world->flag[ep->self]))
+        ct_poll(ep);
+    ct_mem_close(ep);
+    free(buffer);
+    free(state.seen);
+}
+
+/* --- replies against requests ------------------------------------------------------------ */
+
+static void flow_on_answering_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_am answer = *am;
+    answer.handler = ANSWER;
+    flow_mark(ep->user, (uint32_t)am->args[0]);
+    ct_reply(ep, source, &answer);
+}
+
+static void flow_on_answer(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct flow_state *state = ep->user;
+    (void)source;
+    CT_CHECK(ct_filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
+    state->answers++;
+}
+
+/* Everybody's room for requests is full before anybody looks at one: the replies go all the same.
+ */
+static void flow_full_both_ways(struct ct_ep *ep)
+{
+    struct flow_state state;
+    flow_state_init(ep, &state, FLOW_LIMIT);
+    ep->handlers[REQUEST] = flow_on_answering_request;
+    ep->handlers[ANSWER] = flow_on_answer;
+    ct_meet(ep);
+    size_t max = ep->tp->limits.max_medium;
+    unsigned char *buffer = malloc(max);
+    CT_CHECK(buffer != NULL);
+    uint32_t to = ct_next(ep);
+    for (uint32_t round = 0; round < 4; round++) {
+        uint32_t sent = flow_fill_up(ep, to, round % 2 ? (uint32_t)max : 0, buffer);
+        ct_meet(ep);
+        while (atomic_load(&state.answers) < sent)
+            ct_poll(ep);
+        CT_EQUAL(state.answers, sent);
+        ct_barrier(ep);
+        state.answers = 0;
+        state.received = 0;
+        memset(state.seen, 0, state.room);
+        ct_meet(ep);
+    }
+    free(buffer);
+    free(state.seen);
+}
+
+/* The first request holds its handler until an answer has come, by progress(REPLIES) alone. */
+static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct flow_state *state = ep->user;
+    (void)source;
+    (void)am;
+    if (state->held) return;
+    state->held = state->holding = true;
+    while (atomic_load(&state->answers) == 0)
+        if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) sched_yield();
+    /* And some more: whatever else is there, no request may come through. */
+    for (int i = 0; i < 100; i++)
+        ct_progress(ep, AQI_PROGRESS_REPLIES);
+    state->holding = false;
+}
+
+static void flow_on_counted_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct flow_state *state = ep->user;
+    struct aqi_am answer = *am;
+    answer.handler = ANSWER;
+    state->requests_inside += state->holding;
+    state->received++;
+    ct_reply(ep, source, &answer);
+}
+
+/*
+ * With two ranks: 0 is held in a handler of 1's request while 1 answers 0's. With one, the answer
+ * waits behind the handler that holds. Requests queued meanwhile stay where they are.
+ */
+static void flow_progress_replies(struct ct_ep *ep)
+{
+    struct flow_state state;
+    flow_state_init(ep, &state, 64);
+    ep->handlers[REQUEST] = flow_on_counted_request;
+    ep->handlers[ANSWER] = flow_on_answer;
+    ep->handlers[HOLD] = flow_on_hold;
+    ct_meet(ep);
+    uint32_t to = ct_next(ep);
+    int32_t number = 0;
+    struct aqi_am request = {.kind = AQI_AM_SHORT, .handler = REQUEST, .nargs = 1, .args = &number};
+    struct aqi_am hold = request;
+    hold.handler = HOLD;
+    if (ep->size == 1) {
+        ct_send(ep, to, &request, NULL); /* its answer is under way when the hold begins */
+        ct_send(ep, to, &hold, NULL);
+        for (number = 1; number < 20; number++)
+            ct_send(ep, to, &request, NULL);
+    } else {
+        if (ep->self == 1) ct_send(ep, 0, &hold, NULL);
+        if (ep->self == 0) ct_send(ep, to, &request, NULL);
+        if (ep->self == ep->size - 1)
+            for (number = 1; number < 20; number++)
+                ct_send(ep, 0, &request, NULL);
+    }
+    uint32_t answers = ep->size == 1 ? 20 : 0;
+    if (ep->size > 1) answers = (ep->self == 0 ? 1u : 0u) + (ep->self == ep->size - 1 ? 19u : 0u);
+    while (atomic_load(&state.answers) < answers)
+        ct_poll(ep);
+    ct_barrier(ep);
+    if (ep->self == 0) CT_CHECK(state.held);
+    CT_EQUAL(state.requests_inside, 0);
+    CT_EQUAL(state.answers, answers);
+    free(state.seen);
+}
+
+/* --- everyone to one --------------------------------------------------------------------- */
+
+static void flow_all_to_one(struct ct_ep *ep)
+{
+    struct flow_state state;
+    flow_state_init(ep, &state, 1u << 16);
+    ep->handlers[REQUEST] = flow_on_answering_request;
+    ep->handlers[ANSWER] = flow_on_answer;
+    ct_meet(ep);
+    unsigned char buffer[64];
+    const uint32_t each = 5000;
+    bool sends = ep->self != 0 || ep->size == 1;
+    for (uint32_t i = 0; sends && i < each; i++) {
+        uint32_t number = (ep->size == 1 ? 0 : ep->self - 1) * each + i;
+        aq_status status;
+        while ((status = flow_try(ep, 0, number, i % 65, buffer)) == AQ_AGAIN)
+            ct_poll(ep);
+        CT_EQUAL(status, AQ_OK);
+    }
+    while (sends && atomic_load(&state.answers) < each)
+        ct_poll(ep);
+    ct_barrier(ep);
+    if (ep->self == 0) CT_EQUAL(state.received, each * (ep->size == 1 ? 1 : ep->size - 1));
+    free(state.seen);
+}
+
+/* --- quiet ------------------------------------------------------------------------------- */
+
+static void flow_quiet(struct ct_ep *ep)
+{
+    struct flow_state state;
+    flow_state_init(ep, &state, 1u << 16);
+    ep->handlers[REQUEST] = flow_on_request;
+    enum { COUNT = 64, SIZE = 20000 };
+    ct_mem_open(ep, (size_t)COUNT * SIZE);
+    uint32_t to = ct_next(ep);
+    unsigned char *buffer = malloc(SIZE);
+    CT_CHECK(buffer != NULL);
+    struct aqi_comp comp;
+    ct_comp_init(ep, &comp);
+    ct_fill(buffer, SIZE, ep->self);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ct_put(ep, to, (size_t)i * SIZE, buffer, SIZE, &comp);
+        unsigned char small[16];
+        while (flow_try(ep, to, i, sizeof(small), small) == AQ_AGAIN)
+            ct_poll(ep);
+    }
+    aq_status status;
+    while ((status = ep->tp->ops.quiet(ep->tp, ep->peers[to])) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+    CT_EQUAL(ct_comp_remote(&comp), 0);
+    CT_EQUAL(ct_comp_local(&comp), 0);
+    while ((status = ep->tp->ops.quiet(ep->tp, NULL)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+    ct_barrier(ep);
+    uint32_t from = (ep->self + ep->size - 1) % ep->size;
+    for (uint32_t i = 0; i < COUNT; i++)
+        CT_CHECK(ct_filled(ep->mem.addr + (size_t)i * SIZE, SIZE, from));
+    while (atomic_load(&state.received) < COUNT)
+        ct_poll(ep);
+    ct_mem_close(ep);
+    free(buffer);
+    free(state.seen);
+}
+
+/* --- sleeping ---------------------------------------------------------------------------- */
+
+enum { WAKE_MS = 20000, WAKE_ROUNDS = 200 };
+
+static void flow_send_number(struct ct_ep *ep, uint32_t to, uint32_t number)
+{
+    unsigned char none[1];
+    while (flow_try(ep, to, number, 0, none) == AQ_AGAIN)
+        ct_poll(ep);
+}
+
+/* Sleep until something is there; the poll's time is the bound after which a wake-up is lost. */
+static void flow_sleep(struct ct_ep *ep)
+{
+    const struct aqi_transport *ops = &ep->tp->ops;
+    while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
+    }
+    aq_status status = ops->arm(ep->tp, true);
+    CT_CHECK(status == AQ_OK || status == AQ_AGAIN);
+    if (status == AQ_OK) {
+        atomic_fetch_add(&ep->world->flag[1], 1); /* for the sender: now it is worth waking us */
+        struct pollfd wait = {.fd = ops->wait_fd(ep->tp), .events = POLLIN};
+        CT_EQUAL(poll(&wait, 1, WAKE_MS), 1);
+        CT_EQUAL(wait.revents, POLLIN);
+    }
+    CT_OK(ops->arm(ep->tp, false));
+}
+
+/* Rank 0 sleeps between messages; the others send, sometimes when it is asleep for certain. */
+static void flow_wake(struct ct_ep *ep)
+{
+    struct flow_state state;
+    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
+        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+        return;
+    }
+    flow_state_init(ep, &state, WAKE_ROUNDS * CT_MAX_RANKS);
+    ep->handlers[REQUEST] = flow_on_request;
+    ct_meet(ep);
+    _Atomic uint32_t *done = &ep->world->flag[0], *asleep = &ep->world->flag[1];
+    uint32_t senders = ep->size - 1;
+    if (ep->self == 0) {
+        while (atomic_load(&state.received) < WAKE_ROUNDS * senders) {
+            flow_sleep(ep);
+            while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
+            }
+            atomic_store(done, atomic_load(&state.received));
+        }
+    } else {
+        for (uint32_t round = 0; round < WAKE_ROUNDS; round++) {
+            uint32_t before = atomic_load(asleep);
+            /* Wait until it says that it sleeps; every third time surprise it. */
+            while (round % 3 != 0 && senders == 1 && atomic_load(asleep) == before &&
+                   atomic_load(done) == round)
+                sched_yield();
+            for (uint64_t spin = ct_random(ep) % 2000; spin > 0; spin--)
+                aqi_pause();
+            flow_send_number(ep, 0, (ep->self - 1) * WAKE_ROUNDS + round);
+            while (senders == 1 && atomic_load(done) <= round)
+                ct_poll(ep);
+        }
+    }
+    ct_barrier(ep);
+    free(state.seen);
+}
+
+/* What is there already is not slept over, and what was there does not keep us awake. */
+static void flow_arm(struct ct_ep *ep)
+{
+    struct flow_state state;
+    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
+        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+        return;
+    }
+    flow_state_init(ep, &state, 100);
+    ep->handlers[REQUEST] = flow_on_request;
+    const struct aqi_transport *ops = &ep->tp->ops;
+    ct_meet(ep);
+    for (uint32_t round = 0; round < 50; round++) {
+        /* Nobody sends: a few wake-ups may be left over, not an endless number. */
+        struct pollfd wait = {.fd = ops->wait_fd(ep->tp), .events = POLLIN};
+        int stale = 0;
+        CT_CHECK(wait.fd >= 0);
+        for (;; stale++) {
+            while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
+            }
+            aq_status status = ops->arm(ep->tp, true);
+            if (status == AQ_OK && poll(&wait, 1, 0) == 0) break;
+            CT_CHECK(status >= 0 && stale < 20);
+            CT_OK(ops->arm(ep->tp, false));
+        }
+        CT_OK(ops->arm(ep->tp, false));
+        ct_meet(ep);
+        flow_send_number(ep, ct_next(ep), round);
+        ct_meet(ep);
+        CT_EQUAL(ops->arm(ep->tp, true), AQ_AGAIN);
+        CT_OK(ops->arm(ep->tp, false));
+        while (atomic_load(&state.received) <= round)
+            ct_progress(ep, AQI_PROGRESS_ALL);
+        ct_meet(ep);
+    }
+    free(state.seen);
+}
+
+/* Armed, then it arrives: the descriptor says so, also with nobody else in the world. */
+static void flow_wake_self(struct ct_ep *ep)
+{
+    struct flow_state state;
+    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
+        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+        return;
+    }
+    flow_state_init(ep, &state, 100);
+    ep->handlers[REQUEST] = flow_on_request;
+    const struct aqi_transport *ops = &ep->tp->ops;
+    ct_meet(ep);
+    for (uint32_t round = 0; round < 50; round++) {
+        while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
+        }
+        CT_OK(ops->arm(ep->tp, true));
+        ct_meet(ep);
+        unsigned char none[1];
+        while (flow_try(ep, ct_next(ep), round, 0, none) == AQ_AGAIN) {
+        }
+        ct_meet(ep);
+        struct pollfd wait = {.fd = ops->wait_fd(ep->tp), .events = POLLIN};
+        CT_EQUAL(poll(&wait, 1, WAKE_MS), 1);
+        CT_OK(ops->arm(ep->tp, false));
+        while (atomic_load(&state.received) <= round)
+            ct_progress(ep, AQI_PROGRESS_ALL);
+        ct_meet(ep);
+    }
+    free(state.seen);
+}
+
+const struct ct_case ct_cases_flow[] = {
+    {"flood of shorts: each arrives once", flow_flood_short, 0},
+    {"flood of small mediums: each arrives once", flow_flood_small, 0},
+    {"flood of the largest mediums: each arrives once", flow_flood_large, 0},
+    {"flood of longs: bounded, each arrives once", flow_flood_long, 0},
+    {"replies go while requests are full both ways", flow_full_both_ways, 0},
+    {"progress(REPLIES) delivers no request", flow_progress_replies, 0},
+    {"all to one", flow_all_to_one, 0},
+    {"quiet", flow_quiet, 0},
+    {"a sleeper is woken", flow_wake, CT_PEERS},
+    {"arm: not over what is there, not by what was", flow_arm, CT_CLEAN},
+    {"armed, then it arrives", flow_wake_self, CT_CLEAN},
+    {NULL, NULL, 0},
+};

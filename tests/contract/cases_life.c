@@ -1,0 +1,267 @@
+/* Addresses, opening and closing, and the death of a peer. */
+#include "harness.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PLAIN = 80 };
+
+static void life_ignore(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    (void)ep;
+    (void)source;
+    (void)am;
+}
+
+static void life_probe(struct ct_ep *ep)
+{
+    struct aqi_tp_probe probe = {0};
+    const struct aqi_transport *transport = ep->world->config.transport;
+    CT_CHECK(aqi_transport_find(transport->name) == transport);
+    CT_CHECK(aqi_transport_find("carrier-pigeon") == NULL);
+    transport->probe(&probe);
+    CT_CHECK(probe.usable);
+    CT_CHECK(memchr(probe.reason, 0, sizeof(probe.reason)) != NULL);
+    CT_CHECK(memchr(probe.device, 0, sizeof(probe.device)) != NULL);
+}
+
+/* Nobody's address, or another transport's: not reachable, and no reason to say anything. */
+static void life_addresses(struct ct_ep *ep)
+{
+    char own[64];
+    const char *name = ep->world->config.transport->name;
+    snprintf(own, sizeof(own), "%s://", name);
+    memset(ep->world->uri[ep->self], 0x7f, AQI_URI_MAX);
+    ct_open(ep);
+    CT_CHECK(strncmp(ep->world->uri[ep->self], own, strlen(own)) == 0);
+    CT_CHECK(memchr(ep->world->uri[ep->self], 0, AQI_URI_MAX) != NULL);
+    if (ep->self == 0) {
+        static const char *const others[] = {"",        "nosuch://1/2",  "://",     "tcp",
+                                             "udp://x", "loo://",        "shmm://", "sh",
+                                             " shm://", "loopx://local", "ofi://",  "http://[::1]"};
+        int log = memfd_create("log", MFD_CLOEXEC), err = fcntl(2, F_DUPFD_CLOEXEC, 3);
+        CT_CHECK(log >= 0 && err >= 0 && dup2(log, 2) == 2);
+        aq_status worst = AQ_ENOTSUP;
+        for (size_t i = 0; i < AQI_COUNT_OF(others); i++) {
+            struct aqi_peer *peer = NULL;
+            aq_status status = ep->tp->ops.connect(ep->tp, others[i], 1 % ep->size, &peer);
+            if (status != AQ_ENOTSUP) worst = status;
+        }
+        off_t said = lseek(log, 0, SEEK_END);
+        CT_CHECK(dup2(err, 2) == 2);
+        close(log);
+        close(err);
+        CT_EQUAL(worst, AQ_ENOTSUP);
+        CT_EQUAL(said, 0);
+    }
+    ct_barrier(ep);
+}
+
+/* Our own kind of address, damaged: refused, whatever is in it. */
+static void life_bad_addresses(struct ct_ep *ep)
+{
+    ct_meet(ep);
+    if (ep->self == 0) {
+        const char *good = ep->world->uri[ct_next(ep)];
+        size_t length = strlen(good);
+        for (size_t cut = 0; cut < length; cut++) {
+            char uri[AQI_URI_MAX];
+            struct aqi_peer *peer = NULL;
+            snprintf(uri, sizeof(uri), "%.*s", (int)cut, good);
+            /* What is left may be an address again ("…/12" of "…/123"): it must not crash. */
+            aq_status status = ep->tp->ops.connect(ep->tp, uri, 0, &peer);
+            CT_CHECK(status != AQ_AGAIN);
+            snprintf(uri, sizeof(uri), "%s", good);
+            uri[cut] = uri[cut] == '~' ? '!' : '~';
+            CT_CHECK(ep->tp->ops.connect(ep->tp, uri, 0, &peer) < 0);
+        }
+    }
+    ct_barrier(ep);
+}
+
+/* The harness counts descriptors and mappings around the case; this makes a leak of one a hundred.
+ */
+static void life_reopen(struct ct_ep *ep)
+{
+    unsigned fds = 0, maps = 0;
+    for (int round = 0; round < 100; round++) {
+        ct_open(ep);
+        ep->handlers[PLAIN] = life_ignore;
+        struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
+        ct_mem_open(ep, 8192);
+        ct_send(ep, ct_next(ep), &am, NULL);
+        if (round % 2 == 0) ct_mem_close(ep); /* every second time leave it to close */
+        ct_barrier(ep);
+        if (round == 0) fds = ct_count_fds(), maps = ct_count_shared_maps();
+        ct_meet(ep);
+        ct_close(ep);
+        ct_meet(ep);
+    }
+    CT_CHECK(ct_count_fds() <= fds);
+    CT_CHECK(ct_count_shared_maps() <= maps);
+}
+
+/* Close with messages unread, operations under way, and the peer already gone. */
+static void life_close_busy(struct ct_ep *ep)
+{
+    ct_open(ep);
+    ep->handlers[PLAIN] = life_ignore;
+    ct_mem_open(ep, 1u << 20);
+    uint32_t to = ct_next(ep);
+    static unsigned char buffer[1u << 20];
+    static struct aqi_comp comp; /* outlives the transport */
+    ct_comp_init(ep, &comp);
+    if (ep->self % 2 == 1) {
+        ct_meet(ep);
+        ct_close(ep);
+        return;
+    }
+    for (int i = 0; i < 100; i++) {
+        struct aqi_am am = {
+            .kind = AQI_AM_MEDIUM, .handler = PLAIN, .nbytes = 300, .payload = buffer};
+        if (ep->tp->ops.am_send(ep->tp, ep->peers[to], &am, NULL) != AQ_OK) break;
+    }
+    struct aqi_rmem *remote = &ep->mem.remote[to];
+    comp.local = comp.remote = 10;
+    for (int i = 0; i < 10; i++)
+        if (ep->tp->ops.put(ep->tp, ep->peers[to], remote, remote->addr, buffer, remote->len,
+                            &comp) != AQ_OK)
+            break;
+    ct_meet(ep);
+    ct_close(ep);
+}
+
+/* Start one of everything to `rank`; what is refused because it is dead counts as ended. */
+static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp[3], void *buffer,
+                           size_t len)
+{
+    const struct aqi_transport *ops = &ep->tp->ops;
+    struct aqi_peer *peer = ep->peers[rank];
+    const struct aqi_rmem *remote = &ep->mem.remote[rank];
+    static uint64_t result;
+    struct aqi_atomic req = {.addr = remote->addr, .op = 1 /* get */, .type = 3, .fetch = 1};
+    for (int i = 0; i < 3; i++)
+        ct_comp_init(ep, &comp[i]);
+    comp[0].local = comp[0].remote = comp[1].remote = comp[2].remote = 1;
+    aq_status status[3];
+    status[0] = ops->put(ep->tp, peer, remote, remote->addr, buffer, len, &comp[0]);
+    status[1] = ops->get(ep->tp, peer, remote, remote->addr, buffer, len, &comp[1]);
+    status[2] = ops->atomic(ep->tp, peer, remote, &req, &result, &comp[2]);
+    for (int i = 0; i < 3; i++) {
+        if (status[i] == AQ_OK) continue;
+        CT_CHECK(status[i] == AQ_AGAIN || status[i] == AQ_EPEER);
+        comp[i].local = comp[i].remote = 0; /* nothing began */
+    }
+}
+
+static void life_wait_all(struct ct_ep *ep, struct aqi_comp comp[3])
+{
+    for (int i = 0; i < 3; i++) {
+        while (ct_comp_local(&comp[i]) != 0 || ct_comp_remote(&comp[i]) != 0)
+            ct_poll(ep);
+        aq_status status = (aq_status)atomic_load(&comp[i].status);
+        CT_CHECK(status == AQ_OK || status == AQ_EPEER);
+    }
+}
+
+/* Send to the dead until told so, within a bound. */
+static void life_until_lost(struct ct_ep *ep, uint32_t rank)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
+    uint64_t start = 0;
+    aq_status status = AQ_OK;
+    while (status >= 0) {
+        status = ep->tp->ops.am_send(ep->tp, ep->peers[rank], &am, NULL);
+        ct_poll(ep);
+        CT_CHECK(!ct_overdue(&start, 10));
+    }
+    CT_EQUAL(status, AQ_EPEER);
+    for (int i = 0; i < 1000; i++)
+        ct_progress(ep, AQI_PROGRESS_ALL);
+    CT_EQUAL(ep->tp->ops.am_send(ep->tp, ep->peers[rank], &am, NULL), AQ_EPEER);
+    am.flags = AQI_AM_IS_REPLY;
+    CT_EQUAL(ep->tp->ops.am_send(ep->tp, ep->peers[rank], &am, NULL), AQ_EPEER);
+    struct aqi_slot slot;
+    CT_EQUAL(ep->tp->ops.am_reserve(ep->tp, ep->peers[rank], false, 0, 64, &slot), AQ_EPEER);
+}
+
+/* Those who live go on, 0 and 2 with each other. */
+static void life_go_on(struct ct_ep *ep)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
+    if (ep->size > 2)
+        for (int i = 0; i < 1000; i++)
+            ct_send(ep, ep->self == 0 ? 2 : 0, &am, NULL);
+    atomic_fetch_add(&ep->world->flag[1], 1);
+    while (atomic_load(&ep->world->flag[1]) < ep->size - 1)
+        ct_poll(ep);
+}
+
+/* Rank 1 is killed with operations under way to it, and the job says so. */
+static void life_peer_death(struct ct_ep *ep)
+{
+    ep->handlers[PLAIN] = life_ignore;
+    ct_mem_open(ep, 1u << 20);
+    if (ep->self == 1) {
+        while (atomic_load(&ep->world->flag[0]) < ep->size - 1)
+            sched_yield();
+        atomic_store(&ep->world->may_die[1], true);
+        raise(SIGKILL);
+    }
+    void *buffer = calloc(1, 1u << 20);
+    struct aqi_comp comp[3];
+    life_start_all(ep, 1, comp, buffer, 1u << 20);
+    atomic_fetch_add(&ep->world->flag[0], 1);
+    while (!atomic_load(&ep->world->reaped[1]))
+        ct_poll(ep);
+    aqi_tp_peer_down(ep->tp, 1);
+    life_until_lost(ep, 1);
+    life_wait_all(ep, comp);
+    life_start_all(ep, 1, comp, buffer, 4096); /* and what is started after */
+    life_wait_all(ep, comp);
+    for (uint32_t id = 0; id < ep->size; id++)
+        CT_CHECK(atomic_load(&ep->lost[id]) <= (id == 1));
+    CT_OK(ep->tp->ops.quiet(ep->tp, ep->peers[1])); /* nothing is under way to the dead */
+    life_go_on(ep);
+    free(buffer);
+}
+
+/* The decorator says that rank 1 is dead: told once, and nothing is left hanging. */
+static void life_fault_death(struct ct_ep *ep)
+{
+    ep->handlers[PLAIN] = life_ignore;
+    ct_mem_open(ep, 1u << 20);
+    if (ep->self == 1) { /* it lives, in truth, and serves what comes through */
+        while (atomic_load(&ep->world->flag[1]) < ep->size - 1)
+            ct_poll(ep);
+        return;
+    }
+    void *buffer = calloc(1, 1u << 20);
+    struct aqi_comp comp[3];
+    life_start_all(ep, 1, comp, buffer, 1u << 20);
+    life_until_lost(ep, 1);
+    life_wait_all(ep, comp);
+    life_start_all(ep, 1, comp, buffer, 4096);
+    life_wait_all(ep, comp);
+    for (uint32_t id = 0; id < ep->size; id++)
+        CT_EQUAL(atomic_load(&ep->lost[id]), id == 1);
+    life_go_on(ep);
+    free(buffer);
+}
+
+const struct ct_case ct_cases_life[] = {
+    {"probe and find", life_probe, 0},
+    {"connect: addresses of others", life_addresses, CT_CLOSED | CT_CLEAN},
+    {"connect: damaged addresses", life_bad_addresses, CT_CLEAN},
+    {"open and close a hundred times", life_reopen, CT_CLOSED | CT_CLEAN},
+    {"close while busy", life_close_busy, CT_CLOSED},
+    {"a peer is killed", life_peer_death, CT_PEERS | CT_PROCESSES | CT_CLEAN},
+    {"the fault decorator kills a peer", life_fault_death, CT_PEERS | CT_DEADLY},
+    {NULL, NULL, 0},
+};

@@ -1,0 +1,315 @@
+/* One-sided operations: put and get of every size, their counters, keys that make no sense. */
+#include "harness.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RMA_GUARD 64u
+
+/* Each rank owns a slice of everybody's memory. */
+struct rma_place {
+    size_t slice; /* bytes */
+    size_t mine;  /* offset of my slice in a target */
+};
+
+static struct rma_place rma_open(struct ct_ep *ep, size_t slice)
+{
+    ct_mem_open(ep, slice * ep->size);
+    return (struct rma_place){.slice = slice, .mine = slice * ep->self};
+}
+
+static bool rma_untouched(const unsigned char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != 0xa5) return false;
+    return true;
+}
+
+/* Counters that start above zero: a decrement too many or too few shows. */
+static void rma_comp_init(const struct ct_ep *ep, struct aqi_comp *comp)
+{
+    ct_comp_init(ep, comp);
+    aqi_comp_add(comp, &comp->local, 1000);
+    aqi_comp_add(comp, &comp->remote, 1000);
+}
+
+static void rma_comp_wait(struct ct_ep *ep, struct aqi_comp *comp)
+{
+    while (ct_comp_local(comp) > 1000 || ct_comp_remote(comp) > 1000)
+        ct_poll(ep);
+    for (int more = 0; more < 3; more++)
+        ct_poll(ep);
+    CT_EQUAL(ct_comp_local(comp), 1000);
+    CT_EQUAL(ct_comp_remote(comp), 1000);
+    CT_EQUAL(atomic_load(&comp->status), AQ_OK);
+}
+
+/* Put, look at it as its owner, and get it back, with guards on every side. */
+static void rma_round(struct ct_ep *ep, const struct rma_place *place, size_t len, size_t from,
+                      size_t to, unsigned char *buffer)
+{
+    uint32_t target = ct_next(ep), source = (ep->self + ep->size - 1) % ep->size;
+    size_t offset = RMA_GUARD + to;
+    unsigned char *seen = ep->mem.addr + place->slice * source;
+    memset(seen, 0xa5, len + 3 * RMA_GUARD);
+    ct_barrier(ep);
+    struct aqi_comp comp;
+    rma_comp_init(ep, &comp);
+    ct_fill(buffer + from, len, ep->self + len);
+    ct_put(ep, target, place->mine + offset, buffer + from, len, &comp);
+    rma_comp_wait(ep, &comp);
+    ct_barrier(ep);
+    CT_CHECK(rma_untouched(seen, offset));
+    CT_CHECK(ct_filled(seen + offset, len, source + len));
+    CT_CHECK(rma_untouched(seen + offset + len, RMA_GUARD));
+    memset(buffer, 0xa5, len + 3 * RMA_GUARD);
+    rma_comp_init(ep, &comp);
+    ct_get(ep, target, place->mine + offset, buffer + RMA_GUARD + from, len, &comp);
+    rma_comp_wait(ep, &comp);
+    CT_CHECK(rma_untouched(buffer, RMA_GUARD + from));
+    CT_CHECK(ct_filled(buffer + RMA_GUARD + from, len, ep->self + len));
+    CT_CHECK(rma_untouched(buffer + RMA_GUARD + from + len, RMA_GUARD - from));
+    ct_barrier(ep);
+}
+
+static void rma_sizes(struct ct_ep *ep)
+{
+    static const size_t sizes[] = {0,       1,
+                                   2,       3,
+                                   4,       7,
+                                   8,       9,
+                                   15,      16,
+                                   17,      31,
+                                   33,      63,
+                                   64,      65,
+                                   127,     128,
+                                   129,     511,
+                                   512,     513,
+                                   1023,    2048,
+                                   4031,    4032,
+                                   4033,    4095,
+                                   4096,    4097,
+                                   8191,    16385,
+                                   32767,   65535,
+                                   65536,   131073,
+                                   262144,  (1u << 20) + 3,
+                                   8u << 20};
+    static const size_t skew[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 5}, {63, 1}};
+    size_t largest = sizes[AQI_COUNT_OF(sizes) - 1];
+    struct rma_place place = rma_open(ep, largest + 4 * RMA_GUARD);
+    unsigned char *buffer = malloc(largest + 4 * RMA_GUARD);
+    CT_CHECK(buffer != NULL);
+    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
+        size_t skews = sizes[i] > 65536 ? 2 : AQI_COUNT_OF(skew);
+        for (size_t s = 0; s < skews; s++)
+            rma_round(ep, &place, sizes[i], skew[s][0], skew[s][1], buffer);
+    }
+    free(buffer);
+    ct_mem_close(ep);
+}
+
+/* Hundreds under way at once, on one comp, in both directions. */
+static void rma_many(struct ct_ep *ep)
+{
+    enum { COUNT = 500, SIZE = 1000 };
+    struct rma_place place = rma_open(ep, 2 * COUNT * SIZE);
+    uint32_t target = ct_next(ep);
+    unsigned char *out = malloc(COUNT * SIZE), *in = malloc(COUNT * SIZE);
+    CT_CHECK(out != NULL && in != NULL);
+    for (uint32_t i = 0; i < COUNT; i++)
+        ct_fill(out + i * SIZE, SIZE, ep->self * 1000 + i);
+    struct aqi_comp comp;
+    rma_comp_init(ep, &comp);
+    for (uint32_t i = 0; i < COUNT; i++)
+        ct_put(ep, target, place.mine + i * SIZE, out + i * SIZE, SIZE, &comp);
+    rma_comp_wait(ep, &comp);
+    rma_comp_init(ep, &comp);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        ct_get(ep, target, place.mine + (COUNT - 1 - i) * SIZE, in + i * SIZE, SIZE, &comp);
+        ct_put(ep, target, place.mine + (COUNT + i) * SIZE, out + i * SIZE, SIZE, &comp);
+    }
+    rma_comp_wait(ep, &comp);
+    for (uint32_t i = 0; i < COUNT; i++)
+        CT_CHECK(ct_filled(in + i * SIZE, SIZE, ep->self * 1000 + COUNT - 1 - i));
+    ct_barrier(ep);
+    uint32_t source = (ep->self + ep->size - 1) % ep->size;
+    for (uint32_t i = 0; i < 2 * COUNT; i++)
+        CT_CHECK(ct_filled(ep->mem.addr + place.slice * source + i * SIZE, SIZE,
+                           source * 1000 + i % COUNT));
+    free(out);
+    free(in);
+    ct_mem_close(ep);
+}
+
+/* The source may be overwritten when comp->local says so, whenever the put completes. */
+static void rma_local(struct ct_ep *ep)
+{
+    static const size_t sizes[] = {1, 8, 100, 4096, 100000, 1000000};
+    struct rma_place place = rma_open(ep, 1u << 20);
+    uint32_t target = ct_next(ep), source = (ep->self + ep->size - 1) % ep->size;
+    unsigned char *buffer = malloc(1u << 20);
+    CT_CHECK(buffer != NULL);
+    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
+        struct aqi_comp comp;
+        ct_comp_init(ep, &comp);
+        ct_fill(buffer, sizes[i], ep->self + i);
+        ct_put(ep, target, place.mine, buffer, sizes[i], &comp);
+        while (ct_comp_local(&comp) != 0)
+            ct_poll(ep);
+        memset(buffer, 0, sizes[i]);
+        ct_comp_wait(ep, &comp);
+        ct_barrier(ep);
+        CT_CHECK(ct_filled(ep->mem.addr + place.slice * source, sizes[i], source + i));
+        ct_barrier(ep);
+    }
+    free(buffer);
+    ct_mem_close(ep);
+}
+
+/* Memory that the transport did not allocate: it may say that it cannot. */
+static void rma_foreign(struct ct_ep *ep)
+{
+    size_t len = 300000;
+    unsigned char *memory = malloc(len * ep->size), *buffer = malloc(len);
+    CT_CHECK(memory != NULL && buffer != NULL);
+    if (ct_mem_share(ep, memory, len * ep->size) == AQ_ENOTSUP) {
+        ct_skip(ep, "memory of others cannot be registered");
+    } else {
+        uint32_t target = ct_next(ep), source = (ep->self + ep->size - 1) % ep->size;
+        struct aqi_comp comp;
+        ct_comp_init(ep, &comp);
+        ct_fill(buffer, len, ep->self);
+        ct_put(ep, target, len * ep->self + 1, buffer, len - 1, &comp);
+        ct_comp_wait(ep, &comp);
+        ct_barrier(ep);
+        CT_CHECK(ct_filled(memory + len * source + 1, len - 1, source));
+        memset(buffer, 0, len);
+        ct_get(ep, target, len * ep->self + 1, buffer, len - 1, &comp);
+        ct_comp_wait(ep, &comp);
+        CT_CHECK(ct_filled(buffer, len - 1, ep->self));
+        ct_mem_close(ep);
+    }
+    ct_barrier(ep);
+    free(buffer);
+    free(memory);
+}
+
+/* A peer's own memory is zero at first, mapped where it says, and of different sizes. */
+static void rma_memory(struct ct_ep *ep)
+{
+    size_t len = (size_t)(ep->self + 1) * 100000;
+    ct_mem_open(ep, len);
+    for (size_t i = 0; i < len; i++)
+        CT_EQUAL(ep->mem.addr[i], 0);
+    ct_barrier(ep); /* all have looked: now it may be written to */
+    uint32_t target = ct_next(ep);
+    const struct aqi_rmem *remote = &ep->mem.remote[target];
+    CT_CHECK(remote->len >= (size_t)(target + 1) * 100000);
+    if ((ep->tp->ops.caps & AQI_CAP_MAP) != 0 && remote->local != NULL) {
+        /* A plain store is a put. */
+        ((unsigned char *)remote->local)[99999] = (unsigned char)(ep->self + 1);
+        ct_barrier(ep);
+        CT_EQUAL(ep->mem.addr[99999], (ep->self + ep->size - 1) % ep->size + 1);
+    }
+    ct_mem_close(ep);
+}
+
+/* Somebody has no memory to give. */
+static void rma_no_memory(struct ct_ep *ep)
+{
+    void *addr = NULL;
+    size_t len = ep->self == 0 && ep->size > 1 ? 0 : 4096;
+    CT_OK(ep->tp->ops.mem_alloc(ep->tp, len, 4096, &addr));
+    if (len > 0) CT_CHECK(addr != NULL);
+    if (len > 0) memset(addr, 1, len);
+    ct_barrier(ep);
+}
+
+/* Keys are a peer's bytes: nonsense is refused, and nothing is touched because of it. */
+static void rma_bad_keys(struct ct_ep *ep)
+{
+    if ((ep->tp->ops.caps & AQI_CAP_REG) == 0) {
+        ct_skip(ep, "keys mean nothing: no AQI_CAP_REG");
+        return;
+    }
+    ct_mem_open(ep, 100000);
+    uint32_t target = ct_next(ep);
+    struct aqi_rmem remote;
+    const struct aqi_transport *ops = &ep->tp->ops;
+    uint64_t addr = ep->world->addr[target];
+    const unsigned char *good = ep->world->key[target];
+    unsigned char key[AQI_KEY_MAX];
+    for (int i = 0; i < 2000; i++) {
+        for (size_t byte = 0; byte < sizeof(key); byte++)
+            key[byte] = i == 0 ? 0 : i == 1 ? 0xff : (unsigned char)ct_random(ep);
+        CT_EQUAL(ops->mem_map(ep->tp, ep->peers[target], key, addr, 100000, &remote), AQ_EPROTO);
+    }
+    /* One bit wrong may still be a good key, if it is of an unused byte; it may not crash. */
+    for (size_t bit = 0; bit < sizeof(key) * 8; bit++) {
+        memcpy(key, good, sizeof(key));
+        key[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        aq_status status = ops->mem_map(ep->tp, ep->peers[target], key, addr, 100000, &remote);
+        CT_CHECK(status == AQ_OK || status == AQ_EPROTO);
+    }
+    /* More than there is. */
+    CT_CHECK(ops->mem_map(ep->tp, ep->peers[target], good, addr, (size_t)1 << 40, &remote) < 0);
+    CT_CHECK(ops->mem_map(ep->tp, ep->peers[target], good, addr, SIZE_MAX, &remote) < 0);
+    /* And the true one is good again, any number of times. */
+    for (int i = 0; i < 100; i++)
+        CT_OK(ops->mem_map(ep->tp, ep->peers[target], good, addr, 100000, &remote));
+    ct_mem_close(ep);
+}
+
+/* What fallback.c serves for a transport is checked by the owner of the memory. */
+static void rma_outside(struct ct_ep *ep)
+{
+    if ((ep->tp->ops.caps & (AQI_CAP_PUT | AQI_CAP_GET)) != 0) {
+        ct_skip(ep, "put and get are the transport's own; the core checks the range");
+        return;
+    }
+    ct_mem_open(ep, 65536);
+    memset(ep->mem.addr, 0xa5, 65536);
+    ct_barrier(ep);
+    uint32_t target = ct_next(ep);
+    struct aqi_rmem lie = ep->mem.remote[target];
+    unsigned char buffer[256] = {0};
+    static const int64_t offsets[] = {-256, -1, 65536 - 255, 65536, 1ll << 40};
+    lie.len = SIZE_MAX / 2;
+    for (size_t i = 0; i < AQI_COUNT_OF(offsets); i++) {
+        uint64_t addr = lie.addr + (uint64_t)offsets[i];
+        for (int get = 0; get < 2; get++) {
+            struct aqi_comp comp;
+            ct_comp_init(ep, &comp);
+            aqi_comp_add(&comp, &comp.remote, 1);
+            if (!get) aqi_comp_add(&comp, &comp.local, 1);
+            aq_status status;
+            do {
+                ct_poll(ep);
+                status =
+                    get ? ep->tp->ops.get(ep->tp, ep->peers[target], &lie, addr, buffer, 256, &comp)
+                        : ep->tp->ops.put(ep->tp, ep->peers[target], &lie, addr, buffer, 256,
+                                          &comp);
+            } while (status == AQ_AGAIN);
+            if (status < 0) continue; /* refused at once is good, too */
+            while (ct_comp_local(&comp) != 0 || ct_comp_remote(&comp) != 0)
+                ct_poll(ep);
+            CT_EQUAL(atomic_load(&comp.status), AQ_ERANGE);
+        }
+    }
+    ct_barrier(ep);
+    CT_CHECK(rma_untouched(ep->mem.addr, 65536));
+    ct_mem_close(ep);
+}
+
+const struct ct_case ct_cases_rma[] = {
+    {"memory: zero, of different sizes", rma_memory, 0},
+    {"memory: none in one rank", rma_no_memory, 0},
+    {"put and get: sizes times alignments", rma_sizes, 0},
+    {"put and get: hundreds at once", rma_many, 0},
+    {"put: local completion", rma_local, 0},
+    {"put and get: memory from malloc", rma_foreign, 0},
+    {"keys that make no sense", rma_bad_keys, CT_PEERS},
+    {"served puts and gets outside the memory", rma_outside, 0},
+    {NULL, NULL, 0},
+};

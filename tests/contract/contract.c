@@ -1,0 +1,115 @@
+/*
+ * The contract suite: every case in one kind of world.
+ *
+ *   contract TRANSPORT [--ranks N] [--as-threads] [--threads] [--fault SPEC] [--case PART]
+ *
+ * AQ_TEST_SEED repeats a run; the seed is printed.
+ */
+#include "harness.h"
+
+#include "base/settings.h"
+#include "transport/fault.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct ct_config contract_config = {.ranks = 1, .timeout_s = 60, .seed = 1};
+static const char *contract_part = "";
+
+static const struct ct_case *const contract_tables[] = {
+    ct_cases_life, ct_cases_am, ct_cases_flow, ct_cases_rma, ct_cases_atomic, ct_cases_threads};
+
+static void contract_run(void **state)
+{
+    const struct ct_case *c = *state;
+    char reason[128];
+    int result = ct_world_run(&contract_config, c, reason);
+    if (result == 77) {
+        print_message("          %s\n", reason);
+        skip();
+    }
+    if (result != 0)
+        fail_msg("%s: see above (AQ_TEST_SEED=%llu)", c->name,
+                 (unsigned long long)contract_config.seed);
+}
+
+static bool contract_applies(const struct ct_case *c)
+{
+    const struct ct_config *config = &contract_config;
+    if ((c->needs & CT_PEERS) != 0 && config->ranks < 2) return false;
+    if ((c->needs & CT_PROCESSES) != 0 && config->as_threads) return false;
+    if ((c->needs & CT_THREADS) != 0 && !config->threads) return false;
+    bool deadly = config->fault != NULL && strstr(config->fault, "die=") != NULL;
+    if (deadly != ((c->needs & CT_DEADLY) != 0)) return false;
+    if ((c->needs & CT_CLEAN) != 0 && config->fault != NULL) return false;
+    return strstr(c->name, contract_part) != NULL;
+}
+
+static int contract_usage(const char *what)
+{
+    fprintf(stderr,
+            "contract: %s\nusage: contract TRANSPORT [--ranks N] [--as-threads] "
+            "[--threads] [--fault SPEC] [--case PART]\n",
+            what);
+    return 2;
+}
+
+static int contract_read(int argc, char **argv)
+{
+    struct ct_config *config = &contract_config;
+    const char *seed = getenv("AQ_TEST_SEED");
+    if (seed != NULL) config->seed = strtoull(seed, NULL, 0);
+    if (argc < 2) return contract_usage("which transport?");
+    config->transport = aqi_transport_find(argv[1]);
+    if (config->transport == NULL) return contract_usage("no such transport");
+    for (int i = 2; i < argc; i++) {
+        bool more = i + 1 < argc;
+        if (strcmp(argv[i], "--as-threads") == 0)
+            config->as_threads = true;
+        else if (strcmp(argv[i], "--threads") == 0)
+            config->threads = true;
+        else if (more && strcmp(argv[i], "--ranks") == 0)
+            config->ranks = (uint32_t)strtoul(argv[++i], NULL, 0);
+        else if (more && strcmp(argv[i], "--fault") == 0)
+            config->fault = argv[++i];
+        else if (more && strcmp(argv[i], "--case") == 0)
+            contract_part = argv[++i];
+        else
+            return contract_usage(argv[i]);
+    }
+    if (config->ranks < 1 || config->ranks > CT_MAX_RANKS) return contract_usage("bad --ranks");
+    return 0;
+}
+
+/* What lib/init.c does for a program: settings of the transports, then the faults. */
+static aq_status contract_configure(void)
+{
+    struct aqi_settings_table *tables[16];
+    size_t count = 0;
+    for (size_t i = 0; aqi_transports[i] != NULL && count < AQI_COUNT_OF(tables); i++)
+        if (aqi_transports[i]->settings != NULL) tables[count++] = aqi_transports[i]->settings;
+    aq_status status = aqi_settings_load(tables, count);
+    if (status != AQ_OK) return status;
+    return aqi_fault_configure(contract_config.fault == NULL ? "" : contract_config.fault);
+}
+
+int main(int argc, char **argv)
+{
+    static struct CMUnitTest tests[128];
+    size_t count = 0;
+    int usage = contract_read(argc, argv);
+    if (usage != 0) return usage;
+    if (contract_configure() != AQ_OK) return 2;
+    printf("seed %llu\n", (unsigned long long)contract_config.seed);
+    for (size_t t = 0; t < AQI_COUNT_OF(contract_tables); t++)
+        for (const struct ct_case *c = contract_tables[t]; c->name != NULL; c++)
+            if (contract_applies(c) && count < AQI_COUNT_OF(tests))
+                tests[count++] = (struct CMUnitTest){
+                    .name = c->name, .test_func = contract_run, .initial_state = (void *)c};
+    return _cmocka_run_group_tests("contract", tests, count, NULL, NULL) == 0 ? 0 : 1;
+}

@@ -1,0 +1,393 @@
+/* What cases call: meeting, sending, memory, data. The making of worlds is in world.c. */
+#include "harness.h"
+
+#include "base/clock.h"
+#include "base/shmem.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the innermost progress on this thread allows to be delivered, and whether we are in one. */
+static _Thread_local enum aqi_progress_mode contract_mode;
+static _Thread_local unsigned contract_depth;
+static _Thread_local uint32_t contract_rank;
+
+_Noreturn void ct_fail(const char *file, int line, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    fprintf(stderr, "[rank %u, pid %d] %s:%d: %s\n", contract_rank, (int)getpid(), file, line,
+            text);
+    _exit(1);
+}
+
+void ct_skip(struct ct_ep *ep, const char *reason)
+{
+    struct ct_world *world = ep->world;
+    if (ep->self == 0) snprintf(world->skip_reason, sizeof(world->skip_reason), "%s", reason);
+    atomic_store(&world->skipped, true);
+}
+
+/* --- hooks ------------------------------------------------------------------------------- */
+
+/* Checks of every message, whatever the case. */
+static void harness_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct ct_ep *ep = arg;
+    CT_CHECK(contract_depth > 0);
+    CT_CHECK(source < ep->size && ct_reaches(ep, source));
+    CT_CHECK(am->kind >= AQI_AM_SHORT && am->kind <= AQI_AM_LONG);
+    CT_CHECK(am->nargs <= AQI_AM_MAX_ARGS);
+    CT_CHECK((am->flags & ~AQI_AM_IS_REPLY) == 0);
+    CT_CHECK(contract_mode == AQI_PROGRESS_ALL || (am->flags & AQI_AM_IS_REPLY) != 0);
+    if (am->kind == AQI_AM_SHORT) CT_EQUAL(am->nbytes, 0);
+    if (am->kind == AQI_AM_MEDIUM) {
+        CT_CHECK(am->nbytes <= ep->tp->limits.max_medium);
+        CT_EQUAL((uintptr_t)am->payload % 16, 0);
+        /* It is ours until we return: write to every byte after the handler has looked. */
+    }
+    CT_CHECK(ep->handlers[am->handler] != NULL);
+    ep->handlers[am->handler](ep, source, am);
+    if (am->kind == AQI_AM_MEDIUM && am->nbytes > 0) memset((void *)am->payload, 0xee, am->nbytes);
+}
+
+static void harness_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    struct ct_ep *ep = arg;
+    CT_CHECK(id < ep->size);
+    CT_CHECK(why != NULL && why[0] != '\0');
+    atomic_fetch_add(&ep->lost[id], 1);
+}
+
+static bool harness_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    const struct ct_ep *ep = arg;
+    uint64_t start = (uint64_t)(uintptr_t)ep->mem.addr;
+    return addr >= start && len <= ep->mem.len && addr - start <= ep->mem.len - len;
+}
+
+/* Rank 0 makes the object and hands it out; collective, as the contract says. */
+static aq_status harness_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    struct ct_ep *ep = arg;
+    struct ct_world *world = ep->world;
+    aq_status status;
+    if (ep->self != 0) {
+        uint64_t got_bytes = 0;
+        size_t len = sizeof(got_bytes), nfds = 1;
+        status = aqi_fd_receive(world->share[ep->self][1], &got_bytes, &len, fd, &nfds);
+        if (status != AQ_OK) return status;
+        CT_EQUAL(nfds, 1);
+        CT_EQUAL(got_bytes, bytes);
+        return AQ_OK;
+    }
+    int made;
+    if ((status = aqi_shmem_create(name, bytes, &made)) != AQ_OK) return status;
+    for (uint32_t rank = 1; rank < ep->size; rank++) {
+        uint64_t say = bytes;
+        status = aqi_fd_send(world->share[rank][0], &say, sizeof(say), &made, 1);
+        if (status != AQ_OK) return status;
+    }
+    *fd = made;
+    return AQ_OK;
+}
+
+static void harness_relax(void *arg, unsigned round)
+{
+    (void)arg;
+    (void)round;
+    sched_yield();
+}
+
+/* --- opening ----------------------------------------------------------------------------- */
+
+void ct_open(struct ct_ep *ep)
+{
+    struct ct_world *world = ep->world;
+    contract_rank = ep->self;
+    struct aqi_tp_params params = {
+        .hooks = {.deliver = harness_deliver,
+                  .peer_lost = harness_peer_lost,
+                  .range_ok = harness_range_ok,
+                  .share = harness_share,
+                  .relax = harness_relax,
+                  .arg = ep},
+        .self = ep->self,
+        .size = ep->size,
+        .local_rank = ep->self,
+        .local_size = ep->size,
+        .threads = ep->threads,
+        .max_medium = 4096,
+    };
+    memcpy(params.key, "contract suite!", 16);
+    CT_OK(aqi_tp_open(world->config.transport, &params, &ep->tp));
+    CT_OK(ep->tp->ops.address(ep->tp, world->uri[ep->self]));
+    ct_meet(ep);
+    for (uint32_t id = 0; id < ep->size; id++) {
+        if (!ct_reaches(ep, id)) continue;
+        CT_OK(ep->tp->ops.connect(ep->tp, world->uri[id], id, &ep->peers[id]));
+        CT_CHECK(ep->peers[id] != NULL);
+    }
+    ct_meet(ep);
+}
+
+void ct_close(struct ct_ep *ep)
+{
+    aqi_tp_close(ep->tp);
+    ep->tp = NULL;
+    memset(ep->peers, 0, sizeof(ep->peers));
+}
+
+bool ct_reaches(const struct ct_ep *ep, uint32_t rank)
+{
+    return ep->size == 1 || rank != ep->self;
+}
+
+uint32_t ct_next(const struct ct_ep *ep)
+{
+    return (ep->self + 1) % ep->size;
+}
+
+/* --- progress and meeting ---------------------------------------------------------------- */
+
+unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode)
+{
+    enum aqi_progress_mode outer = contract_mode;
+    contract_mode = mode;
+    contract_depth++;
+    unsigned done = ep->tp->ops.progress(ep->tp, mode);
+    contract_depth--;
+    contract_mode = outer;
+    return done;
+}
+
+void ct_poll(struct ct_ep *ep)
+{
+    if (ct_progress(ep, AQI_PROGRESS_ALL) == 0) sched_yield();
+}
+
+static void harness_meet(struct ct_ep *ep, bool progress)
+{
+    struct ct_world *world = ep->world;
+    uint32_t generation = atomic_load(&world->generation);
+    if (atomic_fetch_add(&world->arrived, 1) + 1 == ep->size) {
+        atomic_store(&world->arrived, 0);
+        atomic_fetch_add(&world->generation, 1);
+    }
+    while (atomic_load(&world->generation) == generation) {
+        if (progress)
+            ct_poll(ep);
+        else
+            sched_yield();
+    }
+}
+
+void ct_barrier(struct ct_ep *ep)
+{
+    harness_meet(ep, true);
+}
+
+void ct_meet(struct ct_ep *ep)
+{
+    harness_meet(ep, false);
+}
+
+/* --- messages ---------------------------------------------------------------------------- */
+
+void ct_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp)
+{
+    aq_status status;
+    while ((status = ep->tp->ops.am_send(ep->tp, ep->peers[to], am, comp)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+}
+
+void ct_reply(struct ct_ep *ep, uint32_t to, const struct aqi_am *am)
+{
+    struct aqi_am reply = *am;
+    reply.flags |= AQI_AM_IS_REPLY;
+    aq_status status;
+    while ((status = ep->tp->ops.am_send(ep->tp, ep->peers[to], &reply, NULL)) == AQ_AGAIN)
+        if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) sched_yield();
+    CT_EQUAL(status, AQ_OK);
+}
+
+/* --- memory ------------------------------------------------------------------------------ */
+
+aq_status ct_mem_share(struct ct_ep *ep, void *addr, size_t len)
+{
+    struct ct_world *world = ep->world;
+    ep->mem.addr = addr;
+    ep->mem.len = len;
+    aq_status status = ep->tp->ops.mem_reg(ep->tp, addr, len, ep->mem.key);
+    if (status == AQ_ENOTSUP) atomic_store(&world->flag[CT_FLAGS - 1], 1);
+    CT_CHECK(status == AQ_OK || status == AQ_ENOTSUP);
+    memcpy(world->key[ep->self], ep->mem.key, AQI_KEY_MAX);
+    world->addr[ep->self] = (uint64_t)(uintptr_t)addr;
+    world->len[ep->self] = len;
+    ct_barrier(ep);
+    if (atomic_load(&world->flag[CT_FLAGS - 1]) != 0) return AQ_ENOTSUP;
+    for (uint32_t rank = 0; rank < ep->size; rank++) {
+        if (!ct_reaches(ep, rank)) continue;
+        struct aqi_rmem *remote = &ep->mem.remote[rank];
+        CT_OK(ep->tp->ops.mem_map(ep->tp, ep->peers[rank], world->key[rank], world->addr[rank],
+                                  world->len[rank], remote));
+        CT_CHECK(remote->addr == world->addr[rank] && remote->len >= world->len[rank]);
+    }
+    ct_barrier(ep);
+    return AQ_OK;
+}
+
+void ct_mem_open(struct ct_ep *ep, size_t len)
+{
+    void *addr = NULL;
+    ep->world->len[ep->self] = len;
+    ct_barrier(ep);
+    size_t most = 0;
+    for (uint32_t rank = 0; rank < ep->size; rank++)
+        most = aqi_max(most, ep->world->len[rank]);
+    CT_OK(ep->tp->ops.mem_alloc(ep->tp, len, most, &addr));
+    CT_CHECK(addr != NULL && (uintptr_t)addr % aqi_page_size() == 0);
+    CT_OK(ct_mem_share(ep, addr, len));
+}
+
+void ct_mem_close(struct ct_ep *ep)
+{
+    ct_barrier(ep);
+    ep->tp->ops.mem_dereg(ep->tp, ep->mem.key);
+    memset(&ep->mem, 0, sizeof(ep->mem));
+}
+
+void ct_comp_init(const struct ct_ep *ep, struct aqi_comp *comp)
+{
+    memset(comp, 0, sizeof(*comp));
+    comp->shared = ep->threads;
+}
+
+uint32_t ct_comp_local(struct aqi_comp *comp)
+{
+    return atomic_load_explicit(&comp->local, memory_order_acquire);
+}
+
+uint32_t ct_comp_remote(struct aqi_comp *comp)
+{
+    return atomic_load_explicit(&comp->remote, memory_order_acquire);
+}
+
+void ct_comp_wait(struct ct_ep *ep, struct aqi_comp *comp)
+{
+    while (ct_comp_local(comp) != 0 || ct_comp_remote(comp) != 0)
+        ct_poll(ep);
+    CT_EQUAL(atomic_load(&comp->status), AQ_OK);
+}
+
+void ct_put(struct ct_ep *ep, uint32_t rank, size_t offset, const void *src, size_t len,
+            struct aqi_comp *comp)
+{
+    const struct aqi_rmem *remote = &ep->mem.remote[rank];
+    aqi_comp_add(comp, &comp->local, 1);
+    aqi_comp_add(comp, &comp->remote, 1);
+    aq_status status;
+    while ((status = ep->tp->ops.put(ep->tp, ep->peers[rank], remote, remote->addr + offset, src,
+                                     len, comp)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+}
+
+void ct_get(struct ct_ep *ep, uint32_t rank, size_t offset, void *dst, size_t len,
+            struct aqi_comp *comp)
+{
+    const struct aqi_rmem *remote = &ep->mem.remote[rank];
+    aqi_comp_add(comp, &comp->remote, 1);
+    aq_status status;
+    while ((status = ep->tp->ops.get(ep->tp, ep->peers[rank], remote, remote->addr + offset, dst,
+                                     len, comp)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+}
+
+void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, void *result,
+               struct aqi_comp *comp)
+{
+    aqi_comp_add(comp, &comp->remote, 1);
+    aq_status status;
+    while ((status = ep->tp->ops.atomic(ep->tp, ep->peers[rank], &ep->mem.remote[rank], req, result,
+                                        comp)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+}
+
+/* --- data -------------------------------------------------------------------------------- */
+
+uint64_t ct_mix(uint64_t value)
+{
+    value += 0x9e3779b97f4a7c15u;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return value ^ (value >> 31);
+}
+
+uint64_t ct_random(struct ct_ep *ep)
+{
+    ep->random += 0x9e3779b97f4a7c15u;
+    return ct_mix(ep->random);
+}
+
+void ct_fill(void *buf, size_t len, uint64_t seed)
+{
+    unsigned char *bytes = buf;
+    for (size_t done = 0; done < len; done += 8) {
+        uint64_t word = ct_mix(seed + done);
+        memcpy(bytes + done, &word, aqi_min(8, len - done));
+    }
+}
+
+bool ct_filled(const void *buf, size_t len, uint64_t seed)
+{
+    const unsigned char *bytes = buf;
+    for (size_t done = 0; done < len; done += 8) {
+        uint64_t word = ct_mix(seed + done);
+        if (memcmp(bytes + done, &word, aqi_min(8, len - done)) != 0) return false;
+    }
+    return true;
+}
+
+bool ct_overdue(uint64_t *start_ns, unsigned seconds)
+{
+    uint64_t now = aqi_now_ns();
+    if (*start_ns == 0) *start_ns = now;
+    return now - *start_ns > seconds * 1000000000ull;
+}
+
+unsigned ct_count_fds(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CT_CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+unsigned ct_count_shared_maps(void)
+{
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CT_CHECK(maps != NULL);
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, maps) > 0)
+        count += strstr(line, "memfd:") != NULL;
+    free(line);
+    fclose(maps);
+    return count;
+}
