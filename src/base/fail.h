@@ -16,7 +16,8 @@ AQI_COLD aq_status aqi_fail(aq_status status, const char *folder, const char *fm
 AQI_COLD aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const char *fmt,
                                   ...) AQI_PRINTF(4, 5);
 
-/* Put "while doing X: " in front of this thread's message, without logging again. */
+/* Put the text and ": " in front of this thread's message ("while attaching the segment: ..."),
+ * without logging again. */
 AQI_COLD aq_status aqi_fail_context(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
 
 /* Forget this thread's message (tests). */

@@ -31,4 +31,7 @@ void aqi_log(enum aqi_log_level level, const char *folder, const char *fmt, ...)
 void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folder, const char *fmt,
                   ...) AQI_PRINTF(4, 5);
 
+/* Make control characters spaces: text of peers and users must not forge or split lines. */
+void aqi_log_printable(char *text);
+
 #endif

@@ -8,20 +8,24 @@
 #define AQI_POOL_H
 
 #include "base/base.h"
+#include "base/spin.h"
 
 struct aqi_pool {
-    void *free;         /* singly linked through the first word */
+    void *free;           /* singly linked through the first word */
+    unsigned char *fresh; /* objects of the newest chunk that were never given out */
+    size_t fresh_count;
     void *chunks;       /* singly linked; freed at destroy */
     size_t object_size; /* rounded up to 16 bytes */
     size_t chunk_objects;
     size_t outstanding; /* given out and not yet put back */
-    atomic_flag lock;
+    struct aqi_spin lock;
     bool locked;
 };
 
 void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objects, bool locked);
 
-/* Frees all chunks. Returns how many objects were still out (0 when all came back). */
+/* Frees all chunks, and the pool is as after init. Returns how many objects were still out (0 when
+ * all came back). */
 size_t aqi_pool_destroy(struct aqi_pool *pool);
 
 /* An object, not zeroed (but its first use is zeroed memory), 16-byte aligned; NULL: no memory. */

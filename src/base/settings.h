@@ -10,21 +10,21 @@
 
 /* The type of a row decides the type of the field at `offset`. */
 enum aqi_setting_type {
-    AQI_SET_BOOL,   /* uint64_t 0/1:  0 1 no yes off on false true */
+    AQI_SET_BOOL,   /* uint64_t 0/1:  0 1 no yes off on false true n y */
     AQI_SET_COUNT,  /* uint64_t:      plain number */
-    AQI_SET_BYTES,  /* uint64_t:      number with optional K M G T (binary), optional trailing B */
-    AQI_SET_TIME,   /* uint64_t ns:   number with ns us ms s m; a bare number is in `unit` */
+    AQI_SET_BYTES,  /* uint64_t:      number, optional K M G T (binary), optional B or iB */
+    AQI_SET_TIME,   /* uint64_t ns:   number with ns us ms s m; a bare one is in `unit`, else ns */
     AQI_SET_CHOICE, /* uint64_t index into `choices` */
-    AQI_SET_TEXT    /* const char *, owned by the settings */
+    AQI_SET_TEXT    /* const char *, owned by the settings, valid for ever */
 };
 
 struct aqi_setting {
     const char *name;           /* "AQ_SHM_RING_SLOTS" */
-    const char *alias;          /* "GASNET_…" or NULL; the AQ_ name wins when both are set */
+    const char *alias;          /* "GASNET_..." or NULL; the AQ_ name wins when both are set */
     const char *def;            /* default as text, parsed like a value */
     const char *doc;            /* one sentence: what it does */
     const char *advice;         /* when to change it, or NULL */
-    const char *unit;           /* "us" for a time whose bare number is microseconds, … or NULL */
+    const char *unit;           /* "us" for a time whose bare number is microseconds, ... or NULL */
     const char *const *choices; /* AQI_SET_CHOICE: NULL-terminated */
     uint64_t min, max;          /* inclusive, in the stored unit; both 0: no limit */
     enum aqi_setting_type type;
@@ -37,22 +37,37 @@ struct aqi_settings_table {
     const char *group; /* the folder */
     const struct aqi_setting *rows;
     size_t count;
-    void *values; /* the struct that the rows fill; has static storage */
+    void *values;     /* the struct that the rows fill; has static storage */
+    uint8_t *origins; /* where each value came from; load makes it and keeps it for ever */
 };
 
 /*
- * Fill the structs of all tables from the environment. Reads the variables anew at each call.
+ * Fill the structs of all tables from the environment. Reads the variables anew at each call. Not
+ * safe against itself in another thread.
  *
  * Unknown AQ_ names are warned about once, with the nearest known name ("maybe AQ_WAIT?").
  * GASNET_ names that are no alias are none of our business and are ignored.
  *
  * @return AQ_OK, or AQ_ESETTING for the first bad value (variable, value, what is legal); then the
- *         bad row has its default and the other rows are set all the same.
+ *         bad row has its default and the other rows are set all the same. All bad values are
+ *         logged; the thread's message tells the first.
  */
 aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t count);
 
-/* Parse one text for one row into `value` (the field's type). The parser that is fuzzed. */
+/*
+ * Parse one text for one row into `value` (the field's type); untouched on AQ_ESETTING. The parser
+ * that is fuzzed. For AQI_SET_TEXT the value is `text` itself, not a copy.
+ */
 aq_status aqi_setting_parse(const struct aqi_setting *row, const char *text, void *value);
+
+/* The same without logging, and the sentence that would be logged, for `variable`=`text`. */
+bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value);
+int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
+                         char *buf, size_t len);
+
+/* The known name (not of the launcher's) that `name` may have meant, or NULL when none is near. */
+const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_t count,
+                                 const char *name);
 
 /* Where the value of a row came from after load: "default" or the variable's name. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);

@@ -35,9 +35,11 @@ struct aqi_counter_row {
 };
 extern const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT];
 
-/* The calling thread's block; allocated and linked on first use, kept after the thread's end. */
+/* The calling thread's block; allocated and linked on first use. At the thread's end the block and
+ * its counts stay, and the next new thread counts on in it. */
 struct aqi_counters {
     _Atomic uint64_t value[AQI_CTR_COUNT];
+    atomic_bool taken; /* some living thread counts in it */
     struct aqi_counters *next;
 };
 extern _Thread_local struct aqi_counters *aqi_counters_mine;
@@ -55,8 +57,8 @@ static inline void aqi_count(enum aqi_counter counter, uint64_t n)
 /* The sum over all threads, past and present. */
 uint64_t aqi_counter_sum(enum aqi_counter counter);
 
-/* Print all non-zero counters to `fd`, one a line, async-signal-safe (used on abnormal exit too).
- */
+/* Print all non-zero counters to `fd`, a line "TITLE: name value unit" each; async-signal-safe
+ * (used on abnormal exit too). */
 void aqi_counters_print(int fd, const char *title);
 
 #endif

@@ -1,0 +1,89 @@
+/* Object pools: chunks that are cut up on demand, and a free list of what came back. */
+#include "base/pool.h"
+
+#include <stdlib.h>
+
+#define POOL_ALIGN 16
+
+/* A chunk begins with the link to the next; its objects start at the next multiple of 16. */
+struct pool_chunk {
+    alignas(POOL_ALIGN) struct pool_chunk *next;
+};
+
+void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objects, bool locked)
+{
+    *pool = (struct aqi_pool){
+        .object_size = aqi_round_up(aqi_max(object_size, sizeof(void *)), POOL_ALIGN),
+        .chunk_objects = aqi_max(chunk_objects, 1),
+        .locked = locked,
+    };
+}
+
+size_t aqi_pool_destroy(struct aqi_pool *pool)
+{
+    for (struct pool_chunk *chunk = pool->chunks, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    size_t outstanding = pool->outstanding;
+    aqi_pool_init(pool, pool->object_size, pool->chunk_objects, pool->locked);
+    return outstanding;
+}
+
+/* Never-used objects stay untouched, and so zero and without pages, until they are given out. */
+static AQI_COLD bool pool_grow(struct aqi_pool *pool)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(pool->object_size, pool->chunk_objects, &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(struct pool_chunk), &bytes))
+        return false;
+    struct pool_chunk *chunk = calloc(1, bytes);
+    if (chunk == NULL) return false;
+    chunk->next = pool->chunks;
+    pool->chunks = chunk;
+    pool->fresh = (unsigned char *)(chunk + 1);
+    pool->fresh_count = pool->chunk_objects;
+    return true;
+}
+
+static void *pool_take(struct aqi_pool *pool)
+{
+    void *object = pool->free;
+    if (AQI_LIKELY(object != NULL)) {
+        pool->free = *(void **)object;
+    } else {
+        if (pool->fresh_count == 0 && !pool_grow(pool)) return NULL;
+        object = pool->fresh;
+        pool->fresh += pool->object_size;
+        pool->fresh_count--;
+    }
+    pool->outstanding++;
+    return object;
+}
+
+void *aqi_pool_get(struct aqi_pool *pool)
+{
+    if (!pool->locked) return pool_take(pool);
+    aqi_spin_lock(&pool->lock);
+    void *object = pool_take(pool);
+    aqi_spin_unlock(&pool->lock);
+    return object;
+}
+
+static void pool_give(struct aqi_pool *pool, void *object)
+{
+    *(void **)object = pool->free;
+    pool->free = object;
+    pool->outstanding--;
+}
+
+void aqi_pool_put(struct aqi_pool *pool, void *object)
+{
+    if (!pool->locked) {
+        pool_give(pool, object);
+        return;
+    }
+    aqi_spin_lock(&pool->lock);
+    pool_give(pool, object);
+    aqi_spin_unlock(&pool->lock);
+}

@@ -1,0 +1,268 @@
+/* The texts of settings: parsing a value, and writing value, range and type. */
+#include "base/fail.h"
+#include "base/settings.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+struct value_unit {
+    const char *name;
+    uint64_t factor;
+};
+
+/* Largest first: a value is written in the first unit that divides it. */
+static const struct value_unit byte_units[] = {
+    {"T", 1ull << 40}, {"G", 1ull << 30}, {"M", 1ull << 20}, {"K", 1ull << 10}, {"", 1}};
+static const struct value_unit time_units[] = {
+    {"m", 60000000000u}, {"s", 1000000000u}, {"ms", 1000000u}, {"us", 1000u}, {"ns", 1u}};
+
+static const struct {
+    const char *name;
+    bool value;
+} value_bools[] = {{"0", false}, {"1", true},      {"no", false},  {"yes", true}, {"off", false},
+                   {"on", true}, {"false", false}, {"true", true}, {"n", false},  {"y", true}};
+
+static const char *const value_type_names[] = {
+    [AQI_SET_BOOL] = "bool", [AQI_SET_COUNT] = "count",   [AQI_SET_BYTES] = "bytes",
+    [AQI_SET_TIME] = "time", [AQI_SET_CHOICE] = "choice", [AQI_SET_TEXT] = "text"};
+static_assert(AQI_COUNT_OF(value_type_names) == AQI_SET_TEXT + 1, "a name for each type");
+
+const char *aqi_setting_type_name(enum aqi_setting_type type)
+{
+    return value_type_names[type];
+}
+
+/* Digits only: no sign, no blank, no base; what strtoull lets through is wider. */
+static bool value_parse_digits(const char **text, uint64_t *number)
+{
+    const char *c = *text;
+    uint64_t sum = 0;
+    for (; *c >= '0' && *c <= '9'; c++)
+        if (__builtin_mul_overflow(sum, 10u, &sum) ||
+            __builtin_add_overflow(sum, (uint64_t)(*c - '0'), &sum))
+            return false;
+    if (c == *text) return false;
+    *text = c;
+    *number = sum;
+    return true;
+}
+
+static bool value_scale(const struct value_unit *units, size_t count, const char *name,
+                        uint64_t *number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(units[i].name, name) == 0)
+            return !__builtin_mul_overflow(*number, units[i].factor, number);
+    return false;
+}
+
+/* "K", "KB", "KiB" and "B" all end in nothing or a known letter once "B" or "iB" is gone. */
+static bool value_scale_bytes(const char *suffix, uint64_t *number)
+{
+    size_t len = strlen(suffix);
+    char letter[2] = "";
+    if (len > 3) return false;
+    if (len > 0 && strcasecmp(suffix, "B") != 0) {
+        letter[0] = suffix[0];
+        if (len > 1 && strcasecmp(suffix + 1, "B") != 0 && strcasecmp(suffix + 1, "iB") != 0)
+            return false;
+    }
+    return value_scale(byte_units, AQI_COUNT_OF(byte_units), letter, number);
+}
+
+static const char *value_bare_time_unit(const struct aqi_setting *row)
+{
+    return row->unit == NULL ? "ns" : row->unit;
+}
+
+static bool value_in_range(const struct aqi_setting *row, uint64_t number)
+{
+    if (row->power_of_two && (number == 0 || (number & (number - 1)) != 0)) return false;
+    if (row->min == 0 && row->max == 0) return true;
+    return number >= row->min && number <= row->max;
+}
+
+static bool value_parse_number(const struct aqi_setting *row, const char *text, uint64_t *number)
+{
+    if (!value_parse_digits(&text, number)) return false;
+    switch (row->type) {
+    case AQI_SET_BYTES:
+        if (!value_scale_bytes(text, number)) return false;
+        break;
+    case AQI_SET_TIME:
+        if (*text == '\0') text = value_bare_time_unit(row);
+        if (!value_scale(time_units, AQI_COUNT_OF(time_units), text, number)) return false;
+        break;
+    default:
+        if (*text != '\0') return false;
+    }
+    return value_in_range(row, *number);
+}
+
+static bool value_parse_bool(const char *text, uint64_t *number)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(value_bools); i++) {
+        if (strcasecmp(value_bools[i].name, text) != 0) continue;
+        *number = value_bools[i].value;
+        return true;
+    }
+    return false;
+}
+
+static bool value_parse_choice(const struct aqi_setting *row, const char *text, uint64_t *number)
+{
+    for (size_t i = 0; row->choices[i] != NULL; i++) {
+        if (strcasecmp(row->choices[i], text) != 0) continue;
+        *number = i;
+        return true;
+    }
+    return false;
+}
+
+bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value)
+{
+    uint64_t number = 0;
+    bool legal = false;
+    switch (row->type) {
+    case AQI_SET_TEXT:
+        memcpy(value, &text, sizeof(text));
+        return true;
+    case AQI_SET_BOOL:
+        legal = value_parse_bool(text, &number);
+        break;
+    case AQI_SET_CHOICE:
+        legal = value_parse_choice(row, text, &number);
+        break;
+    case AQI_SET_COUNT:
+    case AQI_SET_BYTES:
+    case AQI_SET_TIME:
+        legal = value_parse_number(row, text, &number);
+        break;
+    }
+    if (legal) memcpy(value, &number, sizeof(number));
+    return legal;
+}
+
+aq_status aqi_setting_parse(const struct aqi_setting *row, const char *text, void *value)
+{
+    if (aqi_setting_read(row, text, value)) return AQ_OK;
+    char complaint[512];
+    aqi_setting_complain(row, row->name, text, complaint, sizeof(complaint));
+    return aqi_fail(AQ_ESETTING, "base", "%s", complaint);
+}
+
+/* snprintf after what is already there; counts on when the room is used up, as snprintf does. */
+static AQI_PRINTF(4, 5) void value_add(char *buf, size_t len, int *used, const char *fmt, ...)
+{
+    size_t at = aqi_min((size_t)*used, len);
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(at < len ? buf + at : NULL, len - at, fmt, args);
+    va_end(args);
+    if (n > 0) *used += n;
+}
+
+static void value_add_scaled(char *buf, size_t len, int *used, const struct value_unit *units,
+                             uint64_t number)
+{
+    while (number % units->factor != 0)
+        units++;
+    value_add(buf, len, used, "%llu%s", (unsigned long long)(number / units->factor), units->name);
+}
+
+static void value_add_number(char *buf, size_t len, int *used, const struct aqi_setting *row,
+                             uint64_t number)
+{
+    if (number != 0 && row->type == AQI_SET_BYTES)
+        value_add_scaled(buf, len, used, byte_units, number);
+    else if (number != 0 && row->type == AQI_SET_TIME)
+        value_add_scaled(buf, len, used, time_units, number);
+    else
+        value_add(buf, len, used, "%llu", (unsigned long long)number);
+}
+
+static void value_add_choices(char *buf, size_t len, int *used, const struct aqi_setting *row)
+{
+    for (size_t i = 0; row->choices[i] != NULL; i++)
+        value_add(buf, len, used, "%s%s", i == 0 ? "" : " ", row->choices[i]);
+}
+
+int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
+{
+    int used = 0;
+    value_add(buf, len, &used, "%s", "");
+    if (row->type == AQI_SET_TEXT) {
+        value_add(buf, len, &used, "any text");
+        return used;
+    }
+    if (row->type == AQI_SET_BOOL) {
+        value_add(buf, len, &used, "0 1 no yes off on false true");
+        return used;
+    }
+    if (row->type == AQI_SET_CHOICE) {
+        value_add_choices(buf, len, &used, row);
+        return used;
+    }
+    if (row->min == 0 && row->max == 0) {
+        value_add(buf, len, &used, "0 or more");
+    } else {
+        value_add_number(buf, len, &used, row, row->min);
+        if (row->max == UINT64_MAX) {
+            value_add(buf, len, &used, " or more");
+        } else {
+            value_add(buf, len, &used, " to ");
+            value_add_number(buf, len, &used, row, row->max);
+        }
+    }
+    if (row->power_of_two) value_add(buf, len, &used, ", a power of two");
+    return used;
+}
+
+/* How each type is written, for people who got it wrong. */
+static const char *const value_how[] = {
+    [AQI_SET_BOOL] = "give one of",
+    [AQI_SET_COUNT] = "give a plain number,",
+    [AQI_SET_BYTES] = "give a size such as 4096, 64K or 1G,",
+    [AQI_SET_TIME] = "give a time such as 500us, 10ms or 2s,",
+    [AQI_SET_CHOICE] = "give one of",
+    [AQI_SET_TEXT] = "give",
+};
+static_assert(AQI_COUNT_OF(value_how) == AQI_SET_TEXT + 1, "a hint for each type");
+
+int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
+                         char *buf, size_t len)
+{
+    int used = 0;
+    value_add(buf, len, &used, "%s=\"%.80s\" is not legal: %s ", variable, text,
+              value_how[row->type]);
+    size_t at = aqi_min((size_t)used, len);
+    used += aqi_setting_range(row, at < len ? buf + at : NULL, len - at);
+    if (row->type == AQI_SET_TIME)
+        value_add(buf, len, &used, " (without a unit: %s)", value_bare_time_unit(row));
+    if (row->def != NULL) value_add(buf, len, &used, "; the default is %s", row->def);
+    return used;
+}
+
+int aqi_setting_format(const struct aqi_settings_table *table, size_t row_index, char *buf,
+                       size_t len)
+{
+    const struct aqi_setting *row = &table->rows[row_index];
+    const char *field = (const char *)table->values + row->offset;
+    int used = 0;
+    if (row->type == AQI_SET_TEXT) {
+        const char *text;
+        memcpy(&text, field, sizeof(text));
+        value_add(buf, len, &used, "%s", text == NULL ? "" : text);
+        return used;
+    }
+    uint64_t number;
+    memcpy(&number, field, sizeof(number));
+    if (row->type == AQI_SET_CHOICE)
+        value_add(buf, len, &used, "%s", row->choices[number]);
+    else if (row->type == AQI_SET_BOOL)
+        value_add(buf, len, &used, "%s", number != 0 ? "yes" : "no");
+    else
+        value_add_number(buf, len, &used, row, number);
+    return used;
+}

@@ -1,0 +1,159 @@
+/* Counters: a block per thread, summed by the reader. */
+#include "base/stats.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
+    [AQI_CTR_AM_SENT] = {"am_sent", "messages", "active messages sent"},
+    [AQI_CTR_AM_RECEIVED] = {"am_received", "messages", "active messages handled"},
+    [AQI_CTR_AM_BYTES] = {"am_bytes", "bytes", "payload of active messages sent"},
+    [AQI_CTR_AM_AGAIN] = {"am_again", "times", "sends that found no room and had to poll"},
+    [AQI_CTR_AM_DROPPED] = {"am_dropped", "messages", "arrivals that made no sense, dropped"},
+    [AQI_CTR_PUT] = {"put", "operations", "puts"},
+    [AQI_CTR_PUT_BYTES] = {"put_bytes", "bytes", "data put"},
+    [AQI_CTR_GET] = {"get", "operations", "gets"},
+    [AQI_CTR_GET_BYTES] = {"get_bytes", "bytes", "data got"},
+    [AQI_CTR_ATOMIC] = {"atomic", "operations", "atomic operations"},
+    [AQI_CTR_BARRIER] = {"barrier", "barriers", "barriers completed"},
+    [AQI_CTR_POLL] = {"poll", "polls", "polls"},
+    [AQI_CTR_POLL_EMPTY] = {"poll_empty", "polls", "polls that found nothing"},
+    [AQI_CTR_YIELD] = {"yield", "times", "processor given away while waiting"},
+    [AQI_CTR_SLEEP] = {"sleep", "times", "sleeps while waiting"},
+    [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
+};
+
+_Thread_local struct aqi_counters *aqi_counters_mine;
+
+/* All blocks ever made, newest first; reachable for ever, so that nothing counted is lost. */
+static struct aqi_counters *_Atomic stats_blocks;
+/* Where a thread counts that got no memory for a block; threads may overwrite each other there. */
+static struct aqi_counters stats_spare;
+static pthread_once_t stats_once = PTHREAD_ONCE_INIT;
+static pthread_key_t stats_key;
+static bool stats_key_valid;
+
+/* The end of a thread: the block keeps its counts and waits for the next new thread. */
+static void stats_thread_end(void *block)
+{
+    struct aqi_counters *mine = block;
+    aqi_counters_mine = NULL;
+    /* Read by the exchange in stats_adopt. */
+    atomic_store_explicit(&mine->taken, false, memory_order_release);
+}
+
+static void stats_setup(void)
+{
+    stats_key_valid = pthread_key_create(&stats_key, stats_thread_end) == 0;
+}
+
+/* The library may be unloaded before its threads end: they must not call into it then. */
+__attribute__((destructor)) static void stats_unload(void)
+{
+    if (stats_key_valid) pthread_key_delete(stats_key);
+    stats_key_valid = false;
+}
+
+static struct aqi_counters *stats_adopt(void)
+{
+    /* Reads the store in stats_link. */
+    struct aqi_counters *block = atomic_load_explicit(&stats_blocks, memory_order_acquire);
+    for (; block != NULL; block = block->next)
+        if (!atomic_load_explicit(&block->taken, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&block->taken, true, memory_order_acquire))
+            return block;
+    return NULL;
+}
+
+static struct aqi_counters *stats_create(void)
+{
+    size_t bytes = aqi_round_up(sizeof(struct aqi_counters), AQI_CACHE_LINE);
+    struct aqi_counters *block = aligned_alloc(AQI_CACHE_LINE, bytes);
+    if (block == NULL) return NULL;
+    memset(block, 0, bytes);
+    atomic_init(&block->taken, true);
+    block->next = atomic_load_explicit(&stats_blocks, memory_order_relaxed);
+    /* Read by the loads in stats_adopt, aqi_counter_sum and aqi_counters_print. */
+    while (!atomic_compare_exchange_weak_explicit(&stats_blocks, &block->next, block,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+    return block;
+}
+
+struct aqi_counters *aqi_counters_attach(void)
+{
+    pthread_once(&stats_once, stats_setup);
+    struct aqi_counters *block = stats_adopt();
+    if (block == NULL) block = stats_create();
+    if (block == NULL) return &stats_spare;
+    if (stats_key_valid) pthread_setspecific(stats_key, block);
+    aqi_counters_mine = block;
+    return block;
+}
+
+uint64_t aqi_counter_sum(enum aqi_counter counter)
+{
+    uint64_t sum = atomic_load_explicit(&stats_spare.value[counter], memory_order_relaxed);
+    /* Reads the store in stats_create. */
+    struct aqi_counters *block = atomic_load_explicit(&stats_blocks, memory_order_acquire);
+    for (; block != NULL; block = block->next)
+        sum += atomic_load_explicit(&block->value[counter], memory_order_relaxed);
+    return sum;
+}
+
+/* A line under construction, without stdio: this may run in a signal handler. */
+struct stats_line {
+    char text[256];
+    size_t used;
+};
+
+static void stats_add_text(struct stats_line *line, const char *text)
+{
+    size_t len = aqi_min(strlen(text), sizeof(line->text) - 1 - line->used);
+    memcpy(line->text + line->used, text, len);
+    line->used += len;
+}
+
+static void stats_add_number(struct stats_line *line, uint64_t value)
+{
+    char digits[21];
+    size_t at = sizeof(digits) - 1;
+    digits[at] = '\0';
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    stats_add_text(line, digits + at);
+}
+
+static void stats_end_line(struct stats_line *line, int fd)
+{
+    line->text[line->used++] = '\n';
+    ssize_t n;
+    do
+        n = write(fd, line->text, line->used);
+    while (n < 0 && errno == EINTR);
+    line->used = 0;
+}
+
+void aqi_counters_print(int fd, const char *title)
+{
+    int saved_errno = errno;
+    struct stats_line line = {.used = 0};
+    for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
+        uint64_t sum = aqi_counter_sum((enum aqi_counter)i);
+        if (sum == 0) continue;
+        stats_add_text(&line, title);
+        stats_add_text(&line, ": ");
+        stats_add_text(&line, aqi_counter_rows[i].name);
+        stats_add_text(&line, " ");
+        stats_add_number(&line, sum);
+        stats_add_text(&line, " ");
+        stats_add_text(&line, aqi_counter_rows[i].unit);
+        stats_end_line(&line, fd);
+    }
+    errno = saved_errno;
+}

@@ -1,0 +1,177 @@
+/* Cores and memory this process may use, and one line about the machine. */
+#include "base/topology.h"
+
+#include "base/cgroup.h"
+#include "base/fail.h"
+#include "base/topology_hwloc.h"
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TOPOLOGY_CPUS_MAX 65536 /* where looking for a big enough mask ends */
+#define TOPOLOGY_SYS_CPU  "/sys/devices/system/cpu"
+
+/* As found at the first call: pinning a thread must not make the machine look smaller. */
+static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
+static int *topology_cpus; /* numbers of the cores of the affinity mask, or NULL */
+static unsigned topology_cpu_count;
+static struct aqi_cgroup_limits topology_limits;
+
+/* The numbers of the cores in a mask of `bytes` bytes. */
+static void topology_list_mask(const cpu_set_t *mask, size_t bytes)
+{
+    unsigned count = (unsigned)CPU_COUNT_S(bytes, mask);
+    topology_cpus = calloc(aqi_max(count, 1), sizeof(*topology_cpus));
+    if (topology_cpus == NULL) return;
+    for (int cpu = 0; topology_cpu_count < count; cpu++)
+        if (CPU_ISSET_S((size_t)cpu, bytes, mask)) topology_cpus[topology_cpu_count++] = cpu;
+}
+
+static void topology_read_affinity(void)
+{
+    /* The kernel refuses masks shorter than its own, which may be longer than cpu_set_t. */
+    for (int cpus = CPU_SETSIZE; cpus <= TOPOLOGY_CPUS_MAX; cpus *= 2) {
+        cpu_set_t *mask = CPU_ALLOC((size_t)cpus);
+        if (mask == NULL) return;
+        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        bool read = sched_getaffinity(0, bytes, mask) == 0;
+        int err = errno;
+        if (read) topology_list_mask(mask, bytes);
+        CPU_FREE(mask);
+        if (read || err != EINVAL) return;
+    }
+}
+
+static void topology_setup(void)
+{
+    topology_read_affinity();
+    topology_limits = aqi_cgroup_read("");
+}
+
+unsigned aqi_cores(void)
+{
+    pthread_once(&topology_once, topology_setup);
+    size_t cores = topology_cpu_count;
+    if (cores == 0) cores = (size_t)aqi_max((size_t)sysconf(_SC_NPROCESSORS_ONLN), 1);
+    /* A part of a core is still one that runs at times. */
+    if (topology_limits.cpus > 0 && topology_limits.cpus < (double)cores) {
+        size_t whole = (size_t)topology_limits.cpus;
+        cores = whole + ((double)whole < topology_limits.cpus);
+    }
+    return (unsigned)cores;
+}
+
+aq_status aqi_pin(unsigned index)
+{
+    pthread_once(&topology_once, topology_setup);
+    if (topology_cpu_count == 0)
+        return aqi_fail(AQ_ENOTSUP, "base", "pinning: the system did not tell which cores to use");
+    int cpu = topology_cpus[index % topology_cpu_count];
+    size_t cpus = (size_t)cpu + 1, bytes = CPU_ALLOC_SIZE(cpus);
+    cpu_set_t *mask = CPU_ALLOC(cpus);
+    if (mask == NULL) return aqi_fail(AQ_ENOMEM, "base", "no memory for a mask of cores");
+    CPU_ZERO_S(bytes, mask);
+    CPU_SET_S((size_t)cpu, bytes, mask);
+    aq_status status = AQ_OK;
+    if (sched_setaffinity(0, bytes, mask) != 0)
+        status = aqi_fail_errno(errno == EPERM ? AQ_EACCESS : AQ_ESYS, errno, "base",
+                                "pinning this thread to core %d", cpu);
+    CPU_FREE(mask);
+    return status;
+}
+
+uint64_t aqi_memory(void)
+{
+    pthread_once(&topology_once, topology_setup);
+    uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    return topology_limits.memory < physical ? topology_limits.memory : physical;
+}
+
+/* One line of a file under /sys, without its newline. */
+static bool topology_read_text(const char *path, char *text, int len)
+{
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL) return false;
+    bool read = fgets(text, len, stream) != NULL;
+    fclose(stream);
+    if (read) text[strcspn(text, "\n")] = '\0';
+    return read;
+}
+
+static bool topology_read_cpu(unsigned cpu, const char *file, char *text, int len)
+{
+    char path[128];
+    snprintf(path, sizeof(path), TOPOLOGY_SYS_CPU "/cpu%u/%s", cpu, file);
+    return topology_read_text(path, text, len);
+}
+
+/* How many entries of a folder are `prefix` and a number? */
+static unsigned topology_count_entries(const char *folder, const char *prefix)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL) return 0;
+    unsigned count = 0;
+    size_t len = strlen(prefix);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        count += strncmp(entry->d_name, prefix, len) == 0 && entry->d_name[len] >= '0' &&
+                 entry->d_name[len] <= '9';
+    closedir(dir);
+    return count;
+}
+
+/*
+ * Count the threads that are the first of their core or package, as told by a list such as "0,64"
+ * or "0-31" that begins with the first one's number.
+ */
+static unsigned topology_count_first(unsigned threads, const char *file)
+{
+    unsigned count = 0;
+    for (unsigned cpu = 0; cpu < threads; cpu++) {
+        char list[32];
+        if (topology_read_cpu(cpu, file, list, sizeof(list)))
+            count += strtoul(list, NULL, 10) == cpu;
+    }
+    return count;
+}
+
+/* " L1 48K L2 2048K L3 107520K" of the first core; instruction caches are of no interest. */
+static void topology_list_caches(char *text, size_t len)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned i = 0; i < 8; i++) {
+        char file[64], level[8], type[32], size[32];
+        snprintf(file, sizeof(file), "cache/index%u/level", i);
+        if (!topology_read_cpu(0, file, level, sizeof(level))) return;
+        snprintf(file, sizeof(file), "cache/index%u/type", i);
+        if (!topology_read_cpu(0, file, type, sizeof(type)) || strcmp(type, "Instruction") == 0)
+            continue;
+        snprintf(file, sizeof(file), "cache/index%u/size", i);
+        if (!topology_read_cpu(0, file, size, sizeof(size))) continue;
+        int n = snprintf(text + used, len - used, " L%s %s", level, size);
+        used = aqi_min(used + (size_t)aqi_max((size_t)n, 0), len - 1);
+    }
+}
+
+static int topology_describe_sys(char *buf, size_t len)
+{
+    char caches[128];
+    unsigned threads = topology_count_entries(TOPOLOGY_SYS_CPU, "cpu");
+    unsigned cores = topology_count_first(threads, "topology/thread_siblings_list");
+    unsigned packages = topology_count_first(threads, "topology/core_siblings_list");
+    unsigned nodes = topology_count_entries("/sys/devices/system/node", "node");
+    topology_list_caches(caches, sizeof(caches));
+    return snprintf(buf, len, "packages %u, cores %u, threads %u, caches%s, NUMA nodes %u (/sys)",
+                    packages, cores, threads, caches[0] == '\0' ? " unknown" : caches, nodes);
+}
+
+int aqi_topology_describe(char *buf, size_t len)
+{
+    int n = aqi_topology_describe_hwloc(buf, len);
+    return n >= 0 ? n : topology_describe_sys(buf, len);
+}
