@@ -20,6 +20,7 @@ set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)
 
+find_package(Threads REQUIRED)
 # What the library needs of the system, also for those who link the static one.
 set(AQ_SYSTEM_LIBRARIES pthread dl)
 
