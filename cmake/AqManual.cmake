@@ -15,7 +15,27 @@ add_custom_command(OUTPUT ${AQ_MAN_DIR}/calls.stamp
   DEPENDS ${aq_public_headers}
     ${PROJECT_SOURCE_DIR}/tools/dev/mkman.py ${PROJECT_SOURCE_DIR}/tools/dev/aqheaders.py
   COMMENT "Manual pages of the calls" VERBATIM)
-add_custom_target(manual ALL DEPENDS ${AQ_MAN_DIR}/calls.stamp)
+set(aq_pages ${AQ_MAN_DIR}/calls.stamp)
 
-install(DIRECTORY ${AQ_MAN_DIR}/man3 ${AQ_MAN_DIR}/man7
+# aq_tool_page(TOOL BRIEF): the page of a tool, made when the tool is built.
+function(aq_tool_page tool brief)
+  if(NOT TARGET ${tool}) # while the tools are being written
+    return()
+  endif()
+  set(page ${AQ_MAN_DIR}/man1/${tool}.1)
+  add_custom_command(OUTPUT ${page}
+    COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/dev/mkman1.py
+      --tool $<TARGET_FILE:${tool}> --brief ${brief} --out ${page}
+      --version ${PROJECT_VERSION} --date ${aq_date}
+    DEPENDS ${tool}
+      ${PROJECT_SOURCE_DIR}/tools/dev/mkman1.py ${PROJECT_SOURCE_DIR}/tools/dev/mkman.py
+    COMMENT "Manual page of ${tool}" VERBATIM)
+  set(aq_pages ${aq_pages} ${page} PARENT_SCOPE)
+endfunction()
+aq_tool_page(aqrun "start the processes of a job")
+aq_tool_page(aqinfo "show transports, limits and settings of this machine")
+aq_tool_page(aqperf "measure messages and one-sided operations")
+
+add_custom_target(manual ALL DEPENDS ${aq_pages})
+install(DIRECTORY ${AQ_MAN_DIR}/man1 ${AQ_MAN_DIR}/man3 ${AQ_MAN_DIR}/man7
   DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT doc)

@@ -54,6 +54,11 @@ project()
 }
 project >"$top/cmake.log" 2>&1 ||
     { cat "$top/cmake.log" >&2; fail "the project with find_package does not build"; }
+# The program that the README shows is a client too.
+# shellcheck disable=SC2016 # the backticks are Markdown's
+sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$top/readme.c"
+eval "$cc -std=c11 -Wall -Wextra -Werror -o $top/readme $top/readme.c" \
+    "$(pkg-config --cflags --libs aqueduct)"
 for way in shared static; do
     for language in c cc; do
         cp "$top/project/$way-$language" "$top/bin/cmake-$way-$language"
@@ -77,4 +82,6 @@ for program in "$top"/bin/*; do
     ran=$((ran + 1))
 done
 [ "$ran" = 8 ] || fail "$ran clients were built instead of 8"
-echo "$ran clients built and run against the installed tree"
+"$prefix/bin/aqrun" -n 3 "$top/readme" >"$top/out" || fail "the README's program: exit $?"
+[ "$(grep -c 'who says 42$' "$top/out")" = 3 ] || fail "the README's program: $(cat "$top/out")"
+echo "$ran clients and the README's program built and run against the installed tree"

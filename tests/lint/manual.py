@@ -20,7 +20,10 @@ def main():
     headers = aqheaders.read_all(root / "include/aqueduct")
     wanted = {f"{item.name}.3" for header in headers for item in header.functions()}
     present = {path.name for path in (man / "man3").glob("*")}
-    findings = [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]
+    tools = {"aqrun.1", "aqinfo.1", "aqperf.1"}
+    findings = [f"{man}/man1/{name} is missing"
+                for name in sorted(tools - {path.name for path in (man / "man1").glob("*")})]
+    findings += [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]
     findings += [f"{man}/man3/{name} is of no public function" for name in sorted(present - wanted)]
     pages = sorted(man.glob("man?/*"))
     if shutil.which("mandoc"):

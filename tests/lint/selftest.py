@@ -35,7 +35,7 @@ class LintTest(unittest.TestCase):
         self.write("src/core/core.c", '/* Core. */\n#include "base/base.h"\n')
         tools = self.root / "tools/dev"
         tools.mkdir(parents=True)
-        for name in ("aqheaders.py", "mkman.py"):
+        for name in ("aqheaders.py", "mkman.py", "mkman1.py"):
             (tools / name).write_text((ROOT / "tools/dev" / name).read_text(encoding="utf-8"),
                                       encoding="utf-8")
 
@@ -135,11 +135,22 @@ class LintTest(unittest.TestCase):
         subprocess.run([sys.executable, self.root / "tools/dev/mkman.py", "--include",
                         self.overview(), "--out", man, "--version", "1.2.3",
                         "--date", "2026-01-01"], check=True)
+        for tool in ("aqrun", "aqinfo", "aqperf"):
+            self.tool_page(man, tool)
         self.assert_clean("manual", man)
         page = (man / "man3/aq_thing_do.3").read_text(encoding="utf-8")
         self.assertIn("aq_thing_do \\-\ndo a thing\n", page)
         (man / "man3/aq_thing_do.3").unlink()
         self.assert_finds("aq_thing_do.3 is missing", "manual", man)
+
+    def tool_page(self, man, name):
+        tool = self.root / name
+        tool.write_text("#!/bin/sh\necho usage: $0; echo; echo '  --all  everything'\n",
+                        encoding="utf-8")
+        tool.chmod(0o755)
+        subprocess.run([sys.executable, self.root / "tools/dev/mkman1.py", "--tool", tool,
+                        "--brief", "a tool", "--out", man / f"man1/{name}.1",
+                        "--version", "1.2.3", "--date", "2026-01-01"], check=True)
 
     def overview(self):
         self.write("include/aqueduct/aqueduct.h", "/* Aqueduct: all of it. */\n")
