@@ -1,0 +1,383 @@
+/* The patterns through Aqueduct's own interface. */
+#include "perf.h"
+#include <aqueduct/aqueduct.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Handlers, in the order of the table in `start`. */
+enum handler {
+    ON_PING,
+    ON_PONG,
+    ON_PING_MEDIUM,
+    ON_PING_LONG,
+    ON_FLOOD,
+    ON_COUNT,
+    ON_COUNTED,
+    ON_COMMAND,
+    HANDLER_COUNT
+};
+
+static struct {
+    aq_team *world;
+    aq_atomic_domain *domain;
+    struct perf *perf;
+    struct shared *lead_addr; /* rank 0's segment, where Long replies go */
+    aq_handler handlers[HANDLER_COUNT];
+    uint64_t pongs;   /* replies that rank 0 has got */
+    uint32_t flooded; /* flood messages that this rank has handled */
+    uint32_t counted; /* what the last ON_COUNTED told */
+    enum command command;
+    size_t command_size;
+} state;
+
+static void check(aq_status status, const char *call)
+{
+    if (status == AQ_OK) return;
+    fprintf(stderr, "aqperf: rank %u: %s: %s: %s\n", aq_job_rank(), call, aq_status_name(status),
+            aq_error_message());
+    aq_exit(1);
+}
+
+static void on_ping(aq_am *am)
+{
+    check(aq_am_reply_short(am, state.handlers[ON_PONG], AQ_NO_ARGS, 0), "aq_am_reply_short");
+}
+
+static void on_pong(aq_am *am)
+{
+    (void)am;
+    state.pongs++;
+}
+
+static void on_ping_medium(aq_am *am)
+{
+    check(aq_am_reply_medium(am, state.handlers[ON_PONG], am->payload, am->nbytes, AQ_NO_ARGS, 0),
+          "aq_am_reply_medium");
+}
+
+/* The reply goes to the second half, so that source and destination differ in a job of one. */
+static void on_ping_long(aq_am *am)
+{
+    check(aq_am_reply_long(am, state.handlers[ON_PONG], am->payload, am->nbytes,
+                           state.lead_addr->data + state.perf->max_size, AQ_NO_ARGS, 0),
+          "aq_am_reply_long");
+}
+
+static void on_flood(aq_am *am)
+{
+    (void)am;
+    state.flooded++;
+}
+
+static void on_count(aq_am *am)
+{
+    check(aq_am_reply_short(am, state.handlers[ON_COUNTED], AQ_ARGS((aq_arg)state.flooded), 0),
+          "aq_am_reply_short");
+}
+
+static void on_counted(aq_am *am)
+{
+    state.counted = (uint32_t)am->args[0];
+    state.pongs++;
+}
+
+static void on_command(aq_am *am)
+{
+    state.command = (enum command)am->args[0];
+    state.command_size = (size_t)(uint32_t)am->args[2] << 32 | (uint32_t)am->args[1];
+    on_ping(am);
+}
+
+static void start(struct perf *perf)
+{
+    state.perf = perf;
+    check(aq_init(&(aq_init_params){.struct_size = sizeof(aq_init_params), .client_name = "aqperf"},
+                  &state.world),
+          "aq_init");
+    perf->rank = aq_team_rank(state.world);
+    perf->ranks = aq_team_size(state.world);
+    perf->peer = perf->ranks > 1 ? 1 : 0;
+    check(aq_info_route(state.world, perf->peer, &perf->transport), "aq_info_route");
+
+    aq_handler_entry table[HANDLER_COUNT] = {
+        [ON_PING] = {.fn = on_ping, .name = "ping"},
+        [ON_PONG] = {.fn = on_pong, .name = "pong"},
+        [ON_PING_MEDIUM] = {.fn = on_ping_medium, .name = "ping-medium"},
+        [ON_PING_LONG] = {.fn = on_ping_long, .name = "ping-long"},
+        [ON_FLOOD] = {.fn = on_flood, .name = "flood"},
+        [ON_COUNT] = {.fn = on_count, .name = "count"},
+        [ON_COUNTED] = {.nargs = 1, .fn = on_counted, .name = "counted"},
+        [ON_COMMAND] = {.nargs = 3, .fn = on_command, .name = "command"},
+    };
+    check(aq_am_register(aq_team_ep(state.world), table, HANDLER_COUNT), "aq_am_register");
+    for (size_t i = 0; i < HANDLER_COUNT; i++)
+        state.handlers[i] = table[i].index;
+}
+
+/* Tell the other of the pair whether we see its memory, and learn its part. */
+static void introduce(struct perf *perf, unsigned other)
+{
+    struct shared *there = perf->peer_addr;
+    perf->mine->pid = (uint64_t)getpid();
+    perf->mine->maps_peer = perf->theirs != NULL;
+    check(aq_barrier(state.world), "aq_barrier");
+    if (perf->rank > 1) return;
+    uint64_t maps;
+    check(aq_get(state.world, &perf->peer_pid, other, &there->pid, sizeof perf->peer_pid),
+          "aq_get");
+    check(aq_get(state.world, &maps, other, &there->maps_peer, sizeof maps), "aq_get");
+    perf->both_map = perf->theirs != NULL && maps != 0;
+}
+
+static void attach(struct perf *perf)
+{
+    aq_segment *segment;
+    check(aq_segment_attach(state.world, perf->segment_size, &segment), "aq_segment_attach");
+    perf->mine = aq_segment_addr(segment);
+
+    unsigned other = perf->rank == 0 ? perf->peer : 0;
+    aq_segment_info info;
+    check(aq_segment_query(state.world, 0, &info), "aq_segment_query");
+    state.lead_addr = info.addr;
+    check(aq_segment_query(state.world, other, &info), "aq_segment_query");
+    perf->theirs = info.local;
+    perf->peer_addr = info.addr;
+    introduce(perf, other);
+
+    check(aq_atomic_domain_create(state.world, AQ_U64, AQ_OP_BIT(AQ_ADD), &state.domain),
+          "aq_atomic_domain_create");
+    check(aq_barrier(state.world), "aq_barrier");
+}
+
+static void finish(struct perf *perf)
+{
+    (void)perf;
+    aq_atomic_domain_destroy(state.domain);
+    check(aq_finalize(), "aq_finalize");
+}
+
+static void quit(int code)
+{
+    aq_exit(code);
+}
+
+static size_t max_size(enum pattern_id pattern, const char **what)
+{
+    switch (pattern) {
+    case AM_MEDIUM_RTT:
+    case AM_MEDIUM_RATE:
+        *what = "the largest Medium";
+        return aq_am_max_medium(state.world);
+    case AM_LONG_RTT:
+        *what = "the largest Long";
+        return aq_am_max_long(state.world);
+    default:
+        *what = "any limit";
+        return SIZE_MAX;
+    }
+}
+
+static void barrier(void)
+{
+    check(aq_barrier(state.world), "aq_barrier");
+}
+
+static int has_pongs(void *wanted)
+{
+    return state.pongs >= *(uint64_t *)wanted;
+}
+
+static void await_pongs(uint64_t wanted)
+{
+    check(aq_poll_until(has_pongs, &wanted), "aq_poll_until");
+}
+
+static void command(struct perf *perf, enum command what, size_t size)
+{
+    uint64_t wanted = state.pongs + 1;
+    check(aq_am_short(state.world, perf->peer, state.handlers[ON_COMMAND],
+                      AQ_ARGS((aq_arg)what, (aq_arg)size, (aq_arg)(size >> 32)), 0),
+          "aq_am_short");
+    await_pongs(wanted);
+}
+
+static int has_command(void *unused)
+{
+    (void)unused;
+    return state.command != COMMAND_NONE;
+}
+
+static enum command await(struct perf *perf, size_t *size)
+{
+    (void)perf;
+    check(aq_poll_until(has_command, NULL), "aq_poll_until");
+    enum command what = state.command;
+    *size = state.command_size;
+    state.command = COMMAND_NONE;
+    return what;
+}
+
+static void set_count(struct perf *perf, uint64_t n)
+{
+    for (aq_rank rank = 0; rank < perf->ranks; rank++) {
+        aq_segment_info info;
+        check(aq_segment_query(state.world, rank, &info), "aq_segment_query");
+        struct shared *there = info.addr;
+        check(aq_put_value(state.world, rank, &there->count, n, sizeof n), "aq_put_value");
+    }
+}
+
+static double am_short_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    double begun = measure_now_ns();
+    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
+        check(aq_am_short(state.world, perf->peer, state.handlers[ON_PING], AQ_NO_ARGS, 0),
+              "aq_am_short");
+        await_pongs(++wanted);
+    }
+    return measure_now_ns() - begun;
+}
+
+static double am_medium_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
+        check(aq_am_medium(state.world, perf->peer, state.handlers[ON_PING_MEDIUM], perf->source,
+                           size, AQ_NO_ARGS, 0, NULL),
+              "aq_am_medium");
+        await_pongs(++wanted);
+    }
+    return measure_now_ns() - begun;
+}
+
+static double am_long_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
+        check(aq_am_long(state.world, perf->peer, state.handlers[ON_PING_LONG], perf->source, size,
+                         perf->peer_addr->data, AQ_NO_ARGS, 0, NULL),
+              "aq_am_long");
+        await_pongs(++wanted);
+    }
+    return measure_now_ns() - begun;
+}
+
+/* Messages have no order, so ask how many have been handled until all have. */
+static void await_flood(struct perf *perf, uint32_t wanted)
+{
+    do {
+        uint64_t pongs = state.pongs + 1;
+        check(aq_am_short(state.world, perf->peer, state.handlers[ON_COUNT], AQ_NO_ARGS, 0),
+              "aq_am_short");
+        await_pongs(pongs);
+    } while (state.counted != wanted);
+}
+
+static uint32_t flood_sent; /* by rank 0, modulo 2^32 as the receiver counts */
+
+static double am_short_rate(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_am_short(state.world, perf->peer, state.handlers[ON_FLOOD], AQ_NO_ARGS, 0),
+              "aq_am_short");
+    flood_sent += (uint32_t)n;
+    await_flood(perf, flood_sent);
+    return measure_now_ns() - begun;
+}
+
+static double am_medium_rate(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_am_medium(state.world, perf->peer, state.handlers[ON_FLOOD], perf->source, size,
+                           AQ_NO_ARGS, 0, NULL),
+              "aq_am_medium");
+    flood_sent += (uint32_t)n;
+    await_flood(perf, flood_sent);
+    return measure_now_ns() - begun;
+}
+
+static double put_lat(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_put(state.world, perf->peer, perf->peer_addr->data, perf->source, size), "aq_put");
+    return measure_now_ns() - begun;
+}
+
+static double get_lat(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_get(state.world, perf->target, perf->peer, perf->peer_addr->data, size), "aq_get");
+    return measure_now_ns() - begun;
+}
+
+static double atomic_lat(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    void *word = &perf->peer_addr->word.seq;
+    uint64_t one = 1, old;
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_atomic(state.domain, perf->peer, word, AQ_ADD, &one, NULL, &old), "aq_atomic");
+    return measure_now_ns() - begun;
+}
+
+static double put_bw(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_put_nbi(state.world, perf->peer, perf->peer_addr->data, perf->source, size, 0),
+              "aq_put_nbi");
+    check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
+    return measure_now_ns() - begun;
+}
+
+static double get_bw(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_get_nbi(state.world, perf->target, perf->peer, perf->peer_addr->data, size, 0),
+              "aq_get_nbi");
+    check(aq_nbi_wait(AQ_NBI_GET), "aq_nbi_wait");
+    return measure_now_ns() - begun;
+}
+
+static double run_barrier(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)perf;
+    (void)size;
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        barrier();
+    return measure_now_ns() - begun;
+}
+
+const struct api api_aq = {
+    .name = "aq",
+    .doc = "Aqueduct's own interface",
+    .start = start,
+    .attach = attach,
+    .finish = finish,
+    .quit = quit,
+    .max_size = max_size,
+    .barrier = barrier,
+    .command = command,
+    .await = await,
+    .set_count = set_count,
+    .run = {[AM_SHORT_RTT] = am_short_rtt,
+            [AM_MEDIUM_RTT] = am_medium_rtt,
+            [AM_LONG_RTT] = am_long_rtt,
+            [AM_SHORT_RATE] = am_short_rate,
+            [AM_MEDIUM_RATE] = am_medium_rate,
+            [PUT_LAT] = put_lat,
+            [GET_LAT] = get_lat,
+            [ATOMIC_LAT] = atomic_lat,
+            [PUT_BW] = put_bw,
+            [GET_BW] = get_bw,
+            [BARRIER] = run_barrier},
+};

@@ -1,0 +1,288 @@
+/* What the machine itself can do, measured in the same run between the same cores, without the
+ * library: the two ranks talk through plain memory of their mapped segments. */
+#include "perf.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/uio.h>
+
+/* The last message of a limit's loop has this bit, and lets rank 1 out of it. */
+#define STOP ((uint64_t)1 << 63)
+
+/* Called through a volatile pointer, so that no copy is optimised away or inlined. */
+static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+
+/* Sequence numbers go on from loop to loop: nothing must be reset, so nothing can be reset late. */
+static uint64_t line_seq, ring_seq, ring_consumed;
+
+/* One turn of a wait; with more ranks than cores the other one may need ours. */
+static void wait_turn(const struct perf *perf, unsigned *turns)
+{
+    if (perf->crowded && ++*turns % 256 == 0) sched_yield();
+}
+
+static void send_line(struct perf *perf, const void *from, size_t size, uint64_t seq)
+{
+    struct shared *there = perf->theirs;
+    if (size > 0) {
+        void *to = size <= sizeof there->inbox.payload ? there->inbox.payload : there->data;
+        copy(to, from, size);
+    }
+    atomic_store_explicit(&there->inbox.seq, seq, memory_order_release); /* await_line */
+}
+
+/* Wait for a line with another number than `old`; pairs with the release in send_line. */
+static uint64_t await_line(struct perf *perf, uint64_t old)
+{
+    uint64_t seq;
+    unsigned turns = 0;
+    while ((seq = atomic_load_explicit(&perf->mine->inbox.seq, memory_order_acquire)) == old)
+        wait_turn(perf, &turns);
+    return seq;
+}
+
+static double run_echo(struct perf *perf, size_t size, uint64_t n)
+{
+    perf->api->command(perf, COMMAND_ECHO, size);
+    double start = 0;
+    for (uint64_t i = 0; i <= n; i++) { /* the first one only tells that rank 1 is there */
+        if (i == 1) start = measure_now_ns();
+        send_line(perf, perf->source, size, line_seq + 1);
+        line_seq = await_line(perf, line_seq);
+    }
+    double ns = measure_now_ns() - start;
+    line_seq++;
+    send_line(perf, NULL, 0, line_seq | STOP);
+    /* There is no answer to that one: rank 1 has done the same with its inbox. */
+    atomic_store_explicit(&perf->mine->inbox.seq, line_seq, memory_order_relaxed);
+    return ns;
+}
+
+static void serve_echo(struct perf *perf, size_t size)
+{
+    struct shared *here = perf->mine;
+    const void *payload = size <= sizeof here->inbox.payload ? here->inbox.payload : here->data;
+    for (;;) {
+        uint64_t seq = await_line(perf, line_seq);
+        line_seq = seq & ~STOP;
+        if (seq & STOP) break;
+        send_line(perf, payload, size, seq);
+    }
+    atomic_store_explicit(&here->inbox.seq, line_seq, memory_order_relaxed);
+}
+
+static double run_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    return run_echo(perf, 0, n);
+}
+
+/* Half a round trip for each round of a dissemination barrier: ceil(log2(ranks)). */
+static double run_rounds(struct perf *perf, size_t size, uint64_t n)
+{
+    unsigned rounds = 0;
+    while ((1u << rounds) < perf->ranks)
+        rounds++;
+    return run_rtt(perf, size, n) / 2 * rounds;
+}
+
+static void stream_one(struct perf *perf, size_t size, uint64_t flag)
+{
+    struct shared *there = perf->theirs;
+    unsigned turns = 0;
+    while (ring_seq - ring_consumed >= RING_LINES) {
+        /* pairs with the release in serve_stream */
+        ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
+        wait_turn(perf, &turns);
+    }
+    struct line *line = &there->ring[ring_seq % RING_LINES];
+    if (size > 0 && size <= sizeof line->payload) {
+        copy(line->payload, perf->source, size);
+    } else if (size > 0) {
+        size_t places = perf->max_size / size < 16 ? perf->max_size / size : 16;
+        copy(there->data + ring_seq % places * size, perf->source, size);
+    }
+    ring_seq++;
+    atomic_store_explicit(&line->seq, ring_seq | flag, memory_order_release); /* serve_stream */
+}
+
+static void stream_drain(struct perf *perf)
+{
+    unsigned turns = 0;
+    while (ring_consumed != ring_seq) {
+        ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
+        wait_turn(perf, &turns);
+    }
+}
+
+static double run_stream(struct perf *perf, size_t size, uint64_t n)
+{
+    perf->api->command(perf, COMMAND_STREAM, size);
+    double start = measure_now_ns();
+    for (uint64_t i = 1; i < n; i++)
+        stream_one(perf, size, 0);
+    stream_one(perf, size, STOP);
+    stream_drain(perf);
+    return measure_now_ns() - start;
+}
+
+static void serve_stream(struct perf *perf)
+{
+    struct shared *here = perf->mine;
+    for (uint64_t seq = 0; (seq & STOP) == 0;) {
+        struct line *line = &here->ring[ring_consumed % RING_LINES];
+        unsigned turns = 0;
+        /* pairs with the release in stream_one */
+        while (((seq = atomic_load_explicit(&line->seq, memory_order_acquire)) & ~STOP) !=
+               ring_consumed + 1)
+            wait_turn(perf, &turns);
+        ring_consumed++;
+        if (ring_consumed % (RING_LINES / 4) == 0 || (seq & STOP) != 0) /* stream_one, _drain */
+            atomic_store_explicit(&perf->theirs->consumed.seq, ring_consumed, memory_order_release);
+    }
+}
+
+void limits_serve(struct perf *perf, enum command command, size_t size)
+{
+    if (command == COMMAND_ECHO) serve_echo(perf, size);
+    if (command == COMMAND_STREAM) serve_stream(perf);
+}
+
+/* The memory that one-sided operations are compared on: the peer's if it is mapped, else ours. */
+static struct shared *place(struct perf *perf)
+{
+    return perf->theirs != NULL ? perf->theirs : perf->mine;
+}
+
+static double run_store(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    volatile uint64_t *word = (uint64_t *)(void *)place(perf)->data;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        *word = i;
+    return measure_now_ns() - start;
+}
+
+static double run_load(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    volatile uint64_t *word = (uint64_t *)(void *)place(perf)->data;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        (void)*word;
+    return measure_now_ns() - start;
+}
+
+static double run_atomic(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    _Atomic uint64_t *word = &place(perf)->word.seq;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        atomic_fetch_add(word, 1);
+    return measure_now_ns() - start;
+}
+
+static double run_memcpy_out(struct perf *perf, size_t size, uint64_t n)
+{
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        copy(place(perf)->data, perf->source, size);
+    return measure_now_ns() - start;
+}
+
+static double run_memcpy_in(struct perf *perf, size_t size, uint64_t n)
+{
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        copy(perf->target, place(perf)->data, size);
+    return measure_now_ns() - start;
+}
+
+/* Move `size` bytes by CMA; 0, or an errno value. */
+static int cma(struct perf *perf, bool write, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        struct iovec local = {(write ? perf->source : perf->target) + done, size - done};
+        struct iovec remote = {perf->peer_addr->data + done, size - done};
+        ssize_t moved = write ? process_vm_writev((pid_t)perf->peer_pid, &local, 1, &remote, 1, 0)
+                              : process_vm_readv((pid_t)perf->peer_pid, &local, 1, &remote, 1, 0);
+        if (moved <= 0) return moved < 0 ? errno : EIO;
+        done += (size_t)moved;
+    }
+    return 0;
+}
+
+static double run_cma(struct perf *perf, bool write, size_t size, uint64_t n)
+{
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        (void)cma(perf, write, size); /* was tried by limits_probe_cma */
+    return measure_now_ns() - start;
+}
+
+static double run_cma_write(struct perf *perf, size_t size, uint64_t n)
+{
+    return run_cma(perf, true, size, n);
+}
+
+static double run_cma_read(struct perf *perf, size_t size, uint64_t n)
+{
+    return run_cma(perf, false, size, n);
+}
+
+void limits_probe_cma(struct perf *perf)
+{
+    int error = cma(perf, true, 8);
+    if (error == 0) error = cma(perf, false, 8);
+    perf->no_cma = error == 0 ? NULL : strerror(error);
+}
+
+enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size)
+{
+    enum limit_id id = size <= 8 && pattern->word != LIMIT_NONE ? pattern->word : pattern->limit;
+    if (limits[id].needs_mapping && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
+    /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
+    if (id == LIMIT_LINE_ROUNDS && perf->crowded) return LIMIT_NONE;
+    return id;
+}
+
+const struct limit limits[LIMIT_COUNT] = {
+    [LIMIT_NONE] = {.name = NULL},
+    [LIMIT_LINE_RTT] = {.name = "line-rtt",
+                        .doc = "a flag to rank 1 in one cache line and back in another",
+                        .run = run_rtt,
+                        .needs_mapping = true},
+    [LIMIT_LINE_ECHO] = {.name = "line-echo",
+                         .doc = "line-rtt with the payload copied before each flag is set",
+                         .run = run_echo,
+                         .needs_mapping = true},
+    [LIMIT_LINE_STREAM] = {.name = "line-stream",
+                           .doc =
+                               "numbered cache lines, with the payload, through a ring to rank 1",
+                           .run = run_stream,
+                           .needs_mapping = true},
+    [LIMIT_LINE_ROUNDS] = {.name = "line-rounds",
+                           .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
+                           .run = run_rounds,
+                           .needs_mapping = true},
+    [LIMIT_STORE] = {.name = "store",
+                     .doc = "a store of 8 bytes into the peer's mapped segment",
+                     .run = run_store},
+    [LIMIT_LOAD] = {.name = "load",
+                    .doc = "a load of 8 bytes from the peer's mapped segment",
+                    .run = run_load},
+    [LIMIT_ATOMIC] = {.name = "atomic",
+                      .doc = "an atomic add of the processor in the peer's mapped segment",
+                      .run = run_atomic},
+    [LIMIT_MEMCPY_OUT] = {.name = "memcpy",
+                          .doc = "memcpy of that size into (put) or from (get) the mapped segment",
+                          .run = run_memcpy_out},
+    [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .run = run_memcpy_in},
+    [LIMIT_CMA_WRITE] = {.name = "cma",
+                         .doc = "process_vm_writev (put) or process_vm_readv (get) of that size",
+                         .run = run_cma_write},
+    [LIMIT_CMA_READ] = {.name = "cma", .doc = "", .run = run_cma_read},
+};

@@ -1,0 +1,133 @@
+/* aqperf: measures every communication pattern beside what the machine itself can do. */
+#include "perf.h"
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Learn the cores, and bind rank r to the r-th of them if each rank can have its own. After the job
+ * was joined: the library chooses how to wait by what it may use then. */
+static void pin(struct perf *perf)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        perf->cores = 1;
+        perf->crowded = perf->ranks > 1;
+        return;
+    }
+    perf->cores = CPU_COUNT(&allowed);
+    perf->crowded = perf->ranks > (unsigned)perf->cores;
+    if (perf->crowded || !perf->options.pin) return;
+    unsigned seen = 0;
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &allowed) || seen++ != perf->rank) continue;
+        cpu_set_t mine;
+        CPU_ZERO(&mine);
+        CPU_SET(core, &mine);
+        perf->pinned = sched_setaffinity(0, sizeof mine, &mine) == 0;
+    }
+}
+
+static const size_t *sizes_of(const struct perf *perf, enum pattern_id id, size_t *count)
+{
+    const struct options *options = &perf->options;
+    bool given = options->size_count > 0 && patterns[id].sized;
+    *count = given ? options->size_count : patterns[id].size_count;
+    return given ? options->sizes : patterns[id].sizes;
+}
+
+/* The largest size that will be measured, and how many rows there are. */
+static size_t survey(struct perf *perf, size_t *rows)
+{
+    size_t largest = 8;
+    char unused[100];
+    *rows = 0;
+    for (size_t i = 0; i < perf->options.pattern_count; i++) {
+        enum pattern_id id = perf->options.patterns[i];
+        size_t count;
+        const size_t *sizes = sizes_of(perf, id, &count);
+        for (size_t k = 0; k < count; k++) {
+            if (measure_skips(perf, id, sizes[k], unused, sizeof unused)) continue;
+            if (sizes[k] > largest) largest = sizes[k];
+            ++*rows;
+        }
+    }
+    return largest;
+}
+
+static void *allocate(struct perf *perf, size_t count, size_t size)
+{
+    void *memory = aligned_alloc(4096, (count * size + 4095) & ~(size_t)4095);
+    if (memory != NULL) {
+        memset(memory, 1, count * size); /* make it present now, not while the clock runs */
+        return memory;
+    }
+    fprintf(stderr, "aqperf: rank %u: no memory for %zu bytes\n", perf->rank, count * size);
+    perf->api->quit(1);
+    return NULL;
+}
+
+static void set_up(struct perf *perf, size_t *rows)
+{
+    perf->max_size = survey(perf, rows);
+    if (perf->rank == 0 && *rows == 0) {
+        report_begin(perf);
+        return;
+    }
+    perf->segment_size = sizeof(struct shared) + (perf->rank < 2 ? 2 * perf->max_size : 0);
+    perf->api->attach(perf);
+    if (perf->rank > 1) return;
+    memset(perf->mine->data, 1, 2 * perf->max_size);
+    if (perf->rank > 0) return;
+    perf->source = allocate(perf, 1, perf->max_size);
+    perf->target = allocate(perf, 1, perf->max_size);
+    perf->results = allocate(perf, *rows, sizeof(struct result));
+    limits_probe_cma(perf);
+    report_begin(perf);
+}
+
+static void measure_all(struct perf *perf)
+{
+    for (size_t i = 0; i < perf->options.pattern_count; i++) {
+        enum pattern_id id = perf->options.patterns[i];
+        size_t count;
+        const size_t *sizes = sizes_of(perf, id, &count);
+        for (size_t k = 0; k < count; k++) {
+            char why[100];
+            bool skip = measure_skips(perf, id, sizes[k], why, sizeof why);
+            if (skip && perf->rank == 0) report_skip(&patterns[id], sizes[k], why);
+            if (skip) continue;
+            if (perf->rank == 0) report_progress(&patterns[id], sizes[k]);
+            measure_row(perf, id, sizes[k]);
+            if (perf->rank == 0) report_row(&perf->results[perf->result_count - 1]);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct perf perf;
+    options_parse(&perf.options, argc, argv);
+    if (perf.options.transport != NULL && setenv("AQ_TRANSPORTS", perf.options.transport, 1) != 0) {
+        perror("aqperf: cannot set AQ_TRANSPORTS");
+        return 1;
+    }
+    perf.api = perf.options.api;
+    perf.api->start(&perf);
+    pin(&perf);
+    struct outputs *outputs = NULL;
+    if (perf.rank == 0 && (outputs = outputs_open(&perf.options)) == NULL) perf.api->quit(2);
+
+    size_t rows;
+    set_up(&perf, &rows);
+    measure_all(&perf);
+    int result = 0;
+    if (perf.rank == 0) {
+        report_end(&perf);
+        if (rows == 0) fprintf(stderr, "aqperf: nothing was measured: no size fits its pattern\n");
+        if (outputs_write(outputs, &perf) != 0 || rows == 0) result = 1;
+    }
+    perf.api->finish(&perf);
+    return result;
+}

@@ -1,0 +1,175 @@
+/* One row of the table: warm up, find out how many operations fill the time asked for, repeat, and
+ * interleave the machine's limit, because what a shared machine can do changes within seconds. */
+#include "perf.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define MAX_OPERATIONS ((uint64_t)1 << 30)
+
+double measure_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* A thing to measure: a pattern of the API, or a limit. */
+struct subject {
+    run_fn *run;
+    bool all_ranks;
+    uint64_t operations; /* in one sample */
+    double *samples;     /* in the unit of the row */
+};
+
+/* Rank 0: `n` operations, with the other ranks where they take part. */
+static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
+{
+    if (!subject->all_ranks) return subject->run(perf, size, n);
+    if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
+    perf->api->set_count(perf, n);
+    perf->api->barrier();
+    return subject->run(perf, size, n);
+}
+
+/* How many operations take about the time asked for. Runs enough of them to be a warm-up. */
+static void calibrate(struct perf *perf, struct subject *subject, size_t size)
+{
+    double wanted = perf->options.min_time_ns, factor = 0;
+    uint64_t n = 1;
+    for (;;) {
+        double ns = run(perf, subject, size, n);
+        if (ns < 1) ns = 1;
+        factor = wanted / ns;
+        if (factor <= 2 || n >= MAX_OPERATIONS) break;
+        n = (uint64_t)((double)n * (factor < 10 ? factor : 10)) + 1;
+    }
+    n = (uint64_t)((double)n * factor) + 1;
+    subject->operations = n < MAX_OPERATIONS ? n : MAX_OPERATIONS;
+}
+
+static void sample(struct perf *perf, struct subject *subject, enum unit unit, size_t size,
+                   uint64_t repeat)
+{
+    if (subject->run == NULL) return;
+    uint64_t n = subject->operations;
+    (void)run(perf, subject, size, n / 16 + 1); /* what ran in between has cooled the caches */
+    subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, size, n), size, n);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Sorts the samples; 0 for a subject that was not measured. */
+static double median(struct subject *subject, uint64_t count, double *min, double *max)
+{
+    if (subject->run == NULL) return 0;
+    qsort(subject->samples, count, sizeof(double), by_value);
+    *min = subject->samples[0];
+    *max = subject->samples[count - 1];
+    return (subject->samples[(count - 1) / 2] + subject->samples[count / 2]) / 2;
+}
+
+static double *new_samples(struct perf *perf)
+{
+    double *samples = calloc(perf->options.repeats, sizeof(double));
+    if (samples != NULL) return samples;
+    fprintf(stderr, "aqperf: out of memory\n");
+    perf->api->quit(1);
+    return NULL;
+}
+
+/* Rank 0: measure the row and add it to the results. */
+static void lead(struct perf *perf, enum pattern_id id, size_t size)
+{
+    const struct pattern *pattern = &patterns[id];
+    enum limit_id limit = limits_for(perf, pattern, size);
+    enum limit_id second = perf->no_cma == NULL && size > 0 ? pattern->second : LIMIT_NONE;
+    struct subject subjects[] = {
+        {.run = limits[limit].run},
+        {.run = limits[second].run},
+        {.run = perf->api->run[id], .all_ranks = pattern->all_ranks},
+    };
+    uint64_t repeats = perf->options.repeats;
+    for (size_t i = 0; i < 3; i++) {
+        subjects[i].samples = new_samples(perf);
+        if (subjects[i].run != NULL) calibrate(perf, &subjects[i], size);
+    }
+    for (uint64_t repeat = 0; repeat < repeats; repeat++)
+        for (size_t i = 0; i < 3; i++)
+            sample(perf, &subjects[i], pattern->unit, size, repeat);
+
+    struct result *result = &perf->results[perf->result_count++];
+    double unused;
+    *result = (struct result){.pattern = pattern,
+                              .size = size,
+                              .limit_name = limits[limit].name,
+                              .second_name = limits[second].name};
+    result->median = median(&subjects[2], repeats, &result->min, &result->max);
+    result->limit = median(&subjects[0], repeats, &result->limit_min, &result->limit_max);
+    result->second = median(&subjects[1], repeats, &unused, &unused);
+    for (size_t i = 0; i < 3; i++)
+        free(subjects[i].samples);
+
+    if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
+    if (!pattern->all_ranks) return;
+    perf->api->set_count(perf, 0);
+    perf->api->barrier();
+}
+
+/* Rank 1: serve limits, and by polling the messages of the pattern, until rank 0 says to go on. */
+static void serve(struct perf *perf)
+{
+    size_t size;
+    enum command command;
+    while ((command = perf->api->await(perf, &size)) != COMMAND_NEXT)
+        limits_serve(perf, command, size);
+}
+
+static void follow(struct perf *perf, enum pattern_id id, size_t size)
+{
+    if (!patterns[id].all_ranks) {
+        if (perf->rank == 1) serve(perf);
+        return;
+    }
+    for (;;) {
+        if (perf->rank == 1) serve(perf);
+        perf->api->barrier();
+        uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
+        if (n == 0) break;
+        (void)perf->api->run[id](perf, size, n);
+    }
+}
+
+void measure_row(struct perf *perf, enum pattern_id pattern, size_t size)
+{
+    if (perf->rank == 0) {
+        lead(perf, pattern, size);
+    } else {
+        follow(perf, pattern, size);
+    }
+    perf->api->barrier();
+}
+
+bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len)
+{
+    const char *what;
+    size_t most = perf->api->max_size(pattern, &what);
+    if (size > most) {
+        snprintf(text, len, "above %s, %zu bytes", what, most);
+        return true;
+    }
+    if (size < patterns[pattern].least) {
+        snprintf(text, len, "needs at least %zu byte", patterns[pattern].least);
+        return true;
+    }
+    return false;
+}
+
+double result_ratio(const struct result *result)
+{
+    return result->limit > 0 ? result->median / result->limit : 0;
+}

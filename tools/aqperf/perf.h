@@ -1,0 +1,208 @@
+/* What the parts of aqperf share: the job it runs in, the patterns, and the results.
+ *
+ * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; ranks that have
+ * nothing to do wait in a barrier. A pattern is a row in patterns.c plus a run function in each API
+ * back end (api_aq.c); what the machine itself can do is measured by limits.c beside it. */
+#ifndef AQPERF_PERF_H
+#define AQPERF_PERF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum unit {
+    UNIT_NS,   /* per operation: less is better */
+    UNIT_RATE, /* million messages per second */
+    UNIT_BANDWIDTH,
+    UNIT_COUNT
+};
+
+enum pattern_id {
+    AM_SHORT_RTT,
+    AM_MEDIUM_RTT,
+    AM_LONG_RTT,
+    AM_SHORT_RATE,
+    AM_MEDIUM_RATE,
+    PUT_LAT,
+    GET_LAT,
+    ATOMIC_LAT,
+    PUT_BW,
+    GET_BW,
+    BARRIER,
+    PATTERN_COUNT
+};
+
+struct perf;
+
+/* Run `n` operations of `size` bytes and return how many ns they took. */
+typedef double run_fn(struct perf *perf, size_t size, uint64_t n);
+
+/* What is compared with what the library reaches; limits.c. */
+struct limit {
+    const char *name;
+    const char *doc;
+    run_fn *run;
+    bool needs_mapping; /* works only where the peer's segment is mapped, and with two ranks */
+};
+enum limit_id {
+    LIMIT_NONE,
+    LIMIT_LINE_RTT,
+    LIMIT_LINE_ECHO,
+    LIMIT_LINE_STREAM,
+    LIMIT_LINE_ROUNDS,
+    LIMIT_STORE,
+    LIMIT_LOAD,
+    LIMIT_ATOMIC,
+    LIMIT_MEMCPY_OUT,
+    LIMIT_MEMCPY_IN,
+    LIMIT_CMA_WRITE,
+    LIMIT_CMA_READ,
+    LIMIT_COUNT
+};
+extern const struct limit limits[LIMIT_COUNT];
+
+struct pattern {
+    const char *name;
+    const char *doc;
+    enum unit unit;
+    bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
+    bool sized;           /* --sizes applies; else `sizes` is all there is */
+    size_t least;         /* the smallest size that makes sense */
+    enum limit_id limit;  /* of sizes above 8 bytes */
+    enum limit_id word;   /* of up to 8 bytes, if another one */
+    enum limit_id second; /* shown beside it: CMA */
+    size_t sizes[8];      /* measured by default */
+    size_t size_count;
+};
+extern const struct pattern patterns[PATTERN_COUNT];
+
+/* The names of units, and a time for `n` operations in the unit. */
+extern const char *const unit_names[UNIT_COUNT];
+double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n);
+
+/* A cache line that two processes talk through. */
+struct line {
+    _Alignas(64) _Atomic uint64_t seq;
+    unsigned char payload[56];
+};
+#define RING_LINES 256u
+
+/* The segment of ranks 0 and 1; the others have it without data. */
+struct shared {
+    struct line inbox;    /* the other rank writes, the owner reads */
+    struct line consumed; /* of the ring in the other rank's segment */
+    struct line word;     /* target of atomics and of single stores */
+    struct line ring[RING_LINES];
+    _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
+    uint64_t pid;
+    uint64_t maps_peer;                  /* 1: the owner has the other rank's segment mapped */
+    _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
+};
+
+/* What a rank that answers is told to do next. */
+enum command {
+    COMMAND_NONE,
+    COMMAND_NEXT,  /* take part in the pattern of all ranks, or go on to the next row */
+    COMMAND_ECHO,  /* limits.c: answer lines */
+    COMMAND_STREAM /* limits.c: consume lines */
+};
+
+/* A programming interface that is measured. Failures end the job with a message. */
+struct api {
+    const char *name;
+    const char *doc;
+    void (*start)(struct perf *perf);  /* join the job; fills rank, ranks, peer */
+    void (*attach)(struct perf *perf); /* segments of perf->segment_size; fills mine, theirs, … */
+    void (*finish)(struct perf *perf);
+    void (*quit)(int code); /* end the job at once; does not return */
+    /* The largest size of a pattern, SIZE_MAX for any; `*what` names the limit. */
+    size_t (*max_size)(enum pattern_id pattern, const char **what);
+    void (*barrier)(void);
+    void (*command)(struct perf *perf, enum command command, size_t size); /* to rank 1 */
+    enum command (*await)(struct perf *perf, size_t *size);                /* in rank 1 */
+    void (*set_count)(struct perf *perf, uint64_t n);                      /* in all ranks */
+    run_fn *run[PATTERN_COUNT];
+};
+extern const struct api api_aq;
+extern const struct api *const apis[]; /* ended by NULL */
+
+struct options {
+    const struct api *api;
+    enum pattern_id patterns[PATTERN_COUNT];
+    size_t pattern_count;
+    size_t sizes[64];
+    size_t size_count; /* 0: each pattern's own */
+    const char *transport;
+    const char *json, *csv, *plot;
+    uint64_t repeats;
+    double min_time_ns;
+    bool pin;
+};
+
+/* Fills in `*options`, or ends the program: code 0 after --help and the like, 2 for wrong usage. */
+void options_parse(struct options *options, int argc, char **argv);
+/* Whether this process may print before it has joined the job. */
+bool options_is_first_rank(void);
+
+struct result {
+    const struct pattern *pattern;
+    size_t size;
+    double median, min, max;
+    double limit, limit_min, limit_max; /* 0: there is none */
+    const char *limit_name;
+    double second; /* 0: there is none */
+    const char *second_name;
+};
+
+/* measured / limit; 0 when there is no limit. */
+double result_ratio(const struct result *result);
+
+struct perf {
+    struct options options;
+    const struct api *api;
+    unsigned rank, ranks;
+    unsigned peer;         /* of the pair patterns: 1, or 0 for a job of one */
+    const char *transport; /* that reaches the peer */
+    int cores;             /* that this process may use */
+    bool crowded;          /* more ranks than cores */
+    bool pinned;
+    size_t max_size; /* of any row */
+    size_t segment_size;
+    struct shared *mine;
+    struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
+    bool both_map;            /* both of the pair have the other's segment mapped */
+    struct shared *peer_addr; /* the peer's segment in its own address space */
+    uint64_t peer_pid;
+    const char *no_cma;             /* why CMA is not measured; NULL: it is */
+    unsigned char *source, *target; /* private memory of max_size */
+    struct result *results;
+    size_t result_count;
+};
+
+/* measure.c: one row. Every rank calls it for every row, in the same order. */
+void measure_row(struct perf *perf, enum pattern_id pattern, size_t size);
+/* Why this row cannot be measured, in `text`; false if it can. */
+bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len);
+double measure_now_ns(void);
+
+/* limits.c: rank 1 does what the limit needs of it until rank 0 ends it. */
+void limits_serve(struct perf *perf, enum command command, size_t size);
+void limits_probe_cma(struct perf *perf);
+/* The limit of a row; LIMIT_NONE if it cannot be measured here. */
+enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
+
+/* report*.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
+void report_begin(const struct perf *perf);
+void report_progress(const struct pattern *pattern, size_t size);
+void report_row(const struct result *result);
+void report_skip(const struct pattern *pattern, size_t size, const char *why);
+void report_end(const struct perf *perf);
+void report_list(void);
+/* A size as people write it: "8", "4K". */
+const char *report_size(size_t size, char text[static 16]);
+struct outputs;
+struct outputs *outputs_open(const struct options *options);
+/* 0, or -1 after a message when a file could not be written. */
+int outputs_write(struct outputs *outputs, const struct perf *perf);
+
+#endif

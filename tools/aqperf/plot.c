@@ -1,0 +1,262 @@
+/* Draws the results as an SVG picture: a panel for each unit, sizes and figures on log axes, the
+ * machine's limits dashed in the colour of their pattern. */
+#include "outputs.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    PANEL_WIDTH = 500,
+    PLOT_LEFT = 74,  /* of a panel, to its axis */
+    PLOT_RIGHT = 18, /* of the axes' end, to the panel's */
+    PLOT_TOP = 92,
+    PLOT_HEIGHT = 330,
+    LEGEND_TOP = PLOT_TOP + PLOT_HEIGHT + 66,
+    LEGEND_STEP = 22
+};
+
+/* Colours that people with any colour vision can tell apart (Okabe and Ito). */
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                      "#b8860b", "#56b4e9", "#555555", "#8b1a1a"};
+
+static const char *const titles[UNIT_COUNT] = {[UNIT_NS] = "Latency: less is better",
+                                               [UNIT_RATE] = "Message rate: more is better",
+                                               [UNIT_BANDWIDTH] = "Bandwidth: more is better"};
+
+/* One panel: which results it shows, and its axes. */
+struct panel {
+    FILE *out;
+    const struct perf *perf;
+    enum unit unit;
+    int left;         /* of the whole picture */
+    int first, last;  /* x axis: log2 of the sizes, -1 stands for no size */
+    double low, high; /* y axis: log10 of the figures */
+};
+
+static int size_step(size_t size)
+{
+    int step = -1;
+    for (; size > 0; size >>= 1)
+        step++;
+    return step;
+}
+
+/* The place of a size; between powers of two as the logarithm says. */
+static double x_of(const struct panel *panel, size_t size)
+{
+    double at = size == 0 ? -1 : log2((double)size);
+    double span = panel->last > panel->first ? panel->last - panel->first : 1;
+    double width = PANEL_WIDTH - PLOT_LEFT - PLOT_RIGHT - 40;
+    return panel->left + PLOT_LEFT + 20 + (at - panel->first) / span * width;
+}
+
+static double y_of(const struct panel *panel, double value)
+{
+    double part = (log10(value) - panel->low) / (panel->high - panel->low);
+    return PLOT_TOP + PLOT_HEIGHT * (1 - part);
+}
+
+static bool shows(const struct panel *panel, size_t i)
+{
+    return panel->perf->results[i].pattern->unit == panel->unit;
+}
+
+/* Widen the axes to what the results need; false when there are none. */
+static bool fit(struct panel *panel)
+{
+    double low = 1e300, high = 0;
+    panel->first = 64;
+    panel->last = -1;
+    for (size_t i = 0; i < panel->perf->result_count; i++) {
+        const struct result *result = &panel->perf->results[i];
+        if (!shows(panel, i)) continue;
+        int step = size_step(result->size), above = result->size > ((size_t)1 << step >> 1) * 2;
+        if (step < panel->first) panel->first = step;
+        if (step + above > panel->last) panel->last = step + above;
+        low = fmin(low, result->min);
+        high = fmax(high, result->max);
+        if (result->limit > 0) {
+            low = fmin(low, result->limit);
+            high = fmax(high, result->limit);
+        }
+    }
+    if (high <= 0) return false;
+    panel->low = floor(log10(low) * 3 - 0.3) / 3;
+    panel->high = ceil(log10(high) * 3 + 0.3) / 3;
+    return true;
+}
+
+static void text(FILE *out, double x, double y, const char *style, const char *content)
+{
+    fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>%s</text>\n", x, y, style, content);
+}
+
+static void y_label(const struct panel *panel, double value, char label[static 24])
+{
+    static const char *const times[] = {"ns", "us", "ms", "s"};
+    if (panel->unit != UNIT_NS) {
+        snprintf(label, 24, "%g %s", value, unit_names[panel->unit]);
+        return;
+    }
+    size_t step = 0;
+    while (value > 999.5 && step < 3) {
+        value /= 1000;
+        step++;
+    }
+    snprintf(label, 24, "%g %s", value, times[step]);
+}
+
+static void draw_y_axis(const struct panel *panel)
+{
+    double left = panel->left + PLOT_LEFT, right = panel->left + PANEL_WIDTH - PLOT_RIGHT;
+    bool narrow = panel->high - panel->low < 2.2; /* few decades: label 2 and 5 as well */
+    for (int decade = (int)floor(panel->low); decade <= (int)ceil(panel->high); decade++)
+        for (int digit = 1; digit <= 9; digit++) {
+            double value = digit * pow(10, decade), y = y_of(panel, value);
+            if (y < PLOT_TOP - 0.1 || y > PLOT_TOP + PLOT_HEIGHT + 0.1) continue;
+            bool labelled = digit == 1 || (narrow && (digit == 2 || digit == 5));
+            fprintf(panel->out, "<path d=\"M%.1f %.1fH%.1f\" class=\"%s\"/>\n", left, y, right,
+                    labelled ? "grid" : "fine");
+            char label[24];
+            y_label(panel, value, label);
+            if (labelled)
+                text(panel->out, left - 8, y + 4, "class=\"tick\" text-anchor=\"end\"", label);
+        }
+}
+
+static void draw_x_axis(const struct panel *panel)
+{
+    int span = panel->last - panel->first, every = span <= 9 ? 1 : span <= 18 ? 2 : 4;
+    for (int step = panel->first; step <= panel->last; step++) {
+        bool labelled = step < 0 || (step - (panel->first < 0 ? 0 : panel->first)) % every == 0;
+        if (!labelled) continue;
+        size_t size = step < 0 ? 0 : (size_t)1 << step;
+        double x = x_of(panel, size);
+        fprintf(panel->out, "<path d=\"M%.1f %dV%d\" class=\"fine\"/>\n", x, PLOT_TOP,
+                PLOT_TOP + PLOT_HEIGHT);
+        char label[16];
+        text(panel->out, x, PLOT_TOP + PLOT_HEIGHT + 20, "class=\"tick\" text-anchor=\"middle\"",
+             step < 0 ? "none" : report_size(size, label));
+    }
+    text(panel->out, panel->left + (PLOT_LEFT + PANEL_WIDTH - PLOT_RIGHT) / 2.,
+         PLOT_TOP + PLOT_HEIGHT + 42, "class=\"tick\" text-anchor=\"middle\"", "payload in bytes");
+}
+
+/* The line through the limits of one pattern, or a short dash where there is a single one. */
+static void draw_limits(const struct panel *panel, const struct pattern *pattern,
+                        const char *colour)
+{
+    size_t points = 0;
+    double x = 0, y = 0;
+    fprintf(panel->out, "<path d=\"");
+    for (size_t i = 0; i < panel->perf->result_count; i++) {
+        const struct result *result = &panel->perf->results[i];
+        if (result->pattern != pattern || result->limit <= 0) continue;
+        x = x_of(panel, result->size);
+        y = y_of(panel, result->limit);
+        fprintf(panel->out, "%c%.1f %.1f", points++ == 0 ? 'M' : 'L', x, y);
+    }
+    if (points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
+    fprintf(panel->out, "\" class=\"limit\" stroke=\"%s\"/>\n", colour);
+}
+
+static void draw_figures(const struct panel *panel, const struct pattern *pattern,
+                         const char *colour)
+{
+    char joint = 'M';
+    fprintf(panel->out, "<path d=\"");
+    for (size_t i = 0; i < panel->perf->result_count; i++) {
+        const struct result *result = &panel->perf->results[i];
+        if (result->pattern != pattern) continue;
+        fprintf(panel->out, "%c%.1f %.1f", joint, x_of(panel, result->size),
+                y_of(panel, result->median));
+        joint = 'L';
+    }
+    fprintf(panel->out, "\" class=\"line\" stroke=\"%s\"/>\n", colour);
+    for (size_t i = 0; i < panel->perf->result_count; i++) {
+        const struct result *result = &panel->perf->results[i];
+        if (result->pattern != pattern) continue;
+        double x = x_of(panel, result->size);
+        char label[16];
+        fprintf(panel->out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\"/>\n", x,
+                y_of(panel, result->min), y_of(panel, result->max), colour);
+        fprintf(panel->out,
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s %s: %.4g %s "
+                "(%.4g to %.4g)</title></circle>\n",
+                x, y_of(panel, result->median), colour, pattern->name,
+                report_size(result->size, label), result->median, unit_names[panel->unit],
+                result->min, result->max);
+    }
+}
+
+static void draw_legend(const struct panel *panel, size_t place, const struct pattern *pattern,
+                        const char *colour)
+{
+    double x = panel->left + PLOT_LEFT + (place % 2 == 0 ? 0 : 200);
+    double y = LEGEND_TOP + (double)(place / 2) * LEGEND_STEP;
+    fprintf(panel->out,
+            "<path d=\"M%.1f %.1fh26\" class=\"line\" stroke=\"%s\"/><circle cx=\"%.1f\" "
+            "cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
+            x, y, colour, x + 13, y, colour);
+    text(panel->out, x + 34, y + 4, "class=\"key\"", pattern->name);
+}
+
+static bool has_results(const struct perf *perf, const struct pattern *pattern)
+{
+    for (size_t i = 0; i < perf->result_count; i++)
+        if (perf->results[i].pattern == pattern) return true;
+    return false;
+}
+
+static void draw_panel(const struct panel *panel)
+{
+    text(panel->out, panel->left + PLOT_LEFT, PLOT_TOP - 14, "class=\"panel\"",
+         titles[panel->unit]);
+    draw_y_axis(panel);
+    draw_x_axis(panel);
+    fprintf(panel->out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" class=\"frame\"/>\n",
+            panel->left + PLOT_LEFT, PLOT_TOP, PANEL_WIDTH - PLOT_LEFT - PLOT_RIGHT, PLOT_HEIGHT);
+    size_t place = 0;
+    for (size_t id = 0; id < PATTERN_COUNT; id++) {
+        const struct pattern *pattern = &patterns[id];
+        if (pattern->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
+        const char *colour = colours[place % (sizeof colours / sizeof colours[0])];
+        draw_limits(panel, pattern, colour);
+        draw_figures(panel, pattern, colour);
+        draw_legend(panel, place++, pattern, colour);
+    }
+}
+
+static void draw_head(FILE *out, const struct perf *perf, int width, int height)
+{
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+            "viewBox=\"0 0 %d %d\" font-family=\"Helvetica, Arial, sans-serif\">\n"
+            "<style>.grid{stroke:#c8c8c8}.fine{stroke:#eeeeee}.frame{fill:none;stroke:#777777}"
+            ".line{fill:none;stroke-width:2}.limit{fill:none;stroke-width:1.6;"
+            "stroke-dasharray:5 4}.tick{font-size:12px;fill:#444444}.key{font-size:13px}"
+            ".panel{font-size:15px;font-weight:bold}.title{font-size:18px}</style>\n"
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            width, height, width, height);
+    char title[200];
+    snprintf(title, sizeof title, "Aqueduct over %s, %u rank%s on %d core%s", perf->transport,
+             perf->ranks, perf->ranks == 1 ? "" : "s", perf->cores, perf->cores == 1 ? "" : "s");
+    text(out, PLOT_LEFT, 36, "class=\"title\"", title);
+    text(out, PLOT_LEFT, 56, "class=\"tick\"",
+         "medians with their spread; dashed: what the machine itself did in the same run");
+}
+
+void plot_write(FILE *out, const struct perf *perf)
+{
+    static const enum unit order[] = {UNIT_NS, UNIT_BANDWIDTH, UNIT_RATE};
+    struct panel panels[UNIT_COUNT];
+    int count = 0;
+    for (size_t i = 0; i < UNIT_COUNT; i++) {
+        struct panel panel = {
+            .out = out, .perf = perf, .unit = order[i], .left = count * PANEL_WIDTH};
+        if (fit(&panel)) panels[count++] = panel;
+    }
+    draw_head(out, perf, (count > 0 ? count : 1) * PANEL_WIDTH, LEGEND_TOP + 5 * LEGEND_STEP);
+    for (int i = 0; i < count; i++)
+        draw_panel(&panels[i]);
+    fprintf(out, "</svg>\n");
+}

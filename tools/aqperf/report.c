@@ -1,0 +1,138 @@
+/* aqperf's output for people. */
+#include "perf.h"
+#include <aqueduct/version.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    bool quiet; /* standard output belongs to JSON or CSV */
+    bool live;  /* it is a terminal: say what is under way */
+    bool has_second;
+} state;
+
+const char *report_size(size_t size, char text[static 16])
+{
+    static const char units[] = "\0KMG";
+    size_t unit = 0;
+    while (unit < 3 && size >= 1024 && size % 1024 == 0) {
+        size /= 1024;
+        unit++;
+    }
+    snprintf(text, 16, "%zu%.1s", size, &units[unit]);
+    return text;
+}
+
+/* A row's size; patterns without a payload have none. */
+static const char *shown_size(const struct pattern *pattern, size_t size, char text[static 16])
+{
+    return size == 0 && !pattern->sized ? "-" : report_size(size, text);
+}
+
+/* Four significant digits, as far as that makes sense: 0.01234, 12.34, 12340. */
+static const char *figure(double value, char text[static 16])
+{
+    int decimals = 0;
+    for (double v = value; v < 1000 && decimals < 4 && v > 0; v *= 10)
+        decimals++;
+    snprintf(text, 16, "%.*f", decimals, value);
+    return text;
+}
+
+static bool wants(const char *file)
+{
+    return file != NULL && strcmp(file, "-") == 0;
+}
+
+void report_begin(const struct perf *perf)
+{
+    state.quiet = wants(perf->options.json) || wants(perf->options.csv);
+    state.live = !state.quiet && isatty(STDOUT_FILENO);
+    state.has_second = false;
+    if (state.quiet) return;
+    printf("aqperf %s, interface %s: %u rank%s; rank 0 reaches rank %u over %s\n", aq_version(),
+           perf->api->name, perf->ranks, perf->ranks == 1 ? "" : "s", perf->peer, perf->transport);
+    printf("%d core%s, %s; %llu samples of %g ms each\n", perf->cores, perf->cores == 1 ? "" : "s",
+           perf->pinned    ? "rank r bound to the r-th"
+           : perf->crowded ? "fewer than ranks: they take turns"
+                           : "ranks not bound to them",
+           (unsigned long long)perf->options.repeats, perf->options.min_time_ns / 1e6);
+    if (perf->no_cma != NULL)
+        printf("CMA is not possible here and not measured: %s\n", perf->no_cma);
+    printf("\n%-15s %6s %9s %9s %9s  %-4s %9s %-11s  %s\n", "pattern", "size", "median", "min",
+           "max", "unit", "limit", "", "median/limit");
+    fflush(stdout);
+}
+
+void report_progress(const struct pattern *pattern, size_t size)
+{
+    if (!state.live) return;
+    char text[16];
+    printf("%-15s %6s  measuring…\r", pattern->name, shown_size(pattern, size, text));
+    fflush(stdout);
+}
+
+void report_row(const struct result *result)
+{
+    if (state.quiet) return;
+    const struct pattern *pattern = result->pattern;
+    char size[16], median[16], min[16], max[16], limit[16], second[16];
+    printf("%-15s %6s %9s %9s %9s  %-4s", pattern->name, shown_size(pattern, result->size, size),
+           figure(result->median, median), figure(result->min, min), figure(result->max, max),
+           unit_names[pattern->unit]);
+    if (result->limit_name == NULL) {
+        printf(" %9s", "none");
+    } else if (pattern->unit == UNIT_NS) {
+        printf(" %9s %-11s  %.2f times", figure(result->limit, limit), result->limit_name,
+               result_ratio(result));
+    } else {
+        printf(" %9s %-11s  %.0f %%", figure(result->limit, limit), result->limit_name,
+               100 * result_ratio(result));
+    }
+    if (result->second_name != NULL)
+        printf("  (%s %s)", result->second_name, figure(result->second, second));
+    printf("\n");
+    state.has_second |= result->second_name != NULL;
+    fflush(stdout);
+}
+
+void report_skip(const struct pattern *pattern, size_t size, const char *why)
+{
+    char text[16];
+    fprintf(state.quiet ? stderr : stdout, "%-15s %6s  left out: %s\n", pattern->name,
+            shown_size(pattern, size, text), why);
+}
+
+void report_end(const struct perf *perf)
+{
+    if (state.quiet || perf->result_count == 0) return;
+    printf("\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
+           "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
+           "The limit is what the machine did between the same cores, in the same run, without\n"
+           "the library; aqperf --list says how%s.\n",
+           state.has_second ? ". In brackets: the same size moved by CMA" : "");
+}
+
+void report_list(void)
+{
+    printf("Patterns\n");
+    for (size_t i = 0; i < PATTERN_COUNT; i++) {
+        const struct pattern *pattern = &patterns[i];
+        printf("  %-15s %s;\n%18s%s, limit ", pattern->name, pattern->doc, "",
+               unit_names[pattern->unit]);
+        if (pattern->word != LIMIT_NONE && pattern->word != pattern->limit)
+            printf("%s up to 8 bytes, then ", limits[pattern->word].name);
+        printf("%s", limits[pattern->limit].name);
+        for (size_t k = 0; pattern->sized && k < pattern->size_count; k++) {
+            char text[16];
+            printf("%s%s", k == 0 ? "; sizes " : ",", report_size(pattern->sizes[k], text));
+        }
+        printf("\n");
+    }
+    printf("\nLimits: measured between the same cores in the same run, without the library\n");
+    for (size_t i = LIMIT_NONE + 1; i < LIMIT_COUNT; i++)
+        if (limits[i].doc[0] != '\0') printf("  %-15s %s\n", limits[i].name, limits[i].doc);
+    printf("\nInterfaces (--api)\n");
+    for (size_t i = 0; apis[i] != NULL; i++)
+        printf("  %-15s %s\n", apis[i]->name, apis[i]->doc);
+}
