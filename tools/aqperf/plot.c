@@ -8,7 +8,7 @@ enum {
     PANEL_WIDTH = 500,
     PLOT_LEFT = 74,  /* of a panel, to its axis */
     PLOT_RIGHT = 18, /* of the axes' end, to the panel's */
-    PLOT_TOP = 92,
+    PLOT_TOP = 106,
     PLOT_HEIGHT = 330,
     LEGEND_TOP = PLOT_TOP + PLOT_HEIGHT + 66,
     LEGEND_STEP = 22
@@ -28,25 +28,18 @@ struct panel {
     const struct perf *perf;
     enum unit unit;
     int left;         /* of the whole picture */
-    int first, last;  /* x axis: log2 of the sizes, -1 stands for no size */
+    int first, last;  /* x axis: log2 of the sizes */
+    int start;        /* where it starts: at `first`, or before it for patterns without a size */
     double low, high; /* y axis: log10 of the figures */
 };
 
-static int size_step(size_t size)
-{
-    int step = -1;
-    for (; size > 0; size >>= 1)
-        step++;
-    return step;
-}
-
-/* The place of a size; between powers of two as the logarithm says. */
+/* The place of a size; what has none stands at the left. */
 static double x_of(const struct panel *panel, size_t size)
 {
-    double at = size == 0 ? -1 : log2((double)size);
-    double span = panel->last > panel->first ? panel->last - panel->first : 1;
+    double at = size == 0 ? panel->start : log2((double)size);
+    double span = panel->last > panel->start ? panel->last - panel->start : 1;
     double width = PANEL_WIDTH - PLOT_LEFT - PLOT_RIGHT - 40;
-    return panel->left + PLOT_LEFT + 20 + (at - panel->first) / span * width;
+    return panel->left + PLOT_LEFT + 20 + (at - panel->start) / span * width;
 }
 
 static double y_of(const struct panel *panel, double value)
@@ -60,28 +53,46 @@ static bool shows(const struct panel *panel, size_t i)
     return panel->perf->results[i].pattern->unit == panel->unit;
 }
 
-/* Widen the axes to what the results need; false when there are none. */
+/* The x axis: from the smallest to the largest size, and a place for results without a size. */
+static void fit_sizes(struct panel *panel)
+{
+    size_t smallest = SIZE_MAX, largest = 1;
+    bool without = false;
+    for (size_t i = 0; i < panel->perf->result_count; i++) {
+        size_t size = panel->perf->results[i].size;
+        if (!shows(panel, i)) continue;
+        without |= size == 0;
+        if (size > 0 && size < smallest) smallest = size;
+        if (size > largest) largest = size;
+    }
+    if (smallest > largest) smallest = largest;
+    panel->first = (int)floor(log2((double)smallest));
+    panel->last = (int)ceil(log2((double)largest));
+    panel->start = panel->first - (without ? 2 : 0);
+}
+
+/* Fit the axes to the results; false when there are none to show. */
 static bool fit(struct panel *panel)
 {
     double low = 1e300, high = 0;
-    panel->first = 64;
-    panel->last = -1;
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
         if (!shows(panel, i)) continue;
-        int step = size_step(result->size), above = result->size > ((size_t)1 << step >> 1) * 2;
-        if (step < panel->first) panel->first = step;
-        if (step + above > panel->last) panel->last = step + above;
         low = fmin(low, result->min);
         high = fmax(high, result->max);
-        if (result->limit > 0) {
-            low = fmin(low, result->limit);
-            high = fmax(high, result->limit);
-        }
+        if (result->limit <= 0) continue;
+        low = fmin(low, result->limit);
+        high = fmax(high, result->limit);
     }
     if (high <= 0) return false;
     panel->low = floor(log10(low) * 3 - 0.3) / 3;
     panel->high = ceil(log10(high) * 3 + 0.3) / 3;
+    double missing = 1.2 - (panel->high - panel->low); /* a decade at least, to have labels */
+    if (missing > 0) {
+        panel->low -= missing / 2;
+        panel->high += missing / 2;
+    }
+    fit_sizes(panel);
     return true;
 }
 
@@ -123,19 +134,22 @@ static void draw_y_axis(const struct panel *panel)
         }
 }
 
+static void draw_size(const struct panel *panel, size_t size, const char *label)
+{
+    double x = x_of(panel, size);
+    fprintf(panel->out, "<path d=\"M%.1f %dV%d\" class=\"fine\"/>\n", x, PLOT_TOP,
+            PLOT_TOP + PLOT_HEIGHT);
+    text(panel->out, x, PLOT_TOP + PLOT_HEIGHT + 20, "class=\"tick\" text-anchor=\"middle\"",
+         label);
+}
+
 static void draw_x_axis(const struct panel *panel)
 {
-    int span = panel->last - panel->first, every = span <= 9 ? 1 : span <= 18 ? 2 : 4;
-    for (int step = panel->first; step <= panel->last; step++) {
-        bool labelled = step < 0 || (step - (panel->first < 0 ? 0 : panel->first)) % every == 0;
-        if (!labelled) continue;
-        size_t size = step < 0 ? 0 : (size_t)1 << step;
-        double x = x_of(panel, size);
-        fprintf(panel->out, "<path d=\"M%.1f %dV%d\" class=\"fine\"/>\n", x, PLOT_TOP,
-                PLOT_TOP + PLOT_HEIGHT);
+    int span = panel->last - panel->start, every = span <= 9 ? 1 : span <= 18 ? 2 : 4;
+    if (panel->start < panel->first) draw_size(panel, 0, "none");
+    for (int step = panel->first; step <= panel->last; step += every) {
         char label[16];
-        text(panel->out, x, PLOT_TOP + PLOT_HEIGHT + 20, "class=\"tick\" text-anchor=\"middle\"",
-             step < 0 ? "none" : report_size(size, label));
+        draw_size(panel, (size_t)1 << step, report_size((size_t)1 << step, label));
     }
     text(panel->out, panel->left + (PLOT_LEFT + PANEL_WIDTH - PLOT_RIGHT) / 2.,
          PLOT_TOP + PLOT_HEIGHT + 42, "class=\"tick\" text-anchor=\"middle\"", "payload in bytes");
@@ -209,7 +223,7 @@ static bool has_results(const struct perf *perf, const struct pattern *pattern)
 
 static void draw_panel(const struct panel *panel)
 {
-    text(panel->out, panel->left + PLOT_LEFT, PLOT_TOP - 14, "class=\"panel\"",
+    text(panel->out, panel->left + PLOT_LEFT, PLOT_TOP - 12, "class=\"panel\"",
          titles[panel->unit]);
     draw_y_axis(panel);
     draw_x_axis(panel);
@@ -242,7 +256,7 @@ static void draw_head(FILE *out, const struct perf *perf, int width, int height)
              perf->ranks, perf->ranks == 1 ? "" : "s", perf->cores, perf->cores == 1 ? "" : "s");
     text(out, PLOT_LEFT, 36, "class=\"title\"", title);
     text(out, PLOT_LEFT, 56, "class=\"tick\"",
-         "medians with their spread; dashed: what the machine itself did in the same run");
+         "medians and spread; dashed: the machine's own limit in the same run");
 }
 
 void plot_write(FILE *out, const struct perf *perf)
