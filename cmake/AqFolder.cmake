@@ -21,7 +21,7 @@ endfunction()
 function(aq_internal_program name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${name} PRIVATE aqueduct_static)
+  target_link_libraries(${name} PRIVATE aqueduct_internal)
 endfunction()
 
 # aq_public_program(NAME SOURCES …): a program that uses the library as its users do (tools,

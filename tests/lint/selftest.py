@@ -106,8 +106,8 @@ class LintTest(unittest.TestCase):
         self.write("include/aqueduct/new.h", "/* C only. */\nextern int new;\n")
         self.assert_finds("aqueduct/new.h does not compile alone with c++", "headers", "cc", "c++")
 
-    def compile(self, source, *flags):
-        target = self.root / "out"
+    def compile(self, name, source, *flags):
+        target = self.root / name
         subprocess.run(["cc", "-x", "c", "-", f"-I{self.root}/include", *flags, "-o", target],
                        input=source, text=True, check=True)
         return target
@@ -116,19 +116,17 @@ class LintTest(unittest.TestCase):
         defined = "int aq_thing_do(int how) { return how; }\n"
         status = "".join(f"int {name}(void) {{ return 0; }}\n" for name in
                          ("aq_status_name", "aq_status_text", "aq_error_message"))
-        shared = self.root / "good.so"
-        self.compile(defined + status, "-shared", "-fPIC").rename(shared)
-        archive = self.root / "good.o"
-        self.compile(defined, "-c").rename(archive)
+        shared = self.compile("good.so", defined + status, "-shared", "-fPIC")
+        archive = self.compile("good.o", defined + status, "-c")
         self.assert_clean("exports", shared, archive)
 
-        self.compile(status, "-shared", "-fPIC").rename(shared)
-        self.assert_finds("aq_thing_do is declared AQ_API but not exported", "exports", shared,
+        other = self.compile("other.so", status, "-shared", "-fPIC")
+        self.assert_finds("aq_thing_do is declared AQ_API but not exported", "exports", other,
                           archive)
-        self.compile(defined + status + "int aq_secret;\n", "-shared", "-fPIC").rename(shared)
-        self.assert_finds("exports aq_secret", "exports", shared, archive)
-        self.compile(defined + "int shm_post;\n", "-c").rename(archive)
-        self.assert_finds("global symbol shm_post", "exports", shared, archive)
+        other = self.compile("other.so", defined + status + "int aq_secret;\n", "-shared", "-fPIC")
+        self.assert_finds("exports aq_secret", "exports", other, archive)
+        other = self.compile("other.o", defined + status + "int shm_post;\n", "-c")
+        self.assert_finds("exports shm_post", "exports", shared, other)
 
     def test_manual(self):
         man = self.root / "man"
