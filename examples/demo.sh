@@ -1,0 +1,69 @@
+#!/bin/sh
+# Shows Aqueduct at work: a picture computed by four processes, and how fast two of them talk.
+# usage: demo.sh BUILD_DIR
+set -eu
+
+[ $# -eq 1 ] && [ -x "$1/tools/aqrun/aqrun" ] || {
+    echo "usage: $0 BUILD_DIR, with a finished build in it (cmake --build BUILD_DIR)" >&2
+    exit 2
+}
+build=$(cd "$1" && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
+aqrun=$build/tools/aqrun/aqrun
+picture=$root/demo-heat.png
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Run a job; when it fails, show all that it said and give up.
+job()
+{
+    "$aqrun" "$@" >"$work/out" 2>"$work/err" && return
+    echo "demo: this failed: $aqrun $*" >&2
+    cat "$work/out" "$work/err" >&2
+    exit 1
+}
+
+# figure PATTERN SIZE COLUMN: out of aqperf's table; columns are median, limit and percent.
+figure()
+{
+    awk -F, -v pattern="$1" -v size="$2" -v column="$3" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        $at["pattern"] == pattern && $at["size"] == size {
+            if (column == "percent") printf "%.0f", 100 * $at["ratio"]
+            else if ($at[column] == "") printf "(none)"
+            else printf "%.3g", $at[column]
+        }' "$work/perf.csv"
+}
+
+echo "Aqueduct demo: $(nproc) cores, $(uname -sm)"
+echo
+echo "1. Four processes compute how heat spreads through a plate. Each owns a band of it, and puts"
+echo "   its outer rows into its neighbours' memory in every step."
+echo
+job -n 4 "$build/examples/heat" --size 1920x1080 --steps 800 --output "$picture"
+sed -e '/^picture/d' -e 's/^/      /' "$work/out"
+echo
+echo "2. Two processes talk, one per core. Beside each figure: what this machine itself can do"
+echo "   between the same cores at the same time, without any library."
+echo
+job -n 2 "$build/tools/aqperf/aqperf" --repeats 5 --min-time 5ms --csv "$work/perf.csv" \
+    --pattern am-short-rtt,am-short-rate,put-lat,put-bw,get-bw --sizes 8,1M
+row="      %-40s %8s %-5s  machine: %s %s\n"
+# shellcheck disable=SC2059 # the format is ours
+{
+    printf "$row" "message and its reply" "$(figure am-short-rtt 0 median)" ns \
+        "$(figure am-short-rtt 0 limit)" "ns, a cache line there and back"
+    printf "$row" "messages one way, million per second" "$(figure am-short-rate 0 median)" "" \
+        "$(figure am-short-rate 0 limit)" "cache lines"
+    printf "$row" "8 bytes into the other's memory" "$(figure put-lat 8 median)" ns \
+        "$(figure put-lat 8 limit)" "ns, a store instruction"
+    printf "$row" "1 MB into the other's memory" "$(figure put-bw 1048576 median)" GB/s \
+        "$(figure put-bw 1048576 limit)" \
+        "GB/s, memcpy; that is $(figure put-bw 1048576 percent) %"
+    printf "$row" "1 MB out of the other's memory" "$(figure get-bw 1048576 median)" GB/s \
+        "$(figure get-bw 1048576 limit)" \
+        "GB/s, memcpy; that is $(figure get-bw 1048576 percent) %"
+}
+echo
+echo "The picture: $picture"
+echo "More: $aqrun -n 2 $build/tools/aqperf/aqperf; $build/tools/aqinfo/aqinfo"
