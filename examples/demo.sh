@@ -3,10 +3,10 @@
 # usage: demo.sh BUILD_DIR
 set -eu
 
-[ $# -eq 1 ] && [ -x "$1/tools/aqrun/aqrun" ] || {
+if [ $# -ne 1 ] || [ ! -x "$1/tools/aqrun/aqrun" ]; then
     echo "usage: $0 BUILD_DIR, with a finished build in it (cmake --build BUILD_DIR)" >&2
     exit 2
-}
+fi
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/.." && pwd)
 aqrun=$build/tools/aqrun/aqrun

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FLOW           0.2 /* what part of a temperature difference flows to a neighbour in a step */
+#define FLOW           0.2 /* the part of a difference that flows to a neighbour in one step */
 #define SERIAL_UPDATES 2e7 /* up to this much work is repeated by rank 0 alone */
 #define MAX_SIDE       16384u
 #define MAX_STEPS      10000000u

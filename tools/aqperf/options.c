@@ -90,15 +90,14 @@ static void add_patterns(struct options *options, const char *name)
           nearest.best != NULL ? "?" : "");
 }
 
-/* A whole number, its unit left in `*unit`; false if it is none. */
+/* A decimal number, its unit left in `*unit`; false if it is none. */
 static bool number(const char *text, double *value, const char **unit)
 {
     char *end;
-    if (*text < '0' || *text > '9') return false;
-    errno = 0;
-    *value = strtod(text, &end);
+    size_t length = strspn(text, "0123456789.");
+    *value = strtod(text, &end); /* would take hexadecimal and exponents too */
     *unit = end;
-    return errno == 0 && end != text;
+    return length > 0 && end == text + length;
 }
 
 static void add_size(struct options *options, const char *text)

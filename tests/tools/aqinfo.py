@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""aqinfo: every form of its output says the same, and wrong names and values are answered.
+
+usage: aqinfo.py BUILD_DIR
+"""
+
+import json
+
+from programs import AQINFO, Case, main, run
+
+
+class Aqinfo(Case):
+    def everything(self):
+        return json.loads(self.expect(run(AQINFO, "--json"), 0).stdout)
+
+    def test_json_lists_the_transports(self):
+        transports = {entry["name"]: entry for entry in self.everything()["transports"]}
+        for name in ("shm", "loop"):
+            self.assertTrue(transports[name]["usable"], transports[name])
+            self.assertGreaterEqual(transports[name]["max_medium"], 512)
+            self.assertIn("am", transports[name]["caps"])
+
+    def test_json_has_limits_and_settings(self):
+        info = self.everything()
+        self.assertGreater(len(info["limits"]), 0)
+        settings = info["settings"]
+        names = [setting["name"] for setting in settings]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("AQ_WAIT", names)
+        for setting in settings:
+            self.assertRegex(setting["name"], "^AQ_[A-Z0-9_]+$")
+            self.assertEqual(setting["origin"], "default", setting)
+            self.assertTrue(setting["doc"], setting)
+        self.assertEqual(info["problems"], [])
+
+    def test_json_of_one_section_only(self):
+        info = json.loads(self.expect(run(AQINFO, "--json", "--limits"), 0).stdout)
+        self.assertEqual(sorted(info), ["limits", "version"])
+
+    def test_text_shows_each_setting_and_transport(self):
+        info = self.everything()
+        text = self.expect(run(AQINFO, "--all"), 0).stdout
+        for entry in info["settings"] + info["transports"] + info["limits"]:
+            self.assertIn(entry["name"], text)
+
+    def test_markdown_documents_each_setting(self):
+        text = self.expect(run(AQINFO, "--markdown"), 0).stdout
+        for setting in self.everything()["settings"]:
+            self.assertIn(f"| `{setting['name']}`", text)
+        for line in text.splitlines():
+            if line.startswith("|"):
+                self.assertEqual(line.replace("\\|", "").count("|"), 6, line)
+
+    def test_a_name_is_shown_in_full(self):
+        text = self.expect(run(AQINFO, "aq_wait"), 0).stdout
+        self.assertTrue(text.startswith("AQ_WAIT = "), text)
+        for word in ("from", "default", "legal"):
+            self.assertIn(f"  {word} ", text)
+        text = self.expect(run(AQINFO, "shm"), 0).stdout
+        self.assertTrue(text.startswith("shm: works here"), text)
+
+    def test_a_value_that_was_set_says_where_from(self):
+        for names in ((), ("AQ_WAIT",)):
+            text = self.expect(run(AQINFO, *names, AQ_WAIT="yield"), 0).stdout
+            self.assertIn("AQ_WAIT = yield", text)
+            self.assertRegex(text, "from +AQ_WAIT")
+
+    def test_an_illegal_value_is_named_and_the_json_stays_valid(self):
+        result = run(AQINFO, "--json", AQ_WAIT='no"such\\\x01\udcff')
+        self.expect(result, 1)
+        problems = json.loads(result.stdout)["problems"]
+        self.assertTrue(any("AQ_WAIT" in problem for problem in problems), problems)
+        self.assertIn("AQ_WAIT", result.stderr)
+
+    def test_an_unknown_name_is_answered_with_the_nearest(self):
+        result = self.expect(run(AQINFO, "AQ_WIAT"), 2)
+        self.assertIn("maybe AQ_WAIT?", result.stderr)
+
+    def test_wrong_usage(self):
+        self.assertIn("--help", self.expect(run(AQINFO, "--nonsense"), 2).stderr)
+        self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)
+
+    def test_help_and_version(self):
+        self.assertTrue(self.expect(run(AQINFO, "--help"), 0).stdout.startswith("usage: aqinfo"))
+        version = self.expect(run(AQINFO, "--version"), 0).stdout
+        self.assertRegex(version, r"^aqinfo \d+\.\d+\.\d+\n$")
+
+
+main()

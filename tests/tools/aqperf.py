@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""aqperf: with so many ranks every pattern gives results that make sense, in every format.
+
+usage: aqperf.py BUILD_DIR RANKS
+"""
+
+import csv
+import json
+import pathlib
+import tempfile
+import xml.etree.ElementTree
+
+from programs import AQPERF, ARGUMENTS, Case, job, main
+
+RANKS = int(ARGUMENTS[0])
+QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
+UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-short-rate": "M/s",
+         "am-medium-rate": "M/s", "put-lat": "ns", "get-lat": "ns", "atomic-lat": "ns",
+         "put-bw": "GB/s", "get-bw": "GB/s", "barrier": "ns"}
+WITHOUT_SIZES = {"am-short-rtt": [0], "am-short-rate": [0], "atomic-lat": [8], "barrier": [0]}
+
+
+class Aqperf(Case):
+    def check_row(self, row):
+        self.assertEqual(row["ranks"], RANKS)
+        self.assertEqual(row["transport"], "loop" if RANKS == 1 else "shm")
+        self.assertEqual(row["unit"], UNITS[row["pattern"]])
+        self.assertGreater(row["min"], 0, row)
+        self.assertLessEqual(row["min"], row["median"], row)
+        self.assertLessEqual(row["median"], row["max"], row)
+        self.assertEqual(row["limit"] is None, row["limit_name"] is None, row)
+        self.assertEqual(row["limit"] is None, row["ratio"] is None, row)
+        if row["limit"] is not None:
+            self.assertAlmostEqual(row["ratio"], row["median"] / row["limit"],
+                                   delta=row["ratio"] / 1000)
+        if RANKS == 2 or row["pattern"][:3] in ("put", "get"):
+            self.assertIsNotNone(row["limit"], row)
+
+    def test_every_pattern_in_every_format(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = {kind: pathlib.Path(folder) / f"out.{kind}" for kind in ("json", "csv", "svg")}
+            result = self.expect(job(RANKS, AQPERF, *QUICK, "--json", files["json"],
+                                     "--csv", files["csv"], "--plot", files["svg"]), 0)
+            rows = json.loads(files["json"].read_text())
+            table = list(csv.DictReader(files["csv"].read_text().splitlines()))
+            picture = xml.etree.ElementTree.parse(files["svg"]).getroot()
+        expected = [(name, size) for name in UNITS for size in WITHOUT_SIZES.get(name, [8, 4096])]
+        self.assertEqual([(row["pattern"], row["size"]) for row in rows], expected)
+        for row in rows:
+            self.check_row(row)
+            self.assertIn(row["pattern"], result.stdout)
+        self.assertEqual([(row["pattern"], int(row["size"])) for row in table], expected)
+        self.assertEqual([float(row["median"]) for row in table], [row["median"] for row in rows])
+        titles = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+        for name in UNITS:
+            self.assertIn(name, titles)
+
+    def test_json_on_standard_output_is_all_there_is(self):
+        result = job(RANKS, AQPERF, *QUICK, "--no-pin", "--pattern", "put-*,barrier", "--json", "-")
+        names = [row["pattern"] for row in json.loads(self.expect(result, 0).stdout)]
+        self.assertEqual(names, ["put-lat", "put-lat", "put-bw", "put-bw", "barrier"])
+
+    def test_sizes_that_do_not_fit_are_left_out_with_the_reason(self):
+        result = job(RANKS, AQPERF, "--min-time", "50us", "--pattern", "am-medium-rtt,put-bw",
+                     "--sizes", "0,8,64M")
+        self.expect(result, 0)
+        self.assertRegex(result.stdout, r"am-medium-rtt +64M +left out: above the largest Medium")
+        self.assertRegex(result.stdout, r"put-bw +0 +left out: needs at least 1 byte")
+        result = job(RANKS, AQPERF, "--pattern", "put-bw", "--sizes", "0")
+        self.assertIn("nothing was measured", self.expect(result, 1).stderr)
+
+
+main()

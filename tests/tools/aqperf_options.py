@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""aqperf: wrong usage ends with code 2 and one message that says what is legal.
+
+usage: aqperf_options.py BUILD_DIR
+"""
+
+from programs import AQPERF, Case, job, main, run
+
+WRONG = (
+    (("--pattern", "am-shrot-rtt"), "maybe am-short-rtt?"),
+    (("--pattern", "zzzzzzzzzzzzz"), "aqperf --list shows them"),
+    (("--pattern", ","), "an item is empty"),
+    (("--sizes", "4Q"), "not a size from 0 to 1G"),
+    (("--sizes", "-1"), "not a size from 0 to 1G"),
+    (("--sizes", "2G"), "not a size from 0 to 1G"),
+    (("--sizes", "0x10"), "not a size from 0 to 1G"),
+    (("--sizes", ""), "an item is empty"),
+    (("--sizes", ",".join(["8"] * 65)), "more than 64 sizes"),
+    (("--repeats", "4"), "not a number from 5 to 1000"),
+    (("--repeats", "nan"), "not a number from 5 to 1000"),
+    (("--min-time", "1h"), "not a time from 1us to 60s"),
+    (("--min-time", "0"), "not a time from 1us to 60s"),
+    (("--transport", "pigeon"), "no such transport; there are "),
+    (("--api", "mpi"), "there is aq"),
+    (("--json", "-", "--csv", "-"), "only one of them"),
+    (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
+    (("--json",), "--json needs a value"),
+    (("--nonsense",), "no such option"),
+    (("nonsense",), "only options are taken"),
+)
+
+
+class Options(Case):
+    def test_wrong_usage_of_a_single_process(self):
+        for options, message in WRONG:
+            with self.subTest(options=options):
+                result = self.expect(run(AQPERF, *options), 2)
+                self.assertIn(message, result.stderr)
+
+    def test_a_job_complains_once(self):
+        for options, message in (WRONG[0], WRONG[16]):
+            with self.subTest(options=options):
+                result = self.expect(job(2, AQPERF, *options), 2)
+                self.assertEqual(result.stderr.count(message), 1, result.stderr)
+
+    def test_help_list_and_version(self):
+        for option, word in (("--help", "--min-time"), ("--list", "am-short-rtt"),
+                             ("--version", "aqperf ")):
+            with self.subTest(option=option):
+                result = self.expect(job(2, AQPERF, option), 0)
+                self.assertEqual(result.stdout.count(word), 1, result.stdout)
+
+
+main()

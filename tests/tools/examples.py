@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""The examples: each works with so many ranks and says what it should.
+
+usage: examples.py BUILD_DIR RANKS
+"""
+
+import pathlib
+import re
+import struct
+import tempfile
+import zlib
+
+from programs import ARGUMENTS, EXAMPLES, Case, job, main, run
+
+RANKS = int(ARGUMENTS[0])
+
+
+def png_pixels(data):
+    """Width, height and the rows of a PNG with 8 bits a pixel; checks every checksum."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, packed, width, height = 8, b"", 0, 0
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at:at + 8])
+        body = data[at + 8:at + 8 + length]
+        assert struct.unpack(">I", data[at + 8 + length:at + 12 + length])[0] == \
+            zlib.crc32(kind + body)
+        if kind == b"IHDR":
+            width, height = struct.unpack(">II", body[:8])
+        if kind == b"IDAT":
+            packed += body
+        at += 12 + length
+    raw = zlib.decompress(packed)
+    rows = [raw[y * (width + 1):(y + 1) * (width + 1)] for y in range(height)]
+    assert len(raw) == height * (width + 1) and all(row[0] == 0 for row in rows)
+    return width, height, [row[1:] for row in rows]
+
+
+class Examples(Case):
+    def said(self, name, *arguments):
+        return self.expect(job(RANKS, EXAMPLES / name, *arguments), 0).stdout
+
+    def test_hello(self):
+        ranks = re.findall(r"^hello from rank (\d+) of (\d+)", self.said("hello"), re.MULTILINE)
+        self.assertEqual(sorted(map(int, (rank for rank, size in ranks))), list(range(RANKS)))
+        self.assertEqual({size for rank, size in ranks}, {str(RANKS)})
+
+    def test_pingpong(self):
+        self.assertRegex(self.said("pingpong"), r"rank 0 and rank \d: \d+ ns")
+
+    def test_ring(self):
+        text = self.said("ring", "50")
+        self.assertIn(f"made {50 * RANKS} hops", text)
+        self.assertNotIn("WRONG", text)
+
+    def test_hashtable(self):
+        text = self.said("hashtable", "3000")
+        self.assertIn(f"{RANKS} ranks, {RANKS * 5000} look-ups, 0 wrong: all as expected", text)
+
+    def heat(self, size, steps):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = pathlib.Path(folder) / "heat.png"
+            text = self.said("heat", "--size", size, "--steps", steps, "--output", picture)
+            self.assertIn("right", text)
+            self.assertNotIn("WRONG", text)
+            return png_pixels(picture.read_bytes())
+
+    def test_heat(self):
+        for size, steps in (("160x90", "50"), ("33x7", "20"), ("1x1", "3"), ("64x2", "10")):
+            with self.subTest(size=size):
+                width, height, _ = self.heat(size, steps)
+                self.assertEqual(f"{width}x{height}", size)
+
+    def test_heat_spreads(self):
+        _, _, start = self.heat("160x90", "0")
+        _, _, later = self.heat("160x90", "100")
+        self.assertEqual({value for row in start for value in row}, {0, 255})
+        self.assertGreater(len({value for row in later for value in row}), 20)
+
+    def test_wrong_usage(self):
+        for command in (("ring", "x"), ("ring", "1", "2"), ("hashtable", "0"), ("heat", "--foo"),
+                        ("heat", "--size", "0x4"), ("heat", "--size", "4"), ("heat", "--steps")):
+            with self.subTest(command=command):
+                result = self.expect(run(EXAMPLES / command[0], *command[1:]), 2)
+                self.assertTrue(result.stderr)
+
+
+main()

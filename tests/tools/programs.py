@@ -1,0 +1,41 @@
+"""Where the programs are and how the tests run them: as people do, with nothing of ours set."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BUILD = pathlib.Path(sys.argv[1])
+ARGUMENTS = sys.argv[2:]
+AQRUN = BUILD / "tools/aqrun/aqrun"
+AQINFO = BUILD / "tools/aqinfo/aqinfo"
+AQPERF = BUILD / "tools/aqperf/aqperf"
+EXAMPLES = BUILD / "examples"
+
+
+def run(*command, **settings):
+    """Run a command to its end, with AQ_ and GASNET_ variables only from `settings`."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("AQ_", "GASNET_"))}
+    environment.update(settings)
+    return subprocess.run([os.fspath(part) for part in command], env=environment, timeout=100,
+                          capture_output=True, text=True, errors="replace", check=False)
+
+
+def job(ranks, *command, **settings):
+    """Run a command as a job of so many ranks."""
+    return run(AQRUN, "-n", str(ranks), *command, **settings)
+
+
+class Case(unittest.TestCase):
+    """A test that shows what a program said when it did not do what was expected."""
+
+    def expect(self, result, code):
+        said = f"{result.args}\nstdout: {result.stdout}\nstderr: {result.stderr}"
+        self.assertEqual(result.returncode, code, said)
+        return result
+
+
+def main():
+    unittest.main(argv=sys.argv[:1])
