@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 CTEST_OPTIONS ?=
 
-.PHONY: help demo test lint format install clean
+.PHONY: help demo test lint tidy format install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo 'make test                 build for development and run all tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
 	@echo 'make lint                 check style, layering, headers, exports, man pages'
+	@echo 'make tidy                 a second opinion on src and tools, by clang-tidy'
 	@echo 'make format               run clang-format over all C and C++ sources'
 	@echo 'make clean                remove build/'
 	@echo 'On Debian each installs the packages it needs with apt-get (.ci/install-deps.sh).'
@@ -42,6 +43,10 @@ test: dev
 
 lint: dev
 	@ctest --preset dev -j $(JOBS) -L lint
+
+tidy: dev
+	@git ls-files 'src/*.c' 'tools/*.c' | grep -v _test.c | \
+	    xargs -n 4 -P $(JOBS) clang-tidy --quiet -p build/dev 2>/dev/null
 
 format:
 	@git ls-files -z '*.c' '*.h' '*.cc' '*.cpp' | xargs -0 clang-format-14 -i
