@@ -158,7 +158,7 @@ static void topology_list_caches(char *text, size_t len)
     }
 }
 
-static int topology_describe_sys(char *buf, size_t len)
+int aqi_topology_describe_sys(char *buf, size_t len)
 {
     char caches[128];
     unsigned threads = topology_count_entries(TOPOLOGY_SYS_CPU, "cpu");
@@ -173,5 +173,5 @@ static int topology_describe_sys(char *buf, size_t len)
 int aqi_topology_describe(char *buf, size_t len)
 {
     int n = aqi_topology_describe_hwloc(buf, len);
-    return n >= 0 ? n : topology_describe_sys(buf, len);
+    return n >= 0 ? n : aqi_topology_describe_sys(buf, len);
 }

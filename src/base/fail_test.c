@@ -1,0 +1,137 @@
+/* The error trail: message, log line, context, one per thread. */
+#include "base/fail.h"
+
+#include "base/capture_test.h"
+#include "base/log.h"
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+static int forget(void **state)
+{
+    (void)state;
+    aqi_fail_clear();
+    return 0;
+}
+
+static void nothing_failed_yet(void **state)
+{
+    (void)state;
+    assert_string_equal(aq_error_message(), "");
+}
+
+static void records_logs_and_returns(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    errno = EDOM;
+    aq_status status = aqi_fail(AQ_ERANK, "core", "rank %d is not in 0..%d", 7, 3);
+    int errno_after = errno;
+    const char *logged = capture_end(&capture);
+    assert_int_equal(status, AQ_ERANK);
+    assert_int_equal(errno_after, EDOM);
+    assert_string_equal(aq_error_message(), "rank 7 is not in 0..3");
+    assert_non_null(strstr(logged, " core: rank 7 is not in 0..3\n"));
+}
+
+static void errno_is_told(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    aq_status status = aqi_fail_errno(AQ_ESYS, ENOENT, "job", "opening %s", "x");
+    capture_end(&capture);
+    assert_int_equal(status, AQ_ESYS);
+    assert_string_equal(aq_error_message(), "opening x: No such file or directory");
+}
+
+static void context_goes_in_front_and_is_not_logged(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    assert_int_equal(aqi_fail(AQ_EPEER, "shm", "rank 1 died"), AQ_EPEER);
+    capture_end(&capture);
+    capture_start(&capture);
+    aq_status status = aqi_fail_context(AQ_EPEER, "while connecting to %d", 1);
+    assert_string_equal(capture_end(&capture), "");
+    assert_int_equal(status, AQ_EPEER);
+    assert_string_equal(aq_error_message(), "while connecting to 1: rank 1 died");
+}
+
+/* A caller may quote the old message in the new one. */
+static void old_message_may_be_an_argument(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    (void)aqi_fail(AQ_ESYS, "base", "first");
+    (void)aqi_fail(AQ_ESYS, "base", "second after %s", aq_error_message());
+    capture_end(&capture);
+    assert_string_equal(aq_error_message(), "second after first");
+}
+
+static void long_text_is_cut(void **state)
+{
+    (void)state;
+    char text[5000];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    struct capture capture;
+    capture_start(&capture);
+    (void)aqi_fail(AQ_ESYS, "base", "%s", text);
+    (void)aqi_fail_errno(AQ_ESYS, ENOENT, "base", "%s", text);
+    (void)aqi_fail_context(AQ_ESYS, "%s", text);
+    capture_end(&capture);
+    size_t len = strlen(aq_error_message());
+    assert_true(len > 200 && len < sizeof(text));
+}
+
+static void control_characters_become_spaces(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    (void)aqi_fail(AQ_ESYS, "base", "a\nb\x1b[2Jc");
+    capture_end(&capture);
+    assert_string_equal(aq_error_message(), "a b [2Jc");
+}
+
+static void *fail_elsewhere(void *arg)
+{
+    (void)arg;
+    (void)aqi_fail(AQ_ESYS, "base", "elsewhere");
+    return strcmp(aq_error_message(), "elsewhere") == 0 ? arg : NULL;
+}
+
+static void each_thread_has_its_message(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    (void)aqi_fail(AQ_ESYS, "base", "here");
+    pthread_t thread;
+    int mark;
+    void *result = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, &mark), 0);
+    pthread_join(thread, &result);
+    capture_end(&capture);
+    assert_ptr_equal(result, &mark);
+    assert_string_equal(aq_error_message(), "here");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(nothing_failed_yet, forget),
+        cmocka_unit_test_setup(records_logs_and_returns, forget),
+        cmocka_unit_test_setup(errno_is_told, forget),
+        cmocka_unit_test_setup(context_goes_in_front_and_is_not_logged, forget),
+        cmocka_unit_test_setup(old_message_may_be_an_argument, forget),
+        cmocka_unit_test_setup(long_text_is_cut, forget),
+        cmocka_unit_test_setup(control_characters_become_spaces, forget),
+        cmocka_unit_test_setup(each_thread_has_its_message, forget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/* Tables filled from the environment: aliases, origins, bad values, unknown names. */
+#include "base/settings.h"
+
+#include "base/capture_test.h"
+#include "base/fail.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    uint64_t slots, wait;
+    const char *name;
+} values_a;
+static struct {
+    uint64_t rank, size;
+} values_b;
+
+static const char *const waits[] = {"spin", "yield", "sleep", NULL};
+static const struct aqi_setting rows_a[] = {
+    {.name = "AQ_SHM_SLOTS",
+     .alias = "GASNET_SLOTS",
+     .def = "64",
+     .doc = "Slots.",
+     .type = AQI_SET_COUNT,
+     .min = 2,
+     .max = 1024,
+     .power_of_two = true,
+     .offset = offsetof(__typeof__(values_a), slots)},
+    {.name = "AQ_WAIT",
+     .def = "yield",
+     .doc = "How to wait.",
+     .type = AQI_SET_CHOICE,
+     .choices = waits,
+     .offset = offsetof(__typeof__(values_a), wait)},
+    {.name = "AQ_NAME",
+     .doc = "A name.",
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(__typeof__(values_a), name)},
+};
+static const struct aqi_setting rows_b[] = {
+    {.name = "AQ_RANK",
+     .doc = "Rank.",
+     .type = AQI_SET_COUNT,
+     .by_launcher = true,
+     .offset = offsetof(__typeof__(values_b), rank)},
+    {.name = "AQ_LIMIT",
+     .def = "1M",
+     .doc = "Limit.",
+     .type = AQI_SET_BYTES,
+     .max = 1 << 30,
+     .offset = offsetof(__typeof__(values_b), size)},
+};
+static struct aqi_settings_table table_a = {
+    .group = "a", .rows = rows_a, .count = AQI_COUNT_OF(rows_a), .values = &values_a};
+static struct aqi_settings_table table_b = {
+    .group = "b", .rows = rows_b, .count = AQI_COUNT_OF(rows_b), .values = &values_b};
+static struct aqi_settings_table *const tables[] = {&table_a, &table_b};
+
+/* Without the variables of whoever runs the test. */
+static int clean_environment(void **state)
+{
+    (void)state;
+    aqi_fail_clear();
+    return clearenv();
+}
+
+static aq_status load(struct capture *capture)
+{
+    capture_start(capture);
+    aq_status status = aqi_settings_load(tables, AQI_COUNT_OF(tables));
+    capture_end(capture);
+    return status;
+}
+
+static void defaults_without_variables(void **state)
+{
+    (void)state;
+    struct capture capture;
+    values_b.rank = 99;
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    assert_int_equal(values_a.slots, 64);
+    assert_int_equal(values_a.wait, 1);
+    assert_null(values_a.name);
+    assert_int_equal(values_b.rank, 0);
+    assert_int_equal(values_b.size, 1 << 20);
+    for (size_t i = 0; i < AQI_COUNT_OF(rows_a); i++)
+        assert_string_equal(aqi_setting_origin(&table_a, i), "default");
+}
+
+static void variables_win_and_are_named(void **state)
+{
+    (void)state;
+    struct capture capture;
+    char text[32];
+    setenv("AQ_WAIT", "sleep", 1);
+    setenv("AQ_NAME", "x y", 1);
+    setenv("AQ_RANK", "3", 1);
+    setenv("AQ_LIMIT", "64K", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    assert_int_equal(values_a.wait, 2);
+    assert_string_equal(values_a.name, "x y");
+    assert_int_equal(values_b.rank, 3);
+    assert_int_equal(values_b.size, 65536);
+    assert_string_equal(aqi_setting_origin(&table_a, 1), "AQ_WAIT");
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "default");
+    assert_int_equal(aqi_setting_format(&table_a, 1, text, sizeof(text)), 5);
+    assert_string_equal(text, "sleep");
+    aqi_setting_format(&table_b, 1, text, sizeof(text));
+    assert_string_equal(text, "64K");
+
+    /* Read anew: what is gone is gone, and texts outlive their variable. */
+    const char *name = values_a.name;
+    assert_int_equal(clean_environment(NULL), 0);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_a.wait, 1);
+    assert_string_equal(aqi_setting_origin(&table_a, 1), "default");
+    assert_string_equal(name, "x y");
+}
+
+static void alias_counts_after_the_name(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_SLOTS", "128", 1);
+    setenv("GASNET_SOMETHING_ELSE", "1", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    assert_int_equal(values_a.slots, 128);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "GASNET_SLOTS");
+    setenv("AQ_SHM_SLOTS", "256", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_a.slots, 256);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "AQ_SHM_SLOTS");
+}
+
+static void bad_value_keeps_default_and_sets_the_rest(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("AQ_SHM_SLOTS", "65", 1);
+    setenv("AQ_WAIT", "spin", 1);
+    setenv("AQ_LIMIT", "-1", 1);
+    setenv("AQ_NAME", "still", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_int_equal(values_a.slots, 64);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "default");
+    assert_int_equal(values_a.wait, 0);
+    assert_string_equal(values_a.name, "still");
+    assert_int_equal(values_b.size, 1 << 20);
+    assert_string_equal(aq_error_message(),
+                        "AQ_SHM_SLOTS=\"65\" is not legal: give a plain number, 2 to 1024, a power "
+                        "of two; the default is 64");
+    /* Both are shown, so that people need not come twice. */
+    assert_non_null(strstr(capture.text, "AQ_SHM_SLOTS=\"65\""));
+    assert_non_null(strstr(capture.text, "AQ_LIMIT=\"-1\""));
+}
+
+static void bad_alias_is_named_as_such(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_SLOTS", "", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_memory_equal(aq_error_message(), "GASNET_SLOTS=\"\"", 15);
+    assert_int_equal(values_a.slots, 64);
+}
+
+static void unknown_names_are_answered_once(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("AQ_WIAT", "spin", 1);
+    setenv("AQ_ZZZZZZZZZZZZZZ", "1", 1);
+    setenv("AQUA", "1", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_non_null(strstr(capture.text, "AQ_WIAT is no setting and is ignored: maybe AQ_WAIT?\n"));
+    assert_non_null(strstr(capture.text, "AQ_ZZZZZZZZZZZZZZ is no setting and is ignored: aqinfo"));
+    assert_null(strstr(capture.text, "AQUA"));
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    setenv("AQ_WAITS", "1", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_non_null(strstr(capture.text, "AQ_WAITS"));
+    assert_null(strstr(capture.text, "AQ_WIAT"));
+}
+
+static void nearest_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *nearest;
+    } cases[] = {
+        {"AQ_WAI", "AQ_WAIT"},  {"AQ_WAITT", "AQ_WAIT"}, {"AQ_AWIT", "AQ_WAIT"},
+        {"AQ_wait", "AQ_WAIT"}, {"AQ_SLOTS", NULL},      {"AQ_SHMSLOT", "AQ_SHM_SLOTS"},
+        {"AQ_RANKS", NULL},     {"AQ_XXXXXXX", NULL},    {"AQ_LIMITS", "AQ_LIMIT"},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
+        const char *nearest = aqi_settings_nearest(tables, AQI_COUNT_OF(tables), cases[i].name);
+        if (cases[i].nearest == NULL)
+            assert_null(nearest);
+        else
+            assert_string_equal(nearest, cases[i].nearest);
+    }
+}
+
+static void very_long_names_and_values(void **state)
+{
+    (void)state;
+    struct capture capture;
+    char text[2000];
+    memset(text, 'A', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    memcpy(text, "AQ_", 3);
+    setenv(text, "1", 1);
+    setenv("AQ_WAIT", text, 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_int_equal(values_a.wait, 1);
+    assert_true(strlen(aq_error_message()) < 400);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(defaults_without_variables, clean_environment),
+        cmocka_unit_test_setup(variables_win_and_are_named, clean_environment),
+        cmocka_unit_test_setup(alias_counts_after_the_name, clean_environment),
+        cmocka_unit_test_setup(bad_value_keeps_default_and_sets_the_rest, clean_environment),
+        cmocka_unit_test_setup(bad_alias_is_named_as_such, clean_environment),
+        cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),
+        cmocka_unit_test_setup(nearest_name, clean_environment),
+        cmocka_unit_test_setup(very_long_names_and_values, clean_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

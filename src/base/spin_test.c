@@ -1,0 +1,80 @@
+/* The spin lock keeps threads apart, also when there are more of them than cores. */
+#include "base/spin.h"
+
+#include "base/capture_test.h"
+#include <pthread.h>
+
+#define THREADS 8
+#define ROUNDS  5000
+
+static struct {
+    struct aqi_spin lock;
+    uint64_t sum; /* plain: a race would lose additions, and the thread sanitizer would see it */
+} shared;
+
+static void try_takes_it_once(void **state)
+{
+    (void)state;
+    struct aqi_spin spin = {false};
+    assert_true(aqi_spin_try(&spin));
+    assert_false(aqi_spin_try(&spin));
+    aqi_spin_unlock(&spin);
+    aqi_spin_lock(&spin);
+    assert_false(aqi_spin_try(&spin));
+    aqi_spin_unlock(&spin);
+}
+
+static void *add(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        aqi_spin_lock(&shared.lock);
+        shared.sum++;
+        aqi_spin_unlock(&shared.lock);
+    }
+    return NULL;
+}
+
+static void threads_exclude_each_other(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, add, NULL), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(shared.sum, THREADS * ROUNDS);
+}
+
+static void *wait_for_it(void *arg)
+{
+    (void)arg;
+    aqi_spin_contend(&shared.lock);
+    uint64_t seen = shared.sum;
+    aqi_spin_unlock(&shared.lock);
+    return (void *)(uintptr_t)seen;
+}
+
+/* The slow half returns only with the lock held, and sees what its last holder wrote. */
+static void contend_waits_for_the_holder(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *seen = NULL;
+    aqi_spin_lock(&shared.lock);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_it, NULL), 0);
+    shared.sum = 77;
+    aqi_spin_unlock(&shared.lock);
+    pthread_join(thread, &seen);
+    assert_int_equal((uintptr_t)seen, 77);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(try_takes_it_once),
+        cmocka_unit_test(threads_exclude_each_other),
+        cmocka_unit_test(contend_waits_for_the_holder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

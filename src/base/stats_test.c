@@ -1,0 +1,94 @@
+/* Counters: sums over threads past and present, blocks reused, printing. */
+#include "base/stats.h"
+
+#include "base/capture_test.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define THREADS 4
+#define ROUNDS  20000
+
+static void every_counter_is_described(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
+        assert_non_null(aqi_counter_rows[i].name);
+        assert_non_null(aqi_counter_rows[i].unit);
+        assert_non_null(aqi_counter_rows[i].doc);
+        for (unsigned j = 0; j < i; j++)
+            assert_string_not_equal(aqi_counter_rows[i].name, aqi_counter_rows[j].name);
+    }
+}
+
+static void *count_many(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        aqi_count(AQI_CTR_PUT, 1);
+        aqi_count(AQI_CTR_PUT_BYTES, 8);
+    }
+    return aqi_counters_mine;
+}
+
+static void threads_are_summed(void **state)
+{
+    (void)state;
+    uint64_t puts = aqi_counter_sum(AQI_CTR_PUT), bytes = aqi_counter_sum(AQI_CTR_PUT_BYTES);
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, count_many, NULL), 0);
+    /* Reading while they count gives something between. */
+    uint64_t between = aqi_counter_sum(AQI_CTR_PUT) - puts;
+    assert_true(between <= THREADS * ROUNDS);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(aqi_counter_sum(AQI_CTR_PUT) - puts, THREADS * ROUNDS);
+    assert_int_equal(aqi_counter_sum(AQI_CTR_PUT_BYTES) - bytes, 8 * THREADS * ROUNDS);
+}
+
+/* Programs that make a thread per task must not grow. */
+static void blocks_are_used_again(void **state)
+{
+    (void)state;
+    uint64_t before = aqi_counter_sum(AQI_CTR_PUT);
+    void *first = NULL;
+    for (unsigned i = 0; i < 10; i++) {
+        pthread_t thread;
+        void *block;
+        assert_int_equal(pthread_create(&thread, NULL, count_many, NULL), 0);
+        pthread_join(thread, &block);
+        assert_non_null(block);
+        if (first == NULL) first = block;
+        assert_ptr_equal(block, first);
+    }
+    assert_int_equal(aqi_counter_sum(AQI_CTR_PUT) - before, 10 * ROUNDS);
+}
+
+static void prints_what_is_not_zero(void **state)
+{
+    (void)state;
+    char expected[128];
+    aqi_count(AQI_CTR_BARRIER, 3);
+    aqi_count(AQI_CTR_WAKE_SENT, UINT64_MAX);
+    snprintf(expected, sizeof(expected), "aq[1]: barrier %llu barriers\n",
+             (unsigned long long)aqi_counter_sum(AQI_CTR_BARRIER));
+    struct capture capture;
+    capture_start(&capture);
+    aqi_counters_print(STDERR_FILENO, "aq[1]");
+    const char *text = capture_end(&capture);
+    assert_non_null(strstr(text, expected));
+    assert_non_null(strstr(text, "aq[1]: wake_sent 18446744073709551615 times\n"));
+    assert_null(strstr(text, "am_dropped"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_counter_is_described),
+        cmocka_unit_test(threads_are_summed),
+        cmocka_unit_test(blocks_are_used_again),
+        cmocka_unit_test(prints_what_is_not_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
