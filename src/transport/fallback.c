@@ -82,6 +82,9 @@ static aq_status wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 
 /* --- the gaps -------------------------------------------------------------------------------- */
 
+/* Long requests under way before the next is refused; replies are bounded by the requests. */
+enum { MOST_LONGS = 64 };
+
 /*
  * Start an operation: send what there is room for now, keep the rest on the pending list. If
  * nothing could be sent it did not begin (AQ_AGAIN), unless it must: a reply may not be refused.
@@ -93,6 +96,11 @@ static aq_status submit(struct aqi_fallback *fb, const struct fallback_op *init,
         return AQ_EPEER;
     }
     fallback_lock(fb);
+    if (init->kind == FB_OP_LONG && !must && fb->longs >= MOST_LONGS) {
+        fallback_unlock(fb);
+        free(init->copy);
+        return AQ_AGAIN;
+    }
     struct fallback_op *op = fallback_op_new(fb, init);
     if (op == NULL) {
         fallback_unlock(fb);
@@ -145,6 +153,20 @@ static aq_status gap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return submit(tp->fallback, &op, false);
 }
 
+static aq_status gap_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                          uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
+{
+    (void)rmem;
+    struct fallback_op op = {.kind = FB_OP_FILL,
+                             .peer = peer,
+                             .addr = addr,
+                             .len = 1,
+                             .comp = comp,
+                             .fill_len = len,
+                             .fill_byte = byte};
+    return submit(tp->fallback, &op, false);
+}
+
 static aq_status gap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
@@ -181,6 +203,13 @@ static aq_status wrap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const str
     return st == AQ_ENOTSUP ? gap_atomic(tp, peer, rmem, req, result, comp) : st;
 }
 
+static aq_status wrap_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                           uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
+{
+    aq_status st = tp->fallback->own.fill(tp, peer, rmem, addr, byte, len, comp);
+    return st == AQ_ENOTSUP ? gap_fill(tp, peer, rmem, addr, byte, len, comp) : st;
+}
+
 /* A Long that fits a message travels packed; a larger one as a put and then a header. */
 static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                           struct aqi_comp *comp)
@@ -207,7 +236,7 @@ static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
         memcpy(op.copy, am->payload, am->nbytes);
         op.local = op.copy;
     }
-    return submit(fb, &op, true);
+    return submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
 }
 
 static aq_status wrap_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
@@ -364,6 +393,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(am_commit, gap_commit);
     ops->put = ops->put != NULL ? wrap_put : gap_put;
     ops->get = ops->get != NULL ? wrap_get : gap_get;
+    ops->fill = ops->fill != NULL ? wrap_fill : gap_fill;
     ops->atomic = ops->atomic != NULL ? wrap_atomic : gap_atomic;
     FILL(mem_alloc, gap_alloc);
     FILL(mem_reg, gap_reg);

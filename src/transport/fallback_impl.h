@@ -15,13 +15,15 @@ enum fallback_message {
     FB_GET_DATA, /* reply   args[2]: offset; payload: the bytes */
     FB_ATOMIC,   /* request  addr: operand; args[2..7]: operands, op and type */
     FB_RESULT,   /* reply    args[2..3]: the old value */
+    FB_FILL,     /* request  addr: destination; args[2]: byte, [3..4]: length */
+    FB_FILLED,   /* reply */
     FB_REFUSED,  /* reply    the range or operation is not allowed at the target */
     FB_MESSAGES
 };
 
 /* Args 0 and 1 of every internal message: which operation, as slot index and generation. */
 
-enum fallback_kind { FB_OP_FREE, FB_OP_PUT, FB_OP_GET, FB_OP_ATOMIC, FB_OP_LONG };
+enum fallback_kind { FB_OP_FREE, FB_OP_PUT, FB_OP_GET, FB_OP_ATOMIC, FB_OP_FILL, FB_OP_LONG };
 
 /*
  * An operation under way. On the pending list while it has something to send; freed when nothing
@@ -37,12 +39,14 @@ struct fallback_op {
     struct aqi_peer *peer;
     unsigned char *local;
     uint64_t addr;
-    size_t len;
+    size_t len;      /* bytes; 1 for what is one message, done or not */
     size_t issued;   /* bytes for which a request was sent */
     size_t finished; /* bytes acknowledged or arrived */
     struct aqi_comp *comp;
     void *result;
     struct aqi_atomic atomic;
+    uint64_t fill_len;
+    int fill_byte;
     /* FB_OP_LONG: the header to send when the put is complete, and the put's own counters. */
     struct aqi_am header;
     int32_t args[AQI_AM_MAX_ARGS];
@@ -73,6 +77,7 @@ struct aqi_fallback {
     uint32_t op_count, op_room;
     struct fallback_op *free_ops;
     struct fallback_op *pending;
+    uint32_t longs;          /* operations of FB_OP_LONG */
     _Atomic uint32_t active; /* operations not free: progress looks only then */
     struct aqi_spin lock;    /* ops, lists and the fields of operations; params.threads only */
 };

@@ -41,6 +41,7 @@ struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallba
     op->generation = generation;
     op->peer_id = init->peer->id;
     atomic_fetch_add_explicit(&fb->active, 1, memory_order_relaxed);
+    if (op->kind == FB_OP_LONG) fb->longs++;
     return op;
 }
 
@@ -61,6 +62,7 @@ void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
 {
     free(op->copy);
     op->copy = NULL;
+    if (op->kind == FB_OP_LONG) fb->longs--;
     op->kind = FB_OP_FREE;
     op->next = fb->free_ops;
     fb->free_ops = op;
@@ -80,7 +82,8 @@ void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status
 {
     if (op->failed) return;
     aqi_comp_fail(op->comp, status);
-    if (op->kind == FB_OP_PUT && op->issued < op->len) aqi_comp_local(op->comp);
+    bool has_source = op->kind == FB_OP_PUT || op->kind == FB_OP_FILL;
+    if (has_source && op->issued < op->len) aqi_comp_local(op->comp);
     if (op->kind == FB_OP_LONG) {
         if (op->copy == NULL) aqi_comp_local(op->comp);
     } else {
@@ -142,6 +145,16 @@ static aq_status push_atomic(struct aqi_fallback *fb, struct fallback_op *op)
     return st;
 }
 
+static aq_status push_fill(struct aqi_fallback *fb, struct fallback_op *op)
+{
+    int32_t more[3] = {op->fill_byte, (int32_t)op->fill_len, (int32_t)(op->fill_len >> 32)};
+    aq_status st = send_internal(fb, op, FB_FILL, op->addr, more, 3, NULL, 0);
+    if (st != AQ_OK) return st;
+    op->issued = op->len;
+    aqi_comp_local(op->comp);
+    return AQ_OK;
+}
+
 /* A Long: first the put, then its header once the bytes are there. */
 static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
 {
@@ -169,10 +182,8 @@ static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
 }
 
 static aq_status (*const pushers[])(struct aqi_fallback *, struct fallback_op *) = {
-    [FB_OP_PUT] = push_put,
-    [FB_OP_GET] = push_get,
-    [FB_OP_ATOMIC] = push_atomic,
-    [FB_OP_LONG] = push_long,
+    [FB_OP_PUT] = push_put,   [FB_OP_GET] = push_get,   [FB_OP_ATOMIC] = push_atomic,
+    [FB_OP_FILL] = push_fill, [FB_OP_LONG] = push_long,
 };
 
 bool fallback_op_push(struct aqi_fallback *fb, struct fallback_op *op)

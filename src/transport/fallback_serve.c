@@ -72,6 +72,14 @@ static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct 
     serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
 }
 
+static void serve_fill(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    uint64_t len = arg_u64(am, 3);
+    bool ok = fb->up.range_ok(fb->up.arg, am->addr, len);
+    if (ok) memset((void *)(uintptr_t)am->addr, am->args[2], len);
+    serve_reply(fb, source, am, ok ? FB_FILLED : FB_REFUSED, NULL, 0, NULL, 0);
+}
+
 static void take_ack(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
 {
     size_t n = (uint32_t)am->args[2];
@@ -99,6 +107,14 @@ static void take_result(struct aqi_fallback *fb, struct fallback_op *op, const s
     fallback_op_settle(fb, op);
 }
 
+static void take_filled(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    (void)am;
+    if (op->kind != FB_OP_FILL) return;
+    op->finished = op->len;
+    fallback_op_settle(fb, op);
+}
+
 static void take_refused(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
 {
     (void)am;
@@ -115,6 +131,7 @@ static const struct {
     [FB_PUT] = {2, false, serve_put, NULL},       [FB_PUT_ACK] = {3, true, NULL, take_ack},
     [FB_GET] = {4, false, serve_get, NULL},       [FB_GET_DATA] = {3, true, NULL, take_data},
     [FB_ATOMIC] = {8, false, serve_atomic, NULL}, [FB_RESULT] = {4, true, NULL, take_result},
+    [FB_FILL] = {5, false, serve_fill, NULL},     [FB_FILLED] = {2, true, NULL, take_filled},
     [FB_REFUSED] = {2, true, NULL, take_refused},
 };
 

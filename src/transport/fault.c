@@ -20,9 +20,9 @@ static const struct {
     const char *name;
     unsigned bits;
 } hideable[] = {
-    {"reserve", AQI_CAP_RESERVE}, {"put", AQI_CAP_PUT},      {"get", AQI_CAP_GET},
-    {"atomic", AQI_CAP_ATOMIC},   {"long", AQI_CAP_LONG},    {"map", AQI_CAP_MAP},
-    {"alloc", AQI_CAP_ALLOC},     {"wait", AQI_CAP_WAIT_FD},
+    {"reserve", AQI_CAP_RESERVE}, {"put", AQI_CAP_PUT},     {"get", AQI_CAP_GET},
+    {"atomic", AQI_CAP_ATOMIC},   {"fill", AQI_CAP_FILL},   {"long", AQI_CAP_LONG},
+    {"map", AQI_CAP_MAP},         {"alloc", AQI_CAP_ALLOC}, {"wait", AQI_CAP_WAIT_FD},
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
@@ -99,11 +99,12 @@ aq_status aqi_fault_configure(const char *spec)
     return AQ_OK;
 bad:
     memset(&fault_config, 0, sizeof(fault_config));
-    return aqi_fail(AQ_ESETTING, "fault",
-                    "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
-                    "die=ID@CALLS, seed=NUMBER and hide= with a + list of reserve put get atomic "
-                    "long map alloc wait",
-                    spec);
+    return aqi_fail(
+        AQ_ESETTING, "fault",
+        "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
+        "die=ID@CALLS, seed=NUMBER and hide= with a + list of reserve put get atomic fill "
+        "long map alloc wait",
+        spec);
 }
 
 bool aqi_fault_wanted(void)
@@ -193,6 +194,14 @@ static aq_status held(struct fault_tp *f, struct late_op *op, aq_status st)
     return AQ_OK;
 }
 
+static bool holds_back(struct fault_tp *f)
+{
+    aqi_spin_lock(&f->lock);
+    bool some = f->late != NULL;
+    aqi_spin_unlock(&f->lock);
+    return some;
+}
+
 static unsigned release_late(struct fault_tp *f)
 {
     unsigned n = 0;
@@ -252,6 +261,17 @@ static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struc
     return held(f, op, st);
 }
 
+static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                            uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
+{
+    struct fault_tp *f = (struct fault_tp *)tp;
+    aq_status st = gate(f, peer);
+    if (st != AQ_OK) return st;
+    struct late_op *op = hold(f, comp, true);
+    st = f->in->ops.fill(f->in, peer, rmem, addr, byte, len, op ? &op->inner : comp);
+    return held(f, op, st);
+}
+
 static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                               const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
@@ -277,7 +297,7 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 static aq_status fault_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct fault_tp *f = (struct fault_tp *)tp;
-    return f->late != NULL ? AQ_AGAIN : f->in->ops.quiet(f->in, peer);
+    return holds_back(f) ? AQ_AGAIN : f->in->ops.quiet(f->in, peer);
 }
 
 static void fault_close(struct aqi_tp *tp)
@@ -356,7 +376,7 @@ static int fault_wait_fd(struct aqi_tp *tp)
 static aq_status fault_arm(struct aqi_tp *tp, bool on)
 {
     struct fault_tp *f = (struct fault_tp *)tp;
-    if (on && f->late != NULL) return AQ_AGAIN;
+    if (on && holds_back(f)) return AQ_AGAIN;
     return f->in->ops.arm(f->in, on);
 }
 
@@ -412,6 +432,7 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
     if (caps & AQI_CAP_RESERVE) ops->am_reserve = fault_reserve, ops->am_commit = fault_commit;
     if (caps & AQI_CAP_PUT) ops->put = fault_put;
     if (caps & AQI_CAP_GET) ops->get = fault_get;
+    if (caps & AQI_CAP_FILL) ops->fill = fault_fill;
     if (caps & AQI_CAP_ATOMIC) ops->atomic = fault_atomic;
     if (caps & AQI_CAP_ALLOC) ops->mem_alloc = fault_alloc;
     if (caps & AQI_CAP_WAIT_FD) ops->wait_fd = fault_wait_fd, ops->arm = fault_arm;

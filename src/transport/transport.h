@@ -25,7 +25,10 @@ struct aqi_peer {
 };
 
 #define AQI_URI_MAX 256 /* bytes of an address, with its NUL */
-#define AQI_KEY_MAX 32  /* bytes of a memory key */
+#define AQI_PUT_COPIED                                                                             \
+    8                  /* a put of at most so many bytes has copied its source when it returns     \
+                        */
+#define AQI_KEY_MAX 32 /* bytes of a memory key */
 
 /*
  * The two counters of an operation: what is still to happen before the source may be reused, and
@@ -78,8 +81,8 @@ enum aqi_caps {
     AQI_CAP_ALLOC = 1u << 6,   /* mem_alloc */
     AQI_CAP_REG = 1u << 7,     /* mem_reg, mem_dereg, mem_map */
     AQI_CAP_WAIT_FD = 1u << 8, /* wait_fd, arm */
-    AQI_CAP_CREDITS =
-        1u << 9 /* the core must bound requests in flight (receive buffers are posted) */
+    AQI_CAP_FILL = 1u << 9,    /* fill */
+    AQI_CAP_CREDITS = 1u << 10 /* requests in flight must be bounded: receive buffers are posted */
 };
 
 /* What progress may do. */
@@ -207,7 +210,9 @@ struct aqi_transport {
      * Reserve room for a message with up to `nbytes` of payload and exactly `nargs` arguments, and
      * give the place for the payload; then send it, with what `am` says (am->payload is ignored,
      * am->nbytes may be less), or with `am` NULL give it back. Between the two calls only the same
-     * thread acts on this slot and it makes no other call for this peer.
+     * thread acts on this slot and it makes no other call for this peer. A commit that says
+     * AQ_AGAIN leaves the slot as it is: make progress (for a reply, of replies only) and commit
+     * again.
      */
     aq_status (*am_reserve)(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
                             size_t nbytes, struct aqi_slot *slot);
@@ -224,6 +229,10 @@ struct aqi_transport {
                      uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
     aq_status (*get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
+
+    /* Start setting [addr, addr + len) to `byte`; comp->remote and AQ_ENOTSUP as for put. */
+    aq_status (*fill)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                      uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 
     /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put. */
     aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

@@ -37,7 +37,8 @@ static const struct aqi_setting rows[] = {
      .offset = offsetof(struct shm_config, map)},
 };
 
-struct aqi_settings_table aqi_shm_settings = {"shm", rows, AQI_COUNT_OF(rows), &shm_config};
+struct aqi_settings_table aqi_shm_settings = {
+    .group = "shm", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &shm_config};
 
 static void shm_probe(struct aqi_tp_probe *probe)
 {
@@ -226,8 +227,8 @@ static int shm_describe(struct aqi_tp *tp, char *buf, size_t len)
 const struct aqi_transport aqi_shm_transport = {
     .name = "shm",
     .doc = "processes of one host over shared memory",
-    .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_MAP |
-            AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD,
+    .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
+            AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
@@ -242,6 +243,7 @@ const struct aqi_transport aqi_shm_transport = {
     .am_commit = shm_am_commit,
     .put = shm_put,
     .get = shm_get,
+    .fill = shm_fill,
     .atomic = shm_atomic,
     .mem_alloc = shm_mem_alloc,
     .mem_reg = shm_mem_reg,

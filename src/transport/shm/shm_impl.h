@@ -166,6 +166,8 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
 aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
+aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                   uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 

@@ -122,6 +122,20 @@ aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     return AQ_OK;
 }
 
+aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                   uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
+{
+    void *at = translate(rmem, addr);
+    (void)tp;
+    (void)peer;
+    if (at == NULL) return AQ_ENOTSUP;
+    memset(at, byte, len);
+    atomic_thread_fence(memory_order_release);
+    aqi_comp_local(comp);
+    aqi_comp_remote(comp);
+    return AQ_OK;
+}
+
 aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {

@@ -1,0 +1,477 @@
+/* Active messages: registering handlers, sending requests and replies, running handlers. */
+#include "core/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static_assert(AQ_AM_MAX_ARGS == AQI_AM_MAX_ARGS, "one limit for arguments");
+static_assert(AQ_AM_SHORT == 1u << (AQI_AM_SHORT - 1) &&
+                  AQ_AM_MEDIUM == 1u << (AQI_AM_MEDIUM - 1) &&
+                  AQ_AM_LONG == 1u << (AQI_AM_LONG - 1),
+              "a category is the bit of its kind");
+
+enum { ACCEPT_ALL = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG | AQ_AM_REQUEST | AQ_AM_REPLY };
+
+/* --- registration ---------------------------------------------------------------------------- */
+
+void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
+{
+    core.ep.handlers[index] = (struct core_handler){
+        .fn = fn, .name = name, .accepts = ACCEPT_ALL, .nargs = AQ_AM_ANY_ARGS};
+}
+
+static aq_status check_row(const aq_handler_entry *row, size_t i)
+{
+    if (row->fn == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu has no function", i);
+    if (row->nargs > AQ_AM_MAX_ARGS && row->nargs != AQ_AM_ANY_ARGS)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "aq_am_register: row %zu wants %u arguments, the most is %u", i, row->nargs,
+                        AQ_AM_MAX_ARGS);
+    if ((row->accepts & ~(unsigned)ACCEPT_ALL) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu accepts unknown bits %#x", i,
+                        row->accepts);
+    return AQ_OK;
+}
+
+/* Choose the indices without touching the table that is in force. */
+static aq_status choose_indices(const aq_handler_entry *table, size_t count,
+                                aq_handler chosen[CORE_HANDLERS])
+{
+    bool taken[CORE_HANDLERS];
+    for (unsigned i = 0; i < CORE_HANDLERS; i++)
+        taken[i] = core.ep.handlers[i].fn != NULL;
+    for (size_t i = 0; i < count; i++) {
+        aq_handler index = table[i].index;
+        if (index == AQ_HANDLER_AUTO) continue;
+        if (index < AQ_HANDLER_BASE || taken[index])
+            return aqi_fail(AQ_EHANDLER, "core",
+                            "aq_am_register: index %u of row %zu is %s: use %u to 255, or "
+                            "AQ_HANDLER_AUTO",
+                            index, i, index < AQ_HANDLER_BASE ? "reserved" : "taken",
+                            AQ_HANDLER_BASE);
+        taken[index] = true;
+        chosen[i] = index;
+    }
+    unsigned next = CORE_HANDLERS - 1;
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].index != AQ_HANDLER_AUTO) continue;
+        while (next >= AQ_HANDLER_BASE && taken[next])
+            next--;
+        if (next < AQ_HANDLER_BASE)
+            return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: all %u indices are taken",
+                            CORE_HANDLERS - AQ_HANDLER_BASE);
+        taken[next] = true;
+        chosen[i] = (aq_handler)next;
+    }
+    return AQ_OK;
+}
+
+/* A mask without a category accepts every category, and likewise for request and reply. */
+static uint8_t accepts_of(unsigned bits)
+{
+    unsigned categories = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG;
+    if ((bits & categories) == 0) bits |= categories;
+    if ((bits & (AQ_AM_REQUEST | AQ_AM_REPLY)) == 0) bits |= AQ_AM_REQUEST | AQ_AM_REPLY;
+    return (uint8_t)bits;
+}
+
+aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
+{
+    aq_handler chosen[CORE_HANDLERS];
+    aq_status st = core_callable(core_self(), "aq_am_register");
+    if (st != AQ_OK) return st;
+    if (ep != &core.ep || (table == NULL && count != 0))
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: no endpoint or no table");
+    if (count > CORE_HANDLERS - AQ_HANDLER_BASE)
+        return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers, the most is %u", count,
+                        CORE_HANDLERS - AQ_HANDLER_BASE);
+    for (size_t i = 0; i < count && st == AQ_OK; i++)
+        st = check_row(&table[i], i);
+    if (st == AQ_OK) st = choose_indices(table, count, chosen);
+    if (st != AQ_OK) return st;
+    for (size_t i = 0; i < count; i++) {
+        table[i].index = chosen[i];
+        core.ep.handlers[chosen[i]] = (struct core_handler){.fn = table[i].fn,
+                                                            .context = table[i].context,
+                                                            .name = table[i].name,
+                                                            .accepts = accepts_of(table[i].accepts),
+                                                            .nargs = table[i].nargs};
+    }
+    return AQ_OK;
+}
+
+size_t aq_am_max_medium(const aq_team *team)
+{
+    (void)team;
+    return core.max_medium;
+}
+
+size_t aq_am_max_long(const aq_team *team)
+{
+    (void)team;
+    return core.max_long;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* The program's peers disagree about handlers; dropping the message would be a silent hang. */
+static AQI_COLD void unwanted(uint32_t source, const struct aqi_am *am)
+{
+    const struct core_handler *h = &core.ep.handlers[am->handler];
+    char why[300];
+    if (h->fn == NULL)
+        snprintf(why, sizeof(why),
+                 "rank %u sent a message for handler %u, which is not registered here: call "
+                 "aq_am_register in every process, then aq_barrier, before sending",
+                 source, am->handler);
+    else
+        snprintf(why, sizeof(why),
+                 "rank %u sent a message that handler %u (%s) does not accept: kind %u, %s, %u "
+                 "arguments; it is registered for mask %#x and %u arguments (255: any)",
+                 source, am->handler, h->name ? h->name : "no name", am->kind,
+                 am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs, h->accepts,
+                 h->nargs);
+    core.boot.fatal(core.boot.arg, why);
+}
+
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    const struct core_handler *h = &core.ep.handlers[am->handler];
+    bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    uint8_t category = (uint8_t)(1u << (am->kind - 1));
+    unsigned needs = category | (is_reply ? AQ_AM_REPLY : AQ_AM_REQUEST);
+    (void)arg;
+    if (AQI_UNLIKELY(source >= core.params.size || h->fn == NULL || (needs & ~h->accepts) != 0 ||
+                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs))) {
+        unwanted(source, am);
+        return;
+    }
+    struct core_thread *me = core_self();
+    struct core_message *outer = me->handling; /* a request that waits for room in its reply */
+    struct core_message message = {.am = {.args = am->args,
+                                          .payload = (void *)(uintptr_t)am->payload,
+                                          .nbytes = am->nbytes,
+                                          .context = h->context,
+                                          .source = source,
+                                          .nargs = am->nargs,
+                                          .handler = am->handler,
+                                          .category = category,
+                                          .is_reply = is_reply},
+                                   .route = &core.routes[source]};
+    me->handling = &message;
+    h->fn(&message.am);
+    me->handling = outer;
+    aqi_count(AQI_CTR_AM_RECEIVED, 1);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static AQI_COLD aq_status bad_message(const char *call, aq_handler handler, const aq_arg *args,
+                                      unsigned nargs, unsigned flags)
+{
+    if (handler < AQ_HANDLER_BASE)
+        return aqi_fail(AQ_EHANDLER, "core", "%s: handler %u is reserved: programs own %u to 255",
+                        call, handler, AQ_HANDLER_BASE);
+    if (nargs > AQ_AM_MAX_ARGS)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, the most is %u", call, nargs,
+                        AQ_AM_MAX_ARGS);
+    if (args == NULL && nargs != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments at NULL", call, nargs);
+    return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~AQ_IMMEDIATE);
+}
+
+aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
+                             unsigned nargs, unsigned flags)
+{
+    if (AQI_LIKELY(handler >= AQ_HANDLER_BASE && nargs <= AQ_AM_MAX_ARGS &&
+                   (args != NULL || nargs == 0) && (flags & ~AQ_IMMEDIATE) == 0))
+        return AQ_OK;
+    return bad_message(call, handler, args, nargs, flags);
+}
+
+static AQI_COLD aq_status lost(const struct core_route *route, const char *call)
+{
+    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
+                    (unsigned)(route - core.routes));
+}
+
+/* A round of waiting for room: requests make full progress, replies only that of replies. */
+static void wait_for_room(struct core_wait *wait, bool reply)
+{
+    if (reply)
+        core_reply_round(wait->rounds++);
+    else if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else
+        core_wait_round(wait, 1); /* room is not an arrival: it wakes nobody */
+}
+
+static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_am *am,
+                                    struct aqi_comp *comp, unsigned flags, const char *call,
+                                    aq_status st)
+{
+    struct core_wait wait = {0};
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    aqi_count(AQI_CTR_AM_AGAIN, 1);
+    while (st == AQ_AGAIN) {
+        if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
+        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return lost(route, call);
+        wait_for_room(&wait, reply);
+        st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
+    }
+    if (st == AQ_EPEER) return lost(route, call);
+    if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    return st;
+}
+
+static inline aq_status send(struct core_route *route, const struct aqi_am *am,
+                             struct aqi_comp *comp, unsigned flags, const char *call)
+{
+    aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
+    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, comp, flags, call, st);
+    aqi_count(AQI_CTR_AM_SENT, 1);
+    return AQ_OK;
+}
+
+aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
+                        unsigned nargs)
+{
+    struct aqi_am am = {
+        .kind = AQI_AM_SHORT, .handler = handler, .nargs = (uint8_t)nargs, .args = args};
+    return route->tp->ops.am_send(route->tp, route->peer, &am, NULL);
+}
+
+static aq_status check_payload(const char *call, const void *src, size_t nbytes, size_t most)
+{
+    if (AQI_UNLIKELY(nbytes > most))
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, nbytes, most);
+    if (AQI_UNLIKELY(src == NULL && nbytes != 0))
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes at NULL", call, nbytes);
+    return AQ_OK;
+}
+
+/*
+ * A Long to memory that is mapped here: copy, then the header, whose publication releases the copy.
+ * With AQ_IMMEDIATE the room is found first, so that a refusal leaves the destination alone.
+ */
+static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, unsigned flags,
+                                  const char *call)
+{
+    unsigned char *at = route->local + (am->addr - route->seg_addr);
+    const void *src = am->payload;
+    struct aqi_tp *tp = route->tp;
+    am->kind = AQI_AM_LONG_HEADER;
+    if ((flags & AQ_IMMEDIATE) == 0) {
+        memcpy(at, src, am->nbytes);
+        return send(route, am, NULL, flags, call);
+    }
+    struct aqi_slot slot;
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    aq_status st = tp->ops.am_reserve(tp, route->peer, reply, am->nargs, 0, &slot);
+    if (st != AQ_OK) return st == AQ_EPEER ? lost(route, call) : st;
+    memcpy(at, src, am->nbytes);
+    st = tp->ops.am_commit(tp, route->peer, &slot, am);
+    if (st == AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, &slot, NULL);
+    if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    return st;
+}
+
+/*
+ * A Long the transport carries. Its source is in use until `local` says; who gives no event waits
+ * here. A reply is never waited for: the transport takes a copy (comp NULL).
+ */
+static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, unsigned flags,
+                                   aq_event *local, const char *call)
+{
+    struct aqi_comp here = {.local = 1, .shared = core.multi};
+    struct core_thread *me = core_self();
+    struct aqi_op *op = NULL;
+    struct aqi_comp *comp = am->flags & AQI_AM_IS_REPLY ? NULL : &here;
+    if (local != NULL) {
+        op = core_op_get(me);
+        if (op == NULL) return AQ_ENOMEM;
+        op->set.put.local = 1;
+        comp = &op->set.put;
+    }
+    aq_status st = send(route, am, comp, flags, call);
+    if (st != AQ_OK) {
+        if (op != NULL) core_op_put(op);
+        return st;
+    }
+    if (local != NULL) {
+        *local = op;
+        return AQ_OK;
+    }
+    if (comp != NULL) core_wait_zero(&comp->local);
+    return here.status == AQ_OK ? AQ_OK : lost(route, call);
+}
+
+static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
+                           aq_event *local, const char *call)
+{
+    if (am->nbytes != 0 && !core_in_segment(route, am->addr, am->nbytes))
+        return core_out_of_segment(route, am->addr, am->nbytes, call);
+    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
+    if (am->nbytes != 0 && route->local == NULL)
+        return send_long_carried(route, am, flags, local, call);
+    aq_status st;
+    if (am->nbytes == 0) {
+        am->kind = AQI_AM_LONG_HEADER;
+        st = send(route, am, NULL, flags, call);
+    } else {
+        st = send_long_mapped(route, am, flags, call);
+    }
+    if (st == AQ_OK && local != NULL) *local = AQ_EVENT_DONE;
+    return st;
+}
+
+aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call)
+{
+    return send_long(route, am, 0, NULL, call);
+}
+
+aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call)
+{
+    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
+    return send(route, am, NULL, 0, call);
+}
+
+static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const void *src,
+                                       size_t nbytes, const void *dst, const aq_arg *args,
+                                       unsigned nargs, uint8_t flags)
+{
+    return (struct aqi_am){.kind = kind,
+                           .handler = handler,
+                           .nargs = (uint8_t)nargs,
+                           .flags = flags,
+                           .nbytes = (uint32_t)nbytes,
+                           .addr = (uint64_t)(uintptr_t)dst,
+                           .args = args,
+                           .payload = src};
+}
+
+/* What all three kinds of request check first. NULL: `*st` says why. */
+static inline struct core_route *begin_request(const char *call, aq_team *team, aq_rank rank,
+                                               aq_handler handler, const aq_arg *args,
+                                               unsigned nargs, unsigned flags, aq_status *st)
+{
+    *st = core_callable(core_self(), call);
+    if (AQI_LIKELY(*st == AQ_OK)) *st = core_check_message(call, handler, args, nargs, flags);
+    if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
+    return core_route_to(team, rank, call, st);
+}
+
+aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
+                      unsigned nargs, unsigned flags)
+{
+    aq_status st;
+    struct core_route *route =
+        begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &st);
+    if (AQI_UNLIKELY(route == NULL)) return st;
+    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
+    return send(route, &am, NULL, flags, "aq_am_short");
+}
+
+aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
+                       size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
+                       aq_event *local)
+{
+    aq_status st;
+    struct core_route *route =
+        begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &st);
+    if (AQI_UNLIKELY(route == NULL)) return st;
+    st = check_payload("aq_am_medium", src, nbytes, core.max_medium);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
+    aqi_count(AQI_CTR_AM_BYTES, nbytes);
+    st = send(route, &am, NULL, flags, "aq_am_medium");
+    /* Every transport copies what fits a Medium. */
+    if (st == AQ_OK && local != NULL) *local = AQ_EVENT_DONE;
+    return st;
+}
+
+aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
+                     size_t nbytes, void *dst, const aq_arg *args, unsigned nargs, unsigned flags,
+                     aq_event *local)
+{
+    aq_status st;
+    struct core_route *route =
+        begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &st);
+    if (AQI_UNLIKELY(route == NULL)) return st;
+    st = check_payload("aq_am_long", src, nbytes, core.max_long);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am am = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
+    return send_long(route, &am, flags, local, "aq_am_long");
+}
+
+/* --- replying -------------------------------------------------------------------------------- */
+
+/* The request that is being replied to; NULL: `*st` says why it may not be. */
+struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st)
+{
+    struct core_thread *me = atomic_load(&core.open) ? core_self() : NULL;
+    struct core_message *message = (struct core_message *)am;
+    *st = AQ_ECONTEXT;
+    if (am == NULL || me == NULL || me->handling != message)
+        aqi_fail(*st, "core", "%s: not inside the handler of this message", call);
+    else if (am->is_reply)
+        aqi_fail(*st, "core", "%s: a reply cannot be replied to", call);
+    else if (message->replied)
+        aqi_fail(*st, "core", "%s: this request has been replied to already", call);
+    else
+        *st = AQ_OK;
+    return *st == AQ_OK ? message : NULL;
+}
+
+static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags, size_t most)
+{
+    aq_status st;
+    struct core_message *message = core_begin_reply(call, to, &st);
+    if (message == NULL) return st;
+    st = core_check_message(call, am->handler, am->args, am->nargs, flags);
+    if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
+    if (st != AQ_OK) return st;
+    message->replied = true;
+    am->flags = AQI_AM_IS_REPLY;
+    if (am->kind == AQI_AM_LONG)
+        st = send_long(message->route, am, flags, NULL, call);
+    else
+        st = send(message->route, am, NULL, flags, call);
+    if (st != AQ_OK) message->replied = false;
+    return st;
+}
+
+/* An argument count or size that the message's fields cannot hold is refused before they cut it. */
+static aq_status fits(const char *call, unsigned nargs, size_t nbytes)
+{
+    if (AQI_UNLIKELY(nargs > AQ_AM_MAX_ARGS)) return bad_message(call, 255, NULL, nargs, 0);
+    return check_payload(call, call, nbytes, core.max_long);
+}
+
+aq_status aq_am_reply_short(aq_am *am, aq_handler handler, const aq_arg *args, unsigned nargs,
+                            unsigned flags)
+{
+    aq_status st = fits("aq_am_reply_short", nargs, 0);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am out = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
+    return reply("aq_am_reply_short", am, &out, flags, 0);
+}
+
+aq_status aq_am_reply_medium(aq_am *am, aq_handler handler, const void *src, size_t nbytes,
+                             const aq_arg *args, unsigned nargs, unsigned flags)
+{
+    aq_status st = fits("aq_am_reply_medium", nargs, nbytes);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am out = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
+    return reply("aq_am_reply_medium", am, &out, flags, core.max_medium);
+}
+
+aq_status aq_am_reply_long(aq_am *am, aq_handler handler, const void *src, size_t nbytes, void *dst,
+                           const aq_arg *args, unsigned nargs, unsigned flags)
+{
+    aq_status st = fits("aq_am_reply_long", nargs, nbytes);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am out = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
+    return reply("aq_am_reply_long", am, &out, flags, core.max_long);
+}

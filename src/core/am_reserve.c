@@ -1,0 +1,175 @@
+/* Active messages with a negotiated payload: reserve, write the payload in place, commit. */
+#include "core/impl.h"
+
+#include <stdlib.h>
+
+/* Who owns the bytes of a buffer, kept in its aqi_flags beside the category. */
+enum {
+    OWNED_BY_CLIENT = 0x100,
+    OWNED_BY_TRANSPORT = 0x200, /* a slot of the transport: the payload is written once */
+    OWNED_BY_HEAP = 0x400       /* a Long: its destination is named at commit only */
+};
+
+/* A Long's buffer of ours is a scratch copy: no larger than this, if the caller leaves it to us. */
+static const size_t long_scratch = 65536;
+
+static aq_status find_room(struct core_route *route, bool is_reply, unsigned nargs, size_t nbytes,
+                           unsigned flags, struct aqi_slot *slot)
+{
+    struct core_wait wait = {0};
+    for (;;) {
+        aq_status st =
+            route->tp->ops.am_reserve(route->tp, route->peer, is_reply, nargs, nbytes, slot);
+        if (st != AQ_AGAIN || (flags & AQ_IMMEDIATE)) return st;
+        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
+        if (is_reply)
+            core_reply_round(wait.rounds++);
+        else if (core_progress() == 0)
+            core_wait_round(&wait, 1);
+    }
+}
+
+static aq_status check(const char *call, unsigned category, size_t least, size_t most,
+                       unsigned nargs, unsigned flags, aq_am_buffer *buffer)
+{
+    size_t limit = category == AQ_AM_LONG ? core.max_long : core.max_medium;
+    if (buffer == NULL || (category != AQ_AM_MEDIUM && category != AQ_AM_LONG) ||
+        nargs > AQ_AM_MAX_ARGS || most < least || (flags & ~AQ_IMMEDIATE) != 0)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: needs a buffer, category AQ_AM_MEDIUM or AQ_AM_LONG, at most %u "
+                        "arguments and least <= most",
+                        call, AQ_AM_MAX_ARGS);
+    if (least > limit)
+        return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes wanted, the most is %zu", call,
+                        least, limit);
+    return AQ_OK;
+}
+
+static aq_status reserve(const char *call, struct core_route *route, struct core_message *to,
+                         unsigned category, const void *client_buf, size_t least, size_t most,
+                         unsigned nargs, unsigned flags, aq_am_buffer *out)
+{
+    struct core_thread *me = core_self();
+    size_t limit = category == AQ_AM_LONG ? core.max_long : core.max_medium;
+    aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf,
+                           .size = aqi_min(most, limit),
+                           .aqi_route = route,
+                           .aqi_am = to,
+                           .aqi_flags = category,
+                           .aqi_nargs = nargs};
+    aq_status st = AQ_OK;
+    if (client_buf != NULL) {
+        buffer.aqi_flags |= OWNED_BY_CLIENT;
+    } else if (category == AQ_AM_MEDIUM) {
+        st = find_room(route, to != NULL, nargs, buffer.size, flags, &me->slot);
+        buffer.addr = me->slot.payload;
+        buffer.aqi_slot = &me->slot;
+        buffer.aqi_flags |= OWNED_BY_TRANSPORT;
+    } else {
+        buffer.size = aqi_max(least, aqi_min(buffer.size, long_scratch));
+        buffer.addr = aligned_alloc(16, aqi_round_up(buffer.size + 1, 16));
+        buffer.aqi_flags |= OWNED_BY_HEAP;
+        if (buffer.addr == NULL)
+            st = aqi_fail(AQ_ENOMEM, "core", "%s: no memory for %zu bytes", call, buffer.size);
+    }
+    if (st == AQ_EPEER)
+        return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
+                        (unsigned)(route - core.routes));
+    if (st == AQ_OK) *out = buffer;
+    return st;
+}
+
+aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const void *client_buf,
+                        size_t least, size_t most, unsigned nargs, unsigned flags,
+                        aq_am_buffer *buffer)
+{
+    static const char call[] = "aq_am_reserve";
+    aq_status st = core_callable(core_self(), call);
+    if (st == AQ_OK) st = check(call, category, least, most, nargs, flags, buffer);
+    if (st != AQ_OK) return st;
+    struct core_route *route = core_route_to(team, rank, call, &st);
+    if (route == NULL) return st;
+    return reserve(call, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
+}
+
+aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_buf, size_t least,
+                              size_t most, unsigned nargs, unsigned flags, aq_am_buffer *buffer)
+{
+    static const char call[] = "aq_am_reserve_reply";
+    aq_status st = check(call, category, least, most, nargs, flags, buffer);
+    if (st != AQ_OK) return st;
+    struct core_message *to = core_begin_reply(call, am, &st);
+    if (to == NULL) return st;
+    st = reserve(call, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
+    if (st == AQ_OK) to->replied = true;
+    return st;
+}
+
+/* Send from a slot of the transport; one built by fallback.c may have to wait for room. */
+static aq_status commit_slot(struct core_route *route, struct core_message *to,
+                             aq_am_buffer *buffer, struct aqi_am *am)
+{
+    struct core_wait wait = {0};
+    struct aqi_tp *tp = route->tp;
+    aq_status st;
+    while ((st = tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, am)) == AQ_AGAIN) {
+        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) {
+            (void)tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, NULL);
+            return AQ_EPEER;
+        }
+        if (to != NULL)
+            core_reply_round(wait.rounds++);
+        else if (core_progress() == 0)
+            core_wait_round(&wait, 1);
+    }
+    if (st == AQ_OK) {
+        aqi_count(AQI_CTR_AM_SENT, 1);
+        aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
+    }
+    return st;
+}
+
+aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, void *dst,
+                       const aq_arg *args, unsigned nargs)
+{
+    static const char call[] = "aq_am_commit";
+    struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
+    if (route == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or was used up", call);
+    if (nbytes > buffer->size)
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the buffer has %zu", call, nbytes,
+                        buffer->size);
+    if (nargs != buffer->aqi_nargs)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", call, nargs,
+                        buffer->aqi_nargs);
+    aq_status st = core_check_message(call, handler, args, nargs, 0);
+    if (st != AQ_OK) return st;
+    bool is_long = (buffer->aqi_flags & AQ_AM_LONG) != 0;
+    struct aqi_am am = {.kind = is_long ? AQI_AM_LONG : AQI_AM_MEDIUM,
+                        .handler = handler,
+                        .nargs = (uint8_t)nargs,
+                        .flags = buffer->aqi_am != NULL ? AQI_AM_IS_REPLY : 0,
+                        .nbytes = (uint32_t)nbytes,
+                        .addr = (uint64_t)(uintptr_t)dst,
+                        .args = args,
+                        .payload = buffer->addr};
+    if (buffer->aqi_flags & OWNED_BY_TRANSPORT)
+        st = commit_slot(route, buffer->aqi_am, buffer, &am);
+    else
+        st = is_long ? core_send_long(route, &am, call) : core_send_medium(route, &am, call);
+    if (st == AQ_ERANGE) return st; /* still usable */
+    if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
+    buffer->aqi_route = NULL;
+    return st;
+}
+
+void aq_am_cancel(aq_am_buffer *buffer)
+{
+    struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
+    if (route == NULL) return;
+    if (buffer->aqi_flags & OWNED_BY_TRANSPORT)
+        (void)route->tp->ops.am_commit(route->tp, route->peer, buffer->aqi_slot, NULL);
+    if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
+    if (buffer->aqi_am != NULL) ((struct core_message *)buffer->aqi_am)->replied = false;
+    buffer->aqi_route = NULL;
+}

@@ -1,0 +1,182 @@
+/* Remote atomics: domains, and their operations by the processor or by the transport. */
+#include "core/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct aq_atomic_domain {
+    aq_team *team;
+    aq_atomic_type type;
+    unsigned ops;
+    uint8_t size;
+};
+
+/* How many operands each operation takes. */
+static const uint8_t operands[] = {
+    [AQ_SET] = 1, [AQ_GET] = 0,  [AQ_SWAP] = 1, [AQ_CAS] = 2, [AQ_ADD] = 1,
+    [AQ_SUB] = 1, [AQ_MULT] = 1, [AQ_MIN] = 1,  [AQ_MAX] = 1, [AQ_INC] = 0,
+    [AQ_DEC] = 0, [AQ_AND] = 1,  [AQ_OR] = 1,   [AQ_XOR] = 1,
+};
+static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for each operation");
+
+aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned ops,
+                                  aq_atomic_domain **domain)
+{
+    static const char call[] = "aq_atomic_domain_create";
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (team == NULL || domain == NULL || ops == 0 || (ops & ~AQ_OPS_ALL) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs a team, a place, and AQ_OP_BIT()s in ops",
+                        call);
+    for (unsigned op = 0; op < AQI_COUNT_OF(operands); op++)
+        if ((ops & AQ_OP_BIT(op)) && !aqi_atomic_valid((uint8_t)op, (uint8_t)type))
+            return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d", call,
+                            op, (int)type);
+    aq_atomic_domain *d = malloc(sizeof(*d));
+    if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type)};
+    *domain = d;
+    return AQ_OK;
+}
+
+void aq_atomic_domain_destroy(aq_atomic_domain *domain)
+{
+    free(domain);
+}
+
+enum mode { BLOCKING, EXPLICIT, IMPLICIT };
+
+/* Check everything and fill in the request. NULL: `*st` says why not. */
+static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const void *addr,
+                                  aq_atomic_op op, const void *operand1, const void *operand2,
+                                  const void *result, const char *call, struct aqi_atomic *req,
+                                  aq_status *st)
+{
+    *st = core_callable(core_self(), call);
+    if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
+    if (d == NULL || (unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op))) {
+        *st =
+            aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call, (int)op);
+        return NULL;
+    }
+    bool missing = (operands[op] > 0 && operand1 == NULL) || (operands[op] > 1 && operand2 == NULL);
+    bool needs_result = op == AQ_GET || op == AQ_SWAP;
+    if (missing || (needs_result && result == NULL) || (op == AQ_SET && result != NULL)) {
+        *st = aqi_fail(AQ_EINVAL, "core", "%s: an operand or the place for the result is %s", call,
+                       op == AQ_SET && result != NULL ? "not wanted" : "missing");
+        return NULL;
+    }
+    struct core_route *route = core_route_to(d->team, rank, call, st);
+    if (route == NULL) return NULL;
+    *req = (struct aqi_atomic){.addr = (uint64_t)(uintptr_t)addr,
+                               .op = (uint8_t)op,
+                               .type = (uint8_t)d->type,
+                               .fetch = result != NULL};
+    if (AQI_UNLIKELY(req->addr % d->size != 0)) {
+        *st = aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
+                       d->size);
+        return NULL;
+    }
+    if (AQI_UNLIKELY(!core_in_segment(route, req->addr, d->size))) {
+        *st = core_out_of_segment(route, req->addr, d->size, call);
+        return NULL;
+    }
+    if (operands[op] > 0) memcpy(&req->operand1, operand1, d->size);
+    if (operands[op] > 1) memcpy(&req->operand2, operand2, d->size);
+    return route;
+}
+
+static aq_status start(struct core_route *route, const struct aqi_atomic *req, void *result,
+                       unsigned flags, struct aqi_comp *comp, const char *call)
+{
+    struct core_wait wait = {0};
+    struct aqi_tp *tp = route->tp;
+    aq_status st;
+    aqi_comp_add(comp, &comp->remote, 1);
+    while ((st = tp->ops.atomic(tp, route->peer, route->rmem, req, result, comp)) == AQ_AGAIN) {
+        if (flags & AQ_IMMEDIATE) break;
+        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) {
+            st = AQ_EPEER;
+            break;
+        }
+        if (core_progress() == 0) core_wait_round(&wait, 1);
+    }
+    if (st == AQ_OK) return AQ_OK;
+    aqi_comp_remote(comp);
+    if (st == AQ_EPEER)
+        return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
+                        (unsigned)(route - core.routes));
+    return st;
+}
+
+static struct aqi_comp *kind_of(struct core_set *set, uint8_t op)
+{
+    return op == AQ_SET ? &set->put : op == AQ_GET ? &set->get : &set->atomic;
+}
+
+static aq_status carried(struct core_route *route, enum mode mode, const struct aqi_atomic *req,
+                         void *result, unsigned flags, aq_event *ev, const char *call)
+{
+    struct core_thread *me = core_self();
+    if (mode == IMPLICIT)
+        return start(route, req, result, flags, kind_of(core_implicit(me), req->op), call);
+    if (mode == BLOCKING) {
+        struct aqi_comp comp = {.shared = core.multi};
+        aq_status st = start(route, req, result, flags, &comp, call);
+        if (st != AQ_OK) return st;
+        core_wait_zero(&comp.remote);
+        return comp.status == AQ_OK ? AQ_OK
+                                    : aqi_fail((aq_status)comp.status, "core", "%s: %s", call,
+                                               aq_status_text((aq_status)comp.status));
+    }
+    struct aqi_op *op = core_op_get(me);
+    if (op == NULL) return AQ_ENOMEM;
+    aq_status st = start(route, req, result, flags, &op->set.atomic, call);
+    if (st == AQ_OK)
+        *ev = op;
+    else
+        core_op_put(op);
+    return st;
+}
+
+static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
+                         aq_atomic_op op, const void *operand1, const void *operand2, void *result,
+                         unsigned flags, aq_event *ev, const char *call)
+{
+    struct aqi_atomic req;
+    aq_status st;
+    struct core_route *route =
+        prepare(d, rank, addr, op, operand1, operand2, result, call, &req, &st);
+    if (AQI_UNLIKELY(route == NULL)) return st;
+    if (AQI_UNLIKELY((flags & ~AQ_IMMEDIATE) != 0 || (mode == EXPLICIT && ev == NULL)))
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
+    aqi_count(AQI_CTR_ATOMIC, 1);
+    if (AQI_UNLIKELY(route->local == NULL))
+        return carried(route, mode, &req, result, flags, ev, call);
+    uint64_t old = aqi_atomic_apply(&req, route->local + (req.addr - route->seg_addr));
+    if (result != NULL) memcpy(result, &old, d->size);
+    if (mode == EXPLICIT) *ev = AQ_EVENT_DONE;
+    return AQ_OK;
+}
+
+aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
+                    const void *operand1, const void *operand2, void *result)
+{
+    return perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, 0, NULL,
+                   "aq_atomic");
+}
+
+aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
+                       const void *operand1, const void *operand2, void *result, unsigned flags,
+                       aq_event *ev)
+{
+    return perform(EXPLICIT, domain, rank, addr, op, operand1, operand2, result, flags, ev,
+                   "aq_atomic_nb");
+}
+
+aq_status aq_atomic_nbi(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
+                        const void *operand1, const void *operand2, void *result, unsigned flags)
+{
+    return perform(IMPLICIT, domain, rank, addr, op, operand1, operand2, result, flags, NULL,
+                   "aq_atomic_nbi");
+}

@@ -1,0 +1,306 @@
+/* The context: opens the transports, finds a route to every peer, and closes all of it. */
+#include "core/impl.h"
+
+#include "base/log.h"
+#include "base/topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct core core;
+
+/* --- errors that many calls share ------------------------------------------------------------ */
+
+AQI_COLD aq_status core_not_callable(const char *call)
+{
+    if (!atomic_load(&core.open))
+        return aqi_fail(AQ_ESTATE, "core", "%s: called before aq_init or after aq_finalize", call);
+    if (core_thread_mine == NULL) return AQ_ENOMEM; /* attaching has said why */
+    return aqi_fail(AQ_ECONTEXT, "core",
+                    "%s: called from inside a handler, which may only reply and ask", call);
+}
+
+aq_status aqi_core_callable(const char *call)
+{
+    return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
+}
+
+AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
+                                          aq_status *st)
+{
+    if (team == NULL)
+        *st = aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    else
+        *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, which has ranks 0 to %u",
+                       call, rank, team->size - 1);
+    return NULL;
+}
+
+AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
+                                       const char *call)
+{
+    uint32_t rank = (uint32_t)(route - core.routes);
+    if (route->seg_size == 0)
+        return aqi_fail(AQ_ERANGE, "core",
+                        "%s: rank %u has no segment: every process calls aq_segment_attach first",
+                        call, rank);
+    return aqi_fail(AQ_ERANGE, "core",
+                    "%s: %zu bytes at %#llx are not inside the segment of rank %u, which is %zu "
+                    "bytes at %#llx",
+                    call, len, (unsigned long long)addr, rank, route->seg_size,
+                    (unsigned long long)route->seg_addr);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    (void)arg;
+    aqi_core_peer_down(id, why);
+}
+
+static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    (void)arg;
+    return core.boot.share(core.boot.arg, name, bytes, fd);
+}
+
+static aq_status open_transport(const struct aqi_transport *transport)
+{
+    const struct aqi_core_params *p = &core.params;
+    struct aqi_tp_params params = {
+        .hooks = {.deliver = core_hook_deliver,
+                  .peer_lost = hook_peer_lost,
+                  .range_ok = core_hook_range_ok,
+                  .share = hook_share,
+                  .relax = core_hook_relax},
+        .self = p->rank,
+        .size = p->size,
+        .local_rank = p->local_rank,
+        .local_size = p->local_size,
+        .threads = core.multi,
+        .max_medium = aqi_core_config.max_medium,
+    };
+    struct aqi_tp *tp;
+    memcpy(params.key, p->key, sizeof(params.key));
+    aq_status st = aqi_tp_open(transport, &params, &tp);
+    if (st != AQ_OK) return st;
+    core.tps[core.tp_count++] = tp;
+    core.max_medium = aqi_min(core.max_medium, tp->limits.max_medium);
+    core.max_long = aqi_min(core.max_long, tp->limits.max_long);
+    char text[256];
+    tp->ops.describe(tp, text, sizeof(text));
+    aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", transport->name, text);
+    return AQ_OK;
+}
+
+static aq_status open_listed(const char *name)
+{
+    const struct aqi_transport *transport = aqi_transport_find(name);
+    if (transport == NULL) {
+        char known[128] = "";
+        for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++) {
+            strncat(known, " ", sizeof(known) - strlen(known) - 1);
+            strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
+        }
+        return aqi_fail(AQ_ESETTING, "core",
+                        "AQ_TRANSPORTS=\"%s\": there is no transport \"%s\"; there are auto%s",
+                        aqi_core_config.transports, name, known);
+    }
+    for (unsigned i = 0; i < core.tp_count; i++)
+        if (strcmp(core.tps[i]->ops.name, name) == 0) return AQ_OK;
+    return open_transport(transport);
+}
+
+/* All ranks open the same transports in the same order: opening may be collective. */
+static aq_status open_transports(void)
+{
+    char list[256], *save;
+    aq_status st = AQ_OK;
+    if (strcmp(aqi_core_config.transports, "auto") == 0) {
+        for (const struct aqi_transport *const *t = aqi_transports; *t != NULL && st == AQ_OK; t++)
+            st = open_transport(*t);
+        return st;
+    }
+    if (strlen(aqi_core_config.transports) >= sizeof(list))
+        return aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS is longer than %zu characters",
+                        sizeof(list) - 1);
+    strcpy(list, aqi_core_config.transports);
+    for (char *name = strtok_r(list, ", ", &save); name != NULL && st == AQ_OK;
+         name = strtok_r(NULL, ", ", &save))
+        st = open_listed(name);
+    if (st == AQ_OK && core.tp_count == 0)
+        st = aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS names no transport");
+    return st;
+}
+
+/* The first transport that reaches a peer is its route. `uris` holds one address per transport. */
+static aq_status find_route(uint32_t rank, const char *uris)
+{
+    struct core_route *route = &core.routes[rank];
+    for (unsigned t = 0; t < core.tp_count; t++) {
+        struct aqi_tp *tp = core.tps[t];
+        aq_status st = tp->ops.connect(tp, uris + t * AQI_URI_MAX, rank, &route->peer);
+        if (st == AQ_ENOTSUP) continue;
+        route->tp = tp;
+        return st;
+    }
+    return aqi_fail(AQ_EPEER, "core",
+                    "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does (auto "
+                    "allows all)",
+                    rank, aqi_core_config.transports);
+}
+
+static aq_status find_routes(void)
+{
+    size_t len = core.tp_count * (size_t)AQI_URI_MAX;
+    char *mine = calloc(1, len), *all = malloc(len * core.params.size);
+    aq_status st = AQ_OK;
+    if (mine == NULL || all == NULL) {
+        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the addresses of %u ranks",
+                      core.params.size);
+        goto out;
+    }
+    for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
+        st = core.tps[t]->ops.address(core.tps[t], mine + t * AQI_URI_MAX);
+    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, mine, len, all);
+    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
+        for (unsigned t = 0; t < core.tp_count; t++)
+            all[rank * len + (t + 1) * AQI_URI_MAX - 1] = 0;
+        st = find_route(rank, all + rank * len);
+    }
+out:
+    free(mine);
+    free(all);
+    return st;
+}
+
+static aq_status allocate(void)
+{
+    uint32_t size = core.params.size;
+    core.routes = aligned_alloc(AQI_CACHE_LINE, size * aqi_round_up(sizeof(struct core_route), 64));
+    core.rmems = calloc(size, sizeof(*core.rmems));
+    if (core.routes == NULL || core.rmems == NULL)
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
+    memset(core.routes, 0, size * sizeof(struct core_route));
+    for (uint32_t i = 0; i < size; i++)
+        core.routes[i].rmem = &core.rmems[i];
+    return AQ_OK;
+}
+
+aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
+{
+    memset(&core, 0, sizeof(core));
+    core.params = *params;
+    core.boot = params->boot;
+    core.thread_mode = params->thread_mode;
+    core.multi = params->thread_mode == AQ_THREAD_MULTIPLE;
+    core.max_medium = core.max_long = SIZE_MAX;
+    core.world = (struct aq_team){.rank = params->rank, .size = params->size};
+    core_threads_open();
+    core_progress_open();
+    aq_status st = allocate();
+    if (st == AQ_OK) st = core_barrier_open(&core.world);
+    if (st == AQ_OK) st = open_transports();
+    if (st == AQ_OK) st = find_routes();
+    /* Nobody sends before everybody is ready to be sent to. */
+    char byte = 0, *all = malloc(params->size);
+    if (st == AQ_OK && all == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory to start");
+    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &byte, 1, all);
+    free(all);
+    if (st != AQ_OK) {
+        aqi_core_close();
+        return st;
+    }
+    atomic_store(&core.open, true);
+    *world = &core.world;
+    return AQ_OK;
+}
+
+/* --- closing --------------------------------------------------------------------------------- */
+
+static void drain(void)
+{
+    /* An empty round after an empty round: nothing is left, also in what a handler sent to us. */
+    for (unsigned empty = 0; empty < 2;)
+        empty = core_progress() != 0 ? 0 : empty + 1;
+}
+
+aq_status aqi_core_quiesce(void)
+{
+    struct core_wait wait = {0};
+    for (unsigned t = 0; t < core.tp_count; t++)
+        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !core.any_lost)
+            if (core_progress() == 0) core_wait_round(&wait, 1);
+    /* The first barrier: all requests have arrived. The second: all replies to them have. */
+    aq_status st = aq_barrier(&core.world);
+    drain();
+    if (st == AQ_OK) st = aq_barrier(&core.world);
+    drain();
+    return st;
+}
+
+void aqi_core_close(void)
+{
+    atomic_store(&core.open, false);
+    core_barrier_close(&core.world);
+    while (core.tp_count > 0)
+        aqi_tp_close(core.tps[--core.tp_count]);
+    core_threads_close();
+    free(core.routes);
+    free(core.rmems);
+    core.routes = NULL;
+    core.rmems = NULL;
+}
+
+void aqi_core_peer_down(uint32_t rank, const char *why)
+{
+    if (core.routes == NULL || rank >= core.params.size) return;
+    if (atomic_exchange(&core.routes[rank].lost, true)) return;
+    atomic_store(&core.any_lost, true);
+    aqi_log(AQI_LOG_WARN, "core", "rank %u is lost: %s", rank, why);
+    for (unsigned t = 0; t < core.tp_count; t++)
+        aqi_tp_peer_down(core.tps[t], rank);
+}
+
+aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name)
+{
+    aq_status st = AQ_OK;
+    if (!atomic_load(&core.open)) return core_not_callable("aq_info_route");
+    const struct core_route *route = core_route_to(team, rank, "aq_info_route", &st);
+    if (route != NULL) *name = route->tp->ops.name;
+    return st;
+}
+
+/* --- teams and the job ----------------------------------------------------------------------- */
+
+aq_rank aq_job_rank(void)
+{
+    return atomic_load_explicit(&core.open, memory_order_relaxed) ? core.params.rank : 0;
+}
+
+aq_rank aq_job_size(void)
+{
+    return atomic_load_explicit(&core.open, memory_order_relaxed) ? core.params.size : 1;
+}
+
+aq_thread_mode aq_job_thread_mode(void)
+{
+    return core.thread_mode;
+}
+
+aq_rank aq_team_rank(const aq_team *team)
+{
+    return team->rank;
+}
+
+aq_rank aq_team_size(const aq_team *team)
+{
+    return team->size;
+}
+
+aq_ep *aq_team_ep(const aq_team *team)
+{
+    (void)team;
+    return &core.ep;
+}

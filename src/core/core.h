@@ -1,0 +1,58 @@
+/*
+ * The core: semantics, whatever the transport. This header is what lib/init.c needs of it; what the
+ * files of the core share is in impl.h.
+ */
+#ifndef AQI_CORE_H
+#define AQI_CORE_H
+
+#include "base/base.h"
+#include "base/settings.h"
+
+#include <aqueduct/job.h>
+
+/* What the core asks of the job, handed down by lib so that the core does not know it. */
+struct aqi_core_boot {
+    aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
+    aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
+    bool (*alert)(void *arg);  /* cheap: has the control channel something to say? */
+    void (*attend)(void *arg); /* listen to it; may end the process or call aqi_core_peer_down */
+    int (*fd)(void *arg);      /* to sleep on, or -1 */
+    /* Something no caller can be told about makes the job meaningless: say `why` and end it. */
+    void (*fatal)(void *arg, const char *why);
+    void *arg;
+};
+
+struct aqi_core_params {
+    struct aqi_core_boot boot;
+    aq_thread_mode thread_mode;
+    uint32_t rank, size;
+    uint32_t local_rank, local_size;
+    uint8_t key[16];
+};
+
+struct aqi_core_config {
+    const char *transports;
+    uint64_t max_medium;
+    uint64_t max_segment;
+    uint64_t wait;
+};
+extern struct aqi_core_config aqi_core_config;
+extern struct aqi_settings_table aqi_core_settings;
+
+/* Open the transports, reach every peer. Collective; undone by close, also after a failure. */
+aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
+
+/* Everything that was sent before is handled everywhere when it returns. Collective. */
+aq_status aqi_core_quiesce(void);
+void aqi_core_close(void);
+
+/* The job says that `rank` is dead. */
+void aqi_core_peer_down(uint32_t rank, const char *why);
+
+/* AQ_OK between aqi_core_open and aqi_core_close and outside handlers; else the error to return. */
+aq_status aqi_core_callable(const char *call);
+
+/* The name of the transport that reaches a member of a team. For aq_info_route. */
+aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name);
+
+#endif

@@ -1,0 +1,244 @@
+/* Events: operations with local and remote completion, implicit sets, access regions. */
+#include "core/impl.h"
+
+/* A leaf is its root's pointer with the lowest bit set. */
+#define LEAF_BIT ((uintptr_t)1)
+
+void core_set_init(struct core_set *set)
+{
+    *set =
+        (struct core_set){{.shared = core.multi}, {.shared = core.multi}, {.shared = core.multi}};
+}
+
+struct aqi_op *core_op_get(struct core_thread *me)
+{
+    struct aqi_op *op = aqi_pool_get(&me->ops);
+    if (op == NULL) {
+        aqi_fail(AQ_ENOMEM, "core", "no memory for another event");
+        return NULL;
+    }
+    core_set_init(&op->set);
+    op->owner = me;
+    return op;
+}
+
+void core_op_put(struct aqi_op *op)
+{
+    aqi_pool_put(&op->owner->ops, op);
+}
+
+/* --- what is complete ------------------------------------------------------------------------ */
+
+static inline bool zero(_Atomic uint32_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_acquire) == 0;
+}
+
+static inline bool is_leaf(aq_event event)
+{
+    return ((uintptr_t)event & LEAF_BIT) != 0;
+}
+
+static inline struct aqi_op *op_of(aq_event event)
+{
+    return (struct aqi_op *)((uintptr_t)event & ~LEAF_BIT);
+}
+
+/* The kinds in `mask` of a set. Remote completion of a put includes the local one. */
+static bool set_complete(struct core_set *set, unsigned mask)
+{
+    if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && !zero(&set->put.local)) return false;
+    if ((mask & AQ_NBI_PUT) && !zero(&set->put.remote)) return false;
+    if ((mask & AQ_NBI_GET) && !zero(&set->get.remote)) return false;
+    if ((mask & AQ_NBI_ATOMIC) && !zero(&set->atomic.remote)) return false;
+    return true;
+}
+
+/* The first failure of the kinds in `mask`, which is forgotten with that. */
+static aq_status set_status(struct core_set *set, unsigned mask)
+{
+    struct {
+        unsigned bit;
+        struct aqi_comp *comp;
+    } kinds[] = {{AQ_NBI_PUT, &set->put}, {AQ_NBI_GET, &set->get}, {AQ_NBI_ATOMIC, &set->atomic}};
+    for (unsigned i = 0; i < AQI_COUNT_OF(kinds); i++) {
+        if ((mask & kinds[i].bit) == 0 ||
+            atomic_load_explicit(&kinds[i].comp->status, memory_order_relaxed) == AQ_OK)
+            continue;
+        aq_status st = (aq_status)atomic_exchange(&kinds[i].comp->status, AQ_OK);
+        return aqi_fail(st, "core", "an operation that was under way failed: %s",
+                        aq_status_text(st));
+    }
+    return AQ_OK;
+}
+
+static bool event_complete(aq_event event)
+{
+    return set_complete(&op_of(event)->set, is_leaf(event) ? AQ_NBI_LOCAL : AQ_NBI_ALL);
+}
+
+/* Take a complete event off the caller's hands. */
+static aq_status consume(aq_event *event)
+{
+    aq_event done = *event;
+    *event = AQ_EVENT_DONE;
+    if (is_leaf(done)) return AQ_OK;
+    aq_status st = set_status(&done->set, AQ_NBI_ALL);
+    core_op_put(done);
+    return st;
+}
+
+/* --- single events --------------------------------------------------------------------------- */
+
+aq_event aq_event_local(aq_event root)
+{
+    if (root == AQ_EVENT_DONE || is_leaf(root)) return root;
+    if (set_complete(&root->set, AQ_NBI_LOCAL)) return AQ_EVENT_DONE;
+    return (aq_event)((uintptr_t)root | LEAF_BIT);
+}
+
+aq_status aq_event_test(aq_event *event)
+{
+    if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_event_test: the event is NULL");
+    if (*event == AQ_EVENT_DONE) return AQ_OK;
+    return event_complete(*event) ? consume(event) : AQ_AGAIN;
+}
+
+aq_status aq_event_wait(aq_event *event)
+{
+    return aq_event_wait_all(event, 1);
+}
+
+/* --- several events -------------------------------------------------------------------------- */
+
+/*
+ * One look at all of them. `*done` counts those that this look completed, `*left` those still open.
+ * Leaves before roots: consuming a root ends its leaves, which may be in the same array.
+ */
+static aq_status look(aq_event *events, size_t count, size_t *done, size_t *left)
+{
+    aq_status st = AQ_OK;
+    *done = *left = 0;
+    for (int roots = 0; roots < 2; roots++) {
+        for (size_t i = 0; i < count; i++) {
+            if (events[i] == AQ_EVENT_DONE || is_leaf(events[i]) == (roots == 1)) continue;
+            if (!event_complete(events[i])) {
+                ++*left;
+                continue;
+            }
+            ++*done;
+            aq_status one = consume(&events[i]);
+            if (st == AQ_OK) st = one;
+        }
+    }
+    return st;
+}
+
+static aq_status wait_for(aq_event *events, size_t count, bool some, const char *call)
+{
+    struct core_wait wait = {0};
+    size_t done, left;
+    aq_status st = core_callable(core_self(), call);
+    if (st != AQ_OK) return st;
+    if (events == NULL && count != 0) return aqi_fail(AQ_EINVAL, "core", "%s: no events", call);
+    for (;;) {
+        aq_status one = look(events, count, &done, &left);
+        if (st == AQ_OK) st = one;
+        if (left == 0 || (some && done != 0)) return st;
+        if (core_progress() != 0)
+            wait = (struct core_wait){0};
+        else
+            core_wait_round(&wait, CORE_SLEEP_MS);
+    }
+}
+
+aq_status aq_event_wait_all(aq_event *events, size_t count)
+{
+    return wait_for(events, count, false, "aq_event_wait");
+}
+
+aq_status aq_event_wait_some(aq_event *events, size_t count)
+{
+    return wait_for(events, count, true, "aq_event_wait_some");
+}
+
+aq_status aq_event_test_all(aq_event *events, size_t count)
+{
+    size_t done, left;
+    aq_status st = look(events, count, &done, &left);
+    return st != AQ_OK ? st : left == 0 ? AQ_OK : AQ_AGAIN;
+}
+
+aq_status aq_event_test_some(aq_event *events, size_t count)
+{
+    size_t done, left;
+    aq_status st = look(events, count, &done, &left);
+    return st != AQ_OK ? st : done != 0 || left == 0 ? AQ_OK : AQ_AGAIN;
+}
+
+/* --- implicit operations --------------------------------------------------------------------- */
+
+static aq_status implicit_set(const char *call, unsigned mask, struct core_thread **me)
+{
+    *me = atomic_load(&core.open) ? core_self() : NULL;
+    aq_status st = core_callable(*me, call);
+    if (st != AQ_OK) return st;
+    if (mask == 0 || (mask & ~AQ_NBI_ALL) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: mask %#x is not made of AQ_NBI_ bits", call, mask);
+    if ((*me)->region != NULL)
+        return aqi_fail(AQ_ESTATE, "core", "%s: inside an access region: call aq_nbi_end first",
+                        call);
+    return AQ_OK;
+}
+
+aq_status aq_nbi_test(unsigned mask)
+{
+    struct core_thread *me;
+    aq_status st = implicit_set("aq_nbi_test", mask, &me);
+    if (st != AQ_OK) return st;
+    return set_complete(&me->nbi, mask) ? set_status(&me->nbi, mask) : AQ_AGAIN;
+}
+
+aq_status aq_nbi_wait(unsigned mask)
+{
+    struct core_wait wait = {0};
+    struct core_thread *me;
+    aq_status st = implicit_set("aq_nbi_wait", mask, &me);
+    if (st != AQ_OK) return st;
+    while (!set_complete(&me->nbi, mask)) {
+        if (core_progress() != 0)
+            wait = (struct core_wait){0};
+        else
+            core_wait_round(&wait, CORE_SLEEP_MS);
+    }
+    return set_status(&me->nbi, mask);
+}
+
+aq_status aq_nbi_begin(void)
+{
+    struct core_thread *me;
+    aq_status st = implicit_set("aq_nbi_begin", AQ_NBI_ALL, &me);
+    if (st != AQ_OK) return st;
+    me->region = core_op_get(me);
+    return me->region != NULL ? AQ_OK : AQ_ENOMEM;
+}
+
+aq_status aq_nbi_end(aq_event *event)
+{
+    struct core_thread *me = atomic_load(&core.open) ? core_self() : NULL;
+    aq_status st = core_callable(me, "aq_nbi_end");
+    if (st != AQ_OK) return st;
+    if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_nbi_end: the event is NULL");
+    if (me->region == NULL)
+        return aqi_fail(AQ_ESTATE, "core", "aq_nbi_end: not inside an access region");
+    aq_event root = me->region;
+    me->region = NULL;
+    *event = root;
+    /* A region whose operations are all complete need not be waited for. */
+    if (set_complete(&root->set, AQ_NBI_ALL) && root->set.put.status == AQ_OK &&
+        root->set.get.status == AQ_OK && root->set.atomic.status == AQ_OK) {
+        *event = AQ_EVENT_DONE;
+        core_op_put(root);
+    }
+    return AQ_OK;
+}

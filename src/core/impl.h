@@ -1,0 +1,200 @@
+/* What the files of the core share: the context, routes, threads, operations, waiting. */
+#ifndef AQI_CORE_IMPL_H
+#define AQI_CORE_IMPL_H
+
+#include "base/fail.h"
+#include "base/pool.h"
+#include "base/spin.h"
+#include "base/stats.h"
+#include "core/core.h"
+#include "transport/transport.h"
+
+#include <aqueduct/aqueduct.h>
+
+#define CORE_MAX_TRANSPORTS 8
+#define CORE_HANDLERS       256
+
+/* How a peer is reached, decided once; the hot half of everything. One cache line. */
+struct core_route {
+    struct aqi_tp *tp;
+    struct aqi_peer *peer;
+    unsigned char *local; /* its segment in our address space, or NULL */
+    uint64_t seg_addr;    /* its segment in its own */
+    size_t seg_size;
+    struct aqi_rmem *rmem;
+    atomic_bool lost;
+};
+static_assert(sizeof(struct core_route) <= AQI_CACHE_LINE, "a route is one cache line");
+
+/* The job ranks of a team; `map` NULL: the same as the team's. */
+struct aq_team {
+    aq_rank rank, size;
+    const aq_rank *map;
+    struct core_barrier *barrier;
+};
+
+struct core_handler {
+    aq_am_fn *fn;
+    void *context;
+    const char *name;
+    uint8_t accepts; /* AQ_AM_ bits */
+    uint8_t nargs;
+};
+
+struct aq_ep {
+    struct core_handler handlers[CORE_HANDLERS];
+};
+
+struct aq_segment {
+    void *addr;
+    size_t size;
+};
+
+/* The counters of a set of operations, by kind: of a thread, of a region, or of one operation. */
+struct core_set {
+    struct aqi_comp put, get, atomic;
+};
+
+/* An event. A single operation counts in the member of its kind only. */
+struct aqi_op {
+    struct core_set set;
+    struct core_thread *owner; /* whose pool it came from */
+};
+
+/* A message while its handler runs: the public part first. */
+struct core_message {
+    aq_am am;
+    struct core_route *route; /* to its source */
+    bool replied;
+};
+
+struct core_thread {
+    struct core_set nbi;
+    struct aqi_op *region; /* inside an access region: where implicit operations count */
+    struct core_message *handling;
+    struct aqi_slot slot; /* of the message being prepared */
+    struct aqi_pool ops;
+    struct core_thread *next;
+    bool taken;
+};
+
+struct core {
+    atomic_bool open;
+    aq_thread_mode thread_mode;
+    bool multi; /* AQ_THREAD_MULTIPLE */
+    struct aqi_core_params params;
+    struct aqi_core_boot boot;
+    struct core_route *routes; /* by job rank */
+    struct aqi_rmem *rmems;
+    struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
+    unsigned tp_count;
+    size_t max_medium, max_long;
+    struct aq_team world;
+    struct aq_ep ep;
+    struct aq_segment segment;
+    bool attached;
+    atomic_bool any_lost;
+    unsigned spin_rounds; /* of a wait, before it yields */
+    struct aqi_spin lock; /* threads list, registration */
+    struct core_thread *threads;
+};
+extern struct core core;
+
+/* thread.c: the calling thread's state, created on first use. */
+extern _Thread_local struct core_thread *core_thread_mine;
+struct core_thread *core_thread_attach(void);
+void core_threads_open(void);
+void core_threads_close(void);
+
+static inline struct core_thread *core_self(void)
+{
+    struct core_thread *me = core_thread_mine;
+    return AQI_LIKELY(me != NULL) ? me : core_thread_attach();
+}
+
+/* May this thread make a call that communicates? Inside a handler it may not. */
+AQI_COLD aq_status core_not_callable(const char *call);
+static inline aq_status core_callable(struct core_thread *me, const char *call)
+{
+    if (AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
+                   me->handling == NULL))
+        return AQ_OK;
+    return core_not_callable(call);
+}
+
+/* The route to a member of a team; NULL, with the error recorded, if there is none. */
+AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
+                                          aq_status *st);
+static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank, const char *call,
+                                               aq_status *st)
+{
+    if (AQI_UNLIKELY(team == NULL || rank >= team->size))
+        return core_no_route(team, rank, call, st);
+    return &core.routes[team->map != NULL ? team->map[rank] : rank];
+}
+
+/* Is [addr, addr + len) in the segment at the end of the route? */
+AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
+                                       const char *call);
+static inline bool core_in_segment(const struct core_route *route, uint64_t addr, size_t len)
+{
+    uint64_t offset = addr - route->seg_addr;
+    return len <= route->seg_size && offset <= route->seg_size - len;
+}
+
+/* progress.c */
+struct core_wait {
+    unsigned rounds;
+    uint64_t yield_since; /* ns */
+};
+/* One round over all transports; how many things happened. */
+unsigned core_progress(void);
+/* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
+void core_wait_round(struct core_wait *wait, int sleep_ms);
+/* Make progress until the counter is 0. */
+void core_wait_zero(_Atomic uint32_t *counter);
+/* A round of a wait for room in a reply, which must not run request handlers. */
+void core_reply_round(unsigned round);
+void core_hook_relax(void *arg, unsigned round);
+void core_progress_open(void);
+
+enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
+
+/* am.c */
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
+/* System handlers, below AQ_HANDLER_BASE: may send nothing. */
+enum { CORE_HANDLER_BARRIER = 1 };
+void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
+/* Send without waiting, for the core's own messages. */
+aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
+                        unsigned nargs);
+
+/* For am_reserve.c: check what every message needs; the request that may be replied to now (NULL:
+ * `*st` says why not); send with waiting. */
+aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
+                             unsigned nargs, unsigned flags);
+struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
+aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call);
+aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call);
+
+/* event.c: an operation is started with its counters already added. */
+struct aqi_op *core_op_get(struct core_thread *me);
+void core_op_put(struct aqi_op *op);
+static inline struct core_set *core_implicit(struct core_thread *me)
+{
+    return me->region != NULL ? &me->region->set : &me->nbi;
+}
+void core_set_init(struct core_set *set);
+
+/* barrier.c */
+aq_status core_barrier_open(aq_team *team);
+void core_barrier_close(aq_team *team);
+/* Has progress a step to push? Stuck: one that found no room, which no arrival announces. */
+enum { BARRIER_IDLE, BARRIER_WAITS, BARRIER_STUCK };
+extern _Atomic unsigned core_barrier_busy;
+void core_barrier_push(void);
+
+/* segment.c */
+bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);
+
+#endif

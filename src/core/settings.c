@@ -1,0 +1,45 @@
+/* The environment variables of the core. */
+#include "core/core.h"
+
+struct aqi_core_config aqi_core_config;
+
+static const char *const wait_modes[] = {"auto", "spin", "yield", "block", NULL};
+
+static const struct aqi_setting rows[] = {
+    {.name = "AQ_TRANSPORTS",
+     .def = "auto",
+     .doc = "Which transports may be used, in order of preference, as a comma list; auto: all.",
+     .advice = "aqinfo --transports shows which there are and which work here.",
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(struct aqi_core_config, transports)},
+    {.name = "AQ_AM_MAX_MEDIUM",
+     .def = "8K",
+     .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64.",
+     .advice = "Raise it if many messages are a little larger; each pair of processes that talks "
+               "has buffers for eight of them each way.",
+     .unit = "bytes",
+     .min = 512,
+     .max = 1 << 20,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, max_medium)},
+    {.name = "AQ_MAX_SEGMENT",
+     .alias = "GASNET_MAX_SEGSIZE",
+     .def = "0",
+     .doc =
+         "The most a process may attach as its segment; 0: the host's memory divided by its ranks.",
+     .unit = "bytes",
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, max_segment)},
+    {.name = "AQ_WAIT",
+     .def = "auto",
+     .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "
+            "spin, then yield, then sleep after a millisecond, yielding at once where ranks exceed "
+            "cores.",
+     .advice = "spin gives the last few nanoseconds when every rank has a core of its own.",
+     .choices = wait_modes,
+     .type = AQI_SET_CHOICE,
+     .offset = offsetof(struct aqi_core_config, wait)},
+};
+
+struct aqi_settings_table aqi_core_settings = {
+    .group = "core", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &aqi_core_config};

@@ -1,0 +1,84 @@
+/* Per-thread state: implicit operations, the pool of events, the handler that is running. */
+#include "core/impl.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Thread_local struct core_thread *core_thread_mine;
+static pthread_key_t at_thread_end;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+/* A thread that ends leaves its state for the next one: operations may still refer to it. */
+static void thread_end(void *arg)
+{
+    struct core_thread *thread = arg;
+    aqi_spin_lock(&core.lock);
+    for (struct core_thread *t = core.threads; t != NULL; t = t->next)
+        if (t == thread) t->taken = false;
+    aqi_spin_unlock(&core.lock);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&at_thread_end, thread_end);
+}
+
+static bool idle(const struct core_thread *t)
+{
+    const struct core_set *s = &t->nbi;
+    return atomic_load(&s->put.remote) == 0 && atomic_load(&s->get.remote) == 0 &&
+           atomic_load(&s->atomic.remote) == 0 && t->region == NULL;
+}
+
+static struct core_thread *thread_new(void)
+{
+    struct core_thread *t = calloc(1, sizeof(*t));
+    if (t == NULL) return NULL;
+    core_set_init(&t->nbi);
+    aqi_pool_init(&t->ops, sizeof(struct aqi_op), 64, core.multi);
+    t->next = core.threads;
+    core.threads = t;
+    return t;
+}
+
+AQI_COLD struct core_thread *core_thread_attach(void)
+{
+    if (!atomic_load(&core.open)) return NULL;
+    aqi_spin_lock(&core.lock);
+    struct core_thread *t = core.threads;
+    while (t != NULL && (t->taken || !idle(t)))
+        t = t->next;
+    if (t == NULL) t = thread_new();
+    if (t != NULL) t->taken = true;
+    aqi_spin_unlock(&core.lock);
+    if (t == NULL) {
+        aqi_fail(AQ_ENOMEM, "core", "no memory for the state of a thread");
+        return NULL;
+    }
+    pthread_setspecific(at_thread_end, t);
+    core_thread_mine = t;
+    return t;
+}
+
+void core_threads_open(void)
+{
+    pthread_once(&key_once, make_key);
+}
+
+/* The other threads make no more calls; their pointers are not looked at again. */
+void core_threads_close(void)
+{
+    pthread_setspecific(at_thread_end, NULL);
+    core_thread_mine = NULL;
+    aqi_spin_lock(&core.lock);
+    struct core_thread *t = core.threads;
+    core.threads = NULL;
+    aqi_spin_unlock(&core.lock);
+    while (t != NULL) {
+        struct core_thread *next = t->next;
+        aqi_pool_destroy(&t->ops);
+        free(t);
+        t = next;
+    }
+}

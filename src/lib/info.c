@@ -1,0 +1,272 @@
+/* What aqinfo shows: settings, transports, limits and counters. */
+#include "base/fail.h"
+#include "base/stats.h"
+#include "base/topology.h"
+#include "core/core.h"
+#include "lib/config.h"
+#include "transport/transport.h"
+
+#include <aqueduct/aqueduct.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Texts that live until the process ends: the callers keep pointers to them. */
+static const char *keep(const char *text)
+{
+    static char arena[64 * 1024];
+    static size_t used;
+    for (size_t at = 0; at < used; at += strlen(arena + at) + 1)
+        if (strcmp(arena + at, text) == 0) return arena + at;
+    size_t len = strlen(text) + 1;
+    if (used + len > sizeof(arena)) return "";
+    memcpy(arena + used, text, len);
+    used += len;
+    return arena + used - len;
+}
+
+/* --- settings -------------------------------------------------------------------------------- */
+
+struct row_ref {
+    struct aqi_settings_table *table;
+    size_t row;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct row_ref *x = a, *y = b;
+    return strcmp(x->table->rows[x->row].name, y->table->rows[y->row].name);
+}
+
+/* All rows that are for people, sorted by name. */
+static const struct row_ref *sorted_rows(size_t *count)
+{
+    static struct row_ref refs[256];
+    size_t n = 0;
+    for (size_t t = 0; t < lib_table_count; t++)
+        for (size_t r = 0; r < lib_tables[t]->count && n < AQI_COUNT_OF(refs); r++)
+            if (!lib_tables[t]->rows[r].by_launcher) refs[n++] = (struct row_ref){lib_tables[t], r};
+    qsort(refs, n, sizeof(refs[0]), by_name);
+    *count = n;
+    return refs;
+}
+
+aq_status aq_info_setting(size_t index, aq_setting_info *info)
+{
+    static bool loaded;
+    static aq_status load_status;
+    size_t count;
+    const struct row_ref *refs = sorted_rows(&count);
+    if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_setting: info is NULL");
+    if (index >= count) return AQ_ERANGE;
+    if (!loaded) load_status = aqi_settings_load(lib_tables, lib_table_count);
+    loaded = true;
+    const struct aqi_settings_table *table = refs[index].table;
+    const struct aqi_setting *row = &table->rows[refs[index].row];
+    char value[512], range[512];
+    aqi_setting_format(table, refs[index].row, value, sizeof(value));
+    aqi_setting_range(row, range, sizeof(range));
+    *info = (aq_setting_info){.name = row->name,
+                              .alias = row->alias,
+                              .group = table->group,
+                              .type = aqi_setting_type_name(row->type),
+                              .unit = row->unit ? row->unit : "",
+                              .range = keep(range),
+                              .default_value = row->def,
+                              .value = keep(value),
+                              .origin = aqi_setting_origin(table, refs[index].row),
+                              .doc = row->doc,
+                              .advice = row->advice ? row->advice : ""};
+    /* The bad one is the row whose variable is set but whose value is its default. */
+    const char *text = getenv(row->name);
+    if (text == NULL && row->alias != NULL) text = getenv(row->alias);
+    if (load_status != AQ_OK && text != NULL && strcmp(info->origin, "default") == 0)
+        return AQ_ESETTING;
+    return AQ_OK;
+}
+
+/* --- transports ------------------------------------------------------------------------------ */
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} cap_names[] = {
+    {AQI_CAP_PUT, "put"},         {AQI_CAP_GET, "get"},         {AQI_CAP_ATOMIC, "atomic"},
+    {AQI_CAP_FILL, "fill"},       {AQI_CAP_LONG, "long"},       {AQI_CAP_RESERVE, "reserve"},
+    {AQI_CAP_MAP, "map"},         {AQI_CAP_ALLOC, "alloc"},     {AQI_CAP_REG, "reg"},
+    {AQI_CAP_WAIT_FD, "wait-fd"}, {AQI_CAP_CREDITS, "credits"},
+};
+
+aq_status aq_info_transport(size_t index, aq_transport_info *info)
+{
+    if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_transport: info is NULL");
+    for (size_t i = 0; i <= index; i++)
+        if (aqi_transports[i] == NULL) return AQ_ERANGE;
+    const struct aqi_transport *t = aqi_transports[index];
+    struct aqi_tp_probe probe;
+    char caps[256] = "am";
+    t->probe(&probe);
+    for (size_t i = 0; i < AQI_COUNT_OF(cap_names); i++)
+        if (t->caps & cap_names[i].bit) {
+            size_t len = strlen(caps);
+            snprintf(caps + len, sizeof(caps) - len, ",%s", cap_names[i].name);
+        }
+    (void)!aqi_settings_load(lib_tables, lib_table_count);
+    *info = (aq_transport_info){.name = t->name,
+                                .doc = t->doc,
+                                .usable = probe.usable,
+                                .reason = keep(probe.reason),
+                                .device = keep(probe.device),
+                                .caps = keep(caps),
+                                .max_medium = probe.usable ? aqi_core_config.max_medium : 0};
+    return AQ_OK;
+}
+
+/* --- limits ---------------------------------------------------------------------------------- */
+
+static void limit_text(char *buf, size_t len, int resource, double divisor, const char *unit)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) != 0)
+        snprintf(buf, len, "unknown: %s", strerror(errno));
+    else if (limit.rlim_cur == RLIM_INFINITY)
+        snprintf(buf, len, "unlimited");
+    else
+        snprintf(buf, len, "%.0f%s", (double)limit.rlim_cur / divisor, unit);
+}
+
+static const char *limit_topology(char *buf, size_t len)
+{
+    aqi_topology_describe(buf, len);
+    return "";
+}
+
+static const char *limit_cores(char *buf, size_t len)
+{
+    snprintf(buf, len, "%u", aqi_cores());
+    return aqi_cores() == 1 ? "ranks share one core: they wait by yielding it" : "";
+}
+
+static const char *limit_memory(char *buf, size_t len)
+{
+    snprintf(buf, len, "%.1f GiB", (double)aqi_memory() / (1 << 30));
+    return "";
+}
+
+static const char *limit_files(char *buf, size_t len)
+{
+    struct rlimit limit;
+    limit_text(buf, len, RLIMIT_NOFILE, 1, " files");
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1024
+               ? "low: aqrun needs about three for each rank; raise it with ulimit -n"
+               : "";
+}
+
+static const char *limit_memlock(char *buf, size_t len)
+{
+    limit_text(buf, len, RLIMIT_MEMLOCK, 1024, " KiB");
+    return "shm locks no memory; networks with registered memory will want ulimit -l unlimited";
+}
+
+static const char *limit_processes(char *buf, size_t len)
+{
+    limit_text(buf, len, RLIMIT_NPROC, 1, " processes");
+    return "";
+}
+
+static const char *limit_dev_shm(char *buf, size_t len)
+{
+    struct statvfs fs;
+    if (statvfs("/dev/shm", &fs) != 0)
+        snprintf(buf, len, "not there");
+    else
+        snprintf(buf, len, "%.0f MiB free", (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
+    return "not used: shared memory is memfd, which its size does not bound";
+}
+
+/* Whether one process may read another's memory, found out by a child that reads ours. */
+static const char *limit_cma(char *buf, size_t len)
+{
+    static const uint64_t token = 0x6171756564756374u;
+    pid_t child = fork();
+    if (child == 0) {
+        uint64_t seen = 0;
+        struct iovec here = {&seen, sizeof(seen)}, there = {(void *)(uintptr_t)&token, 8};
+        ssize_t n = process_vm_readv(getppid(), &here, 1, &there, 1, 0);
+        _exit(n == 8 && seen == token ? 0 : n < 0 ? errno : 1);
+    }
+    int status = -1;
+    if (child > 0) waitpid(child, &status, 0);
+    if (child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        snprintf(buf, len, "yes");
+        return "";
+    }
+    snprintf(buf, len, "no: %s",
+             child > 0 && WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "the probe failed");
+    return "memory outside the segments goes by copies: set kernel.yama.ptrace_scope=0, or run the "
+           "container with CAP_SYS_PTRACE";
+}
+
+static const char *limit_huge_pages(char *buf, size_t len)
+{
+    int fd = memfd_create("aq-huge-probe", MFD_CLOEXEC | MFD_HUGETLB);
+    bool yes = false;
+    if (fd >= 0) {
+        void *at = MAP_FAILED;
+        if (ftruncate(fd, 2 << 20) == 0)
+            at = mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+        yes = at != MAP_FAILED;
+        if (yes) munmap(at, 2 << 20);
+        close(fd);
+    }
+    snprintf(buf, len, "%s", yes ? "yes" : "none reserved");
+    return yes ? "" : "segments use small pages; reserve some with sysctl vm.nr_hugepages";
+}
+
+static const struct {
+    const char *name;
+    const char *(*find)(char *buf, size_t len); /* returns the advice */
+} limits[] = {
+    {"topology", limit_topology},     {"cores", limit_cores},
+    {"memory", limit_memory},         {"open files", limit_files},
+    {"processes", limit_processes},   {"memlock", limit_memlock},
+    {"/dev/shm", limit_dev_shm},      {"cma", limit_cma},
+    {"huge pages", limit_huge_pages},
+};
+
+aq_status aq_info_limit(size_t index, aq_limit_info *info)
+{
+    char value[400];
+    if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_limit: info is NULL");
+    if (index >= AQI_COUNT_OF(limits)) return AQ_ERANGE;
+    const char *advice = limits[index].find(value, sizeof(value));
+    *info = (aq_limit_info){.name = limits[index].name, .value = keep(value), .advice = advice};
+    return AQ_OK;
+}
+
+/* --- counters and routes --------------------------------------------------------------------- */
+
+aq_status aq_info_counter(size_t index, aq_counter_info *info)
+{
+    if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_counter: info is NULL");
+    if (index >= AQI_CTR_COUNT) return AQ_ERANGE;
+    const struct aqi_counter_row *row = &aqi_counter_rows[index];
+    *info =
+        (aq_counter_info){row->name, row->unit, row->doc, aqi_counter_sum((enum aqi_counter)index)};
+    return AQ_OK;
+}
+
+aq_status aq_info_route(const aq_team *team, aq_rank rank, const char **name)
+{
+    if (team == NULL || name == NULL)
+        return aqi_fail(AQ_EINVAL, "lib", "aq_info_route: a pointer is NULL");
+    return aqi_core_route_name(team, rank, name);
+}
