@@ -1,0 +1,41 @@
+/* Twin of fault.c: which specifications are legal. What it does to a transport: tests/contract. */
+#include "transport/fault.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void legal(void **state)
+{
+    static const char *const specs[] = {"again=30", "late=5", "hide=put+get+map", "die=1@100",
+                                        "again=0,late=0,seed=18446744073709551615"};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
+        assert_int_equal(aqi_fault_configure(specs[i]), AQ_OK);
+        assert_true(aqi_fault_wanted());
+    }
+    assert_int_equal(aqi_fault_configure(""), AQ_OK);
+    assert_false(aqi_fault_wanted());
+}
+
+static void illegal(void **state)
+{
+    static const char *const specs[] = {
+        "again", "again=", "again=96", "again=-1", "late=1001", "hide=",     "hide=all",
+        "die=1", "die=@5", "die=1@0",  "seed=one", "colour=1",  "again=3 %", "="};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
+        assert_int_equal(aqi_fault_configure(specs[i]), AQ_ESETTING);
+        assert_false(aqi_fault_wanted());
+        assert_non_null(strstr(aq_error_message(), "AQ_FAULT"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(legal), cmocka_unit_test(illegal)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
