@@ -1,0 +1,102 @@
+/*
+ * Any bytes as an active message that a peer wrote, and any message there and back. The first two
+ * bytes are the largest payload, the rest the frame.
+ */
+#include "fuzz.h"
+#include "transport/am.h"
+
+#include <string.h>
+
+static void check_same(const struct aqi_am *a, const struct aqi_am *b)
+{
+    fuzz_require(a->kind == b->kind && a->handler == b->handler && a->nargs == b->nargs &&
+                     a->flags == b->flags && a->nbytes == b->nbytes && a->addr == b->addr,
+                 "a message there and back has the same header");
+    fuzz_require(memcmp(a->args, b->args, 4u * a->nargs) == 0,
+                 "a message there and back has the same arguments");
+}
+
+static void check_encode(const struct aqi_am *am, uint32_t source, size_t max_payload)
+{
+    struct aqi_am again;
+    uint32_t source_again = ~source;
+    /* Exactly the room that the encoder may use, so that a sanitizer sees a byte more. */
+    size_t room = sizeof(struct aqi_am_wire) + 4u * am->nargs;
+    void *frame = malloc(room);
+    if (frame == NULL) abort();
+    memset(frame, 0xee, room);
+    aqi_am_encode(frame, am, source);
+    fuzz_require(((struct aqi_am_wire *)frame)->stamp == 0xeeeeeeee, "the stamp is not touched");
+    fuzz_require(aqi_am_decode(frame, room, max_payload, &again, &source_again) == AQ_OK,
+                 "what was encoded can be decoded");
+    fuzz_require(source_again == source, "a message there and back has the same source");
+    check_same(am, &again);
+    free(frame);
+}
+
+static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t len,
+                          size_t max_payload)
+{
+    fuzz_require(am->kind != AQI_AM_NONE && am->kind <= AQI_AM_INTERNAL, "a message has a kind");
+    fuzz_require(am->nargs <= AQI_AM_MAX_ARGS, "a message has at most 16 arguments");
+    fuzz_require((am->flags & ~AQI_AM_IS_REPLY) == 0, "only known flags");
+    fuzz_require(!aqi_am_has_payload(am->kind) || am->nbytes <= max_payload,
+                 "a payload that travels along is bounded");
+    fuzz_require(am->payload == NULL, "the payload is left to the transport");
+    size_t from = (size_t)((const uint8_t *)am->args - frame);
+    fuzz_require(from + 4u * am->nargs <= len, "the arguments are inside the frame");
+}
+
+static void check_frame(const uint8_t *data, size_t len, size_t max_payload)
+{
+    struct aqi_am am, before;
+    uint32_t source = 0x12345678;
+    memset(&am, 0xa5, sizeof(am));
+    memcpy(&before, &am, sizeof(am));
+    /* As aligned as frames are in rings and packets, and not a byte longer than the frame. */
+    uint8_t *frame = malloc(aqi_max(len, 1));
+    if (frame == NULL) abort();
+    memcpy(frame, data, len);
+    if (aqi_am_decode(frame, len, max_payload, &am, &source) == AQ_OK) {
+        check_decoded(&am, frame, len, max_payload);
+        check_encode(&am, source, max_payload);
+    } else {
+        fuzz_require(memcmp(&am, &before, sizeof(am)) == 0 && source == 0x12345678,
+                     "a refused frame leaves the outputs alone");
+    }
+    free(frame);
+}
+
+/* A legal message whose fields are the bytes of the input. */
+static void check_message(const uint8_t *data, size_t len, size_t max_payload)
+{
+    static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_MEDIUM, AQI_AM_LONG_PACKED,
+                                    AQI_AM_LONG_HEADER, AQI_AM_INTERNAL};
+    struct aqi_am_wire raw;
+    int32_t args[AQI_AM_MAX_ARGS] = {0};
+    memset(&raw, 0, sizeof(raw));
+    memcpy(&raw, data, aqi_min(len, sizeof(raw)));
+    if (len > sizeof(raw))
+        memcpy(args, data + sizeof(raw), aqi_min(len - sizeof(raw), sizeof(args)));
+    struct aqi_am am = {
+        .kind = kinds[raw.kind % AQI_COUNT_OF(kinds)],
+        .handler = raw.handler,
+        .nargs = raw.nargs % (AQI_AM_MAX_ARGS + 1),
+        .flags = raw.flags & AQI_AM_IS_REPLY,
+        .nbytes = raw.nbytes,
+        .addr = raw.addr,
+        .args = args,
+    };
+    if (aqi_am_has_payload(am.kind)) am.nbytes = (uint32_t)(raw.nbytes % (max_payload + 1));
+    if (am.kind == AQI_AM_SHORT) am.nbytes = 0;
+    check_encode(&am, raw.source, max_payload);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2) return 0;
+    size_t max_payload = (size_t)data[0] | (size_t)data[1] << 8;
+    check_frame(data + 2, size - 2, max_payload);
+    check_message(data + 2, size - 2, max_payload);
+    return 0;
+}

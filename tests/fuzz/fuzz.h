@@ -1,0 +1,21 @@
+/* What a fuzz target offers, and how it says that something is wrong. */
+#ifndef AQI_FUZZ_H
+#define AQI_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Called by libFuzzer, or by replay.c; always returns 0. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A property of the code under test; the end when it does not hold, so that the input is kept. */
+static inline void fuzz_require(int holds, const char *property)
+{
+    if (holds) return;
+    fprintf(stderr, "fuzz: does not hold: %s\n", property);
+    abort();
+}
+
+#endif
