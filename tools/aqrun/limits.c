@@ -1,0 +1,59 @@
+/* Open files and processes: what a job of this size needs. */
+#include "limits.h"
+
+#include "job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Descriptors of aqrun itself, generously; and per rank its place, its control socket, the life of
+ * a program under a shell, and with --prefix two pipes. */
+enum { LIMITS_OWN_FILES = 24, LIMITS_RANK_FILES = 3, LIMITS_PREFIX_FILES = 2 };
+
+static struct rlimit limits_files;
+
+static _Noreturn void limits_too_low(const char *what, unsigned long long need,
+                                     unsigned long long have, const char *option)
+{
+    say("%u processes need %llu %s, but the limit is %llu: raise it (ulimit -%s %llu, or "
+        "/etc/security/limits.conf) or start fewer",
+        job.size, need, what, have, option, need);
+    exit(EXIT_FAILED);
+}
+
+static void limits_check_files(void)
+{
+    if (getrlimit(RLIMIT_NOFILE, &limits_files) != 0) die("getrlimit: %s", strerror(errno));
+    unsigned each = LIMITS_RANK_FILES + (job.options.prefix ? LIMITS_PREFIX_FILES : 0);
+    rlim_t need = LIMITS_OWN_FILES + (rlim_t)job.size * each;
+    if (limits_files.rlim_cur >= need) return;
+    if (limits_files.rlim_max < need)
+        limits_too_low("open files in aqrun", need, limits_files.rlim_max, "n");
+    struct rlimit raised = {.rlim_cur = need, .rlim_max = limits_files.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) != 0)
+        limits_too_low("open files in aqrun", need, limits_files.rlim_cur, "n");
+}
+
+/* Other processes of the user count too, but the kernel tells nobody how many there are. */
+static void limits_check_processes(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NPROC, &limit) != 0) die("getrlimit: %s", strerror(errno));
+    rlim_t need = (rlim_t)job.size + 2; /* aqrun and its guard */
+    /* The kernel does not hold root to it. */
+    if (geteuid() != 0 && limit.rlim_cur < need)
+        limits_too_low("processes of this user", need, limit.rlim_cur, "u");
+}
+
+void limits_check(void)
+{
+    limits_check_files();
+    limits_check_processes();
+}
+
+void limits_restore(void)
+{
+    setrlimit(RLIMIT_NOFILE, &limits_files);
+}

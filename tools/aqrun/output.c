@@ -1,0 +1,129 @@
+/* Standard output and error of aqrun: a buffer each, written when there is room. */
+#include "output.h"
+
+#include "job.h"
+#include "relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Above the first, ranks that write must wait; below the second they may go on. */
+#define OUTPUT_FULL  (1u << 20)
+#define OUTPUT_READY (1u << 18)
+
+static void output_ready(struct source *source, uint32_t events);
+
+/* A description of our own, since O_NONBLOCK on the given one would hit all who share it. */
+static int output_reopen(int fd)
+{
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+void output_open(struct output *output, int fd, const char *name)
+{
+    struct stat info;
+    *output = (struct output){.name = name, .way = OUTPUT_FILE};
+    int use = fd;
+    if (fstat(fd, &info) != 0) {
+        output->closed = true;
+    } else if (S_ISSOCK(info.st_mode)) {
+        output->way = OUTPUT_SOCKET;
+    } else if (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)) {
+        int own = output_reopen(fd);
+        output->way = own >= 0 ? OUTPUT_OWN : OUTPUT_POLLED;
+        if (own >= 0) use = own;
+    }
+    source_open(&output->source, use, output_ready);
+}
+
+static ssize_t output_attempt(const struct output *output)
+{
+    int fd = output->source.fd;
+    struct pollfd state = {.fd = fd, .events = POLLOUT};
+    switch (output->way) {
+    case OUTPUT_SOCKET:
+        return send(fd, output->bytes, output->used, MSG_DONTWAIT | MSG_NOSIGNAL);
+    case OUTPUT_POLLED:
+        if (poll(&state, 1, 0) == 0) {
+            errno = EAGAIN;
+            return -1;
+        }
+        return write(fd, output->bytes, aqi_min(output->used, PIPE_BUF));
+    default:
+        return write(fd, output->bytes, output->used);
+    }
+}
+
+/* Nobody will read it any more: those who write to it shall notice as they would without us. */
+static void output_shut(struct output *output, int err)
+{
+    output->closed = true;
+    output->used = 0;
+    source_watch(&output->source, 0);
+    relay_shut(output);
+    if (err == EPIPE) return;
+    if (output != &job.output[1]) say("cannot write %s: %s", output->name, strerror(err));
+    if (job.end.code == 0) job.end.code = EXIT_FAILED;
+}
+
+static void output_drain(struct output *output)
+{
+    while (output->used != 0 && !output->closed) {
+        ssize_t written = output_attempt(output);
+        if (written > 0) {
+            output->used -= (size_t)written;
+            memmove(output->bytes, output->bytes + written, output->used);
+        } else if (written < 0 && errno == EAGAIN) {
+            source_watch(&output->source, EPOLLOUT);
+            return;
+        } else if (written < 0 && errno != EINTR) {
+            output_shut(output, errno);
+        }
+    }
+    source_watch(&output->source, 0);
+}
+
+static void output_ready(struct source *source, uint32_t events)
+{
+    (void)events;
+    struct output *output = AQRUN_OF(source, struct output, source);
+    output_drain(output);
+    if (!output->full || output->used > OUTPUT_READY) return;
+    output->full = false;
+    relay_resume(output);
+}
+
+void output_append(struct output *output, const void *bytes, size_t len)
+{
+    if (output->closed || len == 0) return;
+    if (output->room - output->used < len) {
+        size_t room = aqi_max(2 * output->room, output->used + len);
+        char *larger = realloc(output->bytes, room);
+        if (larger == NULL) die("no memory to relay %s", output->name);
+        output->bytes = larger;
+        output->room = room;
+    }
+    memcpy(output->bytes + output->used, bytes, len);
+    output->used += len;
+}
+
+void output_flush(struct output *output)
+{
+    /* While it waits for room, more attempts are in vain. */
+    if (output->source.watched == 0) output_drain(output);
+    if (output->used > OUTPUT_FULL) output->full = true;
+}
+
+bool output_empty(const struct output *output)
+{
+    return output->used == 0;
+}

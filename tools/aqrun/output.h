@@ -1,0 +1,35 @@
+/* Standard output and error of aqrun: written without ever blocking the launcher. */
+#ifndef AQRUN_OUTPUT_H
+#define AQRUN_OUTPUT_H
+
+#include "loop.h"
+
+/* How to write without blocking depends on what the descriptor is. */
+enum output_way {
+    OUTPUT_OWN,    /* opened anew for us, non-blocking */
+    OUTPUT_SOCKET, /* MSG_DONTWAIT */
+    OUTPUT_POLLED, /* shared with others, who may not expect O_NONBLOCK: ask before each write */
+    OUTPUT_FILE    /* never makes us wait for a reader */
+};
+
+struct output {
+    struct source source;
+    const char *name;
+    enum output_way way;
+    bool closed; /* the reader is gone */
+    bool full;   /* relays wait until it is written */
+    char *bytes; /* not yet written */
+    size_t used;
+    size_t room;
+};
+
+void output_open(struct output *output, int fd, const char *name);
+
+/* Append; it is written by the next flush, as far as there is room, and the rest later. */
+void output_append(struct output *output, const void *bytes, size_t len);
+void output_flush(struct output *output);
+
+/* Is there nothing left to write? */
+bool output_empty(const struct output *output);
+
+#endif

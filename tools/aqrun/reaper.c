@@ -1,0 +1,208 @@
+/* Signals through a descriptor, waitpid, and the descendants of ranks. */
+#include "reaper.h"
+
+#include "base/clock.h"
+#include "collective.h"
+#include "end.h"
+#include "job.h"
+#include "spawn.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REAPER_STRAYS_NS  500000000u
+#define REAPER_STRAYS_NAP 5 /* ms, when no SIGCHLD comes */
+
+/* The signals aqrun handles: what to do with each. */
+static void reaper_reap(int number);
+static void reaper_stop(int number);
+static void reaper_continue(int number);
+static const struct {
+    int number;
+    void (*handle)(int number);
+} reaper_signals[] = {
+    {SIGCHLD, reaper_reap},     {SIGINT, end_by_signal},  {SIGTERM, end_by_signal},
+    {SIGHUP, end_by_signal},    {SIGQUIT, end_by_signal}, {SIGTSTP, reaper_stop},
+    {SIGCONT, reaper_continue},
+};
+
+/* Signals whose default would hurt aqrun: a closed reader, and reading in the background. */
+static const int reaper_ignored[] = {SIGPIPE, SIGTTIN};
+
+static struct {
+    struct source source;
+    sigset_t mask; /* as found */
+    struct sigaction ignored[AQI_COUNT_OF(reaper_ignored)];
+    struct sigaction child;
+    unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
+} reaper;
+
+static void reaper_ready(struct source *source, uint32_t events)
+{
+    (void)events;
+    struct signalfd_siginfo info;
+    while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        for (size_t i = 0; i < AQI_COUNT_OF(reaper_signals); i++)
+            if (reaper_signals[i].number == (int)info.ssi_signo)
+                reaper_signals[i].handle((int)info.ssi_signo);
+}
+
+/* Whoever started aqrun with a signal ignored (nohup, a shell's &) wants it ignored. */
+static bool reaper_wants(int number)
+{
+    struct sigaction action;
+    if (number == SIGCHLD || number == SIGCONT) return true;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN;
+}
+
+void reaper_open(void)
+{
+    sigset_t taken;
+    sigemptyset(&taken);
+    for (size_t i = 0; i < AQI_COUNT_OF(reaper_signals); i++)
+        if (reaper_wants(reaper_signals[i].number)) sigaddset(&taken, reaper_signals[i].number);
+    sigprocmask(SIG_BLOCK, &taken, &reaper.mask);
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, normal = {.sa_handler = SIG_DFL};
+    for (size_t i = 0; i < AQI_COUNT_OF(reaper_ignored); i++)
+        sigaction(reaper_ignored[i], &ignore, &reaper.ignored[i]);
+    sigaction(SIGCHLD, &normal, &reaper.child); /* ignored, it would reap behind our back */
+    int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0) die("signalfd: %s", strerror(errno));
+    source_open(&reaper.source, fd, reaper_ready);
+    source_watch(&reaper.source, EPOLLIN);
+    struct timespec boot;
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    unsigned long long ticks = (unsigned long long)sysconf(_SC_CLK_TCK);
+    reaper.start = (unsigned long long)boot.tv_sec * ticks +
+                   (unsigned long long)boot.tv_nsec * ticks / 1000000000u;
+    /* What ranks leave behind becomes our child, and not that of init. */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) die("PR_SET_CHILD_SUBREAPER: %s", strerror(errno));
+}
+
+void reaper_restore_signals(void)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(reaper_ignored); i++)
+        sigaction(reaper_ignored[i], &reaper.ignored[i], NULL);
+    sigaction(SIGCHLD, &reaper.child, NULL);
+    sigprocmask(SIG_SETMASK, &reaper.mask, NULL);
+}
+
+static struct rank *reaper_find(pid_t pid)
+{
+    /* A group stays in the table while somebody is in it, so `running` has to agree. */
+    for (uint32_t i = 0; i < job.spawned; i++)
+        if (job.groups[i] == pid && job.ranks[i].running) return &job.ranks[i];
+    return NULL;
+}
+
+static void reaper_ended(struct rank *rank, int status)
+{
+    rank->running = false;
+    job.running--;
+    spawn_read_reports();
+    hub_drain(rank);
+    /* Other processes of the group are the guard's business as long as there are some. */
+    if (kill(-rank->pid, 0) != 0) job.groups[rank->number] = 0;
+    end_judge(rank, status);
+    hub_close(rank);
+}
+
+static void reaper_reap(int number)
+{
+    (void)number;
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        struct rank *rank = reaper_find(pid);
+        if (rank != NULL) reaper_ended(rank, status);
+    }
+}
+
+static void reaper_signal_all(int number)
+{
+    for (uint32_t i = 0; i < job.spawned; i++)
+        if (job.ranks[i].running) kill(-job.ranks[i].pid, number);
+}
+
+/* Ctrl-Z: the ranks first, then aqrun; the time until we go on counts for no time-out. */
+static void reaper_stop(int number)
+{
+    (void)number;
+    reaper_signal_all(SIGTSTP);
+    uint64_t before = aqi_now_ns();
+    raise(SIGSTOP);
+    uint64_t stopped = aqi_now_ns() - before;
+    collective_postpone(stopped);
+    job.began_ns += stopped;
+    reaper_signal_all(SIGCONT);
+}
+
+static void reaper_continue(int number)
+{
+    (void)number;
+    reaper_signal_all(SIGCONT);
+}
+
+/* Is this process a child of ours that began after aqrun did? An exec leaves older ones to us. */
+static bool reaper_is_stray(const char *pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t len = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (len <= 0) return false;
+    text[len] = '\0';
+    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    int parent;
+    unsigned long long start;
+    if (name_end == NULL ||
+        sscanf(name_end,
+               ") %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+               "%*d %*d %llu",
+               &parent, &start) != 2)
+        return false;
+    return parent == getpid() && start >= reaper.start;
+}
+
+/* Kill all strays; how many there were. */
+static size_t reaper_kill_once(void)
+{
+    size_t count = 0;
+    DIR *proc = opendir("/proc");
+    if (proc == NULL) return 0;
+    struct dirent *entry;
+    while ((entry = readdir(proc)) != NULL) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+        if (!reaper_is_stray(entry->d_name)) continue;
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        tell("killing process %d, which a rank left behind", (int)pid);
+        kill(pid, SIGKILL);
+        count++;
+    }
+    closedir(proc);
+    return count;
+}
+
+void reaper_kill_strays(void)
+{
+    uint64_t limit = aqi_now_ns() + REAPER_STRAYS_NS;
+    /* The children of those killed become ours in turn. */
+    for (;;) {
+        reaper_reap(SIGCHLD);
+        if (reaper_kill_once() == 0 || aqi_now_ns() > limit) return;
+        struct pollfd state = {.fd = reaper.source.fd, .events = POLLIN};
+        poll(&state, 1, REAPER_STRAYS_NAP);
+    }
+}

@@ -1,0 +1,128 @@
+/* Line-wise relays of what ranks print. */
+#include "relay.h"
+
+#include "job.h"
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define RELAY_CHUNK 65536
+/* A line longer than this is passed on in pieces. */
+#define RELAY_LINE_MAX (1u << 20)
+
+static void relay_ready(struct source *source, uint32_t events);
+
+int relay_open(struct relay *relay, uint32_t rank, struct output *to)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        die("pipe for the output of rank %u: %s", rank, strerror(errno));
+    *relay = (struct relay){.to = to, .rank = rank};
+    source_open(&relay->source, ends[0], relay_ready);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    source_watch(&relay->source, EPOLLIN);
+    return ends[1];
+}
+
+static void relay_keep(struct relay *relay, const char *bytes, size_t len)
+{
+    if (relay->room - relay->used < len) {
+        size_t room = aqi_max(2 * relay->room, relay->used + len);
+        char *larger = realloc(relay->line, room);
+        if (larger == NULL) die("no memory to relay the output of rank %u", relay->rank);
+        relay->line = larger;
+        relay->room = room;
+    }
+    memcpy(relay->line + relay->used, bytes, len);
+    relay->used += len;
+}
+
+/* Write one line: what was kept of it, the `len` bytes at `bytes`, and a newline. */
+static void relay_line(struct relay *relay, const char *bytes, size_t len)
+{
+    char prefix[16];
+    int prefix_len = snprintf(prefix, sizeof(prefix), "[%u] ", relay->rank);
+    output_append(relay->to, prefix, (size_t)prefix_len);
+    output_append(relay->to, relay->line, relay->used);
+    output_append(relay->to, bytes, len);
+    output_append(relay->to, "\n", 1);
+    relay->used = 0;
+}
+
+static void relay_lines(struct relay *relay, const char *bytes, size_t len)
+{
+    const char *newline;
+    while (len != 0 && (newline = memchr(bytes, '\n', len)) != NULL) {
+        size_t line = (size_t)(newline - bytes);
+        relay_line(relay, bytes, line);
+        bytes += line + 1;
+        len -= line + 1;
+    }
+    if (len != 0) relay_keep(relay, bytes, len);
+    if (relay->used > RELAY_LINE_MAX) relay_line(relay, NULL, 0);
+}
+
+static void relay_close(struct relay *relay)
+{
+    if (relay->used != 0) relay_line(relay, NULL, 0);
+    output_flush(relay->to);
+    source_close(&relay->source);
+    free(relay->line);
+    relay->line = NULL;
+    relay->room = 0;
+}
+
+/* Read once; false when nothing is there now. Closes at the end. */
+static bool relay_read(struct relay *relay)
+{
+    char chunk[RELAY_CHUNK];
+    ssize_t got = read(relay->source.fd, chunk, sizeof(chunk));
+    if (got > 0) {
+        relay_lines(relay, chunk, (size_t)got);
+        output_flush(relay->to);
+        return true;
+    }
+    if (got == 0 || (errno != EAGAIN && errno != EINTR)) relay_close(relay);
+    return false;
+}
+
+static void relay_ready(struct source *source, uint32_t events)
+{
+    (void)events;
+    struct relay *relay = AQRUN_OF(source, struct relay, source);
+    relay_read(relay);
+    if (relay->source.fd < 0 || !relay->to->full) return;
+    relay->paused = true;
+    source_watch(source, 0);
+}
+
+void relay_finish(struct relay *relay)
+{
+    while (relay->source.fd >= 0 && relay_read(relay))
+        continue;
+    if (relay->source.fd >= 0) relay_close(relay);
+}
+
+void relay_shut(const struct output *to)
+{
+    for (uint32_t i = 0; i < job.spawned; i++)
+        for (size_t k = 0; k < AQI_COUNT_OF(job.ranks[i].relay); k++) {
+            struct relay *relay = &job.ranks[i].relay[k];
+            if (relay->to == to) source_close(&relay->source);
+        }
+}
+
+void relay_resume(const struct output *to)
+{
+    for (uint32_t i = 0; i < job.spawned; i++)
+        for (size_t k = 0; k < AQI_COUNT_OF(job.ranks[i].relay); k++) {
+            struct relay *relay = &job.ranks[i].relay[k];
+            if (relay->to != to || !relay->paused) continue;
+            relay->paused = false;
+            source_watch(&relay->source, EPOLLIN);
+        }
+}
