@@ -63,6 +63,19 @@ aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const ch
     return status;
 }
 
+aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...)
+{
+    int saved_errno = errno;
+    char text[FAIL_MESSAGE_BYTES] = "";
+    va_list args;
+    va_start(args, fmt);
+    fail_append(text, 0, fmt, args);
+    va_end(args);
+    fail_keep(text);
+    errno = saved_errno;
+    return status;
+}
+
 aq_status aqi_fail_context(aq_status status, const char *fmt, ...)
 {
     int saved_errno = errno;

@@ -16,6 +16,9 @@ AQI_COLD aq_status aqi_fail(aq_status status, const char *folder, const char *fm
 AQI_COLD aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const char *fmt,
                                   ...) AQI_PRINTF(4, 5);
 
+/* Record without logging: who knew first is another process, and has said it (aqrun). */
+AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
+
 /* Put the text and ": " in front of this thread's message ("while attaching the segment: ..."),
  * without logging again. */
 AQI_COLD aq_status aqi_fail_context(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);

@@ -275,7 +275,8 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
         if (status != AQ_OK) return fork_break(fork, status);
         if (result->type == AQI_CONTROL_EVENT) {
             fork_read_event(&fork->event, result);
-            return fork_break(fork, aqi_fail(AQ_EPEER, "job", "%s", fork->event.text));
+            /* aqrun has told the user; each rank that says it again would be noise. */
+            return fork_break(fork, aqi_fail_quiet(AQ_EPEER, "%s", fork->event.text));
         }
         if (result->type == AQI_CONTROL_RESULT && result->seq == fork->seq) break;
         if (*passed >= 0) close(*passed);
