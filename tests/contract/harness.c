@@ -254,6 +254,7 @@ void ct_mem_open(struct ct_ep *ep, size_t len)
     size_t most = 0;
     for (uint32_t rank = 0; rank < ep->size; rank++)
         most = aqi_max(most, ep->world->len[rank]);
+    ct_barrier(ep);
     CT_OK(ep->tp->ops.mem_alloc(ep->tp, len, most, &addr));
     CT_CHECK(addr != NULL && (uintptr_t)addr % aqi_page_size() == 0);
     CT_OK(ct_mem_share(ep, addr, len));
