@@ -16,10 +16,12 @@ static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
 /* Sequence numbers go on from loop to loop: nothing must be reset, so nothing can be reset late. */
 static uint64_t line_seq, ring_seq, ring_consumed;
 
-/* One turn of a wait; with more ranks than cores the other one may need ours. */
+/* One turn of a wait. With more ranks than cores the other one may need ours; and so it may, if we
+ * have waited for long, on a machine where other programs run too. */
 static void wait_turn(const struct perf *perf, unsigned *turns)
 {
-    if (perf->crowded && ++*turns % 256 == 0) sched_yield();
+    unsigned patience = perf->crowded ? 256 : 16384;
+    if (++*turns % patience == 0) sched_yield();
 }
 
 static void send_line(struct perf *perf, const void *from, size_t size, uint64_t seq)

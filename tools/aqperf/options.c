@@ -3,7 +3,6 @@
 #include "perf.h"
 #include <aqueduct/info.h>
 #include <aqueduct/version.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <getopt.h>
 #include <stdarg.h>
