@@ -21,10 +21,14 @@ static int by_group_and_name(const void *a, const void *b)
     return groups != 0 ? groups : strcmp(left->name, right->name);
 }
 
+/* Note what the library said last; it says the same for each setting when it reads them all. */
 static void add_problem(struct data *data)
 {
+    const char *message = aq_error_message();
+    for (size_t i = 0; i < data->problem_count; i++)
+        if (strcmp(data->problems[i], message) == 0) return;
     data->problems = room_for(data->problems, data->problem_count, sizeof *data->problems);
-    char *text = strdup(aq_error_message());
+    char *text = strdup(message);
     if (text != NULL) data->problems[data->problem_count++] = text;
 }
 
@@ -32,14 +36,12 @@ static void collect_settings(struct data *data)
 {
     for (size_t index = 0;; index++) {
         data->settings = room_for(data->settings, data->setting_count, sizeof *data->settings);
-        aq_status status = aq_info_setting(index, &data->settings[data->setting_count]);
-        if (status == AQ_OK) {
-            data->setting_count++;
-        } else if (status == AQ_ESETTING) {
-            add_problem(data);
-        } else {
-            break;
-        }
+        aq_setting_info *setting = &data->settings[data->setting_count];
+        *setting = (aq_setting_info){0};
+        aq_status status = aq_info_setting(index, setting);
+        if (status != AQ_OK && status != AQ_ESETTING) break;
+        if (status == AQ_ESETTING) add_problem(data);
+        if (setting->name != NULL) data->setting_count++;
     }
     if (data->setting_count > 1)
         qsort(data->settings, data->setting_count, sizeof *data->settings, by_group_and_name);
