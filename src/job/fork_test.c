@@ -1,0 +1,412 @@
+/* Twin of fork.c: a rank against a launcher made of a script, in a thread of the same process. */
+#include "job/channel.h"
+#include "job/settings.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANK = 1, SIZE = 2 };
+
+/* The launcher's side. Its thread only handles what the rank waits for. */
+struct launcher {
+    int place;   /* our end of the rank's place */
+    int control; /* the socket that came with HELLO */
+    _Atomic uint32_t *page;
+    int page_fd;
+    pthread_t thread;
+    void (*script)(struct launcher *launcher);
+};
+
+static struct launcher launcher;
+
+static void next(int socket, struct aqi_control *message, int *passed)
+{
+    static _Thread_local uint8_t buf[AQI_CONTROL_MAX];
+    struct pollfd state = {.fd = socket, .events = POLLIN};
+    size_t len = sizeof(buf);
+    if (poll(&state, 1, 20000) != 1) abort();
+    if (aqi_channel_receive(socket, buf, &len, passed) != AQ_OK) abort();
+    if (aqi_control_decode(buf, len, message) != AQ_OK) abort();
+}
+
+static void answer(const struct aqi_control *message, int pass)
+{
+    if (aqi_channel_send(launcher.control, message, pass) != AQ_OK) abort();
+}
+
+static void answer_job(void)
+{
+    struct aqi_control job = {.type = AQI_CONTROL_JOB,
+                              .rank = RANK,
+                              .size = SIZE,
+                              .hosts = 1,
+                              .local_rank = RANK,
+                              .local_size = SIZE};
+    memset(job.key, 0xa5, sizeof(job.key));
+    answer(&job, launcher.page_fd);
+}
+
+static void *run_script(void *arg)
+{
+    struct aqi_control hello;
+    next(launcher.place, &hello, &launcher.control);
+    if (hello.type != AQI_CONTROL_HELLO || launcher.control < 0) abort();
+    launcher.script(arg);
+    return NULL;
+}
+
+/* Start the launcher and join it: what aqi_boot_open said. */
+static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    launcher = (struct launcher){.place = pair[0], .control = -1, .script = script};
+    launcher.page_fd = memfd_create("page", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(launcher.page_fd, SIZE * AQI_CACHE_LINE), 0);
+    void *page =
+        mmap(NULL, SIZE * AQI_CACHE_LINE, PROT_READ | PROT_WRITE, MAP_SHARED, launcher.page_fd, 0);
+    assert_ptr_not_equal(page, MAP_FAILED);
+    launcher.page = (_Atomic uint32_t *)((char *)page + RANK * AQI_CACHE_LINE);
+    assert_int_equal(pthread_create(&launcher.thread, NULL, run_script, &launcher), 0);
+    aqi_job_config.boot_fd = (uint64_t)pair[1];
+    aq_status status = aqi_boot_open(boot);
+    prctl(PR_SET_PDEATHSIG, 0);
+    if (status != AQ_OK) close(pair[1]);
+    return status;
+}
+
+static void leave(void)
+{
+    pthread_join(launcher.thread, NULL);
+    munmap((char *)launcher.page - RANK * AQI_CACHE_LINE, SIZE * AQI_CACHE_LINE);
+    close(launcher.page_fd);
+    close(launcher.place);
+    if (launcher.control >= 0) close(launcher.control);
+}
+
+static void script_job(struct launcher *self)
+{
+    (void)self;
+    answer_job();
+}
+
+static void test_joining(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    const struct aqi_boot_info *info = aqi_boot_info(boot);
+    assert_string_equal(info->kind, "fork");
+    assert_int_equal(info->rank, RANK);
+    assert_int_equal(info->size, SIZE);
+    assert_int_equal(info->local_rank, RANK);
+    assert_int_equal(info->key[15], 0xa5);
+    assert_int_equal(aqi_boot_hosts(boot)[1], 0);
+    assert_false(aqi_boot_alert(boot));
+    /* The place is given back, so that it is not handed down to other programs. */
+    assert_int_equal(fcntl((int)aqi_job_config.boot_fd, F_GETFD), -1);
+    struct aqi_control message;
+    int passed = -1;
+    aqi_boot_exit(boot, 42, "reason");
+    next(launcher.control, &message, &passed);
+    assert_int_equal(message.type, AQI_CONTROL_EXIT);
+    assert_int_equal(message.code, 42);
+    assert_memory_equal(message.data, "reason", 6);
+    aqi_boot_exit(boot, 0, NULL);
+    next(launcher.control, &message, &passed);
+    assert_int_equal(message.len, 0);
+    assert_int_equal(aqi_boot_finalize(boot), AQ_OK);
+    next(launcher.control, &message, &passed);
+    assert_int_equal(message.type, AQI_CONTROL_BYE);
+    aqi_boot_close(boot);
+    leave();
+}
+
+static void script_refuse(struct launcher *self)
+{
+    (void)self;
+    answer(
+        &(struct aqi_control){
+            .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "taken", .len = 5},
+        -1);
+}
+
+static void script_hang_up(struct launcher *self)
+{
+    close(self->control);
+    self->control = -1;
+}
+
+static void script_other_version(struct launcher *self)
+{
+    uint8_t head[AQI_CONTROL_HEAD];
+    size_t len = aqi_control_encode(&(struct aqi_control){.type = AQI_CONTROL_BYE}, head);
+    head[0] = 99;
+    if (send(self->control, head, len, 0) != (ssize_t)len) abort();
+}
+
+static void script_garbage(struct launcher *self)
+{
+    if (send(self->control, "\1\0garbage", 9, 0) != 9) abort();
+}
+
+static void script_job_without_page(struct launcher *self)
+{
+    (void)self;
+    answer(&(struct aqi_control){.type = AQI_CONTROL_JOB, .size = 1, .hosts = 1, .local_size = 1},
+           -1);
+}
+
+static void script_silence(struct launcher *self)
+{
+    (void)self;
+}
+
+static void test_failing_to_join(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*script)(struct launcher *);
+        aq_status status;
+        const char *text;
+    } cases[] = {
+        {script_refuse, AQ_ESTATE, "taken"},
+        {script_hang_up, AQ_EPEER, "aqrun is gone"},
+        {script_other_version, AQ_EPROTO, "version 99"},
+        {script_garbage, AQ_EPROTO, "makes no sense"},
+        {script_job_without_page, AQ_EPROTO, "type 2"},
+        {script_silence, AQ_ETIMEOUT, "has not answered"},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
+        struct aqi_boot *boot;
+        assert_int_equal(join(cases[i].script, &boot), cases[i].status);
+        assert_non_null(strstr(aq_error_message(), cases[i].text));
+        leave();
+    }
+}
+
+static void test_a_place_that_is_none(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    aqi_job_config.boot_fd = (uint64_t)ends[0];
+    assert_int_equal(aqi_boot_open(&boot), AQ_ESTATE);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(aqi_boot_open(&boot), AQ_ESTATE);
+    assert_non_null(strstr(aq_error_message(), "unset AQ_BOOT_FD"));
+}
+
+enum { BIG = 100000 };
+
+/* Collects a part of BIG bytes, and gives it back twice: the result of two ranks that agree. */
+static void script_gather(struct launcher *self)
+{
+    answer_job();
+    static uint8_t all[SIZE * BIG];
+    struct aqi_control call = {0};
+    size_t got = 0;
+    while (got < BIG) {
+        int passed = -1;
+        next(self->control, &call, &passed);
+        if (call.type != AQI_CONTROL_CALL || call.offset != got || call.seq != 1) abort();
+        memcpy(all + got, call.data, call.len);
+        memcpy(all + BIG + got, call.data, call.len);
+        got += call.len;
+    }
+    struct aqi_control result = {.type = AQI_CONTROL_RESULT, .seq = 1, .bytes = sizeof(all)};
+    while (result.offset < sizeof(all)) {
+        result.data = all + result.offset;
+        result.len = aqi_min(sizeof(all) - result.offset, AQI_CONTROL_CHUNK);
+        aq_status status = aqi_channel_send(self->control, &result, -1);
+        struct pollfd room = {.fd = self->control, .events = POLLOUT};
+        if (status == AQ_AGAIN)
+            poll(&room, 1, 1000);
+        else
+            result.offset += result.len;
+    }
+}
+
+static void test_allgather_in_pieces(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    static uint8_t mine[BIG], all[SIZE * BIG];
+    for (size_t i = 0; i < BIG; i++)
+        mine[i] = (uint8_t)(i * 7 + i / 251);
+    assert_int_equal(join(script_gather, &boot), AQ_OK);
+    assert_int_equal(aqi_boot_allgather(boot, mine, BIG, all), AQ_OK);
+    assert_memory_equal(all, mine, BIG);
+    assert_memory_equal(all + BIG, mine, BIG);
+    assert_int_equal(aqi_boot_allgather(boot, mine, AQI_CONTROL_PART + 1, all), AQ_ESIZE);
+    aqi_boot_close(boot);
+    leave();
+}
+
+static void test_share(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    /* The answers may be there before the questions. */
+    answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1}, launcher.page_fd);
+    answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 2}, -1);
+    int fd = -1;
+    assert_int_equal(aqi_boot_share(boot, "thing", 4096, &fd), AQ_OK);
+    assert_true(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    close(fd);
+    fd = -1;
+    assert_int_equal(aqi_boot_share(boot, "thing", 4096, &fd), AQ_EPROTO);
+    assert_int_equal(fd, -1);
+    aqi_boot_close(boot);
+    leave();
+}
+
+struct seen {
+    int count;
+    struct aqi_boot_event last;
+    char text[64];
+};
+
+static void on_event(void *arg, const struct aqi_boot_event *event)
+{
+    struct seen *seen = arg;
+    seen->count++;
+    seen->last = *event;
+    strncpy(seen->text, event->text, sizeof(seen->text) - 1);
+}
+
+static void send_event(enum aqi_boot_event_type type, uint32_t rank)
+{
+    answer(&(struct aqi_control){.type = AQI_CONTROL_EVENT,
+                                 .event = type,
+                                 .rank = rank,
+                                 .code = 9,
+                                 .data = "it died",
+                                 .len = 7},
+           -1);
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    struct seen seen = {0};
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(seen.count, 0);
+    send_event(AQI_BOOT_PEER_LOST, 0);
+    send_event(AQI_BOOT_EXIT, 0);
+    /* Read before they are counted: no alert may remain when the count comes. */
+    assert_false(aqi_boot_alert(boot));
+    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(seen.last.type, AQI_BOOT_EXIT);
+    assert_int_equal(seen.last.code, 9);
+    assert_string_equal(seen.text, "it died");
+    assert_false(aqi_boot_alert(boot));
+    atomic_store(launcher.page, 2);
+    assert_false(aqi_boot_alert(boot));
+    atomic_store(launcher.page, 3);
+    assert_true(aqi_boot_alert(boot));
+    send_event(AQI_BOOT_PEER_LOST, 0);
+    struct pollfd readable = {.fd = aqi_boot_fd(boot), .events = POLLIN};
+    assert_int_equal(poll(&readable, 1, 0), 1);
+    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(seen.count, 3);
+    assert_false(aqi_boot_alert(boot));
+    close(launcher.control);
+    launcher.control = -1;
+    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_EPEER);
+    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_int_equal(aqi_boot_finalize(boot), AQ_EPEER);
+    aqi_boot_close(boot);
+    leave();
+}
+
+static void test_an_event_ends_a_barrier(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    struct seen seen = {0};
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    send_event(AQI_BOOT_EXIT, 0);
+    atomic_store(launcher.page, 1);
+    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_string_equal(aq_error_message(), "it died");
+    /* The event itself is still to be told, and later calls fail at once. */
+    assert_true(aqi_boot_alert(boot));
+    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(seen.count, 1);
+    assert_false(aqi_boot_alert(boot));
+    aqi_boot_close(boot);
+    leave();
+}
+
+static void test_a_call_that_fails(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    uint8_t all[SIZE];
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT,
+                                 .seq = 1,
+                                 .status = AQ_EMISMATCH,
+                                 .bytes = 8,
+                                 .data = "disagree",
+                                 .len = 8},
+           -1);
+    assert_int_equal(aqi_boot_allgather(boot, "x", 1, all), AQ_EMISMATCH);
+    assert_string_equal(aq_error_message(), "disagree");
+    assert_int_equal(aqi_boot_barrier(boot), AQ_EMISMATCH);
+    aqi_boot_close(boot);
+    leave();
+    /* A result of the wrong size must not be written beyond `all`. */
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    answer(
+        &(struct aqi_control){
+            .type = AQI_CONTROL_RESULT, .seq = 1, .bytes = 8, .data = "disagree", .len = 8},
+        -1);
+    assert_int_equal(aqi_boot_allgather(boot, "x", 1, all), AQ_EPROTO);
+    aqi_boot_close(boot);
+    leave();
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    /* One launcher here never answers. */
+    aqi_job_config.start_timeout_ns = 100000000;
+    signal(SIGPIPE, SIG_IGN);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_joining),
+        cmocka_unit_test(test_failing_to_join),
+        cmocka_unit_test(test_a_place_that_is_none),
+        cmocka_unit_test(test_allgather_in_pieces),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_an_event_ends_a_barrier),
+        cmocka_unit_test(test_a_call_that_fails),
+    };
+    return cmocka_run_group_tests_name("fork", tests, setup, NULL);
+}

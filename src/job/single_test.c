@@ -1,0 +1,115 @@
+/* Twin of single.c and boot.c: a process that nobody launched is a job of one. */
+#include "base/shmem.h"
+#include "job/boot.h"
+#include "job/settings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int setup(void **state)
+{
+    struct aqi_settings_table *const tables[] = {&aqi_job_settings};
+    unsetenv("AQ_BOOT_FD");
+    if (aqi_settings_load(tables, 1) != AQ_OK) return -1;
+    return aqi_boot_open((struct aqi_boot **)state) == AQ_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    aqi_boot_close(*state);
+    return 0;
+}
+
+static void no_event(void *arg, const struct aqi_boot_event *event)
+{
+    (void)arg;
+    (void)event;
+    fail_msg("an event in a job of one");
+}
+
+static void test_who_am_i(void **state)
+{
+    const struct aqi_boot_info *info = aqi_boot_info(*state);
+    assert_string_equal(info->kind, "single");
+    assert_int_equal(info->rank, 0);
+    assert_int_equal(info->size, 1);
+    assert_int_equal(info->host, 0);
+    assert_int_equal(info->hosts, 1);
+    assert_int_equal(info->local_rank, 0);
+    assert_int_equal(info->local_size, 1);
+    assert_int_equal(aqi_boot_hosts(*state)[0], 0);
+}
+
+static void test_the_key_is_random(void **state)
+{
+    struct aqi_boot *other;
+    assert_int_equal(aqi_boot_open(&other), AQ_OK);
+    assert_memory_not_equal(aqi_boot_info(*state)->key, aqi_boot_info(other)->key,
+                            AQI_JOB_KEY_BYTES);
+    aqi_boot_close(other);
+}
+
+static void test_collective_calls(void **state)
+{
+    char all[4] = "";
+    assert_int_equal(aqi_boot_allgather(*state, "abc", 4, all), AQ_OK);
+    assert_string_equal(all, "abc");
+    assert_int_equal(aqi_boot_allgather(*state, NULL, 0, NULL), AQ_OK);
+    assert_int_equal(aqi_boot_barrier(*state), AQ_OK);
+    int fd = -1;
+    void *memory;
+    assert_int_equal(aqi_boot_share(*state, "segment", 12345, &fd), AQ_OK);
+    assert_int_equal(aqi_shmem_map(fd, 12345, &memory), AQ_OK);
+    memset(memory, 1, 12345);
+    aqi_shmem_unmap(memory, 12345);
+    close(fd);
+}
+
+static void test_nothing_ever_happens(void **state)
+{
+    assert_false(aqi_boot_alert(*state));
+    assert_int_equal(aqi_boot_fd(*state), -1);
+    assert_int_equal(aqi_boot_progress(*state, no_event, NULL), AQ_OK);
+    aqi_boot_exit(*state, 3, "nobody hears it");
+    assert_int_equal(aqi_boot_finalize(*state), AQ_OK);
+}
+
+static void test_settings_from_the_launcher(void **state)
+{
+    (void)state;
+    struct aqi_settings_table *const tables[] = {&aqi_job_settings};
+    static const char *const names[] = {"AQ_RANK", "AQ_SIZE", "AQ_BOOT_FD", "AQ_JOB_ID",
+                                        "AQ_START_TIMEOUT"};
+    static const char *const values[] = {"65535", "65536", "17", "a-b", "250ms"};
+    for (size_t i = 0; i < AQI_COUNT_OF(names); i++)
+        setenv(names[i], values[i], 1);
+    aq_status status = aqi_settings_load(tables, 1);
+    for (size_t i = 0; i < AQI_COUNT_OF(names); i++)
+        unsetenv(names[i]);
+    assert_int_equal(status, AQ_OK);
+    assert_true(aqi_job_config.rank == 65535 && aqi_job_config.size == 65536);
+    assert_int_equal(aqi_job_config.boot_fd, 17);
+    assert_string_equal(aqi_job_config.job_id, "a-b");
+    assert_int_equal(aqi_job_config.start_timeout_ns, 250000000);
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    assert_int_equal(aqi_job_config.boot_fd, 0);
+    assert_int_equal(aqi_job_config.start_timeout_ns, 60000000000);
+    assert_int_equal(aqi_job_config.exit_timeout_ns, 2000000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_who_am_i, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_key_is_random, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_collective_calls, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_ever_happens, setup, teardown),
+        cmocka_unit_test(test_settings_from_the_launcher),
+    };
+    return cmocka_run_group_tests_name("single", tests, NULL, NULL);
+}
