@@ -31,7 +31,7 @@ figure()
         $at["pattern"] == pattern && $at["size"] == size {
             if (column == "percent") printf "%.0f", 100 * $at["ratio"]
             else if ($at[column] == "") printf "(none)"
-            else printf "%.3g", $at[column]
+            else printf $at[column] < 100 ? "%.3g" : "%.0f", $at[column]
         }' "$work/perf.csv"
 }
 
@@ -46,7 +46,7 @@ echo
 echo "2. Two processes talk, one per core. Beside each figure: what this machine itself can do"
 echo "   between the same cores at the same time, without any library."
 echo
-job -n 2 "$build/tools/aqperf/aqperf" --repeats 5 --min-time 5ms --csv "$work/perf.csv" \
+job -n 2 "$build/tools/aqperf/aqperf" --repeats 11 --min-time 5ms --csv "$work/perf.csv" \
     --pattern am-short-rtt,am-short-rate,put-lat,put-bw,get-bw --sizes 8,1M
 row="      %-40s %8s %-5s  machine: %s %s\n"
 # shellcheck disable=SC2059 # the format is ours
@@ -64,6 +64,16 @@ row="      %-40s %8s %-5s  machine: %s %s\n"
         "$(figure get-bw 1048576 limit)" \
         "GB/s, memcpy; that is $(figure get-bw 1048576 percent) %"
 }
+awk -F, '
+    NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    $at["unit"] == "ns" && $at["limit"] > 2 * $at["limit_min"] { unsteady = 1 }
+    $at["unit"] != "ns" && $at["limit_max"] > 2 * $at["limit"] { unsteady = 1 }
+    END {
+        if (!unsteady) exit
+        print ""
+        print "      The machine did other things too: its own figures varied by more than a factor"
+        print "      of two. Run this again when it is quiet."
+    }' "$work/perf.csv"
 echo
 echo "The picture: $picture"
 echo "More: $aqrun -n 2 $build/tools/aqperf/aqperf; $build/tools/aqinfo/aqinfo"
