@@ -85,7 +85,7 @@ def check(root, path):
                 include = f"tools/util/{include}"
         if kind == '"' and include.startswith("aqueduct/"):
             yield f"{relative}:{number}: write <{include}>, as programs do"
-        extra = EXTRA.get(relative.as_posix())
+        extra = EXTRA.get(re.sub(r"_test\.c$", ".c", relative.as_posix()))
         if allowed(include, prefixes) or (extra and extra.fullmatch(include)):
             continue
         yield (f"{relative}:{number}: {folder} must not know {include} "
