@@ -1,0 +1,11 @@
+#!/bin/sh
+# docs/settings.md is what aqinfo makes of the settings tables.
+# usage: settings.sh ROOT AQINFO
+set -eu
+made=$(mktemp)
+trap 'rm -f "$made"' EXIT
+env -i "$2" --markdown >"$made"
+if ! diff -u "$1/docs/settings.md" "$made"; then
+    echo "settings: docs/settings.md is old: $2 --markdown > docs/settings.md"
+    exit 1
+fi
