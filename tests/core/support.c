@@ -1,0 +1,157 @@
+/* Joining, checking, data and random numbers for the programs of this folder. */
+#include "support.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job job;
+
+_Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
+{
+    char text[600];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    fprintf(stderr, "rank %u of %u: %s:%d: %s (seed %llu)\n", job.self, job.size, file, line, text,
+            (unsigned long long)job.seed);
+    aq_exit(1);
+}
+
+void job_open(aq_thread_mode mode, size_t segment)
+{
+    aq_init_params params = {.struct_size = sizeof(params), .thread_mode = mode};
+    const char *seed = getenv("AQ_TEST_SEED");
+    job.seed = seed != NULL ? strtoull(seed, NULL, 0) : 20240611;
+    CHECK_OK(aq_init(&params, &job.team));
+    job.self = aq_team_rank(job.team);
+    job.size = aq_team_size(job.team);
+    job.ep = aq_team_ep(job.team);
+    job.random = mix(job.seed + job.self);
+    CHECK(job.ep != NULL);
+    CHECK_EQUAL(aq_job_rank(), job.self);
+    CHECK_EQUAL(aq_job_size(), job.size);
+    CHECK(aq_job_thread_mode() == mode);
+    if (segment > 0) {
+        CHECK_OK(aq_segment_attach(job.team, segment, &job.segment));
+        job.base = aq_segment_addr(job.segment);
+        job.len = segment;
+        CHECK(job.base != NULL && aq_segment_size(job.segment) >= segment);
+    }
+    if (job.self == 0) printf("%u ranks, seed %llu\n", job.size, (unsigned long long)job.seed);
+}
+
+void job_close(void)
+{
+    job_barrier();
+    CHECK_OK(aq_finalize());
+}
+
+void job_handlers(aq_handler_entry *table, size_t count)
+{
+    CHECK_OK(aq_am_register(job.ep, table, count));
+    job_barrier();
+}
+
+void job_barrier(void)
+{
+    CHECK_OK(aq_barrier(job.team));
+}
+
+void *job_at(aq_rank rank, size_t offset)
+{
+    aq_segment_info info;
+    CHECK_OK(aq_segment_query(job.team, rank, &info));
+    CHECK(offset <= info.size);
+    return (unsigned char *)info.addr + offset;
+}
+
+aq_rank job_next(void)
+{
+    return (job.self + 1) % job.size;
+}
+
+aq_rank job_previous(void)
+{
+    return (job.self + job.size - 1) % job.size;
+}
+
+struct await {
+    const _Atomic uint32_t *counter;
+    uint32_t value;
+};
+
+static int await_over(void *arg)
+{
+    const struct await *await = arg;
+    return *await->counter >= await->value;
+}
+
+void job_await(const _Atomic uint32_t *counter, uint32_t value)
+{
+    struct await await = {.counter = counter, .value = value};
+    CHECK_OK(aq_poll_until(await_over, &await));
+}
+
+uint64_t mix(uint64_t value)
+{
+    value += 0x9e3779b97f4a7c15u;
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+    return value ^ (value >> 31);
+}
+
+uint64_t job_random(void)
+{
+    job.random += 0x9e3779b97f4a7c15u;
+    return mix(job.random);
+}
+
+void fill(void *buf, size_t len, uint64_t seed)
+{
+    unsigned char *bytes = buf;
+    for (size_t done = 0; done < len; done += 8) {
+        uint64_t word = mix(seed + done);
+        memcpy(bytes + done, &word, len - done < 8 ? len - done : 8);
+    }
+}
+
+bool filled(const void *buf, size_t len, uint64_t seed)
+{
+    const unsigned char *bytes = buf;
+    for (size_t done = 0; done < len; done += 8) {
+        uint64_t word = mix(seed + done);
+        if (memcmp(bytes + done, &word, len - done < 8 ? len - done : 8) != 0) return false;
+    }
+    return true;
+}
+
+bool all_bytes(const void *buf, size_t len, unsigned char byte)
+{
+    const unsigned char *bytes = buf;
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != byte) return false;
+    return true;
+}
+
+static aq_arg arg_of(uint64_t seed, unsigned i)
+{
+    static const aq_arg special[] = {0, 1, -1, INT32_MAX, INT32_MIN, 0x01020304};
+    uint64_t mixed = mix(seed * 17 + i);
+    return mixed % 3 == 0 ? special[mixed / 3 % COUNT_OF(special)] : (aq_arg)(uint32_t)mixed;
+}
+
+void fill_args(aq_arg *args, unsigned nargs, uint64_t seed)
+{
+    for (unsigned i = 0; i < nargs; i++)
+        args[i] = arg_of(seed, i);
+}
+
+bool filled_args(const aq_arg *args, unsigned nargs, uint64_t seed)
+{
+    for (unsigned i = 0; i < nargs; i++)
+        if (args[i] != arg_of(seed, i)) return false;
+    return true;
+}

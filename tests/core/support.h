@@ -1,0 +1,86 @@
+/*
+ * What the programs of this folder share: checks that end the job, joining with a segment in every
+ * rank, data that says where it comes from, and random numbers from a printed seed.
+ */
+#ifndef AQT_CORE_SUPPORT_H
+#define AQT_CORE_SUPPORT_H
+
+#include <aqueduct/aqueduct.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* This process in the job. Set by job_open. */
+struct job {
+    aq_team *team;
+    aq_ep *ep;
+    aq_rank self, size;
+    aq_segment *segment;
+    unsigned char *base; /* of our segment */
+    size_t len;          /* of every rank's segment */
+    uint64_t seed;       /* the same in all ranks; AQ_TEST_SEED sets it */
+    uint64_t random;     /* state of job_random */
+};
+extern struct job job;
+
+_Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) check_failed(__FILE__, __LINE__, "not so: %s", #condition);              \
+    } while (0)
+
+#define CHECK_EQUAL(got, want)                                                                     \
+    do {                                                                                           \
+        long long check_got = (long long)(got), check_want = (long long)(want);                    \
+        if (check_got != check_want)                                                               \
+            check_failed(__FILE__, __LINE__, "%s is %lld, expected %s = %lld", #got, check_got,    \
+                         #want, check_want);                                                       \
+    } while (0)
+
+#define CHECK_STATUS(call, want)                                                                   \
+    do {                                                                                           \
+        aq_status check_got = (call), check_want = (want);                                         \
+        if (check_got != check_want)                                                               \
+            check_failed(__FILE__, __LINE__, "%s is %s, expected %s (%s)", #call,                  \
+                         aq_status_name(check_got), aq_status_name(check_want),                    \
+                         aq_error_message());                                                      \
+    } while (0)
+
+#define CHECK_OK(call) CHECK_STATUS(call, AQ_OK)
+
+/* Does this failure say why? For calls with a wrong argument. */
+#define CHECK_REFUSED(call, want)                                                                  \
+    do {                                                                                           \
+        CHECK_STATUS(call, want);                                                                  \
+        CHECK(aq_error_message()[0] != '\0');                                                      \
+    } while (0)
+
+/* Join, attach `segment` bytes in every rank (0: none), print the seed. And leave, with checks. */
+void job_open(aq_thread_mode mode, size_t segment);
+void job_close(void);
+/* The handlers of a program; then a barrier, so that peers may send to them. */
+void job_handlers(aq_handler_entry *table, size_t count);
+void job_barrier(void);
+
+/* An address in the segment of `rank`, and the rank after and before us round the ring. */
+void *job_at(aq_rank rank, size_t offset);
+aq_rank job_next(void);
+aq_rank job_previous(void);
+
+/* Poll until *counter >= value. */
+void job_await(const _Atomic uint32_t *counter, uint32_t value);
+
+uint64_t job_random(void);
+uint64_t mix(uint64_t value);
+void fill(void *buf, size_t len, uint64_t seed);
+bool filled(const void *buf, size_t len, uint64_t seed);
+bool all_bytes(const void *buf, size_t len, unsigned char byte);
+/* Fill a table of arguments from a number, all bits and both signs; and compare with it. */
+void fill_args(aq_arg *args, unsigned nargs, uint64_t seed);
+bool filled_args(const aq_arg *args, unsigned nargs, uint64_t seed);
+
+#endif

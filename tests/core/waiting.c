@@ -1,0 +1,91 @@
+/*
+ * Waiting costs next to nothing: a rank in a blocking call with nothing arriving sleeps.
+ *
+ * Odd ranks stay away for a while without calling the library; what the even ones use of the
+ * processor meanwhile is measured. The time away is what is measured over, not a wait for
+ * something to happen.
+ */
+#include "support.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { PLAIN = 100, AWAY_MS = 1500 };
+
+static _Atomic uint32_t received;
+
+static void on_plain(aq_am *am)
+{
+    (void)am;
+    received++;
+}
+
+static double cpu_ms(void)
+{
+    struct rusage usage;
+    CHECK_EQUAL(getrusage(RUSAGE_SELF, &usage), 0);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+static void stay_away(void)
+{
+    struct timespec away = {.tv_sec = AWAY_MS / 1000, .tv_nsec = AWAY_MS % 1000 * 1000000};
+    while (nanosleep(&away, &away) != 0) {
+    }
+}
+
+static void in_barrier(void)
+{
+    job_barrier();
+}
+
+static void in_poll_until(void)
+{
+    job_await(&received, 1);
+}
+
+static void measure(const char *what, void (*wait)(void), void (*release)(void))
+{
+    received = 0;
+    job_barrier();
+    if (job.self % 2 == 1) {
+        stay_away();
+        release();
+    } else {
+        double cpu = cpu_ms(), start = now_ms();
+        wait();
+        cpu = cpu_ms() - cpu;
+        double time = now_ms() - start;
+        printf("rank %u in %s: %.1f ms of processor in %.0f ms (%.2f %%)\n", job.self, what, cpu,
+               time, 100 * cpu / time);
+        CHECK(time > AWAY_MS * 0.9);
+        CHECK(cpu < time * 0.02);
+    }
+    job_barrier();
+}
+
+static void send_to_previous(void)
+{
+    CHECK_OK(aq_am_short(job.team, job_previous(), PLAIN, AQ_NO_ARGS, 0));
+}
+
+int main(void)
+{
+    aq_handler_entry table[] = {{PLAIN, 0, 0, on_plain, NULL, "plain"}};
+    job_open(AQ_THREAD_SINGLE, 4096);
+    CHECK_EQUAL(job.size % 2, 0);
+    job_handlers(table, COUNT_OF(table));
+    measure("a barrier", in_barrier, in_barrier);
+    measure("aq_poll_until", in_poll_until, send_to_previous);
+    job_close();
+    return 0;
+}
