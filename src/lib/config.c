@@ -3,7 +3,7 @@
 
 #include "core/core.h"
 #include "job/settings.h"
-#include "transport/shm/shm.h"
+#include "transport/transport.h"
 
 struct lib_config lib_config;
 
@@ -32,6 +32,13 @@ static const struct aqi_setting rows[] = {
 static struct aqi_settings_table lib_settings = {
     .group = "lib", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &lib_config};
 
-struct aqi_settings_table *const lib_tables[] = {&lib_settings, &aqi_core_settings,
-                                                 &aqi_job_settings, &aqi_shm_settings};
-const size_t lib_table_count = AQI_COUNT_OF(lib_tables);
+struct aqi_settings_table *const *lib_tables(size_t *count)
+{
+    static struct aqi_settings_table *tables[32] = {&lib_settings, &aqi_core_settings,
+                                                    &aqi_job_settings};
+    size_t n = 3;
+    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
+        if ((*t)->settings != NULL && n < AQI_COUNT_OF(tables)) tables[n++] = (*t)->settings;
+    *count = n;
+    return tables;
+}

@@ -12,7 +12,6 @@ struct lib_config {
 extern struct lib_config lib_config;
 
 /* Every table of the library: what aq_init loads and aq_info_setting lists. */
-extern struct aqi_settings_table *const lib_tables[];
-extern const size_t lib_table_count;
+struct aqi_settings_table *const *lib_tables(size_t *count);
 
 #endif

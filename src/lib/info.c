@@ -46,14 +46,22 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->table->rows[x->row].name, y->table->rows[y->row].name);
 }
 
+static aq_status load_settings(void)
+{
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    return aqi_settings_load(tables, count);
+}
+
 /* All rows that are for people, sorted by name. */
 static const struct row_ref *sorted_rows(size_t *count)
 {
     static struct row_ref refs[256];
-    size_t n = 0;
-    for (size_t t = 0; t < lib_table_count; t++)
-        for (size_t r = 0; r < lib_tables[t]->count && n < AQI_COUNT_OF(refs); r++)
-            if (!lib_tables[t]->rows[r].by_launcher) refs[n++] = (struct row_ref){lib_tables[t], r};
+    size_t n = 0, table_count;
+    struct aqi_settings_table *const *tables = lib_tables(&table_count);
+    for (size_t t = 0; t < table_count; t++)
+        for (size_t r = 0; r < tables[t]->count && n < AQI_COUNT_OF(refs); r++)
+            if (!tables[t]->rows[r].by_launcher) refs[n++] = (struct row_ref){tables[t], r};
     qsort(refs, n, sizeof(refs[0]), by_name);
     *count = n;
     return refs;
@@ -67,7 +75,7 @@ aq_status aq_info_setting(size_t index, aq_setting_info *info)
     const struct row_ref *refs = sorted_rows(&count);
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_setting: info is NULL");
     if (index >= count) return AQ_ERANGE;
-    if (!loaded) load_status = aqi_settings_load(lib_tables, lib_table_count);
+    if (!loaded) load_status = load_settings();
     loaded = true;
     const struct aqi_settings_table *table = refs[index].table;
     const struct aqi_setting *row = &table->rows[refs[index].row];
@@ -119,7 +127,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
             size_t len = strlen(caps);
             snprintf(caps + len, sizeof(caps) - len, ",%s", cap_names[i].name);
         }
-    (void)!aqi_settings_load(lib_tables, lib_table_count);
+    (void)load_settings();
     *info = (aq_transport_info){.name = t->name,
                                 .doc = t->doc,
                                 .usable = probe.usable,
@@ -132,7 +140,8 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-static void limit_text(char *buf, size_t len, int resource, double divisor, const char *unit)
+static void limit_text(char *buf, size_t len, __rlimit_resource_t resource, double divisor,
+                       const char *unit)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0)

@@ -143,7 +143,9 @@ static aq_status read_params(const aq_init_params *given, aq_init_params *params
 
 static aq_status load_settings(void)
 {
-    aq_status st = aqi_settings_load(lib_tables, lib_table_count);
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    aq_status st = aqi_settings_load(tables, count);
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
     if (st == AQ_OK) st = aqi_fault_configure(lib_config.fault);
     return st;

@@ -32,6 +32,7 @@ RULES = (
 EXTRA = {
     "src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h"),
     "src/transport/am.c": re.compile(r"aqueduct/atomic\.h"),
+    "src/transport/am_test.c": re.compile(r"aqueduct/atomic\.h"),
 }
 
 

@@ -82,6 +82,7 @@ static inline void publish(struct shm_tp *shm, struct shm_peer *to, struct shm_t
  */
 static inline void wake_if_asleep(struct shm_tp *shm, struct shm_peer *to)
 {
+    atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order, too */
     if (AQI_UNLIKELY(to->inbox->fence)) atomic_thread_fence(memory_order_seq_cst);
     if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))
         shm_wake(shm, to);
