@@ -61,9 +61,10 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     if (client_buf != NULL) {
         buffer.aqi_flags |= OWNED_BY_CLIENT;
     } else if (category == AQ_AM_MEDIUM) {
-        st = find_room(route, to != NULL, nargs, buffer.size, flags, &me->slot);
-        buffer.addr = me->slot.payload;
-        buffer.aqi_slot = &me->slot;
+        struct aqi_slot *slot = &me->slot[to != NULL];
+        st = find_room(route, to != NULL, nargs, buffer.size, flags, slot);
+        buffer.addr = slot->payload;
+        buffer.aqi_slot = slot;
         buffer.aqi_flags |= OWNED_BY_TRANSPORT;
     } else {
         buffer.size = aqi_max(least, aqi_min(buffer.size, long_scratch));

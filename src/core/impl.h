@@ -72,7 +72,9 @@ struct core_thread {
     struct core_set nbi;
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
-    struct aqi_slot slot; /* of the message being prepared */
+    /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
+     */
+    struct aqi_slot slot[2];
     struct aqi_pool ops;
     struct core_thread *next;
     bool taken;
