@@ -1,0 +1,273 @@
+/* Running jobs and looking at them from outside. */
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MARK "JOB_TEST_MARK"
+/* Whatever hangs, hangs for less than the time-out of ctest. */
+#define PATIENCE_MS 40000
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void become(char **argv, const int *ends, const char *mark)
+{
+    setenv(MARK, mark, 1);
+    dup2(ends[0], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    int null = open("/dev/null", O_RDONLY);
+    dup2(null, STDIN_FILENO);
+    close_range(3, ~0u, 0); /* what ctest and shells leave open */
+    execvp(argv[0], argv);
+    _exit(99);
+}
+
+void run_start(struct run *run, const char *program, ...)
+{
+    static unsigned number;
+    const char *argv[64] = {program};
+    va_list args;
+    va_start(args, program);
+    size_t count = 1;
+    while (count < 63 && (argv[count] = va_arg(args, const char *)) != NULL)
+        count++;
+    va_end(args);
+
+    *run = (struct run){.began = now()};
+    snprintf(run->mark, sizeof(run->mark), "%d.%u", (int)getpid(), ++number);
+    int out[2], err[2];
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    run->pid = fork();
+    assert_true(run->pid >= 0);
+    if (run->pid == 0) become((char **)argv, (int[]){out[1], err[1]}, run->mark);
+    close(out[1]);
+    close(err[1]);
+    run->pipes[OUT] = out[0];
+    run->pipes[ERR] = err[0];
+    run->pidfd = (int)syscall(SYS_pidfd_open, run->pid, 0);
+    assert_true(run->pidfd >= 0);
+    for (int i = 0; i < 2; i++)
+        run->text[i] = calloc(1, 1);
+}
+
+static void show(const struct run *run)
+{
+    print_message(
+        "exit code %d after %.2f s; standard output:\n%.4000s\nstandard error:\n%.4000s\n",
+        run->code, run->seconds, run->text[OUT], run->text[ERR]);
+}
+
+/* Read what there is; at the end of a stream its descriptor becomes -1. */
+static void take(struct run *run, int stream)
+{
+    char chunk[65536];
+    ssize_t got = read(run->pipes[stream], chunk, sizeof(chunk));
+    if (got <= 0) {
+        close(run->pipes[stream]);
+        run->pipes[stream] = -1;
+        return;
+    }
+    run->text[stream] = realloc(run->text[stream], run->used[stream] + (size_t)got + 1);
+    memcpy(run->text[stream] + run->used[stream], chunk, (size_t)got);
+    run->used[stream] += (size_t)got;
+    run->text[stream][run->used[stream]] = '\0';
+}
+
+/* Wait for output or for the end of the process; false when that has come. */
+static bool attend(struct run *run)
+{
+    struct pollfd states[] = {{.fd = run->pipes[OUT], .events = POLLIN},
+                              {.fd = run->pipes[ERR], .events = POLLIN},
+                              {.fd = run->pidfd, .events = POLLIN}};
+    if (poll(states, 3, PATIENCE_MS) <= 0) {
+        show(run);
+        fail_msg("nothing happens any more");
+    }
+    for (int i = 0; i < 2; i++)
+        if (states[i].revents != 0) take(run, i);
+    return states[2].revents == 0;
+}
+
+void run_until(struct run *run, int stream, const char *text, unsigned count)
+{
+    while (count_text(run, stream, text) < count)
+        if (!attend(run) && run->pipes[stream] < 0) {
+            show(run);
+            fail_msg("it ended before it printed \"%s\" %u times", text, count);
+        }
+}
+
+static bool bears_mark(const char *pid, const char *mark)
+{
+    char path[300], environment[65536], wanted[96];
+    snprintf(path, sizeof(path), "/proc/%s/environ", pid);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return false;
+    ssize_t len = read(fd, environment, sizeof(environment));
+    close(fd);
+    if (len <= 0) return false;
+    int wanted_len = snprintf(wanted, sizeof(wanted), MARK "=%s", mark) + 1;
+    return memmem(environment, (size_t)len, wanted, (size_t)wanted_len) != NULL;
+}
+
+/* A process of the run that is still there, as a pidfd; -1 when there is none. */
+static int survivor(const struct run *run, char *name, size_t room)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+    int found = -1;
+    while (found < 0 && (entry = readdir(proc)) != NULL) {
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
+        if (!bears_mark(entry->d_name, run->mark)) continue;
+        found = (int)syscall(SYS_pidfd_open, atoi(entry->d_name), 0);
+        snprintf(name, room, "%s", entry->d_name);
+    }
+    closedir(proc);
+    return found;
+}
+
+static void expect_no_process(const struct run *run, double patience)
+{
+    double limit = now() + patience;
+    char name[300] = "";
+    int pidfd;
+    while ((pidfd = survivor(run, name, sizeof(name))) >= 0) {
+        double left = limit - now();
+        struct pollfd state = {.fd = pidfd, .events = POLLIN};
+        int ended = left > 0 ? poll(&state, 1, (int)(left * 1000)) : 0;
+        close(pidfd);
+        if (ended == 1) continue;
+        show(run);
+        fail_msg("process %s has survived the job", name);
+    }
+}
+
+static void expect_no_file(const struct run *run)
+{
+    DIR *shm = opendir("/dev/shm");
+    struct dirent *entry;
+    while (shm != NULL && (entry = readdir(shm)) != NULL)
+        if (strncmp(entry->d_name, "aq", 2) == 0) {
+            show(run);
+            fail_msg("/dev/shm/%s was left behind", entry->d_name);
+        }
+    if (shm != NULL) closedir(shm);
+}
+
+static void collect(struct run *run)
+{
+    int status;
+    while (attend(run))
+        continue;
+    run->seconds = now() - run->began;
+    assert_int_equal(waitpid(run->pid, &status, 0), run->pid);
+    run->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    close(run->pidfd);
+}
+
+/* After the end of all processes the streams end too, unless one without the mark holds them. */
+static void drain(struct run *run)
+{
+    for (int i = 0; i < 2; i++)
+        while (run->pipes[i] >= 0) {
+            struct pollfd state = {.fd = run->pipes[i], .events = POLLIN};
+            if (poll(&state, 1, 2000) <= 0) {
+                show(run);
+                fail_msg("a process that is not known holds the output of the job");
+            }
+            take(run, i);
+        }
+}
+
+void run_wait(struct run *run)
+{
+    collect(run);
+    expect_no_process(run, 0);
+    drain(run);
+    expect_no_file(run);
+}
+
+void run_wait_killed(struct run *run)
+{
+    collect(run);
+    expect_no_process(run, 2);
+    drain(run);
+    expect_no_file(run);
+}
+
+void run_free(struct run *run)
+{
+    free(run->text[OUT]);
+    free(run->text[ERR]);
+}
+
+void expect_code(const struct run *run, int code)
+{
+    if (run->code == code) return;
+    show(run);
+    fail_msg("the exit code is %d, not %d", run->code, code);
+}
+
+void expect_text(const struct run *run, int stream, const char *text)
+{
+    if (strstr(run->text[stream], text) != NULL) return;
+    show(run);
+    fail_msg("\"%s\" was not printed", text);
+}
+
+void expect_no_text(const struct run *run, int stream, const char *text)
+{
+    if (strstr(run->text[stream], text) == NULL) return;
+    show(run);
+    fail_msg("\"%s\" was printed", text);
+}
+
+unsigned count_text(const struct run *run, int stream, const char *text)
+{
+    unsigned count = 0;
+    for (const char *at = run->text[stream]; (at = strstr(at, text)) != NULL; at += strlen(text))
+        count++;
+    return count;
+}
+
+void expect_count(const struct run *run, int stream, const char *text, unsigned count)
+{
+    unsigned found = count_text(run, stream, text);
+    if (found == count) return;
+    show(run);
+    fail_msg("\"%s\" was printed %u times, not %u times", text, found, count);
+}
+
+void expect_seconds(const struct run *run, double least, double most)
+{
+    if (run->seconds >= least && run->seconds <= most) return;
+    show(run);
+    fail_msg("it took %.2f s, not %.2f to %.2f", run->seconds, least, most);
+}
+
+pid_t rank_pid(const struct run *run, unsigned rank)
+{
+    static const char *const forms[] = {"rank %u (pid ", "rank %u is process "};
+    for (size_t i = 0; i < 2; i++) {
+        char start[40];
+        snprintf(start, sizeof(start), forms[i], rank);
+        const char *at = strstr(run->text[ERR], start);
+        if (at != NULL) return atoi(at + strlen(start));
+    }
+    return 0;
+}

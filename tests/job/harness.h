@@ -1,0 +1,65 @@
+/* Running jobs and looking at them from outside: exit code, output, duration, what is left. */
+#ifndef JOB_HARNESS_H
+#define JOB_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+struct run {
+    pid_t pid;
+    int pidfd;
+    int pipes[2]; /* its standard output and error */
+    char *text[2];
+    size_t used[2];
+    int code; /* exit code, or 128 plus the signal */
+    double began;
+    double seconds;
+    char mark[64]; /* in the environment of all its processes */
+};
+
+#define OUT 0
+#define ERR 1
+
+/* Start a program (searched in PATH) with the arguments after it; NULL ends them. */
+void run_start(struct run *run, const char *program, ...) __attribute__((sentinel));
+
+/* Start aqrun with these arguments. */
+#define job_start(run, ...) run_start((run), JOB_AQRUN, __VA_ARGS__, NULL)
+
+/* Read until `text` has come `count` times on one of the streams. */
+void run_until(struct run *run, int stream, const char *text, unsigned count);
+
+/*
+ * Wait for the end and check that nothing is left of it: no process (those that are ending get two
+ * seconds when `aqrun` was killed, else they must be gone), no name in /dev/shm.
+ */
+void run_wait(struct run *run);
+void run_wait_killed(struct run *run);
+
+/* Start, wait. */
+#define job_run(run, ...)                                                                          \
+    do {                                                                                           \
+        job_start(run, __VA_ARGS__);                                                               \
+        run_wait(run);                                                                             \
+    } while (0)
+
+void run_free(struct run *run);
+
+/* Print what came and fail when it is not as expected. */
+void expect_code(const struct run *run, int code);
+void expect_text(const struct run *run, int stream, const char *text);
+void expect_no_text(const struct run *run, int stream, const char *text);
+/* How often `text` is in what came. */
+unsigned count_text(const struct run *run, int stream, const char *text);
+void expect_count(const struct run *run, int stream, const char *text, unsigned count);
+void expect_seconds(const struct run *run, double least, double most);
+
+/* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error; 0: not there. */
+pid_t rank_pid(const struct run *run, unsigned rank);
+
+#endif

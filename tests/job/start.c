@@ -1,0 +1,270 @@
+/* Starting jobs: the command line, the environment of ranks, limits, and starts that fail. */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void test_bad_command_lines(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args[4];
+        const char *text;
+    } cases[] = {
+        {{"-n", "0", "true"}, "-n 0 is not legal: give the number of processes, 1 to 65536"},
+        {{"-n", "100000", "true"}, "-n 100000 is not legal: give the number of processes, 1 to"},
+        {{"-n", "65537", "true"}, "1 to 65536"},
+        {{"-n", "x", "true"}, "-n x is not legal"},
+        {{"-n", "-1", "true"}, "-n -1 is not legal"},
+        {{"-n", "2x", "true"}, "-n 2x is not legal"},
+        {{"-n", "", "true"}, "is not legal"},
+        {{"-n", "99999999999999999999", "true"}, "1 to 65536"},
+        {{"-n"}, "-n needs an argument"},
+        {{"-n", "2"}, "no program is given"},
+        {{"--prefx", "true"}, "maybe --prefix?"},
+        {{"-Q", "true"}, "there is no option -Q"},
+        {{"-E", "JOB_NOT_SET", "true"}, "-E JOB_NOT_SET: this variable is not set"},
+        {{"-E", "PATH,2x", "true"}, "\"2x\" is no name of a variable"},
+        {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not legal"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *const *a = cases[i].args;
+        struct run run;
+        job_run(&run, a[0], a[1], a[2], a[3]);
+        expect_code(&run, 2);
+        expect_text(&run, ERR, "aqrun: ");
+        expect_text(&run, ERR, cases[i].text);
+        assert_string_equal(run.text[OUT], "");
+        run_free(&run);
+    }
+}
+
+static void test_bad_settings(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-E", "AQ_EXIT_TIMEOUT=never", "true");
+    expect_code(&run, 2);
+    expect_text(&run, ERR, "AQ_EXIT_TIMEOUT=\"never\" is not legal");
+    run_free(&run);
+}
+
+static void test_help_and_version(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "--help");
+    expect_code(&run, 0);
+    expect_text(&run, OUT, "usage: aqrun");
+    expect_text(&run, OUT, "-E, --env");
+    run_free(&run);
+    job_run(&run, "--version");
+    expect_code(&run, 0);
+    expect_text(&run, OUT, "aqrun ");
+    run_free(&run);
+}
+
+static void test_test_only(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-t", "-n", "2", "no_such_program", "a b");
+    expect_code(&run, 0);
+    expect_count(&run, OUT, "no_such_program 'a b'\n", 2);
+    expect_text(&run, OUT, "AQ_RANK=1 AQ_SIZE=2 ");
+    run_free(&run);
+}
+
+static void test_the_environment_of_ranks(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", "-E", "COLOUR=red,green", "-T", "shm", "sh", "-c",
+            "echo \"$AQ_RANK/$AQ_SIZE $AQ_LOCAL_RANK/$AQ_LOCAL_SIZE $COLOUR $AQ_TRANSPORTS\"");
+    expect_code(&run, 0);
+    expect_text(&run, OUT, "0/3 0/3 red,green shm\n");
+    expect_text(&run, OUT, "2/3 2/3 red,green shm\n");
+    expect_count(&run, OUT, "\n", 3);
+    assert_string_equal(run.text[ERR], "");
+    run_free(&run);
+}
+
+static void test_all_sizes(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"1", "2", "3", "4", "8", "32"};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        struct run run;
+        job_run(&run, "-n", sizes[i], JOB_CLIENT, "open", "barrier", "gather=100", "share=100",
+                "print=7", "finalize", "close");
+        expect_code(&run, 0);
+        expect_count(&run, OUT, "7\n", (unsigned)atoi(sizes[i]));
+        assert_string_equal(run.text[ERR], "");
+        run_free(&run);
+    }
+}
+
+/* A rank has one descriptor of the launcher before it joins and one after, however many ranks. */
+static void test_descriptors_of_ranks(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "8", JOB_CLIENT, "files=1", "open", "barrier", "files=1", "finalize",
+            "close", "files=0");
+    expect_code(&run, 0);
+    run_free(&run);
+}
+
+static void test_programs_that_cannot_be_run(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *program;
+        int code;
+        const char *text;
+    } cases[] = {
+        {"no_such_program", 127, "cannot run no_such_program: No such file or directory; it is in"},
+        {"/no/such/program", 127, "cannot run /no/such/program: No such file or directory"},
+        {"/dev/null", 126, "cannot run /dev/null: Permission denied"},
+        {"/tmp", 126, "cannot run /tmp: Permission denied"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct run run;
+        job_run(&run, "-n", "4", cases[i].program);
+        expect_code(&run, cases[i].code);
+        expect_text(&run, ERR, cases[i].text);
+        expect_count(&run, ERR, "aqrun: ", 1);
+        run_free(&run);
+    }
+}
+
+static void test_a_crash_in_a_constructor(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "2", JOB_CONSTRUCTOR);
+    expect_code(&run, 128 + 11);
+    expect_text(&run, ERR, "was killed by signal 11 (Segmentation fault); ending the job");
+    expect_count(&run, ERR, "aqrun: ", 1);
+    run_free(&run);
+}
+
+static void test_too_few_descriptors(void **state)
+{
+    (void)state;
+    struct run run;
+    run_start(&run, "sh", "-c", "ulimit -n 64; exec \"$0\" -n 32 true", JOB_AQRUN, NULL);
+    run_wait(&run);
+    expect_code(&run, 1);
+    expect_text(&run, ERR, "32 processes need 120 open files in aqrun, but the limit is 64");
+    run_free(&run);
+    /* A soft limit is raised, but not for the ranks. */
+    run_start(&run, "sh", "-c", "ulimit -Sn 64; exec \"$0\" -n 32 sh -c 'ulimit -Sn'", JOB_AQRUN,
+              NULL);
+    run_wait(&run);
+    expect_code(&run, 0);
+    expect_count(&run, OUT, "64\n", 32);
+    run_free(&run);
+}
+
+static void test_too_few_processes(void **state)
+{
+    (void)state;
+    if (geteuid() != 0 || access("/usr/bin/setpriv", X_OK) != 0) skip();
+    struct run run;
+    /* The kernel does not hold root to this limit. */
+    run_start(&run, "bash", "-c",
+              "ulimit -u 20; exec setpriv --reuid=65534 --clear-groups \"$0\" -n 32 true",
+              JOB_AQRUN, NULL);
+    run_wait(&run);
+    if (run.code == 127 || run.code == 126) skip(); /* others may not look into this folder */
+    expect_code(&run, 1);
+    expect_text(&run, ERR, "32 processes need 34 processes of this user, but the limit is 20");
+    run_free(&run);
+}
+
+static void test_a_rank_that_does_not_come(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", "-E", "AQ_START_TIMEOUT=300ms", JOB_CLIENT, "pause@1", "open",
+            "barrier");
+    expect_code(&run, 3);
+    expect_text(&run, OUT, "barrier: AQ_ETIMEOUT: rank 1 did not come to barrier within 0.3 s");
+    expect_text(&run, OUT, "has not called aq_init");
+    expect_seconds(&run, 0.3, 4);
+    run_free(&run);
+}
+
+static void test_a_rank_that_has_no_use_for_it(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", JOB_CLIENT, "code=0@1", "open", "barrier");
+    expect_code(&run, 1);
+    expect_text(&run, ERR, "exited with code 0 without calling aq_init, while rank");
+    expect_text(&run, OUT, "barrier: AQ_EPEER: rank 1 (pid ");
+    expect_seconds(&run, 0, 4);
+    run_free(&run);
+}
+
+static void test_a_job_in_a_job(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "2", JOB_AQRUN, "-n", "3", JOB_CLIENT, "files=1", "open", "barrier",
+            "print=5", "finalize");
+    expect_code(&run, 0);
+    expect_count(&run, OUT, "5\n", 6);
+    run_free(&run);
+}
+
+/* What a rank starts is no rank, unless it is started in place of the rank. */
+static void test_programs_that_ranks_start(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "2", "sh", "-c", "\"$0\" open barrier finalize; \"$0\" open", JOB_CLIENT);
+    expect_code(&run, 3);
+    expect_text(&run, OUT, "open: AQ_ESTATE: rank ");
+    expect_text(&run, OUT, "a place serves one program once");
+    run_free(&run);
+}
+
+static void test_time_limit(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "2", "--timeout", "200ms", "sleep", "1000");
+    expect_code(&run, 124);
+    expect_text(&run, ERR, "has not ended within the 0.2 s of --timeout; ending the job");
+    expect_seconds(&run, 0.2, 2);
+    run_free(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_command_lines),
+        cmocka_unit_test(test_bad_settings),
+        cmocka_unit_test(test_help_and_version),
+        cmocka_unit_test(test_test_only),
+        cmocka_unit_test(test_the_environment_of_ranks),
+        cmocka_unit_test(test_all_sizes),
+        cmocka_unit_test(test_descriptors_of_ranks),
+        cmocka_unit_test(test_programs_that_cannot_be_run),
+        cmocka_unit_test(test_a_crash_in_a_constructor),
+        cmocka_unit_test(test_too_few_descriptors),
+        cmocka_unit_test(test_too_few_processes),
+        cmocka_unit_test(test_a_rank_that_does_not_come),
+        cmocka_unit_test(test_a_rank_that_has_no_use_for_it),
+        cmocka_unit_test(test_a_job_in_a_job),
+        cmocka_unit_test(test_programs_that_ranks_start),
+        cmocka_unit_test(test_time_limit),
+    };
+    return cmocka_run_group_tests_name("start", tests, NULL, NULL);
+}
