@@ -212,14 +212,13 @@ void collective_check(void)
         struct rank *rank = &job.ranks[i];
         if (rank->part.whole) continue;
         if (rank->state == RANK_LEFT) {
-            collective_fail(AQ_EPEER, "rank %u has left the job, but %s still wait for it in %s", i,
+            collective_fail(AQ_EPEER, "rank %u has left the job, while %s came to %s", i,
                             waiting, aqi_control_call_name(now.call));
             return;
         }
         if (rank->state == RANK_STARTED && !rank->running) {
             end_job(EXIT_FAILED, rank,
-                    "%s exited with code 0 without calling aq_init, but %s wait "
-                    "for it there",
+                    "%s exited with code 0 without calling aq_init, while %s came there",
                     rank_name(rank, name), waiting);
             return;
         }
