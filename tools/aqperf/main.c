@@ -71,8 +71,8 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
 static void set_up(struct perf *perf, size_t *rows)
 {
     perf->max_size = survey(perf, rows);
-    if (perf->rank == 0 && *rows == 0) {
-        report_begin(perf);
+    if (*rows == 0) { /* every rank finds the same */
+        if (perf->rank == 0) report_begin(perf);
         return;
     }
     perf->segment_size = sizeof(struct shared) + (perf->rank < 2 ? 2 * perf->max_size : 0);
