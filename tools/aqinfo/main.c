@@ -193,14 +193,17 @@ int main(int argc, char **argv)
     data_collect(&data, sections);
     for (size_t i = 0; i < data.problem_count; i++)
         fprintf(stderr, "aqinfo: %s\n", data.problems[i]);
-    if (named) {
-        if (!all_known(&data, names)) return 2;
-        keep_named(&data, names);
+    int result = data.problem_count > 0;
+    if (named && !all_known(&data, names)) {
+        result = 2;
+    } else {
+        if (named) keep_named(&data, names);
+        show(options.format, &data, sections, named);
     }
-    show(options.format, &data, sections, named);
+    data_free(&data);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         perror("aqinfo: cannot write the output");
         return 1;
     }
-    return data.problem_count > 0;
+    return result;
 }
