@@ -188,7 +188,7 @@ static void settings_warn_unknown(struct aqi_settings_table *const *tables, size
                 "%.80s is no setting and is ignored: aqinfo lists those there are", name);
 }
 
-static void settings_find_unknown(struct aqi_settings_table *const *tables, size_t count)
+void aqi_settings_warn_unknown(struct aqi_settings_table *const *tables, size_t count)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
         if (strncmp(*entry, "AQ_", 3) != 0) continue;
@@ -208,7 +208,6 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
         aq_status status = settings_load_table(tables[t], result == AQ_OK);
         if (result == AQ_OK) result = status;
     }
-    settings_find_unknown(tables, count);
     return result;
 }
 

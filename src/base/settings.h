@@ -45,14 +45,18 @@ struct aqi_settings_table {
  * Fill the structs of all tables from the environment. Reads the variables anew at each call. Not
  * safe against itself in another thread.
  *
- * Unknown AQ_ names are warned about once, with the nearest known name ("maybe AQ_WAIT?").
- * GASNET_ names that are no alias are none of our business and are ignored.
- *
  * @return AQ_OK, or AQ_ESETTING for the first bad value (variable, value, what is legal); then the
  *         bad row has its default and the other rows are set all the same. All bad values are
  *         logged; the thread's message tells the first.
  */
 aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t count);
+
+/*
+ * Warn of AQ_ names in the environment that are in no table, with the nearest known name ("maybe
+ * AQ_WAIT?"); once per name and process. Apart from load, because one process of a job is enough.
+ * GASNET_ names that are no alias are none of our business.
+ */
+void aqi_settings_warn_unknown(struct aqi_settings_table *const *tables, size_t count);
 
 /*
  * Parse one text for one row into `value` (the field's type); untouched on AQ_ESETTING. The parser

@@ -67,6 +67,7 @@ static aq_status load(struct capture *capture)
 {
     capture_start(capture);
     aq_status status = aqi_settings_load(tables, AQI_COUNT_OF(tables));
+    aqi_settings_warn_unknown(tables, AQI_COUNT_OF(tables));
     capture_end(capture);
     return status;
 }

@@ -50,6 +50,7 @@ static aq_status load_settings(void)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
+    aqi_settings_warn_unknown(tables, count);
     return aqi_settings_load(tables, count);
 }
 

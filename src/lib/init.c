@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "core/core.h"
 #include "job/boot.h"
+#include "job/settings.h"
 #include "lib/config.h"
 #include "transport/fault.h"
 
@@ -147,6 +148,7 @@ static aq_status load_settings(void)
     struct aqi_settings_table *const *tables = lib_tables(&count);
     aq_status st = aqi_settings_load(tables, count);
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
+    if (aqi_job_config.rank == 0) aqi_settings_warn_unknown(tables, count);
     if (st == AQ_OK) st = aqi_fault_configure(lib_config.fault);
     return st;
 }
