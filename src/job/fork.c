@@ -258,7 +258,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
     struct aqi_control message = {
         .type = AQI_CONTROL_CALL, .seq = ++fork->seq, .call = call, .bytes = bytes};
     do {
-        message.data = (const uint8_t *)data + message.offset;
+        message.data = len != 0 ? (const uint8_t *)data + message.offset : NULL;
         message.len = aqi_min(len - message.offset, AQI_CONTROL_CHUNK);
         aq_status status = fork_send(fork->boot.fd, &message, -1);
         if (status != AQ_OK) return fork_break(fork, status);

@@ -93,6 +93,7 @@ static aq_status do_code(long number)
 static aq_status do_signal(long number)
 {
     fflush(stdout);
+    signal((int)number, SIG_DFL); /* a sanitizer may have taken it */
     raise((int)number);
     return AQ_ESYS;
 }

@@ -255,6 +255,7 @@ void expect_count(const struct run *run, int stream, const char *text, unsigned 
 
 void expect_seconds(const struct run *run, double least, double most)
 {
+    most *= JOB_SLACK;
     if (run->seconds >= least && run->seconds <= most) return;
     show(run);
     fail_msg("it took %.2f s, not %.2f to %.2f", run->seconds, least, most);

@@ -57,6 +57,7 @@ void expect_no_text(const struct run *run, int stream, const char *text);
 /* How often `text` is in what came. */
 unsigned count_text(const struct run *run, int stream, const char *text);
 void expect_count(const struct run *run, int stream, const char *text, unsigned count);
+/* `most` counts several times over in instrumented builds. */
 void expect_seconds(const struct run *run, double least, double most);
 
 /* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error; 0: not there. */

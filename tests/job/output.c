@@ -67,7 +67,10 @@ static void test_lines_without_end(void **state)
     run_free(&run);
     job_run(&run, "-p", "sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x");
     expect_code(&run, 0);
-    expect_count(&run, OUT, "x", 3000000);
+    size_t letters = 0;
+    for (const char *at = run.text[OUT]; *at != '\0'; at++)
+        letters += *at == 'x';
+    assert_int_equal(letters, 3000000);
     run_free(&run);
 }
 
