@@ -26,10 +26,17 @@ struct launcher {
     _Atomic uint32_t *page;
     int page_fd;
     pthread_t thread;
+    bool running; /* the thread is not joined yet */
     void (*script)(struct launcher *launcher);
 };
 
 static struct launcher launcher;
+
+static void await_script(void)
+{
+    if (launcher.running) pthread_join(launcher.thread, NULL);
+    launcher.running = false;
+}
 
 static void next(int socket, struct aqi_control *message, int *passed)
 {
@@ -81,6 +88,7 @@ static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
     launcher.page = (_Atomic uint32_t *)((char *)page + RANK * AQI_CACHE_LINE);
     assert_int_equal(pthread_create(&launcher.thread, NULL, run_script, &launcher), 0);
     aqi_job_config.boot_fd = (uint64_t)pair[1];
+    launcher.running = true;
     aq_status status = aqi_boot_open(boot);
     prctl(PR_SET_PDEATHSIG, 0);
     if (status != AQ_OK) close(pair[1]);
@@ -89,7 +97,7 @@ static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
 
 static void leave(void)
 {
-    pthread_join(launcher.thread, NULL);
+    await_script();
     munmap((char *)launcher.page - RANK * AQI_CACHE_LINE, SIZE * AQI_CACHE_LINE);
     close(launcher.page_fd);
     close(launcher.place);
@@ -107,6 +115,7 @@ static void test_joining(void **state)
     (void)state;
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     const struct aqi_boot_info *info = aqi_boot_info(boot);
     assert_string_equal(info->kind, "fork");
     assert_int_equal(info->rank, RANK);
@@ -262,6 +271,7 @@ static void test_share(void **state)
     (void)state;
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     /* The answers may be there before the questions. */
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1}, launcher.page_fd);
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 2}, -1);
@@ -307,6 +317,7 @@ static void test_events(void **state)
     struct aqi_boot *boot;
     struct seen seen = {0};
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 0);
     send_event(AQI_BOOT_PEER_LOST, 0);
@@ -344,6 +355,7 @@ static void test_an_event_ends_a_barrier(void **state)
     struct aqi_boot *boot;
     struct seen seen = {0};
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     send_event(AQI_BOOT_EXIT, 0);
     atomic_store(launcher.page, 1);
     assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
@@ -364,6 +376,7 @@ static void test_a_call_that_fails(void **state)
     struct aqi_boot *boot;
     uint8_t all[SIZE];
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT,
                                  .seq = 1,
                                  .status = AQ_EMISMATCH,
@@ -378,6 +391,7 @@ static void test_a_call_that_fails(void **state)
     leave();
     /* A result of the wrong size must not be written beyond `all`. */
     assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
     answer(
         &(struct aqi_control){
             .type = AQI_CONTROL_RESULT, .seq = 1, .bytes = 8, .data = "disagree", .len = 8},

@@ -212,8 +212,8 @@ void collective_check(void)
         struct rank *rank = &job.ranks[i];
         if (rank->part.whole) continue;
         if (rank->state == RANK_LEFT) {
-            collective_fail(AQ_EPEER, "rank %u has left the job, while %s came to %s", i,
-                            waiting, aqi_control_call_name(now.call));
+            collective_fail(AQ_EPEER, "rank %u has left the job, while %s came to %s", i, waiting,
+                            aqi_control_call_name(now.call));
             return;
         }
         if (rank->state == RANK_STARTED && !rank->running) {
