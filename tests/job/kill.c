@@ -81,7 +81,7 @@ static void test_signals_end_the_job(void **state)
         kill(run.pid, signals[i]);
         run_wait(&run);
         expect_code(&run, 128 + signals[i]);
-        snprintf(text, sizeof(text), "aqrun: aqrun got signal %d (", signals[i]);
+        snprintf(text, sizeof(text), "aqrun: the launcher got signal %d (", signals[i]);
         expect_text(&run, ERR, text);
         expect_count(&run, ERR, "\n", 1);
         snprintf(event, sizeof(event), "event 1 of rank -1 with code %d", 128 + signals[i]);

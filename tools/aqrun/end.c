@@ -17,6 +17,9 @@
 enum end_steps { END_TERM, END_KILL, END_ABANDON, END_STEPS };
 static const unsigned end_quarters[END_STEPS] = {[END_TERM] = 1, [END_KILL] = 3, [END_ABANDON] = 4};
 
+/* Ranks of which end_lost has told; mostly none, and then nobody looks through them all. */
+static uint32_t end_lost_ranks;
+
 static void end_terminate(struct rank *rank, int number)
 {
     if (!rank->running) return;
@@ -123,6 +126,7 @@ void end_judge(struct rank *rank, int status)
 void end_lost(struct rank *rank)
 {
     rank->lost_ns = aqi_now_ns();
+    end_lost_ranks++;
 }
 
 void end_by_signal(int number)
@@ -134,7 +138,8 @@ void end_by_signal(int number)
         job.end.abandoned = job.running == 0;
         return;
     }
-    end_job(EXIT_SIGNAL + number, NULL, "aqrun got signal %d (%s)", number, strsignal(number));
+    end_job(EXIT_SIGNAL + number, NULL, "the launcher got signal %d (%s)", number,
+            strsignal(number));
 }
 
 static void end_take_step(size_t step)
@@ -168,6 +173,7 @@ static uint64_t end_tick_ending(uint64_t now)
 static uint64_t end_tick_lost(uint64_t now)
 {
     uint64_t next = UINT64_MAX;
+    if (end_lost_ranks == 0) return next;
     for (uint32_t i = 0; i < job.spawned && !job.end.ending; i++) {
         struct rank *rank = &job.ranks[i];
         if (rank->lost_ns == 0 || !rank->running) continue;
