@@ -96,8 +96,8 @@ static void shm_close(struct aqi_tp *tp)
     free(shm->peers);
     free(shm->sources);
     free(shm->known);
-    if (shm->segments != NULL)
-        aqi_shmem_unmap(shm->segments, shm->segment_stride * shm->params.local_size);
+    for (uint32_t i = 0; i < shm->area_count; i++)
+        aqi_shmem_unmap(shm->areas[i].base, shm->areas[i].stride * shm->params.local_size);
     if (shm->memory != NULL) aqi_shmem_unmap(shm->memory, shm->layout.inbox * ranks);
     free(shm);
 }

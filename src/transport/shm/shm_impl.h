@@ -84,16 +84,16 @@ struct shm_rx {
     struct shm_slot *slots;
     unsigned char *payload;
     _Atomic uint32_t *done;
-    uint32_t head;       /* slots consumed */
-    uint32_t told;       /* `done` as published */
-    uint32_t lines_held; /* payload lines consumed since then */
+    _Atomic uint32_t head; /* slots consumed; written under the lock, read by anybody's peek */
+    uint32_t told;         /* `done` as published */
+    uint32_t lines_held;   /* payload lines consumed since then */
 };
 
 struct shm_peer {
     struct aqi_peer peer;
     uint32_t local_rank;
-    bool joined; /* we are a member of its inbox */
-    bool lost;
+    atomic_bool joined; /* we are a member of its inbox */
+    atomic_bool lost;
     struct shm_inbox *inbox;
     struct shm_tx tx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
@@ -105,6 +105,13 @@ struct shm_source {
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
 };
+
+/* What one mem_alloc gave to all ranks of the host: a part of `stride` bytes for each. */
+struct shm_area {
+    unsigned char *base;
+    size_t stride;
+};
+enum { SHM_AREAS = 16 };
 
 struct shm_tp {
     struct aqi_tp tp;
@@ -119,14 +126,20 @@ struct shm_tp {
     _Atomic uint32_t source_count;
     bool *known; /* by local rank: in `sources` */
     struct aqi_spin join_lock;
-    /* The segments of all ranks of the host, from mem_alloc. */
-    unsigned char *segments;
-    size_t segment_stride;
+    struct shm_area areas[SHM_AREAS];
+    uint32_t area_count;
 };
 
-static inline void shm_lock(const struct shm_tp *shm, struct aqi_spin *lock)
+/* A bounded try: the holder may be a thread that was preempted, or one between reserve and commit.
+ */
+static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock)
 {
-    if (shm->params.threads) aqi_spin_lock(lock);
+    if (!shm->params.threads) return true;
+    for (int i = 0; i < 200; i++) {
+        if (aqi_spin_try(lock)) return true;
+        aqi_pause();
+    }
+    return false;
 }
 
 static inline void shm_unlock(const struct shm_tp *shm, struct aqi_spin *lock)

@@ -48,19 +48,21 @@ static inline bool newcomers(struct shm_tp *shm)
 
 static inline struct shm_slot *rx_peek(struct shm_tp *shm, struct shm_rx *rx)
 {
-    struct shm_slot *slot = &rx->slots[rx->head & (shm->layout.slots - 1)];
+    uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+    struct shm_slot *slot = &rx->slots[head & (shm->layout.slots - 1)];
     uint32_t stamp = atomic_load_explicit(shm_stamp(slot), memory_order_acquire);
-    return stamp == rx->head + 1 ? slot : NULL;
+    return stamp == head + 1 ? slot : NULL;
 }
 
 /* Give a slot back; the sender hears of it a quarter ring at a time. Pairs with tx_refresh. */
 static inline void rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
 {
-    rx->head++;
+    uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + 1;
+    atomic_store_explicit(&rx->head, head, memory_order_relaxed);
     rx->lines_held += lines;
-    if (rx->head - rx->told >= shm->layout.slots / 4 || rx->lines_held >= shm->layout.lines / 4) {
-        atomic_store_explicit(rx->done, rx->head, memory_order_release);
-        rx->told = rx->head;
+    if (head - rx->told >= shm->layout.slots / 4 || rx->lines_held >= shm->layout.lines / 4) {
+        atomic_store_explicit(rx->done, head, memory_order_release);
+        rx->told = head;
         rx->lines_held = 0;
     }
 }

@@ -12,8 +12,10 @@ enum { KEY_PRIVATE = 1, KEY_SHARED = 2 };
 struct shm_key {
     uint32_t type;
     uint32_t local_rank;
-    uint64_t offset; /* in the owner's part of the segments */
+    uint64_t offset; /* in the owner's part of the area */
     uint64_t local;  /* in an rmem: where it is mapped in this process */
+    uint32_t area;
+    uint32_t unused;
 };
 static_assert(sizeof(struct shm_key) <= AQI_KEY_MAX, "a key fits");
 
@@ -24,7 +26,8 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     void *at;
     int fd;
     (void)len;
-    if (shm->segments != NULL) return aqi_fail(AQ_ESTATE, "shm", "memory is allocated once only");
+    if (shm->area_count == SHM_AREAS)
+        return aqi_fail(AQ_ELIMIT, "shm", "memory is allocated %d times at most", SHM_AREAS);
     if (stride > SIZE_MAX / 2 / shm->params.local_size)
         return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit an address space",
                         shm->params.local_size, stride);
@@ -34,9 +37,8 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     st = aqi_shmem_map(fd, total, &at);
     close(fd);
     if (st != AQ_OK) return st;
-    shm->segments = at;
-    shm->segment_stride = stride;
-    *addr = shm->segments + shm->params.local_rank * stride;
+    shm->areas[shm->area_count++] = (struct shm_area){at, stride};
+    *addr = (unsigned char *)at + shm->params.local_rank * stride;
     return AQ_OK;
 }
 
@@ -44,11 +46,14 @@ aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char o
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_key key = {.type = KEY_PRIVATE, .local_rank = shm->params.local_rank};
-    unsigned char *mine = shm->segments + shm->params.local_rank * shm->segment_stride;
-    if (shm->segments != NULL && (unsigned char *)addr >= mine && len <= shm->segment_stride &&
-        (size_t)((unsigned char *)addr - mine) <= shm->segment_stride - len) {
+    for (uint32_t i = 0; i < shm->area_count; i++) {
+        const struct shm_area *area = &shm->areas[i];
+        uintptr_t mine = (uintptr_t)area->base + shm->params.local_rank * area->stride;
+        uint64_t offset = (uintptr_t)addr - mine;
+        if (len > area->stride || offset > area->stride - len) continue;
         key.type = KEY_SHARED;
-        key.offset = (uint64_t)((unsigned char *)addr - mine);
+        key.area = i;
+        key.offset = offset;
     }
     memset(out, 0, AQI_KEY_MAX);
     memcpy(out, &key, sizeof(key));
@@ -74,11 +79,11 @@ aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const unsigned c
     *rmem = (struct aqi_rmem){.addr = addr, .len = len};
     key.local = 0;
     if (key.type == KEY_SHARED) {
-        if (shm->segments == NULL || len > shm->segment_stride ||
-            key.offset > shm->segment_stride - len)
+        const struct shm_area *area = &shm->areas[key.area % SHM_AREAS];
+        if (key.area >= shm->area_count || len > area->stride || key.offset > area->stride - len)
             return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that is out of range",
                             peer->id);
-        unsigned char *at = shm->segments + key.local_rank * shm->segment_stride + key.offset;
+        unsigned char *at = area->base + key.local_rank * area->stride + key.offset;
         key.local = (uint64_t)(uintptr_t)at;
         if (shm_config.map) rmem->local = at;
     }

@@ -104,7 +104,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     aq_status st = AQ_AGAIN;
 
     if (AQI_UNLIKELY(to->lost)) return AQ_EPEER;
-    shm_lock(shm, &to->lock[ring]);
+    if (!shm_lock_soon(shm, &to->lock[ring])) return AQ_AGAIN;
     if (!tx_has_slot(shm, tx)) goto out;
     struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
     uint32_t line = SHM_INLINE;
@@ -140,7 +140,7 @@ aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, u
     unsigned ring = reply ? SHM_REPLIES : SHM_REQUESTS;
     struct shm_tx *tx = &to->tx[ring];
     if (to->lost) return AQ_EPEER;
-    shm_lock(shm, &to->lock[ring]);
+    if (!shm_lock_soon(shm, &to->lock[ring])) return AQ_AGAIN;
     if (!tx_has_slot(shm, tx)) goto again;
     struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
     size_t offset = aqi_am_payload_offset(nargs);
