@@ -1,0 +1,100 @@
+/*
+ * Request credits of one endpoint: how many requests, and how many bytes of them, may be under way
+ * to each peer and to all together, so that a receiver never gets more than it has posted buffers
+ * for. Pure bookkeeping: no message, no clock, no lock. credit_gate.c puts it between the messages
+ * and a transport; credits_test.c runs it over a simulated network.
+ *
+ * A request takes (1, bytes) of its peer's budget. The peer gives it back once the handler has
+ * replied or returned: the reply carries it; without a reply it is *banked* and rides on the next
+ * message to the requester, whatever that is. When more than the slack is banked, a hidden reply
+ * carries it all.
+ *
+ * Every message says how much it gives back; nothing is implied by its being a reply. Every hidden
+ * reply gives back at least one request that was not replied to, so a requester that posts one
+ * buffer for a reply before each request has one for every reply, hidden or not.
+ *
+ * Why nobody waits for ever. Let D be the depth, T the total, B the byte budget, m the largest
+ * message, p the number of peers; S the slack, and b(q) what peer q has banked of ours. Consider
+ * the moment at which everything sent has arrived and every handler has ended (handlers end: a
+ * reply never waits for a request's credit). Then all of ours that is still out is banked, and for
+ * each q: count(b(q)) <= S and bytes(b(q)) <= B - m, since beyond that a hidden reply goes out,
+ * which needs no credit. So a request of n bytes to q can be sent if
+ *     S <= D - 1         one more fits the depth,
+ *     S * p <= T - 1     one more fits the total, although every peer sits on S of it,
+ *     n <= m             its bytes fit beside the banked ones: B - m + n <= B.
+ * The slack is lowered until the first two hold. This also covers two peers that sit on each
+ * other's credits: each has at least one left, and the request it carries takes the other's home.
+ * If m >= B nothing may be banked at all, and a message larger than B goes alone, when nothing
+ * else is out to that peer, which happens since all comes back. All endpoints of a job must be
+ * given the same limits: the slack of one is computed from what the others may have out.
+ */
+#ifndef AQI_CREDITS_H
+#define AQI_CREDITS_H
+
+#include "base/base.h"
+
+struct aqi_credit_limits {
+    uint32_t depth;   /* requests under way to one peer; at least 1 */
+    uint32_t total;   /* to all peers; 0: as many as the depths allow */
+    uint32_t slack;   /* requests that may be banked for one peer */
+    uint32_t largest; /* bytes of the largest request */
+    uint64_t bytes;   /* under way to one peer; 0: no limit */
+};
+
+/* What a message gives back. */
+struct aqi_credit_note {
+    uint32_t count;
+    uint64_t bytes;
+};
+
+struct aqi_credit_peer {
+    struct aqi_credit_note out;    /* ours, under way to it */
+    struct aqi_credit_note held;   /* its, here, not yet answered */
+    struct aqi_credit_note banked; /* its, answered, to be given back */
+    bool dead;
+};
+
+struct aqi_credits {
+    struct aqi_credit_limits limits; /* in force: total computed, slack lowered */
+    uint64_t bank_bytes;             /* banked for one peer at most */
+    uint32_t out;                    /* ours, to all peers */
+    uint32_t peers;
+    struct aqi_credit_peer *peer; /* by number */
+};
+
+/* `peer` is memory for `peers` of them, which stays the caller's. */
+void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *limits,
+                      struct aqi_credit_peer *peer, uint32_t peers);
+
+/* --- the requester --- */
+
+/* Before a request is sent: may it be? Then its credit is taken. */
+bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+/* It was not sent after all, or only `kept` bytes of it (then the request stays). */
+void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
+/* A message gave this back. False: more than was taken, so the peer is broken; nothing changes. */
+bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note);
+
+/* --- the responder --- */
+
+/* A request has arrived; its handler will run. */
+void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+/* Its handler replies or has returned: what it took is to be given back. And not yet, after all. */
+void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+/* A message is about to go to `peer`: what rides on it. And if it did not go after all. */
+struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer);
+void aqi_credits_unride(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note);
+/* Is more banked than the slack allows, so that a hidden reply must go out? */
+bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer);
+
+/* --- both --- */
+
+/* The peer is dead: what is out to it comes back, and from now on everything is allowed. */
+void aqi_credits_forget(struct aqi_credits *c, uint32_t peer);
+
+/* NULL, or which law is broken: out above a limit, or a total that is not the sum. For tests. */
+const char *aqi_credits_broken(const struct aqi_credits *c);
+
+#endif
