@@ -144,7 +144,7 @@ double aqi_ticks_per_ns(void)
     double rate = atomic_load_explicit(&clock_firm_rate, memory_order_relaxed);
     if (rate > 0) return rate;
 
-    uint64_t ticks, ns;
+    uint64_t ticks = 0, ns = 0;
     clock_read_both(&ticks, &ns);
     if (ns == clock_ns0 || ticks == clock_ticks0) return 1.0;
     rate = (double)(ticks - clock_ticks0) / (double)(ns - clock_ns0);
