@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-#define AQI_AM_MAX_ARGS 16
+#define AQI_AM_MAX_ARGS  16
+#define AQI_AM_WIRE_ARGS (AQI_AM_MAX_ARGS + 1) /* with AQI_AM_CREDITS */
 
 enum aqi_am_kind {
     AQI_AM_NONE = 0,
@@ -24,8 +25,20 @@ static inline bool aqi_am_has_payload(uint8_t kind)
     return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
 }
 
-/* Bits of `flags`. */
+/* The one AQI_AM_INTERNAL of credit_gate.c: it carries credits and nothing else. */
+#define AQI_AM_INTERNAL_CREDITS 0
+
+/*
+ * Bits of `flags`. With AQI_AM_CREDITS the last argument is not the handler's: it is a word of
+ * request credits that ride home, made and taken off by credit_gate.c. It may be the 17th; frames
+ * need no more room for it, since the payload after 16 arguments begins no earlier. (It is an
+ * argument, not the idle `addr` of a Short or Medium, because replies of every kind carry it, and
+ * a Long has an address.) AQI_AM_IS_LATE: a Long header that is a reply to the handler but travels
+ * as a request, because the request it answers was given back before.
+ */
 #define AQI_AM_IS_REPLY 0x1u
+#define AQI_AM_CREDITS  0x2u
+#define AQI_AM_IS_LATE  0x4u
 
 struct aqi_am {
     uint8_t kind;
@@ -56,6 +69,9 @@ static inline size_t aqi_am_payload_offset(unsigned nargs)
 {
     return (sizeof(struct aqi_am_wire) + 4u * nargs + 15) & ~(size_t)15;
 }
+static_assert(((sizeof(struct aqi_am_wire) + 4 * AQI_AM_MAX_ARGS + 15) & ~(size_t)15) ==
+                  ((sizeof(struct aqi_am_wire) + 4 * AQI_AM_WIRE_ARGS + 15) & ~(size_t)15),
+              "the word of credits fits where 16 arguments do");
 
 /*
  * Read a header and its arguments out of `len` bytes that a peer wrote, trusting nothing: copies

@@ -23,6 +23,12 @@ static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
         fb->up.deliver(fb->up.arg, source, am);
 }
 
+static void hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_fallback *fb = arg;
+    aqi_credit_gate_deliver(fb->gate, source, am, hook_deliver, fb);
+}
+
 static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct aqi_fallback *fb = arg;
@@ -348,11 +354,12 @@ static int gap_describe(struct aqi_tp *tp, char *buf, size_t len)
 
 /* --- putting it together --------------------------------------------------------------------- */
 
-aq_status aqi_fallback_create(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
-                              struct aqi_fallback **fallback)
+aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
+                              struct aqi_tp_params *inner, struct aqi_fallback **fallback)
 {
     struct aqi_fallback *fb = calloc(1, sizeof(*fb));
     if (fb == NULL) goto no_memory;
+    if (credits && aqi_credit_gate_create(params, &fb->gate) != AQ_OK) goto no_memory;
     fb->peers = calloc(params->size, sizeof(struct aqi_peer *));
     fb->down = calloc(params->size, sizeof(*fb->down));
     if (fb->peers == NULL || fb->down == NULL) goto no_memory;
@@ -360,7 +367,7 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, struct aqi_tp_
     fb->up = params->hooks;
     aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, false);
     *inner = *params;
-    inner->hooks = (struct aqi_tp_hooks){.deliver = hook_deliver,
+    inner->hooks = (struct aqi_tp_hooks){.deliver = credits ? hook_deliver_credited : hook_deliver,
                                          .peer_lost = hook_peer_lost,
                                          .range_ok = hook_range_ok,
                                          .share = hook_share,
@@ -370,6 +377,7 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, struct aqi_tp_
     return AQ_OK;
 no_memory:
     if (fb != NULL) {
+        aqi_credit_gate_destroy(fb->gate);
         free(fb->peers);
         free(fb->down);
     }
@@ -380,6 +388,7 @@ no_memory:
 void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
 {
     struct aqi_transport *ops = &tp->ops;
+    if (fb->gate != NULL) aqi_credit_gate_complete(fb->gate, tp);
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
@@ -416,6 +425,7 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
         munmap(memory->addr, memory->len);
         free(memory);
     }
+    aqi_credit_gate_destroy(fb->gate);
     free(fb->ops);
     free(fb->peers);
     free(fb->down);

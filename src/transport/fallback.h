@@ -9,10 +9,11 @@ struct aqi_fallback;
 
 /*
  * In two steps around a transport's open: first make the layer and the params that the transport is
- * to be opened with (its hooks are ours), then complete the open transport's operations.
+ * to be opened with (its hooks are ours), then complete the open transport's operations. `credits`:
+ * with the gate of AQI_CAP_CREDITS below it.
  */
-aq_status aqi_fallback_create(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
-                              struct aqi_fallback **fallback);
+aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
+                              struct aqi_tp_params *inner, struct aqi_fallback **fallback);
 void aqi_fallback_complete(struct aqi_fallback *fallback, struct aqi_tp *tp);
 void aqi_fallback_destroy(struct aqi_fallback *fallback);
 void aqi_fallback_peer_down(struct aqi_fallback *fallback, uint32_t id);

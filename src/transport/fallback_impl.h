@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "base/spin.h"
+#include "transport/credit_gate.h"
 #include "transport/fallback.h"
 
 /* Internal messages: AQI_AM_INTERNAL with one of these as the handler. */
@@ -66,8 +67,9 @@ struct gap_memory {
 
 struct aqi_fallback {
     struct aqi_tp *tp;
-    struct aqi_tp_hooks up;   /* of whoever opened the transport */
-    struct aqi_transport own; /* the transport's operations before the gaps were filled */
+    struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS, else NULL */
+    struct aqi_tp_hooks up;       /* of whoever opened the transport */
+    struct aqi_transport own;     /* the transport's operations before the gaps were filled */
     struct aqi_tp_params params;
     struct aqi_peer **peers; /* by id, from connect */
     atomic_bool *down;       /* by id */

@@ -82,8 +82,7 @@ void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status
 {
     if (op->failed) return;
     aqi_comp_fail(op->comp, status);
-    bool has_source = op->kind == FB_OP_PUT || op->kind == FB_OP_FILL;
-    if (has_source && op->issued < op->len) aqi_comp_local(op->comp);
+    if (op->kind == FB_OP_PUT && op->issued < op->len) aqi_comp_local(op->comp);
     if (op->kind == FB_OP_LONG) {
         if (op->copy == NULL) aqi_comp_local(op->comp);
     } else {
@@ -149,10 +148,8 @@ static aq_status push_fill(struct aqi_fallback *fb, struct fallback_op *op)
 {
     int32_t more[3] = {op->fill_byte, (int32_t)op->fill_len, (int32_t)(op->fill_len >> 32)};
     aq_status st = send_internal(fb, op, FB_FILL, op->addr, more, 3, NULL, 0);
-    if (st != AQ_OK) return st;
-    op->issued = op->len;
-    aqi_comp_local(op->comp);
-    return AQ_OK;
+    if (st == AQ_OK) op->issued = op->len;
+    return st;
 }
 
 /* A Long: first the put, then its header once the bytes are there. */
@@ -174,6 +171,8 @@ static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
     if (atomic_load_explicit(&op->inner.status, memory_order_relaxed) != AQ_OK)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
+    /* The handler it replies from has returned, and its request was given back. */
+    if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) op->header.flags = AQI_AM_IS_LATE;
     aq_status st = fb->own.am_send(fb->tp, op->peer, &op->header, NULL);
     if (st != AQ_OK) return st;
     if (op->copy == NULL) aqi_comp_local(op->comp);

@@ -168,6 +168,7 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
         if (am->kind == AQI_AM_LONG_PACKED)
             memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
         visible.kind = AQI_AM_LONG;
+        if (am->flags & AQI_AM_IS_LATE) visible.flags = AQI_AM_IS_REPLY;
         visible.payload = (const void *)(uintptr_t)am->addr;
         fb->up.deliver(fb->up.arg, source, &visible);
         break;

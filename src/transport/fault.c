@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/spin.h"
+#include "transport/fault_credits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 static struct {
     bool on;
     unsigned again, late, hide;
+    bool credits;
+    uint32_t depth; /* 0: as asked */
     uint32_t die_id;
     uint64_t die_after; /* 0: nobody dies */
     uint64_t seed;
@@ -73,6 +76,16 @@ static bool parse_item(char *item)
     if (strcmp(item, "hide") == 0) return parse_hide(value, &fault_config.hide);
     if (strcmp(item, "die") == 0) return parse_die(value);
     if (strcmp(item, "seed") == 0) return parse_number(value, UINT64_MAX, &fault_config.seed);
+    if (strcmp(item, "credits") == 0) {
+        if (!parse_number(value, 1, &number)) return false;
+        fault_config.credits = number != 0;
+        return true;
+    }
+    if (strcmp(item, "depth") == 0) {
+        if (!parse_number(value, UINT32_MAX, &number)) return false;
+        fault_config.depth = (uint32_t)number;
+        return true;
+    }
     if (strcmp(item, "again") == 0) {
         if (!parse_number(value, 95, &number)) return false;
         fault_config.again = (unsigned)number;
@@ -102,14 +115,19 @@ bad:
     return aqi_fail(
         AQ_ESETTING, "fault",
         "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
-        "die=ID@CALLS, seed=NUMBER and hide= with a + list of reserve put get atomic fill "
-        "long map alloc wait",
+        "die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= with a + list of reserve "
+        "put get atomic fill long map alloc wait",
         spec);
 }
 
 bool aqi_fault_wanted(void)
 {
     return fault_config.on;
+}
+
+unsigned aqi_fault_caps(unsigned caps)
+{
+    return (caps & ~fault_config.hide) | (fault_config.credits ? AQI_CAP_CREDITS : 0);
 }
 
 /* --- the decorator --------------------------------------------------------------------------- */
@@ -134,6 +152,7 @@ struct fault_tp {
     uint64_t calls; /* to the one that is to die */
     atomic_bool dead, told;
     struct late_op *late;
+    struct fault_credits *credits; /* NULL: not enforced */
 };
 
 /* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators". */
@@ -236,7 +255,11 @@ static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
 {
     struct fault_tp *f = (struct fault_tp *)tp;
     aq_status st = gate(f, peer);
-    return st != AQ_OK ? st : f->in->ops.am_send(f->in, peer, am, comp);
+    if (st != AQ_OK) return st;
+    fault_credits_sent(f->credits, peer->id, am, true);
+    st = f->in->ops.am_send(f->in, peer, am, comp);
+    if (st != AQ_OK) fault_credits_sent(f->credits, peer->id, am, false);
+    return st;
 }
 
 static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -267,7 +290,7 @@ static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const stru
     struct fault_tp *f = (struct fault_tp *)tp;
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, comp, true);
+    struct late_op *op = hold(f, comp, false);
     st = f->in->ops.fill(f->in, peer, rmem, addr, byte, len, op ? &op->inner : comp);
     return held(f, op, st);
 }
@@ -309,6 +332,7 @@ static void fault_close(struct aqi_tp *tp)
         f->late = op->next;
         free(op);
     }
+    fault_credits_free(f->credits);
     free(f);
 }
 
@@ -341,7 +365,11 @@ static aq_status fault_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool re
 static aq_status fault_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
                               const struct aqi_am *am)
 {
-    return IN(tp)->ops.am_commit(IN(tp), peer, slot, am);
+    struct fault_tp *f = (struct fault_tp *)tp;
+    if (am != NULL) fault_credits_sent(f->credits, peer->id, am, true);
+    aq_status st = f->in->ops.am_commit(f->in, peer, slot, am);
+    if (st != AQ_OK && am != NULL) fault_credits_sent(f->credits, peer->id, am, false);
+    return st;
 }
 
 static aq_status fault_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
@@ -402,8 +430,11 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
 {
     struct fault_tp *f = calloc(1, sizeof(*f));
     if (f == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to open");
-    aq_status st = transport->open(params, &f->in);
+    struct aqi_tp_params inner = *params;
+    aq_status st = fault_config.credits ? fault_credits_new(params, &inner, &f->credits) : AQ_OK;
+    if (st == AQ_OK) st = transport->open(&inner, &f->in);
     if (st != AQ_OK) {
+        fault_credits_free(f->credits);
         free(f);
         return st;
     }
@@ -413,8 +444,10 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
     f->random = fault_config.seed * 0x9e3779b97f4a7c15u + params->self + 1;
     f->tp.hooks = params->hooks;
     f->tp.limits = f->in->limits;
+    if (fault_config.depth != 0) f->tp.limits.depth = fault_config.depth;
+    if (f->credits != NULL) fault_credits_limit(f->credits, &f->tp.limits);
 
-    unsigned caps = transport->caps & ~fault_config.hide;
+    unsigned caps = aqi_fault_caps(transport->caps);
     struct aqi_transport *ops = &f->tp.ops;
     *ops = (struct aqi_transport){.name = transport->name,
                                   .doc = transport->doc,

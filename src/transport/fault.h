@@ -6,6 +6,9 @@
  *   late=N      completions come 1 to N progress calls late
  *   hide=A+B…   the transport seems to lack: reserve put get atomic fill long map alloc wait
  *   die=ID@N    after N calls to peer ID it is lost
+ *   credits=1   the transport asks for credits (AQI_CAP_CREDITS), and the process is aborted when
+ *               more requests or replies arrive than buffers could have been posted for
+ *   depth=N     with credits: no more than N requests to a peer, whatever AQ_AM_CREDITS says
  *   seed=S      for the random choices; default 1
  */
 #ifndef AQI_FAULT_H
@@ -16,6 +19,8 @@
 /* Read a specification; "" turns the decorator off. AQ_ESETTING says what is wrong with it. */
 aq_status aqi_fault_configure(const char *spec);
 bool aqi_fault_wanted(void);
+/* What the decorated transport can do. */
+unsigned aqi_fault_caps(unsigned caps);
 
 aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
                          struct aqi_tp **tp);

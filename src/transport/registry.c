@@ -77,9 +77,10 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     struct aqi_tp_params inner;
     struct aqi_fallback *fallback;
     struct aqi_tp *open;
+    unsigned caps = aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
     aq_status st = check_contract(transport);
     if (st != AQ_OK) return st;
-    st = aqi_fallback_create(params, &inner, &fallback);
+    st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);
     if (st != AQ_OK) return st;
     st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
                             : transport->open(&inner, &open);
@@ -88,6 +89,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
         return st;
     }
     if (!aqi_fault_wanted()) open->ops = *transport;
+    if (caps & AQI_CAP_CREDITS) open->ops.caps |= AQI_CAP_CREDITS;
     aqi_fallback_complete(fallback, open);
     *tp = open;
     return AQ_OK;

@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "transport/am.h"
+#include "transport/credits.h"
 
 struct aqi_tp; /* an open transport */
 
@@ -82,7 +83,8 @@ enum aqi_caps {
     AQI_CAP_REG = 1u << 7,     /* mem_reg, mem_dereg, mem_map */
     AQI_CAP_WAIT_FD = 1u << 8, /* wait_fd, arm */
     AQI_CAP_FILL = 1u << 9,    /* fill */
-    AQI_CAP_CREDITS = 1u << 10 /* requests in flight must be bounded: receive buffers are posted */
+    AQI_CAP_CREDITS = 1u << 10 /* requests under way must be bounded, since receive buffers are
+                                  posted: credit_gate.h says to what, and what else it promises */
 };
 
 /* What progress may do. */
@@ -118,9 +120,10 @@ struct aqi_tp_params {
     uint32_t size;       /* ids are 0..size-1 */
     uint32_t local_rank; /* our place among the ranks of this host */
     uint32_t local_size;
-    bool threads;      /* several threads call at once */
-    uint8_t key[16];   /* the job's secret */
-    size_t max_medium; /* wanted; the transport may offer less, never below 512 */
+    bool threads;                     /* several threads call at once */
+    uint8_t key[16];                  /* the job's secret */
+    size_t max_medium;                /* wanted; the transport may offer less, never below 512 */
+    struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 
 /* What an open transport offers; constant while it is open. */
@@ -128,6 +131,7 @@ struct aqi_tp_limits {
     size_t
         max_medium;  /* payload bytes of a Medium with any number of arguments; a multiple of 64 */
     size_t max_long; /* payload bytes of a Long */
+    uint32_t depth;  /* AQI_CAP_CREDITS: requests for which a peer's buffers suffice; 0: credits */
 };
 
 /* A piece of remote memory as mem_map returns it. */
@@ -142,6 +146,9 @@ struct aqi_rmem {
 struct aqi_slot {
     void *payload; /* where the payload is to be written, 16-byte aligned */
     void *impl[2]; /* the transport's own */
+    /* Of credit_gate.c. */
+    uint64_t charged;
+    bool is_request;
 };
 
 /* What probing found, for aqinfo and for choosing. Texts are static or in the struct. */
@@ -230,7 +237,8 @@ struct aqi_transport {
     aq_status (*get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
 
-    /* Start setting [addr, addr + len) to `byte`; comp->remote and AQ_ENOTSUP as for put. */
+    /* Start setting [addr, addr + len) to `byte`. There is no source, so comp->local is left alone;
+     * comp->remote and AQ_ENOTSUP as for put. */
     aq_status (*fill)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                       uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 
@@ -277,6 +285,7 @@ struct aqi_tp {
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
     struct aqi_fallback *fallback;
+    struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
 };
 
 /* registry.c: all transports in order of preference, ended by NULL. */

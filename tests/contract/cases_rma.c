@@ -142,6 +142,37 @@ static void rma_many(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
+/* A fill has no source: it leaves comp->local alone, and the bytes beside it too. */
+static void rma_fill(struct ct_ep *ep)
+{
+    static const size_t sizes[] = {0, 1, 7, 64, 1000, 65537, 1u << 20};
+    struct rma_place place = rma_open(ep, (1u << 20) + 2 * RMA_GUARD);
+    uint32_t target = ct_next(ep), source = (ep->self + ep->size - 1) % ep->size;
+    const struct aqi_rmem *remote = &ep->mem.remote[target];
+    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
+        unsigned char *seen = ep->mem.addr + place.slice * source;
+        memset(seen, 0xa5, sizes[i] + 2 * RMA_GUARD);
+        ct_barrier(ep);
+        struct aqi_comp comp;
+        rma_comp_init(ep, &comp);
+        aqi_comp_add(&comp, &comp.remote, 1);
+        aq_status status;
+        while ((status = ep->tp->ops.fill(ep->tp, ep->peers[target], remote,
+                                          remote->addr + place.mine + RMA_GUARD, 0x1f0 + (int)i,
+                                          sizes[i], &comp)) == AQ_AGAIN)
+            ct_poll(ep);
+        CT_EQUAL(status, AQ_OK);
+        rma_comp_wait(ep, &comp);
+        ct_barrier(ep);
+        CT_CHECK(rma_untouched(seen, RMA_GUARD));
+        for (size_t at = 0; at < sizes[i]; at++)
+            CT_EQUAL(seen[RMA_GUARD + at], 0xf0 + i);
+        CT_CHECK(rma_untouched(seen + RMA_GUARD + sizes[i], RMA_GUARD));
+        ct_barrier(ep);
+    }
+    ct_mem_close(ep);
+}
+
 /* The source may be overwritten when comp->local says so, whenever the put completes. */
 static void rma_local(struct ct_ep *ep)
 {
@@ -310,6 +341,7 @@ const struct ct_case ct_cases_rma[] = {
     {"memory: none in one rank", rma_no_memory, 0},
     {"put and get: sizes times alignments", rma_sizes, 0},
     {"put and get: hundreds at once", rma_many, 0},
+    {"fill: every size, and nothing beside it", rma_fill, 0},
     {"put: local completion", rma_local, 0},
     {"put and get: memory from malloc", rma_foreign, 0},
     {"keys that make no sense", rma_bad_keys, CT_PEERS},

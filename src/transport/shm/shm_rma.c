@@ -136,7 +136,6 @@ aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rm
     if (at == NULL) return AQ_ENOTSUP;
     memset(at, byte, len);
     atomic_thread_fence(memory_order_release);
-    aqi_comp_local(comp);
     aqi_comp_remote(comp);
     return AQ_OK;
 }
