@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_SIZE    ((size_t)1 << 30)
 #define MIN_REPEATS 5u
@@ -24,7 +25,7 @@ bool options_is_first_rank(void)
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
-/* Wrong usage: every rank ends, one says why. */
+/* Wrong usage: one rank says why and ends, and with it the job; the others leave it the time. */
 __attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *format, ...)
 {
     if (options_is_first_rank()) {
@@ -34,6 +35,8 @@ __attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *fo
         vfprintf(stderr, format, args);
         fprintf(stderr, "\n");
         va_end(args);
+    } else {
+        sleep(1);
     }
     exit(2);
 }
