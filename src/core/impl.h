@@ -89,6 +89,7 @@ struct core {
     struct core_route *routes; /* by job rank */
     struct aqi_rmem *rmems;
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
+    bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
     size_t max_medium, max_long;
     struct aq_team world;

@@ -62,7 +62,11 @@ static AQI_COLD void sleep_on_descriptors(int sleep_ms)
     while (armed < core.tp_count && go) {
         struct aqi_tp *tp = core.tps[armed++];
         int fd = tp->ops.wait_fd(tp);
-        if (fd >= 0) fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        if (fd >= 0)
+            fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        else if (core.carries[armed - 1])
+            sleep_ms = 1; /* nothing will wake us when a peer sends */
+        if (aqi_tp_waits_for_room(tp)) sleep_ms = 1;
         go = tp->ops.arm(tp, true) == AQ_OK;
     }
     int control = core.boot.fd(core.boot.arg);

@@ -432,6 +432,16 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
     free(fb);
 }
 
+bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
+{
+    struct aqi_fallback *fb = tp->fallback;
+    if (atomic_load_explicit(&fb->active, memory_order_relaxed) == 0) return false;
+    fallback_lock(fb);
+    bool waits = fb->pending != NULL;
+    fallback_unlock(fb);
+    return waits;
+}
+
 void aqi_fallback_peer_down(struct aqi_fallback *fb, uint32_t id)
 {
     atomic_store(&fb->down[id], true);
