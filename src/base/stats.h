@@ -9,22 +9,24 @@
 
 /* All counters of the library, in one list so that a count is one indexed add. */
 enum aqi_counter {
-    AQI_CTR_AM_SENT,     /* active messages sent */
-    AQI_CTR_AM_RECEIVED, /* active messages handled */
-    AQI_CTR_AM_BYTES,    /* payload bytes of active messages sent */
-    AQI_CTR_AM_AGAIN,    /* sends that found no room and had to poll */
-    AQI_CTR_AM_DROPPED,  /* arrivals that made no sense and were dropped */
-    AQI_CTR_PUT,         /* puts */
-    AQI_CTR_PUT_BYTES,   /* bytes put */
-    AQI_CTR_GET,         /* gets */
-    AQI_CTR_GET_BYTES,   /* bytes got */
-    AQI_CTR_ATOMIC,      /* atomic operations */
-    AQI_CTR_BARRIER,     /* barriers completed */
-    AQI_CTR_POLL,        /* polls */
-    AQI_CTR_POLL_EMPTY,  /* polls that found nothing */
-    AQI_CTR_YIELD,       /* processor given away while waiting */
-    AQI_CTR_SLEEP,       /* sleeps while waiting */
-    AQI_CTR_WAKE_SENT,   /* sleeping peers woken */
+    AQI_CTR_AM_SENT,       /* active messages sent */
+    AQI_CTR_AM_RECEIVED,   /* active messages handled */
+    AQI_CTR_AM_BYTES,      /* payload bytes of active messages sent */
+    AQI_CTR_AM_AGAIN,      /* sends that found no room and had to poll */
+    AQI_CTR_AM_DROPPED,    /* arrivals that made no sense and were dropped */
+    AQI_CTR_CREDIT_NONE,   /* requests that found no credit */
+    AQI_CTR_CREDIT_HIDDEN, /* hidden replies sent to give credits back */
+    AQI_CTR_PUT,           /* puts */
+    AQI_CTR_PUT_BYTES,     /* bytes put */
+    AQI_CTR_GET,           /* gets */
+    AQI_CTR_GET_BYTES,     /* bytes got */
+    AQI_CTR_ATOMIC,        /* atomic operations */
+    AQI_CTR_BARRIER,       /* barriers completed */
+    AQI_CTR_POLL,          /* polls */
+    AQI_CTR_POLL_EMPTY,    /* polls that found nothing */
+    AQI_CTR_YIELD,         /* processor given away while waiting */
+    AQI_CTR_SLEEP,         /* sleeps while waiting */
+    AQI_CTR_WAKE_SENT,     /* sleeping peers woken */
     AQI_CTR_COUNT
 };
 

@@ -352,7 +352,8 @@ static aq_status fault_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
 
 static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    IN(tp)->ops.disconnect(IN(tp), peer);
+    fault_credits_forget(((struct fault_tp *)tp)->credits, peer->id);
+    if (IN(tp)->ops.disconnect != NULL) IN(tp)->ops.disconnect(IN(tp), peer);
 }
 
 static aq_status fault_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
@@ -457,11 +458,11 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
                                   .close = fault_close,
                                   .address = fault_address,
                                   .connect = fault_connect,
+                                  .disconnect = fault_disconnect,
                                   .am_send = fault_am_send,
                                   .progress = fault_progress,
                                   .quiet = fault_quiet,
                                   .describe = fault_describe};
-    if (transport->disconnect != NULL) ops->disconnect = fault_disconnect;
     if (caps & AQI_CAP_RESERVE) ops->am_reserve = fault_reserve, ops->am_commit = fault_commit;
     if (caps & AQI_CAP_PUT) ops->put = fault_put;
     if (caps & AQI_CAP_GET) ops->get = fault_get;

@@ -1,0 +1,406 @@
+/* The gate between all messages and a transport with posted buffers; see the header. */
+#include "transport/credit_gate.h"
+
+#include "base/fail.h"
+#include "base/spin.h"
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Without a word of the caller: as the documents (a count of 32, 12K bytes, slack of 1). */
+static const struct aqi_credit_limits by_default = {.depth = 32, .bytes = 12288, .slack = 1};
+
+/* The word of credits: 12 bits of count, above them 20 bits of bytes in units of 64. */
+enum { COUNT_BITS = 12, UNIT = 64 };
+static const uint32_t most_count = (1u << COUNT_BITS) - 1;
+static const uint64_t most_bytes = ((1u << (32 - COUNT_BITS)) - 1) * (uint64_t)UNIT;
+
+struct aqi_credit_gate {
+    struct aqi_tp *tp;
+    struct aqi_transport own; /* the transport's operations */
+    struct aqi_tp_params params;
+    struct aqi_peer **peers; /* by id */
+    struct aqi_credits credits;
+    struct aqi_credit_peer *accounts;
+    bool *due; /* by id: a hidden reply found no room */
+    _Atomic uint32_t due_count;
+    struct aqi_spin lock; /* credits and due; params.threads only */
+};
+
+/* The request whose handler this thread runs: at most one, since replies alone nest in it. */
+struct request {
+    struct aqi_credit_gate *gate;
+    uint32_t source;
+    uint64_t bytes;
+    bool replied;
+};
+static _Thread_local struct request *handling;
+
+static void lock(struct aqi_credit_gate *g)
+{
+    if (g->params.threads) aqi_spin_lock(&g->lock);
+}
+
+static void unlock(struct aqi_credit_gate *g)
+{
+    if (g->params.threads) aqi_spin_unlock(&g->lock);
+}
+
+/* --- the word on the wire -------------------------------------------------------------------- */
+
+static int32_t word_of(struct aqi_credit_note note)
+{
+    return (int32_t)(note.count | (uint32_t)(note.bytes / UNIT) << COUNT_BITS);
+}
+
+struct aqi_credit_note aqi_credit_of(const struct aqi_am *am)
+{
+    if ((am->flags & AQI_AM_CREDITS) == 0) return (struct aqi_credit_note){0};
+    uint32_t word = (uint32_t)am->args[am->nargs - 1];
+    return (struct aqi_credit_note){.count = word & most_count,
+                                    .bytes = (uint64_t)(word >> COUNT_BITS) * UNIT};
+}
+
+static uint64_t bytes_of(unsigned nargs, size_t nbytes)
+{
+    return aqi_round_up(aqi_am_payload_offset(nargs) + nbytes, UNIT);
+}
+
+uint64_t aqi_credit_bytes(const struct aqi_am *am)
+{
+    unsigned word = am->flags & AQI_AM_CREDITS ? 1 : 0;
+    return bytes_of(am->nargs - word, aqi_am_has_payload(am->kind) ? am->nbytes : 0);
+}
+
+struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
+                                                const struct aqi_tp_limits *limits)
+{
+    struct aqi_credit_limits c = params->credits.depth != 0 ? params->credits : by_default;
+    if (limits->depth != 0 && c.depth > limits->depth) c.depth = limits->depth;
+    if (c.depth > most_count) c.depth = most_count;
+    c.largest = (uint32_t)bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
+    /* Two of the largest always, as gemini has it, so that they overlap; and what the word holds */
+    if (c.bytes != 0) c.bytes = aqi_min(aqi_max(c.bytes, 2 * (size_t)c.largest), most_bytes);
+    return c;
+}
+
+/* --- giving back ----------------------------------------------------------------------------- */
+
+static void mark_due(struct aqi_credit_gate *g, uint32_t id, bool due)
+{
+    if (g->due[id] == due) return;
+    g->due[id] = due;
+    atomic_fetch_add_explicit(&g->due_count, due ? 1 : UINT32_MAX, memory_order_relaxed);
+}
+
+/* More than the slack is banked for a peer: send it home. Without room, progress tries again. */
+static bool flush(struct aqi_credit_gate *g, uint32_t id)
+{
+    struct aqi_credit_note note = {0};
+    lock(g);
+    mark_due(g, id, false);
+    if (aqi_credits_overdue(&g->credits, id)) note = aqi_credits_ride(&g->credits, id);
+    unlock(g);
+    if (note.count == 0) return false;
+    int32_t word = word_of(note);
+    struct aqi_am am = {.kind = AQI_AM_INTERNAL,
+                        .handler = AQI_AM_INTERNAL_CREDITS,
+                        .flags = AQI_AM_IS_REPLY | AQI_AM_CREDITS,
+                        .nargs = 1,
+                        .args = &word};
+    aq_status st = g->own.am_send(g->tp, g->peers[id], &am, NULL);
+    if (st == AQ_OK) aqi_count(AQI_CTR_CREDIT_HIDDEN, 1);
+    if (st != AQ_AGAIN) return true;
+    lock(g);
+    aqi_credits_unride(&g->credits, id, note);
+    mark_due(g, id, true);
+    unlock(g);
+    return false;
+}
+
+static AQI_COLD unsigned flush_due(struct aqi_credit_gate *g)
+{
+    unsigned n = 0;
+    for (uint32_t id = 0; id < g->params.size; id++) {
+        lock(g);
+        bool due = g->due[id];
+        unlock(g);
+        if (due && flush(g, id)) n++;
+    }
+    return n;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const struct aqi_am *am,
+                             void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am),
+                             void *arg)
+{
+    struct aqi_am visible = *am;
+    bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    struct request request = {.gate = g, .source = source, .bytes = aqi_credit_bytes(am)};
+    if (AQI_UNLIKELY(source >= g->params.size || g->peers[source] == NULL)) {
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        return;
+    }
+    if (g->credits.limits.bytes == 0) request.bytes = 0;
+    lock(g);
+    bool honest = aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
+    if (!is_reply) aqi_credits_arrived(&g->credits, source, request.bytes);
+    unlock(g);
+    if (AQI_UNLIKELY(!honest)) aqi_count(AQI_CTR_AM_DROPPED, 1);
+    if (am->flags & AQI_AM_CREDITS) visible.nargs--;
+    visible.flags &= (uint8_t)~AQI_AM_CREDITS;
+    if (am->kind == AQI_AM_INTERNAL && am->handler == AQI_AM_INTERNAL_CREDITS) return;
+    if (is_reply) {
+        deliver(arg, source, &visible);
+        return;
+    }
+    struct request *outer = handling;
+    handling = &request;
+    deliver(arg, source, &visible);
+    handling = outer;
+    if (request.replied) return;
+    lock(g);
+    aqi_credits_answered(&g->credits, source, request.bytes);
+    bool overdue = aqi_credits_overdue(&g->credits, source);
+    unlock(g);
+    if (overdue) flush(g, source);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static uint64_t charge(const struct aqi_credit_gate *g, uint64_t bytes)
+{
+    return g->credits.limits.bytes != 0 ? bytes : 0;
+}
+
+/* The request that a reply to `id` answers; NULL: it answers nothing that we know of. */
+static struct request *answered_by(struct aqi_credit_gate *g, uint32_t id)
+{
+    struct request *r = handling;
+    return r != NULL && r->gate == g && r->source == id && !r->replied ? r : NULL;
+}
+
+static struct aqi_credit_note begin_reply(struct aqi_credit_gate *g, uint32_t id,
+                                          struct request *to)
+{
+    lock(g);
+    if (to != NULL) aqi_credits_answered(&g->credits, id, to->bytes);
+    struct aqi_credit_note note = aqi_credits_ride(&g->credits, id);
+    unlock(g);
+    return note;
+}
+
+static void end_reply(struct aqi_credit_gate *g, uint32_t id, struct request *to,
+                      struct aqi_credit_note note, aq_status st)
+{
+    if (AQI_LIKELY(st == AQ_OK)) {
+        if (to != NULL) to->replied = true;
+        return;
+    }
+    lock(g);
+    aqi_credits_unride(&g->credits, id, note);
+    if (to != NULL) aqi_credits_unanswered(&g->credits, id, to->bytes);
+    unlock(g);
+}
+
+static bool begin_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
+                          struct aqi_credit_note *note)
+{
+    lock(g);
+    bool taken = aqi_credits_take(&g->credits, id, bytes);
+    if (taken && note != NULL) *note = aqi_credits_ride(&g->credits, id);
+    unlock(g);
+    if (!taken) aqi_count(AQI_CTR_CREDIT_NONE, 1);
+    return taken;
+}
+
+static AQI_COLD void undo_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
+                                  struct aqi_credit_note note)
+{
+    lock(g);
+    aqi_credits_undo(&g->credits, id, bytes);
+    aqi_credits_unride(&g->credits, id, note);
+    unlock(g);
+}
+
+/* The message with one more argument, the word. */
+struct credited {
+    struct aqi_am am;
+    int32_t args[AQI_AM_WIRE_ARGS];
+};
+
+static const struct aqi_am *with_word(struct credited *out, const struct aqi_am *am,
+                                      struct aqi_credit_note note)
+{
+    out->am = *am;
+    for (unsigned i = 0; i < am->nargs; i++)
+        out->args[i] = am->args[i];
+    out->args[am->nargs] = word_of(note);
+    out->am.args = out->args;
+    out->am.nargs++;
+    out->am.flags |= AQI_AM_CREDITS;
+    return &out->am;
+}
+
+static aq_status gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                              struct aqi_comp *comp)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    struct aqi_credit_note note;
+    struct credited credited;
+    if (am->flags & AQI_AM_IS_REPLY) {
+        struct request *to = answered_by(g, peer->id);
+        note = begin_reply(g, peer->id, to);
+        if (note.count != 0) am = with_word(&credited, am, note);
+        aq_status st = g->own.am_send(tp, peer, am, comp);
+        end_reply(g, peer->id, to, note, st);
+        return st;
+    }
+    uint64_t bytes = charge(g, aqi_credit_bytes(am));
+    if (!begin_request(g, peer->id, bytes, &note)) return AQ_AGAIN;
+    if (note.count != 0) am = with_word(&credited, am, note);
+    aq_status st = g->own.am_send(tp, peer, am, comp);
+    if (AQI_UNLIKELY(st != AQ_OK)) undo_request(g, peer->id, bytes, note);
+    return st;
+}
+
+/* A prepared message always has room for the word, whether there will be something to say or not.
+ */
+static aq_status gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
+                                 unsigned nargs, size_t nbytes, struct aqi_slot *slot)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    uint64_t bytes = charge(g, bytes_of(nargs, nbytes));
+    if (!reply && !begin_request(g, peer->id, bytes, NULL)) return AQ_AGAIN;
+    aq_status st = g->own.am_reserve(tp, peer, reply, nargs + 1, nbytes, slot);
+    if (st != AQ_OK && !reply) undo_request(g, peer->id, bytes, (struct aqi_credit_note){0});
+    slot->charged = bytes;
+    slot->is_request = !reply;
+    return st;
+}
+
+static aq_status commit_request(struct aqi_credit_gate *g, struct aqi_peer *peer,
+                                struct aqi_slot *slot, const struct aqi_am *am)
+{
+    struct credited credited;
+    uint64_t bytes = charge(g, aqi_credit_bytes(am));
+    lock(g);
+    /* It may be smaller than announced, and its receiver gives back what it is. */
+    aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
+    struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
+    unlock(g);
+    slot->charged = bytes;
+    aq_status st = g->own.am_commit(g->tp, peer, slot, with_word(&credited, am, note));
+    if (AQI_LIKELY(st == AQ_OK)) return st;
+    lock(g);
+    aqi_credits_unride(&g->credits, peer->id, note);
+    if (st != AQ_AGAIN) aqi_credits_undo(&g->credits, peer->id, bytes);
+    unlock(g);
+    return st;
+}
+
+static aq_status gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
+                                const struct aqi_am *am)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    if (am != NULL && slot->is_request) return commit_request(g, peer, slot, am);
+    if (am == NULL) {
+        if (slot->is_request) undo_request(g, peer->id, slot->charged, (struct aqi_credit_note){0});
+        return g->own.am_commit(tp, peer, slot, NULL);
+    }
+    struct credited credited;
+    struct request *to = answered_by(g, peer->id);
+    struct aqi_credit_note note = begin_reply(g, peer->id, to);
+    aq_status st = g->own.am_commit(tp, peer, slot, with_word(&credited, am, note));
+    end_reply(g, peer->id, to, note, st);
+    return st;
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static aq_status gate_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
+                              struct aqi_peer **peer)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    aq_status st = g->own.connect(tp, uri, id, peer);
+    if (st == AQ_OK && id < g->params.size) g->peers[id] = *peer;
+    return st;
+}
+
+static void gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    if (g->own.disconnect != NULL) g->own.disconnect(tp, peer);
+    lock(g);
+    aqi_credits_forget(&g->credits, peer->id);
+    unlock(g);
+}
+
+static unsigned gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    unsigned n = g->own.progress(tp, mode);
+    if (AQI_UNLIKELY(atomic_load_explicit(&g->due_count, memory_order_relaxed) != 0))
+        n += flush_due(g);
+    return n;
+}
+
+/* A hidden reply without room is work for progress that no arrival announces. */
+static aq_status gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    return atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.quiet(tp, peer);
+}
+
+static aq_status gate_arm(struct aqi_tp *tp, bool on)
+{
+    struct aqi_credit_gate *g = tp->gate;
+    return on && atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.arm(tp, on);
+}
+
+aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_credit_gate **gate)
+{
+    struct aqi_credit_gate *g = calloc(1, sizeof(*g));
+    if (g != NULL) {
+        g->params = *params;
+        g->peers = calloc(params->size, sizeof(struct aqi_peer *));
+        g->accounts = calloc(params->size, sizeof(*g->accounts));
+        g->due = calloc(params->size, sizeof(*g->due));
+        *gate = g;
+        if (g->peers != NULL && g->accounts != NULL && g->due != NULL) return AQ_OK;
+        aqi_credit_gate_destroy(g);
+    }
+    return aqi_fail(AQ_ENOMEM, "transport", "no memory for the credits of %u peers", params->size);
+}
+
+void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_tp *tp)
+{
+    struct aqi_transport *ops = &tp->ops;
+    struct aqi_credit_limits limits = aqi_credit_gate_limits(&g->params, &tp->limits);
+    aqi_credits_init(&g->credits, &limits, g->accounts, g->params.size);
+    g->tp = tp;
+    g->own = *ops;
+    tp->gate = g;
+    ops->am_send = gate_am_send;
+    ops->connect = gate_connect;
+    ops->disconnect = gate_disconnect;
+    ops->progress = gate_progress;
+    ops->quiet = gate_quiet;
+    if (ops->arm != NULL) ops->arm = gate_arm;
+    if (ops->am_reserve != NULL) {
+        ops->am_reserve = gate_am_reserve;
+        ops->am_commit = gate_am_commit;
+    }
+}
+
+void aqi_credit_gate_destroy(struct aqi_credit_gate *g)
+{
+    if (g == NULL) return;
+    free(g->peers);
+    free(g->accounts);
+    free(g->due);
+    free(g);
+}

@@ -1,0 +1,41 @@
+/*
+ * The gate between all messages and a transport that has posted its receive buffers
+ * (AQI_CAP_CREDITS): keeps requests within what the receiver has. It replaces operations of such a
+ * transport when it is opened; the others never come near it.
+ *
+ * What the gate promises the transport:
+ *   - At most `depth` requests (of params.credits, lowered by limits.depth), and beyond the first
+ *     of them at most `bytes` bytes, have been sent to a peer and are not yet given back by it.
+ *   - A peer sends at most as many replies as it was sent requests: a buffer posted before each
+ *     request is there for the reply.
+ * That counts everything: the program's messages, barriers and collectives of the core, and the
+ * fallback layer's own (its puts, gets and atomics are requests and replies like any other). One
+ * reply cannot be sent from inside its handler: the header of a Long whose payload goes ahead as a
+ * put. It travels later, flagged AQI_AM_IS_LATE, as a request with a credit of its own.
+ */
+#ifndef AQI_CREDIT_GATE_H
+#define AQI_CREDIT_GATE_H
+
+#include "transport/transport.h"
+
+struct aqi_credit_gate;
+
+/* The limits in force for what was asked; `max_medium` and `depth` of the transport's limits. */
+struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
+                                                const struct aqi_tp_limits *limits);
+
+aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_credit_gate **gate);
+/* Put it in front of the operations of the open transport. */
+void aqi_credit_gate_complete(struct aqi_credit_gate *gate, struct aqi_tp *tp);
+void aqi_credit_gate_destroy(struct aqi_credit_gate *gate);
+
+/* A message has arrived: account for it, hand it to `deliver` without its credits. */
+void aqi_credit_gate_deliver(struct aqi_credit_gate *gate, uint32_t source, const struct aqi_am *am,
+                             void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am),
+                             void *arg);
+
+/* What a message gives back, and what a request takes of the byte budget; the same at both ends. */
+struct aqi_credit_note aqi_credit_of(const struct aqi_am *am);
+uint64_t aqi_credit_bytes(const struct aqi_am *am);
+
+#endif

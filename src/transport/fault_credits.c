@@ -1,0 +1,169 @@
+/*
+ * Part of the fault decorator: plays a transport with posted receive buffers. By what is on the
+ * wire, and not by the gate's books, it counts the requests sent that were not given back, what a
+ * peer gives back without having got it, and the replies that come without a request to have posted
+ * a buffer for. Too many of any abort the process.
+ */
+#include "transport/fault_credits.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/spin.h"
+#include "transport/credit_gate.h"
+
+#include <stdlib.h>
+
+struct fault_account {
+    struct aqi_credit_note out;        /* requests to the peer that it has not given back */
+    struct aqi_credit_note unanswered; /* requests from it that we have not */
+    uint32_t reply_buffers;            /* posted for its replies */
+    bool dead;
+};
+
+struct fault_credits {
+    struct aqi_tp_hooks up;
+    struct aqi_tp_params params;
+    struct aqi_credit_limits limits;
+    struct aqi_spin lock;
+    struct fault_account peer[];
+};
+
+static AQI_COLD void overrun(const struct fault_credits *c, uint32_t id, const char *what)
+{
+    const struct fault_account *a = &c->peer[id];
+    aqi_log(AQI_LOG_ERROR, "fault",
+            "peer %u: %s: %u requests with %llu bytes to it, %u with %llu from it, %u buffers for "
+            "its replies; the limits are %u requests and %llu bytes",
+            id, what, a->out.count, (unsigned long long)a->out.bytes, a->unanswered.count,
+            (unsigned long long)a->unanswered.bytes, a->reply_buffers, c->limits.depth,
+            (unsigned long long)c->limits.bytes);
+    abort();
+}
+
+static void add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
+{
+    to->count += count;
+    to->bytes += bytes;
+}
+
+/* What leaves an account must have been in it. */
+static void take(const struct fault_credits *c, uint32_t id, struct aqi_credit_note *from,
+                 struct aqi_credit_note note)
+{
+    if (note.count > from->count || (c->limits.bytes != 0 && note.bytes > from->bytes))
+        overrun(c, id, "more given back than was taken");
+    from->count -= note.count;
+    from->bytes -= note.bytes;
+}
+
+static uint64_t bytes_of(const struct fault_credits *c, const struct aqi_am *am)
+{
+    return c->limits.bytes != 0 ? aqi_credit_bytes(am) : 0;
+}
+
+static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct fault_credits *c = arg;
+    struct fault_account *a = &c->peer[source];
+    aqi_spin_lock(&c->lock);
+    if (a->dead) goto out;
+    take(c, source, &a->out, aqi_credit_of(am));
+    if ((am->flags & AQI_AM_IS_REPLY) == 0)
+        add(&a->unanswered, 1, bytes_of(c, am));
+    else if (a->reply_buffers-- == 0)
+        overrun(c, source, "a reply that no request has posted a buffer for");
+out:
+    aqi_spin_unlock(&c->lock);
+    c->up.deliver(c->up.arg, source, am);
+}
+
+static void count_request(struct fault_credits *c, uint32_t to, const struct aqi_am *am)
+{
+    struct fault_account *a = &c->peer[to];
+    add(&a->out, 1, bytes_of(c, am));
+    a->reply_buffers++;
+    if (a->out.count > c->limits.depth) overrun(c, to, "too many requests");
+    if (c->limits.bytes != 0 && a->out.count > 1 && a->out.bytes > c->limits.bytes)
+        overrun(c, to, "too many bytes of requests");
+}
+
+void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent)
+{
+    if (c == NULL) return;
+    struct fault_account *a = &c->peer[to];
+    struct aqi_credit_note note = aqi_credit_of(am);
+    bool is_request = (am->flags & AQI_AM_IS_REPLY) == 0;
+    aqi_spin_lock(&c->lock);
+    if (a->dead) {
+        /* Whatever it is, it will not arrive. */
+    } else if (sent) {
+        take(c, to, &a->unanswered, note);
+        if (is_request) count_request(c, to, am);
+    } else {
+        add(&a->unanswered, note.count, note.bytes);
+        if (is_request) {
+            take(c, to, &a->out, (struct aqi_credit_note){1, bytes_of(c, am)});
+            a->reply_buffers--;
+        }
+    }
+    aqi_spin_unlock(&c->lock);
+}
+
+void fault_credits_forget(struct fault_credits *c, uint32_t id)
+{
+    if (c == NULL) return;
+    aqi_spin_lock(&c->lock);
+    c->peer[id].dead = true;
+    aqi_spin_unlock(&c->lock);
+}
+
+static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    struct fault_credits *c = arg;
+    c->up.peer_lost(c->up.arg, id, why);
+}
+
+static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    struct fault_credits *c = arg;
+    return c->up.range_ok(c->up.arg, addr, len);
+}
+
+static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    struct fault_credits *c = arg;
+    return c->up.share(c->up.arg, name, bytes, fd);
+}
+
+static void hook_relax(void *arg, unsigned round)
+{
+    struct fault_credits *c = arg;
+    c->up.relax(c->up.arg, round);
+}
+
+aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
+                            struct fault_credits **credits)
+{
+    struct fault_credits *c = calloc(1, sizeof(*c) + params->size * sizeof(c->peer[0]));
+    if (c == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to watch %u peers", params->size);
+    c->up = params->hooks;
+    c->params = *params;
+    inner->hooks = (struct aqi_tp_hooks){.deliver = hook_deliver,
+                                         .peer_lost = hook_peer_lost,
+                                         .range_ok = hook_range_ok,
+                                         .share = hook_share,
+                                         .relax = hook_relax,
+                                         .arg = c};
+    *credits = c;
+    return AQ_OK;
+}
+
+void fault_credits_limit(struct fault_credits *c, const struct aqi_tp_limits *limits)
+{
+    c->limits = aqi_credit_gate_limits(&c->params, limits);
+}
+
+void fault_credits_free(struct fault_credits *c)
+{
+    free(c);
+}

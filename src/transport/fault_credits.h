@@ -1,0 +1,21 @@
+/* Part of the fault decorator: watches that requests and replies stay within posted buffers. */
+#ifndef AQI_FAULT_CREDITS_H
+#define AQI_FAULT_CREDITS_H
+
+#include "transport/transport.h"
+
+struct fault_credits;
+
+/* `inner`: the params to open the transport with; arrivals pass through here. */
+aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
+                            struct fault_credits **credits);
+/* Once the transport is open: what to enforce. */
+void fault_credits_limit(struct fault_credits *c, const struct aqi_tp_limits *limits);
+void fault_credits_free(struct fault_credits *c);
+
+/* A message is about to be sent (`sent`), or was refused (not `sent`). `c` may be NULL. */
+void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent);
+/* The peer is dead: nothing is counted for it any more. */
+void fault_credits_forget(struct fault_credits *c, uint32_t id);
+
+#endif
