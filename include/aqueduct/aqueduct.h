@@ -12,5 +12,6 @@
 #include <aqueduct/segment.h>
 #include <aqueduct/status.h>
 #include <aqueduct/version.h>
+#include <aqueduct/vis.h>
 
 #endif

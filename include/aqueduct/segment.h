@@ -11,6 +11,12 @@ extern "C" {
 /** A piece of memory of this process that peers may access. */
 typedef struct aq_segment aq_segment;
 
+/**
+ * Flag of put, get, memset, atomic and scattered transfers that take flags: remote addresses are
+ * offsets from the first byte of the target's segment.
+ */
+#define AQ_REMOTE_OFFSET 0x100u
+
 /** Where a segment is, as seen from the caller. */
 typedef struct aq_segment_info {
     void *addr;  /**< its address in the process that owns it: what put, get and atomics take */

@@ -337,6 +337,12 @@ aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const ch
     return send(route, am, NULL, 0, call);
 }
 
+aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                    const char *call)
+{
+    return send(route, am, NULL, flags, call);
+}
+
 static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const void *src,
                                        size_t nbytes, const void *dst, const aq_arg *args,
                                        unsigned nargs, uint8_t flags)

@@ -49,8 +49,8 @@ enum mode { BLOCKING, EXPLICIT, IMPLICIT };
 /* Check everything and fill in the request. NULL: `*st` says why not. */
 static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const void *addr,
                                   aq_atomic_op op, const void *operand1, const void *operand2,
-                                  const void *result, const char *call, struct aqi_atomic *req,
-                                  aq_status *st)
+                                  const void *result, unsigned flags, const char *call,
+                                  struct aqi_atomic *req, aq_status *st)
 {
     *st = core_callable(core_self(), call);
     if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
@@ -72,6 +72,7 @@ static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const
                                .op = (uint8_t)op,
                                .type = (uint8_t)d->type,
                                .fetch = result != NULL};
+    if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) req->addr += route->seg_addr;
     if (AQI_UNLIKELY(req->addr % d->size != 0)) {
         *st = aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
                        d->size);
@@ -146,9 +147,9 @@ static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void
     struct aqi_atomic req;
     aq_status st;
     struct core_route *route =
-        prepare(d, rank, addr, op, operand1, operand2, result, call, &req, &st);
+        prepare(d, rank, addr, op, operand1, operand2, result, flags, call, &req, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    if (AQI_UNLIKELY((flags & ~AQ_IMMEDIATE) != 0 || (mode == EXPLICIT && ev == NULL)))
+    if (AQI_UNLIKELY((flags & ~CORE_RMA_FLAGS) != 0 || (mode == EXPLICIT && ev == NULL)))
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
     aqi_count(AQI_CTR_ATOMIC, 1);
     if (AQI_UNLIKELY(route->local == NULL))

@@ -185,7 +185,7 @@ static aq_status allocate(void)
         return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
     memset(core.routes, 0, size * sizeof(struct core_route));
     for (uint32_t i = 0; i < size; i++)
-        core.routes[i].rmem = &core.rmems[i];
+        core.routes[i].rmem = &core.rmems[i], core.routes[i].rank = i;
     return AQ_OK;
 }
 
@@ -203,6 +203,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     aq_status st = allocate();
     if (st == AQ_OK) st = core_barrier_open(&core.world);
     if (st == AQ_OK) st = open_transports();
+    core_vis_open();
     if (st == AQ_OK) st = find_routes();
     /* Nobody sends before everybody is ready to be sent to. */
     char byte = 0, *all = malloc(params->size);
@@ -247,6 +248,7 @@ void aqi_core_close(void)
     core_barrier_close(&core.world);
     while (core.tp_count > 0)
         aqi_tp_close(core.tps[--core.tp_count]);
+    core_vis_close();
     core_threads_close();
     free(core.routes);
     free(core.rmems);
@@ -262,6 +264,7 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
     aqi_log(AQI_LOG_WARN, "core", "rank %u is lost: %s", rank, why);
     for (unsigned t = 0; t < core.tp_count; t++)
         aqi_tp_peer_down(core.tps[t], rank);
+    core_vis_peer_down(rank);
 }
 
 aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name)

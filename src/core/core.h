@@ -34,6 +34,7 @@ struct aqi_core_config {
     const char *transports;
     uint64_t max_medium;
     uint64_t max_segment;
+    uint64_t vis_pack;
     uint64_t wait;
 };
 extern struct aqi_core_config aqi_core_config;

@@ -22,6 +22,7 @@ struct core_route {
     uint64_t seg_addr;    /* its segment in its own */
     size_t seg_size;
     struct aqi_rmem *rmem;
+    uint32_t rank; /* job rank */
     atomic_bool lost;
 };
 static_assert(sizeof(struct core_route) <= AQI_CACHE_LINE, "a route is one cache line");
@@ -166,7 +167,13 @@ enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
 /* am.c */
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE: may send nothing. */
-enum { CORE_HANDLER_BARRIER = 1 };
+enum {
+    CORE_HANDLER_BARRIER = 1,
+    CORE_HANDLER_VIS_PUT = 16, /* and these two reply */
+    CORE_HANDLER_VIS_GET = 17,
+    CORE_HANDLER_VIS_DONE = 18,
+    CORE_HANDLER_VIS_DATA = 19
+};
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
 /* Send without waiting, for the core's own messages. */
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
@@ -179,6 +186,9 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
 aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call);
 aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call);
+/* Send a Short or Medium of the core's own, request or reply, with waiting as the flags allow. */
+aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                    const char *call);
 
 /* event.c: an operation is started with its counters already added. */
 struct aqi_op *core_op_get(struct core_thread *me);
@@ -196,6 +206,16 @@ void core_barrier_close(aq_team *team);
 enum { BARRIER_IDLE, BARRIER_WAITS, BARRIER_STUCK };
 extern _Atomic unsigned core_barrier_busy;
 void core_barrier_push(void);
+
+/* rma.c: start a put or get that the transport carries; counts in `comp`. */
+#define CORE_RMA_FLAGS (AQ_IMMEDIATE | AQ_REMOTE_OFFSET)
+aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
+                         size_t len, unsigned flags, struct aqi_comp *comp, const char *call);
+
+/* vis_message.c */
+void core_vis_open(void);
+void core_vis_close(void);
+void core_vis_peer_down(uint32_t rank);
 
 /* segment.c */
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);

@@ -22,18 +22,20 @@ struct transfer {
 };
 
 /* Find the route and check the range. NULL: `*st` says why. */
-static inline struct core_route *begin(const struct transfer *t, aq_team *team, aq_rank rank,
+static inline struct core_route *begin(struct transfer *t, aq_team *team, aq_rank rank,
                                        aq_status *st)
 {
     *st = core_callable(core_self(), t->call);
     if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
     struct core_route *route = core_route_to(team, rank, t->call, st);
     if (AQI_UNLIKELY(route == NULL)) return NULL;
-    if (AQI_UNLIKELY((t->flags & ~AQ_IMMEDIATE) != 0 || (t->mode == EXPLICIT && t->event == NULL) ||
+    if (AQI_UNLIKELY((t->flags & ~CORE_RMA_FLAGS) != 0 ||
+                     (t->mode == EXPLICIT && t->event == NULL) ||
                      (t->local == NULL && t->len != 0 && t->kind != FILL))) {
         *st = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or a pointer is NULL", t->call);
         return NULL;
     }
+    if (AQI_UNLIKELY(t->flags & AQ_REMOTE_OFFSET)) t->remote += route->seg_addr;
     if (AQI_UNLIKELY(t->len != 0 && !core_in_segment(route, t->remote, t->len))) {
         *st = core_out_of_segment(route, t->remote, t->len, t->call);
         return NULL;
@@ -77,6 +79,18 @@ static aq_status start(struct core_route *route, const struct transfer *t, struc
     if (local) aqi_comp_local(comp);
     aqi_comp_remote(comp);
     return st == AQ_EPEER ? lost(route, t) : st;
+}
+
+aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
+                         size_t len, unsigned flags, struct aqi_comp *comp, const char *call)
+{
+    struct transfer t = {.kind = get ? GET : PUT,
+                         .remote = remote,
+                         .local = local,
+                         .len = len,
+                         .flags = flags,
+                         .call = call};
+    return start(route, &t, comp);
 }
 
 static aq_status carried(struct core_route *route, const struct transfer *t)
@@ -126,7 +140,7 @@ static inline void copy(const struct core_route *route, const struct transfer *t
     atomic_thread_fence(memory_order_release);
 }
 
-static inline aq_status transfer(aq_team *team, aq_rank rank, const struct transfer *t)
+static inline aq_status transfer(aq_team *team, aq_rank rank, struct transfer *t)
 {
     aq_status st;
     struct core_route *route = begin(t, team, rank, &st);

@@ -30,6 +30,15 @@ static const struct aqi_setting rows[] = {
      .unit = "bytes",
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, max_segment)},
+    {.name = "AQ_VIS_PACK",
+     .def = "1K",
+     .doc = "Pieces of a vector, indexed or strided transfer below this size travel packed in "
+            "messages where the segment is not mapped; larger ones as puts and gets of their own.",
+     .advice = "0 never packs. Raise it for a network whose puts are slow to start.",
+     .unit = "bytes",
+     .max = 1 << 30,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, vis_pack)},
     {.name = "AQ_WAIT",
      .def = "auto",
      .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "

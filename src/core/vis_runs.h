@@ -1,0 +1,74 @@
+/*
+ * The bytes of a scattered transfer in order: one side walks its memory as rows of equal pieces,
+ * and two sides together give the rows that both can move at once. Knows no ranks and no messages.
+ */
+#ifndef AQI_CORE_VIS_RUNS_H
+#define AQI_CORE_VIS_RUNS_H
+
+#include "base/base.h"
+
+#include <aqueduct/vis.h>
+
+/* Levels of strides that one side holds; vis.c takes transfers with more of them apart. */
+enum { VIS_LEVELS = 8 };
+
+enum vis_shape { VIS_VECTOR, VIS_INDEXED, VIS_STRIDED };
+
+struct vis_level {
+    size_t count, at;
+    int64_t step;
+};
+
+/*
+ * One side and how far it has been walked; a copy of it walks on from the same place. Of the row at
+ * hand `count` pieces remain, `len` bytes each and `step` apart; `left` bytes of the first one, at
+ * `addr`. Count 0: the end.
+ */
+struct vis_side {
+    uint64_t addr;
+    size_t left, len, count;
+    int64_t step;
+    enum vis_shape shape;
+    uint64_t base;        /* added to the addresses of lists; of a stride, where the row began */
+    size_t next, entries; /* of lists */
+    size_t piece;         /* of an indexed list */
+    const void *list;
+    unsigned levels; /* outside the row */
+    struct vis_level level[VIS_LEVELS];
+};
+
+/* What can be moved at once: `count` pieces of `len` bytes, each side with its own step. */
+struct vis_row {
+    uint64_t a, b;
+    size_t len, count;
+    int64_t a_step, b_step;
+};
+
+/* Begin a side. The lists are read while it is walked; `base` is added to each address in them. */
+void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count);
+void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
+                       size_t len);
+/* At most VIS_LEVELS levels, innermost first, no count 0 and `elem` not 0. The arrays are copied.
+ */
+void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
+                       const ptrdiff_t *strides, unsigned levels);
+
+/* The next row of two sides of equal length. False: both are at their end. */
+bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row *row);
+/* Cut a row down to `most` bytes (not 0). */
+void vis_limit(struct vis_row *row, size_t most);
+/* Walk over a row that peek gave, cut down or not. */
+void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row);
+/* The same for one side alone: the next `most` bytes of it at the most, as a row. */
+bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row);
+
+/* Copy `count` pieces of `len` bytes. */
+void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, int64_t src_step,
+              size_t len, size_t count);
+
+/* The bounds of a strided region around its address: [*low, *high), in bytes relative to it.
+ * False: they do not fit an address space. */
+bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,
+                int64_t *low, int64_t *high);
+
+#endif
