@@ -300,7 +300,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
 
-/* Has the fallback layer something that waits for room? No arrival announces that: do not sleep long. */
+/* Does the fallback layer keep something for want of room? No arrival will announce room. */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
 /* Tell an open transport that the job says `id` is dead: everything to it fails from now on. */
