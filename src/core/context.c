@@ -80,6 +80,10 @@ static aq_status open_transport(const struct aqi_transport *transport)
         .local_size = p->local_size,
         .threads = core.multi,
         .max_medium = aqi_core_config.max_medium,
+        .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
+                    .total = (uint32_t)aqi_core_config.am_credits_total,
+                    .slack = (uint32_t)aqi_core_config.am_slack,
+                    .bytes = aqi_core_config.am_bytes},
     };
     struct aqi_tp *tp;
     memcpy(params.key, p->key, sizeof(params.key));

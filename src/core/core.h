@@ -33,6 +33,9 @@ struct aqi_core_params {
 struct aqi_core_config {
     const char *transports;
     uint64_t max_medium;
+    uint64_t am_credits, am_credits_total, am_slack;
+    uint64_t am_bytes;
+    uint64_t progress_thread;
     uint64_t max_segment;
     uint64_t vis_pack;
     uint64_t wait;
