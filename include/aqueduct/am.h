@@ -125,7 +125,8 @@ AQ_API AQ_MUST_USE aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler
  * Send a Medium request: `nbytes` from `src` arrive in a buffer of the receiver's library.
  *
  * Completion  With `local` NULL, `src` may be reused on return; else when `*local` is complete
- *             (a root event, which must be waited for).
+ *             (a root event, which must be waited for); with AQ_EVENT_GROUP after
+ *             aq_nbi_wait(AQ_NBI_LOCAL) or the access region's event or its leaf.
  * Ordering, Blocking, Threads  As aq_am_short.
  *
  * @return As aq_am_short, and:

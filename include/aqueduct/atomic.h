@@ -42,6 +42,14 @@ typedef enum aq_atomic_op {
 #define AQ_OP_BIT(op) (1u << (op))
 #define AQ_OPS_ALL    0x3fffu
 
+/**
+ * Flags of operations: what this thread had completed before is visible to whoever acquires the
+ * result (RELEASE); what the thread that released it had completed is visible once this operation
+ * is synchronised (ACQUIRE).
+ */
+#define AQ_ATOMIC_ACQUIRE 0x200u
+#define AQ_ATOMIC_RELEASE 0x400u
+
 /** A set of operations on one type that are atomic among themselves. */
 typedef struct aq_atomic_domain aq_atomic_domain;
 
@@ -62,6 +70,25 @@ typedef struct aq_atomic_domain aq_atomic_domain;
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type,
                                                      unsigned ops, aq_atomic_domain **domain);
+
+/** What a domain is. */
+typedef struct aq_atomic_domain_info {
+    aq_team *team;
+    aq_atomic_type type;
+    unsigned ops; /**< AQ_OP_BIT()s */
+    size_t size;  /**< of the type, in bytes */
+} aq_atomic_domain_info;
+
+/**
+ * What a domain was created with.
+ *
+ * Threads     Any, also inside handlers.
+ *
+ * @return AQ_OK      `*info` is filled in.
+ * @return AQ_EINVAL  A pointer is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_atomic_domain_query(const aq_atomic_domain *domain,
+                                                    aq_atomic_domain_info *info);
 
 /**
  * Destroy a domain; all operations through it must be complete. NULL is ignored.
@@ -95,6 +122,7 @@ AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, v
  * Start an atomic operation with an explicit event; the operands are read before it returns.
  *
  * Completion  When `*ev` is complete the operation is performed and `*result` valid.
+ * Ordering    As AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags` say; none otherwise.
  * Blocking    May poll for resources, and so may run handlers, unless AQ_IMMEDIATE is set.
  *
  * @return As aq_atomic; AQ_AGAIN only with AQ_IMMEDIATE.

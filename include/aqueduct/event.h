@@ -20,6 +20,12 @@ typedef struct aqi_op *aq_event;
 /** The event of an operation that is already complete; all zero bits. */
 #define AQ_EVENT_DONE ((aq_event)0)
 
+/**
+ * In place of a place for the event of a message's local completion: count it in the thread's
+ * implicit set, or in its access region, as AQ_NBI_LOCAL.
+ */
+#define AQ_EVENT_GROUP ((aq_event *)1)
+
 /** The kinds of implicit operations, as a mask for aq_nbi_test and aq_nbi_wait. */
 #define AQ_NBI_PUT    0x1u /**< puts, memsets, atomic set: visible at the target */
 #define AQ_NBI_GET    0x2u /**< gets, atomic get: the data has arrived */
@@ -35,6 +41,20 @@ typedef struct aqi_op *aq_event;
  * @return     A leaf of `root`, or AQ_EVENT_DONE when local completion has already happened.
  */
 AQ_API aq_event aq_event_local(aq_event root);
+
+/**
+ * The leaf event of some kinds of the operations that `root` stands for: what aq_nbi_wait(mask)
+ * would have waited for, had they been outside the access region. For the event of one operation
+ * the kinds that it is not of are complete.
+ *
+ * A leaf creates nothing to release. Until its root is released any number of leaves may be asked
+ * for, tested and waited for, the same one repeatedly too.
+ *
+ * Threads     Any.
+ *
+ * @return     A leaf of `root`, or AQ_EVENT_DONE when these kinds are complete already.
+ */
+AQ_API aq_event aq_event_leaf(aq_event root, unsigned mask);
 
 /**
  * Ask whether an event is complete, without making progress.

@@ -277,6 +277,12 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     return st;
 }
 
+/* The source of a message that has been copied already. */
+static inline void complete_locally(aq_event *local)
+{
+    if (local != NULL && local != AQ_EVENT_GROUP) *local = AQ_EVENT_DONE;
+}
+
 /*
  * A Long the transport carries. Its source is in use until `local` says; who gives no event waits
  * here. A reply is never waited for: the transport takes a copy (comp NULL).
@@ -288,17 +294,23 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
     struct core_thread *me = core_self();
     struct aqi_op *op = NULL;
     struct aqi_comp *comp = am->flags & AQI_AM_IS_REPLY ? NULL : &here;
-    if (local != NULL) {
+    bool group = local == AQ_EVENT_GROUP;
+    if (group) {
+        comp = &core_implicit(me)->message;
+        aqi_comp_add(comp, &comp->local, 1);
+    } else if (local != NULL) {
         op = core_op_get(me);
         if (op == NULL) return AQ_ENOMEM;
-        op->set.put.local = 1;
-        comp = &op->set.put;
+        op->set.message.local = 1;
+        comp = &op->set.message;
     }
     aq_status st = send(route, am, comp, flags, call);
     if (st != AQ_OK) {
         if (op != NULL) core_op_put(op);
+        if (group) aqi_comp_local(comp);
         return st;
     }
+    if (group) return AQ_OK;
     if (local != NULL) {
         *local = op;
         return AQ_OK;
@@ -322,7 +334,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     } else {
         st = send_long_mapped(route, am, flags, call);
     }
-    if (st == AQ_OK && local != NULL) *local = AQ_EVENT_DONE;
+    if (st == AQ_OK) complete_locally(local);
     return st;
 }
 
@@ -393,7 +405,7 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
     st = send(route, &am, NULL, flags, "aq_am_medium");
     /* Every transport copies what fits a Medium. */
-    if (st == AQ_OK && local != NULL) *local = AQ_EVENT_DONE;
+    if (st == AQ_OK) complete_locally(local);
     return st;
 }
 

@@ -11,6 +11,10 @@ struct aq_atomic_domain {
     uint8_t size;
 };
 
+/* Every way ends in a sequentially consistent operation of the target's processor, and messages
+ * release and acquire: there is nothing to add for the two orders. */
+#define FLAGS (CORE_RMA_FLAGS | AQ_ATOMIC_ACQUIRE | AQ_ATOMIC_RELEASE)
+
 /* How many operands each operation takes. */
 static const uint8_t operands[] = {
     [AQ_SET] = 1, [AQ_GET] = 0,  [AQ_SWAP] = 1, [AQ_CAS] = 2, [AQ_ADD] = 1,
@@ -36,6 +40,14 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned o
     if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type)};
     *domain = d;
+    return AQ_OK;
+}
+
+aq_status aq_atomic_domain_query(const aq_atomic_domain *domain, aq_atomic_domain_info *info)
+{
+    if (domain == NULL || info == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_atomic_domain_query: a pointer is NULL");
+    *info = (aq_atomic_domain_info){domain->team, domain->type, domain->ops, domain->size};
     return AQ_OK;
 }
 
@@ -149,7 +161,7 @@ static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void
     struct core_route *route =
         prepare(d, rank, addr, op, operand1, operand2, result, flags, call, &req, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    if (AQI_UNLIKELY((flags & ~CORE_RMA_FLAGS) != 0 || (mode == EXPLICIT && ev == NULL)))
+    if (AQI_UNLIKELY((flags & ~FLAGS) != 0 || (mode == EXPLICIT && ev == NULL)))
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
     aqi_count(AQI_CTR_ATOMIC, 1);
     if (AQI_UNLIKELY(route->local == NULL))

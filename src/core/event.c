@@ -1,13 +1,13 @@
 /* Events: operations with local and remote completion, implicit sets, access regions. */
 #include "core/impl.h"
 
-/* A leaf is its root's pointer with the lowest bit set. */
-#define LEAF_BIT ((uintptr_t)1)
+/* A leaf is its root's pointer with the kinds it stands for in the lowest bits. */
+#define LEAF_BITS ((uintptr_t)AQ_NBI_ALL)
 
 void core_set_init(struct core_set *set)
 {
-    *set =
-        (struct core_set){{.shared = core.multi}, {.shared = core.multi}, {.shared = core.multi}};
+    struct aqi_comp none = {.shared = core.multi};
+    *set = (struct core_set){none, none, none, none};
 }
 
 struct aqi_op *core_op_get(struct core_thread *me)
@@ -36,18 +36,19 @@ static inline bool zero(_Atomic uint32_t *counter)
 
 static inline bool is_leaf(aq_event event)
 {
-    return ((uintptr_t)event & LEAF_BIT) != 0;
+    return ((uintptr_t)event & LEAF_BITS) != 0;
 }
 
 static inline struct aqi_op *op_of(aq_event event)
 {
-    return (struct aqi_op *)((uintptr_t)event & ~LEAF_BIT);
+    return (struct aqi_op *)((uintptr_t)event & ~LEAF_BITS);
 }
 
 /* The kinds in `mask` of a set. Remote completion of a put includes the local one. */
 static bool set_complete(struct core_set *set, unsigned mask)
 {
     if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && !zero(&set->put.local)) return false;
+    if ((mask & AQ_NBI_LOCAL) && !zero(&set->message.local)) return false;
     if ((mask & AQ_NBI_PUT) && !zero(&set->put.remote)) return false;
     if ((mask & AQ_NBI_GET) && !zero(&set->get.remote)) return false;
     if ((mask & AQ_NBI_ATOMIC) && !zero(&set->atomic.remote)) return false;
@@ -60,7 +61,10 @@ static aq_status set_status(struct core_set *set, unsigned mask)
     struct {
         unsigned bit;
         struct aqi_comp *comp;
-    } kinds[] = {{AQ_NBI_PUT, &set->put}, {AQ_NBI_GET, &set->get}, {AQ_NBI_ATOMIC, &set->atomic}};
+    } kinds[] = {{AQ_NBI_PUT, &set->put},
+                 {AQ_NBI_GET, &set->get},
+                 {AQ_NBI_ATOMIC, &set->atomic},
+                 {AQ_NBI_LOCAL, &set->message}};
     for (unsigned i = 0; i < AQI_COUNT_OF(kinds); i++) {
         if ((mask & kinds[i].bit) == 0 ||
             atomic_load_explicit(&kinds[i].comp->status, memory_order_relaxed) == AQ_OK)
@@ -74,7 +78,8 @@ static aq_status set_status(struct core_set *set, unsigned mask)
 
 static bool event_complete(aq_event event)
 {
-    return set_complete(&op_of(event)->set, is_leaf(event) ? AQ_NBI_LOCAL : AQ_NBI_ALL);
+    unsigned mask = (unsigned)((uintptr_t)event & LEAF_BITS);
+    return set_complete(&op_of(event)->set, mask != 0 ? mask : AQ_NBI_ALL);
 }
 
 /* Take a complete event off the caller's hands. */
@@ -90,11 +95,17 @@ static aq_status consume(aq_event *event)
 
 /* --- single events --------------------------------------------------------------------------- */
 
+aq_event aq_event_leaf(aq_event root, unsigned mask)
+{
+    mask &= AQ_NBI_ALL;
+    if (root == AQ_EVENT_DONE || is_leaf(root)) return root;
+    if (mask == 0 || set_complete(&root->set, mask)) return AQ_EVENT_DONE;
+    return (aq_event)((uintptr_t)root | mask);
+}
+
 aq_event aq_event_local(aq_event root)
 {
-    if (root == AQ_EVENT_DONE || is_leaf(root)) return root;
-    if (set_complete(&root->set, AQ_NBI_LOCAL)) return AQ_EVENT_DONE;
-    return (aq_event)((uintptr_t)root | LEAF_BIT);
+    return aq_event_leaf(root, AQ_NBI_LOCAL);
 }
 
 aq_status aq_event_test(aq_event *event)
@@ -235,8 +246,9 @@ aq_status aq_nbi_end(aq_event *event)
     me->region = NULL;
     *event = root;
     /* A region whose operations are all complete need not be waited for. */
-    if (set_complete(&root->set, AQ_NBI_ALL) && root->set.put.status == AQ_OK &&
-        root->set.get.status == AQ_OK && root->set.atomic.status == AQ_OK) {
+    const struct core_set *set = &root->set;
+    if (set_complete(&root->set, AQ_NBI_ALL) && set->put.status == AQ_OK &&
+        set->get.status == AQ_OK && set->atomic.status == AQ_OK && set->message.status == AQ_OK) {
         *event = AQ_EVENT_DONE;
         core_op_put(root);
     }

@@ -54,6 +54,7 @@ struct aq_segment {
 /* The counters of a set of operations, by kind: of a thread, of a region, or of one operation. */
 struct core_set {
     struct aqi_comp put, get, atomic;
+    struct aqi_comp message; /* only its local counter: the sources of messages */
 };
 
 /* An event. A single operation counts in the member of its kind only. */

@@ -28,7 +28,8 @@ static bool idle(const struct core_thread *t)
 {
     const struct core_set *s = &t->nbi;
     return atomic_load(&s->put.remote) == 0 && atomic_load(&s->get.remote) == 0 &&
-           atomic_load(&s->atomic.remote) == 0 && t->region == NULL;
+           atomic_load(&s->atomic.remote) == 0 && atomic_load(&s->message.local) == 0 &&
+           t->region == NULL;
 }
 
 static struct core_thread *thread_new(void)
