@@ -1,0 +1,143 @@
+/*
+ * Ends of jobs as programs see them: whatever one rank does while the others sit wherever, the job
+ * ends within two seconds, with the right code and message, and nothing is left.
+ *
+ * How aqrun sees ends is tested in tests/job; the harness is the same.
+ */
+#include "../job/harness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct ending {
+    const char *how;
+    int code;
+    const char *text; /* on standard error; "" for nothing there at all */
+    bool printed;     /* what the others had printed comes out, unless they never look */
+};
+
+static const struct ending endings[] = {
+    {"segv", 139, "was killed by signal 11 (Segmentation fault); ending the job", true},
+    {"kill", 137, "was killed by signal 9 (Killed); ending the job", true},
+    {"abort", 134, "was killed by signal 6 (Aborted); ending the job", true},
+    {"exit3", 3, "", true},
+    {"quick4", 4, "exited with code 4 before aq_finalize; ending the job", true},
+    {"aq_exit7", 7, "", true},
+    {"aq_exit0", 0, "", true},
+    {"thread", 8, "", true},
+    {"handler", 9, "", true},
+    {"return5", 5, "", true},
+    {"unknown", 1, "handler 200, which is not registered", true},
+};
+
+static const char *const states[] = {"barrier", "poll", "spin", "sleep", "send", "get", "finalize"};
+
+static bool listens(const char *where)
+{
+    return strcmp(where, "spin") != 0 && strcmp(where, "sleep") != 0;
+}
+
+/* In a handler the exit needs somebody who runs it: rank 0. */
+static bool possible(const struct ending *ending, const char *where)
+{
+    bool needs_rank_0 = strcmp(ending->how, "handler") == 0 || strcmp(ending->how, "unknown") == 0;
+    return !needs_rank_0 || listens(where);
+}
+
+static void run_ending(const struct ending *ending, const char *where, const char *fault)
+{
+    struct run run;
+    print_message("%s while the others are in %s%s%s\n", ending->how, where,
+                  fault ? ", AQ_FAULT=" : "", fault ? fault : "");
+    char set[128];
+    snprintf(set, sizeof(set), "AQ_FAULT=%s", fault ? fault : "");
+    job_run(&run, "-n", "3", "-E", set, CORE_VICTIM, ending->how, where);
+    expect_code(&run, ending->code);
+    expect_seconds(&run, 0, 2);
+    if (ending->text[0] != '\0') expect_text(&run, ERR, ending->text);
+    if (ending->printed && listens(where)) {
+        expect_text(&run, OUT, "rank 0 was here\n");
+        expect_text(&run, OUT, "rank 1 was here\n");
+    }
+    run_free(&run);
+}
+
+/* Every end while the others are in a barrier. */
+static void test_endings(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+        run_ending(&endings[i], "barrier", NULL);
+}
+
+/* The common ends wherever the others are. */
+static void test_states(void **state)
+{
+    (void)state;
+    for (size_t where = 1; where < sizeof(states) / sizeof(states[0]); where++)
+        for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+            const char *how = endings[i].how;
+            bool common = strcmp(how, "segv") == 0 || strcmp(how, "aq_exit7") == 0 ||
+                          strcmp(how, "handler") == 0 || strcmp(how, "return5") == 0;
+            if (common && possible(&endings[i], states[where]))
+                run_ending(&endings[i], states[where], NULL);
+        }
+}
+
+/* Operations carried by messages, under way to the one that dies. */
+static void test_states_without_direct_memory(void **state)
+{
+    (void)state;
+    static const char hide[] = "hide=reserve+put+get+atomic+long+map+alloc";
+    run_ending(&endings[0], "get", hide);
+    run_ending(&endings[1], "send", hide);
+    run_ending(&endings[0], "barrier", hide);
+    run_ending(&endings[5], "get", hide);
+}
+
+/* A return from main without aq_finalize is an exit of the whole job, with code 0 as with others.
+ */
+static void test_return_0(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", CORE_VICTIM, "return0", "poll");
+    expect_code(&run, 0);
+    for (int rank = 0; rank < 3; rank++) {
+        char text[40];
+        snprintf(text, sizeof(text), "rank %d was here\n", rank);
+        expect_text(&run, OUT, text);
+    }
+    expect_seconds(&run, 0, 2);
+    run_free(&run);
+}
+
+static void test_alone(void **state)
+{
+    (void)state;
+    struct run run;
+    static const struct {
+        const char *how;
+        int code;
+    } cases[] = {{"aq_exit7", 7}, {"exit3", 3}, {"segv", 139}, {"aq_exit0", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        /* Alone, nobody waits: "barrier" is over at once and the rank ends as it is told. */
+        run_start(&run, CORE_VICTIM, cases[i].how, "barrier", NULL);
+        run_wait(&run);
+        expect_code(&run, cases[i].code);
+        if (cases[i].code != 139) expect_text(&run, OUT, "rank 0 was here\n");
+        run_free(&run);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_states_without_direct_memory),
+        cmocka_unit_test(test_return_0),
+        cmocka_unit_test(test_alone),
+    };
+    return cmocka_run_group_tests_name("ends", tests, NULL, NULL);
+}
