@@ -118,7 +118,7 @@ static aq_status start(struct core_route *route, const struct aqi_atomic *req, v
     aqi_comp_remote(comp);
     if (st == AQ_EPEER)
         return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
-                        (unsigned)(route - core.routes));
+                        (unsigned)route->rank);
     return st;
 }
 
@@ -169,6 +169,7 @@ static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void
     uint64_t old = aqi_atomic_apply(&req, route->local + (req.addr - route->seg_addr));
     if (result != NULL) memcpy(result, &old, d->size);
     if (mode == EXPLICIT) *ev = AQ_EVENT_DONE;
+    if (mode == BLOCKING) core_done_directly(core_self());
     return AQ_OK;
 }
 

@@ -74,6 +74,7 @@ struct core_thread {
     struct core_set nbi;
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
+    unsigned unpolled; /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */
     struct aqi_slot slot[2];
@@ -154,6 +155,14 @@ struct core_wait {
 };
 /* One round over all transports; how many things happened. */
 unsigned core_progress(void);
+/*
+ * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
+ * lock in a segment, say), so now and then it must hear of messages and of the job's end.
+ */
+static inline void core_done_directly(struct core_thread *me)
+{
+    if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
+}
 /* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
 void core_wait_round(struct core_wait *wait, int sleep_ms);
 /* Make progress until the counter is 0. */

@@ -46,7 +46,7 @@ static inline struct core_route *begin(struct transfer *t, aq_team *team, aq_ran
 static AQI_COLD aq_status lost(const struct core_route *route, const struct transfer *t)
 {
     return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", t->call,
-                    (unsigned)(route - core.routes));
+                    (unsigned)route->rank);
 }
 
 static aq_status submit(struct core_route *route, const struct transfer *t, struct aqi_comp *comp)
@@ -150,6 +150,7 @@ static inline aq_status transfer(aq_team *team, aq_rank rank, struct transfer *t
     if (AQI_UNLIKELY(route->local == NULL && t->len != 0)) return carried(route, t);
     if (t->len != 0) copy(route, t);
     if (t->mode == EXPLICIT) *t->event = AQ_EVENT_DONE;
+    if (t->mode == BLOCKING) core_done_directly(core_self());
     return AQ_OK;
 }
 
