@@ -112,6 +112,18 @@ AQ_API aq_rank aq_job_size(void);
 AQ_API aq_thread_mode aq_job_thread_mode(void);
 
 /**
+ * Does a progress thread of the library run (AQ_PROGRESS_THREAD=yes)? Then handlers run on it, too,
+ * at the same time as the program and whatever its threading mode, so what they share with the
+ * program needs atomics or a lock. The threading mode says as before what the program itself may
+ * do. The library's thread blocks all signals.
+ *
+ * Threads     Any, also inside handlers.
+ *
+ * @return 1 or 0.
+ */
+AQ_API int aq_job_progress_thread(void);
+
+/**
  * The caller's rank in `team`.
  *
  * Threads     Any, also inside handlers.

@@ -199,7 +199,8 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.params = *params;
     core.boot = params->boot;
     core.thread_mode = params->thread_mode;
-    core.multi = params->thread_mode == AQ_THREAD_MULTIPLE;
+    core.progress_thread = aqi_core_config.progress_thread != 0;
+    core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
     core.max_medium = core.max_long = SIZE_MAX;
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
     core_threads_open();
@@ -219,6 +220,11 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
         return st;
     }
     atomic_store(&core.open, true);
+    st = core_progress_thread_start();
+    if (st != AQ_OK) {
+        aqi_core_close();
+        return st;
+    }
     *world = &core.world;
     return AQ_OK;
 }
@@ -235,6 +241,8 @@ static void drain(void)
 aq_status aqi_core_quiesce(void)
 {
     struct core_wait wait = {0};
+    /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
+    core_progress_thread_stop();
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !core.any_lost)
             if (core_progress() == 0) core_wait_round(&wait, 1);
@@ -248,6 +256,7 @@ aq_status aqi_core_quiesce(void)
 
 void aqi_core_close(void)
 {
+    core_progress_thread_stop();
     atomic_store(&core.open, false);
     core_barrier_close(&core.world);
     while (core.tp_count > 0)

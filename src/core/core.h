@@ -50,6 +50,9 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
 
+/* The process ends without that: the progress thread makes no more calls, or has had its time. */
+void aqi_core_halt_progress(void);
+
 /* The job says that `rank` is dead. */
 void aqi_core_peer_down(uint32_t rank, const char *why);
 

@@ -86,7 +86,9 @@ struct core_thread {
 struct core {
     atomic_bool open;
     aq_thread_mode thread_mode;
-    bool multi; /* AQ_THREAD_MULTIPLE */
+    bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
+    bool progress_thread;
+    _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
     struct core_route *routes; /* by job rank */
@@ -155,6 +157,9 @@ struct core_wait {
 };
 /* One round over all transports; how many things happened. */
 unsigned core_progress(void);
+unsigned core_progress_round(void); /* the same, by the progress thread */
+/* Sleep until something arrives, on the control channel too, or on `extra` (-1: none). */
+void core_sleep(int sleep_ms, int extra);
 /*
  * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
  * lock in a segment, say), so now and then it must hear of messages and of the job's end.
@@ -173,6 +178,12 @@ void core_hook_relax(void *arg, unsigned round);
 void core_progress_open(void);
 
 enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
+
+/* progress_thread.c: started last and stopped first, if core.progress_thread. */
+aq_status core_progress_thread_start(void);
+void core_progress_thread_stop(void);
+/* The transports were disarmed; should it sleep, it arms them again or stands back. */
+void core_progress_thread_disarmed(void);
 
 /* am.c */
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);

@@ -39,7 +39,7 @@ static inline void attend_if_alerted(void)
     if (AQI_UNLIKELY(core.boot.alert(core.boot.arg))) core.boot.attend(core.boot.arg);
 }
 
-unsigned core_progress(void)
+unsigned core_progress_round(void)
 {
     unsigned n = 0;
     attend_if_alerted();
@@ -50,15 +50,24 @@ unsigned core_progress(void)
     return n;
 }
 
-/* Wait for an arrival on any transport or a word on the control channel. */
-static AQI_COLD void sleep_on_descriptors(int sleep_ms)
+unsigned core_progress(void)
 {
-    struct pollfd fds[CORE_MAX_TRANSPORTS + 1];
+    if (AQI_UNLIKELY(core.progress_thread))
+        atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
+    return core_progress_round();
+}
+
+AQI_COLD void core_sleep(int sleep_ms, int extra)
+{
+    struct pollfd fds[CORE_MAX_TRANSPORTS + 2];
     nfds_t n = 0;
     unsigned armed = 0;
     bool go = true;
-    /* Several threads share the armed word, so another may have cleared ours: look again soon. */
-    if (core.multi || atomic_load(&core_barrier_busy) == BARRIER_STUCK) sleep_ms = 1;
+    /*
+     * What a thread of the program waits for, another may have received, and several share the
+     * armed word, which the other may have cleared: look again soon.
+     */
+    if ((core.multi && extra < 0) || atomic_load(&core_barrier_busy) == BARRIER_STUCK) sleep_ms = 1;
     while (armed < core.tp_count && go) {
         struct aqi_tp *tp = core.tps[armed++];
         int fd = tp->ops.wait_fd(tp);
@@ -69,6 +78,7 @@ static AQI_COLD void sleep_on_descriptors(int sleep_ms)
         if (aqi_tp_waits_for_room(tp)) sleep_ms = 1;
         go = tp->ops.arm(tp, true) == AQ_OK;
     }
+    if (extra >= 0) fds[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
     int control = core.boot.fd(core.boot.arg);
     if (control >= 0) fds[n++] = (struct pollfd){.fd = control, .events = POLLIN};
     if (go) {
@@ -81,6 +91,7 @@ static AQI_COLD void sleep_on_descriptors(int sleep_ms)
         struct aqi_tp *tp = core.tps[--armed];
         (void)tp->ops.arm(tp, false);
     }
+    if (extra < 0 && core.progress_thread) core_progress_thread_disarmed();
 }
 
 void core_wait_round(struct core_wait *wait, int sleep_ms)
@@ -91,7 +102,7 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
         return;
     }
     if (aqi_core_config.wait == WAIT_BLOCK) {
-        sleep_on_descriptors(sleep_ms);
+        core_sleep(sleep_ms, -1);
         return;
     }
     uint64_t now = aqi_now_ns();
@@ -100,7 +111,7 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
         aqi_count(AQI_CTR_YIELD, 1);
         sched_yield();
     } else {
-        sleep_on_descriptors(sleep_ms);
+        core_sleep(sleep_ms, -1);
     }
 }
 

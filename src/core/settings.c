@@ -76,6 +76,14 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, vis_pack)},
+    {.name = "AQ_PROGRESS_THREAD",
+     .def = "no",
+     .doc = "A thread of the library serves the peers while the program computes: it sleeps until "
+            "something arrives. Handlers then run on it, at the same time as the program.",
+     .advice = "yes for programs that compute for long between calls and are asked by others "
+               "meanwhile; every call then takes the locks of several threads.",
+     .type = AQI_SET_BOOL,
+     .offset = offsetof(struct aqi_core_config, progress_thread)},
     {.name = "AQ_WAIT",
      .def = "auto",
      .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "

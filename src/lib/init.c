@@ -9,6 +9,7 @@
 #include "transport/fault.h"
 
 #include <aqueduct/aqueduct.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,11 @@ static _Noreturn void on_alarm(int signal_number)
  */
 static _Noreturn void leave(int code)
 {
+    sigset_t set;
     signal(SIGALRM, on_alarm);
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
     alarm(1);
     print_stats();
     fflush(NULL);
@@ -69,8 +74,13 @@ static _Noreturn void leave_with_job(int code)
     struct sigaction action;
     atomic_store(&lib.leaving, true);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
-        action.sa_handler != SIG_IGN)
+        action.sa_handler != SIG_IGN) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGQUIT);
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
         raise(SIGQUIT);
+    }
     leave(code);
 }
 
@@ -80,19 +90,32 @@ static void on_process_exit(int code, void *arg)
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     if (!atomic_exchange(&lib.leaving, true)) aqi_boot_exit(lib.boot, code, NULL);
+    aqi_core_halt_progress();
     print_stats();
 }
 
 /* --- what the core asks of the job ----------------------------------------------------------- */
 
+/*
+ * Results of collective calls and events come over one control channel, and only one thread reads
+ * it. Who attends to events leaves it alone while another makes a collective call, which sees them.
+ */
+static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
+
 static aq_status boot_allgather(void *arg, const void *mine, size_t len, void *all)
 {
-    return aqi_boot_allgather(arg, mine, len, all);
+    pthread_mutex_lock(&control);
+    aq_status st = aqi_boot_allgather(arg, mine, len, all);
+    pthread_mutex_unlock(&control);
+    return st;
 }
 
 static aq_status boot_share(void *arg, const char *name, size_t bytes, int *fd)
 {
-    return aqi_boot_share(arg, name, bytes, fd);
+    pthread_mutex_lock(&control);
+    aq_status st = aqi_boot_share(arg, name, bytes, fd);
+    pthread_mutex_unlock(&control);
+    return st;
 }
 
 static bool boot_alert(void *arg)
@@ -114,7 +137,10 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
 
 static void boot_attend(void *arg)
 {
-    if (aqi_boot_progress(arg, on_event, NULL) == AQ_EPEER) leave_with_job(EXIT_FAILURE);
+    if (pthread_mutex_trylock(&control) != 0) return;
+    aq_status st = aqi_boot_progress(arg, on_event, NULL);
+    pthread_mutex_unlock(&control);
+    if (st == AQ_EPEER) leave_with_job(EXIT_FAILURE);
 }
 
 static void boot_fatal(void *arg, const char *why)

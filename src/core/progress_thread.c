@@ -1,0 +1,137 @@
+/*
+ * The progress thread (AQ_PROGRESS_THREAD): serves the peers while the program computes. It sleeps
+ * until something arrives, then makes progress. While the program makes progress itself, the
+ * thread stands back, so that it costs the program neither wake-ups nor its turn.
+ */
+#include "core/impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A sleep also ends by itself, for what a call of the program began and no arrival announces. */
+enum { SLEEP_MS = 10, STAND_BACK_MS = 1, LINGER_ROUNDS = 20, LEAVE_S = 1 };
+
+static struct {
+    pthread_t thread;
+    bool running;
+    int kick; /* eventfd: look around, or stop */
+    atomic_bool stop;
+    atomic_bool armed; /* asleep, and counts on the transports being armed */
+} keeper;
+
+static void drain_kicks(void)
+{
+    uint64_t count;
+    while (read(keeper.kick, &count, sizeof(count)) > 0)
+        ;
+}
+
+static void stand_back(void)
+{
+    struct pollfd fd = {.fd = keeper.kick, .events = POLLIN};
+    poll(&fd, 1, STAND_BACK_MS);
+}
+
+static void *serve(void *arg)
+{
+    uint64_t seen = 0;
+    unsigned idle = 0;
+    (void)arg;
+    if (core_self() == NULL) return NULL; /* which has said why */
+    while (!atomic_load_explicit(&keeper.stop, memory_order_acquire)) {
+        if (core_progress_round() != 0) {
+            idle = 0;
+            continue;
+        }
+        if (idle++ < LINGER_ROUNDS) {
+            sched_yield();
+            continue;
+        }
+        uint64_t polls = atomic_load_explicit(&core.polls, memory_order_relaxed);
+        if (polls != seen) {
+            seen = polls;
+            stand_back();
+        } else {
+            atomic_store(&keeper.armed, true);
+            core_sleep(SLEEP_MS, keeper.kick);
+            atomic_store(&keeper.armed, false);
+        }
+        drain_kicks();
+    }
+    return NULL;
+}
+
+static void kick(void)
+{
+    uint64_t one = 1;
+    /* It fails only if a kick is there already. */
+    if (write(keeper.kick, &one, sizeof(one)) < 0) return;
+}
+
+void core_progress_thread_disarmed(void)
+{
+    if (atomic_load(&keeper.armed)) kick();
+}
+
+aq_status core_progress_thread_start(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked, before;
+    if (!core.progress_thread) return AQ_OK;
+    atomic_store(&keeper.stop, false);
+    keeper.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (keeper.kick < 0)
+        return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
+                              "core", "cannot make a descriptor for the progress thread");
+    /* The program's signal handlers run on the program's threads. */
+    sigfillset(&blocked);
+    for (size_t i = 0; i < AQI_COUNT_OF(faults); i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int err = pthread_create(&keeper.thread, NULL, serve, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (err != 0) {
+        close(keeper.kick);
+        return aqi_fail_errno(AQ_ELIMIT, err, "core",
+                              "cannot start the progress thread: raise ulimit -u, or set "
+                              "AQ_PROGRESS_THREAD=no");
+    }
+    pthread_setname_np(keeper.thread, "aq-progress");
+    keeper.running = true;
+    return AQ_OK;
+}
+
+void core_progress_thread_stop(void)
+{
+    if (!keeper.running) return;
+    keeper.running = false;
+    atomic_store_explicit(&keeper.stop, true, memory_order_release);
+    kick();
+    pthread_join(keeper.thread, NULL);
+    close(keeper.kick);
+}
+
+/* From exit(): a handler that it runs may have called exit() itself, or never return. */
+void aqi_core_halt_progress(void)
+{
+    struct timespec until;
+    if (!keeper.running || pthread_equal(keeper.thread, pthread_self())) return;
+    keeper.running = false;
+    atomic_store_explicit(&keeper.stop, true, memory_order_release);
+    kick();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LEAVE_S;
+    (void)pthread_timedjoin_np(keeper.thread, NULL, &until);
+}
+
+int aq_job_progress_thread(void)
+{
+    return atomic_load_explicit(&core.open, memory_order_relaxed) && core.progress_thread;
+}
