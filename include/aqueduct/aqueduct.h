@@ -5,6 +5,7 @@
 #include <aqueduct/am.h>
 #include <aqueduct/atomic.h>
 #include <aqueduct/barrier.h>
+#include <aqueduct/endpoint.h>
 #include <aqueduct/event.h>
 #include <aqueduct/info.h>
 #include <aqueduct/job.h>

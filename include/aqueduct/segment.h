@@ -25,6 +25,20 @@ typedef struct aq_segment_info {
     size_t size; /**< in bytes */
 } aq_segment_info;
 
+/** What aq_segment_attach makes accessible; AQ_SEGMENT_MODE chooses. */
+typedef enum aq_segment_mode {
+    AQ_SEGMENT_FAST = 0,      /**< a segment of limited size, all of it prepared */
+    AQ_SEGMENT_LARGE = 1,     /**< a larger one, perhaps slower */
+    AQ_SEGMENT_EVERYTHING = 2 /**< whatever the process itself can load and store */
+} aq_segment_mode;
+
+/**
+ * The mode in force.
+ *
+ * Threads     Any, after aq_init, also inside handlers.
+ */
+AQ_API aq_segment_mode aq_segment_mode_get(void);
+
 /**
  * Allocate a segment in every process of `team` and make all of them accessible to all.
  *
@@ -32,16 +46,54 @@ typedef struct aq_segment_info {
  * differ from process to process; 0 is a process without a segment. The memory is zero-filled,
  * page aligned, and takes physical memory only where it is touched. Once per job.
  *
+ * With AQ_SEGMENT_EVERYTHING `size` is ignored and nothing is allocated: the segment of every
+ * process begins at address 0, has SIZE_MAX bytes, and an access to an address that its owner does
+ * not have ends the owner.
+ *
  * Blocking    Collective, with a barrier at its end; runs handlers.
  * Threads     One thread of each process; not from inside a handler.
  *
  * @return AQ_OK        `*segment` is valid until aq_finalize.
  * @return AQ_ESIZE     `size` is above aq_segment_max().
- * @return AQ_ESTATE    Not initialised, or already attached.
+ * @return AQ_ESTATE    Not initialised, or the first endpoint has a segment already.
+ * @return AQ_ENOTSUP   A mode that one of the transports in use cannot serve.
  * @return AQ_EINVAL    `team` is not the whole job, or a pointer is NULL.
  * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT  As the message says.
  */
 AQ_API AQ_MUST_USE aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment);
+
+/**
+ * Describe memory of this process as a segment, to be bound to an endpoint and published.
+ *
+ * With `addr` NULL the library allocates `size` bytes, rounded up to the page size, zero-filled and
+ * page aligned; else [addr, addr + size) is the program's own, of any alignment, and stays
+ * readable and writable until the segment is destroyed. Peers reach it by the transport's puts and
+ * gets or by messages; only memory of aq_segment_attach is mapped into other processes.
+ *
+ * Blocking    Never.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK      `*segment` is valid until aq_segment_destroy or aq_finalize.
+ * @return AQ_EINVAL  `size` is 0, the range wraps, or `segment` is NULL.
+ * @return AQ_ESIZE   `addr` is NULL and `size` above aq_segment_max().
+ * @return AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment);
+
+/**
+ * Destroy a segment of aq_segment_create; NULL is ignored.
+ *
+ * Its endpoints are without a segment afterwards. Nobody uses it any more: no operation on it is
+ * under way anywhere. One that comes all the same is refused with AQ_ERANGE at its initiator.
+ *
+ * Blocking    Never.
+ * Threads     Any one at a time; not from inside a handler.
+ *
+ * @return AQ_OK      Memory that the library had allocated is freed.
+ * @return AQ_EINVAL  It is not from aq_segment_create, or was destroyed.
+ * @return AQ_ESTATE, AQ_ECONTEXT
+ */
+AQ_API aq_status aq_segment_destroy(aq_segment *segment);
 
 /**
  * The most that this process may ask of aq_segment_attach, in bytes.

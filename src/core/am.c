@@ -193,7 +193,7 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
 static AQI_COLD aq_status lost(const struct core_route *route, const char *call)
 {
     return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
-                    (unsigned)(route - core.routes));
+                    (unsigned)route->rank);
 }
 
 /* A round of waiting for room: requests make full progress, replies only that of replies. */
@@ -369,6 +369,15 @@ static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const v
                            .payload = src};
 }
 
+AQI_COLD struct core_route *core_no_messages(const struct core_route *route, const char *call,
+                                             aq_status *st)
+{
+    *st = aqi_fail(AQ_ENOTSUP, "core",
+                   "%s: endpoint %u of rank %u takes no messages, only endpoint 0 does", call,
+                   route->ep, route->rank);
+    return NULL;
+}
+
 /* What all three kinds of request check first. NULL: `*st` says why. */
 static inline struct core_route *begin_request(const char *call, aq_team *team, aq_rank rank,
                                                aq_handler handler, const aq_arg *args,
@@ -377,7 +386,9 @@ static inline struct core_route *begin_request(const char *call, aq_team *team, 
     *st = core_callable(core_self(), call);
     if (AQI_LIKELY(*st == AQ_OK)) *st = core_check_message(call, handler, args, nargs, flags);
     if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
-    return core_route_to(team, rank, call, st);
+    struct core_route *route = core_route_to(team, rank, call, st);
+    if (AQI_UNLIKELY(route != NULL && route->ep != 0)) return core_no_messages(route, call, st);
+    return route;
 }
 
 aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,

@@ -75,7 +75,7 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     }
     if (st == AQ_EPEER)
         return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
-                        (unsigned)(route - core.routes));
+                        (unsigned)route->rank);
     if (st == AQ_OK) *out = buffer;
     return st;
 }
@@ -89,6 +89,7 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
     if (st == AQ_OK) st = check(call, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
     struct core_route *route = core_route_to(team, rank, call, &st);
+    if (route != NULL && route->ep != 0) route = core_no_messages(route, call, &st);
     if (route == NULL) return st;
     return reserve(call, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
 }

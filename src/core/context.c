@@ -39,7 +39,7 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
 AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
                                        const char *call)
 {
-    uint32_t rank = (uint32_t)(route - core.routes);
+    uint32_t rank = route->rank;
     if (route->seg_size == 0)
         return aqi_fail(AQ_ERANGE, "core",
                         "%s: rank %u has no segment: every process calls aq_segment_attach first",
@@ -183,13 +183,16 @@ out:
 static aq_status allocate(void)
 {
     uint32_t size = core.params.size;
-    core.routes = aligned_alloc(AQI_CACHE_LINE, size * aqi_round_up(sizeof(struct core_route), 64));
-    core.rmems = calloc(size, sizeof(*core.rmems));
+    /* Those of further endpoints are not touched, and so take no memory, before core_ep_reach. */
+    core.routes = aligned_alloc(AQI_CACHE_LINE, CORE_EPS * size * sizeof(struct core_route));
+    core.rmems = calloc(CORE_EPS * (size_t)size, sizeof(*core.rmems));
     if (core.routes == NULL || core.rmems == NULL)
         return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
     memset(core.routes, 0, size * sizeof(struct core_route));
     for (uint32_t i = 0; i < size; i++)
         core.routes[i].rmem = &core.rmems[i], core.routes[i].rank = i;
+    atomic_store(&core.reached_eps, 1);
+    core.ep.capabilities = AQ_EP_ALL;
     return AQ_OK;
 }
 
@@ -238,19 +241,26 @@ static void drain(void)
         empty = core_progress() != 0 ? 0 : empty + 1;
 }
 
-aq_status aqi_core_quiesce(void)
+/* What we started is under way to nobody any more. */
+static void wait_until_quiet(void)
 {
     struct core_wait wait = {0};
-    /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
-    core_progress_thread_stop();
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !core.any_lost)
             if (core_progress() == 0) core_wait_round(&wait, 1);
-    /* The first barrier: all requests have arrived. The second: all replies to them have. */
-    aq_status st = aq_barrier(&core.world);
-    drain();
-    if (st == AQ_OK) st = aq_barrier(&core.world);
-    drain();
+}
+
+aq_status aqi_core_quiesce(void)
+{
+    aq_status st = AQ_OK;
+    /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
+    core_progress_thread_stop();
+    /* After the first round all requests have arrived; after the second all replies to them. */
+    for (int round = 0; round < 2 && st == AQ_OK; round++) {
+        wait_until_quiet();
+        st = aq_barrier(&core.world);
+        drain();
+    }
     return st;
 }
 
@@ -261,6 +271,8 @@ void aqi_core_close(void)
     core_barrier_close(&core.world);
     while (core.tp_count > 0)
         aqi_tp_close(core.tps[--core.tp_count]);
+    core_segments_close();
+    core_eps_close();
     core_vis_close();
     core_threads_close();
     free(core.routes);
@@ -275,6 +287,9 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
     if (atomic_exchange(&core.routes[rank].lost, true)) return;
     atomic_store(&core.any_lost, true);
     aqi_log(AQI_LOG_WARN, "core", "rank %u is lost: %s", rank, why);
+    for (unsigned e = 1; e < CORE_EPS; e++)
+        if (atomic_load(&core.reached_eps) & 1u << e)
+            atomic_store(&core.routes[e * (size_t)core.params.size + rank].lost, true);
     for (unsigned t = 0; t < core.tp_count; t++)
         aqi_tp_peer_down(core.tps[t], rank);
     core_vis_peer_down(rank);
@@ -318,6 +333,5 @@ aq_rank aq_team_size(const aq_team *team)
 
 aq_ep *aq_team_ep(const aq_team *team)
 {
-    (void)team;
-    return &core.ep;
+    return team->ep != NULL ? team->ep : &core.ep;
 }

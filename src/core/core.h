@@ -38,6 +38,7 @@ struct aqi_core_config {
     uint64_t progress_thread;
     uint64_t max_segment;
     uint64_t vis_pack;
+    uint64_t segment_mode;
     uint64_t wait;
 };
 extern struct aqi_core_config aqi_core_config;

@@ -13,6 +13,7 @@
 
 #define CORE_MAX_TRANSPORTS 8
 #define CORE_HANDLERS       256
+#define CORE_EPS            8 /* endpoints of a process */
 
 /* How a peer is reached, decided once; the hot half of everything. One cache line. */
 struct core_route {
@@ -24,6 +25,7 @@ struct core_route {
     struct aqi_rmem *rmem;
     uint32_t rank; /* job rank */
     atomic_bool lost;
+    uint8_t ep; /* index of the endpoint there */
 };
 static_assert(sizeof(struct core_route) <= AQI_CACHE_LINE, "a route is one cache line");
 
@@ -31,6 +33,9 @@ static_assert(sizeof(struct core_route) <= AQI_CACHE_LINE, "a route is one cache
 struct aq_team {
     aq_rank rank, size;
     const aq_rank *map;
+    size_t first_route; /* of the members' endpoints in core.routes */
+    aq_ep *ep;          /* ours; NULL: the first */
+    bool pair;          /* names job ranks only: no collectives, no barrier */
     struct core_barrier *barrier;
 };
 
@@ -44,11 +49,18 @@ struct core_handler {
 
 struct aq_ep {
     struct core_handler handlers[CORE_HANDLERS];
+    unsigned index, capabilities;
+    aq_segment *segment;
 };
 
 struct aq_segment {
     void *addr;
     size_t size;
+    void *mapped; /* by aq_segment_create; NULL: the memory is not ours */
+    bool registered;
+    bool bound; /* messages of peers may touch it; under the lock */
+    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+    aq_segment *next;
 };
 
 /* The counters of a set of operations, by kind: of a thread, of a region, or of one operation. */
@@ -91,7 +103,7 @@ struct core {
     _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
-    struct core_route *routes; /* by job rank */
+    struct core_route *routes; /* by endpoint index, then job rank; see core_ep_reach */
     struct aqi_rmem *rmems;
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
@@ -100,7 +112,11 @@ struct core {
     struct aq_team world;
     struct aq_ep ep;
     struct aq_segment segment;
+    aq_segment *segments; /* made by aq_segment_create; under the lock */
     bool attached;
+    struct aq_ep *more_eps[CORE_EPS]; /* all but the first */
+    atomic_uint reached_eps;          /* bit i: the routes to endpoints i are there */
+    struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
     unsigned spin_rounds; /* of a wait, before it yields */
     struct aqi_spin lock; /* threads list, registration */
@@ -138,7 +154,7 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
 {
     if (AQI_UNLIKELY(team == NULL || rank >= team->size))
         return core_no_route(team, rank, call, st);
-    return &core.routes[team->map != NULL ? team->map[rank] : rank];
+    return &core.routes[team->first_route + (team->map != NULL ? team->map[rank] : rank)];
 }
 
 /* Is [addr, addr + len) in the segment at the end of the route? */
@@ -207,6 +223,9 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
 aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call);
 aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call);
+/* The endpoint at the end of this route takes none: NULL, and the error in `*st`. */
+AQI_COLD struct core_route *core_no_messages(const struct core_route *route, const char *call,
+                                             aq_status *st);
 /* Send a Short or Medium of the core's own, request or reply, with waiting as the flags allow. */
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
                     const char *call);
@@ -239,6 +258,19 @@ void core_vis_close(void);
 void core_vis_peer_down(uint32_t rank);
 
 /* segment.c */
+struct core_segment_card { /* what a rank tells the others: a key for each of its transports */
+    uint64_t addr, size;
+    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+};
+aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card);
+aq_status core_segment_learn(struct core_route *route, const struct core_segment_card *card);
+void core_segments_close(void);
+
+/* endpoint.c: make the routes to the endpoints with this index. */
+void core_ep_reach(unsigned index);
+void core_eps_close(void);
+void core_eps_unbind(const aq_segment *segment);
+
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);
 
 #endif

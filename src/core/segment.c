@@ -4,28 +4,43 @@
 #include "base/shmem.h"
 #include "base/topology.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* What a rank tells the others about its segment: a key for each of its transports. */
-struct segment_card {
-    uint64_t addr, size;
-    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
-};
+enum { MODE_FAST, MODE_LARGE, MODE_EVERYTHING };
+
+aq_segment_mode aq_segment_mode_get(void)
+{
+    return (aq_segment_mode)aqi_core_config.segment_mode;
+}
 
 size_t aq_segment_max(void)
 {
     if (!atomic_load(&core.open)) return 0;
+    if (aqi_core_config.segment_mode == MODE_EVERYTHING) return SIZE_MAX;
     if (aqi_core_config.max_segment != 0) return aqi_core_config.max_segment;
     return aqi_memory() / core.params.local_size / aqi_page_size() * aqi_page_size();
 }
 
-/* May a peer's message read or write here? Only inside our segment. */
+static bool covers(const aq_segment *segment, uint64_t addr, size_t len)
+{
+    uint64_t offset = addr - (uint64_t)(uintptr_t)segment->addr;
+    return len <= segment->size && offset <= segment->size - len;
+}
+
+/* May a peer's message read or write here? Only inside a segment that is bound to an endpoint. */
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
-    uint64_t offset = addr - (uint64_t)(uintptr_t)core.segment.addr;
     (void)arg;
-    return len <= core.segment.size && offset <= core.segment.size - len;
+    if (AQI_LIKELY(covers(&core.segment, addr, len))) return true;
+    bool ok = false;
+    aqi_spin_lock(&core.lock);
+    for (aq_segment *s = core.segments; s != NULL && !ok; s = s->next)
+        ok = s->bound && covers(s, addr, len);
+    aqi_spin_unlock(&core.lock);
+    return ok;
 }
 
 /* The memory comes from the first transport that has memory of its own: peers reach it best. */
@@ -42,9 +57,21 @@ static aq_status allocate(size_t size, size_t most)
     return st;
 }
 
-static aq_status learn(uint32_t rank, const struct segment_card *card)
+aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card)
 {
-    struct core_route *route = &core.routes[rank];
+    aq_status st = AQ_OK;
+    for (unsigned t = 0; t < core.tp_count && st == AQ_OK && !segment->registered; t++)
+        st = core.tps[t]->ops.mem_reg(core.tps[t], segment->addr, segment->size, segment->keys[t]);
+    if (st != AQ_OK) return st;
+    segment->registered = true;
+    *card = (struct core_segment_card){.addr = (uint64_t)(uintptr_t)segment->addr,
+                                       .size = segment->size};
+    memcpy(card->keys, segment->keys, sizeof(card->keys));
+    return AQ_OK;
+}
+
+aq_status core_segment_learn(struct core_route *route, const struct core_segment_card *card)
+{
     unsigned t = 0;
     while (core.tps[t] != route->tp)
         t++;
@@ -60,17 +87,15 @@ static aq_status learn(uint32_t rank, const struct segment_card *card)
 
 static aq_status publish(void)
 {
-    struct segment_card mine = {.addr = (uint64_t)(uintptr_t)core.segment.addr,
-                                .size = core.segment.size};
-    struct segment_card *all = malloc(core.params.size * sizeof(*all));
+    struct core_segment_card mine = {0};
+    struct core_segment_card *all = malloc(core.params.size * sizeof(*all));
     aq_status st = AQ_OK;
     if (all == NULL)
         return aqi_fail(AQ_ENOMEM, "core", "no memory to learn of %u segments", core.params.size);
-    for (unsigned t = 0; t < core.tp_count && st == AQ_OK && mine.size != 0; t++)
-        st = core.tps[t]->ops.mem_reg(core.tps[t], core.segment.addr, mine.size, mine.keys[t]);
+    if (core.segment.size != 0) st = core_segment_register(&core.segment, &mine);
     if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), all);
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
-        st = learn(rank, &all[rank]);
+        st = core_segment_learn(&core.routes[rank], &all[rank]);
     free(all);
     return st;
 }
@@ -98,6 +123,35 @@ static aq_status agree(size_t size, aq_status mine, size_t *most)
     return st;
 }
 
+/* Modes above FAST promise memory that nobody has prepared, which not every transport reaches. */
+static aq_status check_mode(const char *call)
+{
+    for (unsigned t = 0; t < core.tp_count && aqi_core_config.segment_mode != MODE_FAST; t++)
+        if ((core.tps[t]->ops.caps & AQI_CAP_ANY_MEMORY) == 0)
+            return aqi_fail(AQ_ENOTSUP, "core",
+                            "%s: AQ_SEGMENT_MODE is not fast, but transport %s reaches only memory "
+                            "that was registered before, and there is no registration cache yet",
+                            call, core.tps[t]->ops.name);
+    return AQ_OK;
+}
+
+static aq_status check_size(size_t *size, const char *call)
+{
+    aq_status st = check_mode(call);
+    if (st != AQ_OK) return st;
+    if (aqi_core_config.segment_mode == MODE_EVERYTHING) {
+        *size = 0;
+    } else if (*size > SIZE_MAX - aqi_page_size() || *size > aq_segment_max()) {
+        return aqi_fail(AQ_ESIZE, "core",
+                        "%s: %zu bytes, the most is %zu (the host's memory divided by its ranks, "
+                        "or AQ_MAX_SEGMENT)",
+                        call, *size, aq_segment_max());
+    } else {
+        *size = aqi_round_up(*size, aqi_page_size());
+    }
+    return AQ_OK;
+}
+
 aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
 {
     static const char call[] = "aq_segment_attach";
@@ -105,26 +159,115 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     if (st != AQ_OK) return st;
     if (team != &core.world || segment == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job and a place", call);
-    if (core.attached)
-        return aqi_fail(AQ_ESTATE, "core", "%s: a segment is attached already", call);
+    if (core.attached || core.ep.segment != NULL)
+        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already", call);
     size_t most = 0;
-    if (size > SIZE_MAX - aqi_page_size() || size > aq_segment_max())
-        st = aqi_fail(AQ_ESIZE, "core",
-                      "%s: %zu bytes, the most is %zu (the host's memory divided by its ranks, or "
-                      "AQ_MAX_SEGMENT)",
-                      call, size, aq_segment_max());
-    else
-        size = aqi_round_up(size, aqi_page_size());
+    st = check_size(&size, call);
     /* While we sit in the exchanges below we do not poll, so first let every rank arrive. */
     aq_status arrived = aq_barrier(team);
     if (arrived != AQ_OK) return arrived;
     st = agree(size, st, &most);
-    if (st == AQ_OK) st = allocate(size, most);
+    if (st == AQ_OK && aqi_core_config.segment_mode == MODE_EVERYTHING)
+        core.segment.size = SIZE_MAX; /* from address 0 */
+    else if (st == AQ_OK)
+        st = allocate(size, most);
     if (st == AQ_OK) st = publish();
     if (st != AQ_OK) return st;
     core.attached = true;
+    core.ep.segment = &core.segment;
     *segment = &core.segment;
     return AQ_OK;
+}
+
+/* --- segments that a program makes ----------------------------------------------------------- */
+
+static void *map_private(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+static aq_status check_new(void *addr, size_t size, aq_segment **segment, const char *call)
+{
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (segment == NULL || size == 0 || size > UINTPTR_MAX - (uintptr_t)addr)
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and 1 byte or more, not %zu at %p",
+                        call, size, addr);
+    if (addr == NULL && (size > SIZE_MAX - aqi_page_size() || size > aq_segment_max()))
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, size,
+                        aq_segment_max());
+    return AQ_OK;
+}
+
+aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
+{
+    static const char call[] = "aq_segment_create";
+    aq_status st = check_new(addr, size, segment, call);
+    if (st != AQ_OK) return st;
+    aq_segment *made = calloc(1, sizeof(*made));
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    *made = (aq_segment){.addr = addr, .size = size};
+    if (addr == NULL) {
+        made->size = aqi_round_up(size, aqi_page_size());
+        made->addr = made->mapped = map_private(made->size);
+        if (made->mapped == NULL) {
+            free(made);
+            return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", call, size);
+        }
+    }
+    aqi_spin_lock(&core.lock);
+    made->next = core.segments;
+    core.segments = made;
+    aqi_spin_unlock(&core.lock);
+    *segment = made;
+    return AQ_OK;
+}
+
+/* Take it off the list, so that messages no longer touch it. False: it is none of these. */
+static bool unlist(aq_segment *segment)
+{
+    bool found = false;
+    aqi_spin_lock(&core.lock);
+    for (aq_segment **at = &core.segments; *at != NULL && !found; at = &(*at)->next)
+        if (*at == segment) {
+            *at = segment->next;
+            found = true;
+            break;
+        }
+    aqi_spin_unlock(&core.lock);
+    return found;
+}
+
+static void release(aq_segment *segment)
+{
+    for (unsigned t = 0; t < core.tp_count && segment->registered; t++)
+        core.tps[t]->ops.mem_dereg(core.tps[t], segment->keys[t]);
+    if (segment->mapped != NULL) munmap(segment->mapped, segment->size);
+    free(segment);
+}
+
+aq_status aq_segment_destroy(aq_segment *segment)
+{
+    static const char call[] = "aq_segment_destroy";
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK || segment == NULL) return st;
+    if (segment == &core.segment || !unlist(segment))
+        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", call);
+    core_eps_unbind(segment);
+    release(segment);
+    return AQ_OK;
+}
+
+/* The transports are closed already and their registrations with them. */
+void core_segments_close(void)
+{
+    while (core.segments != NULL) {
+        aq_segment *segment = core.segments;
+        core.segments = segment->next;
+        release(segment);
+    }
 }
 
 void *aq_segment_addr(const aq_segment *segment)

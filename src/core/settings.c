@@ -5,6 +5,8 @@ struct aqi_core_config aqi_core_config;
 
 static const char *const wait_modes[] = {"auto", "spin", "yield", "block", NULL};
 
+static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_TRANSPORTS",
      .def = "auto",
@@ -67,6 +69,15 @@ static const struct aqi_setting rows[] = {
      .unit = "bytes",
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, max_segment)},
+    {.name = "AQ_SEGMENT_MODE",
+     .def = "fast",
+     .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
+            "memory of each process accessible.",
+     .advice = "The same in every process. Not fast needs transports that reach memory without "
+               "registering it: loop and shm do.",
+     .choices = segment_modes,
+     .type = AQI_SET_CHOICE,
+     .offset = offsetof(struct aqi_core_config, segment_mode)},
     {.name = "AQ_VIS_PACK",
      .def = "1K",
      .doc = "Pieces of a vector, indexed or strided transfer below this size travel packed in "

@@ -83,8 +83,10 @@ enum aqi_caps {
     AQI_CAP_REG = 1u << 7,     /* mem_reg, mem_dereg, mem_map */
     AQI_CAP_WAIT_FD = 1u << 8, /* wait_fd, arm */
     AQI_CAP_FILL = 1u << 9,    /* fill */
-    AQI_CAP_CREDITS = 1u << 10 /* requests under way must be bounded, since receive buffers are
+    AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
                                   posted: credit_gate.h says to what, and what else it promises */
+    AQI_CAP_ANY_MEMORY =
+        1u << 11 /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
 };
 
 /* What progress may do. */

@@ -177,7 +177,7 @@ static aq_status loop_map(struct aqi_tp *tp, struct aqi_peer *peer,
 const struct aqi_transport aqi_loop_transport = {
     .name = "loop",
     .doc = "messages of a process to itself",
-    .caps = AQI_CAP_REG | AQI_CAP_MAP,
+    .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_ANY_MEMORY,
     .probe = loop_probe,
     .open = loop_open,
     .close = loop_close,

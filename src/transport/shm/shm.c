@@ -228,7 +228,7 @@ const struct aqi_transport aqi_shm_transport = {
     .name = "shm",
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
-            AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD,
+            AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
