@@ -8,6 +8,24 @@
  * Threads. With `params.threads` false all calls come from one thread at a time and a transport
  * needs no lock. With it true, any thread may make any call at any time, except open and close.
  *
+ * Receive buffers. A handler may take long and may wait for room in its reply, and meanwhile the
+ * network must not stall. So:
+ *   - Handlers run in progress only. In one thread a handler nests in another only by
+ *     progress(REPLIES), which runs those of replies, and these send nothing: a request's handler
+ *     never nests in one. With threads, each runs one such stack.
+ *   - While a handler runs, the message it looks at stays whole, and everybody may go on sending:
+ *     the same peer and every other up to AQI_LEAST_ROOM requests each beyond those whose handlers
+ *     run (with AQI_CAP_CREDITS: up to the depth in all), without being refused, although this
+ *     process looks at none of them.
+ *   - Where receive buffers are posted, the one that a request came in is replaced before its
+ *     handler runs, since the reply (or the hidden one) allows the peer its next request. The
+ *     replacement is a spare; there are as many as handlers may run at once. Where no spare is
+ *     left, the message is copied out to the heap and its own buffer posted again at once. Several
+ *     messages taken in one round of progress pass one spare along: the buffer of one becomes the
+ *     replacement of the next.
+ *   - A reply's buffer is posted before the request is sent, and need not be replaced.
+ * tests/contract, "a slow handler stalls nobody", holds every transport to it.
+ *
  * Return values. AQ_OK: done or begun. AQ_AGAIN: no room now, nothing happened; the caller makes
  * progress and tries again. Negative: failed for good; the transport has logged the cause.
  */
@@ -25,7 +43,8 @@ struct aqi_peer {
     uint32_t id; /* as given to connect */
 };
 
-#define AQI_URI_MAX 256 /* bytes of an address, with its NUL */
+#define AQI_LEAST_ROOM 8   /* requests to a peer that find room whatever it does */
+#define AQI_URI_MAX    256 /* bytes of an address, with its NUL */
 #define AQI_PUT_COPIED                                                                             \
     8                  /* a put of at most so many bytes has copied its source when it returns     \
                         */

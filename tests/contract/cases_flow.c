@@ -289,6 +289,73 @@ static void flow_progress_replies(struct ct_ep *ep)
     free(state.seen);
 }
 
+/* --- a slow handler ---------------------------------------------------------------------- */
+
+enum { SLOW_INSIDE = 2, SLOW_SENT, SLOW_BYTES = 200, SLOW_SECONDS = 20 };
+
+/* Requests that must find room at a receiver that looks at none of them. */
+static uint32_t flow_depth(const struct ct_ep *ep)
+{
+    if ((ep->tp->ops.caps & AQI_CAP_CREDITS) == 0) return AQI_LEAST_ROOM;
+    return ep->tp->limits.depth != 0 ? ep->tp->limits.depth : 32;
+}
+
+/* It takes its time until the others have sent all they may; then its message is still whole. */
+static void flow_on_slow(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    uint64_t start = 0;
+    struct aqi_am answer = *am;
+    answer.handler = ANSWER;
+    atomic_store(&ep->world->flag[SLOW_INSIDE], 1);
+    while (atomic_load(&ep->world->flag[SLOW_SENT]) < ep->size - 1) {
+        if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) sched_yield();
+        CT_CHECK(!ct_overdue(&start, SLOW_SECONDS));
+    }
+    CT_EQUAL(am->args[0], 1000);
+    CT_CHECK(ct_filled(am->payload, am->nbytes, 1000));
+    ct_reply(ep, source, &answer);
+}
+
+static void flow_slow_handler(struct ct_ep *ep)
+{
+    struct flow_state state;
+    unsigned char buffer[SLOW_BYTES];
+    uint32_t depth = flow_depth(ep), refused = 0;
+    const char *fault = ep->world->config.fault;
+    bool storm = fault != NULL && strstr(fault, "again") != NULL;
+    flow_state_init(ep, &state, depth * CT_MAX_RANKS);
+    ep->handlers[REQUEST] = flow_on_request;
+    ep->handlers[ANSWER] = flow_on_answer;
+    ep->handlers[HOLD] = flow_on_slow;
+    ct_meet(ep);
+    if (ep->self == 1) {
+        ct_fill(buffer, SLOW_BYTES, 1000);
+        struct aqi_am am = {.kind = AQI_AM_MEDIUM,
+                            .handler = HOLD,
+                            .nargs = 1,
+                            .nbytes = SLOW_BYTES,
+                            .args = (int32_t[]){1000},
+                            .payload = buffer};
+        ct_send(ep, 0, &am, NULL);
+    }
+    while (atomic_load(&ep->world->flag[SLOW_INSIDE]) == 0)
+        ct_poll(ep);
+    uint32_t mine = ep->self == 0 ? 0 : ep->self == 1 ? depth - 1 : depth;
+    for (uint32_t i = 0; i < mine; i++)
+        while (flow_try(ep, 0, ep->self * depth + i, i * 13 % SLOW_BYTES, buffer) == AQ_AGAIN) {
+            refused++;
+            ct_poll(ep);
+        }
+    if (!storm) CT_EQUAL(refused, 0);
+    if (ep->self != 0) atomic_fetch_add(&ep->world->flag[SLOW_SENT], 1);
+    while (ep->self == 0 && atomic_load(&state.received) < depth * (ep->size - 1) - 1)
+        ct_poll(ep);
+    while (ep->self == 1 && atomic_load(&state.answers) == 0)
+        ct_poll(ep);
+    ct_barrier(ep);
+    free(state.seen);
+}
+
 /* --- everyone to one --------------------------------------------------------------------- */
 
 static void flow_all_to_one(struct ct_ep *ep)
@@ -496,6 +563,7 @@ const struct ct_case ct_cases_flow[] = {
     {"flood of longs: bounded, each arrives once", flow_flood_long, 0},
     {"replies go while requests are full both ways", flow_full_both_ways, 0},
     {"progress(REPLIES) delivers no request", flow_progress_replies, 0},
+    {"a slow handler stalls nobody", flow_slow_handler, CT_PEERS},
     {"all to one", flow_all_to_one, 0},
     {"quiet", flow_quiet, 0},
     {"a sleeper is woken", flow_wake, CT_PEERS},
