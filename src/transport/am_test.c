@@ -76,6 +76,38 @@ static void short_has_no_payload(void **state)
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
 
+/* A 17th argument only as the word of credits; late only a Long header that is no reply. */
+static void flags_are_checked(void **state)
+{
+    static const struct {
+        uint8_t kind, nargs, flags;
+        aq_status expected;
+    } rows[] = {
+        {AQI_AM_SHORT, 16, 0, AQ_OK},
+        {AQI_AM_SHORT, 17, 0, AQ_EPROTO},
+        {AQI_AM_SHORT, 17, AQI_AM_CREDITS, AQ_OK},
+        {AQI_AM_SHORT, 18, AQI_AM_CREDITS, AQ_EPROTO},
+        {AQI_AM_SHORT, 0, AQI_AM_CREDITS, AQ_EPROTO},
+        {AQI_AM_SHORT, 1, AQI_AM_CREDITS | AQI_AM_IS_REPLY, AQ_OK},
+        {AQI_AM_SHORT, 1, AQI_AM_IS_LATE, AQ_EPROTO},
+        {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_LATE, AQ_OK},
+        {AQI_AM_LONG_HEADER, 17, AQI_AM_IS_LATE | AQI_AM_CREDITS, AQ_OK},
+        {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_LATE | AQI_AM_IS_REPLY, AQ_EPROTO},
+        {AQI_AM_LONG_HEADER, 1, 0x8, AQ_EPROTO},
+    };
+    int32_t args[18] = {0};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct aqi_am out,
+            in = {
+                .kind = rows[i].kind, .nargs = rows[i].nargs, .flags = rows[i].flags, .args = args};
+        uint32_t source;
+        aqi_am_encode(frame, &in, 0);
+        assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source),
+                         rows[i].expected);
+    }
+}
+
 static void payload_is_aligned(void **state)
 {
     (void)state;
@@ -165,8 +197,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),           cmocka_unit_test(refuses),
-        cmocka_unit_test(short_has_no_payload), cmocka_unit_test(payload_is_aligned),
-        cmocka_unit_test(every_operation),      cmocka_unit_test(bit_operations),
+        cmocka_unit_test(short_has_no_payload), cmocka_unit_test(flags_are_checked),
+        cmocka_unit_test(payload_is_aligned),   cmocka_unit_test(every_operation),
+        cmocka_unit_test(bit_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

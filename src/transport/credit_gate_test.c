@@ -1,0 +1,200 @@
+/*
+ * Twin of credit_gate.c: loop with credits demanded of it. What is refused, what rides, what a
+ * prepared message takes, the limits in force. Floods and deaths: tests/contract with credits=1.
+ */
+#include "transport/credit_gate.h"
+
+#include "base/capture_test.h"
+#include "transport/fault.h"
+#include <string.h>
+
+static struct {
+    struct aqi_tp *tp;
+    struct aqi_peer *self;
+    unsigned requests, replies, nargs;
+    bool reply_to_requests;
+} world;
+
+static void deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg;
+    (void)source;
+    assert_int_equal(am->flags & ~AQI_AM_IS_REPLY, 0);
+    assert_int_equal(am->nargs, world.nargs);
+    for (unsigned i = 0; i < am->nargs; i++)
+        assert_int_equal(am->args[i], 1000 + (int)i);
+    if (am->flags & AQI_AM_IS_REPLY) {
+        world.replies++;
+        return;
+    }
+    world.requests++;
+    if (!world.reply_to_requests) return;
+    struct aqi_am reply = *am;
+    reply.flags = AQI_AM_IS_REPLY;
+    assert_int_equal(world.tp->ops.am_send(world.tp, world.self, &reply, NULL), AQ_OK);
+}
+
+static void peer_lost(void *arg, uint32_t id, const char *why)
+{
+    (void)arg;
+    fail_msg("peer %u lost: %s", id, why);
+}
+
+static void open_world(const char *fault, struct aqi_credit_limits credits)
+{
+    struct aqi_tp_params params = {.hooks = {.deliver = deliver, .peer_lost = peer_lost},
+                                   .size = 1,
+                                   .local_size = 1,
+                                   .max_medium = 1024,
+                                   .credits = credits};
+    char uri[AQI_URI_MAX];
+    memset(&world, 0, sizeof(world));
+    assert_int_equal(aqi_fault_configure(fault), AQ_OK);
+    assert_int_equal(aqi_tp_open(aqi_transport_find("loop"), &params, &world.tp), AQ_OK);
+    assert_int_equal(world.tp->ops.address(world.tp, uri), AQ_OK);
+    assert_int_equal(world.tp->ops.connect(world.tp, uri, 0, &world.self), AQ_OK);
+}
+
+static void close_world(void)
+{
+    aqi_tp_close(world.tp);
+    assert_int_equal(aqi_fault_configure(""), AQ_OK);
+}
+
+static aq_status send(size_t nbytes)
+{
+    static const int32_t args[16] = {1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007,
+                                     1008, 1009, 1010, 1011, 1012, 1013, 1014, 1015};
+    static const char payload[1024];
+    struct aqi_am am = {.kind = nbytes ? AQI_AM_MEDIUM : AQI_AM_SHORT,
+                        .handler = 200,
+                        .nargs = (uint8_t)world.nargs,
+                        .nbytes = (uint32_t)nbytes,
+                        .args = args,
+                        .payload = payload};
+    return world.tp->ops.am_send(world.tp, world.self, &am, NULL);
+}
+
+static unsigned send_all(size_t nbytes)
+{
+    unsigned n = 0;
+    while (n < 1000 && send(nbytes) == AQ_OK)
+        n++;
+    return n;
+}
+
+static void run(void)
+{
+    while (world.tp->ops.progress(world.tp, AQI_PROGRESS_ALL) != 0)
+        ;
+}
+
+/* Without the capability there is no gate at all. */
+static void others_have_no_gate(void **state)
+{
+    (void)state;
+    open_world("late=1", (struct aqi_credit_limits){.depth = 1});
+    assert_null(world.tp->gate);
+    assert_int_equal(world.tp->ops.caps & AQI_CAP_CREDITS, 0);
+    close_world();
+}
+
+static void depth_is_what_goes(void **state)
+{
+    (void)state;
+    for (unsigned replying = 0; replying < 2; replying++)
+        for (unsigned nargs = 0; nargs <= 16; nargs += 8) {
+            open_world("credits=1", (struct aqi_credit_limits){.depth = 5, .slack = 1});
+            world.nargs = nargs;
+            world.reply_to_requests = replying;
+            assert_int_equal(send_all(0), 5);
+            run();
+            assert_int_equal(world.requests, 5);
+            /* The fifth hidden one is banked, and rides on the first of these. */
+            assert_int_equal(send_all(0), replying ? 5 : 4);
+            run();
+            assert_int_equal(world.requests, replying ? 10 : 9);
+            assert_int_equal(world.replies, replying ? 10 : 0);
+            assert_int_equal(world.tp->ops.quiet(world.tp, NULL), AQ_OK);
+            close_world();
+        }
+}
+
+static void the_transport_may_lower_it(void **state)
+{
+    (void)state;
+    open_world("credits=1,depth=3", (struct aqi_credit_limits){.depth = 5});
+    assert_int_equal(send_all(0), 3);
+    run();
+    close_world();
+    open_world("credits=1,depth=30", (struct aqi_credit_limits){.depth = 5});
+    assert_int_equal(send_all(0), 5);
+    run();
+    close_world();
+}
+
+static void total_and_bytes_bound(void **state)
+{
+    (void)state;
+    open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .total = 2});
+    assert_int_equal(send_all(0), 2);
+    run();
+    close_world();
+    /* Fewer bytes than two of the largest are taken for two of the largest. */
+    open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .bytes = 1});
+    assert_int_equal(send_all(1024), 2);
+    run();
+    close_world();
+    open_world("credits=1", (struct aqi_credit_limits){.depth = 8});
+    assert_int_equal(send_all(1024), 8);
+    run();
+    close_world();
+}
+
+/* A prepared message takes its credit when it is prepared, and gives it back if it is not sent. */
+static void a_slot_takes_a_credit(void **state)
+{
+    (void)state;
+    open_world("credits=1,hide=reserve", (struct aqi_credit_limits){.depth = 2});
+    struct aqi_slot slot;
+    const struct aqi_transport *ops = &world.tp->ops;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(ops->am_reserve(world.tp, world.self, false, 0, 500, &slot), AQ_OK);
+        assert_int_equal(ops->am_commit(world.tp, world.self, &slot, NULL), AQ_OK);
+    }
+    assert_int_equal(send_all(0), 2);
+    assert_int_equal(ops->am_reserve(world.tp, world.self, false, 0, 500, &slot), AQ_OK);
+    struct aqi_am am = {.kind = AQI_AM_MEDIUM, .handler = 200, .nbytes = 500};
+    assert_int_equal(ops->am_commit(world.tp, world.self, &slot, &am), AQ_AGAIN);
+    run();
+    assert_int_equal(ops->am_commit(world.tp, world.self, &slot, &am), AQ_OK);
+    run();
+    assert_int_equal(world.requests, 3);
+    close_world();
+}
+
+static void limits_in_force(void **state)
+{
+    struct aqi_tp_params params = {.credits = {.depth = 100000, .bytes = UINT64_MAX, .slack = 7}};
+    struct aqi_tp_limits limits = {.max_medium = 4096};
+    (void)state;
+    struct aqi_credit_limits c = aqi_credit_gate_limits(&params, &limits);
+    assert_int_equal(c.depth, 4095);
+    assert_int_equal(c.bytes, 0xfffffu * 64u);
+    assert_int_equal(c.largest, 4096 + 96 + 32);
+    params.credits.depth = 0; /* the documents' */
+    c = aqi_credit_gate_limits(&params, &limits);
+    assert_int_equal(c.depth, 32);
+    assert_int_equal(c.bytes, 12288);
+    assert_int_equal(c.slack, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_is_what_goes),
+        cmocka_unit_test(the_transport_may_lower_it), cmocka_unit_test(total_and_bytes_bound),
+        cmocka_unit_test(a_slot_takes_a_credit),      cmocka_unit_test(limits_in_force),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
