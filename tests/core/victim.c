@@ -20,6 +20,7 @@ static _Atomic uint32_t received;
 
 static void end_segv(void)
 {
+    signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers */
     raise(SIGSEGV);
 }
 
@@ -30,6 +31,7 @@ static void end_kill(void)
 
 static void end_abort(void)
 {
+    signal(SIGABRT, SIG_DFL);
     abort();
 }
 
