@@ -232,7 +232,7 @@ static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
                              .comp = comp,
                              .header = *am};
     op.header.kind = AQI_AM_LONG_HEADER;
-    memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
+    if (am->nargs != 0) memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
     /* A reply must not wait for request resources, which the put needs: it is queued as a copy. */
     if (comp == NULL) {
         op.copy = malloc(am->nbytes);
