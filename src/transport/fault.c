@@ -132,12 +132,29 @@ unsigned aqi_fault_caps(unsigned caps)
 
 /* --- the decorator --------------------------------------------------------------------------- */
 
-/* A completion held back: `inner` is what the transport counts down. */
+enum late_kind { LATE_BEGUN, LATE_PUT, LATE_GET, LATE_FILL };
+
+/*
+ * An operation held back: `inner` is what the transport counts down. Puts, gets and fills begin
+ * late, so that who takes them for complete too early spoils the source or sees old bytes; the
+ * result of an atomic operation is written late.
+ */
 struct late_op {
     struct aqi_comp inner;
     struct aqi_comp *comp;
     unsigned wait; /* progress calls still to pass */
     bool has_local;
+    uint8_t kind; /* what is still to begin */
+    int byte;
+    struct aqi_peer *peer;
+    struct aqi_rmem rmem;
+    uint64_t addr;
+    void *local;
+    size_t len;
+    unsigned char bytes[AQI_PUT_COPIED]; /* the source of a put that has copied it */
+    uint64_t value;                      /* of an atomic operation */
+    void *result;
+    size_t result_size;
     struct late_op *next;
 };
 
@@ -213,6 +230,54 @@ static aq_status held(struct fault_tp *f, struct late_op *op, aq_status st)
     return AQ_OK;
 }
 
+static aq_status begin_late(struct fault_tp *f, struct late_op *op)
+{
+    struct aqi_tp *in = f->in;
+    if (op->kind == LATE_PUT)
+        return in->ops.put(in, op->peer, &op->rmem, op->addr, op->local, op->len, &op->inner);
+    if (op->kind == LATE_GET)
+        return in->ops.get(in, op->peer, &op->rmem, op->addr, op->local, op->len, &op->inner);
+    return in->ops.fill(in, op->peer, &op->rmem, op->addr, op->byte, op->len, &op->inner);
+}
+
+/* Begin what has waited long enough. One that fails now has begun as far as its caller knows. */
+static void try_late(struct fault_tp *f, struct late_op *op)
+{
+    aq_status st = begin_late(f, op);
+    if (st == AQ_AGAIN) return;
+    op->kind = LATE_BEGUN;
+    if (st == AQ_OK) return;
+    aqi_comp_fail(&op->inner, st);
+    atomic_store(&op->inner.local, 0);
+    atomic_store(&op->inner.remote, 0);
+}
+
+/*
+ * Keep a put, get or fill for later. First ask for 0 bytes, since whether the transport reaches
+ * this memory at all must be answered now.
+ */
+static aq_status defer(struct fault_tp *f, struct late_op *op, const struct late_op *what)
+{
+    struct late_op probe = *what;
+    probe.inner = (struct aqi_comp){.local = op->has_local ? 1 : 0, .remote = 1};
+    probe.len = 0;
+    aq_status st = begin_late(f, &probe);
+    if (st == AQ_OK) {
+        op->kind = what->kind;
+        op->byte = what->byte;
+        op->peer = what->peer;
+        op->rmem = what->rmem;
+        op->addr = what->addr;
+        op->local = what->local;
+        op->len = what->len;
+        if (op->kind == LATE_PUT && op->len <= sizeof(op->bytes)) {
+            if (op->len != 0) memcpy(op->bytes, op->local, op->len);
+            op->local = op->bytes;
+        }
+    }
+    return held(f, op, st);
+}
+
 static bool holds_back(struct fault_tp *f)
 {
     aqi_spin_lock(&f->lock);
@@ -229,7 +294,8 @@ static unsigned release_late(struct fault_tp *f)
     for (struct late_op **at = &f->late; *at != NULL;) {
         struct late_op *op = *at;
         if (op->wait > 0) op->wait--;
-        if (op->wait == 0 && atomic_load(&op->inner.remote) == 0 &&
+        if (op->wait == 0 && op->kind != LATE_BEGUN) try_late(f, op);
+        if (op->wait == 0 && op->kind == LATE_BEGUN && atomic_load(&op->inner.remote) == 0 &&
             atomic_load(&op->inner.local) == 0) {
             *at = op->next;
             op->next = ready;
@@ -242,6 +308,7 @@ static unsigned release_late(struct fault_tp *f)
     for (; ready != NULL; n++) {
         struct late_op *op = ready;
         ready = op->next;
+        if (op->result != NULL) memcpy(op->result, &op->value, op->result_size);
         if (op->inner.status != AQ_OK) aqi_comp_fail(op->comp, (aq_status)op->inner.status);
         if (op->has_local) aqi_comp_local(op->comp);
         aqi_comp_remote(op->comp);
@@ -269,8 +336,14 @@ static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struc
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
     struct late_op *op = hold(f, comp, true);
-    st = f->in->ops.put(f->in, peer, rmem, addr, src, len, op ? &op->inner : comp);
-    return held(f, op, st);
+    if (op == NULL) return f->in->ops.put(f->in, peer, rmem, addr, src, len, comp);
+    struct late_op what = {.kind = LATE_PUT,
+                           .peer = peer,
+                           .rmem = *rmem,
+                           .addr = addr,
+                           .local = (void *)(uintptr_t)src,
+                           .len = len};
+    return defer(f, op, &what);
 }
 
 static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -280,8 +353,10 @@ static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struc
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
     struct late_op *op = hold(f, comp, false);
-    st = f->in->ops.get(f->in, peer, rmem, addr, dst, len, op ? &op->inner : comp);
-    return held(f, op, st);
+    if (op == NULL) return f->in->ops.get(f->in, peer, rmem, addr, dst, len, comp);
+    struct late_op what = {
+        .kind = LATE_GET, .peer = peer, .rmem = *rmem, .addr = addr, .local = dst, .len = len};
+    return defer(f, op, &what);
 }
 
 static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -291,8 +366,10 @@ static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const stru
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
     struct late_op *op = hold(f, comp, false);
-    st = f->in->ops.fill(f->in, peer, rmem, addr, byte, len, op ? &op->inner : comp);
-    return held(f, op, st);
+    if (op == NULL) return f->in->ops.fill(f->in, peer, rmem, addr, byte, len, comp);
+    struct late_op what = {
+        .kind = LATE_FILL, .peer = peer, .rmem = *rmem, .addr = addr, .byte = byte, .len = len};
+    return defer(f, op, &what);
 }
 
 static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -302,7 +379,10 @@ static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const st
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
     struct late_op *op = hold(f, comp, false);
-    st = f->in->ops.atomic(f->in, peer, rmem, req, result, op ? &op->inner : comp);
+    if (op == NULL) return f->in->ops.atomic(f->in, peer, rmem, req, result, comp);
+    if (req->fetch) op->result = result;
+    op->result_size = aqi_atomic_size(req->type);
+    st = f->in->ops.atomic(f->in, peer, rmem, req, &op->value, &op->inner);
     return held(f, op, st);
 }
 
