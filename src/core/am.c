@@ -14,10 +14,20 @@ enum { ACCEPT_ALL = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG | AQ_AM_REQUEST | AQ
 
 /* --- registration ---------------------------------------------------------------------------- */
 
+static void set_handler(aq_handler index, const aq_handler_entry *row, uint8_t accepts)
+{
+    struct core_handler *h = &core.ep.handlers[index];
+    h->context = row->context;
+    h->name = row->name;
+    h->accepts = accepts;
+    h->nargs = row->nargs;
+    atomic_store_explicit(&h->fn, row->fn, memory_order_release);
+}
+
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
 {
-    core.ep.handlers[index] = (struct core_handler){
-        .fn = fn, .name = name, .accepts = ACCEPT_ALL, .nargs = AQ_AM_ANY_ARGS};
+    const aq_handler_entry row = {.fn = fn, .name = name, .nargs = AQ_AM_ANY_ARGS};
+    set_handler(index, &row, ACCEPT_ALL);
 }
 
 static aq_status check_row(const aq_handler_entry *row, size_t i)
@@ -88,17 +98,15 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
                         CORE_HANDLERS - AQ_HANDLER_BASE);
     for (size_t i = 0; i < count && st == AQ_OK; i++)
         st = check_row(&table[i], i);
-    if (st == AQ_OK) st = choose_indices(table, count, chosen);
     if (st != AQ_OK) return st;
-    for (size_t i = 0; i < count; i++) {
+    aqi_spin_lock(&core.lock);
+    st = choose_indices(table, count, chosen);
+    for (size_t i = 0; i < count && st == AQ_OK; i++) {
         table[i].index = chosen[i];
-        core.ep.handlers[chosen[i]] = (struct core_handler){.fn = table[i].fn,
-                                                            .context = table[i].context,
-                                                            .name = table[i].name,
-                                                            .accepts = accepts_of(table[i].accepts),
-                                                            .nargs = table[i].nargs};
+        set_handler(chosen[i], &table[i], accepts_of(table[i].accepts));
     }
-    return AQ_OK;
+    aqi_spin_unlock(&core.lock);
+    return st;
 }
 
 size_t aq_am_max_medium(const aq_team *team)
@@ -138,11 +146,12 @@ static AQI_COLD void unwanted(uint32_t source, const struct aqi_am *am)
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     const struct core_handler *h = &core.ep.handlers[am->handler];
+    aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
     bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     uint8_t category = (uint8_t)(1u << (am->kind - 1));
     unsigned needs = category | (is_reply ? AQ_AM_REPLY : AQ_AM_REQUEST);
     (void)arg;
-    if (AQI_UNLIKELY(source >= core.params.size || h->fn == NULL || (needs & ~h->accepts) != 0 ||
+    if (AQI_UNLIKELY(source >= core.params.size || fn == NULL || (needs & ~h->accepts) != 0 ||
                      (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs))) {
         unwanted(source, am);
         return;
@@ -160,7 +169,7 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
                                           .is_reply = is_reply},
                                    .route = &core.routes[source]};
     me->handling = &message;
-    h->fn(&message.am);
+    fn(&message.am);
     me->handling = outer;
     aqi_count(AQI_CTR_AM_RECEIVED, 1);
 }
@@ -253,8 +262,15 @@ static aq_status check_payload(const char *call, const void *src, size_t nbytes,
 
 /*
  * A Long to memory that is mapped here: copy, then the header, whose publication releases the copy.
- * With AQ_IMMEDIATE the room is found first, so that a refusal leaves the destination alone.
+ * With AQ_IMMEDIATE the room is found first, so that a refusal leaves the destination alone; that
+ * needs a transport that reserves room, and over others the Long travels as to unmapped memory.
  */
+static inline bool may_map_long(const struct core_route *route, unsigned flags)
+{
+    return route->local != NULL &&
+           ((flags & AQ_IMMEDIATE) == 0 || (route->tp->ops.caps & AQI_CAP_RESERVE) != 0);
+}
+
 static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, unsigned flags,
                                   const char *call)
 {
@@ -285,7 +301,8 @@ static inline void complete_locally(aq_event *local)
 
 /*
  * A Long the transport carries. Its source is in use until `local` says; who gives no event waits
- * here. A reply is never waited for: the transport takes a copy (comp NULL).
+ * here. A reply is never waited for, nor is a call that may not block: the transport takes a copy
+ * (comp NULL).
  */
 static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, unsigned flags,
                                    aq_event *local, const char *call)
@@ -293,7 +310,8 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
     struct aqi_comp here = {.local = 1, .shared = core.multi};
     struct core_thread *me = core_self();
     struct aqi_op *op = NULL;
-    struct aqi_comp *comp = am->flags & AQI_AM_IS_REPLY ? NULL : &here;
+    bool copied = (am->flags & AQI_AM_IS_REPLY) || (flags & AQ_IMMEDIATE);
+    struct aqi_comp *comp = copied ? NULL : &here;
     bool group = local == AQ_EVENT_GROUP;
     if (group) {
         comp = &core_implicit(me)->message;
@@ -325,7 +343,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     if (am->nbytes != 0 && !core_in_segment(route, am->addr, am->nbytes))
         return core_out_of_segment(route, am->addr, am->nbytes, call);
     aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    if (am->nbytes != 0 && route->local == NULL)
+    if (am->nbytes != 0 && !may_map_long(route, flags))
         return send_long_carried(route, am, flags, local, call);
     aq_status st;
     if (am->nbytes == 0) {

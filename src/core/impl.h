@@ -40,7 +40,7 @@ struct aq_team {
 };
 
 struct core_handler {
-    aq_am_fn *fn;
+    _Atomic(aq_am_fn *) fn; /* published last: release in set_handler, acquire in deliver */
     void *context;
     const char *name;
     uint8_t accepts; /* AQ_AM_ bits */

@@ -67,7 +67,7 @@ static double cpu_ms(void)
 static void idle(void)
 {
     struct timespec away = {.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000};
-    const char *tolerance = getenv("AQ_TEST_IDLE_PERCENT");
+    const char *tolerance = getenv("TEST_IDLE_PERCENT");
     double before = cpu_ms();
     while (nanosleep(&away, &away) != 0)
         ;
