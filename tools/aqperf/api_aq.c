@@ -1,6 +1,5 @@
 /* The patterns through Aqueduct's own interface. */
-#include "perf.h"
-#include <aqueduct/aqueduct.h>
+#include "api_aq.h"
 #include <stdio.h>
 #include <unistd.h>
 
@@ -30,12 +29,22 @@ static struct {
     size_t command_size;
 } state;
 
-static void check(aq_status status, const char *call)
+void api_aq_check(aq_status status, const char *call)
 {
     if (status == AQ_OK) return;
     fprintf(stderr, "aqperf: rank %u: %s: %s: %s\n", aq_job_rank(), call, aq_status_name(status),
             aq_error_message());
     aq_exit(1);
+}
+
+static void check(aq_status status, const char *call)
+{
+    api_aq_check(status, call);
+}
+
+aq_team *api_aq_world(void)
+{
+    return state.world;
 }
 
 static void on_ping(aq_am *am)
@@ -379,5 +388,6 @@ const struct api api_aq = {
             [ATOMIC_LAT] = atomic_lat,
             [PUT_BW] = put_bw,
             [GET_BW] = get_bw,
+            [STRIDED_PUT] = api_aq_strided_put,
             [BARRIER] = run_barrier},
 };

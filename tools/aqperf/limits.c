@@ -195,6 +195,19 @@ static double run_memcpy_out(struct perf *perf, size_t size, uint64_t n)
     return measure_now_ns() - start;
 }
 
+static double run_strided_out(struct perf *perf, size_t size, uint64_t n)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)perf->source;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t *to = (uint64_t *)(void *)place(perf)->data;
+        for (size_t k = 0; k < size / sizeof *to; k++)
+            to[2 * k] = from[k];
+        atomic_signal_fence(memory_order_seq_cst); /* so that each round stores anew */
+    }
+    return measure_now_ns() - start;
+}
+
 static double run_memcpy_in(struct perf *perf, size_t size, uint64_t n)
 {
     double start = measure_now_ns();
@@ -283,6 +296,9 @@ const struct limit limits[LIMIT_COUNT] = {
                           .doc = "memcpy of that size into (put) or from (get) the mapped segment",
                           .run = run_memcpy_out},
     [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .run = run_memcpy_in},
+    [LIMIT_STRIDED_OUT] = {.name = "loop",
+                           .doc = "a loop of 8-byte stores into every other word of the segment",
+                           .run = run_strided_out},
     [LIMIT_CMA_WRITE] = {.name = "cma",
                          .doc = "process_vm_writev (put) or process_vm_readv (get) of that size",
                          .run = run_cma_write},

@@ -28,6 +28,7 @@ enum pattern_id {
     ATOMIC_LAT,
     PUT_BW,
     GET_BW,
+    STRIDED_PUT,
     BARRIER,
     PATTERN_COUNT
 };
@@ -55,6 +56,7 @@ enum limit_id {
     LIMIT_ATOMIC,
     LIMIT_MEMCPY_OUT,
     LIMIT_MEMCPY_IN,
+    LIMIT_STRIDED_OUT,
     LIMIT_CMA_WRITE,
     LIMIT_CMA_READ,
     LIMIT_COUNT

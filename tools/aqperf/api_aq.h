@@ -1,0 +1,15 @@
+/* What the files of the API back end for Aqueduct share. */
+#ifndef AQPERF_API_AQ_H
+#define AQPERF_API_AQ_H
+
+#include "perf.h"
+#include <aqueduct/aqueduct.h>
+
+aq_team *api_aq_world(void);
+/* End the job with a message unless the call succeeded. */
+void api_aq_check(aq_status status, const char *call);
+
+/* api_aq_vis.c */
+double api_aq_strided_put(struct perf *perf, size_t size, uint64_t n);
+
+#endif
