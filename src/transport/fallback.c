@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/shmem.h"
+#include "base/stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,10 @@
 static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM))
+    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0))
         fb->up.deliver(fb->up.arg, source, am);
+    else if (am->flags & AQI_AM_CREDITS) /* that no gate of ours has taken off */
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
     else if (!fallback_serve(fb, source, am))
         fb->up.deliver(fb->up.arg, source, am);
 }

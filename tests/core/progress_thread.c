@@ -41,8 +41,8 @@ static void ask(aq_rank rank)
     for (uint32_t i = 0; i < QUESTIONS; i++) {
         size_t nbytes = i * 7 % BYTES;
         fill(payload, nbytes, i);
-        CHECK_OK(aq_am_medium(job.team, rank, QUESTION, payload, nbytes, AQ_ARGS((aq_arg)i), 0,
-                              NULL));
+        CHECK_OK(
+            aq_am_medium(job.team, rank, QUESTION, payload, nbytes, AQ_ARGS((aq_arg)i), 0, NULL));
         if (i % 50 == 0) job_await(&answers, before + i + 1);
     }
     job_await(&answers, before + QUESTIONS);

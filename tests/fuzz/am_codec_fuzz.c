@@ -38,8 +38,14 @@ static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t 
                           size_t max_payload)
 {
     fuzz_require(am->kind != AQI_AM_NONE && am->kind <= AQI_AM_INTERNAL, "a message has a kind");
-    fuzz_require(am->nargs <= AQI_AM_MAX_ARGS, "a message has at most 16 arguments");
-    fuzz_require((am->flags & ~AQI_AM_IS_REPLY) == 0, "only known flags");
+    unsigned word = (am->flags & AQI_AM_CREDITS) != 0;
+    fuzz_require(am->nargs >= word && am->nargs <= AQI_AM_MAX_ARGS + word,
+                 "a message has at most 16 arguments and the word of credits");
+    fuzz_require((am->flags & ~(AQI_AM_IS_REPLY | AQI_AM_CREDITS | AQI_AM_IS_LATE)) == 0,
+                 "only known flags");
+    fuzz_require((am->flags & AQI_AM_IS_LATE) == 0 ||
+                     (am->kind == AQI_AM_LONG_HEADER && (am->flags & AQI_AM_IS_REPLY) == 0),
+                 "only a Long header is late");
     fuzz_require(!aqi_am_has_payload(am->kind) || am->nbytes <= max_payload,
                  "a payload that travels along is bounded");
     fuzz_require(am->payload == NULL, "the payload is left to the transport");
@@ -73,7 +79,7 @@ static void check_message(const uint8_t *data, size_t len, size_t max_payload)
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_MEDIUM, AQI_AM_LONG_PACKED,
                                     AQI_AM_LONG_HEADER, AQI_AM_INTERNAL};
     struct aqi_am_wire raw;
-    int32_t args[AQI_AM_MAX_ARGS] = {0};
+    int32_t args[AQI_AM_WIRE_ARGS] = {0};
     memset(&raw, 0, sizeof(raw));
     memcpy(&raw, data, aqi_min(len, sizeof(raw)));
     if (len > sizeof(raw))
@@ -82,11 +88,12 @@ static void check_message(const uint8_t *data, size_t len, size_t max_payload)
         .kind = kinds[raw.kind % AQI_COUNT_OF(kinds)],
         .handler = raw.handler,
         .nargs = raw.nargs % (AQI_AM_MAX_ARGS + 1),
-        .flags = raw.flags & AQI_AM_IS_REPLY,
+        .flags = (uint8_t)(raw.flags & (AQI_AM_IS_REPLY | AQI_AM_CREDITS)),
         .nbytes = raw.nbytes,
         .addr = raw.addr,
         .args = args,
     };
+    if (am.flags & AQI_AM_CREDITS) am.nargs++;
     if (aqi_am_has_payload(am.kind)) am.nbytes = (uint32_t)(raw.nbytes % (max_payload + 1));
     if (am.kind == AQI_AM_SHORT) am.nbytes = 0;
     check_encode(&am, raw.source, max_payload);
