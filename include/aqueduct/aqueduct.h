@@ -5,6 +5,7 @@
 #include <aqueduct/am.h>
 #include <aqueduct/atomic.h>
 #include <aqueduct/barrier.h>
+#include <aqueduct/coll.h>
 #include <aqueduct/endpoint.h>
 #include <aqueduct/event.h>
 #include <aqueduct/info.h>
@@ -12,6 +13,7 @@
 #include <aqueduct/rma.h>
 #include <aqueduct/segment.h>
 #include <aqueduct/status.h>
+#include <aqueduct/team.h>
 #include <aqueduct/version.h>
 #include <aqueduct/vis.h>
 

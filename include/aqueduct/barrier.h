@@ -2,7 +2,7 @@
 #ifndef AQUEDUCT_BARRIER_H
 #define AQUEDUCT_BARRIER_H
 
-#include <aqueduct/job.h>
+#include <aqueduct/team.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,17 +13,20 @@ extern "C" {
 
 /**
  * Say that this process has reached the barrier. Each notify is followed by one wait (or a
- * successful try) before the next notify of the team.
+ * successful try) before the next notify of the team. Barriers of several teams may be pending at
+ * once, and any traffic and collectives go on between the two (see aq_coll_barrier_nb for those
+ * that complete by events).
  *
  * `flags` 0 names the barrier `id`: all members that name it must name the same.
  *
  * Ordering    Release: what was complete before is seen by all after their wait.
  * Blocking    May poll for resources, and so may run handlers.
- * Threads     One thread of the process; not from inside a handler.
+ * Threads     One at a time for one team; not from inside a handler.
  *
  * @return AQ_OK      Notified.
  * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
- * @return AQ_EINVAL, AQ_ECONTEXT, AQ_EPEER
+ * @return AQ_EINVAL  The team is NULL or a pair (aq_team_pair), or unknown flags.
+ * @return AQ_ENOMEM, AQ_ECONTEXT, AQ_EPEER
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags);
 
@@ -32,7 +35,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
  *
  * Ordering    Acquire.
  * Blocking    Until then; runs handlers.
- * Threads     One thread of the process; not from inside a handler.
+ * Threads     One at a time for one team; not from inside a handler.
  *
  * @return AQ_OK         All have arrived.
  * @return AQ_EMISMATCH  All have arrived, but two named different ids or one passed

@@ -209,10 +209,11 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core_threads_open();
     core_progress_open();
     aq_status st = allocate();
-    if (st == AQ_OK) st = core_barrier_open(&core.world);
     if (st == AQ_OK) st = open_transports();
     core_vis_open();
     if (st == AQ_OK) st = find_routes();
+    if (st == AQ_OK) st = core_scratch_open();
+    if (st == AQ_OK) st = core_teams_open();
     /* Nobody sends before everybody is ready to be sent to. */
     char byte = 0, *all = malloc(params->size);
     if (st == AQ_OK && all == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory to start");
@@ -268,7 +269,8 @@ void aqi_core_close(void)
 {
     core_progress_thread_stop();
     atomic_store(&core.open, false);
-    core_barrier_close(&core.world);
+    core_teams_close();
+    core_scratch_close();
     while (core.tp_count > 0)
         aqi_tp_close(core.tps[--core.tp_count]);
     core_segments_close();

@@ -27,6 +27,7 @@ struct aqi_core_params {
     aq_thread_mode thread_mode;
     uint32_t rank, size;
     uint32_t local_rank, local_size;
+    uint32_t host; /* which of the job's hosts this is */
     uint8_t key[16];
 };
 
@@ -37,6 +38,7 @@ struct aqi_core_config {
     uint64_t am_bytes;
     uint64_t progress_thread;
     uint64_t max_segment;
+    uint64_t scratch;
     uint64_t vis_pack;
     uint64_t segment_mode;
     uint64_t wait;

@@ -37,6 +37,10 @@ struct aq_team {
     aq_ep *ep;          /* ours; NULL: the first */
     bool pair;          /* names job ranks only: no collectives, no barrier */
     struct core_barrier *barrier;
+    struct core_coll *coll;
+    uint32_t id[2];    /* what messages call it: a job rank, and a number of that process */
+    uint64_t block[2]; /* its scratch memory: offset and size in that of its rank 0 */
+    aq_team *next;     /* in a bucket of team.c */
 };
 
 struct core_handler {
@@ -205,7 +209,9 @@ void core_progress_thread_disarmed(void);
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE: may send nothing. */
 enum {
-    CORE_HANDLER_BARRIER = 1,
+    CORE_HANDLER_COLL_BYTES = 1,
+    CORE_HANDLER_COLL_READY = 2,
+    CORE_HANDLER_WAKE = 3,
     CORE_HANDLER_VIS_PUT = 16, /* and these two reply */
     CORE_HANDLER_VIS_GET = 17,
     CORE_HANDLER_VIS_DONE = 18,
@@ -239,13 +245,30 @@ static inline struct core_set *core_implicit(struct core_thread *me)
 }
 void core_set_init(struct core_set *set);
 
+/* team.c: the teams of the library. */
+aq_status core_teams_open(void);
+void core_teams_close(void);
+/* May a collective be started on it now? */
+aq_status core_team_usable(const char *call, const aq_team *team);
+
+/* scratch.c */
+aq_status core_scratch_open(void);
+void core_scratch_close(void);
+
 /* barrier.c */
 aq_status core_barrier_open(aq_team *team);
 void core_barrier_close(aq_team *team);
-/* Has progress a step to push? Stuck: one that found no room, which no arrival announces. */
-enum { BARRIER_IDLE, BARRIER_WAITS, BARRIER_STUCK };
-extern _Atomic unsigned core_barrier_busy;
-void core_barrier_push(void);
+bool core_barrier_pending(const aq_team *team);
+
+/* coll.c: operations under way that progress pushes. */
+extern _Atomic uint32_t core_coll_busy;
+void core_coll_push(void);
+/* About to sleep: tell those we wait for in shared memory, and shorten the sleep where no arrival
+ * will end it. False: something is complete. core_coll_wake undoes it either way. */
+bool core_coll_doze(int *sleep_ms);
+void core_coll_wake(void);
+/* coll_msg.c */
+void core_coll_handlers(void);
 
 /* rma.c: start a put or get that the transport carries; counts in `comp`. */
 #define CORE_RMA_FLAGS (AQ_IMMEDIATE | AQ_REMOTE_OFFSET)

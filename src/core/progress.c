@@ -45,8 +45,7 @@ unsigned core_progress_round(void)
     attend_if_alerted();
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL);
-    if (AQI_UNLIKELY(atomic_load_explicit(&core_barrier_busy, memory_order_relaxed)))
-        core_barrier_push();
+    if (AQI_UNLIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed))) core_coll_push();
     return n;
 }
 
@@ -62,12 +61,12 @@ AQI_COLD void core_sleep(int sleep_ms, int extra)
     struct pollfd fds[CORE_MAX_TRANSPORTS + 2];
     nfds_t n = 0;
     unsigned armed = 0;
-    bool go = true;
+    bool go = core_coll_doze(&sleep_ms);
     /*
      * What a thread of the program waits for, another may have received, and several share the
      * armed word, which the other may have cleared: look again soon.
      */
-    if ((core.multi && extra < 0) || atomic_load(&core_barrier_busy) == BARRIER_STUCK) sleep_ms = 1;
+    if (core.multi && extra < 0) sleep_ms = 1;
     while (armed < core.tp_count && go) {
         struct aqi_tp *tp = core.tps[armed++];
         int fd = tp->ops.wait_fd(tp);
@@ -91,6 +90,7 @@ AQI_COLD void core_sleep(int sleep_ms, int extra)
         struct aqi_tp *tp = core.tps[--armed];
         (void)tp->ops.arm(tp, false);
     }
+    core_coll_wake();
     if (extra < 0 && core.progress_thread) core_progress_thread_disarmed();
 }
 

@@ -95,6 +95,15 @@ static const struct aqi_setting rows[] = {
                "meanwhile; every call then takes the locks of several threads.",
      .type = AQI_SET_BOOL,
      .offset = offsetof(struct aqi_core_config, progress_thread)},
+    {.name = "AQ_COLL_SCRATCH",
+     .def = "8M",
+     .doc = "Memory of each process through which those of its host do barriers and collectives, "
+            "where they can map it; 0: by messages only. Physical only where it is used.",
+     .advice = "Raise it if more than about eight teams do large collectives at a time.",
+     .unit = "bytes",
+     .max = 1 << 30,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, scratch)},
     {.name = "AQ_WAIT",
      .def = "auto",
      .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "

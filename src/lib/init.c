@@ -193,7 +193,8 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
                                    .rank = info->rank,
                                    .size = info->size,
                                    .local_rank = info->local_rank,
-                                   .local_size = info->local_size};
+                                   .local_size = info->local_size,
+                                   .host = info->host};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     return aqi_core_open(&core, world);

@@ -1,0 +1,290 @@
+/*
+ * Collectives: the operations of a team from their start to their end, and pushing them on. What
+ * they do is in coll_shm*.c (shared memory) and coll_plan.c with coll_msg.c (messages).
+ */
+#include "core/coll_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOKS = 64 }; /* at shared memory before all transports are asked */
+
+_Atomic uint32_t core_coll_busy;
+static atomic_bool coll_stuck; /* a message found no room, which no arrival announces */
+
+void coll_copy(void *dst, const void *src, size_t len)
+{
+    if (len != 0 && dst != src) memmove(dst, src, len);
+}
+
+/* --- an operation's life --------------------------------------------------------------------- */
+
+aq_status coll_open(aq_team *team)
+{
+    struct core_coll *coll = calloc(1, sizeof(*coll));
+    if (coll == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for the state of a team");
+    coll->last = &coll->first;
+    team->coll = coll;
+    return AQ_OK;
+}
+
+/* Also with operations under way, when the job ends without them. */
+void coll_close(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (coll == NULL) return;
+    while (coll->first != NULL) {
+        struct coll_op *op = coll->first;
+        coll->first = op->next;
+        coll_plan_free(&op->plan);
+        if (op->owned) free(op);
+    }
+    coll_msg_close(coll);
+    coll_shm_free(coll->shm);
+    free(coll);
+    team->coll = NULL;
+}
+
+bool coll_idle(const aq_team *team)
+{
+    return team->coll->first == NULL;
+}
+
+bool coll_broken(const aq_team *team)
+{
+    if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
+    for (aq_rank i = 0; i < team->size; i++)
+        if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
+    return false;
+}
+
+static void append(struct core_coll *coll, struct coll_op *op)
+{
+    op->seq = coll->started++;
+    coll->messages += !op->shared;
+    op->next = NULL;
+    *coll->last = op;
+    coll->last = &op->next;
+    atomic_fetch_add_explicit(&core_coll_busy, 1, memory_order_relaxed);
+}
+
+/* Out of the list, and tell who waits; `op` may be gone afterwards. */
+static void complete(struct core_coll *coll, struct coll_op **at)
+{
+    struct coll_op *op = *at;
+    *at = op->next;
+    if (coll->last == &op->next) coll->last = at;
+    coll->messages -= !op->shared;
+    coll_plan_free(&op->plan);
+    atomic_fetch_sub_explicit(&core_coll_busy, 1, memory_order_relaxed);
+    if (op->event != NULL) {
+        struct aqi_comp *comp = &op->event->set.put;
+        if (op->status != AQ_OK) aqi_comp_fail(comp, op->status);
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+    }
+    if (op->owned)
+        free(op);
+    else
+        atomic_store_explicit(&op->done, true, memory_order_release);
+}
+
+/* May it begin? In shared memory when its slot is free; by messages when no gate is before it. */
+static bool may_push(const struct coll_op *op, unsigned slots, bool gate, bool messages)
+{
+    if (op->shared) return (slots & 1u << op->slot) == 0;
+    if (op->args.kind == COLL_GATE && messages) return false;
+    return !gate;
+}
+
+/* Every operation that can go on; the lock is held. */
+static void push_list(aq_team *team, bool *stuck)
+{
+    struct core_coll *coll = team->coll;
+    unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
+    bool gate = false, messages = false, broken = coll_broken(team);
+    for (struct coll_op **at = &coll->first; *at != NULL;) {
+        struct coll_op *op = *at;
+        bool over = broken;
+        if (broken) {
+            op->status = AQ_EPEER;
+        } else if (may_push(op, slots, gate, messages)) {
+            if (!op->shared && !op->started) coll_msg_begin(team, op);
+            over = op->shared ? coll_shm_push(team, op) : coll_msg_push(team, op, stuck);
+        }
+        if (over) {
+            complete(coll, at);
+            continue;
+        }
+        if (op->shared) slots |= 1u << op->slot;
+        if (!op->shared) messages = true;
+        if (op->args.kind == COLL_GATE) gate = true;
+        if (slots == all_slots && (gate || coll->messages == 0)) break;
+        at = &op->next;
+    }
+}
+
+static void push_team(aq_team *team)
+{
+    bool stuck = false;
+    coll_lock(team->coll);
+    push_list(team, &stuck);
+    coll_unlock(team->coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+}
+
+static bool try_push_team(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (core.multi && !aqi_spin_try(&coll->lock)) return true;
+    bool stuck = false;
+    if (coll->first != NULL) push_list(team, &stuck);
+    coll_unlock(coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    return true;
+}
+
+void core_coll_push(void)
+{
+    atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
+    team_each(try_push_team);
+}
+
+static bool doze(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (coll->shm == NULL || (coll->first == NULL && !coll_shm_at_barrier(coll->shm))) return true;
+    coll->dozing = true;
+    return coll_shm_doze(team, true);
+}
+
+static bool wake_up(aq_team *team)
+{
+    if (team->coll->dozing) (void)coll_shm_doze(team, false);
+    team->coll->dozing = false;
+    return true;
+}
+
+bool core_coll_doze(int *sleep_ms)
+{
+    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) *sleep_ms = 1;
+    /* Another thread may change what we look at: no long sleep instead. */
+    if (core.multi && atomic_load_explicit(&core_coll_busy, memory_order_relaxed)) *sleep_ms = 1;
+    if (core.multi) return true;
+    return team_each(doze);
+}
+
+void core_coll_wake(void)
+{
+    if (!core.multi) (void)team_each(wake_up);
+}
+
+/* --- starting and waiting -------------------------------------------------------------------- */
+
+/* Nothing moves: there is nothing to wait for. */
+static bool is_empty(const aq_team *team, const struct coll_args *args)
+{
+    return args->kind != COLL_BARRIER && !args->vary && coll_longest(team, args) == 0;
+}
+
+size_t coll_longest(const aq_team *team, const struct coll_args *args)
+{
+    const size_t *counts = args->send_counts != NULL ? args->send_counts : args->recv_counts;
+    size_t most = counts != NULL ? 0 : args->nbytes;
+    for (aq_rank i = 0; counts != NULL && i < team->size; i++)
+        most = aqi_max(most, counts[i]);
+    return most;
+}
+
+/* Members are at most so many operations apart that a slow one can keep what comes early. */
+static aq_status append_gate(struct core_coll *coll)
+{
+    if (coll->message_ops++ % COLL_GATE_EVERY != COLL_GATE_EVERY - 1) return AQ_OK;
+    struct coll_op *gate = calloc(1, sizeof(*gate));
+    if (gate == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
+    gate->args.kind = COLL_GATE;
+    gate->owned = true;
+    append(coll, gate);
+    return AQ_OK;
+}
+
+aq_status coll_begin(aq_team *team, struct coll_op *op)
+{
+    struct core_coll *coll = team->coll;
+    aq_status st = AQ_OK;
+    bool stuck = false;
+    coll_lock(coll);
+    op->shared = coll_shm_takes(team, &op->args);
+    if (!op->shared) st = append_gate(coll);
+    if (st == AQ_OK) {
+        append(coll, op);
+        if (op->shared) coll_shm_begin(team, op);
+        push_list(team, &stuck);
+    }
+    coll_unlock(coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    return st;
+}
+
+bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
+{
+    for (unsigned i = 0; core.spin_rounds > 0 && i < LOOKS; i++) {
+        if (atomic_load_explicit(done, memory_order_acquire)) return true;
+        aqi_pause();
+        push_team(team);
+    }
+    if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else if (!atomic_load_explicit(done, memory_order_acquire))
+        core_wait_round(wait, CORE_CONDITION_MS);
+    return atomic_load_explicit(done, memory_order_acquire);
+}
+
+static aq_status dead(const char *call)
+{
+    return aqi_fail(AQ_EPEER, "core",
+                    "%s: a member of the team is dead or unreachable: its data is missing", call);
+}
+
+aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args)
+{
+    struct coll_op op = {.args = *args};
+    struct core_wait wait = {0};
+    if (coll_broken(team)) return dead(call);
+    if (is_empty(team, args)) return AQ_OK;
+    aq_status st = coll_begin(team, &op);
+    if (st != AQ_OK) return st;
+    while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
+           !coll_wait_round(team, &op.done, &wait))
+        ;
+    return op.status == AQ_EPEER ? dead(call) : op.status;
+}
+
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, aq_event *event)
+{
+    if (coll_broken(team)) return dead(call);
+    if (is_empty(team, args)) {
+        *event = AQ_EVENT_DONE;
+        return AQ_OK;
+    }
+    struct aqi_op *root = core_op_get(core_self());
+    struct coll_op *op = calloc(1, sizeof(*op));
+    aq_status st = AQ_ENOMEM;
+    if (root == NULL || op == NULL) {
+        aqi_fail(st, "core", "%s: no memory for another operation", call);
+        goto undo;
+    }
+    op->args = *args;
+    op->event = root;
+    op->owned = true;
+    atomic_store_explicit(&root->set.put.local, 1, memory_order_relaxed);
+    atomic_store_explicit(&root->set.put.remote, 1, memory_order_relaxed);
+    st = coll_begin(team, op);
+    if (st != AQ_OK) goto undo;
+    *event = root;
+    return AQ_OK;
+undo:
+    if (root != NULL) core_op_put(root);
+    free(op);
+    return st;
+}

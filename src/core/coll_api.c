@@ -1,0 +1,279 @@
+/* Collectives: the public calls. Each checks what it was given and fills in one description. */
+#include "core/coll_impl.h"
+
+/* What all check. `places` are the pointers that must not be NULL unless nothing is moved. */
+static aq_status check(const char *call, const aq_team *team, const struct coll_args *args,
+                       unsigned flags, const aq_event *ev)
+{
+    aq_status st = core_team_usable(call, team);
+    if (st != AQ_OK) return st;
+    if ((flags & ~AQ_IMMEDIATE) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~AQ_IMMEDIATE);
+    if (args->root >= team->size)
+        return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, which has ranks 0 to %u",
+                        call, args->root, team->size - 1);
+    return ev != NULL ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
+}
+
+static aq_status check_buffers(const char *call, const aq_team *team, const struct coll_args *args)
+{
+    bool root = team->rank == args->root, src = true, dst = true;
+    if (args->kind == COLL_BROADCAST || args->kind == COLL_SCATTER) src = root;
+    if (args->kind == COLL_REDUCE || args->kind == COLL_GATHER) dst = root;
+    if (coll_longest(team, args) == 0 || args->kind == COLL_BARRIER) return AQ_OK;
+    if ((!src || args->src != NULL) && (!dst || args->dst != NULL)) return AQ_OK;
+    if (args->vary && args->nbytes == 0) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call,
+                    src && args->src == NULL ? "the source" : "the destination");
+}
+
+static aq_status begin(const char *call, aq_team *team, const struct coll_args *args,
+                       unsigned flags, aq_event *ev)
+{
+    aq_status st = check(call, team, args, flags, ev);
+    if (st == AQ_OK) st = check_buffers(call, team, args);
+    return st == AQ_OK ? coll_start(call, team, args, ev) : st;
+}
+
+static aq_status run(const char *call, aq_team *team, const struct coll_args *args)
+{
+    aq_event unused;
+    aq_status st = check(call, team, args, 0, &unused);
+    if (st == AQ_OK) st = check_buffers(call, team, args);
+    return st == AQ_OK ? coll_run(call, team, args) : st;
+}
+
+/* A table of counts makes no sense without one of offsets. */
+static aq_status check_tables(const char *call, bool needed, const size_t *counts,
+                              const size_t *offsets)
+{
+    if (!needed || (counts != NULL && offsets != NULL)) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: a table of counts or offsets is NULL", call);
+}
+
+static struct coll_args args_of(enum coll_kind kind, aq_rank root, void *dst, const void *src,
+                                size_t nbytes)
+{
+    return (struct coll_args){
+        .kind = kind, .root = root, .dst = dst, .src = src, .nbytes = nbytes, .element = 1};
+}
+
+aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_BARRIER, 0, NULL, NULL, 1);
+    return begin("aq_coll_barrier_nb", team, &args, flags, ev);
+}
+
+/* --- broadcast ------------------------------------------------------------------------------- */
+
+aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
+{
+    struct coll_args args = args_of(COLL_BROADCAST, root, dst, src, nbytes);
+    return run("aq_coll_broadcast", team, &args);
+}
+
+aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, void *dst, const void *src,
+                               size_t nbytes, unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_BROADCAST, root, dst, src, nbytes);
+    return begin("aq_coll_broadcast_nb", team, &args, flags, ev);
+}
+
+/* --- reductions ------------------------------------------------------------------------------ */
+
+static aq_status reduction(const char *call, struct coll_args *args, size_t count, size_t size)
+{
+    if (args->fn == NULL || size == 0)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: no such operator for the type, or no function, or elements of 0 bytes",
+                        call);
+    if (count > SIZE_MAX / size)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu elements of %zu bytes are too many", call,
+                        count, size);
+    args->element = size;
+    args->nbytes = count * size;
+    return AQ_OK;
+}
+
+static aq_status built_in(const char *call, struct coll_args *args, size_t count,
+                          aq_atomic_type type, aq_atomic_op op)
+{
+    size_t size = 0;
+    args->fn = coll_builtin((int)type, (int)op, &size);
+    return reduction(call, args, count, size);
+}
+
+aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
+                         aq_atomic_type type, aq_atomic_op op)
+{
+    static const char call[] = "aq_coll_reduce";
+    struct coll_args args = args_of(COLL_REDUCE, root, dst, src, 0);
+    aq_status st = built_in(call, &args, count, type, op);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
+aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
+                            aq_atomic_type type, aq_atomic_op op, unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_reduce_nb";
+    struct coll_args args = args_of(COLL_REDUCE, root, dst, src, 0);
+    aq_status st = built_in(call, &args, count, type, op);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst, const void *src,
+                                 size_t count, size_t size, aq_reduce_fn *fn, const void *context,
+                                 unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_reduce_user_nb";
+    struct coll_args args = args_of(COLL_REDUCE, root, dst, src, 0);
+    args.fn = fn;
+    args.context = context;
+    aq_status st = reduction(call, &args, count, size);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+aq_status aq_coll_allreduce(aq_team *team, void *dst, const void *src, size_t count,
+                            aq_atomic_type type, aq_atomic_op op)
+{
+    static const char call[] = "aq_coll_allreduce";
+    struct coll_args args = args_of(COLL_ALLREDUCE, 0, dst, src, 0);
+    aq_status st = built_in(call, &args, count, type, op);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
+aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src, size_t count,
+                               aq_atomic_type type, aq_atomic_op op, unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_allreduce_nb";
+    struct coll_args args = args_of(COLL_ALLREDUCE, 0, dst, src, 0);
+    aq_status st = built_in(call, &args, count, type, op);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src, size_t count,
+                                    size_t size, aq_reduce_fn *fn, const void *context,
+                                    unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_allreduce_user_nb";
+    struct coll_args args = args_of(COLL_ALLREDUCE, 0, dst, src, 0);
+    args.fn = fn;
+    args.context = context;
+    aq_status st = reduction(call, &args, count, size);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+/* --- gather, all-gather ---------------------------------------------------------------------- */
+
+aq_status aq_coll_gather(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
+{
+    struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
+    return run("aq_coll_gather", team, &args);
+}
+
+aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes,
+                            unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
+    return begin("aq_coll_gather_nb", team, &args, flags, ev);
+}
+
+aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst, const size_t *counts,
+                             const size_t *offsets, const void *src, size_t nbytes, unsigned flags,
+                             aq_event *ev)
+{
+    static const char call[] = "aq_coll_gatherv_nb";
+    struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
+    bool is_root = team != NULL && team->rank == root;
+    args.vary = true;
+    args.recv_counts = is_root ? counts : NULL;
+    args.recv_offsets = is_root ? offsets : NULL;
+    aq_status st = check_tables(call, is_root, counts, offsets);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+aq_status aq_coll_allgather(aq_team *team, void *dst, const void *src, size_t nbytes)
+{
+    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, nbytes);
+    return run("aq_coll_allgather", team, &args);
+}
+
+aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src, size_t nbytes,
+                               unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, nbytes);
+    return begin("aq_coll_allgather_nb", team, &args, flags, ev);
+}
+
+aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
+                                const size_t *offsets, const void *src, unsigned flags,
+                                aq_event *ev)
+{
+    static const char call[] = "aq_coll_allgatherv_nb";
+    aq_status st = check_tables(call, true, counts, offsets);
+    if (st == AQ_OK) st = core_team_usable(call, team);
+    if (st != AQ_OK) return st;
+    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, counts[team->rank]);
+    args.recv_counts = counts;
+    args.recv_offsets = offsets;
+    st = check(call, team, &args, flags, ev);
+    return st == AQ_OK ? coll_start(call, team, &args, ev) : st;
+}
+
+/* --- scatter, all-to-all --------------------------------------------------------------------- */
+
+aq_status aq_coll_scatter(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
+{
+    struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
+    return run("aq_coll_scatter", team, &args);
+}
+
+aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes,
+                             unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
+    return begin("aq_coll_scatter_nb", team, &args, flags, ev);
+}
+
+aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst, size_t nbytes,
+                              const void *src, const size_t *counts, const size_t *offsets,
+                              unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_scatterv_nb";
+    struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
+    bool is_root = team != NULL && team->rank == root;
+    args.vary = true;
+    args.send_counts = is_root ? counts : NULL;
+    args.send_offsets = is_root ? offsets : NULL;
+    aq_status st = check_tables(call, is_root, counts, offsets);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}
+
+aq_status aq_coll_alltoall(aq_team *team, void *dst, const void *src, size_t nbytes)
+{
+    struct coll_args args = args_of(COLL_ALLTOALL, 0, dst, src, nbytes);
+    return run("aq_coll_alltoall", team, &args);
+}
+
+aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src, size_t nbytes,
+                              unsigned flags, aq_event *ev)
+{
+    struct coll_args args = args_of(COLL_ALLTOALL, 0, dst, src, nbytes);
+    return begin("aq_coll_alltoall_nb", team, &args, flags, ev);
+}
+
+aq_status aq_coll_alltoallv_nb(aq_team *team, void *dst, const size_t *dst_counts,
+                               const size_t *dst_offsets, const void *src, const size_t *src_counts,
+                               const size_t *src_offsets, unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_coll_alltoallv_nb";
+    struct coll_args args = args_of(COLL_ALLTOALL, 0, dst, src, 0);
+    args.vary = true;
+    args.send_counts = src_counts;
+    args.send_offsets = src_offsets;
+    args.recv_counts = dst_counts;
+    args.recv_offsets = dst_offsets;
+    aq_status st = check_tables(call, true, dst_counts, dst_offsets);
+    if (st == AQ_OK) st = check_tables(call, true, src_counts, src_offsets);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
+}

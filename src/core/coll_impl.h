@@ -1,0 +1,214 @@
+/*
+ * What the files of teams and collectives share.
+ *
+ * A collective is an operation in the list of its team. Members start them in the same order, so
+ * the number in that order names it in messages and chooses its place in shared memory. Where all
+ * members map each other's scratch memory it runs there (coll_shm.c), else it is a plan of sends
+ * and receives (coll_plan.c), which coll_msg.c carries out. Progress pushes the operations on.
+ */
+#ifndef AQI_CORE_COLL_IMPL_H
+#define AQI_CORE_COLL_IMPL_H
+
+#include "core/impl.h"
+
+enum coll_kind {
+    COLL_BARRIER,
+    COLL_BROADCAST,
+    COLL_REDUCE,
+    COLL_ALLREDUCE,
+    COLL_GATHER,
+    COLL_ALLGATHER,
+    COLL_SCATTER,
+    COLL_ALLTOALL,
+    COLL_GATE, /* internal: bounds how far the members of a team are apart (coll_msg.c) */
+    COLL_KINDS
+};
+
+/* What a call asks for. A table of counts makes the v-form; NULL: `nbytes` for everybody. */
+struct coll_args {
+    enum coll_kind kind;
+    aq_rank root;
+    void *dst;
+    const void *src;
+    size_t nbytes; /* of a block; of all for broadcast and reductions */
+    const size_t *send_counts, *send_offsets;
+    const size_t *recv_counts, *recv_offsets;
+    bool vary; /* a v-form whose sizes are not known to all */
+    size_t element;
+    aq_reduce_fn *fn;
+    const void *context;
+};
+
+struct coll_step;
+struct coll_plan {
+    struct coll_step *steps;
+    size_t count, room, at;
+    unsigned char *temporary;
+    bool failed; /* no memory */
+};
+
+/* Where an operation in shared memory stands. */
+enum coll_phase { SHM_TALK, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
+
+struct coll_op {
+    struct coll_op *next;
+    struct aqi_op *event;
+    struct coll_args args;
+    uint32_t seq;
+    bool shared;  /* runs in shared memory */
+    bool started; /* messages for it find it */
+    bool owned;   /* allocated by coll.c; else by who waits */
+    aq_status status;
+    _Atomic bool done; /* release by who completes it, acquire by who waits */
+    /* In shared memory. */
+    unsigned slot;
+    enum coll_phase phase;
+    bool waiting;      /* we have arrived and wait for the others */
+    bool more;         /* between segments: a second step */
+    uint32_t seen;     /* flat: how many have been seen to have arrived */
+    size_t unit;       /* bytes of each block that a round moves */
+    size_t at, length; /* of this round in each block; `length` 0: not begun */
+    size_t most;       /* the longest block */
+    /* By messages. */
+    struct coll_plan plan;
+};
+
+/* The scratch memory of a team: see scratch.c for the layout. */
+struct coll_shm;
+struct coll_early;
+
+struct core_coll {
+    struct aqi_spin lock; /* of everything below; never held while handlers run */
+    uint32_t started;     /* operations, counted on and on */
+    uint32_t shm_started, message_ops;
+    uint32_t messages; /* operations by messages that are under way */
+    bool dozing;       /* the others know that we sleep */
+    struct coll_op *first;
+    struct coll_op **last;
+    struct coll_early *early; /* messages for operations that are not started here */
+    struct coll_shm *shm;     /* NULL: messages only */
+};
+
+static inline void coll_lock(struct core_coll *coll)
+{
+    if (core.multi) aqi_spin_lock(&coll->lock);
+}
+
+static inline void coll_unlock(struct core_coll *coll)
+{
+    if (core.multi) aqi_spin_unlock(&coll->lock);
+}
+
+static inline const struct core_route *coll_route(const aq_team *team, aq_rank rank)
+{
+    return &core.routes[team->map != NULL ? team->map[rank] : rank];
+}
+
+/* The block for, or from, a member: its place and length. */
+static inline size_t coll_send_block(const struct coll_args *args, aq_rank rank,
+                                     const unsigned char **at)
+{
+    size_t offset = args->send_offsets != NULL ? args->send_offsets[rank] : rank * args->nbytes;
+    *at = (const unsigned char *)args->src + offset;
+    return args->send_counts != NULL ? args->send_counts[rank] : args->nbytes;
+}
+
+static inline size_t coll_recv_block(const struct coll_args *args, aq_rank rank, unsigned char **at)
+{
+    size_t offset = args->recv_offsets != NULL ? args->recv_offsets[rank] : rank * args->nbytes;
+    *at = (unsigned char *)args->dst + offset;
+    return args->recv_counts != NULL ? args->recv_counts[rank] : args->nbytes;
+}
+
+/* The longest block that we know of. */
+size_t coll_longest(const aq_team *team, const struct coll_args *args);
+
+/* Copy unless it is the same place. */
+void coll_copy(void *dst, const void *src, size_t len);
+
+/* Fold `len` bytes: into = from op into. */
+static inline void coll_fold(const struct coll_args *args, const void *from, void *into, size_t len)
+{
+    args->fn(from, into, len / args->element, args->context);
+}
+
+/* coll_ops.c: the function for a built-in type and operator; NULL if there is none. */
+aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
+
+/* coll.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
+aq_status coll_begin(aq_team *team, struct coll_op *op);
+bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
+aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args,
+                     aq_event *event);
+aq_status coll_open(aq_team *team);
+void coll_close(aq_team *team);
+bool coll_broken(const aq_team *team); /* has a member died? */
+bool coll_idle(const aq_team *team);
+
+/* team.c */
+aq_team *team_find(uint32_t root, uint32_t count);
+/* Ask every team, until one says false; false then, also if another thread is in here. */
+bool team_each(bool (*fn)(aq_team *team));
+
+/* scratch.c: shared memory for teams whose members map each other. */
+enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
+struct scratch_block {
+    uint64_t offset; /* in the scratch memory of the team's rank 0 */
+    uint64_t size;   /* 0: none */
+    uint32_t flat;   /* all look at all; else they count */
+    uint32_t unused;
+};
+uint32_t scratch_node_of(uint32_t job_rank);
+uint32_t scratch_host_of(uint32_t job_rank);
+bool scratch_reaches(const aq_team *team); /* do all members map each other? */
+void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block);
+void scratch_alloc(aq_team *team, struct scratch_block *block); /* by the team's rank 0 */
+void scratch_free(const struct scratch_block *block);
+void *scratch_at(const aq_team *team, const struct scratch_block *block);
+
+/* coll_shm.c */
+struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
+void coll_shm_free(struct coll_shm *shm);
+bool coll_shm_takes(const aq_team *team, const struct coll_args *args);
+void coll_shm_begin(aq_team *team, struct coll_op *op);
+bool coll_shm_push(aq_team *team, struct coll_op *op); /* true: complete */
+unsigned coll_shm_slots(void);
+size_t coll_shm_least(uint32_t members); /* bytes of a block that is of any use */
+void coll_shm_clear(void *at, uint32_t members);
+/* The barrier has a place of its own: arrive with a name, and learn what all named. */
+struct coll_name {
+    uint32_t state;
+    int32_t id;
+};
+void coll_shm_arrive(aq_team *team, struct coll_name name);
+bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
+struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
+bool coll_shm_at_barrier(const struct coll_shm *shm); /* arrived, and not known to be over */
+/* Before sleeping: ask to be woken by the last to come. False: something is complete already. */
+bool coll_shm_doze(aq_team *team, bool on);
+
+/* coll_plan.c: fill op->plan. */
+void coll_plan_make(aq_team *team, struct coll_op *op);
+void coll_plan_free(struct coll_plan *plan);
+
+/* coll_msg.c */
+enum coll_step_type { STEP_SEND, STEP_RECV, STEP_COPY, STEP_FOLD, STEP_FENCE };
+struct coll_step {
+    uint8_t type;
+    bool begun; /* a send: has bytes under way or asked; a receive: may be written to */
+    bool ready; /* the receiver of a large send has asked for it */
+    bool done;
+    uint32_t tag;
+    aq_rank peer; /* in the team */
+    unsigned char *to;
+    const unsigned char *from;
+    size_t len, moved;
+    unsigned char *early; /* a small payload that came before its turn */
+};
+void coll_msg_begin(aq_team *team, struct coll_op *op);
+bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+void coll_msg_close(struct core_coll *coll);
+enum { COLL_GATE_EVERY = 16 };
+
+#endif

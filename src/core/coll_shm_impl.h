@@ -1,0 +1,107 @@
+/* The layout of a team's block of scratch memory, for the files of collectives in shared memory. */
+#ifndef AQI_CORE_COLL_SHM_IMPL_H
+#define AQI_CORE_COLL_SHM_IMPL_H
+
+#include "core/coll_impl.h"
+
+enum { NAME_NONE, NAME_GIVEN, NAME_MISMATCH };
+
+enum {
+    SHM_SLOTS = 2, /* operations of a team that run at a time, and one more slot for its barrier */
+    SHM_INLINE = 48,
+    SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
+    SHM_LEAST_CHUNK = 128,
+    SHM_MOST_CHUNK = 64 * 1024,
+    SHM_MOST_BURST = 128 * 1024,
+    SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth another round to talk about segments */
+};
+
+/* What a member says before a large operation, for all to decide alike. 0: not in its segment. */
+struct shm_talk {
+    uint64_t most; /* its longest block */
+    uint64_t src, dst;
+};
+
+/* A line has one writer a round: a member, or the last to come. */
+struct shm_line {
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t round; /* release, after the rest */
+    uint32_t unused;
+    struct coll_name name;
+    union {
+        unsigned char bytes[SHM_INLINE];
+        struct shm_talk talk;
+    };
+};
+static_assert(sizeof(struct shm_line) == AQI_CACHE_LINE, "a line is one cache line");
+
+struct shm_slot_head {
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t arrived; /* counted on and on */
+    _Atomic uint32_t named;                           /* of a barrier: those who gave a name */
+    uint32_t named_before;
+    struct shm_line release[2]; /* by parity of the round */
+};
+
+struct shm_head {
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t sleepers;
+    _Atomic uint8_t asleep[]; /* by rank in the team */
+};
+
+/* A slot as a member sees it. */
+struct shm_slot {
+    struct shm_slot_head *head;
+    struct shm_line *lines; /* two for each member */
+    unsigned char *data;    /* two areas: a chunk for each member, and one for results */
+    uint32_t round;         /* in which we have arrived */
+};
+
+struct coll_shm {
+    struct shm_head *head;
+    uint32_t members, self;
+    bool flat;
+    size_t area, chunk;
+    uint32_t barrier_seen, barrier_done;
+    struct shm_slot slots[SHM_SLOTS + 1];
+};
+
+static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t member,
+                                           uint32_t round)
+{
+    return &slot->lines[2 * (size_t)member + (round & 1)];
+}
+
+static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)
+{
+    return &slot->head->release[round & 1];
+}
+
+/* The chunk of a member in a round; `members` as the member: that of the result. */
+static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const struct shm_slot *slot,
+                                          uint32_t member, uint32_t round)
+{
+    return slot->data + (round & 1) * shm->area + member * shm->chunk;
+}
+
+struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);
+bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen);
+bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
+void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
+
+/* coll_shm_move.c: what the kinds write before they arrive and read afterwards. */
+struct shm_view {
+    aq_team *team;
+    struct coll_shm *shm;
+    struct shm_slot *slot;
+    struct coll_op *op;
+};
+size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */
+void shm_post(const struct shm_view *v);
+void shm_read(const struct shm_view *v);
+void shm_last(const struct shm_view *v); /* by the last to come, of a counted round */
+bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op);
+void shm_slice_post(const struct shm_view *v);
+void shm_slice_read(const struct shm_view *v);
+/* Between segments: first step; true if there is a second one. */
+bool shm_direct(const struct shm_view *v);
+void shm_direct_rest(const struct shm_view *v);
+
+#endif
