@@ -38,20 +38,20 @@ static aq_status flush(struct pack *p)
 {
     struct vis_transfer *t = p->t;
     if (p->used == 0) return AQ_OK;
-    struct vis_pending *pending = vis_pending_enter(&table, t->route->rank, t->get, p->comp);
-    if (pending == NULL)
+    uint32_t cookie[2];
+    aqi_comp_add(p->comp, &p->comp->remote, 1);
+    if (!vis_pending_enter(&table, t->route->rank, p->comp, p->bytes, t->get ? &p->start : NULL,
+                           cookie)) {
+        aqi_comp_remote(p->comp);
         return aqi_fail(AQ_ENOMEM, "core", "%s: no memory for another message", t->call);
-    pending->bytes = p->bytes;
-    if (t->get) pending->local = p->start;
-    uint32_t index = pending->index, generation = pending->generation;
-    int32_t args[] = {(int32_t)index, (int32_t)generation};
+    }
+    int32_t args[] = {(int32_t)cookie[0], (int32_t)cookie[1]};
     struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                         .handler = t->get ? CORE_HANDLER_VIS_GET : CORE_HANDLER_VIS_PUT,
                         .nargs = 2,
                         .nbytes = (uint32_t)p->used,
                         .args = args,
                         .payload = p->buffer};
-    aqi_comp_add(p->comp, &p->comp->remote, 1);
     aqi_count(AQI_CTR_AM_BYTES, p->used);
     aq_status st =
         core_send(t->route, &am, t->begun ? t->flags & ~AQ_IMMEDIATE : t->flags, t->call);
@@ -59,7 +59,7 @@ static aq_status flush(struct pack *p)
     t->begun = t->begun || st == AQ_OK;
     if (st == AQ_OK) return AQ_OK;
     /* Unless the loss of the peer has ended it already. */
-    pending = vis_pending_take(&table, index, generation, t->route->rank);
+    struct vis_pending *pending = vis_pending_take(&table, cookie[0], cookie[1], t->route->rank);
     if (pending != NULL) {
         aqi_comp_remote(p->comp);
         vis_pending_put(&table, pending);

@@ -43,8 +43,8 @@ static struct vis_pending *grow(struct vis_table *table)
     return pending;
 }
 
-struct vis_pending *vis_pending_enter(struct vis_table *table, uint32_t rank, bool get,
-                                      struct aqi_comp *comp)
+bool vis_pending_enter(struct vis_table *table, uint32_t rank, struct aqi_comp *comp, size_t bytes,
+                       const struct vis_side *local, uint32_t cookie[2])
 {
     lock(table);
     struct vis_pending *pending = table->free;
@@ -55,12 +55,16 @@ struct vis_pending *vis_pending_enter(struct vis_table *table, uint32_t rank, bo
     if (pending != NULL) {
         pending->generation++;
         pending->rank = rank;
-        pending->get = get;
+        pending->get = local != NULL;
         pending->comp = comp;
+        pending->bytes = bytes;
+        if (local != NULL) pending->local = *local;
         pending->live = true;
+        cookie[0] = pending->index;
+        cookie[1] = pending->generation;
     }
     unlock(table);
-    return pending;
+    return pending != NULL;
 }
 
 struct vis_pending *vis_pending_take(struct vis_table *table, uint32_t index, uint32_t generation,

@@ -32,9 +32,12 @@ struct vis_table {
 void vis_table_open(struct vis_table *table, bool locked);
 void vis_table_close(struct vis_table *table);
 
-/* Enter a message to `rank`; NULL: no memory. */
-struct vis_pending *vis_pending_enter(struct vis_table *table, uint32_t rank, bool get,
-                                      struct aqi_comp *comp);
+/*
+ * Enter a message to `rank`, of a get if it has a `local` side (copied). `cookie` is what its
+ * answer must bring: index and generation. False: no memory.
+ */
+bool vis_pending_enter(struct vis_table *table, uint32_t rank, struct aqi_comp *comp, size_t bytes,
+                       const struct vis_side *local, uint32_t cookie[2]);
 /* Take the message out that an answer from `rank` names; NULL: there is none. Then put it back. */
 struct vis_pending *vis_pending_take(struct vis_table *table, uint32_t index, uint32_t generation,
                                      uint32_t rank);

@@ -13,14 +13,16 @@ static void each_answer_finds_its_message_once(void **state)
     struct vis_table table;
     struct aqi_comp comps[COUNT] = {0};
     uint32_t index[COUNT], generation[COUNT];
+    struct vis_side side = {.count = 0};
     (void)state;
     vis_table_open(&table, true);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < COUNT; i++) {
-            struct vis_pending *p = vis_pending_enter(&table, (uint32_t)i % 3, i % 2, &comps[i]);
-            assert_non_null(p);
-            index[i] = p->index;
-            generation[i] = p->generation;
+            uint32_t cookie[2];
+            assert_true(vis_pending_enter(&table, (uint32_t)i % 3, &comps[i], 8,
+                                          i % 2 ? &side : NULL, cookie));
+            index[i] = cookie[0];
+            generation[i] = cookie[1];
         }
         for (int k = 0; k < COUNT; k++) {
             int i = k * 7 % COUNT;
@@ -44,11 +46,12 @@ static void the_messages_of_a_lost_peer_come_out(void **state)
 {
     struct vis_table table;
     struct aqi_comp comp = {0};
+    uint32_t cookie[2];
     (void)state;
     vis_table_open(&table, false);
     assert_null(vis_pending_take_any(&table, 0));
     for (uint32_t i = 0; i < 10; i++)
-        assert_non_null(vis_pending_enter(&table, i % 2, false, &comp));
+        assert_true(vis_pending_enter(&table, i % 2, &comp, 1, NULL, cookie));
     for (int i = 0; i < 5; i++) {
         struct vis_pending *p = vis_pending_take_any(&table, 1);
         assert_int_equal(p->rank, 1);
