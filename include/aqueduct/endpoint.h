@@ -91,14 +91,14 @@ AQ_API aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index);
 /**
  * Make the segments bound to `count` endpoints of this process accessible to all of `team`.
  *
- * `team` is the team of the whole job. The lists of the processes may differ and be empty; an
- * endpoint without a segment is passed over. The endpoints are idle meanwhile.
+ * The lists of the processes may differ and be empty; an endpoint without a segment is passed over.
+ * The endpoints are idle meanwhile. Afterwards any team that names them may be used.
  *
  * Blocking    Collective; runs handlers.
  * Threads     One thread of each process; not from inside a handler.
  *
  * @return AQ_OK      Every process may access what the others have published.
- * @return AQ_EINVAL  `team` is not the whole job, a pointer is NULL, or an endpoint is unknown.
+ * @return AQ_EINVAL  `team` is NULL or a pair, or an endpoint of any process is unknown.
  * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count);

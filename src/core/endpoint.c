@@ -144,43 +144,52 @@ void core_eps_unbind(const aq_segment *segment)
 
 /* --- publishing ------------------------------------------------------------------------------ */
 
-struct intent {
-    uint32_t indices; /* bit i: endpoint i has a segment to publish */
-    int32_t status;
-};
-
-/* What everybody wants to publish; a failure of one is everybody's. */
-static aq_status agree(const struct intent *mine, uint32_t *indices, const char *call)
+/* What anybody wants to publish, by index; the failure of one is everybody's. */
+static aq_status agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
 {
-    struct intent *all = malloc(core.params.size * sizeof(*all));
-    if (all == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
-    aq_status st = core.boot.allgather(core.boot.arg, mine, sizeof(*mine), all);
-    *indices = 0;
-    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
-        *indices |= all[rank].indices;
-        if (all[rank].status != AQ_OK && rank == core.params.rank)
-            st = (aq_status)mine->status;
-        else if (all[rank].status != AQ_OK)
-            st = aqi_fail((aq_status)all[rank].status, "core",
-                          "%s: rank %u could not publish its segments", call, rank);
+    uint32_t all_indices, worst, own = (uint32_t)-mine;
+    aq_status st = aq_coll_allreduce(team, &worst, &own, 1, AQ_U32, AQ_MAX);
+    if (st == AQ_OK) st = aq_coll_allreduce(team, &all_indices, indices, 1, AQ_U32, AQ_OR);
+    if (st != AQ_OK) return st;
+    *indices = all_indices;
+    if (worst == 0 || mine != AQ_OK) return mine;
+    return aqi_fail((aq_status) - (int)worst, "core",
+                    "%s: another process could not publish its segments", call);
+}
+
+/* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
+static aq_status exchange(aq_team *team, unsigned index, aq_segment *segment,
+                          struct core_segment_card *all)
+{
+    struct core_segment_card mine = {0};
+    aq_status st = AQ_OK;
+    if (segment != NULL) st = core_segment_register(segment, &mine); /* was done before */
+    if (st == AQ_OK) st = aq_coll_allgather(team, all, &mine, sizeof(mine));
+    core_ep_reach(index);
+    for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
+        aq_rank job_rank = team->map != NULL ? team->map[rank] : rank;
+        if (job_rank == core.params.rank) continue;
+        st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
+                                &all[rank]);
     }
-    free(all);
     return st;
 }
 
-/* One index of all ranks; `segment` NULL: we have none there. */
-static aq_status exchange(unsigned index, aq_segment *segment, const char *call)
+/* Sort the endpoints by index, and register what they have, so that nothing can fail later. */
+static aq_status collect(aq_ep *const *eps, size_t count, aq_segment *segments[CORE_EPS],
+                         uint32_t *indices, const char *call)
 {
-    uint32_t size = core.params.size;
-    struct core_segment_card mine = {0}, *all = malloc(size * sizeof(*all));
-    aq_status st = all != NULL ? AQ_OK : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
-    if (st == AQ_OK && segment != NULL) st = core_segment_register(segment, &mine);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), all);
-    core_ep_reach(index);
-    for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
-        if (rank != core.params.rank)
-            st = core_segment_learn(&core.routes[index * (size_t)size + rank], &all[rank]);
-    free(all);
+    struct core_segment_card card;
+    aq_status st = AQ_OK;
+    *indices = 0;
+    for (size_t i = 0; i < count && st == AQ_OK; i++) {
+        if (eps == NULL || !is_ep(eps[i]))
+            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
+        if (eps[i]->segment == NULL) continue;
+        st = core_segment_register(eps[i]->segment, &card);
+        segments[eps[i]->index] = eps[i]->segment;
+        *indices |= 1u << eps[i]->index;
+    }
     return st;
 }
 
@@ -188,25 +197,17 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
 {
     static const char call[] = "aq_ep_publish";
     aq_segment *segments[CORE_EPS] = {NULL};
-    struct intent mine = {0, AQ_OK};
     uint32_t indices;
-    aq_status st = aqi_core_callable(call);
+    aq_status st = core_team_usable(call, team);
     if (st != AQ_OK) return st;
-    if (team != &core.world)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job", call);
-    for (size_t i = 0; i < count && mine.status == AQ_OK; i++) {
-        if (eps == NULL || !is_ep(eps[i])) {
-            mine.status = aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
-        } else if (eps[i]->segment != NULL) {
-            segments[eps[i]->index] = eps[i]->segment;
-            mine.indices |= 1u << eps[i]->index;
-        }
-    }
-    /* While we sit in the exchanges below we do not poll, so first let every rank arrive. */
-    st = aq_barrier(team);
-    if (st == AQ_OK) st = agree(&mine, &indices, call);
+    struct core_segment_card *all = malloc(team->size * sizeof(*all));
+    aq_status mine = all != NULL ? collect(eps, count, segments, &indices, call)
+                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (mine != AQ_OK) indices = 0;
+    st = agree(team, mine, &indices, call);
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
-        if (indices & 1u << i) st = exchange(i, segments[i], call);
-    /* Nobody accesses what its owner does not serve yet. */
+        if (indices & 1u << i) st = exchange(team, i, segments[i], all);
+    free(all);
+    /* Whoever leaves knows that all others have learnt, too: it may tell a third to go on. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

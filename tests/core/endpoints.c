@@ -81,13 +81,35 @@ static void test_bind(void)
     }
 }
 
+/* Over a team of every other rank: only its members learn of the segments. */
+static void publish_in_halves(void)
+{
+    aq_team *half;
+    aq_segment_info info;
+    CHECK_OK(aq_team_split(job.team, (int)(job.self % 2), -(int)job.self, 0, &half));
+    CHECK_OK(aq_ep_publish(half, eps + 1, 1));
+    for (aq_rank rank = 0; rank < job.size; rank++) {
+        CHECK_OK(aq_segment_query(pair(1), rank, &info));
+        CHECK_EQUAL(info.size, rank % 2 == job.self % 2 ? SMALL : 0);
+        if (info.size != 0)
+            CHECK_OK(aq_put(pair(1), rank, (char *)info.addr + 7 + job.self, "h", 1));
+    }
+    job_barrier();
+    for (aq_rank rank = job.self % 2; rank < job.size; rank += 2)
+        CHECK_EQUAL(own[7 + rank], 'h');
+    CHECK_OK(aq_team_destroy(half));
+    job_barrier();
+}
+
 static void test_publish(void)
 {
     aq_ep *strange = (aq_ep *)(void *)own;
     CHECK_STATUS(aq_ep_publish(NULL, eps + 1, 3), AQ_EINVAL);
     /* One rank's mistake is everybody's, and nothing is published. */
     CHECK_STATUS(aq_ep_publish(job.team, job.self == 0 ? &strange : eps + 1, 1), AQ_EINVAL);
+    CHECK_REFUSED(aq_ep_publish(pair(1), eps + 1, 1), AQ_EINVAL);
     CHECK_OK(aq_ep_publish(job.team, NULL, 0));
+    publish_in_halves();
     CHECK_OK(aq_ep_publish(job.team, eps + 1, 4)); /* the fourth has no segment */
 }
 
