@@ -7,7 +7,7 @@
 enum { PLAIN = 100, LONG, ECHO, ANSWER, FEW, PRIVATE };
 
 static _Atomic uint32_t received, answered;
-static uint64_t received_sum;
+static _Atomic uint64_t received_sum;
 static int context_marks[2];
 
 /* A message's number is a function of its shape, so that arrival in any order can be checked. */

@@ -13,13 +13,13 @@
 
 enum { MESSAGE = 100, QUESTION, ANSWER, WINDOW = 16, ROOM = 8192, LARGE = 60000 };
 
-/* Sent to, or received from, one rank. */
+/* Sent to, or received from, one rank. Handlers may run on a thread of the library. */
 struct tally {
-    uint64_t count, sum;
+    _Atomic uint64_t count, sum;
 };
 
 static struct tally *sent, *got;
-static uint64_t order;
+static _Atomic uint64_t order;
 static _Atomic uint32_t questions, answers;
 static aq_atomic_domain *domain;
 static uint64_t adds_done;
