@@ -57,6 +57,42 @@ static void copy(const struct call *c, struct vis_side *remote, struct vis_side 
     }
 }
 
+/* Loops over the levels; the sides of a region have one shape, so there is nothing to walk. */
+static void copy_levels(unsigned char *dst, const ptrdiff_t *dst_strides, const unsigned char *src,
+                        const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
+                        size_t levels)
+{
+    while (levels > 1 && counts[levels - 1] == 1)
+        levels--;
+    if (levels <= 1) {
+        vis_copy(dst, levels != 0 ? dst_strides[0] : 0, src, levels != 0 ? src_strides[0] : 0, elem,
+                 levels != 0 ? counts[0] : 1);
+        return;
+    }
+    levels--; /* not below 2 elements each, so they are nested at most as deep as a size has bits */
+    for (size_t i = 0; i < counts[levels]; i++) {
+        copy_levels(dst, dst_strides, src, src_strides, elem, counts, levels);
+        dst += dst_strides[levels];
+        src += src_strides[levels];
+    }
+}
+
+static void copy_region(const struct call *c, const struct region *r)
+{
+    unsigned char *there = c->route->local + (r->remote - c->route->seg_addr);
+    unsigned char *here = (unsigned char *)(uintptr_t)r->local;
+    const ptrdiff_t *there_strides = r->remote_strides, *here_strides = r->local_strides;
+    const size_t *counts = r->counts;
+    size_t elem = r->elem, levels = r->levels;
+    for (; levels > 0 && there_strides[0] == (ptrdiff_t)elem && here_strides[0] == (ptrdiff_t)elem;
+         levels--, counts++, there_strides++, here_strides++)
+        elem *= counts[0];
+    if (c->get)
+        copy_levels(here, here_strides, there, there_strides, elem, counts, levels);
+    else
+        copy_levels(there, there_strides, here, here_strides, elem, counts, levels);
+}
+
 /* The sides of part `k` of a region: where the indices of its outer levels lead. */
 static void part_of(const struct region *r, size_t k, struct vis_side *remote,
                     struct vis_side *local)
@@ -119,6 +155,7 @@ static aq_status carried(const struct call *c, struct vis_transfer *t, const str
     return st;
 }
 
+/* Either two sides or a region. */
 static aq_status move(const struct call *c, struct vis_side *remote, struct vis_side *local,
                       const struct region *region, size_t bytes)
 {
@@ -133,10 +170,10 @@ static aq_status move(const struct call *c, struct vis_side *remote, struct vis_
         if (st != AQ_OK) return st;
     } else if (bytes != 0) {
         if (c->get) atomic_thread_fence(memory_order_acquire);
-        for (size_t k = 0; k < (region != NULL ? region->parts : 1); k++) {
-            if (region != NULL) part_of(region, k, remote, local);
+        if (region != NULL)
+            copy_region(c, region);
+        else
             copy(c, remote, local);
-        }
         /* Whoever learns of the put (message, barrier, flag) sees its bytes. */
         if (!c->get) atomic_thread_fence(memory_order_release);
     }
@@ -273,7 +310,6 @@ static aq_status check_region(const struct call *c, const struct region *r)
 
 static aq_status strided(struct call c, aq_team *team, aq_rank rank, struct region r)
 {
-    struct vis_side there, here;
     size_t bytes;
     aq_status st;
     if (!begin(&c, team, rank, &st)) return st;
@@ -285,7 +321,7 @@ static aq_status strided(struct call c, aq_team *team, aq_rank rank, struct regi
     r.parts = 1;
     for (size_t l = r.inner; l < r.levels && bytes != 0; l++)
         r.parts *= r.counts[l];
-    return move(&c, &there, &here, &r, bytes);
+    return move(&c, NULL, NULL, &r, bytes);
 }
 
 /* --- the calls ------------------------------------------------------------------------------- */
