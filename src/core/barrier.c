@@ -140,9 +140,9 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
 {
     static const char call[] = "aq_barrier_wait";
     struct core_wait wait = {0};
-    bool progressed = core_progress() != 0; /* handlers run also where nobody has to wait */
-    unsigned looks = core.spin_rounds > 0 ? LOOKS : 1;
-    for (;;) {
+    /* Handlers run also where nobody has to wait; where ranks share a core, turns are dear. */
+    unsigned done = core_progress(), looks = core.spin_rounds > 0 ? LOOKS : 1;
+    for (;; done = core_progress()) {
         for (unsigned i = 0; i < looks; i++) {
             if (complete(team)) {
                 aq_status st = failed(team, call);
@@ -151,11 +151,10 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
             if (looks > 1) aqi_pause();
         }
         if (AQI_UNLIKELY(coll_broken(team))) return dead(call);
-        if (progressed || core_progress() != 0)
+        if (done != 0)
             wait = (struct core_wait){0};
         else
             core_wait_round(&wait, CORE_CONDITION_MS);
-        progressed = false;
     }
 }
 

@@ -12,7 +12,8 @@ enum {
     SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
     SHM_LEAST_CHUNK = 128,
     SHM_MOST_CHUNK = 64 * 1024,
-    SHM_MOST_BURST = 128 * 1024,
+    SHM_MOST_BURST = 128 * 1024, /* of a broadcast */
+    SHM_FLAT_BURST = 32 * 1024,
     SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth another round to talk about segments */
 };
 

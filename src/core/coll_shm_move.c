@@ -46,7 +46,9 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
     case COLL_BARRIER:
         return 1;
     case COLL_BROADCAST:
-        return aqi_min(shm->area, SHM_MOST_BURST);
+        /* Small enough for the nearest caches, where all run at once; else each round costs turns.
+         */
+        return aqi_min(shm->area, shm->flat ? SHM_FLAT_BURST : SHM_MOST_BURST);
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
         return shm->chunk / args->element * args->element;
