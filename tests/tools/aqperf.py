@@ -16,7 +16,9 @@ RANKS = int(ARGUMENTS[0])
 QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
 UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-short-rate": "M/s",
          "am-medium-rate": "M/s", "put-lat": "ns", "get-lat": "ns", "atomic-lat": "ns",
-         "put-bw": "GB/s", "get-bw": "GB/s", "strided-put": "GB/s", "barrier": "ns"}
+         "put-bw": "GB/s", "get-bw": "GB/s", "strided-put": "GB/s", "barrier": "ns",
+         "bcast": "ns", "reduce": "ns", "allreduce": "ns", "gather": "ns", "allgather": "ns",
+         "alltoall": "ns"}
 WITHOUT_SIZES = {"am-short-rtt": [0], "am-short-rate": [0], "atomic-lat": [8], "barrier": [0]}
 
 

@@ -389,5 +389,11 @@ const struct api api_aq = {
             [PUT_BW] = put_bw,
             [GET_BW] = get_bw,
             [STRIDED_PUT] = api_aq_strided_put,
-            [BARRIER] = run_barrier},
+            [BARRIER] = run_barrier,
+            [BCAST] = api_aq_bcast,
+            [REDUCE] = api_aq_reduce,
+            [ALLREDUCE] = api_aq_allreduce,
+            [GATHER] = api_aq_gather,
+            [ALLGATHER] = api_aq_allgather,
+            [ALLTOALL] = api_aq_alltoall},
 };

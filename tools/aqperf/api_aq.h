@@ -12,4 +12,12 @@ void api_aq_check(aq_status status, const char *call);
 /* api_aq_vis.c */
 double api_aq_strided_put(struct perf *perf, size_t size, uint64_t n);
 
+/* api_aq_coll.c: the buffers lie in the ranks' segments, as those of programs that care do. */
+double api_aq_bcast(struct perf *perf, size_t size, uint64_t n);
+double api_aq_reduce(struct perf *perf, size_t size, uint64_t n);
+double api_aq_allreduce(struct perf *perf, size_t size, uint64_t n);
+double api_aq_gather(struct perf *perf, size_t size, uint64_t n);
+double api_aq_allgather(struct perf *perf, size_t size, uint64_t n);
+double api_aq_alltoall(struct perf *perf, size_t size, uint64_t n);
+
 #endif

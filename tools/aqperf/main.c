@@ -75,7 +75,9 @@ static void set_up(struct perf *perf, size_t *rows)
         if (perf->rank == 0) report_begin(perf);
         return;
     }
-    perf->segment_size = sizeof(struct shared) + (perf->rank < 2 ? 2 * perf->max_size : 0);
+    /* Every rank has a block of a collective, however small the size. */
+    if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
+    perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
     perf->api->attach(perf);
     if (perf->rank > 1) return;
     memset(perf->mine->data, 1, 2 * perf->max_size);

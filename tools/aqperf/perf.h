@@ -30,6 +30,12 @@ enum pattern_id {
     GET_BW,
     STRIDED_PUT,
     BARRIER,
+    BCAST,
+    REDUCE,
+    ALLREDUCE,
+    GATHER,
+    ALLGATHER,
+    ALLTOALL,
     PATTERN_COUNT
 };
 
