@@ -37,7 +37,7 @@ static aq_status begin(const char *call, aq_team *team, const struct coll_args *
 
 static aq_status run(const char *call, aq_team *team, const struct coll_args *args)
 {
-    aq_event unused;
+    aq_event unused = AQ_EVENT_DONE;
     aq_status st = check(call, team, args, 0, &unused);
     if (st == AQ_OK) st = check_buffers(call, team, args);
     return st == AQ_OK ? coll_run(call, team, args) : st;
