@@ -11,7 +11,7 @@
 enum { COUNTED = 100, QUESTION, ANSWER, QUESTIONS = 500, BYTES = 200 };
 
 static _Atomic uint32_t counted, answers;
-static uint32_t refused_replies;
+static _Atomic uint32_t refused_replies;
 
 static void on_counted(aq_am *am)
 {

@@ -18,7 +18,7 @@ static struct worker {
     unsigned index;
     uint64_t random;
     _Atomic uint32_t answers;
-    uint32_t asked;
+    _Atomic uint32_t asked;
     bool refused;
     unsigned char local[HALF], check[HALF];
 } workers[THREADS];
@@ -80,6 +80,8 @@ static void on_question(aq_am *am)
 
 static void on_answer(aq_am *am)
 {
+    /* Orders us after the asking thread, for tsan: it does not see that the other rank does. */
+    CHECK(atomic_load(&workers[am->args[2]].asked) > 0);
     CHECK_EQUAL(am->nbytes, am->args[1]);
     CHECK(filled(am->payload, am->nbytes, (uint32_t)am->args[0]));
     atomic_fetch_add(&workers[am->args[2]].answers, 1);
@@ -146,13 +148,13 @@ static void move_question(struct worker *w, aq_rank rank)
     aq_event *local[] = {NULL, &event, AQ_EVENT_GROUP};
     size_t max = aq_am_max_medium(job.team);
     fill(w->local, n, (uint32_t)seed);
+    w->asked++;
     if (next(w, 2) == 0)
         CHECK_OK(aq_am_medium(job.team, rank, QUESTION, w->local, n < max ? n : max,
                               AQ_ARGS(seed, form, (aq_arg)w->index), 0, local[next(w, 3)]));
     else
         CHECK_OK(aq_am_long(job.team, rank, QUESTION, w->local, n, area(w, rank, HALF),
                             AQ_ARGS(seed, form, (aq_arg)w->index), 0, local[next(w, 3)]));
-    w->asked++;
     CHECK_OK(aq_event_wait(&event));
     CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
     CHECK_OK(aq_poll_until(all_answered, w));
