@@ -24,13 +24,6 @@ function(aq_internal_program name)
   target_link_libraries(${name} PRIVATE aqueduct_internal)
 endfunction()
 
-# aq_public_program(NAME SOURCES …): a program that uses the library as its users do (tools,
-# examples): the public headers and the shared library.
-function(aq_public_program name)
-  add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE aqueduct)
-endfunction()
-
 # aq_unit_tests(): one ctest per *_test.c named by the folders; called after the library exists.
 function(aq_unit_tests)
   get_property(tests GLOBAL PROPERTY AQ_UNIT_TESTS)

@@ -19,9 +19,6 @@ set(aq_pages ${AQ_MAN_DIR}/calls.stamp)
 
 # aq_tool_page(TOOL BRIEF): the page of a tool, made when the tool is built.
 function(aq_tool_page tool brief)
-  if(NOT TARGET ${tool}) # while the tools are being written
-    return()
-  endif()
   set(page ${AQ_MAN_DIR}/man1/${tool}.1)
   add_custom_command(OUTPUT ${page}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/dev/mkman1.py
