@@ -65,6 +65,7 @@ static aq_status start(aq_team *team, struct coll_name name)
     struct core_barrier *b = team->barrier;
     b->mine = b->agreed = name;
     b->notified = true;
+    if (team->size == 1) return AQ_OK;
     if (team->coll->shm != NULL) {
         coll_shm_arrive(team, name);
         return AQ_OK;
@@ -112,6 +113,7 @@ static inline bool complete(aq_team *team)
 {
     struct core_barrier *b = team->barrier;
     if (team->coll->shm != NULL) return coll_shm_arrived(team, &b->agreed);
+    if (team->size == 1) return true;
     return atomic_load_explicit(&b->op.done, memory_order_acquire);
 }
 
