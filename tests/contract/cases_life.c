@@ -139,7 +139,7 @@ static void life_close_busy(struct ct_ep *ep)
 }
 
 /* Start one of everything to `rank`; what is refused because it is dead counts as ended. */
-static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp[3], void *buffer,
+static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp[4], void *buffer,
                            size_t len)
 {
     const struct aqi_transport *ops = &ep->tp->ops;
@@ -147,23 +147,24 @@ static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp
     const struct aqi_rmem *remote = &ep->mem.remote[rank];
     static uint64_t result;
     struct aqi_atomic req = {.addr = remote->addr, .op = 1 /* get */, .type = 3, .fetch = 1};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         ct_comp_init(ep, &comp[i]);
-    comp[0].local = comp[0].remote = comp[1].remote = comp[2].remote = 1;
-    aq_status status[3];
+    comp[0].local = comp[0].remote = comp[1].remote = comp[2].remote = comp[3].remote = 1;
+    aq_status status[4];
     status[0] = ops->put(ep->tp, peer, remote, remote->addr, buffer, len, &comp[0]);
     status[1] = ops->get(ep->tp, peer, remote, remote->addr, buffer, len, &comp[1]);
     status[2] = ops->atomic(ep->tp, peer, remote, &req, &result, &comp[2]);
-    for (int i = 0; i < 3; i++) {
+    status[3] = ops->fill(ep->tp, peer, remote, remote->addr, 0, len, &comp[3]);
+    for (int i = 0; i < 4; i++) {
         if (status[i] == AQ_OK) continue;
         CT_CHECK(status[i] == AQ_AGAIN || status[i] == AQ_EPEER);
         comp[i].local = comp[i].remote = 0; /* nothing began */
     }
 }
 
-static void life_wait_all(struct ct_ep *ep, struct aqi_comp comp[3])
+static void life_wait_all(struct ct_ep *ep, struct aqi_comp comp[4])
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         while (ct_comp_local(&comp[i]) != 0 || ct_comp_remote(&comp[i]) != 0)
             ct_poll(ep);
         aq_status status = (aq_status)atomic_load(&comp[i].status);
@@ -244,7 +245,7 @@ static void life_death(struct ct_ep *ep, bool asleep)
     ct_mem_open(ep, 1u << 20);
     if (ep->self == 1) life_die(ep, asleep);
     void *buffer = calloc(1, 1u << 20);
-    struct aqi_comp comp[3], late[3], last[3];
+    struct aqi_comp comp[4], late[4], last[4];
     life_start_all(ep, 1, comp, buffer, asleep ? 64 : 1u << 20);
     atomic_fetch_add(&ep->world->flag[0], 1);
     while (!atomic_load(&ep->world->reaped[1]))
@@ -288,7 +289,7 @@ static void life_fault_death(struct ct_ep *ep)
         return;
     }
     void *buffer = calloc(1, 1u << 20);
-    struct aqi_comp comp[3];
+    struct aqi_comp comp[4];
     life_start_all(ep, 1, comp, buffer, 1u << 20);
     life_until_lost(ep, 1);
     life_wait_all(ep, comp);

@@ -112,6 +112,18 @@ static void test_return_0(void **state)
     run_free(&run);
 }
 
+/* A child that a rank forks ends with a code of its own: that is nobody's business. */
+static void test_forked_child(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", CORE_VICTIM, "fork", "finalize");
+    expect_code(&run, 0);
+    assert_string_equal(run.text[ERR], "");
+    expect_seconds(&run, 0, 2);
+    run_free(&run);
+}
+
 static void test_alone(void **state)
 {
     (void)state;
@@ -137,6 +149,7 @@ int main(void)
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_states_without_direct_memory),
         cmocka_unit_test(test_return_0),
+        cmocka_unit_test(test_forked_child),
         cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests_name("ends", tests, NULL, NULL);

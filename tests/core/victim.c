@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +75,18 @@ static void end_in_thread(void)
     CHECK_EQUAL(pthread_create(&thread, NULL, thread_exit8, NULL), 0);
     for (;;)
         (void)aq_poll();
+}
+
+/* A child of a rank is no rank: its end ends nothing. Then the rank leaves in good order. */
+static void end_forked_child(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) exit(3);
+    int status;
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    CHECK_OK(aq_finalize());
 }
 
 /* A return from main; see there. */
@@ -156,6 +169,7 @@ static const struct choice hows[] = {
     {"exit3", end_exit3},       {"quick4", end_quick4},    {"aq_exit7", end_aq_exit7},
     {"aq_exit0", end_aq_exit0}, {"thread", end_in_thread}, {"handler", end_in_handler},
     {"return5", end_return},    {"return0", end_return},   {"unknown", end_unknown_handler},
+    {"fork", end_forked_child},
 };
 
 static const struct choice wheres[] = {
