@@ -32,7 +32,15 @@ static uint64_t next(struct worker *w, uint64_t below)
     return (w->random >> 20) % below;
 }
 
-/* In every segment each thread has an area: its puts in the first half, its Longs in the second. */
+/* The first Medium that does not fit is 512 bytes in some runs. */
+static size_t note_size(struct worker *w)
+{
+    size_t max = aq_am_max_medium(job.team);
+    return next(w, max < 600 ? max : 600);
+}
+
+/* In every segment each thread has an area: its puts in the first half, then come its Longs,
+ * and last the Longs that answer them, apart by who sends them. */
 static unsigned char *area(const struct worker *w, aq_rank rank, size_t offset)
 {
     size_t place = (size_t)job.self * THREADS + w->index;
@@ -53,7 +61,8 @@ static void on_question(aq_am *am)
     aq_am_buffer buffer;
     CHECK(filled(am->payload, am->nbytes, (uint32_t)am->args[0]));
     void *back = (unsigned char *)job_at(am->source, COUNTERS) +
-                 ((size_t)am->source * THREADS + (unsigned)am->args[2]) * AREA + HALF;
+                 ((size_t)am->source * THREADS + (unsigned)am->args[2]) * AREA + HALF + HALF / 2 +
+                 job.self % 8 * 512;
     size_t n = am->nbytes < 400 ? am->nbytes : 400;
     aq_arg args[] = {am->args[0], (aq_arg)n, am->args[2]};
     switch (am->args[1] % 5) {
@@ -105,7 +114,7 @@ static void announce(aq_rank rank)
 static void move_note(struct worker *w, aq_rank rank)
 {
     uint32_t seed = (uint32_t)next(w, 1u << 20);
-    size_t n = next(w, 600);
+    size_t n = note_size(w);
     unsigned flags = next(w, 3) == 0 ? AQ_IMMEDIATE : 0;
     aq_event event = AQ_EVENT_DONE;
     aq_event *local[] = {NULL, &event, AQ_EVENT_GROUP};
@@ -125,7 +134,7 @@ static void move_note(struct worker *w, aq_rank rank)
 static void move_prepared(struct worker *w, aq_rank rank)
 {
     uint32_t seed = (uint32_t)next(w, 1u << 20);
-    size_t n = next(w, 600);
+    size_t n = note_size(w);
     bool own = next(w, 2) == 0;
     aq_am_buffer buffer;
     fill(w->local, n, seed);
@@ -143,7 +152,7 @@ static void move_prepared(struct worker *w, aq_rank rank)
 static void move_question(struct worker *w, aq_rank rank)
 {
     aq_arg seed = (aq_arg)next(w, 1u << 20), form = (aq_arg)next(w, 5);
-    size_t n = next(w, HALF);
+    size_t n = next(w, HALF / 2);
     aq_event event = AQ_EVENT_DONE;
     aq_event *local[] = {NULL, &event, AQ_EVENT_GROUP};
     size_t max = aq_am_max_medium(job.team);
