@@ -84,7 +84,7 @@ unsigned coll_shm_slots(void)
 static inline void wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_relaxed) == 0)) return;
+    if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_acquire) == 0)) return;
     for (aq_rank i = 0; i < team->size; i++) {
         if (atomic_load_explicit(&shm->head->asleep[i], memory_order_relaxed) == 0) continue;
         struct core_route *route = &core.routes[aq_team_to_job(team, i)];
