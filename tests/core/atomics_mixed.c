@@ -104,7 +104,7 @@ static void test_extremes(aq_atomic_domain *domain, int type)
 /* A token of swaps: what is taken out is put back, so that it is never doubled. */
 static void test_swaps(aq_atomic_domain *domain, int type)
 {
-    uint64_t none = number(type, 0), token = number(type, 1), held;
+    uint64_t none = number(type, 0), token = number(type, 1), held = 0;
     for (int i = 0; i < EACH; i++) {
         CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SWAP, &none, NULL, &held));
         if (value_of(type, held) == 0) continue;
