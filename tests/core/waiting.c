@@ -68,7 +68,9 @@ static void measure(const char *what, void (*wait)(void), void (*release)(void))
         printf("rank %u in %s: %.1f ms of processor in %.0f ms (%.2f %%)\n", job.self, what, cpu,
                time, 100 * cpu / time);
         CHECK(time > AWAY_MS * 0.9);
-        CHECK(cpu < time * 0.02);
+        /* A waiter that spins or yields takes 100 %; ours about 1, and more where others compete.
+         */
+        CHECK(cpu < time * 0.15);
     }
     job_barrier();
 }
