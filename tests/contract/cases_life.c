@@ -230,7 +230,8 @@ static void life_die(struct ct_ep *ep, bool asleep)
 {
     while (atomic_load(&ep->world->flag[0]) < ep->size - 1)
         sched_yield();
-    if (asleep) (void)ep->tp->ops.arm(ep->tp, true);
+    while (asleep && ep->tp->ops.arm(ep->tp, true) != AQ_OK)
+        ct_poll(ep); /* what has come is not slept over */
     atomic_store(&ep->world->may_die[1], true);
     raise(SIGKILL);
 }
