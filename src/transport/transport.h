@@ -123,7 +123,10 @@ struct aqi_tp_hooks {
      * valid until it returns; a Medium's payload is 16-byte aligned and may be written to.
      */
     void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am);
-    /* The peer connected with `id` is dead or unreachable; called at most once per peer. */
+    /*
+     * The peer connected with `id` is dead or unreachable; called at most once per peer, from
+     * progress(ALL) only, with no lock held.
+     */
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
     /* May a peer write or read [addr, addr + len) of this process? For what fallback.c serves. */
     bool (*range_ok)(void *arg, uint64_t addr, size_t len);

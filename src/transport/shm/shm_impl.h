@@ -93,7 +93,8 @@ struct shm_peer {
     struct aqi_peer peer;
     uint32_t local_rank;
     atomic_bool joined; /* we are a member of its inbox */
-    atomic_bool lost;
+    atomic_bool lost;   /* its process has ended: send nothing more */
+    bool told;          /* and hooks.peer_lost was called; under join_lock */
     struct shm_inbox *inbox;
     struct shm_tx tx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
@@ -126,6 +127,7 @@ struct shm_tp {
     _Atomic uint32_t source_count;
     bool *known; /* by local rank: in `sources` */
     struct aqi_spin join_lock;
+    atomic_bool some_lost; /* a send found a peer gone; progress is to tell */
     struct shm_area areas[SHM_AREAS];
     uint32_t area_count;
 };

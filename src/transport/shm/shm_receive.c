@@ -109,11 +109,32 @@ static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned
     return n;
 }
 
+/* A send found that a peer's process has ended: say so, once for each, with no lock held. */
+static AQI_COLD unsigned tell_lost(struct shm_tp *shm)
+{
+    unsigned n = 0;
+    atomic_store_explicit(&shm->some_lost, false, memory_order_relaxed);
+    for (uint32_t i = 0; i < shm->layout.ranks; i++) {
+        aqi_spin_lock(&shm->join_lock);
+        struct shm_peer *peer = shm->peers[i];
+        bool tell = peer != NULL && peer->lost && !peer->told;
+        if (tell) peer->told = true;
+        aqi_spin_unlock(&shm->join_lock);
+        if (!tell) continue;
+        shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its wake-up socket is closed");
+        n++;
+    }
+    return n;
+}
+
 unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     unsigned n = 0;
     if (AQI_UNLIKELY(newcomers(shm))) admit(shm);
+    if (AQI_UNLIKELY(atomic_load_explicit(&shm->some_lost, memory_order_acquire)) &&
+        mode == AQI_PROGRESS_ALL)
+        n += tell_lost(shm);
     uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         n += rx_drain(shm, shm->sources[i], SHM_REPLIES);
@@ -124,7 +145,7 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 
 bool shm_has_arrivals(struct shm_tp *shm)
 {
-    if (newcomers(shm)) return true;
+    if (newcomers(shm) || atomic_load(&shm->some_lost)) return true;
     uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         for (unsigned ring = 0; ring < SHM_RINGS; ring++)

@@ -63,8 +63,9 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
     if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) <
             0 &&
         (errno == ECONNREFUSED || errno == ENOENT)) {
+        /* Whoever sends may hold locks that the hook needs: progress calls it. */
         peer->lost = true;
-        shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its wake-up socket is closed");
+        atomic_store_explicit(&shm->some_lost, true, memory_order_release);
     }
 }
 
