@@ -205,7 +205,7 @@ static void extents_are_exact_and_checked(void **state)
 
 int main(void)
 {
-    const char *seed = getenv("AQ_TEST_SEED");
+    const char *seed = getenv("TEST_SEED");
     random_state = seed != NULL ? strtoull(seed, NULL, 0) : 20240611;
     printf("seed %llu\n", (unsigned long long)random_state);
     const struct CMUnitTest tests[] = {

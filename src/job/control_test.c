@@ -215,7 +215,7 @@ static void test_texts_are_made_printable(void **state)
 static void test_random_bytes(void **state)
 {
     (void)state;
-    unsigned seed = (unsigned)(getenv("AQ_TEST_SEED") != NULL ? atoi(getenv("AQ_TEST_SEED")) : 1);
+    unsigned seed = (unsigned)(getenv("TEST_SEED") != NULL ? atoi(getenv("TEST_SEED")) : 1);
     print_message("seed %u\n", seed);
     srand(seed);
     for (int round = 0; round < 200000; round++) {

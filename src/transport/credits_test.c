@@ -2,7 +2,7 @@
  * Credits: the laws one by one, then whole networks of endpoints simulated event by event, with
  * random delays and order, handlers that reply early, late or never, sends that are refused, tiny
  * limits and deaths. Nothing may wait for ever, no credit be lost, no limit be passed.
- * AQ_TEST_SEED repeats a run.
+ * TEST_SEED repeats a run.
  */
 #include "transport/credits.h"
 
@@ -496,7 +496,7 @@ static bool run(struct sim *s, unsigned requests, unsigned deaths)
 
 static uint64_t seed_of_run(void)
 {
-    const char *text = getenv("AQ_TEST_SEED");
+    const char *text = getenv("TEST_SEED");
     return text != NULL ? strtoull(text, NULL, 10) : 20240611;
 }
 
@@ -518,7 +518,7 @@ static void networks_never_stop(void **state)
 {
     (void)state;
     uint64_t seed = seed_of_run(), messages = 0, hidden = 0;
-    print_message("seed %llu (AQ_TEST_SEED)\n", (unsigned long long)seed);
+    print_message("seed %llu (TEST_SEED)\n", (unsigned long long)seed);
     for (unsigned world = 0; world < 120; world++) {
         struct sim *s = calloc(1, sizeof(*s));
         assert_non_null(s);

@@ -3,7 +3,7 @@
  *
  *   contract TRANSPORT [--ranks N] [--as-threads] [--threads] [--fault SPEC] [--case PART]
  *
- * AQ_TEST_SEED repeats a run; the seed is printed.
+ * TEST_SEED repeats a run; the seed is printed.
  */
 #include "harness.h"
 
@@ -34,7 +34,7 @@ static void contract_run(void **state)
         skip();
     }
     if (result != 0)
-        fail_msg("%s: see above (AQ_TEST_SEED=%llu)", c->name,
+        fail_msg("%s: see above (TEST_SEED=%llu)", c->name,
                  (unsigned long long)contract_config.seed);
 }
 
@@ -62,7 +62,7 @@ static int contract_usage(const char *what)
 static int contract_read(int argc, char **argv)
 {
     struct ct_config *config = &contract_config;
-    const char *seed = getenv("AQ_TEST_SEED");
+    const char *seed = getenv("TEST_SEED");
     if (seed != NULL) config->seed = strtoull(seed, NULL, 0);
     if (argc < 2) return contract_usage("which transport?");
     config->transport = aqi_transport_find(argv[1]);

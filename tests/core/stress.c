@@ -2,7 +2,7 @@
  * A random mixture of everything, from a seed that is printed: each message carries a checksum, at
  * the end every rank knows how many it should have got from each and what they add up to.
  *
- *   stress [STEPS]; AQ_TEST_SEED repeats a run. The order of arrival is printed as a hash: equal
+ *   stress [STEPS]; TEST_SEED repeats a run. The order of arrival is printed as a hash: equal
  *   hashes of two runs say that they saw the same order.
  */
 #include "support.h"

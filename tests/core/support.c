@@ -23,7 +23,7 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
 void job_open(aq_thread_mode mode, size_t segment)
 {
     aq_init_params params = {.struct_size = sizeof(params), .thread_mode = mode};
-    const char *seed = getenv("AQ_TEST_SEED");
+    const char *seed = getenv("TEST_SEED");
     job.seed = seed != NULL ? strtoull(seed, NULL, 0) : 20240611;
     CHECK_OK(aq_init(&params, &job.team));
     job.self = aq_team_rank(job.team);

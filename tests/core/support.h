@@ -20,7 +20,7 @@ struct job {
     aq_segment *segment;
     unsigned char *base; /* of our segment */
     size_t len;          /* of every rank's segment */
-    uint64_t seed;       /* the same in all ranks; AQ_TEST_SEED sets it */
+    uint64_t seed;       /* the same in all ranks; TEST_SEED sets it */
     uint64_t random;     /* state of job_random */
 };
 extern struct job job;
