@@ -29,11 +29,14 @@ static void fill_up(aq_rank rank, uint32_t *sent)
     CHECK_STATUS(status, AQ_AGAIN);
 }
 
-/* Every form of request, when there is no room. The faults refuse at random: then some go. */
+/*
+ * Every form of request, when there is no room. The faults refuse at random, and a progress thread
+ * makes room at any time: then some go.
+ */
 static void test_requests(void)
 {
     const char *fault = getenv("AQ_FAULT");
-    bool random = fault != NULL && strstr(fault, "again") != NULL;
+    bool random = (fault != NULL && strstr(fault, "again") != NULL) || aq_job_progress_thread();
     size_t max = aq_am_max_medium(job.team);
     unsigned char *buffer = calloc(1, max), *target = job.base + 4096;
     uint32_t sent = 0;
