@@ -16,7 +16,7 @@ static unsigned char *answers; /* the bytes of the answers: our segment */
 /* Each of the three kinds of reply, the Long larger than a message. */
 static void on_question(aq_am *am)
 {
-    static unsigned char large[LARGE];
+    static _Thread_local unsigned char large[LARGE]; /* a progress thread runs handlers, too */
     aq_arg number = am->args[0];
     asked++;
     fill(large, LARGE, (uint64_t)number);
