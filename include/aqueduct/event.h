@@ -64,6 +64,7 @@ AQ_API aq_event aq_event_leaf(aq_event root, unsigned mask);
  *
  * @return AQ_OK     Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
  * @return AQ_AGAIN  Not yet.
+ * @return AQ_EPEER  The peer died; a root is released all the same.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
 
@@ -84,6 +85,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
  *
  * @return AQ_OK     All complete (also when `count` is 0).
  * @return AQ_AGAIN  At least one is not.
+ * @return AQ_EPEER  The peer of one that completed died; it is released all the same.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
 
@@ -92,6 +94,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
  *
  * @return AQ_OK     At least one was completed by this call, or none was outstanding.
  * @return AQ_AGAIN  None is complete.
+ * @return AQ_EPEER  The peer of one that completed died; it is released all the same.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
 
@@ -129,6 +132,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
  *
  * @return AQ_OK     All complete.
  * @return AQ_AGAIN  Some are not.
+ * @return AQ_EPEER  A peer died before its operation completed; that is reported once.
  */
 AQ_API AQ_MUST_USE aq_status aq_nbi_test(unsigned mask);
 
