@@ -114,6 +114,8 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
                                  pid_t launcher)
 {
     setpgid(0, 0);
+    /* For the guard: aqrun may be killed before it comes to write this down. */
+    job.groups[rank->number] = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(EXIT_FAILED); /* it died before the line above */
     reaper_restore_signals();
