@@ -46,12 +46,18 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->table->rows[x->row].name, y->table->rows[y->row].name);
 }
 
+/* Once: the environment stays what it is, and a bad value is complained about one time. */
 static aq_status load_settings(void)
 {
+    static bool loaded;
+    static aq_status status;
+    if (loaded) return status;
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
     aqi_settings_warn_unknown(tables, count);
-    return aqi_settings_load(tables, count);
+    status = aqi_settings_load(tables, count);
+    loaded = true;
+    return status;
 }
 
 /* All rows that are for people, sorted by name. */
@@ -70,14 +76,11 @@ static const struct row_ref *sorted_rows(size_t *count)
 
 aq_status aq_info_setting(size_t index, aq_setting_info *info)
 {
-    static bool loaded;
-    static aq_status load_status;
     size_t count;
     const struct row_ref *refs = sorted_rows(&count);
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_setting: info is NULL");
     if (index >= count) return AQ_ERANGE;
-    if (!loaded) load_status = load_settings();
-    loaded = true;
+    aq_status load_status = load_settings();
     const struct aqi_settings_table *table = refs[index].table;
     const struct aqi_setting *row = &table->rows[refs[index].row];
     char value[512], range[512];
