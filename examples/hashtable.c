@@ -93,7 +93,7 @@ static uint64_t look_up(uint64_t key)
     struct part *theirs = info.addr;
     for (uint64_t tried = 0, at = first_slot(key); tried < slots_per_rank; tried++) {
         struct slot slot;
-        check(aq_get(world, &slot, owner, &theirs->slots[at], sizeof slot), "aq_get");
+        check(aq_get(world, &slot, owner, &theirs->slots[at], sizeof slot, 0), "aq_get");
         if (slot.key == key) return slot.value;
         if (slot.key == 0) return 0;
         at = (at + 1) & (slots_per_rank - 1);
@@ -144,8 +144,8 @@ static void report(uint64_t lookups, uint64_t errors)
     aq_atomic_domain *domain;
     check(aq_atomic_domain_create(world, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain),
           "aq_atomic_domain_create");
-    check(aq_atomic(domain, 0, &root->lookups, AQ_ADD, &lookups, NULL, NULL), "aq_atomic");
-    check(aq_atomic(domain, 0, &root->errors, AQ_ADD, &errors, NULL, NULL), "aq_atomic");
+    check(aq_atomic(domain, 0, &root->lookups, AQ_ADD, &lookups, NULL, NULL, 0), "aq_atomic");
+    check(aq_atomic(domain, 0, &root->errors, AQ_ADD, &errors, NULL, NULL, 0), "aq_atomic");
     check(aq_barrier(world), "aq_barrier");
     aq_atomic_domain_destroy(domain);
 }

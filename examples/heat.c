@@ -128,7 +128,7 @@ static void gather(const struct plate *plate, double *field)
         check(aq_segment_query(world, rank, &info), "aq_segment_query");
         check(aq_get(world, field + band.first * plate->width, rank,
                      row_at(info.addr, band, plate->width, plate->steps % 2, 1),
-                     band.rows * plate->width * sizeof(double)),
+                     band.rows * plate->width * sizeof(double), 0),
               "aq_get");
     }
 }

@@ -39,11 +39,13 @@ typedef struct aq_am {
     void *payload; /**< Medium: 16-byte aligned library buffer; Long: the address the sender gave */
     size_t nbytes; /**< bytes of payload */
     void *context; /**< the pointer registered with the handler */
-    aq_rank source; /**< job rank of the sender */
+    aq_ep *ep;     /**< the endpoint it came to, whose handler this is */
+    aq_rank source; /**< job rank of the sender; 1 if it came by a connection */
     uint8_t nargs;
     aq_handler handler;
-    uint8_t category; /**< AQ_AM_SHORT, AQ_AM_MEDIUM or AQ_AM_LONG */
-    uint8_t is_reply; /**< 1 for a reply */
+    uint8_t category;  /**< AQ_AM_SHORT, AQ_AM_MEDIUM or AQ_AM_LONG */
+    uint8_t is_reply;  /**< 1 for a reply */
+    uint8_t source_ep; /**< index of the endpoint it came from; a reply goes there */
 } aq_am;
 
 /**
@@ -78,7 +80,7 @@ typedef struct aq_handler_entry {
 #define AQ_NO_ARGS NULL, 0u
 
 /**
- * Register handlers with an endpoint.
+ * Register handlers with an endpoint. Each endpoint has a table of its own.
  *
  * Fixed indices are placed first; then each row with AQ_HANDLER_AUTO gets the highest free index,
  * in table order, and it is written back: the same tables give the same indices everywhere. Not
@@ -89,6 +91,7 @@ typedef struct aq_handler_entry {
  * @return AQ_OK        All rows are registered; the table may be freed.
  * @return AQ_EHANDLER  An index is reserved or taken, or none is free; nothing was registered.
  * @return AQ_EINVAL    A row has no function, or too many arguments; nothing was registered.
+ * @return AQ_ENOTSUP   The endpoint was created without AQ_EP_AM.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count);
 
@@ -109,6 +112,9 @@ AQ_API size_t aq_am_max_long(const aq_team *team);
 /**
  * Send a Short request: arguments only.
  *
+ * It runs the handler of that index of the endpoint that `team` names in the process `rank`: the
+ * first one, but for the teams of aq_team_pair and aq_team_create_eps.
+ *
  * Completion  On return the arguments may be reused. The handler runs later.
  * Ordering    None, not even between two messages to one process.
  * Blocking    Until there is room for it, and then runs handlers; never with AQ_IMMEDIATE.
@@ -116,6 +122,7 @@ AQ_API size_t aq_am_max_long(const aq_team *team);
  *
  * @return AQ_OK        Sent.
  * @return AQ_AGAIN     Only with AQ_IMMEDIATE: no room now, nothing was sent.
+ * @return AQ_ENOTSUP   The caller's endpoint of `team` was created without AQ_EP_AM.
  * @return AQ_ERANK, AQ_EHANDLER, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing was sent.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler,
@@ -214,7 +221,7 @@ typedef struct aq_am_buffer {
  * @return AQ_OK        `*buffer` is valid until commit or cancel.
  * @return AQ_AGAIN     Only with AQ_IMMEDIATE: no room now.
  * @return AQ_ESIZE     `least` is above the limit of the category.
- * @return AQ_EINVAL, AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing was reserved.
+ * @return AQ_EINVAL, AQ_ERANK, AQ_ENOTSUP, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing was reserved.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category,
                                            const void *client_buf, size_t least, size_t most,
@@ -236,14 +243,17 @@ AQ_API AQ_MUST_USE aq_status aq_am_reserve_reply(aq_am *am, unsigned category,
  * `dst` is the destination in the receiver's segment for a Long and is ignored for a Medium.
  * A caller-owned payload may be reused on return.
  *
+ * Blocking    May wait for room, as the fixed forms do; never with AQ_IMMEDIATE.
  * Threads     The one that reserved it.
  *
  * @return AQ_OK        Sent.
+ * @return AQ_AGAIN     Only with AQ_IMMEDIATE: not sent; the buffer is still usable.
  * @return AQ_ESIZE, AQ_ERANGE, AQ_EHANDLER, AQ_EINVAL  Not sent; the buffer is still usable.
  * @return AQ_EPEER     The peer died; the buffer is released.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes,
-                                          void *dst, const aq_arg *args, unsigned nargs);
+                                          void *dst, const aq_arg *args, unsigned nargs,
+                                          unsigned flags);
 
 /**
  * Give a prepared message up; nothing is sent. A request being replied to may be replied to anew.

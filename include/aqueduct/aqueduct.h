@@ -6,6 +6,7 @@
 #include <aqueduct/atomic.h>
 #include <aqueduct/barrier.h>
 #include <aqueduct/coll.h>
+#include <aqueduct/connection.h>
 #include <aqueduct/endpoint.h>
 #include <aqueduct/event.h>
 #include <aqueduct/info.h>
@@ -16,5 +17,6 @@
 #include <aqueduct/team.h>
 #include <aqueduct/version.h>
 #include <aqueduct/vis.h>
+#include <aqueduct/wait.h>
 
 #endif

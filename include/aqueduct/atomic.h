@@ -104,19 +104,24 @@ AQ_API void aq_atomic_domain_destroy(aq_atomic_domain *domain);
  * `operand1`, `operand2` and `result` point to local values of the domain's type; operands that
  * the operation does not use, and `result` where the old value is not wanted, may be NULL.
  *
+ * With AQ_REMOTE_OFFSET in `flags` `addr` is an offset into the segment of `rank`.
+ *
  * Completion  On return it is performed, and `*result` holds the old value.
- * Ordering    Acquire and release: what this thread did before is seen by whoever sees the result.
- * Blocking    Until complete; may run handlers.
+ * Ordering    Acquire and release, whatever the flags: what this thread did before is seen by
+ *             whoever sees the result.
+ * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it refuses instead of waiting
+ *             for room to begin; once begun it waits.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK      Done.
+ * @return AQ_AGAIN   Only with AQ_IMMEDIATE: resources are short, nothing began.
  * @return AQ_EINVAL  `op` is not one of the domain, an operand is missing, or `addr` not aligned.
  * @return AQ_ERANGE  `addr` is not inside the segment of `rank`.
  * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr,
                                        aq_atomic_op op, const void *operand1, const void *operand2,
-                                       void *result);
+                                       void *result, unsigned flags);
 
 /**
  * Start an atomic operation with an explicit event; the operands are read before it returns.

@@ -61,6 +61,20 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flag
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
 
+/**
+ * What the last completed barrier of a team was named.
+ *
+ * Threads     One at a time for one team, and not between notify and wait.
+ *
+ * @return AQ_OK        `*id` is the name that those who gave one agreed on.
+ * @return AQ_AGAIN     All were anonymous, or there was no barrier yet.
+ * @return AQ_EMISMATCH They disagreed.
+ * @return AQ_ESTATE    Between notify and wait, or not initialised.
+ * @return AQ_EINVAL    A pointer is NULL, or the team is a pair.
+ * @return AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_result(aq_team *team, int *id);
+
 #ifdef __cplusplus
 }
 #endif

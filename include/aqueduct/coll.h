@@ -95,10 +95,22 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void
                                                aq_atomic_op op, unsigned flags, aq_event *ev);
 
 /**
- * Start a reduction with a function of the program to one member, of `count` elements of `size`
- * bytes of any type. `context` is handed to `fn` and may differ between members.
+ * Combine with a function of the program, to one member, `count` elements of `size` bytes of any
+ * type, and wait. `context` is handed to `fn` and may differ between members.
+ *
+ * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
  * @return As aq_coll_reduce; AQ_EINVAL also if `fn` is NULL or `size` is 0.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, void *dst,
+                                                 const void *src, size_t count, size_t size,
+                                                 aq_reduce_fn *fn, const void *context);
+
+/**
+ * Start a reduction with a function of the program to one member. As aq_coll_reduce_user, with the
+ * event of aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_reduce_user.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst,
                                                     const void *src, size_t count, size_t size,
@@ -126,9 +138,20 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, cons
                                                   aq_atomic_op op, unsigned flags, aq_event *ev);
 
 /**
- * Start a reduction with a function of the program to all members; as aq_coll_reduce_user_nb.
+ * Combine with a function of the program, to all members, and wait; as aq_coll_reduce_user and
+ * aq_coll_allreduce.
  *
- * @return As aq_coll_reduce_user_nb, but for AQ_ERANK.
+ * @return As aq_coll_reduce_user, but for AQ_ERANK.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user(aq_team *team, void *dst, const void *src,
+                                                    size_t count, size_t size, aq_reduce_fn *fn,
+                                                    const void *context);
+
+/**
+ * Start a reduction with a function of the program to all members. As aq_coll_allreduce_user, with
+ * the event of aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_allreduce_user.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src,
                                                        size_t count, size_t size, aq_reduce_fn *fn,
@@ -158,10 +181,22 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
                                                aq_event *ev);
 
 /**
- * Start a gather of blocks of different sizes: `nbytes` of this member. In the root block i has
+ * Gather blocks of different sizes, `nbytes` of this member, and wait. In the root block i has
  * counts[i] bytes and goes to dst + offsets[i]; the tables matter in the root only.
  *
- * @return As aq_coll_gather.
+ * Completion, Blocking, Threads  As aq_coll_broadcast.
+ *
+ * @return As aq_coll_gather; AQ_EINVAL also if a table of the root is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst,
+                                             const size_t *counts, const size_t *offsets,
+                                             const void *src, size_t nbytes);
+
+/**
+ * Start a gather of blocks of different sizes. As aq_coll_gatherv, with the event of
+ * aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_gatherv.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst,
                                                 const size_t *counts, const size_t *offsets,
@@ -185,10 +220,21 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, cons
                                                   size_t nbytes, unsigned flags, aq_event *ev);
 
 /**
- * Start a gather to all of blocks of different sizes: block i has counts[i] bytes and goes to
- * dst + offsets[i]. `counts` is the same in all members; the own block is at `src`.
+ * Gather blocks of different sizes to all members, and wait: block i has counts[i] bytes and goes
+ * to dst + offsets[i]. `counts` is the same in all members; the own block is at `src`.
  *
- * @return As aq_coll_allgather.
+ * Completion, Blocking, Threads  As aq_coll_broadcast.
+ *
+ * @return As aq_coll_allgather; AQ_EINVAL also if a table is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv(aq_team *team, void *dst, const size_t *counts,
+                                                const size_t *offsets, const void *src);
+
+/**
+ * Start a gather to all of blocks of different sizes. As aq_coll_allgatherv, with the event of
+ * aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_allgatherv.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
                                                    const size_t *offsets, const void *src,
@@ -217,10 +263,22 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
                                                 aq_event *ev);
 
 /**
- * Start a scatter of blocks of different sizes: `nbytes` for this member. In the root block i has
+ * Scatter blocks of different sizes, `nbytes` for this member, and wait. In the root block i has
  * counts[i] bytes and is at src + offsets[i]; the tables matter in the root only.
  *
- * @return As aq_coll_scatter.
+ * Completion, Blocking, Threads  As aq_coll_broadcast.
+ *
+ * @return As aq_coll_scatter; AQ_EINVAL also if a table of the root is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes,
+                                              const void *src, const size_t *counts,
+                                              const size_t *offsets);
+
+/**
+ * Start a scatter of blocks of different sizes. As aq_coll_scatterv, with the event of
+ * aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_scatterv.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst,
                                                  size_t nbytes, const void *src,
@@ -247,11 +305,23 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const
                                                  size_t nbytes, unsigned flags, aq_event *ev);
 
 /**
- * Start an exchange of blocks of different sizes: src_counts[i] bytes at src + src_offsets[i] go to
+ * Exchange blocks of different sizes, and wait: src_counts[i] bytes at src + src_offsets[i] go to
  * rank i, and dst_counts[i] bytes come from it to dst + dst_offsets[i]. What one member sends to
  * another is as long as what that one expects.
  *
- * @return As aq_coll_alltoall.
+ * Completion, Blocking, Threads  As aq_coll_broadcast.
+ *
+ * @return As aq_coll_alltoall; AQ_EINVAL also if a table is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,
+                                               const size_t *dst_offsets, const void *src,
+                                               const size_t *src_counts, const size_t *src_offsets);
+
+/**
+ * Start an exchange of blocks of different sizes. As aq_coll_alltoallv, with the event of
+ * aq_coll_barrier_nb.
+ *
+ * @return As aq_coll_alltoallv.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv_nb(
     aq_team *team, void *dst, const size_t *dst_counts, const size_t *dst_offsets, const void *src,

@@ -10,8 +10,8 @@ extern "C" {
 
 #define AQ_EP_RMA    0x1u /**< puts, gets, memsets, and vector, indexed and strided transfers */
 #define AQ_EP_ATOMIC 0x2u /**< remote atomics */
-#define AQ_EP_AM     0x4u /**< active messages: the first endpoint only */
-#define AQ_EP_COLL   0x8u /**< teams with collectives: the first endpoint only */
+#define AQ_EP_AM     0x4u /**< active messages, with a table of handlers of its own */
+#define AQ_EP_COLL   0x8u /**< membership in teams with collectives */
 #define AQ_EP_ALL    0xfu
 
 /**
@@ -33,7 +33,6 @@ AQ_API unsigned aq_ep_max(void);
  * @return AQ_OK       `*ep` is valid until aq_finalize.
  * @return AQ_ELIMIT   There are aq_ep_max() already.
  * @return AQ_EINVAL   `capabilities` is empty or unknown, or a pointer is NULL.
- * @return AQ_ENOTSUP  A capability that only the first endpoint has.
  * @return AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_ep_create(unsigned capabilities, aq_ep **ep);
@@ -77,9 +76,10 @@ AQ_API AQ_MUST_USE aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment);
  * A team to name the processes of the job by their job ranks, through this endpoint, with their
  * endpoints of index `remote_index`.
  *
- * Good for one-sided operations and segment queries, and for messages to index 0; not for
- * collectives and barriers. Local and cheap; equal arguments give equal values, and never a team of
- * another kind.
+ * Good for one-sided operations, segment queries and messages; not for collectives and barriers.
+ * That the endpoint exists there is not asked: a message to one that does not exist or has no
+ * AQ_EP_AM ends the job, and its segment is one of size 0. Local and cheap; equal arguments give
+ * equal values, and never a team of another kind.
  *
  * Threads     Any, also inside handlers.
  *

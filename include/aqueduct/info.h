@@ -12,7 +12,7 @@ extern "C" {
  */
 typedef struct aq_setting_info {
     const char *name;          /**< AQ_… */
-    const char *alias;         /**< GASNET_…, or NULL */
+    const char *alias;         /**< GASNET_…, several separated by commas, or NULL */
     const char *group;         /**< the folder it belongs to: "core", "shm", … */
     const char *type;          /**< "bool", "count", "bytes", "time", "choice", "text" */
     const char *unit;          /**< "bytes", "us", …; "" where there is none */
@@ -53,6 +53,8 @@ typedef struct aq_counter_info {
 /**
  * The `index`-th setting, counted from 0, sorted by name. Works before aq_init.
  *
+ * Threads     Any; not from inside a handler.
+ *
  * @return AQ_OK        `*info` is filled in.
  * @return AQ_ERANGE    No such index: the list has ended.
  * @return AQ_ESETTING  Some variable has an illegal value (only for the setting it names).
@@ -62,12 +64,16 @@ AQ_API AQ_MUST_USE aq_status aq_info_setting(size_t index, aq_setting_info *info
 /**
  * The `index`-th transport in the order of preference. Works before aq_init; probes by doing.
  *
+ * Threads     Any; not from inside a handler.
+ *
  * @return AQ_OK, or AQ_ERANGE when the list has ended.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_transport(size_t index, aq_transport_info *info);
 
 /**
  * The `index`-th limit or property of machine and process. Works before aq_init.
+ *
+ * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK, or AQ_ERANGE when the list has ended.
  */
@@ -76,12 +82,16 @@ AQ_API AQ_MUST_USE aq_status aq_info_limit(size_t index, aq_limit_info *info);
 /**
  * The `index`-th counter of this process, summed over its threads.
  *
+ * Threads     Any, also inside handlers.
+ *
  * @return AQ_OK, or AQ_ERANGE when the list has ended.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_counter(size_t index, aq_counter_info *info);
 
 /**
  * The name of the transport that reaches `rank`, such as "shm".
+ *
+ * Threads     Any, also inside handlers.
  *
  * @return AQ_OK, AQ_ERANK, AQ_EINVAL, AQ_ESTATE.
  */

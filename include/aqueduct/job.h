@@ -37,6 +37,7 @@ typedef struct aq_init_params {
     size_t struct_size; /**< sizeof(aq_init_params): lets a newer library run older programs */
     aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
     const char *client_name;    /**< shown in messages; NULL: the program's name */
+    uint64_t exit_wait_ns;      /**< exit() and a return from main do aq_exit_together with this */
 } aq_init_params;
 
 /**
@@ -61,7 +62,9 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  *
  * Includes a barrier, so that nobody's messages are lost: what was sent before is handled by the
  * time it returns. All explicit events must have been waited for. A process that ends without it
- * ends the whole job.
+ * ends the whole job, unless AQ_SURVIVE is set: then the others leave without the dead. However it
+ * ends, unless by a signal that cannot be caught, its counters (AQ_STATS, AQ_STATS_FILE) and its
+ * trace (AQ_TRACE, AQ_TRACE_FILE) are written.
  *
  * Blocking    Until every process has called it.
  * Threads     One thread, no other call in progress; not from inside a handler.
@@ -69,7 +72,8 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  * @return AQ_OK        The library may not be used any more by this process.
  * @return AQ_ESTATE    Not initialised.
  * @return AQ_ECONTEXT  Called from a handler.
- * @return AQ_EPEER     A peer died instead of coming; everything is released all the same.
+ * @return AQ_EPEER     A peer died instead of coming; everything is released all the same. Not
+ *                      with AQ_SURVIVE.
  */
 AQ_API aq_status aq_finalize(void);
 
@@ -89,6 +93,60 @@ _Noreturn
 #endif
 AQ_API void
 aq_exit(int code);
+
+/**
+ * Wait at the end of this process until all others have come to theirs, or `wait_ns` are over.
+ *
+ * Then the job ends: call aq_exit or exit with the same code next. So a job whose processes end one
+ * after the other loses nothing that the later ones still write, and one in which only some end is
+ * ended by them, after the wait of the first. The first non-zero code counts, as in aq_exit.
+ *
+ * Blocking    At most for `wait_ns`, of which no more than AQ_EXIT_TIMEOUT counts, and then until
+ *             the others have been told. Runs handlers of replies only.
+ * Threads     Any, also inside a handler. Of several threads that call it one returns; the others
+ *             stay in it until the process ends.
+ *
+ * @return AQ_OK       The job is ending: end, too.
+ * @return AQ_ESTATE   Not initialised, or finalized.
+ */
+AQ_API aq_status aq_exit_together(int code, uint64_t wait_ns);
+
+/**
+ * What aq_on_peer_lost calls: the process with this job rank died; `why` says of what and is valid
+ * during the call.
+ */
+typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
+
+/**
+ * Be told of the deaths of other processes, in a job that goes on without them (aqrun --survive, or
+ * AQ_SURVIVE=yes; else a death ends the job).
+ *
+ * When `fn` is called the library knows the process as dead: operations under way to it fail with
+ * AQ_EPEER, so do messages to it, and collectives and barriers of teams with it. Teams without it
+ * go on; aq_team_shrink makes one of the living. Memory of the dead that is mapped stays readable
+ * and writable. A process that ends without aq_finalize is dead, too, whatever its exit code.
+ *
+ * `fn` runs inside calls that make progress, on the thread of the program that makes them, never on
+ * the progress thread, never inside a handler; one call at a time, one for each death, also for
+ * deaths from before aq_on_peer_lost. It may call what handlers may call, but not reply. A second
+ * call replaces the first; NULL: tell of nothing.
+ *
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        From now on.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context);
+
+/**
+ * Is this member of `team` known to be dead or out of reach? It stays so.
+ *
+ * Threads     Any, also inside handlers.
+ *
+ * @return 1 or 0; 0 for a rank that is not in the team, and before aq_init.
+ */
+AQ_API int aq_peer_lost(const aq_team *team, aq_rank rank);
 
 /**
  * This process's rank in the job; 0 before aq_init.
@@ -171,6 +229,26 @@ AQ_API aq_status aq_poll(void);
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
+
+/** How long a wait made of aq_poll_wait calls has lasted; begins as all zero bits. */
+typedef struct aq_wait {
+    uint64_t aqi_state[2];
+} aq_wait;
+
+/**
+ * One round of a wait that the caller loops over: poll, and when that brought nothing spin, yield
+ * or sleep, as AQ_WAIT says and `wait` tells how long it has been. For conditions that are tested
+ * inline; otherwise as aq_poll_until, also in that a sleep ends after 10 ms at most.
+ *
+ * Blocking    Up to a sleep; runs handlers.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        A round is over: look at the condition.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_EINVAL    `wait` is NULL.
+ */
+AQ_API aq_status aq_poll_wait(aq_wait *wait);
 
 #ifdef __cplusplus
 }

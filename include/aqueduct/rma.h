@@ -10,23 +10,33 @@ extern "C" {
 #endif
 
 /**
+ * Flag of aq_put_nb and aq_put_nbi: do not return before `src` may be reused. With aq_put_nbi that
+ * waits for the sources of all implicit puts of this thread (or of its access region), and in
+ * either case it may wait in spite of AQ_IMMEDIATE.
+ */
+#define AQ_LOCAL_NOW 0x200u
+
+/**
  * Copy `len` bytes from local `src` to `dst` in the segment of `rank`, and wait.
  *
- * `dst` is an address in the target's own address space (aq_segment_info.addr plus an offset).
+ * `dst` is an address in the target's own address space (aq_segment_info.addr plus an offset), or
+ * with AQ_REMOTE_OFFSET in `flags` the offset alone.
  * `src` may lie anywhere in this process; it must not overlap the destination. 0 bytes is legal.
  *
  * Completion  On return the bytes are visible at the target.
  * Ordering    After what this thread has already waited for; none otherwise.
- * Blocking    Until complete; may run handlers.
+ * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it refuses instead of waiting
+ *             for room to begin; once begun it waits.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK        Done.
+ * @return AQ_AGAIN     Only with AQ_IMMEDIATE: resources are short, nothing began.
  * @return AQ_ERANGE    [dst, dst + len) is not inside the segment of `rank`.
  * @return AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE  Nothing began.
  * @return AQ_EPEER     The target died; unknown how much was written.
  */
 AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src,
-                                    size_t len);
+                                    size_t len, unsigned flags);
 
 /**
  * Start a put with an explicit event.
@@ -61,7 +71,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, 
  * @return As aq_put.
  */
 AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src,
-                                    size_t len);
+                                    size_t len, unsigned flags);
 
 /**
  * Start a get with an explicit event; `dst` is valid when `*ev` is complete. Otherwise as
@@ -86,7 +96,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, 
  * @return As aq_put; AQ_ESIZE if `len` is not 1 to 8.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value,
-                                          size_t len);
+                                          size_t len, unsigned flags);
 
 /**
  * Start a put of a value with an explicit event. Otherwise as aq_put_nb and aq_put_value.
@@ -110,15 +120,15 @@ AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void 
  * @return As aq_get; AQ_ESIZE if `len` is not 1 to 8.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
-                                          uint64_t *value);
+                                          unsigned flags, uint64_t *value);
 
 /**
  * Set `len` bytes at `dst` in the segment of `rank` to `byte`, and wait. Otherwise as aq_put.
  *
  * @return As aq_put.
  */
-AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte,
-                                       size_t len);
+AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte, size_t len,
+                                       unsigned flags);
 
 /**
  * Start a memset with an explicit event. Otherwise as aq_put_nb.

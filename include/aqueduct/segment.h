@@ -12,8 +12,8 @@ extern "C" {
 typedef struct aq_segment aq_segment;
 
 /**
- * Flag of put, get, memset, atomic and scattered transfers that take flags: remote addresses are
- * offsets from the first byte of the target's segment.
+ * Flag of puts, gets, memsets, atomics and scattered transfers: remote addresses are offsets from
+ * the first byte of the target's segment.
  */
 #define AQ_REMOTE_OFFSET 0x100u
 

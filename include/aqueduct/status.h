@@ -39,7 +39,8 @@ typedef enum aq_status {
     AQ_EPROTO = -14,    /**< the other side speaks another version, or sent what makes no sense */
     AQ_EMISMATCH = -15, /**< the ranks of a collective call disagree */
     AQ_ESETTING = -16,  /**< an environment variable has a value that is not legal */
-    AQ_EACCESS = -17    /**< the system forbids it (permissions, seccomp, ptrace scope) */
+    AQ_EACCESS = -17,   /**< the system forbids it (permissions, seccomp, ptrace scope) */
+    AQ_EREFUSED = -18   /**< nobody listens at that address, or the server said no */
 } aq_status;
 
 /**
@@ -68,6 +69,16 @@ AQ_API const char *aq_status_text(aq_status status);
  * @return     Text valid until the next failing call on this thread; "" when nothing failed.
  */
 AQ_API const char *aq_error_message(void);
+
+/**
+ * Should calls that fail say why on standard error, too, as they do unless this is called with 0?
+ *
+ * For all threads. What the library has to say of itself (AQ_LOG) is not touched, nor is the reason
+ * for which it ends a job.
+ *
+ * Threads     Any, at any time, also inside handlers.
+ */
+AQ_API void aq_error_log(int on);
 
 #ifdef __cplusplus
 }

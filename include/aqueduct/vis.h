@@ -25,12 +25,16 @@ typedef struct aq_vec {
  * Everything is checked before anything moves. Where the segment of `rank` is mapped the pieces are
  * copied; else pieces below AQ_VIS_PACK bytes travel together in messages and larger ones as puts.
  *
+ * With AQ_REMOTE_OFFSET in `flags` the addresses of the pieces of `dst` are offsets, as with
+ * aq_put.
+ *
  * Completion  On return the bytes are visible at the target.
  * Ordering    After what this thread has already waited for; none otherwise, nor among the pieces.
- * Blocking    Until complete; may run handlers.
+ * Blocking    Until complete; may run handlers. AQ_IMMEDIATE is as with aq_put_vector_nb.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK        Done.
+ * @return AQ_AGAIN     Only with AQ_IMMEDIATE: resources are short, nothing began.
  * @return AQ_ERANGE    A piece is not inside the segment of `rank`; nothing began.
  * @return AQ_ESIZE     The two lists differ in bytes, or a total overflows; nothing began.
  * @return AQ_EINVAL    A list or the address of a piece is NULL; nothing began.
@@ -38,7 +42,8 @@ typedef struct aq_vec {
  * @return AQ_EPEER     The target died; unknown how much was written.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t dst_count,
-                                           const aq_vec *dst, size_t src_count, const aq_vec *src);
+                                           const aq_vec *dst, size_t src_count, const aq_vec *src,
+                                           unsigned flags);
 
 /**
  * Start a vector put with an explicit event.
@@ -74,7 +79,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size
  * @return As aq_put_vector.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, const aq_vec *dst,
-                                           aq_rank rank, size_t src_count, const aq_vec *src);
+                                           aq_rank rank, size_t src_count, const aq_vec *src,
+                                           unsigned flags);
 
 /**
  * Start a vector get with an explicit event; the pieces of `dst` are valid, and the list `dst` may
@@ -105,7 +111,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, 
  */
 AQ_API AQ_MUST_USE aq_status aq_put_indexed(aq_team *team, aq_rank rank, size_t dst_count,
                                             void *const *dst, size_t dst_len, size_t src_count,
-                                            void *const *src, size_t src_len);
+                                            void *const *src, size_t src_len, unsigned flags);
 
 /**
  * Start an indexed put with an explicit event. Otherwise as aq_put_indexed and aq_put_vector_nb.
@@ -134,7 +140,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, siz
  */
 AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, size_t dst_count, void *const *dst,
                                             size_t dst_len, aq_rank rank, size_t src_count,
-                                            void *const *src, size_t src_len);
+                                            void *const *src, size_t src_len, unsigned flags);
 
 /**
  * Start an indexed get with an explicit event. Otherwise as aq_get_indexed and aq_get_vector_nb.
@@ -172,7 +178,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count,
 AQ_API AQ_MUST_USE aq_status aq_put_strided(aq_team *team, aq_rank rank, void *dst,
                                             const ptrdiff_t *dst_strides, const void *src,
                                             const ptrdiff_t *src_strides, size_t elem,
-                                            const size_t *counts, size_t levels);
+                                            const size_t *counts, size_t levels, unsigned flags);
 
 /**
  * Start a strided put with an explicit event. Otherwise as aq_put_strided and aq_put_vector_nb.
@@ -205,7 +211,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, voi
 AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, void *dst, const ptrdiff_t *dst_strides,
                                             aq_rank rank, const void *src,
                                             const ptrdiff_t *src_strides, size_t elem,
-                                            const size_t *counts, size_t levels);
+                                            const size_t *counts, size_t levels, unsigned flags);
 
 /**
  * Start a strided get with an explicit event. Otherwise as aq_get_strided and aq_put_vector_nb.

@@ -14,6 +14,9 @@
 #define AQI_UNLIKELY(x)       __builtin_expect(!!(x), 0)
 #define AQI_COLD              __attribute__((cold, noinline))
 #define AQI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+/* For a pointer or number that fast paths read: found without a call also in the shared library.
+ * Little of it, for a library that is loaded late gets it from a small reserve. */
+#define AQI_FAST_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #define AQI_COUNT_OF(array)   (sizeof(array) / sizeof((array)[0]))
 
 /* x86-64 and most arm64 parts: 64 bytes; pairs of lines may be fetched together. */

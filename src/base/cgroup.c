@@ -13,6 +13,7 @@ struct cgroup_walk {
     const char *root;
     const char *mount; /* below <root>/sys/fs/cgroup */
     char path[512];    /* of the process, cut shorter at each step */
+    bool above;        /* the path has been cut */
     struct aqi_cgroup_limits *limits;
 };
 
@@ -46,6 +47,22 @@ static void cgroup_limit_memory(const struct cgroup_walk *walk, const char *file
         walk->limits->memory = bytes;
 }
 
+/* A line "oom_kill NUMBER" of the file. Further up it would be the kills of others, too. */
+static void cgroup_count_kills(const struct cgroup_walk *walk, const char *file)
+{
+    char name[1024], line[64];
+    uint64_t kills;
+    if (walk->above) return;
+    snprintf(name, sizeof(name), "%s/sys/fs/cgroup%s%s/%s", walk->root, walk->mount, walk->path,
+             file);
+    FILE *stream = fopen(name, "re");
+    if (stream == NULL) return;
+    while (fgets(line, sizeof(line), stream) != NULL)
+        if (sscanf(line, "oom_kill %" SCNu64, &kills) == 1 && kills > walk->limits->kills)
+            walk->limits->kills = kills;
+    fclose(stream);
+}
+
 static void cgroup_visit_v2(const struct cgroup_walk *walk)
 {
     char line[64];
@@ -55,6 +72,7 @@ static void cgroup_visit_v2(const struct cgroup_walk *walk)
         sscanf(line, "%lld %lld", &quota, &period) == 2)
         cgroup_limit_cpus(walk, quota, period);
     cgroup_limit_memory(walk, "memory.max");
+    cgroup_count_kills(walk, "memory.events");
 }
 
 static void cgroup_visit_v1_cpu(const struct cgroup_walk *walk)
@@ -71,6 +89,7 @@ static void cgroup_visit_v1_cpu(const struct cgroup_walk *walk)
 static void cgroup_visit_v1_memory(const struct cgroup_walk *walk)
 {
     cgroup_limit_memory(walk, "memory.limit_in_bytes");
+    cgroup_count_kills(walk, "memory.oom_control");
 }
 
 /* Where systems mount the hierarchies; the controller is as /proc/self/cgroup names it. */
@@ -106,6 +125,7 @@ static void cgroup_walk_up(struct cgroup_walk *walk, cgroup_visit_fn *visit)
         char *last = strrchr(walk->path, '/');
         if (last == NULL) return;
         *last = '\0';
+        walk->above = true;
     }
 }
 

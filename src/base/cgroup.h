@@ -7,6 +7,7 @@
 struct aqi_cgroup_limits {
     double cpus;     /* processors' worth of time by quota; 0: no limit */
     uint64_t memory; /* bytes; UINT64_MAX: no limit */
+    uint64_t kills;  /* how often processes were killed because a limit on memory was reached */
 };
 
 /* Reads <root>/proc/self/cgroup and <root>/sys/fs/cgroup; `root` is "" but in tests. */

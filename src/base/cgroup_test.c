@@ -101,6 +101,20 @@ static void version_1_controllers_have_their_own_paths(void **state)
     expect(3, 12288);
 }
 
+/* Of the process's own group, not of all above. */
+static void kills_are_counted(void **state)
+{
+    (void)state;
+    put_file("/proc/self/cgroup", "0::/a/b\n");
+    assert_int_equal(aqi_cgroup_read(root).kills, 0);
+    put_file("/sys/fs/cgroup/a/memory.events", "low 0\noom 9\noom_kill 9\n");
+    put_file("/sys/fs/cgroup/a/b/memory.events", "low 0\noom 4\noom_kill 3\noom_group_kill 1\n");
+    assert_int_equal(aqi_cgroup_read(root).kills, 3);
+    put_file("/proc/self/cgroup", "4:memory:/m\n");
+    put_file("/sys/fs/cgroup/memory/m/memory.oom_control", "under_oom 0\noom_kill 7\n");
+    assert_int_equal(aqi_cgroup_read(root).kills, 7);
+}
+
 static void nonsense_is_no_limit(void **state)
 {
     (void)state;
@@ -123,6 +137,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(version_2_falls_back_to_the_root, make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_1_controllers_have_their_own_paths, make_root,
                                         remove_root),
+        cmocka_unit_test_setup_teardown(kills_are_counted, make_root, remove_root),
         cmocka_unit_test_setup_teardown(nonsense_is_no_limit, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

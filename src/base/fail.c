@@ -4,12 +4,19 @@
 #include "base/log.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FAIL_MESSAGE_BYTES 1024
 
 static _Thread_local char fail_message[FAIL_MESSAGE_BYTES];
+static atomic_bool fail_silent;
+
+void aq_error_log(int on)
+{
+    atomic_store(&fail_silent, on == 0);
+}
 
 /* Append to a message being made; what does not fit is cut off. Returns the new length. */
 static size_t fail_append(char *text, size_t used, const char *fmt, va_list args)
@@ -42,7 +49,7 @@ aq_status aqi_fail(aq_status status, const char *folder, const char *fmt, ...)
     fail_append(text, 0, fmt, args);
     va_end(args);
     fail_keep(text);
-    aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    if (!atomic_load(&fail_silent)) aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
     errno = saved_errno;
     return status;
 }
@@ -58,7 +65,7 @@ aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const ch
     /* strerror is safe between threads in glibc since 2.32, and in musl. */
     fail_append_text(text, used, ": %s", strerror(err));
     fail_keep(text);
-    aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    if (!atomic_load(&fail_silent)) aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
     errno = saved_errno;
     return status;
 }

@@ -121,6 +121,20 @@ static void each_thread_has_its_message(void **state)
     assert_string_equal(aq_error_message(), "here");
 }
 
+static void logging_can_be_switched_off(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    aq_error_log(0);
+    assert_int_equal(aqi_fail(AQ_ESYS, "base", "unheard"), AQ_ESYS);
+    assert_int_equal(aqi_fail_errno(AQ_ESYS, ENOENT, "base", "unheard, too"), AQ_ESYS);
+    aq_error_log(1);
+    capture_end(&capture);
+    assert_string_equal(capture.text, "");
+    assert_string_equal(aq_error_message(), "unheard, too: No such file or directory");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +145,7 @@ int main(void)
         cmocka_unit_test_setup(old_message_may_be_an_argument, forget),
         cmocka_unit_test_setup(long_text_is_cut, forget),
         cmocka_unit_test_setup(control_characters_become_spaces, forget),
+        cmocka_unit_test_setup(logging_can_be_switched_off, forget),
         cmocka_unit_test_setup(each_thread_has_its_message, forget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,13 +24,26 @@ static const struct {
                    {"on", true}, {"false", false}, {"true", true}, {"n", false},  {"y", true}};
 
 static const char *const value_type_names[] = {
-    [AQI_SET_BOOL] = "bool", [AQI_SET_COUNT] = "count",   [AQI_SET_BYTES] = "bytes",
-    [AQI_SET_TIME] = "time", [AQI_SET_CHOICE] = "choice", [AQI_SET_TEXT] = "text"};
-static_assert(AQI_COUNT_OF(value_type_names) == AQI_SET_TEXT + 1, "a name for each type");
+    [AQI_SET_BOOL] = "bool",  [AQI_SET_COUNT] = "count",   [AQI_SET_BYTES] = "bytes",
+    [AQI_SET_TIME] = "time",  [AQI_SET_CHOICE] = "choice", [AQI_SET_TEXT] = "text",
+    [AQI_SET_SHARE] = "share"};
+static_assert(AQI_COUNT_OF(value_type_names) == AQI_SET_SHARE + 1, "a name for each type");
 
 const char *aqi_setting_type_name(enum aqi_setting_type type)
 {
     return value_type_names[type];
+}
+
+/* A share is bytes, or with this bit a fraction in parts of VALUE_PARTS. */
+#define VALUE_FRACTION (1ull << 63)
+#define VALUE_PARTS    1000000000u
+enum { VALUE_PLACES = 9 };
+
+uint64_t aqi_share_of(uint64_t share, uint64_t whole)
+{
+    if ((share & VALUE_FRACTION) == 0) return aqi_min(share, whole);
+    uint64_t parts = share & ~VALUE_FRACTION;
+    return whole / VALUE_PARTS * parts + whole % VALUE_PARTS * parts / VALUE_PARTS;
 }
 
 /* Digits only: no sign, no blank, no base; what strtoull lets through is wider. */
@@ -83,21 +96,84 @@ static bool value_in_range(const struct aqi_setting *row, uint64_t number)
     return number >= row->min && number <= row->max;
 }
 
+/* The rest of a time whose whole part is `number`: "", "ms", ".25s"; what is below 1 ns is cut. */
+static bool value_scale_time(const struct aqi_setting *row, const char *text, uint64_t *number)
+{
+    uint64_t parts = 0, of = 1, unit = 1;
+    if (*text == '.') {
+        if (text[1] < '0' || text[1] > '9') return false;
+        for (text++; *text >= '0' && *text <= '9'; text++)
+            if (of < 100000000u) { /* so that it fits, times minutes */
+                parts = parts * 10 + (uint64_t)(*text - '0');
+                of *= 10;
+            }
+    }
+    if (*text == '\0') text = value_bare_time_unit(row);
+    return value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) &&
+           !__builtin_mul_overflow(*number, unit, number) &&
+           !__builtin_add_overflow(*number, unit * parts / of, number);
+}
+
 static bool value_parse_number(const struct aqi_setting *row, const char *text, uint64_t *number)
 {
     if (!value_parse_digits(&text, number)) return false;
     switch (row->type) {
     case AQI_SET_BYTES:
+    case AQI_SET_SHARE:
         if (!value_scale_bytes(text, number)) return false;
         break;
     case AQI_SET_TIME:
-        if (*text == '\0') text = value_bare_time_unit(row);
-        if (!value_scale(time_units, AQI_COUNT_OF(time_units), text, number)) return false;
+        if (!value_scale_time(row, text, number)) return false;
         break;
     default:
         if (*text != '\0') return false;
     }
     return value_in_range(row, *number);
+}
+
+/* "5/8": parts of one, more than none and not more than all. */
+static bool value_parse_ratio(const char *text, uint64_t *parts)
+{
+    uint64_t over, under;
+    if (!value_parse_digits(&text, &over) || *text++ != '/') return false;
+    if (!value_parse_digits(&text, &under) || *text != '\0' || over > under) return false;
+    while (over > UINT64_MAX / VALUE_PARTS) { /* beyond any precision that counts */
+        over /= 2;
+        under /= 2;
+    }
+    *parts = under == 0 ? 0 : over * VALUE_PARTS / under;
+    return true;
+}
+
+/* "0.8": what is beyond the ninth place must be digits and is cut off. */
+static bool value_parse_decimal(const char *text, uint64_t *parts)
+{
+    uint64_t whole = 0, rest = 0;
+    unsigned places = 0;
+    if (*text != '.' && !value_parse_digits(&text, &whole)) return false;
+    if (*text++ != '.' || whole > 1 || *text == '\0') return false;
+    for (; *text >= '0' && *text <= '9'; text++)
+        if (places < VALUE_PLACES) {
+            rest = rest * 10 + (uint64_t)(*text - '0');
+            places++;
+        } else if (whole == 1 && *text != '0') {
+            return false;
+        }
+    for (; places < VALUE_PLACES; places++)
+        rest *= 10;
+    *parts = whole * VALUE_PARTS + rest;
+    return *text == '\0';
+}
+
+static bool value_parse_share(const struct aqi_setting *row, const char *text, uint64_t *number)
+{
+    if (strpbrk(text, "./") == NULL)
+        return value_parse_number(row, text, number) && *number < VALUE_FRACTION;
+    bool legal = strchr(text, '/') != NULL ? value_parse_ratio(text, number)
+                                           : value_parse_decimal(text, number);
+    if (!legal || *number == 0 || *number > VALUE_PARTS) return false;
+    *number |= VALUE_FRACTION;
+    return true;
 }
 
 static bool value_parse_bool(const char *text, uint64_t *number)
@@ -139,6 +215,9 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
     case AQI_SET_TIME:
         legal = value_parse_number(row, text, &number);
         break;
+    case AQI_SET_SHARE:
+        legal = value_parse_share(row, text, &number);
+        break;
     }
     if (legal) memcpy(value, &number, sizeof(number));
     return legal;
@@ -171,10 +250,23 @@ static void value_add_scaled(char *buf, size_t len, int *used, const struct valu
     value_add(buf, len, used, "%llu%s", (unsigned long long)(number / units->factor), units->name);
 }
 
+/* At least one place, so that it is not taken for bytes; no zeros at the end. */
+static void value_add_fraction(char *buf, size_t len, int *used, uint64_t parts)
+{
+    int places = VALUE_PLACES;
+    uint64_t rest = parts % VALUE_PARTS;
+    for (; places > 1 && rest % 10 == 0; places--)
+        rest /= 10;
+    value_add(buf, len, used, "%llu.%0*llu", (unsigned long long)(parts / VALUE_PARTS), places,
+              (unsigned long long)rest);
+}
+
 static void value_add_number(char *buf, size_t len, int *used, const struct aqi_setting *row,
                              uint64_t number)
 {
-    if (number != 0 && row->type == AQI_SET_BYTES)
+    if (row->type == AQI_SET_SHARE && (number & VALUE_FRACTION) != 0)
+        value_add_fraction(buf, len, used, number & ~VALUE_FRACTION);
+    else if (number != 0 && (row->type == AQI_SET_BYTES || row->type == AQI_SET_SHARE))
         value_add_scaled(buf, len, used, byte_units, number);
     else if (number != 0 && row->type == AQI_SET_TIME)
         value_add_scaled(buf, len, used, time_units, number);
@@ -204,6 +296,7 @@ int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
         value_add_choices(buf, len, &used, row);
         return used;
     }
+    if (row->type == AQI_SET_SHARE) value_add(buf, len, &used, "a fraction above 0 up to 1.0, or ");
     if (row->min == 0 && row->max == 0) {
         value_add(buf, len, &used, "0 or more");
     } else {
@@ -224,11 +317,12 @@ static const char *const value_how[] = {
     [AQI_SET_BOOL] = "give one of",
     [AQI_SET_COUNT] = "give a plain number,",
     [AQI_SET_BYTES] = "give a size such as 4096, 64K or 1G,",
-    [AQI_SET_TIME] = "give a time such as 500us, 10ms or 2s,",
+    [AQI_SET_TIME] = "give a time such as 500us, 10ms or 2.5s,",
     [AQI_SET_CHOICE] = "give one of",
     [AQI_SET_TEXT] = "give",
+    [AQI_SET_SHARE] = "give a share such as 0.8, 5/8 or 1G,",
 };
-static_assert(AQI_COUNT_OF(value_how) == AQI_SET_TEXT + 1, "a hint for each type");
+static_assert(AQI_COUNT_OF(value_how) == AQI_SET_SHARE + 1, "a hint for each type");
 
 int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
                          char *buf, size_t len)

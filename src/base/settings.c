@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a value came from, as kept per row in aqi_settings_table.origins. */
+/* Where a value came from, as kept per row in aqi_settings_table.origins; then the other aliases.
+ */
 enum settings_origin { SETTINGS_DEFAULT, SETTINGS_NAME, SETTINGS_ALIAS };
 
 #define SETTINGS_NAME_MAX 63 /* longer names are cut for the comparison */
@@ -43,19 +44,45 @@ static aq_status settings_no_memory(void)
     return aqi_fail(AQ_ENOMEM, "base", "no memory to read the settings");
 }
 
-/* The text for a row from the environment, or its default. */
+const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
+{
+    if (index == 0 || row->alias == NULL) return row->alias;
+    for (unsigned i = 0; row->more_aliases != NULL && row->more_aliases[i] != NULL; i++)
+        if (i + 1 == index) return row->more_aliases[i];
+    return NULL;
+}
+
+/* The variable that an origin stands for. */
+static const char *settings_variable(const struct aqi_setting *row, uint8_t origin)
+{
+    return origin < SETTINGS_ALIAS ? row->name : aqi_setting_alias(row, origin - SETTINGS_ALIAS);
+}
+
+/*
+ * The text for a row from the environment, or its default. An empty alias is none: in the world
+ * that it comes from scripts unset variables so.
+ */
 static const char *settings_source(const struct aqi_setting *row, uint8_t *origin)
 {
-    const char *text = getenv(row->name);
+    const char *alias, *text = getenv(row->name);
     *origin = SETTINGS_NAME;
-    if (text == NULL && row->alias != NULL) {
-        text = getenv(row->alias);
-        *origin = SETTINGS_ALIAS;
+    while (text == NULL && (alias = aqi_setting_alias(row, *origin - SETTINGS_NAME)) != NULL) {
+        text = getenv(alias);
+        if (text != NULL && *text == '\0') text = NULL;
+        ++*origin;
     }
     if (text == NULL) {
         text = row->def;
         *origin = SETTINGS_DEFAULT;
     }
+    return text;
+}
+
+const char *aqi_setting_text(const struct aqi_setting *row, const char **variable)
+{
+    uint8_t origin;
+    const char *text = settings_source(row, &origin);
+    *variable = origin == SETTINGS_DEFAULT ? row->name : settings_variable(row, origin);
     return text;
 }
 
@@ -75,7 +102,7 @@ static aq_status settings_complain(const struct aqi_setting *row, uint8_t origin
                                    bool first)
 {
     char complaint[512];
-    const char *variable = origin == SETTINGS_ALIAS ? row->alias : row->name;
+    const char *variable = settings_variable(row, origin);
     aqi_setting_complain(row, variable, text, complaint, sizeof(complaint));
     if (first) return aqi_fail(AQ_ESETTING, "base", "%s", complaint);
     aqi_log(AQI_LOG_ERROR, "base", "%s", complaint);
@@ -213,12 +240,6 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
 
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row)
 {
-    switch (table->origins == NULL ? SETTINGS_DEFAULT : table->origins[row]) {
-    case SETTINGS_NAME:
-        return table->rows[row].name;
-    case SETTINGS_ALIAS:
-        return table->rows[row].alias;
-    default:
-        return "default";
-    }
+    uint8_t origin = table->origins == NULL ? SETTINGS_DEFAULT : table->origins[row];
+    return origin == SETTINGS_DEFAULT ? "default" : settings_variable(&table->rows[row], origin);
 }

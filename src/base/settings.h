@@ -15,21 +15,27 @@ enum aqi_setting_type {
     AQI_SET_BYTES,  /* uint64_t:      number, optional K M G T (binary), optional B or iB */
     AQI_SET_TIME,   /* uint64_t ns:   number with ns us ms s m; a bare one is in `unit`, else ns */
     AQI_SET_CHOICE, /* uint64_t index into `choices` */
-    AQI_SET_TEXT    /* const char *, owned by the settings, valid for ever */
+    AQI_SET_TEXT,   /* const char *, owned by the settings, valid for ever */
+    AQI_SET_SHARE   /* uint64_t for aqi_share_of: a fraction such as 0.8 or 5/8, or as BYTES */
 };
 
+/* The share of `whole` that a value of AQI_SET_SHARE stands for: a part of it, or so many bytes. */
+uint64_t aqi_share_of(uint64_t share, uint64_t whole);
+
 struct aqi_setting {
-    const char *name;           /* "AQ_SHM_RING_SLOTS" */
-    const char *alias;          /* "GASNET_..." or NULL; the AQ_ name wins when both are set */
-    const char *def;            /* default as text, parsed like a value */
-    const char *doc;            /* one sentence: what it does */
-    const char *advice;         /* when to change it, or NULL */
+    const char *name;                /* "AQ_SHM_RING_SLOTS" */
+    const char *alias;               /* "GASNET_..." or NULL; the AQ_ name wins when both are set */
+    const char *const *more_aliases; /* NULL-terminated, or NULL; an earlier one wins */
+    const char *def;                 /* default as text, parsed like a value */
+    const char *doc;                 /* one sentence: what it does */
+    const char *advice;              /* when to change it, or NULL */
     const char *unit;           /* "us" for a time whose bare number is microseconds, ... or NULL */
     const char *const *choices; /* AQI_SET_CHOICE: NULL-terminated */
     uint64_t min, max;          /* inclusive, in the stored unit; both 0: no limit */
     enum aqi_setting_type type;
     bool power_of_two; /* the value must be one */
     bool by_launcher;  /* set by aqrun for its ranks; not for people */
+    bool same;         /* must have the same value in all processes of a job */
     size_t offset;     /* of the field in the struct of values */
 };
 
@@ -72,6 +78,12 @@ int aqi_setting_complain(const struct aqi_setting *row, const char *variable, co
 /* The known name (not of the launcher's) that `name` may have meant, or NULL when none is near. */
 const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_t count,
                                  const char *name);
+
+/* What the environment has for a row, or its default; the variable that said it, or the row's. */
+const char *aqi_setting_text(const struct aqi_setting *row, const char **variable);
+
+/* The alias with this index, in the order in which they win; NULL: there are no more. */
+const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index);
 
 /* Where the value of a row came from after load: "default" or the variable's name. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);

@@ -18,6 +18,7 @@ static const char *const waits[] = {"spin", "yield", "sleep", NULL};
 static const struct aqi_setting rows_a[] = {
     {.name = "AQ_SHM_SLOTS",
      .alias = "GASNET_SLOTS",
+     .more_aliases = (const char *const[]){"GASNET_RINGS", "GASNET_OLD", NULL},
      .def = "64",
      .doc = "Slots.",
      .type = AQI_SET_COUNT,
@@ -135,6 +136,43 @@ static void alias_counts_after_the_name(void **state)
     assert_string_equal(aqi_setting_origin(&table_a, 0), "AQ_SHM_SLOTS");
 }
 
+static void empty_alias_is_none(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_SLOTS", "", 1);
+    setenv("GASNET_RINGS", "32", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    assert_int_equal(values_a.slots, 32);
+    unsetenv("GASNET_RINGS");
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "default");
+}
+
+static void aliases_count_in_their_order(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_OLD", "8", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_a.slots, 8);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "GASNET_OLD");
+    setenv("GASNET_RINGS", "16", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_a.slots, 16);
+    assert_string_equal(aqi_setting_origin(&table_a, 0), "GASNET_RINGS");
+    setenv("GASNET_SLOTS", "32", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_a.slots, 32);
+    assert_null(aqi_setting_alias(&rows_a[0], 3));
+    assert_null(aqi_setting_alias(&rows_a[1], 0));
+    unsetenv("GASNET_SLOTS");
+    setenv("GASNET_RINGS", "17", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "GASNET_RINGS=\"17\""));
+}
+
 static void bad_value_keeps_default_and_sets_the_rest(void **state)
 {
     (void)state;
@@ -161,9 +199,9 @@ static void bad_alias_is_named_as_such(void **state)
 {
     (void)state;
     struct capture capture;
-    setenv("GASNET_SLOTS", "", 1);
+    setenv("GASNET_SLOTS", "?", 1);
     assert_int_equal(load(&capture), AQ_ESETTING);
-    assert_memory_equal(aq_error_message(), "GASNET_SLOTS=\"\"", 15);
+    assert_memory_equal(aq_error_message(), "GASNET_SLOTS=\"?\"", 16);
     assert_int_equal(values_a.slots, 64);
 }
 
@@ -226,6 +264,8 @@ int main(void)
         cmocka_unit_test_setup(defaults_without_variables, clean_environment),
         cmocka_unit_test_setup(variables_win_and_are_named, clean_environment),
         cmocka_unit_test_setup(alias_counts_after_the_name, clean_environment),
+        cmocka_unit_test_setup(empty_alias_is_none, clean_environment),
+        cmocka_unit_test_setup(aliases_count_in_their_order, clean_environment),
         cmocka_unit_test_setup(bad_value_keeps_default_and_sets_the_rest, clean_environment),
         cmocka_unit_test_setup(bad_alias_is_named_as_such, clean_environment),
         cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),

@@ -86,6 +86,12 @@ aq_status aqi_shmem_create(const char *name, size_t size, int *fd)
                         "bytes): raise it with `ulimit -f unlimited`",
                         name, size, shmem_limit(RLIMIT_FSIZE));
     int created = shmem_memfd(name);
+    if (created < 0 && (errno == EPERM || errno == ENOSYS))
+        return aqi_fail_errno(AQ_EACCESS, errno, "base",
+                              "creating shared memory \"%s\" of %zu bytes: a filter of system "
+                              "calls forbids memfd_create: allow it in the container's seccomp "
+                              "profile",
+                              name, size);
     if (created < 0) return shmem_fail(errno, "creating", name, size);
 
     const char *step = "sizing";

@@ -1,11 +1,12 @@
 /* Counters: a block per thread, summed by the reader. */
 #include "base/stats.h"
 
+#include "base/safe_text.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_AM_SENT] = {"am_sent", "messages", "active messages sent"},
@@ -26,9 +27,10 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_YIELD] = {"yield", "times", "processor given away while waiting"},
     [AQI_CTR_SLEEP] = {"sleep", "times", "sleeps while waiting"},
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
+    [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "letters", "calls of strangers that made no sense"},
 };
 
-_Thread_local struct aqi_counters *aqi_counters_mine;
+AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 
 /* All blocks ever made, newest first; reachable for ever, so that nothing counted is lost. */
 static struct aqi_counters *_Atomic stats_blocks;
@@ -106,56 +108,23 @@ uint64_t aqi_counter_sum(enum aqi_counter counter)
     return sum;
 }
 
-/* A line under construction, without stdio: this may run in a signal handler. */
-struct stats_line {
-    char text[256];
-    size_t used;
-};
-
-static void stats_add_text(struct stats_line *line, const char *text)
-{
-    size_t len = aqi_min(strlen(text), sizeof(line->text) - 1 - line->used);
-    memcpy(line->text + line->used, text, len);
-    line->used += len;
-}
-
-static void stats_add_number(struct stats_line *line, uint64_t value)
-{
-    char digits[21];
-    size_t at = sizeof(digits) - 1;
-    digits[at] = '\0';
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value != 0);
-    stats_add_text(line, digits + at);
-}
-
-static void stats_end_line(struct stats_line *line, int fd)
-{
-    line->text[line->used++] = '\n';
-    ssize_t n;
-    do
-        n = write(fd, line->text, line->used);
-    while (n < 0 && errno == EINTR);
-    line->used = 0;
-}
-
 void aqi_counters_print(int fd, const char *title)
 {
     int saved_errno = errno;
-    struct stats_line line = {.used = 0};
+    char bytes[256];
+    struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
         uint64_t sum = aqi_counter_sum((enum aqi_counter)i);
         if (sum == 0) continue;
-        stats_add_text(&line, title);
-        stats_add_text(&line, ": ");
-        stats_add_text(&line, aqi_counter_rows[i].name);
-        stats_add_text(&line, " ");
-        stats_add_number(&line, sum);
-        stats_add_text(&line, " ");
-        stats_add_text(&line, aqi_counter_rows[i].unit);
-        stats_end_line(&line, fd);
+        aqi_safe_add(&line, title);
+        aqi_safe_add(&line, ": ");
+        aqi_safe_add(&line, aqi_counter_rows[i].name);
+        aqi_safe_add(&line, " ");
+        aqi_safe_number(&line, sum);
+        aqi_safe_add(&line, " ");
+        aqi_safe_add(&line, aqi_counter_rows[i].unit);
+        aqi_safe_add(&line, "\n");
+        (void)aqi_safe_write(&line, fd);
     }
     errno = saved_errno;
 }

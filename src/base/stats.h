@@ -27,6 +27,7 @@ enum aqi_counter {
     AQI_CTR_YIELD,         /* processor given away while waiting */
     AQI_CTR_SLEEP,         /* sleeps while waiting */
     AQI_CTR_WAKE_SENT,     /* sleeping peers woken */
+    AQI_CTR_HELLO_DROPPED, /* calls and letters of strangers that made no sense */
     AQI_CTR_COUNT
 };
 
@@ -44,7 +45,7 @@ struct aqi_counters {
     atomic_bool taken; /* some living thread counts in it */
     struct aqi_counters *next;
 };
-extern _Thread_local struct aqi_counters *aqi_counters_mine;
+extern AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 struct aqi_counters *aqi_counters_attach(void);
 
 static inline void aqi_count(enum aqi_counter counter, uint64_t n)

@@ -31,14 +31,16 @@ static const struct {
     STATUS_ROW(AQ_EMISMATCH) = {"AQ_EMISMATCH", "the ranks of a collective call disagree"},
     STATUS_ROW(AQ_ESETTING) = {"AQ_ESETTING", "an environment variable has an illegal value"},
     STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "the system forbids it"},
+    STATUS_ROW(AQ_EREFUSED) = {"AQ_EREFUSED",
+                               "nobody listens at that address, or the server said no"},
 };
-static_assert(AQI_COUNT_OF(status_rows) == AQ_AGAIN - AQ_EACCESS + 1,
-              "one row for each status (AQ_EACCESS is the last)");
+static_assert(AQI_COUNT_OF(status_rows) == AQ_AGAIN - AQ_EREFUSED + 1,
+              "one row for each status (AQ_EREFUSED is the last)");
 static_assert(AQ_AGAIN == 1 && AQ_OK == 0, "AQ_AGAIN is the only positive status");
 
 static bool status_known(aq_status status)
 {
-    return (int)status <= AQ_AGAIN && (int)status >= AQ_EACCESS;
+    return (int)status <= AQ_AGAIN && (int)status >= AQ_EREFUSED;
 }
 
 const char *aq_status_name(aq_status status)

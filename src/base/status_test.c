@@ -19,21 +19,21 @@ static void names_follow_the_header(void **state)
         assert_string_equal(aq_status_name((aq_status)value) + 3, name);
     }
     fclose(header);
-    assert_int_equal(found, AQ_AGAIN - AQ_EACCESS + 1);
+    assert_int_equal(found, AQ_AGAIN - AQ_EREFUSED + 1);
 }
 
 static void texts_are_distinct(void **state)
 {
     (void)state;
-    for (int a = AQ_EACCESS; a <= AQ_AGAIN; a++)
-        for (int b = AQ_EACCESS; b < a; b++)
+    for (int a = AQ_EREFUSED; a <= AQ_AGAIN; a++)
+        for (int b = AQ_EREFUSED; b < a; b++)
             assert_string_not_equal(aq_status_text((aq_status)a), aq_status_text((aq_status)b));
 }
 
 static void other_numbers_are_unknown(void **state)
 {
     (void)state;
-    static const int numbers[] = {AQ_AGAIN + 1, AQ_EACCESS - 1, INT32_MAX, INT32_MIN};
+    static const int numbers[] = {AQ_AGAIN + 1, AQ_EREFUSED - 1, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++) {
         assert_string_equal(aq_status_name((aq_status)numbers[i]), "AQ_UNKNOWN");
         assert_true(strlen(aq_status_text((aq_status)numbers[i])) > 0);

@@ -14,9 +14,9 @@ enum { ACCEPT_ALL = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG | AQ_AM_REQUEST | AQ
 
 /* --- registration ---------------------------------------------------------------------------- */
 
-static void set_handler(aq_handler index, const aq_handler_entry *row, uint8_t accepts)
+static void set_handler(aq_ep *ep, aq_handler index, const aq_handler_entry *row, uint8_t accepts)
 {
-    struct core_handler *h = &core.ep.handlers[index];
+    struct core_handler *h = &ep->handlers[index];
     h->context = row->context;
     h->name = row->name;
     h->accepts = accepts;
@@ -27,7 +27,7 @@ static void set_handler(aq_handler index, const aq_handler_entry *row, uint8_t a
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
 {
     const aq_handler_entry row = {.fn = fn, .name = name, .nargs = AQ_AM_ANY_ARGS};
-    set_handler(index, &row, ACCEPT_ALL);
+    set_handler(&core.ep, index, &row, ACCEPT_ALL);
 }
 
 static aq_status check_row(const aq_handler_entry *row, size_t i)
@@ -45,12 +45,12 @@ static aq_status check_row(const aq_handler_entry *row, size_t i)
 }
 
 /* Choose the indices without touching the table that is in force. */
-static aq_status choose_indices(const aq_handler_entry *table, size_t count,
+static aq_status choose_indices(const aq_ep *ep, const aq_handler_entry *table, size_t count,
                                 aq_handler chosen[CORE_HANDLERS])
 {
     bool taken[CORE_HANDLERS];
     for (unsigned i = 0; i < CORE_HANDLERS; i++)
-        taken[i] = core.ep.handlers[i].fn != NULL;
+        taken[i] = ep->handlers[i].fn != NULL;
     for (size_t i = 0; i < count; i++) {
         aq_handler index = table[i].index;
         if (index == AQ_HANDLER_AUTO) continue;
@@ -91,8 +91,11 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
     aq_handler chosen[CORE_HANDLERS];
     aq_status st = core_callable(core_self(), "aq_am_register");
     if (st != AQ_OK) return st;
-    if (ep != &core.ep || (table == NULL && count != 0))
+    if (!core_is_ep(ep) || (table == NULL && count != 0))
         return aqi_fail(AQ_EINVAL, "core", "aq_am_register: no endpoint or no table");
+    if ((ep->capabilities & AQ_EP_AM) == 0)
+        return aqi_fail(AQ_ENOTSUP, "core",
+                        "aq_am_register: endpoint %u was created without AQ_EP_AM", ep->index);
     if (count > CORE_HANDLERS - AQ_HANDLER_BASE)
         return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers, the most is %u", count,
                         CORE_HANDLERS - AQ_HANDLER_BASE);
@@ -100,10 +103,10 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
         st = check_row(&table[i], i);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&core.lock);
-    st = choose_indices(table, count, chosen);
+    st = choose_indices(ep, table, count, chosen);
     for (size_t i = 0; i < count && st == AQ_OK; i++) {
         table[i].index = chosen[i];
-        set_handler(chosen[i], &table[i], accepts_of(table[i].accepts));
+        set_handler(ep, chosen[i], &table[i], accepts_of(table[i].accepts));
     }
     aqi_spin_unlock(&core.lock);
     return st;
@@ -123,55 +126,112 @@ size_t aq_am_max_long(const aq_team *team)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* The program's peers disagree about handlers; dropping the message would be a silent hang. */
-static AQI_COLD void unwanted(uint32_t source, const struct aqi_am *am)
+/*
+ * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
+ * the message would be a silent hang.
+ */
+static AQI_COLD void unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
 {
-    const struct core_handler *h = &core.ep.handlers[am->handler];
+    unsigned index = aqi_am_to_ep(am->flags);
+    const struct core_handler *h = ep != NULL ? &ep->handlers[am->handler] : NULL;
     char why[300];
-    if (h->fn == NULL)
+    if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0)
         snprintf(why, sizeof(why),
-                 "rank %u sent a message for handler %u, which is not registered here: call "
-                 "aq_am_register in every process, then aq_barrier, before sending",
-                 source, am->handler);
+                 "rank %u sent a message to endpoint %u, which %s: call aq_ep_create with AQ_EP_AM "
+                 "in every process, then aq_barrier, before sending",
+                 source, index, ep == NULL ? "does not exist here" : "has no messages here");
+    else if (h->fn == NULL)
+        snprintf(
+            why, sizeof(why),
+            "rank %u sent a message for handler %u, which is not registered here with endpoint "
+            "%u: call aq_am_register in every process, then aq_barrier, before sending",
+            source, am->handler, index);
     else
         snprintf(why, sizeof(why),
-                 "rank %u sent a message that handler %u (%s) does not accept: kind %u, %s, %u "
-                 "arguments; it is registered for mask %#x and %u arguments (255: any)",
-                 source, am->handler, h->name ? h->name : "no name", am->kind,
+                 "rank %u sent a message that handler %u (%s) of endpoint %u does not accept: kind "
+                 "%u, %s, %u arguments; it is registered for mask %#x and %u arguments (255: any)",
+                 source, am->handler, h->name ? h->name : "no name", index, am->kind,
                  am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs, h->accepts,
                  h->nargs);
     core.boot.fatal(core.boot.arg, why);
 }
 
-void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+static AQI_COLD void run_traced(aq_am_fn *fn, aq_am *am, const char *name)
 {
-    const struct core_handler *h = &core.ep.handlers[am->handler];
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+    fn(am);
+    aqi_trace_end(AQI_TRACE_AM, name != NULL ? name : "handler", begun, am->source, am->nbytes);
+}
+
+/*
+ * Run the handler of `ep`, which a message has come to by `route` from endpoint `source_ep` of
+ * `source`. False: it is for no handler that would take it.
+ */
+static inline bool run(aq_ep *ep, struct core_route *route, uint32_t source, unsigned source_ep,
+                       const struct aqi_am *am)
+{
+    const struct core_handler *h = &ep->handlers[am->handler];
     aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
     bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     uint8_t category = (uint8_t)(1u << (am->kind - 1));
     unsigned needs = category | (is_reply ? AQ_AM_REPLY : AQ_AM_REQUEST);
-    (void)arg;
-    if (AQI_UNLIKELY(source >= core.params.size || fn == NULL || (needs & ~h->accepts) != 0 ||
-                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs))) {
-        unwanted(source, am);
-        return;
-    }
+    if (AQI_UNLIKELY(fn == NULL || (needs & ~h->accepts) != 0 ||
+                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs)))
+        return false;
     struct core_thread *me = core_self();
     struct core_message *outer = me->handling; /* a request that waits for room in its reply */
     struct core_message message = {.am = {.args = am->args,
                                           .payload = (void *)(uintptr_t)am->payload,
                                           .nbytes = am->nbytes,
                                           .context = h->context,
+                                          .ep = ep,
                                           .source = source,
                                           .nargs = am->nargs,
                                           .handler = am->handler,
                                           .category = category,
-                                          .is_reply = is_reply},
-                                   .route = &core.routes[source]};
+                                          .is_reply = is_reply,
+                                          .source_ep = (uint8_t)source_ep},
+                                   .route = route,
+                                   .reply_flags = AQI_AM_IS_REPLY | aqi_am_to(source_ep) |
+                                                  aqi_am_from(ep->index)};
     me->handling = &message;
-    fn(&message.am);
+    if (AQI_LIKELY(!aqi_tracing(AQI_TRACE_AM)))
+        fn(&message.am);
+    else
+        run_traced(fn, &message.am, h->name);
     me->handling = outer;
     aqi_count(AQI_CTR_AM_RECEIVED, 1);
+    return true;
+}
+
+/* A message to or from an endpoint after the first. */
+static AQI_COLD void run_further(uint32_t source, const struct aqi_am *am)
+{
+    unsigned source_ep = aqi_am_from_ep(am->flags);
+    aq_ep *ep = atomic_load_explicit(&core.eps[aqi_am_to_ep(am->flags)], memory_order_acquire);
+    if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0) {
+        unwanted(ep, source, am);
+        return;
+    }
+    core_ep_reach(source_ep);
+    struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
+    if (!run(ep, route, source, source_ep, am)) unwanted(ep, source, am);
+}
+
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
+    if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
+        run_further(source, am);
+    else if (AQI_UNLIKELY(!run(&core.ep, &core.routes[source], source, 0, am)))
+        unwanted(&core.ep, source, am);
+}
+
+bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
+{
+    bool ours = am->handler >= CORE_HANDLER_VIS_PUT && am->handler <= CORE_HANDLER_VIS_DATA;
+    if ((am->flags & AQI_AM_EPS) != 0 || (am->handler < AQ_HANDLER_BASE && !ours)) return false;
+    return run(&core.ep, route, source, 0, am);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
@@ -199,23 +259,6 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
     return bad_message(call, handler, args, nargs, flags);
 }
 
-static AQI_COLD aq_status lost(const struct core_route *route, const char *call)
-{
-    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
-                    (unsigned)route->rank);
-}
-
-/* A round of waiting for room: requests make full progress, replies only that of replies. */
-static void wait_for_room(struct core_wait *wait, bool reply)
-{
-    if (reply)
-        core_reply_round(wait->rounds++);
-    else if (core_progress() != 0)
-        *wait = (struct core_wait){0};
-    else
-        core_wait_round(wait, 1); /* room is not an arrival: it wakes nobody */
-}
-
 static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_am *am,
                                     struct aqi_comp *comp, unsigned flags, const char *call,
                                     aq_status st)
@@ -223,24 +266,35 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
     struct core_wait wait = {0};
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aqi_count(AQI_CTR_AM_AGAIN, 1);
-    while (st == AQ_AGAIN) {
-        if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
-        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return lost(route, call);
-        wait_for_room(&wait, reply);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, reply, flags)) == AQ_OK)
         st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
-    }
-    if (st == AQ_EPEER) return lost(route, call);
     if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    return st == AQ_EPEER ? core_lost(route, call) : st;
+}
+
+static inline aq_status send_now(struct core_route *route, const struct aqi_am *am,
+                                 struct aqi_comp *comp, unsigned flags, const char *call)
+{
+    aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
+    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, comp, flags, call, st);
+    aqi_count(AQI_CTR_AM_SENT, 1);
+    return AQ_OK;
+}
+
+static AQI_COLD aq_status send_traced(struct core_route *route, const struct aqi_am *am,
+                                      struct aqi_comp *comp, unsigned flags, const char *call)
+{
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+    aq_status st = send_now(route, am, comp, flags, call);
+    aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, am->nbytes);
     return st;
 }
 
 static inline aq_status send(struct core_route *route, const struct aqi_am *am,
                              struct aqi_comp *comp, unsigned flags, const char *call)
 {
-    aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
-    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, comp, flags, call, st);
-    aqi_count(AQI_CTR_AM_SENT, 1);
-    return AQ_OK;
+    if (aqi_tracing(AQI_TRACE_AM)) return send_traced(route, am, comp, flags, call);
+    return send_now(route, am, comp, flags, call);
 }
 
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
@@ -285,7 +339,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     struct aqi_slot slot;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aq_status st = tp->ops.am_reserve(tp, route->peer, reply, am->nargs, 0, &slot);
-    if (st != AQ_OK) return st == AQ_EPEER ? lost(route, call) : st;
+    if (st != AQ_OK) return st == AQ_EPEER ? core_lost(route, call) : st;
     memcpy(at, src, am->nbytes);
     st = tp->ops.am_commit(tp, route->peer, &slot, am);
     if (st == AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, &slot, NULL);
@@ -334,7 +388,7 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
         return AQ_OK;
     }
     if (comp != NULL) core_wait_zero(&comp->local);
-    return here.status == AQ_OK ? AQ_OK : lost(route, call);
+    return here.status == AQ_OK ? AQ_OK : core_lost(route, call);
 }
 
 static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
@@ -356,15 +410,17 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     return st;
 }
 
-aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call)
+aq_status core_send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
+                         const char *call)
 {
-    return send_long(route, am, 0, NULL, call);
+    return send_long(route, am, flags, NULL, call);
 }
 
-aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call)
+aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned flags,
+                           const char *call)
 {
     aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    return send(route, am, NULL, 0, call);
+    return send(route, am, NULL, flags, call);
 }
 
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
@@ -387,36 +443,40 @@ static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const v
                            .payload = src};
 }
 
-AQI_COLD struct core_route *core_no_messages(const struct core_route *route, const char *call,
-                                             aq_status *st)
+AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_route *route,
+                                             const char *call, aq_status *st)
 {
-    *st = aqi_fail(AQ_ENOTSUP, "core",
-                   "%s: endpoint %u of rank %u takes no messages, only endpoint 0 does", call,
-                   route->ep, route->rank);
+    if (team->ep == NULL || (team->ep->capabilities & AQ_EP_AM) != 0) return route;
+    *st =
+        aqi_fail(AQ_ENOTSUP, "core",
+                 "%s: endpoint %u of this process, which is to send, was created without AQ_EP_AM",
+                 call, team->ep->index);
     return NULL;
 }
 
 /* What all three kinds of request check first. NULL: `*st` says why. */
 static inline struct core_route *begin_request(const char *call, aq_team *team, aq_rank rank,
                                                aq_handler handler, const aq_arg *args,
-                                               unsigned nargs, unsigned flags, aq_status *st)
+                                               unsigned nargs, unsigned flags, uint8_t *eps,
+                                               aq_status *st)
 {
     *st = core_callable(core_self(), call);
     if (AQI_LIKELY(*st == AQ_OK)) *st = core_check_message(call, handler, args, nargs, flags);
     if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
     struct core_route *route = core_route_to(team, rank, call, st);
-    if (AQI_UNLIKELY(route != NULL && route->ep != 0)) return core_no_messages(route, call, st);
-    return route;
+    if (AQI_UNLIKELY(route == NULL)) return NULL;
+    return core_message_route(team, route, call, eps, st);
 }
 
 aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
                       unsigned nargs, unsigned flags)
 {
     aq_status st;
+    uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &st);
+        begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
+    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
     return send(route, &am, NULL, flags, "aq_am_short");
 }
 
@@ -425,12 +485,13 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
                        aq_event *local)
 {
     aq_status st;
+    uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &st);
+        begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
     st = check_payload("aq_am_medium", src, nbytes, core.max_medium);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
+    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
     st = send(route, &am, NULL, flags, "aq_am_medium");
     /* Every transport copies what fits a Medium. */
@@ -443,12 +504,13 @@ aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void
                      aq_event *local)
 {
     aq_status st;
+    uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &st);
+        begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
     st = check_payload("aq_am_long", src, nbytes, core.max_long);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
+    struct aqi_am am = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, eps);
     return send_long(route, &am, flags, local, "aq_am_long");
 }
 
@@ -457,7 +519,7 @@ aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void
 /* The request that is being replied to; NULL: `*st` says why it may not be. */
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st)
 {
-    struct core_thread *me = atomic_load(&core.open) ? core_self() : NULL;
+    struct core_thread *me = atomic_load(&core.open) ? core_thread_mine : NULL;
     struct core_message *message = (struct core_message *)am;
     *st = AQ_ECONTEXT;
     if (am == NULL || me == NULL || me->handling != message)
@@ -480,7 +542,7 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
     if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
     if (st != AQ_OK) return st;
     message->replied = true;
-    am->flags = AQI_AM_IS_REPLY;
+    am->flags = message->reply_flags;
     if (am->kind == AQI_AM_LONG)
         st = send_long(message->route, am, flags, NULL, call);
     else

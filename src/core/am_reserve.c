@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
-/* Who owns the bytes of a buffer, kept in its aqi_flags beside the category. */
+/* Who owns the bytes of a buffer, kept in its aqi_flags between the category and the flags that the
+ * message is to have. */
 enum {
+    MESSAGE_FLAGS = 16, /* from this bit */
     OWNED_BY_CLIENT = 0x100,
     OWNED_BY_TRANSPORT = 0x200, /* a slot of the transport: the payload is written once */
     OWNED_BY_HEAP = 0x400       /* a Long: its destination is named at commit only */
@@ -16,17 +18,13 @@ static const size_t long_scratch = 65536;
 static aq_status find_room(struct core_route *route, bool is_reply, unsigned nargs, size_t nbytes,
                            unsigned flags, struct aqi_slot *slot)
 {
+    struct aqi_tp *tp = route->tp;
     struct core_wait wait = {0};
-    for (;;) {
-        aq_status st =
-            route->tp->ops.am_reserve(route->tp, route->peer, is_reply, nargs, nbytes, slot);
-        if (st != AQ_AGAIN || (flags & AQ_IMMEDIATE)) return st;
-        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
-        if (is_reply)
-            core_reply_round(wait.rounds++);
-        else if (core_progress() == 0)
-            core_wait_round(&wait, 1);
-    }
+    aq_status st;
+    do
+        st = tp->ops.am_reserve(tp, route->peer, is_reply, nargs, nbytes, slot);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, is_reply, flags)) == AQ_OK);
+    return st;
 }
 
 static aq_status check(const char *call, unsigned category, size_t least, size_t most,
@@ -73,9 +71,7 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
         if (buffer.addr == NULL)
             st = aqi_fail(AQ_ENOMEM, "core", "%s: no memory for %zu bytes", call, buffer.size);
     }
-    if (st == AQ_EPEER)
-        return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
-                        (unsigned)route->rank);
+    if (st == AQ_EPEER) return core_lost(route, call);
     if (st == AQ_OK) *out = buffer;
     return st;
 }
@@ -89,9 +85,12 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
     if (st == AQ_OK) st = check(call, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
     struct core_route *route = core_route_to(team, rank, call, &st);
-    if (route != NULL && route->ep != 0) route = core_no_messages(route, call, &st);
+    uint8_t eps;
+    if (route != NULL) route = core_message_route(team, route, call, &eps, &st);
     if (route == NULL) return st;
-    return reserve(call, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
+    st = reserve(call, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
+    if (st == AQ_OK) buffer->aqi_flags |= (uint32_t)eps << MESSAGE_FLAGS;
+    return st;
 }
 
 aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_buf, size_t least,
@@ -103,26 +102,24 @@ aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_b
     struct core_message *to = core_begin_reply(call, am, &st);
     if (to == NULL) return st;
     st = reserve(call, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
-    if (st == AQ_OK) to->replied = true;
-    return st;
+    if (st != AQ_OK) return st;
+    buffer->aqi_flags |= (uint32_t)to->reply_flags << MESSAGE_FLAGS;
+    to->replied = true;
+    return AQ_OK;
 }
 
 /* Send from a slot of the transport; one built by fallback.c may have to wait for room. */
 static aq_status commit_slot(struct core_route *route, struct core_message *to,
-                             aq_am_buffer *buffer, struct aqi_am *am)
+                             aq_am_buffer *buffer, struct aqi_am *am, unsigned flags)
 {
     struct core_wait wait = {0};
     struct aqi_tp *tp = route->tp;
     aq_status st;
     while ((st = tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, am)) == AQ_AGAIN) {
-        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) {
-            (void)tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, NULL);
-            return AQ_EPEER;
-        }
-        if (to != NULL)
-            core_reply_round(wait.rounds++);
-        else if (core_progress() == 0)
-            core_wait_round(&wait, 1);
+        st = core_wait_for_room(&wait, route, to != NULL, flags);
+        if (st == AQ_OK) continue;
+        if (st != AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, NULL);
+        return st;
     }
     if (st == AQ_OK) {
         aqi_count(AQI_CTR_AM_SENT, 1);
@@ -132,7 +129,7 @@ static aq_status commit_slot(struct core_route *route, struct core_message *to,
 }
 
 aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, void *dst,
-                       const aq_arg *args, unsigned nargs)
+                       const aq_arg *args, unsigned nargs, unsigned flags)
 {
     static const char call[] = "aq_am_commit";
     struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
@@ -144,22 +141,25 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
     if (nargs != buffer->aqi_nargs)
         return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", call, nargs,
                         buffer->aqi_nargs);
-    aq_status st = core_check_message(call, handler, args, nargs, 0);
+    aq_status st = core_check_message(call, handler, args, nargs, flags);
     if (st != AQ_OK) return st;
     bool is_long = (buffer->aqi_flags & AQ_AM_LONG) != 0;
     struct aqi_am am = {.kind = is_long ? AQI_AM_LONG : AQI_AM_MEDIUM,
                         .handler = handler,
                         .nargs = (uint8_t)nargs,
-                        .flags = buffer->aqi_am != NULL ? AQI_AM_IS_REPLY : 0,
+                        .flags = (uint8_t)(buffer->aqi_flags >> MESSAGE_FLAGS),
                         .nbytes = (uint32_t)nbytes,
                         .addr = (uint64_t)(uintptr_t)dst,
                         .args = args,
                         .payload = buffer->addr};
-    if (buffer->aqi_flags & OWNED_BY_TRANSPORT)
-        st = commit_slot(route, buffer->aqi_am, buffer, &am);
-    else
-        st = is_long ? core_send_long(route, &am, call) : core_send_medium(route, &am, call);
-    if (st == AQ_ERANGE) return st; /* still usable */
+    if (buffer->aqi_flags & OWNED_BY_TRANSPORT) {
+        uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+        st = commit_slot(route, buffer->aqi_am, buffer, &am, flags);
+        aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, nbytes);
+    } else
+        st = is_long ? core_send_long(route, &am, flags, call)
+                     : core_send_medium(route, &am, flags, call);
+    if (st == AQ_ERANGE || st == AQ_AGAIN) return st; /* still usable */
     if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
     buffer->aqi_route = NULL;
     return st;

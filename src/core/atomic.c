@@ -106,20 +106,12 @@ static aq_status start(struct core_route *route, const struct aqi_atomic *req, v
     struct aqi_tp *tp = route->tp;
     aq_status st;
     aqi_comp_add(comp, &comp->remote, 1);
-    while ((st = tp->ops.atomic(tp, route->peer, route->rmem, req, result, comp)) == AQ_AGAIN) {
-        if (flags & AQ_IMMEDIATE) break;
-        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) {
-            st = AQ_EPEER;
-            break;
-        }
-        if (core_progress() == 0) core_wait_round(&wait, 1);
-    }
+    do
+        st = tp->ops.atomic(tp, route->peer, route->rmem, req, result, comp);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, false, flags)) == AQ_OK);
     if (st == AQ_OK) return AQ_OK;
     aqi_comp_remote(comp);
-    if (st == AQ_EPEER)
-        return aqi_fail(st, "core", "%s: rank %u is dead or unreachable", call,
-                        (unsigned)route->rank);
-    return st;
+    return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
 static struct aqi_comp *kind_of(struct core_set *set, uint8_t op)
@@ -152,9 +144,9 @@ static aq_status carried(struct core_route *route, enum mode mode, const struct 
     return st;
 }
 
-static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
-                         aq_atomic_op op, const void *operand1, const void *operand2, void *result,
-                         unsigned flags, aq_event *ev, const char *call)
+static inline aq_status perform_now(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
+                                    aq_atomic_op op, const void *operand1, const void *operand2,
+                                    void *result, unsigned flags, aq_event *ev, const char *call)
 {
     struct aqi_atomic req;
     aq_status st;
@@ -173,10 +165,21 @@ static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void
     return AQ_OK;
 }
 
-aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
-                    const void *operand1, const void *operand2, void *result)
+static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
+                         aq_atomic_op op, const void *operand1, const void *operand2, void *result,
+                         unsigned flags, aq_event *ev, const char *call)
 {
-    return perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, 0, NULL,
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_ATOMIC);
+    aq_status st =
+        perform_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
+    if (begun != 0) aqi_trace_end(AQI_TRACE_ATOMIC, call, begun, rank, st == AQ_OK ? d->size : 0);
+    return st;
+}
+
+aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
+                    const void *operand1, const void *operand2, void *result, unsigned flags)
+{
+    return perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, flags, NULL,
                    "aq_atomic");
 }
 

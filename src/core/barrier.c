@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 64 }; /* before all transports are asked again */
+enum { LOOKS = 64, TURNS = 4 }; /* before all transports are asked again */
 
 struct core_barrier {
     bool notified;
@@ -81,6 +81,13 @@ static aq_status start(aq_team *team, struct coll_name name)
     return st;
 }
 
+/* The barrier will never be complete, and no other of this team will. */
+static AQI_COLD aq_status dead(const aq_team *team, const char *call)
+{
+    team->barrier->notified = false;
+    return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
+}
+
 aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 {
     aq_status st = check("aq_barrier_notify", team, flags);
@@ -88,14 +95,16 @@ aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
     if (team->barrier->notified)
         return aqi_fail(AQ_ESTATE, "core",
                         "aq_barrier_notify: the last notify has not been followed by a wait");
+    if (AQI_UNLIKELY(coll_broken(team))) return dead(team, "aq_barrier_notify");
     return start(team, name_of(id, flags));
 }
 
 static AQI_COLD aq_status mismatch(bool own)
 {
-    return aqi_fail(AQ_EMISMATCH, "core",
-                    own ? "barrier: this process named another id at wait than at notify"
-                        : "barrier: the processes named different ids");
+    /* An answer, which programs may ask for, rather than a failure to be logged. */
+    return aqi_fail_quiet(AQ_EMISMATCH,
+                          own ? "barrier: this process named another id at wait than at notify"
+                              : "barrier: the processes named different ids");
 }
 
 /* The barrier is complete: take its result and make it ready for the next. */
@@ -125,34 +134,42 @@ static aq_status pending(const char *call, const aq_team *team, unsigned flags)
     return st;
 }
 
-static AQI_COLD aq_status dead(const char *call)
-{
-    return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
-}
-
 /* A failed operation by messages is complete, too. */
 static aq_status failed(const aq_team *team, const char *call)
 {
     if (team->coll->shm == NULL && team->barrier->op.status != AQ_OK)
-        return team->barrier->op.status == AQ_EPEER ? dead(call) : team->barrier->op.status;
+        return team->barrier->op.status == AQ_EPEER ? dead(team, call) : team->barrier->op.status;
     return AQ_OK;
+}
+
+/*
+ * Where ranks share cores each turn brings cold caches, and all of them together are what a barrier
+ * costs: a turn that comes too early gives the core away again after one look.
+ */
+static void look_only(aq_team *team)
+{
+    if (core.spin_rounds > 0 || team->coll->shm == NULL) return;
+    for (unsigned turn = 0; turn < TURNS && !complete(team); turn++)
+        core_yield();
 }
 
 static aq_status wait_for(aq_team *team, struct coll_name at_wait)
 {
     static const char call[] = "aq_barrier_wait";
     struct core_wait wait = {0};
-    /* Handlers run also where nobody has to wait; where ranks share a core, turns are dear. */
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? LOOKS : 1;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     for (;; done = core_progress()) {
+        look_only(team);
         for (unsigned i = 0; i < looks; i++) {
             if (complete(team)) {
+                aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, 0);
                 aq_status st = failed(team, call);
                 return st == AQ_OK ? finish(team->barrier, at_wait) : st;
             }
             if (looks > 1) aqi_pause();
         }
-        if (AQI_UNLIKELY(coll_broken(team))) return dead(call);
+        if (AQI_UNLIKELY(coll_broken(team))) return dead(team, call);
         if (done != 0)
             wait = (struct core_wait){0};
         else
@@ -172,7 +189,7 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
     aq_status st = pending(call, team, flags);
     if (st != AQ_OK) return st;
     core_progress();
-    if (!complete(team)) return coll_broken(team) ? dead(call) : AQ_AGAIN;
+    if (!complete(team)) return coll_broken(team) ? dead(team, call) : AQ_AGAIN;
     st = failed(team, call);
     return st == AQ_OK ? finish(team->barrier, name_of(id, flags)) : st;
 }
@@ -181,4 +198,18 @@ aq_status aq_barrier(aq_team *team)
 {
     aq_status st = aq_barrier_notify(team, 0, AQ_BARRIER_ANONYMOUS);
     return st == AQ_OK ? wait_for(team, (struct coll_name){NAME_NONE, 0}) : st;
+}
+
+aq_status aq_barrier_result(aq_team *team, int *id)
+{
+    static const char call[] = "aq_barrier_result";
+    aq_status st = check(call, team, 0);
+    if (st != AQ_OK) return st;
+    const struct core_barrier *b = team->barrier;
+    if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", call);
+    if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", call);
+    if (b->agreed.state == NAME_MISMATCH) return AQ_EMISMATCH;
+    if (b->agreed.state != NAME_GIVEN) return AQ_AGAIN;
+    *id = b->agreed.id;
+    return AQ_OK;
 }

@@ -1,13 +1,14 @@
 /*
  * Collectives: the operations of a team from their start to their end, and pushing them on. What
- * they do is in coll_shm*.c (shared memory) and coll_plan.c with coll_msg.c (messages).
+ * they do is in coll_shm*.c (shared memory), coll_plan.c with coll_msg.c (messages), and
+ * coll_hier.c (both).
  */
 #include "core/coll_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 64 }; /* at shared memory before all transports are asked */
+enum { LOOKS = 64, TURNS = 4 }; /* at shared memory before all transports are asked */
 
 _Atomic uint32_t core_coll_busy;
 static atomic_bool coll_stuck; /* a message found no room, which no arrival announces */
@@ -37,6 +38,7 @@ void coll_close(aq_team *team)
         struct coll_op *op = coll->first;
         coll->first = op->next;
         coll_plan_free(&op->plan);
+        coll_hier_free(op);
         if (op->owned) free(op);
     }
     coll_msg_close(coll);
@@ -53,6 +55,7 @@ bool coll_idle(const aq_team *team)
 bool coll_broken(const aq_team *team)
 {
     if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
+    if (team->whole != NULL) team = team->whole;
     for (aq_rank i = 0; i < team->size; i++)
         if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
     return false;
@@ -69,13 +72,17 @@ static void append(struct core_coll *coll, struct coll_op *op)
 }
 
 /* Out of the list, and tell who waits; `op` may be gone afterwards. */
-static void complete(struct core_coll *coll, struct coll_op **at)
+static void complete(aq_team *team, struct coll_op **at)
 {
+    struct core_coll *coll = team->coll;
     struct coll_op *op = *at;
     *at = op->next;
     if (coll->last == &op->next) coll->last = at;
     coll->messages -= !op->shared;
     coll_plan_free(&op->plan);
+    coll_hier_free(op);
+    if (team->whole != NULL)
+        atomic_store_explicit(&team->whole->coll->news, true, memory_order_relaxed);
     atomic_fetch_sub_explicit(&core_coll_busy, 1, memory_order_relaxed);
     if (op->event != NULL) {
         struct aqi_comp *comp = &op->event->set.put;
@@ -92,28 +99,41 @@ static void complete(struct core_coll *coll, struct coll_op **at)
 /* May it begin? In shared memory when its slot is free; by messages when no gate is before it. */
 static bool may_push(const struct coll_op *op, unsigned slots, bool gate, bool messages)
 {
+    if (AQI_UNLIKELY(atomic_load_explicit(&op->held, memory_order_acquire))) return false;
     if (op->shared) return (slots & 1u << op->slot) == 0;
     if (op->args.kind == COLL_GATE && messages) return false;
     return !gate;
 }
 
-/* Every operation that can go on; the lock is held. */
+static bool push_op(aq_team *team, struct coll_op *op, bool *stuck)
+{
+    if (op->shared) return coll_shm_push(team, op);
+    if (op->hier != NULL) return coll_hier_push(team, op, stuck);
+    if (!op->started) coll_msg_begin(team, op);
+    return coll_msg_push(team, op, stuck);
+}
+
+/* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
+ * the operations that they belong to, are their parts. */
 static void push_list(aq_team *team, bool *stuck)
 {
     struct core_coll *coll = team->coll;
     unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
     bool gate = false, messages = false, broken = coll_broken(team);
+    if (team->local != NULL) {
+        atomic_store_explicit(&coll->news, false, memory_order_relaxed);
+        coll_push_team(team->local);
+    }
     for (struct coll_op **at = &coll->first; *at != NULL;) {
         struct coll_op *op = *at;
         bool over = broken;
         if (broken) {
             op->status = AQ_EPEER;
         } else if (may_push(op, slots, gate, messages)) {
-            if (!op->shared && !op->started) coll_msg_begin(team, op);
-            over = op->shared ? coll_shm_push(team, op) : coll_msg_push(team, op, stuck);
+            over = push_op(team, op, stuck);
         }
         if (over) {
-            complete(coll, at);
+            complete(team, at);
             continue;
         }
         if (op->shared) slots |= 1u << op->slot;
@@ -124,7 +144,7 @@ static void push_list(aq_team *team, bool *stuck)
     }
 }
 
-static void push_team(aq_team *team)
+void coll_push_team(aq_team *team)
 {
     bool stuck = false;
     coll_lock(team->coll);
@@ -153,6 +173,8 @@ void core_coll_push(void)
 static bool doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
+    if (coll->first != NULL && atomic_load_explicit(&coll->news, memory_order_relaxed))
+        return false;
     if (coll->shm == NULL || (coll->first == NULL && !coll_shm_at_barrier(coll->shm))) return true;
     coll->dozing = true;
     return coll_shm_doze(team, true);
@@ -168,8 +190,7 @@ static bool wake_up(aq_team *team)
 bool core_coll_doze(int *sleep_ms)
 {
     if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) *sleep_ms = 1;
-    /* Another thread may change what we look at: no long sleep instead. */
-    if (core.multi && atomic_load_explicit(&core_coll_busy, memory_order_relaxed)) *sleep_ms = 1;
+    /* Another thread may change what we look at: no sleep is long instead (sleep.c). */
     if (core.multi) return true;
     return team_each(doze);
 }
@@ -196,42 +217,82 @@ size_t coll_longest(const aq_team *team, const struct coll_args *args)
     return most;
 }
 
-/* Members are at most so many operations apart that a slow one can keep what comes early. */
-static aq_status append_gate(struct core_coll *coll)
+/* In which way it goes, the same in all members. What can fail comes before anything is appended.
+ */
+static aq_status choose_way(aq_team *team, struct coll_op *op)
 {
-    if (coll->message_ops++ % COLL_GATE_EVERY != COLL_GATE_EVERY - 1) return AQ_OK;
+    op->shared = coll_shm_takes(team, &op->args);
+    if (op->shared || !coll_hier_takes(team, &op->args)) return AQ_OK;
+    return coll_hier_new(team, op);
+}
+
+static void append_way(aq_team *team, struct coll_op *op)
+{
+    append(team->coll, op);
+    if (op->shared) coll_shm_begin(team, op);
+    if (op->hier == NULL || coll_hier_begin(team, op) == AQ_OK) return;
+    core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
+}
+
+/* Members are at most so many operations apart that a slow one can keep what comes early. */
+static aq_status append_gate(aq_team *team)
+{
+    if (team->coll->message_ops++ % COLL_GATE_EVERY != COLL_GATE_EVERY - 1) return AQ_OK;
     struct coll_op *gate = calloc(1, sizeof(*gate));
     if (gate == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
     gate->args.kind = COLL_GATE;
     gate->owned = true;
-    append(coll, gate);
-    return AQ_OK;
+    aq_status st = choose_way(team, gate);
+    if (st == AQ_OK)
+        append_way(team, gate);
+    else
+        free(gate);
+    return st;
+}
+
+/* The lock is held. */
+static aq_status enter(aq_team *team, struct coll_op *op)
+{
+    aq_status st = choose_way(team, op);
+    if (st == AQ_OK && !op->shared) st = append_gate(team);
+    if (st == AQ_OK)
+        append_way(team, op);
+    else
+        coll_hier_free(op);
+    return st;
+}
+
+aq_status coll_append(aq_team *team, struct coll_op *op)
+{
+    coll_lock(team->coll);
+    aq_status st = enter(team, op);
+    coll_unlock(team->coll);
+    return st;
 }
 
 aq_status coll_begin(aq_team *team, struct coll_op *op)
 {
-    struct core_coll *coll = team->coll;
-    aq_status st = AQ_OK;
     bool stuck = false;
-    coll_lock(coll);
-    op->shared = coll_shm_takes(team, &op->args);
-    if (!op->shared) st = append_gate(coll);
-    if (st == AQ_OK) {
-        append(coll, op);
-        if (op->shared) coll_shm_begin(team, op);
-        push_list(team, &stuck);
-    }
-    coll_unlock(coll);
+    coll_lock(team->coll);
+    aq_status st = enter(team, op);
+    if (st == AQ_OK) push_list(team, &stuck);
+    coll_unlock(team->coll);
     if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
     return st;
 }
 
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
+    /* Ranks that share cores: a turn in which nothing can be done is to be a short one. */
+    for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < TURNS; i++) {
+        core_yield();
+        coll_push_team(team);
+        if (atomic_load_explicit(done, memory_order_acquire)) return true;
+    }
     for (unsigned i = 0; core.spin_rounds > 0 && i < LOOKS; i++) {
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
         aqi_pause();
-        push_team(team);
+        coll_push_team(team);
     }
     if (core_progress() != 0)
         *wait = (struct core_wait){0};
@@ -252,11 +313,13 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     struct core_wait wait = {0};
     if (coll_broken(team)) return dead(call);
     if (is_empty(team, args)) return AQ_OK;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     aq_status st = coll_begin(team, &op);
     if (st != AQ_OK) return st;
     while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
            !coll_wait_round(team, &op.done, &wait))
         ;
+    aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
     return op.status == AQ_EPEER ? dead(call) : op.status;
 }
 
@@ -279,6 +342,7 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
     op->owned = true;
     atomic_store_explicit(&root->set.put.local, 1, memory_order_relaxed);
     atomic_store_explicit(&root->set.put.remote, 1, memory_order_relaxed);
+    aqi_trace_point(AQI_TRACE_COLL, call, AQI_TRACE_NOBODY, args->nbytes);
     st = coll_begin(team, op);
     if (st != AQ_OK) goto undo;
     *event = root;

@@ -20,6 +20,7 @@ static aq_status check_buffers(const char *call, const aq_team *team, const stru
     bool root = team->rank == args->root, src = true, dst = true;
     if (args->kind == COLL_BROADCAST || args->kind == COLL_SCATTER) src = root;
     if (args->kind == COLL_REDUCE || args->kind == COLL_GATHER) dst = root;
+    if (args->kind == COLL_ALLGATHER) src = args->nbytes != 0;
     if (coll_longest(team, args) == 0 || args->kind == COLL_BARRIER) return AQ_OK;
     if ((!src || args->src != NULL) && (!dst || args->dst != NULL)) return AQ_OK;
     if (args->vary && args->nbytes == 0) return AQ_OK;
@@ -121,15 +122,30 @@ aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst, const void *
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
+static aq_status user(const char *call, struct coll_args *args, size_t count, size_t size,
+                      aq_reduce_fn *fn, const void *context)
+{
+    args->fn = fn;
+    args->context = context;
+    return reduction(call, args, count, size);
+}
+
+aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
+                              size_t size, aq_reduce_fn *fn, const void *context)
+{
+    static const char call[] = "aq_coll_reduce_user";
+    struct coll_args args = args_of(COLL_REDUCE, root, dst, src, 0);
+    aq_status st = user(call, &args, count, size, fn, context);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst, const void *src,
                                  size_t count, size_t size, aq_reduce_fn *fn, const void *context,
                                  unsigned flags, aq_event *ev)
 {
     static const char call[] = "aq_coll_reduce_user_nb";
     struct coll_args args = args_of(COLL_REDUCE, root, dst, src, 0);
-    args.fn = fn;
-    args.context = context;
-    aq_status st = reduction(call, &args, count, size);
+    aq_status st = user(call, &args, count, size, fn, context);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -151,15 +167,22 @@ aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src, size_t
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
+aq_status aq_coll_allreduce_user(aq_team *team, void *dst, const void *src, size_t count,
+                                 size_t size, aq_reduce_fn *fn, const void *context)
+{
+    static const char call[] = "aq_coll_allreduce_user";
+    struct coll_args args = args_of(COLL_ALLREDUCE, 0, dst, src, 0);
+    aq_status st = user(call, &args, count, size, fn, context);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src, size_t count,
                                     size_t size, aq_reduce_fn *fn, const void *context,
                                     unsigned flags, aq_event *ev)
 {
     static const char call[] = "aq_coll_allreduce_user_nb";
     struct coll_args args = args_of(COLL_ALLREDUCE, 0, dst, src, 0);
-    args.fn = fn;
-    args.context = context;
-    aq_status st = reduction(call, &args, count, size);
+    aq_status st = user(call, &args, count, size, fn, context);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -178,17 +201,33 @@ aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst, const void *
     return begin("aq_coll_gather_nb", team, &args, flags, ev);
 }
 
+/* The tables matter in the root only. */
+static aq_status gatherv(const char *call, const aq_team *team, struct coll_args *args,
+                         const size_t *counts, const size_t *offsets)
+{
+    bool is_root = team != NULL && team->rank == args->root;
+    args->vary = true;
+    args->recv_counts = is_root ? counts : NULL;
+    args->recv_offsets = is_root ? offsets : NULL;
+    return check_tables(call, is_root, counts, offsets);
+}
+
+aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst, const size_t *counts,
+                          const size_t *offsets, const void *src, size_t nbytes)
+{
+    static const char call[] = "aq_coll_gatherv";
+    struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
+    aq_status st = gatherv(call, team, &args, counts, offsets);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst, const size_t *counts,
                              const size_t *offsets, const void *src, size_t nbytes, unsigned flags,
                              aq_event *ev)
 {
     static const char call[] = "aq_coll_gatherv_nb";
     struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
-    bool is_root = team != NULL && team->rank == root;
-    args.vary = true;
-    args.recv_counts = is_root ? counts : NULL;
-    args.recv_offsets = is_root ? offsets : NULL;
-    aq_status st = check_tables(call, is_root, counts, offsets);
+    aq_status st = gatherv(call, team, &args, counts, offsets);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -205,19 +244,35 @@ aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src, size_t
     return begin("aq_coll_allgather_nb", team, &args, flags, ev);
 }
 
+static aq_status allgatherv(const char *call, const aq_team *team, struct coll_args *args,
+                            const size_t *counts, const size_t *offsets)
+{
+    aq_status st = check_tables(call, true, counts, offsets);
+    if (st == AQ_OK) st = core_team_usable(call, team);
+    if (st != AQ_OK) return st;
+    args->nbytes = counts[team->rank];
+    args->recv_counts = counts;
+    args->recv_offsets = offsets;
+    return AQ_OK;
+}
+
+aq_status aq_coll_allgatherv(aq_team *team, void *dst, const size_t *counts, const size_t *offsets,
+                             const void *src)
+{
+    static const char call[] = "aq_coll_allgatherv";
+    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, 0);
+    aq_status st = allgatherv(call, team, &args, counts, offsets);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
                                 const size_t *offsets, const void *src, unsigned flags,
                                 aq_event *ev)
 {
     static const char call[] = "aq_coll_allgatherv_nb";
-    aq_status st = check_tables(call, true, counts, offsets);
-    if (st == AQ_OK) st = core_team_usable(call, team);
-    if (st != AQ_OK) return st;
-    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, counts[team->rank]);
-    args.recv_counts = counts;
-    args.recv_offsets = offsets;
-    st = check(call, team, &args, flags, ev);
-    return st == AQ_OK ? coll_start(call, team, &args, ev) : st;
+    struct coll_args args = args_of(COLL_ALLGATHER, 0, dst, src, 0);
+    aq_status st = allgatherv(call, team, &args, counts, offsets);
+    return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
 /* --- scatter, all-to-all --------------------------------------------------------------------- */
@@ -235,17 +290,32 @@ aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst, const void 
     return begin("aq_coll_scatter_nb", team, &args, flags, ev);
 }
 
+static aq_status scatterv(const char *call, const aq_team *team, struct coll_args *args,
+                          const size_t *counts, const size_t *offsets)
+{
+    bool is_root = team != NULL && team->rank == args->root;
+    args->vary = true;
+    args->send_counts = is_root ? counts : NULL;
+    args->send_offsets = is_root ? offsets : NULL;
+    return check_tables(call, is_root, counts, offsets);
+}
+
+aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes, const void *src,
+                           const size_t *counts, const size_t *offsets)
+{
+    static const char call[] = "aq_coll_scatterv";
+    struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
+    aq_status st = scatterv(call, team, &args, counts, offsets);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst, size_t nbytes,
                               const void *src, const size_t *counts, const size_t *offsets,
                               unsigned flags, aq_event *ev)
 {
     static const char call[] = "aq_coll_scatterv_nb";
     struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
-    bool is_root = team != NULL && team->rank == root;
-    args.vary = true;
-    args.send_counts = is_root ? counts : NULL;
-    args.send_offsets = is_root ? offsets : NULL;
-    aq_status st = check_tables(call, is_root, counts, offsets);
+    aq_status st = scatterv(call, team, &args, counts, offsets);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -262,18 +332,38 @@ aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src, size_t 
     return begin("aq_coll_alltoall_nb", team, &args, flags, ev);
 }
 
+/* The tables are in `args`. */
+static aq_status alltoallv(const char *call, struct coll_args *args)
+{
+    args->vary = true;
+    aq_status st = check_tables(call, true, args->recv_counts, args->recv_offsets);
+    return st == AQ_OK ? check_tables(call, true, args->send_counts, args->send_offsets) : st;
+}
+
+aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,
+                            const size_t *dst_offsets, const void *src, const size_t *src_counts,
+                            const size_t *src_offsets)
+{
+    static const char call[] = "aq_coll_alltoallv";
+    struct coll_args args = args_of(COLL_ALLTOALL, 0, dst, src, 0);
+    args.send_counts = src_counts;
+    args.send_offsets = src_offsets;
+    args.recv_counts = dst_counts;
+    args.recv_offsets = dst_offsets;
+    aq_status st = alltoallv(call, &args);
+    return st == AQ_OK ? run(call, team, &args) : st;
+}
+
 aq_status aq_coll_alltoallv_nb(aq_team *team, void *dst, const size_t *dst_counts,
                                const size_t *dst_offsets, const void *src, const size_t *src_counts,
                                const size_t *src_offsets, unsigned flags, aq_event *ev)
 {
     static const char call[] = "aq_coll_alltoallv_nb";
     struct coll_args args = args_of(COLL_ALLTOALL, 0, dst, src, 0);
-    args.vary = true;
     args.send_counts = src_counts;
     args.send_offsets = src_offsets;
     args.recv_counts = dst_counts;
     args.recv_offsets = dst_offsets;
-    aq_status st = check_tables(call, true, dst_counts, dst_offsets);
-    if (st == AQ_OK) st = check_tables(call, true, src_counts, src_offsets);
+    aq_status st = alltoallv(call, &args);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }

@@ -4,7 +4,8 @@
  * A collective is an operation in the list of its team. Members start them in the same order, so
  * the number in that order names it in messages and chooses its place in shared memory. Where all
  * members map each other's scratch memory it runs there (coll_shm.c), else it is a plan of sends
- * and receives (coll_plan.c), which coll_msg.c carries out. Progress pushes the operations on.
+ * and receives (coll_plan.c), which coll_msg.c carries out; on a team that spans neighbourhoods it
+ * has parts of both kinds (coll_hier.c). Progress pushes the operations on.
  */
 #ifndef AQI_CORE_COLL_IMPL_H
 #define AQI_CORE_COLL_IMPL_H
@@ -50,6 +51,8 @@ struct coll_plan {
 /* Where an operation in shared memory stands. */
 enum coll_phase { SHM_TALK, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
 
+struct coll_hier;
+
 struct coll_op {
     struct coll_op *next;
     struct aqi_op *event;
@@ -57,7 +60,9 @@ struct coll_op {
     uint32_t seq;
     bool shared;  /* runs in shared memory */
     bool started; /* messages for it find it */
-    bool owned;   /* allocated by coll.c; else by who waits */
+    /* Keeps its place and does not begin: release by who lets it go, acquire by who pushes it. */
+    _Atomic bool held;
+    bool owned; /* allocated by coll.c; else by who waits */
     aq_status status;
     _Atomic bool done; /* release by who completes it, acquire by who waits */
     /* In shared memory. */
@@ -71,6 +76,7 @@ struct coll_op {
     size_t most;       /* the longest block */
     /* By messages. */
     struct coll_plan plan;
+    struct coll_hier *hier; /* NULL: among all members */
 };
 
 /* The scratch memory of a team: see scratch.c for the layout. */
@@ -83,6 +89,7 @@ struct core_coll {
     uint32_t shm_started, message_ops;
     uint32_t messages; /* operations by messages that are under way */
     bool dozing;       /* the others know that we sleep */
+    _Atomic bool news; /* a part in shared memory is over, which nobody has looked at */
     struct coll_op *first;
     struct coll_op **last;
     struct coll_early *early; /* messages for operations that are not started here */
@@ -135,7 +142,34 @@ static inline void coll_fold(const struct coll_args *args, const void *from, voi
 /* coll_ops.c: the function for a built-in type and operator; NULL if there is none. */
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
 
+/* coll_shape.c: the neighbourhoods of a team that spans several. */
+struct coll_shape {
+    aq_rank groups, mine; /* neighbourhoods, and which one is ours */
+    bool sorted;          /* `order` is that of the ranks */
+    aq_rank *group_of;    /* by rank */
+    aq_rank *order;       /* ranks by neighbourhood; places in that order: */
+    aq_rank *place;       /* of a rank */
+    aq_rank *start;       /* of a neighbourhood, and the end of the last */
+    aq_rank tables[];
+};
+aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
+void coll_shape_free(aq_team *team);
+static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank group)
+{
+    return shape->start[group + 1] - shape->start[group];
+}
+
+/* coll_hier.c: operations in parts, in shared memory and between neighbourhoods. */
+bool coll_hier_takes(const aq_team *team, const struct coll_args *args);
+aq_status coll_hier_new(const aq_team *team, struct coll_op *op);
+aq_status coll_hier_begin(aq_team *team, struct coll_op *op);
+void coll_hier_free(struct coll_op *op);
+void coll_hier_plan(const aq_team *team, struct coll_op *op);
+bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+
 /* coll.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
+aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
+void coll_push_team(aq_team *team);
 aq_status coll_begin(aq_team *team, struct coll_op *op);
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
@@ -146,21 +180,41 @@ void coll_close(aq_team *team);
 bool coll_broken(const aq_team *team); /* has a member died? */
 bool coll_idle(const aq_team *team);
 
-/* team.c */
+/* scratch.c: shared memory for teams whose members map each other. */
+enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
+struct scratch_block {
+    uint64_t offset;  /* in the scratch memory of the team's rank 0 */
+    uint64_t size;    /* 0: none */
+    uint32_t flat;    /* all look at all; else they count */
+    uint32_t crowded; /* members share cores */
+};
+
+/* team.c: a team with room for `size` members, all zero; NULL, with the error recorded. */
+aq_team *team_new(size_t size);
+/* Make a team ready whose ranks are set; its memory comes from a block of its rank 0. */
+aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
+                     const struct scratch_block *block);
+/* team_make.c: the endpoints that the parent names of its members. */
+aq_status team_inherit_eps(aq_team *team, const aq_team *parent);
+/* Collective over the parent: what one of its members cannot do none does. The first cause of it
+ * is recorded for those who can. */
+aq_status team_begin(const char *call, aq_team *parent, aq_status mine);
+/* Of one that was never equipped. */
+void team_free(aq_team *team);
+/* The end of every call that makes teams: see there. Frees `team` when it fails. */
+aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine,
+                    aq_team **out);
+/* Free a team, in use or not, of which the others are not told. */
+void team_drop(aq_team *team);
+/* shrink.c: a call that made `team` has ended so for us. Where the job survives deaths it ends
+ * alike for all members of `parent` who live: if one failed by a death, all do, and none has the
+ * team. */
+aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *team);
 aq_team *team_find(uint32_t root, uint32_t count);
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool team_each(bool (*fn)(aq_team *team));
 
-/* scratch.c: shared memory for teams whose members map each other. */
-enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
-struct scratch_block {
-    uint64_t offset; /* in the scratch memory of the team's rank 0 */
-    uint64_t size;   /* 0: none */
-    uint32_t flat;   /* all look at all; else they count */
-    uint32_t unused;
-};
-uint32_t scratch_node_of(uint32_t job_rank);
-uint32_t scratch_host_of(uint32_t job_rank);
+/* scratch.c */
 bool scratch_reaches(const aq_team *team); /* do all members map each other? */
 void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block);
 void scratch_alloc(aq_team *team, struct scratch_block *block); /* by the team's rank 0 */
@@ -188,8 +242,8 @@ bool coll_shm_at_barrier(const struct coll_shm *shm); /* arrived, and not known 
 /* Before sleeping: ask to be woken by the last to come. False: something is complete already. */
 bool coll_shm_doze(aq_team *team, bool on);
 
-/* coll_plan.c: fill op->plan. */
-void coll_plan_make(aq_team *team, struct coll_op *op);
+/* coll_plan.c: what member `self` of `n` does. */
+void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);
 void coll_plan_free(struct coll_plan *plan);
 
 /* coll_msg.c */

@@ -5,6 +5,7 @@
  */
 #include "core/coll_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,20 +106,42 @@ static void put_by(struct core_coll *coll, const aq_am *am, bool ready)
     coll->early = early;
 }
 
+/*
+ * A part of a collective of a team that is not here. After a death some give up teams that others
+ * still try; else the program goes on with a team that this process has destroyed, and the sender
+ * would wait for ever.
+ */
+static AQI_COLD void unknown_team(const aq_am *am)
+{
+    char why[300];
+    drop();
+    if (core.params.survive || atomic_load(&core.any_lost)) return;
+    snprintf(
+        why, sizeof(why),
+        "rank %u goes on with a collective of a team that rank %u, here, has destroyed or never "
+        "made (the %uth of rank %u): all members call aq_team_destroy, after their last use",
+        am->source, core.params.rank, (uint32_t)am->args[1], (uint32_t)am->args[0]);
+    core.boot.fatal(core.boot.arg, why);
+}
+
 /* args: the team's id (2), the operation, the tag and, with bytes, their offset (2). */
 static void on_message(aq_am *am, bool ready)
 {
-    aq_team *team = NULL;
-    if (am->nargs == (ready ? 4 : 6))
-        team = team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
-    if (team == NULL) {
+    if (am->nargs != (ready ? 4 : 6)) {
         drop();
+        return;
+    }
+    aq_team *team = team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
+    if (AQI_UNLIKELY(team == NULL)) {
+        unknown_team(am);
         return;
     }
     struct core_coll *coll = team->coll;
     coll_lock(coll);
     struct coll_op *op = find_op(coll, (uint32_t)am->args[2]);
-    if (op == NULL)
+    if (op == NULL && coll_broken(team))
+        drop(); /* of an operation that has failed here, from one that has not heard of the death */
+    else if (op == NULL)
         put_by(coll, am, ready);
     else if (ready)
         take_ready(op, am->source, (uint32_t)am->args[3]);
@@ -156,7 +179,10 @@ void core_coll_handlers(void)
 
 void coll_msg_begin(aq_team *team, struct coll_op *op)
 {
-    coll_plan_make(team, op);
+    if (op->hier != NULL)
+        coll_hier_plan(team, op);
+    else
+        coll_plan_make(&op->plan, &op->args, team->size, team->rank);
     op->started = true;
     if (op->plan.failed) {
         op->status = aqi_fail(AQ_ENOMEM, "core", "no memory for the steps of a collective");

@@ -9,12 +9,13 @@
 #include <string.h>
 
 enum {
-    LARGE = 64 * 1024,      /* from here on every byte counts, not every message */
-    SMALL_GATHER = 4 * 1024 /* of a block: gathered by doubling */
+    LARGE = 64 * 1024,       /* from here on every byte counts, not every message */
+    SMALL_GATHER = 4 * 1024, /* of a block: gathered by doubling */
+    SMALL_TREE = 1024,       /* of a block: to or from the root through a tree, among: */
+    TREE_MEMBERS = 4
 };
 
 struct maker {
-    aq_team *team;
     struct coll_plan *plan;
     const struct coll_args *args;
     aq_rank n, self;
@@ -157,7 +158,7 @@ static void plan_broadcast(struct maker *m)
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
-static void plan_reduce(struct maker *m)
+static void plan_reduce_tree(struct maker *m)
 {
     const struct coll_args *args = m->args;
     aq_rank place = (m->self + m->n - args->root) % m->n;
@@ -220,13 +221,41 @@ static void plan_ring_fold(struct maker *m, unsigned char *sum, unsigned char *i
     }
 }
 
+static bool worth_parts(const struct maker *m)
+{
+    return m->args->nbytes >= LARGE && m->n >= 3 && m->args->nbytes / m->args->element >= m->n;
+}
+
+/* Large: each member folds a part, and the root collects them. In a tree it would get all of `len`
+ * from several members, one after the other. */
+static void plan_reduce(struct maker *m)
+{
+    const struct coll_args *args = m->args;
+    bool root = m->self == args->root;
+    size_t len = args->nbytes;
+    if (!worth_parts(m)) {
+        plan_reduce_tree(m);
+        return;
+    }
+    unsigned char *in = temporary(m, root ? len : 2 * len), *sum = root ? args->dst : in + len;
+    if (in == NULL) return;
+    add_copy(m, sum, args->src, len);
+    plan_ring_fold(m, sum, in, len);
+    for (aq_rank i = 0; i < m->n; i++) {
+        size_t at = part_begin(m, len, args->element, i);
+        size_t bytes = part_begin(m, len, args->element, i + 1) - at;
+        if (root && i != m->self) add_recv(m, i, m->n, sum + at, bytes);
+        if (!root && i == m->self) add_send(m, args->root, m->n, sum + at, bytes);
+    }
+}
+
 static void plan_allreduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
     unsigned char *in = temporary(m, args->nbytes);
     if (in == NULL) return;
     add_copy(m, args->dst, args->src, args->nbytes);
-    if (args->nbytes < LARGE || m->n < 3 || args->nbytes / args->element < m->n) {
+    if (!worth_parts(m)) {
         plan_doubling(m, args->dst, in, args->nbytes);
         return;
     }
@@ -236,9 +265,111 @@ static void plan_allreduce(struct maker *m)
 
 /* --- gather, all-gather, scatter, all-to-all ------------------------------------------------- */
 
+/* How long the blocks of the members [from, to) are together, counted from member `first`. */
+static size_t blocks(const struct maker *m, const size_t *counts, aq_rank first, uint64_t from,
+                     uint64_t to)
+{
+    if (counts == NULL) return (to - from) * m->args->nbytes;
+    size_t bytes = 0;
+    for (uint64_t i = from; i < to; i++)
+        bytes += counts[(first + i) % m->n];
+    return bytes;
+}
+
+/* Are all blocks known to be of at most `most` bytes? */
+static bool all_small(const struct maker *m, const size_t *counts, size_t most)
+{
+    if (m->args->vary) return false;
+    for (aq_rank i = 0; counts != NULL && i < m->n; i++)
+        if (counts[i] > most) return false;
+    return counts != NULL || m->args->nbytes <= most;
+}
+
+/* In a binomial tree: our distance from the root, how many members from there on are below us, and
+ * whose child we are. */
+struct branch {
+    aq_rank place, members, parent;
+};
+
+static struct branch branch_of(const struct maker *m)
+{
+    struct branch b = {.place = (m->self + m->n - m->args->root) % m->n};
+    uint64_t span = 1;
+    while (span < m->n && (b.place & span) == 0)
+        span *= 2;
+    b.members = (aq_rank)aqi_min(span, (uint64_t)m->n - b.place);
+    b.parent = (aq_rank)(m->self + m->n - span % m->n);
+    return b;
+}
+
+static void plan_gather_tree(struct maker *m)
+{
+    const struct coll_args *args = m->args;
+    const size_t *counts = args->recv_counts;
+    struct branch b = branch_of(m);
+    aq_rank root = args->root;
+    size_t all = blocks(m, counts, root, b.place, (uint64_t)b.place + b.members);
+    if (b.members == 1) {
+        add_send(m, b.parent, 0, args->src, all);
+        return;
+    }
+    unsigned char *buf = temporary(m, all);
+    if (buf == NULL) return;
+    add_copy(m, buf, args->src, blocks(m, counts, root, b.place, b.place + 1u));
+    for (uint64_t mask = 1; mask < b.members; mask *= 2) {
+        uint64_t from = b.place + mask, to = b.place + aqi_min(2 * mask, b.members);
+        add_recv(m, (aq_rank)(m->self + mask), 0, buf + blocks(m, counts, root, b.place, from),
+                 blocks(m, counts, root, from, to));
+    }
+    add_fence(m);
+    if (b.place != 0) add_send(m, b.parent, 0, buf, all);
+    for (aq_rank i = 0; b.place == 0 && i < m->n; i++) {
+        unsigned char *to;
+        size_t len = coll_recv_block(args, (root + i) % m->n, &to);
+        add_copy(m, to, buf, len);
+        buf += len;
+    }
+}
+
+static void plan_scatter_tree(struct maker *m)
+{
+    const struct coll_args *args = m->args;
+    const size_t *counts = args->send_counts;
+    struct branch b = branch_of(m);
+    aq_rank root = args->root;
+    size_t all = blocks(m, counts, root, b.place, (uint64_t)b.place + b.members);
+    if (b.members == 1) {
+        add_recv(m, b.parent, 0, args->dst, all);
+        return;
+    }
+    unsigned char *buf = temporary(m, all), *at = buf;
+    if (buf == NULL) return;
+    for (aq_rank i = 0; b.place == 0 && i < m->n; i++) {
+        const unsigned char *from;
+        size_t len = coll_send_block(args, (root + i) % m->n, &from);
+        add_copy(m, at, from, len);
+        at += len;
+    }
+    if (b.place != 0) add_recv(m, b.parent, 0, buf, all);
+    add_fence(m);
+    uint64_t mask = 1;
+    while (mask * 2 < b.members)
+        mask *= 2;
+    for (; mask > 0; mask /= 2) {
+        uint64_t from = b.place + mask, to = b.place + aqi_min(2 * mask, b.members);
+        add_send(m, (aq_rank)(m->self + mask), 0, buf + blocks(m, counts, root, b.place, from),
+                 blocks(m, counts, root, from, to));
+    }
+    add_copy(m, args->dst, buf, blocks(m, counts, root, b.place, b.place + 1u));
+}
+
 static void plan_gather(struct maker *m)
 {
     const struct coll_args *args = m->args;
+    if (m->n >= TREE_MEMBERS && all_small(m, args->recv_counts, SMALL_TREE)) {
+        plan_gather_tree(m);
+        return;
+    }
     if (m->self != args->root) {
         add_send(m, args->root, 0, args->src, args->nbytes);
         return;
@@ -256,6 +387,10 @@ static void plan_gather(struct maker *m)
 static void plan_scatter(struct maker *m)
 {
     const struct coll_args *args = m->args;
+    if (m->n >= TREE_MEMBERS && all_small(m, args->send_counts, SMALL_TREE)) {
+        plan_scatter_tree(m);
+        return;
+    }
     if (m->self != args->root) {
         add_recv(m, args->root, 0, args->dst, args->nbytes);
         return;
@@ -274,26 +409,32 @@ static void plan_scatter(struct maker *m)
 static void plan_bruck(struct maker *m)
 {
     const struct coll_args *args = m->args;
-    size_t len = args->nbytes;
-    unsigned char *all = temporary(m, m->n * len);
+    const size_t *counts = args->recv_counts;
+    unsigned char *all = temporary(m, blocks(m, counts, m->self, 0, m->n));
     if (all == NULL) return;
     uint32_t tag = 0;
-    add_copy(m, all, args->src, len);
+    add_copy(m, all, args->src, blocks(m, counts, m->self, 0, 1));
     for (uint64_t have = 1; have < m->n; have *= 2, tag++) {
-        size_t count = aqi_min(have, m->n - have);
-        add_send(m, (aq_rank)(m->self + m->n - have), tag, all, count * len);
-        add_recv(m, (aq_rank)(m->self + have), tag, all + have * len, count * len);
+        uint64_t more = aqi_min(have, m->n - have);
+        add_send(m, (aq_rank)(m->self + m->n - have), tag, all,
+                 blocks(m, counts, m->self, 0, more));
+        add_recv(m, (aq_rank)(m->self + have), tag, all + blocks(m, counts, m->self, 0, have),
+                 blocks(m, counts, m->self, have, have + more));
         add_fence(m);
     }
-    for (aq_rank i = 0; i < m->n; i++)
-        add_copy(m, (unsigned char *)args->dst + (m->self + i) % m->n * len, all + i * len, len);
+    for (aq_rank i = 0; i < m->n; i++) {
+        unsigned char *to;
+        size_t len = coll_recv_block(args, (m->self + i) % m->n, &to);
+        add_copy(m, to, all, len);
+        all += len;
+    }
 }
 
 static void plan_allgather(struct maker *m)
 {
     const struct coll_args *args = m->args;
     unsigned char *own;
-    if (args->recv_counts == NULL && args->nbytes <= SMALL_GATHER) {
+    if (all_small(m, args->recv_counts, SMALL_GATHER)) {
         plan_bruck(m);
         return;
     }
@@ -336,10 +477,10 @@ static void (*const makers[COLL_KINDS])(struct maker *m) = {
     [COLL_ALLTOALL] = plan_alltoall,
 };
 
-void coll_plan_make(aq_team *team, struct coll_op *op)
+void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self)
 {
-    struct maker m = {team, &op->plan, &op->args, team->size, team->rank};
-    makers[op->args.kind](&m);
+    struct maker m = {plan, args, n, self};
+    makers[args->kind](&m);
     add_fence(&m);
 }
 

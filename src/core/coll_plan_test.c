@@ -19,7 +19,6 @@ struct letter {
 };
 
 static struct {
-    aq_team team[MOST];
     struct coll_op op[MOST];
     uint64_t *src[MOST], *dst[MOST];
     struct letter *letters;
@@ -84,11 +83,13 @@ static bool advance(aq_rank rank)
 static void carry_out(aq_rank n, const struct coll_args *args)
 {
     for (aq_rank rank = 0; rank < n; rank++) {
-        world.team[rank] = (aq_team){.rank = rank, .size = n};
         world.op[rank] = (struct coll_op){.args = *args};
         world.op[rank].args.src = world.src[rank];
         world.op[rank].args.dst = world.dst[rank];
-        coll_plan_make(&world.team[rank], &world.op[rank]);
+        /* Each knows the length of its own block also without the tables. */
+        if (args->recv_counts != NULL) world.op[rank].args.nbytes = args->recv_counts[rank];
+        if (args->send_counts != NULL) world.op[rank].args.nbytes = args->send_counts[rank];
+        coll_plan_make(&world.op[rank].plan, &world.op[rank].args, n, rank);
         assert_false(world.op[rank].plan.failed);
     }
     for (bool moved = true; moved;) {
@@ -195,6 +196,43 @@ static void exchange(aq_rank n, aq_rank root, size_t words)
                                 words * 8);
 }
 
+/* Blocks of different sizes, some empty, which all members know: as between neighbourhoods. */
+static void known_sizes(aq_rank n, aq_rank root, size_t words)
+{
+    size_t counts[MOST], offsets[MOST];
+    struct coll_args args = args_of(COLL_GATHER, root, 0);
+    for (aq_rank i = 0; i < n; i++) {
+        counts[i] = (words + i) % 3 == 0 ? 0 : (words / (i + 1) + i) * 8;
+        offsets[i] = i * (words + MOST) * 8;
+    }
+    args.recv_counts = counts;
+    args.recv_offsets = offsets;
+    for (int all = 0; all < 2 && words < BIG; all++) {
+        fill(n, words + MOST, n);
+        carry_out(n, &args);
+        for (aq_rank rank = 0; rank < n; rank++)
+            for (aq_rank i = 0; (all || rank == root) && i < n; i++)
+                assert_memory_equal((unsigned char *)world.dst[rank] + offsets[i], world.src[i],
+                                    counts[i]);
+        args.kind = COLL_ALLGATHER;
+    }
+    args = args_of(COLL_SCATTER, root, 0);
+    args.send_counts = counts;
+    args.send_offsets = offsets;
+    if (words == BIG) return;
+    fill(n, words + MOST, n);
+    carry_out(n, &args);
+    for (aq_rank rank = 0; rank < n; rank++)
+        assert_memory_equal(world.dst[rank], (unsigned char *)world.src[root] + offsets[rank],
+                            counts[rank]);
+}
+
+static void test_known_sizes(void **state)
+{
+    (void)state;
+    each(known_sizes);
+}
+
 static void test_broadcast(void **state)
 {
     (void)state;
@@ -255,7 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broadcast), cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_gather),    cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_barrier),   cmocka_unit_test(test_known_sizes),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -56,9 +56,10 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
     shm->members = n;
     shm->self = team->rank;
     shm->flat = block->flat != 0;
+    shm->crowded = block->crowded != 0;
     shm->area = area * AQI_CACHE_LINE;
     shm->chunk = shm->area / (n + 1) / AQI_CACHE_LINE * AQI_CACHE_LINE;
-    shm->chunk = aqi_min(shm->chunk, SHM_MOST_CHUNK);
+    shm->chunk = aqi_min(shm->chunk, shm->crowded ? SHM_CROWDED_CHUNK : SHM_MOST_CHUNK);
     for (unsigned i = 0; i <= SHM_SLOTS; i++) {
         unsigned char *slot = base + head_bytes(n) + i * slot_bytes(n);
         shm->slots[i].head = (struct shm_slot_head *)(void *)slot;
@@ -324,6 +325,7 @@ static bool ready(aq_team *team, const struct coll_op *op)
 {
     struct coll_shm *shm = team->coll->shm;
     uint32_t seen = 0;
+    if (atomic_load_explicit(&op->held, memory_order_relaxed)) return false;
     return !op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen);
 }
 

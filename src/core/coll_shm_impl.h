@@ -11,9 +11,12 @@ enum {
     SHM_INLINE = 48,
     SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
     SHM_LEAST_CHUNK = 128,
+    /* Small enough for the nearest caches, where all run at once; where they take turns, a round is
+     * dear and moves more. Of a member, and of a broadcast: */
     SHM_MOST_CHUNK = 64 * 1024,
-    SHM_MOST_BURST = 128 * 1024, /* of a broadcast */
-    SHM_FLAT_BURST = 32 * 1024,
+    SHM_MOST_BURST = 32 * 1024,
+    SHM_CROWDED_CHUNK = 256 * 1024,
+    SHM_CROWDED_BURST = 256 * 1024,
     SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth another round to talk about segments */
 };
 
@@ -58,7 +61,7 @@ struct shm_slot {
 struct coll_shm {
     struct shm_head *head;
     uint32_t members, self;
-    bool flat;
+    bool flat, crowded;
     size_t area, chunk;
     uint32_t barrier_seen, barrier_done;
     struct shm_slot slots[SHM_SLOTS + 1];

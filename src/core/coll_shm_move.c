@@ -46,9 +46,7 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
     case COLL_BARRIER:
         return 1;
     case COLL_BROADCAST:
-        /* Small enough for the nearest caches, where all run at once; else each round costs turns.
-         */
-        return aqi_min(shm->area, shm->flat ? SHM_FLAT_BURST : SHM_MOST_BURST);
+        return aqi_min(shm->area, shm->crowded ? SHM_CROWDED_BURST : SHM_MOST_BURST);
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
         return shm->chunk / args->element * args->element;
@@ -182,8 +180,8 @@ void shm_last(const struct shm_view *v)
 
 static void read_reduced(const struct shm_view *v)
 {
+    if (!wants_result(v)) return; /* dst may be NULL */
     unsigned char *to = (unsigned char *)v->op->args.dst + v->op->at;
-    if (!wants_result(v)) return;
     if (v->shm->flat)
         fold_parts(v, to, 0, v->op->length);
     else

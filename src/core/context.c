@@ -1,11 +1,15 @@
 /* The context: opens the transports, finds a route to every peer, and closes all of it. */
 #include "core/impl.h"
 
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team. */
+#define MEET_NAME UINT64_MAX
 
 struct core core;
 
@@ -23,6 +27,14 @@ AQI_COLD aq_status core_not_callable(const char *call)
 aq_status aqi_core_callable(const char *call)
 {
     return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
+}
+
+AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
+{
+    if (route->rank >= core.params.size)
+        return aqi_fail_quiet(AQ_EPEER, "%s: the peer of this connection is gone", call);
+    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
+                    (unsigned)route->rank);
 }
 
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
@@ -56,6 +68,7 @@ AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t 
 static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
+    aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
 }
 
@@ -65,10 +78,10 @@ static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
-static aq_status open_transport(const struct aqi_transport *transport)
+void core_tp_params(struct aqi_tp_params *params)
 {
     const struct aqi_core_params *p = &core.params;
-    struct aqi_tp_params params = {
+    *params = (struct aqi_tp_params){
         .hooks = {.deliver = core_hook_deliver,
                   .peer_lost = hook_peer_lost,
                   .range_ok = core_hook_range_ok,
@@ -85,8 +98,14 @@ static aq_status open_transport(const struct aqi_transport *transport)
                     .slack = (uint32_t)aqi_core_config.am_slack,
                     .bytes = aqi_core_config.am_bytes},
     };
+    memcpy(params->key, p->key, sizeof(params->key));
+}
+
+static aq_status open_transport(const struct aqi_transport *transport)
+{
+    struct aqi_tp_params params;
     struct aqi_tp *tp;
-    memcpy(params.key, p->key, sizeof(params.key));
+    core_tp_params(&params);
     aq_status st = aqi_tp_open(transport, &params, &tp);
     if (st != AQ_OK) return st;
     core.tps[core.tp_count++] = tp;
@@ -193,6 +212,8 @@ static aq_status allocate(void)
         core.routes[i].rmem = &core.rmems[i], core.routes[i].rank = i;
     atomic_store(&core.reached_eps, 1);
     core.ep.capabilities = AQ_EP_ALL;
+    atomic_store(&core.eps[0], &core.ep);
+    core.world.routes = core.routes;
     return AQ_OK;
 }
 
@@ -207,11 +228,16 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.max_medium = core.max_long = SIZE_MAX;
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
     core_threads_open();
-    core_progress_open();
+    core_lost_open();
+    core_progress_crowd(1);
+    aqi_copy_configure((enum aqi_copy_method)aqi_core_config.copy,
+                       (size_t)aqi_core_config.copy_least);
     aq_status st = allocate();
+    if (st == AQ_OK) st = core_sleep_open();
     if (st == AQ_OK) st = open_transports();
     core_vis_open();
     if (st == AQ_OK) st = find_routes();
+    if (st == AQ_OK) st = core_neighbors_open();
     if (st == AQ_OK) st = core_scratch_open();
     if (st == AQ_OK) st = core_teams_open();
     /* Nobody sends before everybody is ready to be sent to. */
@@ -242,13 +268,36 @@ static void drain(void)
         empty = core_progress() != 0 ? 0 : empty + 1;
 }
 
+/* A job that ends need not wait for what is under way. */
+static bool stop_at_loss(void)
+{
+    return atomic_load(&core.any_lost) && !core.params.survive;
+}
+
 /* What we started is under way to nobody any more. */
 static void wait_until_quiet(void)
 {
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
-        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !core.any_lost)
+        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !stop_at_loss())
             if (core_progress() == 0) core_wait_round(&wait, 1);
+}
+
+/*
+ * All come here, in this round. In a job that survives deaths it is those who live, and the world's
+ * barrier could end for some of them and fail for the others.
+ */
+static aq_status meet(uint64_t round)
+{
+    if (!core.params.survive) return aq_barrier(&core.world);
+    size_t bytes = core_set_bytes();
+    uint8_t *sets = calloc(2, bytes);
+    if (sets == NULL) return aqi_fail(AQ_ENOMEM, "core", "aq_finalize: no memory to leave");
+    for (uint32_t i = 0; i < core.params.size; i++)
+        sets[i / 8] |= (uint8_t)(1u << i % 8);
+    aq_status st = core_agree(MEET_NAME, round, AQ_OK, sets, sets + bytes);
+    free(sets);
+    return st;
 }
 
 aq_status aqi_core_quiesce(void)
@@ -257,9 +306,9 @@ aq_status aqi_core_quiesce(void)
     /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
     core_progress_thread_stop();
     /* After the first round all requests have arrived; after the second all replies to them. */
-    for (int round = 0; round < 2 && st == AQ_OK; round++) {
+    for (uint64_t round = 0; round < 2 && st == AQ_OK; round++) {
         wait_until_quiet();
-        st = aq_barrier(&core.world);
+        st = meet(round);
         drain();
     }
     return st;
@@ -269,32 +318,22 @@ void aqi_core_close(void)
 {
     core_progress_thread_stop();
     atomic_store(&core.open, false);
+    core_conns_close();
     core_teams_close();
     core_scratch_close();
+    core_neighbors_close();
     while (core.tp_count > 0)
         aqi_tp_close(core.tps[--core.tp_count]);
     core_segments_close();
     core_eps_close();
     core_vis_close();
+    core_lost_close();
+    core_sleep_close();
     core_threads_close();
     free(core.routes);
     free(core.rmems);
     core.routes = NULL;
     core.rmems = NULL;
-}
-
-void aqi_core_peer_down(uint32_t rank, const char *why)
-{
-    if (core.routes == NULL || rank >= core.params.size) return;
-    if (atomic_exchange(&core.routes[rank].lost, true)) return;
-    atomic_store(&core.any_lost, true);
-    aqi_log(AQI_LOG_WARN, "core", "rank %u is lost: %s", rank, why);
-    for (unsigned e = 1; e < CORE_EPS; e++)
-        if (atomic_load(&core.reached_eps) & 1u << e)
-            atomic_store(&core.routes[e * (size_t)core.params.size + rank].lost, true);
-    for (unsigned t = 0; t < core.tp_count; t++)
-        aqi_tp_peer_down(core.tps[t], rank);
-    core_vis_peer_down(rank);
 }
 
 aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name)

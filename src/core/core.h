@@ -17,6 +17,8 @@ struct aqi_core_boot {
     bool (*alert)(void *arg);  /* cheap: has the control channel something to say? */
     void (*attend)(void *arg); /* listen to it; may end the process or call aqi_core_peer_down */
     int (*fd)(void *arg);      /* to sleep on, or -1 */
+    /* Ask those of a set of ranks who live; the answer comes by aqi_core_agreed. */
+    aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
     /* Something no caller can be told about makes the job meaningless: say `why` and end it. */
     void (*fatal)(void *arg, const char *why);
     void *arg;
@@ -28,11 +30,13 @@ struct aqi_core_params {
     uint32_t rank, size;
     uint32_t local_rank, local_size;
     uint32_t host; /* which of the job's hosts this is */
+    bool survive;  /* the job goes on when a peer dies */
     uint8_t key[16];
 };
 
 struct aqi_core_config {
     const char *transports;
+    const char *neighborhood;
     uint64_t max_medium;
     uint64_t am_credits, am_credits_total, am_slack;
     uint64_t am_bytes;
@@ -42,6 +46,9 @@ struct aqi_core_config {
     uint64_t vis_pack;
     uint64_t segment_mode;
     uint64_t wait;
+    uint64_t conn_timeout_ns, conn_retry_ns;
+    uint64_t conn_backlog, conn_data, conn_max;
+    uint64_t copy, copy_least;
 };
 extern struct aqi_core_config aqi_core_config;
 extern struct aqi_settings_table aqi_core_settings;
@@ -56,8 +63,15 @@ void aqi_core_close(void);
 /* The process ends without that: the progress thread makes no more calls, or has had its time. */
 void aqi_core_halt_progress(void);
 
+/* A round while this process only waits for the others to end, too: what was begun moves on, and no
+ * request is handled. Any thread, also inside a handler. */
+void aqi_core_ending(void);
+
 /* The job says that `rank` is dead. */
 void aqi_core_peer_down(uint32_t rank, const char *why);
+
+/* The answer to boot.agree. */
+void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living);
 
 /* AQ_OK between aqi_core_open and aqi_core_close and outside handlers; else the error to return. */
 aq_status aqi_core_callable(const char *call);

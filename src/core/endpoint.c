@@ -1,10 +1,8 @@
 /* Endpoints beyond the first: creating them, binding and publishing segments, addressing them. */
-#include "core/impl.h"
+#include "core/coll_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { FURTHER = AQ_EP_RMA | AQ_EP_ATOMIC };
 
 unsigned aq_ep_max(void)
 {
@@ -34,13 +32,8 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
     if (ep == NULL || capabilities == 0 || (capabilities & ~AQ_EP_ALL) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and AQ_EP_ capabilities, not %#x",
                         call, capabilities);
-    if ((capabilities & ~(unsigned)FURTHER) != 0)
-        return aqi_fail(AQ_ENOTSUP, "core",
-                        "%s: only the first endpoint has messages and collectives: ask for "
-                        "AQ_EP_RMA and AQ_EP_ATOMIC",
-                        call);
     unsigned index = 1;
-    while (index < CORE_EPS && core.more_eps[index] != NULL)
+    while (index < CORE_EPS && atomic_load(&core.eps[index]) != NULL)
         index++;
     if (index == CORE_EPS)
         return aqi_fail(AQ_ELIMIT, "core", "%s: a process has at most %u endpoints", call,
@@ -49,7 +42,7 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
     if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     made->index = index;
     made->capabilities = capabilities;
-    core.more_eps[index] = made;
+    atomic_store_explicit(&core.eps[index], made, memory_order_release); /* read in am.c */
     *ep = made;
     return AQ_OK;
 }
@@ -57,6 +50,7 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
 void core_ep_reach(unsigned index)
 {
     size_t size = core.params.size;
+    if (atomic_load(&core.reached_eps) & 1u << index) return;
     aqi_spin_lock(&core.lock);
     if ((atomic_load(&core.reached_eps) & 1u << index) == 0) {
         struct core_route *routes = core.routes + index * size;
@@ -66,7 +60,7 @@ void core_ep_reach(unsigned index)
             routes[rank].peer = core.routes[rank].peer;
             routes[rank].rmem = &core.rmems[index * size + rank];
             routes[rank].rank = rank;
-            routes[rank].ep = (uint8_t)index;
+            routes[rank].to = aqi_am_to(index);
             routes[rank].lost = core.routes[rank].lost;
         }
         atomic_fetch_or(&core.reached_eps, 1u << index);
@@ -76,31 +70,29 @@ void core_ep_reach(unsigned index)
 
 void core_eps_close(void)
 {
-    for (unsigned i = 0; i < CORE_EPS; i++) {
-        free(core.more_eps[i]);
-        core.more_eps[i] = NULL;
-    }
+    for (unsigned i = 1; i < CORE_EPS; i++)
+        free(atomic_exchange(&core.eps[i], NULL));
 }
 
-static bool is_ep(const aq_ep *ep)
+bool core_is_ep(const aq_ep *ep)
 {
-    bool known = ep == &core.ep;
-    for (unsigned i = 1; i < CORE_EPS; i++)
-        known = known || (ep != NULL && ep == core.more_eps[i]);
-    return known;
+    for (unsigned i = 0; i < CORE_EPS; i++)
+        if (ep != NULL && ep == atomic_load(&core.eps[i])) return true;
+    return false;
 }
 
 aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index)
 {
-    if (!atomic_load(&core.open) || !is_ep(ep) || remote_index >= CORE_EPS) return NULL;
+    if (!atomic_load(&core.open) || !core_is_ep(ep) || remote_index >= CORE_EPS) return NULL;
     core_ep_reach(remote_index);
     aq_team *pair = &core.pairs[ep->index][remote_index];
     aqi_spin_lock(&core.lock);
     if (!pair->pair)
         *pair = (aq_team){.rank = core.params.rank,
                           .size = core.params.size,
-                          .first_route = remote_index * (size_t)core.params.size,
+                          .routes = &core.routes[remote_index * (size_t)core.params.size],
                           .ep = ep,
+                          .from = aqi_am_from(ep->index),
                           .pair = true};
     aqi_spin_unlock(&core.lock);
     return pair;
@@ -111,7 +103,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
     static const char call[] = "aq_ep_bind";
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (!is_ep(ep) || segment == NULL)
+    if (!core_is_ep(ep) || segment == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", call);
     if (ep->segment != NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", call,
@@ -133,7 +125,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
 void core_eps_unbind(const aq_segment *segment)
 {
     for (unsigned i = 0; i < CORE_EPS; i++) {
-        aq_ep *ep = i == 0 ? &core.ep : core.more_eps[i];
+        aq_ep *ep = atomic_load(&core.eps[i]);
         if (ep == NULL || ep->segment != segment) continue;
         struct core_route *own = &core.routes[i * (size_t)core.params.size + core.params.rank];
         own->local = NULL;
@@ -147,14 +139,11 @@ void core_eps_unbind(const aq_segment *segment)
 /* What anybody wants to publish, by index; the failure of one is everybody's. */
 static aq_status agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
 {
-    uint32_t all_indices, worst, own = (uint32_t)-mine;
-    aq_status st = aq_coll_allreduce(team, &worst, &own, 1, AQ_U32, AQ_MAX);
-    if (st == AQ_OK) st = aq_coll_allreduce(team, &all_indices, indices, 1, AQ_U32, AQ_OR);
-    if (st != AQ_OK) return st;
-    *indices = all_indices;
-    if (worst == 0 || mine != AQ_OK) return mine;
-    return aqi_fail((aq_status) - (int)worst, "core",
-                    "%s: another process could not publish its segments", call);
+    uint32_t all;
+    aq_status st = team_begin(call, team, mine);
+    if (st == AQ_OK) st = aq_coll_allreduce(team, &all, indices, 1, AQ_U32, AQ_OR);
+    if (st == AQ_OK) *indices = all;
+    return st;
 }
 
 /* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
@@ -167,7 +156,7 @@ static aq_status exchange(aq_team *team, unsigned index, aq_segment *segment,
     if (st == AQ_OK) st = aq_coll_allgather(team, all, &mine, sizeof(mine));
     core_ep_reach(index);
     for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
-        aq_rank job_rank = team->map != NULL ? team->map[rank] : rank;
+        aq_rank job_rank = aq_team_to_job(team, rank);
         if (job_rank == core.params.rank) continue;
         st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
                                 &all[rank]);
@@ -183,7 +172,7 @@ static aq_status collect(aq_ep *const *eps, size_t count, aq_segment *segments[C
     aq_status st = AQ_OK;
     *indices = 0;
     for (size_t i = 0; i < count && st == AQ_OK; i++) {
-        if (eps == NULL || !is_ep(eps[i]))
+        if (eps == NULL || !core_is_ep(eps[i]))
             return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
         if (eps[i]->segment == NULL) continue;
         st = core_segment_register(eps[i]->segment, &card);

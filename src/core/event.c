@@ -115,8 +115,11 @@ aq_status aq_event_test(aq_event *event)
     return event_complete(*event) ? consume(event) : AQ_AGAIN;
 }
 
+/* What went by the processor was complete when it was started: the usual case on one host. */
 aq_status aq_event_wait(aq_event *event)
 {
+    if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))
+        return core_callable(core_self(), "aq_event_wait");
     return aq_event_wait_all(event, 1);
 }
 
@@ -152,15 +155,18 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, const char 
     aq_status st = core_callable(core_self(), call);
     if (st != AQ_OK) return st;
     if (events == NULL && count != 0) return aqi_fail(AQ_EINVAL, "core", "%s: no events", call);
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     for (;;) {
         aq_status one = look(events, count, &done, &left);
         if (st == AQ_OK) st = one;
-        if (left == 0 || (some && done != 0)) return st;
+        if (left == 0 || (some && done != 0)) break;
         if (core_progress() != 0)
             wait = (struct core_wait){0};
         else
             core_wait_round(&wait, CORE_SLEEP_MS);
     }
+    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    return st;
 }
 
 aq_status aq_event_wait_all(aq_event *events, size_t count)
@@ -216,12 +222,14 @@ aq_status aq_nbi_wait(unsigned mask)
     struct core_thread *me;
     aq_status st = implicit_set("aq_nbi_wait", mask, &me);
     if (st != AQ_OK) return st;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     while (!set_complete(&me->nbi, mask)) {
         if (core_progress() != 0)
             wait = (struct core_wait){0};
         else
             core_wait_round(&wait, CORE_SLEEP_MS);
     }
+    aqi_trace_end(AQI_TRACE_WAIT, "aq_nbi_wait", begun, AQI_TRACE_NOBODY, 0);
     return set_status(&me->nbi, mask);
 }
 

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "base/spin.h"
 #include "base/stats.h"
+#include "base/trace.h"
 #include "core/core.h"
 #include "transport/transport.h"
 
@@ -13,34 +14,43 @@
 
 #define CORE_MAX_TRANSPORTS 8
 #define CORE_HANDLERS       256
-#define CORE_EPS            8 /* endpoints of a process */
+#define CORE_EPS            AQI_AM_MAX_EPS /* endpoints of a process */
 
 /* How a peer is reached, decided once; the hot half of everything. One cache line. */
 struct core_route {
-    struct aqi_tp *tp;
+    alignas(AQI_CACHE_LINE) struct aqi_tp *tp;
     struct aqi_peer *peer;
     unsigned char *local; /* its segment in our address space, or NULL */
     uint64_t seg_addr;    /* its segment in its own */
     size_t seg_size;
     struct aqi_rmem *rmem;
-    uint32_t rank; /* job rank */
+    uint32_t rank; /* job rank; of connections a number from the size of the job on */
     atomic_bool lost;
-    uint8_t ep; /* index of the endpoint there */
+    uint8_t to; /* the endpoint there: aqi_am_to() of its index */
 };
-static_assert(sizeof(struct core_route) <= AQI_CACHE_LINE, "a route is one cache line");
+static_assert(sizeof(struct core_route) == AQI_CACHE_LINE, "a route is one cache line");
 
-/* The job ranks of a team; `map` NULL: the same as the team's. */
+/*
+ * The job ranks of a team; `map` NULL: the same as the team's. `at` is the place of each member in
+ * `routes`: `map` itself, unless endpoints after the first are named.
+ */
 struct aq_team {
     aq_rank rank, size;
     const aq_rank *map;
-    size_t first_route; /* of the members' endpoints in core.routes */
-    aq_ep *ep;          /* ours; NULL: the first */
-    bool pair;          /* names job ranks only: no collectives, no barrier */
+    const uint32_t *at;
+    struct core_route *routes; /* to the endpoints that it names */
+    aq_ep *ep;                 /* ours; NULL: the first */
+    uint8_t from;              /* aqi_am_from() of its index */
+    bool pair;                 /* names job ranks only: no collectives, no barrier */
     struct core_barrier *barrier;
     struct core_coll *coll;
-    uint32_t id[2];    /* what messages call it: a job rank, and a number of that process */
-    uint64_t block[2]; /* its scratch memory: offset and size in that of its rank 0 */
-    aq_team *next;     /* in a bucket of team.c */
+    struct coll_shape *shape; /* of one that spans neighbourhoods; else NULL */
+    aq_team *local;           /* then the members in ours, if there are others */
+    aq_team *whole;           /* of such a one: the team it is a part of */
+    uint32_t id[2];           /* what messages call it: a job rank, and a number of that process */
+    uint32_t agreed;          /* agreements of its members so far */
+    uint64_t block[2];        /* its scratch memory: offset and size in that of its rank 0 */
+    aq_team *next;            /* in a bucket of team.c */
 };
 
 struct core_handler {
@@ -82,7 +92,8 @@ struct aqi_op {
 /* A message while its handler runs: the public part first. */
 struct core_message {
     aq_am am;
-    struct core_route *route; /* to its source */
+    struct core_route *route; /* to the endpoint it came from */
+    uint8_t reply_flags;      /* of a reply to it: which endpoints that goes between */
     bool replied;
 };
 
@@ -104,6 +115,7 @@ struct core {
     aq_thread_mode thread_mode;
     bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
+    atomic_bool lost_news;  /* a death that the program wants to hear of */
     _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
@@ -118,18 +130,18 @@ struct core {
     struct aq_segment segment;
     aq_segment *segments; /* made by aq_segment_create; under the lock */
     bool attached;
-    struct aq_ep *more_eps[CORE_EPS]; /* all but the first */
-    atomic_uint reached_eps;          /* bit i: the routes to endpoints i are there */
+    _Atomic(struct aq_ep *) eps[CORE_EPS]; /* by index. Release in endpoint.c, acquire in am.c */
+    atomic_uint reached_eps;               /* bit i: the routes to endpoints i are there */
     struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
-    unsigned spin_rounds; /* of a wait, before it yields */
-    struct aqi_spin lock; /* threads list, registration */
+    _Atomic unsigned spin_rounds; /* of a wait, before it yields */
+    struct aqi_spin lock;         /* threads list, registration */
     struct core_thread *threads;
 };
 extern struct core core;
 
 /* thread.c: the calling thread's state, created on first use. */
-extern _Thread_local struct core_thread *core_thread_mine;
+extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 struct core_thread *core_thread_attach(void);
 void core_threads_open(void);
 void core_threads_close(void);
@@ -150,6 +162,9 @@ static inline aq_status core_callable(struct core_thread *me, const char *call)
     return core_not_callable(call);
 }
 
+/* The error of a call that needs a peer which is lost: AQ_EPEER. */
+AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
+
 /* The route to a member of a team; NULL, with the error recorded, if there is none. */
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
                                           aq_status *st);
@@ -158,7 +173,7 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
 {
     if (AQI_UNLIKELY(team == NULL || rank >= team->size))
         return core_no_route(team, rank, call, st);
-    return &core.routes[team->first_route + (team->map != NULL ? team->map[rank] : rank)];
+    return &team->routes[team->at != NULL ? team->at[rank] : rank];
 }
 
 /* Is [addr, addr + len) in the segment at the end of the route? */
@@ -172,14 +187,27 @@ static inline bool core_in_segment(const struct core_route *route, uint64_t addr
 
 /* progress.c */
 struct core_wait {
-    unsigned rounds;
+    uint32_t rounds;
+    uint32_t bell; /* sleep.c: as heard before the last look at what is waited for; 0: never */
     uint64_t yield_since; /* ns */
 };
 /* One round over all transports; how many things happened. */
 unsigned core_progress(void);
 unsigned core_progress_round(void); /* the same, by the progress thread */
-/* Sleep until something arrives, on the control channel too, or on `extra` (-1: none). */
-void core_sleep(int sleep_ms, int extra);
+/* sleep.c: until something arrives, on the control channel too, or another thread has seen to it.
+ */
+AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
+/* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
+AQI_COLD void core_sleep_keeper(int sleep_ms, int kick);
+AQI_COLD void core_ring_bell(void);
+uint32_t core_bell(void); /* moves with each ring */
+aq_status core_sleep_open(void);
+void core_sleep_close(void);
+/* Progress brought something, for which another thread may wait asleep. */
+static inline void core_ring(void)
+{
+    if (AQI_UNLIKELY(core.multi)) core_ring_bell();
+}
 /*
  * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
  * lock in a segment, say), so now and then it must hear of messages and of the job's end.
@@ -188,25 +216,35 @@ static inline void core_done_directly(struct core_thread *me)
 {
     if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
 }
+void core_yield(void);
 /* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
 void core_wait_round(struct core_wait *wait, int sleep_ms);
 /* Make progress until the counter is 0. */
 void core_wait_zero(_Atomic uint32_t *counter);
-/* A round of a wait for room in a reply, which must not run request handlers. */
-void core_reply_round(unsigned round);
+/*
+ * A transport had no room (AQ_AGAIN): AQ_OK after a round of progress, to try again; AQ_AGAIN if
+ * the flags say AQ_IMMEDIATE; AQ_EPEER if the peer is lost. For a reply only the progress of
+ * replies is made, as no handler of a request may run.
+ */
+AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,
+                                      bool reply, unsigned flags);
 void core_hook_relax(void *arg, unsigned round);
-void core_progress_open(void);
+/* How long waits spin, when that many threads of each process make calls: not at all where they are
+ * more than the cores, for who spins keeps the core from whom it waits for. */
+void core_progress_crowd(unsigned threads);
 
 enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
 
 /* progress_thread.c: started last and stopped first, if core.progress_thread. */
 aq_status core_progress_thread_start(void);
 void core_progress_thread_stop(void);
-/* The transports were disarmed; should it sleep, it arms them again or stands back. */
-void core_progress_thread_disarmed(void);
+/* A thread of the program is about to sleep and will watch. */
+void core_progress_thread_step_aside(void);
 
 /* am.c */
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
+/* A message of a program that may be a stranger. False: it must not be delivered. */
+bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE: may send nothing. */
 enum {
     CORE_HANDLER_COLL_BYTES = 1,
@@ -227,11 +265,22 @@ aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_a
 aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
                              unsigned nargs, unsigned flags);
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
-aq_status core_send_long(struct core_route *route, struct aqi_am *am, const char *call);
-aq_status core_send_medium(struct core_route *route, struct aqi_am *am, const char *call);
-/* The endpoint at the end of this route takes none: NULL, and the error in `*st`. */
-AQI_COLD struct core_route *core_no_messages(const struct core_route *route, const char *call,
-                                             aq_status *st);
+aq_status core_send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
+                         const char *call);
+aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned flags,
+                           const char *call);
+/* Our endpoint of this team may have no messages: then NULL, and the error in `*st`; else `route`.
+ */
+AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_route *route,
+                                             const char *call, aq_status *st);
+/* The same, and which endpoints a message by this route goes between, as bits of its flags. The
+ * first of a process always has messages. */
+static inline struct core_route *core_message_route(const aq_team *team, struct core_route *route,
+                                                    const char *call, uint8_t *eps, aq_status *st)
+{
+    *eps = team->from | route->to;
+    return AQI_LIKELY(*eps == 0) ? route : core_may_message(team, route, call, st);
+}
 /* Send a Short or Medium of the core's own, request or reply, with waiting as the flags allow. */
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
                     const char *call);
@@ -245,11 +294,41 @@ static inline struct core_set *core_implicit(struct core_thread *me)
 }
 void core_set_init(struct core_set *set);
 
+/* lost.c */
+void core_lost_open(void);
+void core_lost_close(void);
+/* Tell the program of deaths, unless this is a handler; of how many. */
+unsigned core_lost_tell(void);
+/* A set of job ranks: rank r is bit r % 8 of byte r / 8. */
+static inline size_t core_set_bytes(void)
+{
+    return (core.params.size + 7) / 8;
+}
+bool core_set_has(const uint8_t *set, uint32_t rank);
+/*
+ * Agree with those of `members` who live, the caller among them; see aqi_boot_agree. Makes progress
+ * meanwhile. Returns the worst of their statuses; `living` gets those who called.
+ */
+aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
+                     uint8_t *living);
+
 /* team.c: the teams of the library. */
 aq_status core_teams_open(void);
 void core_teams_close(void);
 /* May a collective be started on it now? */
 aq_status core_team_usable(const char *call, const aq_team *team);
+
+/* neighbors.c: where the ranks are, and who may load and store whose memory. */
+struct core_place {
+    uint32_t host, group, crowded; /* more ranks on the host than cores */
+};
+aq_status core_neighbors_open(void);
+/* Collective: `maps` says whose memory this process has mapped. */
+aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank));
+void core_neighbors_close(void);
+const struct core_place *core_place_of(uint32_t job_rank);
+uint32_t core_node_of(uint32_t job_rank); /* the lowest rank of its neighbourhood */
+bool core_is_apart(uint32_t job_rank);    /* not to be mapped, also where it could be */
 
 /* scratch.c */
 aq_status core_scratch_open(void);
@@ -272,6 +351,7 @@ void core_coll_handlers(void);
 
 /* rma.c: start a put or get that the transport carries; counts in `comp`. */
 #define CORE_RMA_FLAGS (AQ_IMMEDIATE | AQ_REMOTE_OFFSET)
+#define CORE_PUT_FLAGS (CORE_RMA_FLAGS | AQ_LOCAL_NOW)
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
                          size_t len, unsigned flags, struct aqi_comp *comp, const char *call);
 
@@ -291,9 +371,28 @@ void core_segments_close(void);
 
 /* endpoint.c: make the routes to the endpoints with this index. */
 void core_ep_reach(unsigned index);
+bool core_is_ep(const aq_ep *ep);
 void core_eps_close(void);
 void core_eps_unbind(const aq_segment *segment);
 
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);
+bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len); /* for a message */
+
+/* context.c: what a transport is opened with, for all ranks of the job. */
+void core_tp_params(struct aqi_tp_params *params);
+
+/* conn.c, conn_join.c, conn_wait.c: connections of programs not started together. */
+extern _Atomic uint32_t core_conn_used; /* listeners and connections: 0 costs nothing */
+unsigned core_conn_progress(enum aqi_progress_mode mode);
+aq_status core_conn_ready(void);
+void core_conns_close(void);
+bool core_conn_range_ok(const struct core_route *route, uint64_t addr, size_t len);
+/* A reply waits for room on a connection: not for ever. */
+void core_conn_stalled(struct core_wait *wait, const struct core_route *route);
+void core_conn_hide(const aq_segment *segment); /* it ends: peers access it no more */
+/* About to sleep: also on `*fd` (-1: there is none). False: something is there already. */
+bool core_conn_doze(int *fd);
+/* The transports were disarmed: whoever sleeps on aq_wait_fd looks again. */
+void core_conn_disarmed(void);
 
 #endif

@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/topology.h"
 
-#include <poll.h>
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 enum { WAIT_AUTO, WAIT_SPIN, WAIT_YIELD, WAIT_BLOCK };
@@ -16,9 +16,9 @@ static const uint64_t yield_ns = 1000000;
 /* About 100 us of polling before the core is given away, where every rank has one. */
 enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
 
-void core_progress_open(void)
+void core_progress_crowd(unsigned threads)
 {
-    bool crowded = core.params.local_size > aqi_cores();
+    bool crowded = (uint64_t)core.params.local_size * threads > aqi_cores();
     switch (aqi_core_config.wait) {
     case WAIT_SPIN:
         core.spin_rounds = UINT32_MAX;
@@ -36,7 +36,9 @@ void core_progress_open(void)
 
 static inline void attend_if_alerted(void)
 {
-    if (AQI_UNLIKELY(core.boot.alert(core.boot.arg))) core.boot.attend(core.boot.arg);
+    if (AQI_LIKELY(!core.boot.alert(core.boot.arg))) return;
+    core.boot.attend(core.boot.arg);
+    core_ring();
 }
 
 unsigned core_progress_round(void)
@@ -46,6 +48,9 @@ unsigned core_progress_round(void)
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL);
     if (AQI_UNLIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed))) core_coll_push();
+    if (AQI_UNLIKELY(atomic_load_explicit(&core_conn_used, memory_order_relaxed)))
+        n += core_conn_progress(AQI_PROGRESS_ALL);
+    if (n != 0) core_ring();
     return n;
 }
 
@@ -53,45 +58,16 @@ unsigned core_progress(void)
 {
     if (AQI_UNLIKELY(core.progress_thread))
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
-    return core_progress_round();
+    unsigned n = core_progress_round();
+    if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed)))
+        n += core_lost_tell(), core_ring();
+    return n;
 }
 
-AQI_COLD void core_sleep(int sleep_ms, int extra)
+void core_yield(void)
 {
-    struct pollfd fds[CORE_MAX_TRANSPORTS + 2];
-    nfds_t n = 0;
-    unsigned armed = 0;
-    bool go = core_coll_doze(&sleep_ms);
-    /*
-     * What a thread of the program waits for, another may have received, and several share the
-     * armed word, which the other may have cleared: look again soon.
-     */
-    if (core.multi && extra < 0) sleep_ms = 1;
-    while (armed < core.tp_count && go) {
-        struct aqi_tp *tp = core.tps[armed++];
-        int fd = tp->ops.wait_fd(tp);
-        if (fd >= 0)
-            fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        else if (core.carries[armed - 1])
-            sleep_ms = 1; /* nothing will wake us when a peer sends */
-        if (aqi_tp_waits_for_room(tp)) sleep_ms = 1;
-        go = tp->ops.arm(tp, true) == AQ_OK;
-    }
-    if (extra >= 0) fds[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
-    int control = core.boot.fd(core.boot.arg);
-    if (control >= 0) fds[n++] = (struct pollfd){.fd = control, .events = POLLIN};
-    if (go) {
-        aqi_count(AQI_CTR_SLEEP, 1);
-        poll(fds, n, sleep_ms);
-        /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
-        if (control >= 0 && fds[n - 1].revents != 0) core.boot.attend(core.boot.arg);
-    }
-    while (armed > 0) {
-        struct aqi_tp *tp = core.tps[--armed];
-        (void)tp->ops.arm(tp, false);
-    }
-    core_coll_wake();
-    if (extra < 0 && core.progress_thread) core_progress_thread_disarmed();
+    aqi_count(AQI_CTR_YIELD, 1);
+    sched_yield();
 }
 
 void core_wait_round(struct core_wait *wait, int sleep_ms)
@@ -101,18 +77,13 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
         aqi_pause();
         return;
     }
-    if (aqi_core_config.wait == WAIT_BLOCK) {
-        core_sleep(sleep_ms, -1);
-        return;
-    }
     uint64_t now = aqi_now_ns();
     if (wait->yield_since == 0) wait->yield_since = now;
-    if (aqi_core_config.wait == WAIT_YIELD || now - wait->yield_since < yield_ns) {
-        aqi_count(AQI_CTR_YIELD, 1);
-        sched_yield();
-    } else {
-        core_sleep(sleep_ms, -1);
-    }
+    if (aqi_core_config.wait == WAIT_YIELD ||
+        (aqi_core_config.wait != WAIT_BLOCK && now - wait->yield_since < yield_ns))
+        core_yield();
+    else
+        core_sleep(wait, sleep_ms);
 }
 
 void core_wait_zero(_Atomic uint32_t *counter)
@@ -136,12 +107,37 @@ void core_hook_relax(void *arg, unsigned round)
         sched_yield();
 }
 
-void core_reply_round(unsigned round)
+static void reply_round(unsigned round)
 {
     unsigned n = 0;
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
-    if (n == 0) core_hook_relax(NULL, round);
+    if (AQI_UNLIKELY(atomic_load_explicit(&core_conn_used, memory_order_relaxed)))
+        n += core_conn_progress(AQI_PROGRESS_REPLIES);
+    if (n == 0)
+        core_hook_relax(NULL, round);
+    else
+        core_ring();
+}
+
+void aqi_core_ending(void)
+{
+    reply_round(0);
+}
+
+AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,
+                                      bool reply, unsigned flags)
+{
+    if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
+    if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
+    if (reply && route->rank >= core.params.size) core_conn_stalled(wait, route);
+    if (reply)
+        reply_round(wait->rounds++);
+    else if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else
+        core_wait_round(wait, 1); /* room is not an arrival: it wakes nobody */
+    return AQ_OK;
 }
 
 aq_status aq_poll(void)
@@ -159,6 +155,7 @@ aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
     aq_status st = core_callable(core_self(), "aq_poll_until");
     if (st != AQ_OK) return st;
     if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_poll_until: no condition");
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     while (!condition(arg)) {
         if (core_progress() != 0)
             wait = (struct core_wait){0};
@@ -166,5 +163,24 @@ aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
             core_wait_round(&wait, CORE_CONDITION_MS);
     }
     atomic_thread_fence(memory_order_acquire);
+    aqi_trace_end(AQI_TRACE_WAIT, "aq_poll_until", begun, AQI_TRACE_NOBODY, 0);
+    return AQ_OK;
+}
+
+static_assert(sizeof(struct core_wait) <= sizeof(aq_wait), "the public one has room");
+
+aq_status aq_poll_wait(aq_wait *wait)
+{
+    struct core_wait state;
+    aq_status st = core_callable(core_self(), "aq_poll_wait");
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    if (wait == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_poll_wait: wait is NULL");
+    if (core_progress() != 0) {
+        *wait = (aq_wait){{0}};
+        return AQ_OK;
+    }
+    memcpy(&state, wait, sizeof(state));
+    core_wait_round(&state, CORE_CONDITION_MS);
+    memcpy(wait, &state, sizeof(state));
     return AQ_OK;
 }

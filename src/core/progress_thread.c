@@ -23,7 +23,6 @@ static struct {
     bool running;
     int kick; /* eventfd: look around, or stop */
     atomic_bool stop;
-    atomic_bool armed; /* asleep, and counts on the transports being armed */
 } keeper;
 
 static void drain_kicks(void)
@@ -59,9 +58,7 @@ static void *serve(void *arg)
             seen = polls;
             stand_back();
         } else {
-            atomic_store(&keeper.armed, true);
-            core_sleep(SLEEP_MS, keeper.kick);
-            atomic_store(&keeper.armed, false);
+            core_sleep_keeper(SLEEP_MS, keeper.kick);
         }
         drain_kicks();
     }
@@ -75,9 +72,9 @@ static void kick(void)
     if (write(keeper.kick, &one, sizeof(one)) < 0) return;
 }
 
-void core_progress_thread_disarmed(void)
+void core_progress_thread_step_aside(void)
 {
-    if (atomic_load(&keeper.armed)) kick();
+    if (keeper.running) kick();
 }
 
 aq_status core_progress_thread_start(void)

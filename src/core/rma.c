@@ -1,6 +1,8 @@
 /* One-sided operations: by load and store where the segment is mapped, else by the transport. */
 #include "core/impl.h"
 
+#include "base/copy.h"
+
 #include <string.h>
 
 /* How an operation completes. */
@@ -9,6 +11,7 @@ enum mode { BLOCKING, EXPLICIT, IMPLICIT };
 /* What kind it is, and so in which counters it counts. */
 enum kind { PUT, GET, FILL };
 
+/* One that the transport carries. */
 struct transfer {
     enum kind kind;
     enum mode mode;
@@ -20,34 +23,6 @@ struct transfer {
     aq_event *event;
     const char *call;
 };
-
-/* Find the route and check the range. NULL: `*st` says why. */
-static inline struct core_route *begin(struct transfer *t, aq_team *team, aq_rank rank,
-                                       aq_status *st)
-{
-    *st = core_callable(core_self(), t->call);
-    if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
-    struct core_route *route = core_route_to(team, rank, t->call, st);
-    if (AQI_UNLIKELY(route == NULL)) return NULL;
-    if (AQI_UNLIKELY((t->flags & ~CORE_RMA_FLAGS) != 0 ||
-                     (t->mode == EXPLICIT && t->event == NULL) ||
-                     (t->local == NULL && t->len != 0 && t->kind != FILL))) {
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or a pointer is NULL", t->call);
-        return NULL;
-    }
-    if (AQI_UNLIKELY(t->flags & AQ_REMOTE_OFFSET)) t->remote += route->seg_addr;
-    if (AQI_UNLIKELY(t->len != 0 && !core_in_segment(route, t->remote, t->len))) {
-        *st = core_out_of_segment(route, t->remote, t->len, t->call);
-        return NULL;
-    }
-    return route;
-}
-
-static AQI_COLD aq_status lost(const struct core_route *route, const struct transfer *t)
-{
-    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", t->call,
-                    (unsigned)route->rank);
-}
 
 static aq_status submit(struct core_route *route, const struct transfer *t, struct aqi_comp *comp)
 {
@@ -67,18 +42,16 @@ static aq_status start(struct core_route *route, const struct transfer *t, struc
     aq_status st;
     if (local) aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
-    while ((st = submit(route, t, comp)) == AQ_AGAIN) {
-        if (t->flags & AQ_IMMEDIATE) break;
-        if (atomic_load_explicit(&route->lost, memory_order_relaxed)) {
-            st = AQ_EPEER;
-            break;
-        }
-        if (core_progress() == 0) core_wait_round(&wait, 1);
+    do
+        st = submit(route, t, comp);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, false, t->flags)) == AQ_OK);
+    if (st == AQ_OK) {
+        if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
+        return AQ_OK;
     }
-    if (st == AQ_OK) return AQ_OK;
     if (local) aqi_comp_local(comp);
     aqi_comp_remote(comp);
-    return st == AQ_EPEER ? lost(route, t) : st;
+    return st == AQ_EPEER ? core_lost(route, t->call) : st;
 }
 
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
@@ -108,7 +81,7 @@ static aq_status carried(struct core_route *route, const struct transfer *t)
         if (st != AQ_OK) return st;
         core_wait_zero(&comp.remote);
         core_wait_zero(&comp.local);
-        if (comp.status == AQ_EPEER) return lost(route, t);
+        if (comp.status == AQ_EPEER) return core_lost(route, t->call);
         return comp.status == AQ_OK
                    ? AQ_OK
                    : aqi_fail((aq_status)comp.status, "core", "%s: failed at the target: %s",
@@ -124,98 +97,119 @@ static aq_status carried(struct core_route *route, const struct transfer *t)
     return st;
 }
 
-static inline void copy(const struct core_route *route, const struct transfer *t)
+static inline void copy(const struct core_route *route, enum kind kind, uint64_t remote,
+                        void *local, int byte, size_t len)
 {
-    unsigned char *at = route->local + (t->remote - route->seg_addr);
-    if (t->kind == GET) {
+    unsigned char *at = route->local + (remote - route->seg_addr);
+    if (kind == GET) {
         atomic_thread_fence(memory_order_acquire);
-        memcpy(t->local, at, t->len);
+        aqi_copy(local, at, len);
         return;
     }
-    if (t->kind == PUT)
-        memcpy(at, t->local, t->len);
+    if (kind == PUT)
+        aqi_copy(at, local, len);
     else
-        memset(at, t->byte, t->len);
+        memset(at, byte, len);
     /* Whoever learns of the put (message, barrier, flag) sees its bytes. */
     atomic_thread_fence(memory_order_release);
 }
 
-static inline aq_status transfer(aq_team *team, aq_rank rank, struct transfer *t)
+/* Its arguments are scalars, not a struct, so that they stay in registers where memory is mapped.
+ */
+static inline aq_status transfer_now(enum kind kind, enum mode mode, aq_team *team, aq_rank rank,
+                                     const void *there, const void *here, int byte, size_t len,
+                                     unsigned flags, aq_event *event, const char *call)
 {
-    aq_status st;
-    struct core_route *route = begin(t, team, rank, &st);
+    uint64_t remote = (uint64_t)(uintptr_t)there;
+    void *local = (void *)(uintptr_t)here;
+    struct core_thread *me = core_self();
+    aq_status st = core_callable(me, call);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct core_route *route = core_route_to(team, rank, call, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    aqi_count(t->kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
-    aqi_count(t->kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, t->len);
-    if (AQI_UNLIKELY(route->local == NULL && t->len != 0)) return carried(route, t);
-    if (t->len != 0) copy(route, t);
-    if (t->mode == EXPLICIT) *t->event = AQ_EVENT_DONE;
-    if (t->mode == BLOCKING) core_done_directly(core_self());
+    unsigned known = kind == PUT ? CORE_PUT_FLAGS : CORE_RMA_FLAGS;
+    if (AQI_UNLIKELY((flags & ~known) != 0 || (mode == EXPLICIT && event == NULL) ||
+                     (kind != FILL && local == NULL && len != 0)))
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or a pointer is NULL", call);
+    if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) remote += route->seg_addr;
+    if (AQI_UNLIKELY(len != 0 && !core_in_segment(route, remote, len)))
+        return core_out_of_segment(route, remote, len, call);
+    aqi_count(kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
+    aqi_count(kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
+    if (AQI_UNLIKELY(route->local == NULL && len != 0)) {
+        const struct transfer t = {.kind = kind,
+                                   .mode = mode,
+                                   .remote = remote,
+                                   .local = local,
+                                   .byte = byte,
+                                   .len = len,
+                                   .flags = flags,
+                                   .event = event,
+                                   .call = call};
+        return carried(route, &t);
+    }
+    if (len != 0) copy(route, kind, remote, local, byte, len);
+    if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
+    if (mode == BLOCKING) core_done_directly(me);
     return AQ_OK;
+}
+
+static AQI_COLD aq_status transfer_traced(enum kind kind, enum mode mode, aq_team *team,
+                                          aq_rank rank, const void *there, const void *here,
+                                          int byte, size_t len, unsigned flags, aq_event *event,
+                                          const char *call)
+{
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);
+    aq_status st = transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
+    aqi_trace_end(AQI_TRACE_RMA, call, begun, rank, len);
+    return st;
+}
+
+static inline aq_status transfer(enum kind kind, enum mode mode, aq_team *team, aq_rank rank,
+                                 const void *there, const void *here, int byte, size_t len,
+                                 unsigned flags, aq_event *event, const char *call)
+{
+    if (aqi_tracing(AQI_TRACE_RMA))
+        return transfer_traced(kind, mode, team, rank, there, here, byte, len, flags, event, call);
+    return transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
 }
 
 /* --- puts and gets --------------------------------------------------------------------------- */
 
-static inline aq_status put(enum mode mode, aq_team *team, aq_rank rank, void *dst, const void *src,
-                            size_t len, unsigned flags, aq_event *ev, const char *call)
+aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
+                 unsigned flags)
 {
-    struct transfer t = {.kind = PUT,
-                         .mode = mode,
-                         .remote = (uint64_t)(uintptr_t)dst,
-                         .local = (void *)(uintptr_t)src,
-                         .len = len,
-                         .flags = flags,
-                         .event = ev,
-                         .call = call};
-    return transfer(team, rank, &t);
-}
-
-static inline aq_status get(enum mode mode, aq_team *team, void *dst, aq_rank rank, const void *src,
-                            size_t len, unsigned flags, aq_event *ev, const char *call)
-{
-    struct transfer t = {.kind = GET,
-                         .mode = mode,
-                         .remote = (uint64_t)(uintptr_t)src,
-                         .local = dst,
-                         .len = len,
-                         .flags = flags,
-                         .event = ev,
-                         .call = call};
-    return transfer(team, rank, &t);
-}
-
-aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len)
-{
-    return put(BLOCKING, team, rank, dst, src, len, 0, NULL, "aq_put");
+    return transfer(PUT, BLOCKING, team, rank, dst, src, 0, len, flags, NULL, "aq_put");
 }
 
 aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
                     unsigned flags, aq_event *ev)
 {
-    return put(EXPLICIT, team, rank, dst, src, len, flags, ev, "aq_put_nb");
+    return transfer(PUT, EXPLICIT, team, rank, dst, src, 0, len, flags, ev, "aq_put_nb");
 }
 
 aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
                      unsigned flags)
 {
-    return put(IMPLICIT, team, rank, dst, src, len, flags, NULL, "aq_put_nbi");
+    return transfer(PUT, IMPLICIT, team, rank, dst, src, 0, len, flags, NULL, "aq_put_nbi");
 }
 
-aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len)
+aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
+                 unsigned flags)
 {
-    return get(BLOCKING, team, dst, rank, src, len, 0, NULL, "aq_get");
+    return transfer(GET, BLOCKING, team, rank, src, dst, 0, len, flags, NULL, "aq_get");
 }
 
 aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
                     unsigned flags, aq_event *ev)
 {
-    return get(EXPLICIT, team, dst, rank, src, len, flags, ev, "aq_get_nb");
+    return transfer(GET, EXPLICIT, team, rank, src, dst, 0, len, flags, ev, "aq_get_nb");
 }
 
 aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
                      unsigned flags)
 {
-    return get(IMPLICIT, team, dst, rank, src, len, flags, NULL, "aq_get_nbi");
+    return transfer(GET, IMPLICIT, team, rank, src, dst, 0, len, flags, NULL, "aq_get_nbi");
 }
 
 /* --- values: their bytes lie on the stack, for a put this small is copied before it returns ----
@@ -229,12 +223,13 @@ static inline aq_status put_value(enum mode mode, aq_team *team, aq_rank rank, v
         return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; 1 to 8 are legal", call, len);
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
-    return put(mode, team, rank, dst, bytes, len, flags, ev, call);
+    return transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
 }
 
-aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len)
+aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len,
+                       unsigned flags)
 {
-    return put_value(BLOCKING, team, rank, dst, value, len, 0, NULL, "aq_put_value");
+    return put_value(BLOCKING, team, rank, dst, value, len, flags, NULL, "aq_put_value");
 }
 
 aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len,
@@ -249,7 +244,8 @@ aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void *dst, uint64_t valu
     return put_value(IMPLICIT, team, rank, dst, value, len, flags, NULL, "aq_put_value_nbi");
 }
 
-aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len, uint64_t *value)
+aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len, unsigned flags,
+                       uint64_t *value)
 {
     uint64_t bytes = 0;
     if (len < 1 || len > sizeof(bytes) || value == NULL)
@@ -258,40 +254,27 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
                         len);
     char *at = (char *)&bytes;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) at += sizeof(bytes) - len;
-    aq_status st = get(BLOCKING, team, at, rank, src, len, 0, NULL, "aq_get_value");
+    aq_status st =
+        transfer(GET, BLOCKING, team, rank, src, at, 0, len, flags, NULL, "aq_get_value");
     if (st == AQ_OK) *value = bytes;
     return st;
 }
 
 /* --- memset ---------------------------------------------------------------------------------- */
 
-static inline aq_status fill(enum mode mode, aq_team *team, aq_rank rank, void *dst, int byte,
-                             size_t len, unsigned flags, aq_event *ev, const char *call)
+aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte, size_t len, unsigned flags)
 {
-    struct transfer t = {.kind = FILL,
-                         .mode = mode,
-                         .remote = (uint64_t)(uintptr_t)dst,
-                         .byte = byte,
-                         .len = len,
-                         .flags = flags,
-                         .event = ev,
-                         .call = call};
-    return transfer(team, rank, &t);
-}
-
-aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte, size_t len)
-{
-    return fill(BLOCKING, team, rank, dst, byte, len, 0, NULL, "aq_memset");
+    return transfer(FILL, BLOCKING, team, rank, dst, NULL, byte, len, flags, NULL, "aq_memset");
 }
 
 aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst, int byte, size_t len, unsigned flags,
                        aq_event *ev)
 {
-    return fill(EXPLICIT, team, rank, dst, byte, len, flags, ev, "aq_memset_nb");
+    return transfer(FILL, EXPLICIT, team, rank, dst, NULL, byte, len, flags, ev, "aq_memset_nb");
 }
 
 aq_status aq_memset_nbi(aq_team *team, aq_rank rank, void *dst, int byte, size_t len,
                         unsigned flags)
 {
-    return fill(IMPLICIT, team, rank, dst, byte, len, flags, NULL, "aq_memset_nbi");
+    return transfer(FILL, IMPLICIT, team, rank, dst, NULL, byte, len, flags, NULL, "aq_memset_nbi");
 }

@@ -3,13 +3,11 @@
  * by load and store. It comes through the transport contract only, takes physical memory only where
  * it is used, and is divided among teams: a team's rank 0 gives it a block.
  *
- * Mapping is per host and so mutual and transitive: the ranks that map the same lowest rank are a
- * neighbourhood.
+ * Those who map each other's are a neighbourhood (neighbors.c).
  */
 #include "core/coll_impl.h"
 
 #include "base/shmem.h"
-#include "base/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +21,6 @@ static struct {
     unsigned char *mine;
     unsigned char **local; /* by job rank: mapped here, or NULL */
     uint64_t *sizes;
-    struct place {
-        uint32_t node, host, crowded;
-    } * places;
     struct taken *taken;
 } scratch;
 
@@ -58,7 +53,7 @@ static aq_status scratch_learn(uint32_t rank, const struct scratch_card *card)
     const struct core_route *route = &core.routes[rank];
     struct aqi_rmem rmem;
     unsigned t = 0;
-    if (card->size == 0) return AQ_OK;
+    if (card->size == 0 || core_is_apart(rank)) return AQ_OK;
     while (core.tps[t] != route->tp)
         t++;
     aq_status st = route->tp->ops.mem_map(route->tp, route->peer, card->keys[t], card->addr,
@@ -69,12 +64,9 @@ static aq_status scratch_learn(uint32_t rank, const struct scratch_card *card)
     return AQ_OK;
 }
 
-/* The lowest rank that we map; ourselves if we map nobody. */
-static uint32_t my_node(void)
+static bool maps(uint32_t job_rank)
 {
-    for (uint32_t rank = 0; rank < core.params.size; rank++)
-        if (scratch.local[rank] != NULL) return rank;
-    return core.params.rank;
+    return scratch.local[job_rank] != NULL;
 }
 
 aq_status core_scratch_open(void)
@@ -83,20 +75,15 @@ aq_status core_scratch_open(void)
     struct scratch_card card = {0}, *cards = malloc(size * sizeof(card));
     scratch.local = calloc(size, sizeof(*scratch.local));
     scratch.sizes = calloc(size, sizeof(*scratch.sizes));
-    scratch.places = calloc(size, sizeof(*scratch.places));
     aq_status st = AQ_OK;
-    if (!cards || !scratch.local || !scratch.sizes || !scratch.places)
-        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the places of %u ranks", size);
+    if (!cards || !scratch.local || !scratch.sizes)
+        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch areas of %u ranks", size);
     if (st == AQ_OK) st = scratch_get(&card);
     if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &card, sizeof(card), cards);
     for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
         st = scratch_learn(rank, &cards[rank]);
     free(cards);
-    if (st != AQ_OK) return st;
-    struct place mine = {.node = my_node(),
-                         .host = core.params.host,
-                         .crowded = core.params.local_size > aqi_cores()};
-    return core.boot.allgather(core.boot.arg, &mine, sizeof(mine), scratch.places);
+    return st == AQ_OK ? core_neighbors_agree(maps) : st;
 }
 
 void core_scratch_close(void)
@@ -108,18 +95,7 @@ void core_scratch_close(void)
     }
     free(scratch.local);
     free(scratch.sizes);
-    free(scratch.places);
     memset(&scratch, 0, sizeof(scratch));
-}
-
-uint32_t scratch_node_of(uint32_t job_rank)
-{
-    return scratch.places[job_rank].node;
-}
-
-uint32_t scratch_host_of(uint32_t job_rank)
-{
-    return scratch.places[job_rank].host;
 }
 
 bool scratch_reaches(const aq_team *team)
@@ -127,15 +103,15 @@ bool scratch_reaches(const aq_team *team)
     uint32_t first = aq_team_to_job(team, 0);
     if (scratch.sizes[first] == 0) return false;
     for (aq_rank i = 0; i < team->size; i++)
-        if (scratch_node_of(aq_team_to_job(team, i)) != scratch_node_of(first)) return false;
+        if (core_node_of(aq_team_to_job(team, i)) != core_node_of(first)) return false;
     return true;
 }
 
 /* Few, or each on a core of its own: everybody looks at everybody, which takes the fewest hops. */
-static uint32_t flat(const aq_team *team)
+static void choose_ways(const aq_team *team, struct scratch_block *block)
 {
-    uint32_t most = scratch.places[aq_team_to_job(team, 0)].crowded ? 4 : 16;
-    return team->size <= most;
+    block->crowded = core_place_of(aq_team_to_job(team, 0))->crowded;
+    block->flat = team->size <= (block->crowded ? 4 : 16);
 }
 
 /* Built-in teams have fixed places: nothing has to be said. The other half is for the program's. */
@@ -151,7 +127,7 @@ void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_blo
     if (team->size == 1 || !scratch_reaches(team)) return;
     block->offset = aqi_round_up(parts[built_in].offset, aqi_page_size());
     block->size = parts[built_in].size / aqi_page_size() * aqi_page_size();
-    block->flat = flat(team);
+    choose_ways(team, block);
     if (block->size < coll_shm_least(team->size)) block->size = 0;
 }
 
@@ -185,7 +161,7 @@ void scratch_alloc(aq_team *team, struct scratch_block *block)
             break;
         }
     aqi_spin_unlock(&core.lock);
-    block->flat = flat(team);
+    choose_ways(team, block);
     if (block->size != 0) coll_shm_clear(scratch.mine + block->offset, team->size);
 }
 

@@ -43,6 +43,12 @@ bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
     return ok;
 }
 
+bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len)
+{
+    return AQI_LIKELY(route->rank < core.params.size) ? core_hook_range_ok(NULL, addr, len)
+                                                      : core_conn_range_ok(route, addr, len);
+}
+
 /* The memory comes from the first transport that has memory of its own: peers reach it best. */
 static aq_status allocate(size_t size, size_t most)
 {
@@ -81,7 +87,7 @@ aq_status core_segment_learn(struct core_route *route, const struct core_segment
     if (st != AQ_OK) return st;
     route->seg_addr = card->addr;
     route->seg_size = card->size;
-    route->local = route->rmem->local;
+    route->local = core_is_apart(route->rank) ? NULL : route->rmem->local;
     return AQ_OK;
 }
 
@@ -162,6 +168,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     if (core.attached || core.ep.segment != NULL)
         return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already", call);
     size_t most = 0;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     st = check_size(&size, call);
     /* While we sit in the exchanges below we do not poll, so first let every rank arrive. */
     aq_status arrived = aq_barrier(team);
@@ -175,6 +182,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     if (st != AQ_OK) return st;
     core.attached = true;
     core.ep.segment = &core.segment;
+    aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, size);
     *segment = &core.segment;
     return AQ_OK;
 }
@@ -256,6 +264,7 @@ aq_status aq_segment_destroy(aq_segment *segment)
     if (segment == &core.segment || !unlist(segment))
         return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", call);
     core_eps_unbind(segment);
+    core_conn_hide(segment);
     release(segment);
     return AQ_OK;
 }

@@ -5,13 +5,21 @@ struct aqi_core_config aqi_core_config;
 
 static const char *const wait_modes[] = {"auto", "spin", "yield", "block", NULL};
 
+/* In the order of enum aqi_copy_method. */
+static const char *const copy_methods[] = {"memcpy", "string", "stream", "auto", NULL};
+
 static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
+
+/* The names of the first documents (2003) for what later ones call credits. */
+static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", NULL};
+static const char *const total_aliases[] = {"GASNET_AM_OUST_LIMIT", NULL};
 
 static const struct aqi_setting rows[] = {
     {.name = "AQ_TRANSPORTS",
      .def = "auto",
      .doc = "Which transports may be used, in order of preference, as a comma list; auto: all.",
      .advice = "aqinfo --transports shows which there are and which work here.",
+     .same = true,
      .type = AQI_SET_TEXT,
      .offset = offsetof(struct aqi_core_config, transports)},
     {.name = "AQ_AM_MAX_MEDIUM",
@@ -22,10 +30,13 @@ static const struct aqi_setting rows[] = {
      .unit = "bytes",
      .min = 512,
      .max = 1 << 20,
+     .same = true,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, max_medium)},
     {.name = "AQ_AM_CREDITS",
      .alias = "GASNET_AM_CREDITS_PP",
+     .more_aliases = depth_aliases,
+     .same = true,
      .def = "32",
      .doc = "Requests that may be under way to one peer on a transport that posts receive buffers; "
             "the same in every process.",
@@ -37,6 +48,7 @@ static const struct aqi_setting rows[] = {
      .offset = offsetof(struct aqi_core_config, am_credits)},
     {.name = "AQ_AM_CREDITS_TOTAL",
      .alias = "GASNET_AM_CREDITS_TOTAL",
+     .more_aliases = total_aliases,
      .def = "0",
      .doc = "Requests that may be under way to all peers together; 0: as many as AQ_AM_CREDITS "
             "allows, or the transport has room for.",
@@ -76,6 +88,7 @@ static const struct aqi_setting rows[] = {
      .advice = "The same in every process. Not fast needs transports that reach memory without "
                "registering it: loop and shm do.",
      .choices = segment_modes,
+     .same = true,
      .type = AQI_SET_CHOICE,
      .offset = offsetof(struct aqi_core_config, segment_mode)},
     {.name = "AQ_VIS_PACK",
@@ -104,6 +117,33 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, scratch)},
+    {.name = "AQ_NEIGHBORHOOD",
+     .alias = "GASNET_SUPERNODE_MAXSIZE",
+     .def = "0",
+     .doc = "How many ranks of a host at most map each other's memory; 0: all. A comma list gives "
+            "sizes of neighbourhoods in the order of the ranks, and repeats. The same in every "
+            "process.",
+     .advice = "1 or 1,5,2 to see on one host how a program behaves on several.",
+     .same = true,
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(struct aqi_core_config, neighborhood)},
+    {.name = "AQ_COPY",
+     .def = "auto",
+     .doc = "How puts and gets of AQ_COPY_LEAST bytes and more copy mapped memory: memcpy of the C "
+            "library; string moves of the processor; stream, past the caches; auto: the fastest of "
+            "the first few copies of about that size.",
+     .advice = "memcpy if the data is used at once and streaming took it out of the caches.",
+     .choices = copy_methods,
+     .type = AQI_SET_CHOICE,
+     .offset = offsetof(struct aqi_core_config, copy)},
+    {.name = "AQ_COPY_LEAST",
+     .def = "1M",
+     .doc = "Below this size puts and gets of mapped memory use memcpy.",
+     .unit = "bytes",
+     .min = 4096,
+     .max = 1ull << 40,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, copy_least)},
     {.name = "AQ_WAIT",
      .def = "auto",
      .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "
@@ -113,6 +153,47 @@ static const struct aqi_setting rows[] = {
      .choices = wait_modes,
      .type = AQI_SET_CHOICE,
      .offset = offsetof(struct aqi_core_config, wait)},
+    {.name = "AQ_CONN_TIMEOUT",
+     .def = "5s",
+     .doc = "How long connecting to another program may take, unless it says itself; closing a "
+            "connection while something is under way; and a reply to a peer that takes none.",
+     .unit = "s",
+     .min = 1000000,
+     .max = 86400ull * 1000000000,
+     .type = AQI_SET_TIME,
+     .offset = offsetof(struct aqi_core_config, conn_timeout_ns)},
+    {.name = "AQ_CONN_RETRY",
+     .def = "1ms",
+     .doc = "The first pause before a call that found no room is tried again; it doubles up to 64 "
+            "times that.",
+     .unit = "ms",
+     .min = 1000,
+     .max = 1000000000,
+     .type = AQI_SET_TIME,
+     .offset = offsetof(struct aqi_core_config, conn_retry_ns)},
+    {.name = "AQ_CONN_BACKLOG",
+     .def = "128",
+     .doc = "Requests for connections that may wait at a listener; further callers try again.",
+     .min = 1,
+     .max = 65536,
+     .type = AQI_SET_COUNT,
+     .offset = offsetof(struct aqi_core_config, conn_backlog)},
+    {.name = "AQ_CONN_DATA",
+     .def = "1K",
+     .doc = "The most data that a program may send along when it connects or accepts.",
+     .unit = "bytes",
+     .max = 32 << 10,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct aqi_core_config, conn_data)},
+    {.name = "AQ_CONN_MAX",
+     .def = "1024",
+     .doc = "Connections that a process may have at a time, also those that have ended and are not "
+            "closed.",
+     .advice = "Each takes a few file descriptors: raise ulimit -n with it.",
+     .min = 1,
+     .max = 65536,
+     .type = AQI_SET_COUNT,
+     .offset = offsetof(struct aqi_core_config, conn_max)},
 };
 
 struct aqi_settings_table aqi_core_settings = {

@@ -15,7 +15,7 @@ static struct {
 } teams;
 
 /* Ids of the teams of the library: no process has made them. */
-enum { ID_WORLD, ID_NEIGHBORHOOD, ID_HOST, ID_FIRST };
+enum { ID_WORLD, ID_NEIGHBORHOOD, ID_HOST, ID_WORLD_LOCAL, ID_HOST_LOCAL, ID_FIRST };
 
 static void teams_lock(void)
 {
@@ -74,9 +74,8 @@ bool team_each(bool (*fn)(aq_team *team))
 
 /* --- the teams of the library ---------------------------------------------------------------- */
 
-/* Make a team ready whose ranks are set; its memory comes from a block of its rank 0. */
-static aq_status equip(aq_team *team, uint32_t root, uint32_t count,
-                       const struct scratch_block *block)
+aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
+                     const struct scratch_block *block)
 {
     team->id[0] = root;
     team->id[1] = count;
@@ -94,13 +93,42 @@ static aq_status equip(aq_team *team, uint32_t root, uint32_t count,
     return AQ_OK;
 }
 
+static void unequip(aq_team *team);
+
+/* From now on all members send messages to all. */
+static void unequip_local(aq_team *team)
+{
+    if (team->local != NULL) unequip(team->local);
+    free(team->local);
+    team->local = NULL;
+    coll_shape_free(team);
+}
+
+static void forget_members(aq_team *team)
+{
+    if (team->at != team->map) free((void *)(uintptr_t)team->at);
+    free((void *)(uintptr_t)team->map);
+    team->map = team->at = NULL;
+}
+
+void team_free(aq_team *team)
+{
+    forget_members(team);
+    free(team);
+}
+
 static void unequip(aq_team *team)
 {
+    unequip_local(team); /* first: its operations are parts of ours */
     leave(team);
     coll_close(team); /* may hold an operation of the barrier */
     core_barrier_close(team);
-    free((void *)(uintptr_t)team->map);
-    team->map = NULL;
+    forget_members(team);
+}
+
+static uint32_t host_of(uint32_t job_rank)
+{
+    return core_place_of(job_rank)->host;
 }
 
 /* The members of a built-in team: those whose place is ours. */
@@ -110,7 +138,7 @@ static aq_status gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq
     uint32_t size = core.params.size, here = place_of(core.params.rank);
     aq_rank *map = malloc(size * sizeof(*map));
     if (map == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a team");
-    *team = (aq_team){.map = map};
+    *team = (aq_team){.map = map, .at = map, .routes = core.routes};
     *count = *mine = 0;
     for (uint32_t rank = 0; rank < size; rank++) {
         uint32_t first = 0;
@@ -125,26 +153,36 @@ static aq_status gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq
     return AQ_OK;
 }
 
+/* A team of the library that may span neighbourhoods. */
+static aq_status equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t local_id,
+                            unsigned part)
+{
+    struct scratch_block block;
+    scratch_block_of(team, part, &block);
+    aq_status st = team_equip(team, root, id, &block);
+    if (st == AQ_OK) st = coll_shape_make(team);
+    if (st != AQ_OK || team->local == NULL) return st;
+    scratch_block_of(team->local, part, &block);
+    return team_equip(team->local, team->local->map[0], local_id, &block);
+}
+
 aq_status core_teams_open(void)
 {
     struct scratch_block block;
     memset(&teams, 0, sizeof(teams));
     teams.made = ID_FIRST;
     core_coll_handlers();
-    scratch_block_of(&core.world, SCRATCH_WORLD, &block);
-    aq_status st = equip(&core.world, 0, ID_WORLD, &block);
+    aq_status st = equip_wide(&core.world, 0, ID_WORLD, ID_WORLD_LOCAL, SCRATCH_WORLD);
     if (st == AQ_OK)
-        st = gather_places(&teams.neighborhood, scratch_node_of, &teams.neighborhoods,
+        st = gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
                            &teams.my_neighborhood);
     if (st == AQ_OK) {
         scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS, &block);
-        st = equip(&teams.neighborhood, teams.neighborhood.map[0], ID_NEIGHBORHOOD, &block);
+        st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], ID_NEIGHBORHOOD, &block);
     }
-    if (st == AQ_OK) st = gather_places(&teams.host, scratch_host_of, &teams.hosts, &teams.my_host);
-    if (st == AQ_OK) {
-        scratch_block_of(&teams.host, SCRATCH_HOST, &block);
-        st = equip(&teams.host, teams.host.map[0], ID_HOST, &block);
-    }
+    if (st == AQ_OK) st = gather_places(&teams.host, host_of, &teams.hosts, &teams.my_host);
+    if (st == AQ_OK)
+        st = equip_wide(&teams.host, teams.host.map[0], ID_HOST, ID_HOST_LOCAL, SCRATCH_HOST);
     return st;
 }
 
@@ -157,9 +195,29 @@ void core_teams_close(void)
     for (unsigned b = 0; b < BUCKETS; b++)
         while (teams.buckets[b] != NULL) {
             aq_team *team = teams.buckets[b];
+            if (team->whole != NULL) team = team->whole;
             unequip(team);
             free(team);
         }
+}
+
+/* The scratch memory that we, as rank 0, have given to a team. */
+static struct scratch_block block_made(const aq_team *team)
+{
+    if (team == NULL || team->rank != 0) return (struct scratch_block){0};
+    return (struct scratch_block){.offset = team->block[0], .size = team->block[1]};
+}
+
+void team_drop(aq_team *team)
+{
+    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    scratch_free(&block);
+    scratch_free(&local_block);
+    if (team->coll != NULL)
+        unequip(team);
+    else
+        forget_members(team);
+    free(team);
 }
 
 static bool built_in(const aq_team *team)
@@ -173,8 +231,10 @@ aq_status core_team_usable(const char *call, const aq_team *team)
     if (st != AQ_OK) return st;
     if (team == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
     if (team->pair)
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: a team from aq_team_pair only addresses: it has no collectives", call);
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "%s: a team of aq_team_pair or of a connection only addresses: it has no collectives",
+            call);
     return AQ_OK;
 }
 
@@ -184,16 +244,19 @@ aq_status core_team_usable(const char *call, const aq_team *team)
 struct offer {
     uint32_t root, count;
     struct scratch_block block;
+    /* By the first member of each neighbourhood of a team that spans several. */
+    struct scratch_block local_block;
+    uint32_t local_count;
     int32_t status;
     uint32_t size;
-    uint64_t hash; /* of the members: lists that differ are found out */
+    uint64_t hash; /* of the members and their endpoints: lists that differ are found out */
 };
 
 static uint64_t hash_members(const aq_team *team)
 {
     uint64_t hash = 1469598103934665603u;
     for (aq_rank i = 0; i < team->size; i++)
-        hash = (hash ^ team->map[i]) * 1099511628211u;
+        hash = (hash ^ team->at[i]) * 1099511628211u;
     return hash;
 }
 
@@ -230,52 +293,88 @@ static aq_status compare(const char *call, const aq_team *parent, const aq_team 
     return AQ_OK;
 }
 
+aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
+{
+    uint32_t own = (uint32_t)-mine, worst = 0;
+    aq_status st = aq_coll_allreduce(parent, &worst, &own, 1, AQ_U32, AQ_MAX);
+    if (st != AQ_OK || worst == 0) return st;
+    if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: no memory", call);
+    if (mine != AQ_OK) return mine;
+    st = (aq_status) - (int)worst;
+    return aqi_fail(st, "core", "%s: another member could not begin: %s", call, aq_status_text(st));
+}
+
+static uint32_t next_id(void)
+{
+    teams_lock();
+    uint32_t id = teams.made++;
+    teams_unlock();
+    return id;
+}
+
+/* What this process has to say of a team that it joins. */
+static void make_offer(aq_team *team, struct offer *offer)
+{
+    offer->hash = hash_members(team);
+    offer->size = team->size;
+    if (team->rank == 0) {
+        offer->root = core.params.rank;
+        offer->count = next_id();
+        scratch_alloc(team, &offer->block);
+    }
+    if (offer->status == AQ_OK) offer->status = coll_shape_make(team);
+    if (team->local == NULL || team->local->rank != 0) return;
+    offer->local_count = next_id();
+    scratch_alloc(team->local, &offer->local_block);
+}
+
+static aq_status take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)
+{
+    const struct offer *first = &offers[aq_team_from_job(parent, team->map[0])];
+    aq_status st = team_equip(team, first->root, first->count, &first->block);
+    if (st != AQ_OK || team->local == NULL) return st;
+    aq_rank lead = team->local->map[0];
+    first = &offers[aq_team_from_job(parent, lead)];
+    return team_equip(team->local, lead, first->local_count, &first->local_block);
+}
+
 /*
  * `team` has its members, or is NULL for a caller that joins nothing. Three steps, all through the
  * parent: rank 0 of each new team says its id and memory; everybody says whether it could; and when
  * that is known everywhere all have entered the team and messages for it find it.
  */
-static aq_status make(const char *call, aq_team *parent, aq_team *team, aq_status mine,
-                      aq_team **out)
+aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine, aq_team **out)
 {
     struct offer offer = {.status = mine}, *offers = malloc(parent->size * sizeof(offer));
-    bool entered = false;
-    if (offers == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
-    if (team != NULL) {
-        offer.hash = hash_members(team);
-        offer.size = team->size;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
+    aq_status st = team_begin(call, parent, offers != NULL ? AQ_OK : AQ_ENOMEM);
+    if (st == AQ_OK) {
+        if (team != NULL) make_offer(team, &offer);
+        struct coll_args args = {
+            .kind = COLL_ALLGATHER, .src = &offer, .dst = offers, .nbytes = sizeof(offer)};
+        st = coll_run(call, parent, &args);
     }
-    if (team != NULL && team->rank == 0) {
-        offer.root = core.params.rank;
-        teams_lock();
-        offer.count = teams.made++;
-        teams_unlock();
-        scratch_alloc(team, &offer.block);
-    }
-    struct coll_args args = {
-        .kind = COLL_ALLGATHER, .src = &offer, .dst = offers, .nbytes = sizeof(offer)};
-    aq_status st = coll_run(call, parent, &args);
     if (st == AQ_OK && team != NULL) {
-        const struct offer *first = &offers[aq_team_from_job(parent, team->map[0])];
-        mine = compare(call, parent, team, offers);
-        if (mine == AQ_OK) mine = equip(team, first->root, first->count, &first->block);
-        entered = true;
+        mine =
+            offer.status != AQ_OK ? (aq_status)offer.status : compare(call, parent, team, offers);
+        if (mine == AQ_OK) mine = take_offers(parent, team, offers);
     }
     if (st == AQ_OK) st = agree(call, parent, team, mine, offers);
     free(offers);
+    aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, 0);
     if (st == AQ_OK) {
         *out = team;
         return AQ_OK;
     }
     if (team == NULL) return st;
-    if (team->rank == 0) scratch_free(&offer.block);
-    if (entered) unequip(team);
-    free((void *)(uintptr_t)team->map);
+    scratch_free(&offer.block);
+    scratch_free(&offer.local_block);
+    unequip(team);
     free(team);
     return st;
 }
 
-static aq_team *team_new(size_t size)
+aq_team *team_new(size_t size)
 {
     aq_team *team = calloc(1, sizeof(*team));
     aq_rank *map = calloc(size, sizeof(*map));
@@ -286,112 +385,9 @@ static aq_team *team_new(size_t size)
         return NULL;
     }
     team->size = (aq_rank)size;
-    team->map = map;
+    team->map = team->at = map;
+    team->routes = core.routes;
     return team;
-}
-
-struct wish {
-    int32_t color, key;
-    aq_rank rank; /* in the parent */
-};
-
-static int by_key(const void *a, const void *b)
-{
-    const struct wish *x = a, *y = b;
-    if (x->key != y->key) return x->key < y->key ? -1 : 1;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-/* The members with our colour, sorted. NULL: no memory. */
-static aq_team *same_color(const aq_team *parent, struct wish *wishes, int color)
-{
-    size_t count = 0;
-    for (aq_rank i = 0; i < parent->size; i++)
-        if (wishes[i].color == color) wishes[count++] = wishes[i];
-    aq_team *team = team_new(count);
-    if (team == NULL) return NULL;
-    qsort(wishes, count, sizeof(*wishes), by_key);
-    aq_rank *map = (aq_rank *)(uintptr_t)team->map;
-    for (aq_rank i = 0; i < count; i++) {
-        if (wishes[i].rank == parent->rank) team->rank = i;
-        map[i] = aq_team_to_job(parent, wishes[i].rank);
-    }
-    return team;
-}
-
-aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_team **team_out)
-{
-    static const char call[] = "aq_team_split";
-    aq_status st = core_team_usable(call, team);
-    if (st != AQ_OK) return st;
-    if (color < AQ_COLOR_NONE || flags != 0 || (team_out == NULL && color != AQ_COLOR_NONE))
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: colour %d (0 and up, or AQ_COLOR_NONE), flags %#x (0), or no place "
-                        "for the team",
-                        call, color, flags);
-    struct wish wish = {color, key, team->rank}, *wishes = malloc(team->size * sizeof(wish));
-    if (wishes == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
-    struct coll_args args = {
-        .kind = COLL_ALLGATHER, .src = &wish, .dst = wishes, .nbytes = sizeof(wish)};
-    st = coll_run(call, team, &args);
-    aq_team *new = NULL;
-    if (st == AQ_OK) {
-        aq_status mine = AQ_OK;
-        if (color != AQ_COLOR_NONE) new = same_color(team, wishes, color);
-        if (color != AQ_COLOR_NONE && new == NULL) mine = AQ_ENOMEM;
-        st = make(call, team, new, mine, &new);
-        if (st == AQ_OK && mine != AQ_OK) st = mine;
-    }
-    free(wishes);
-    if (st == AQ_OK && team_out != NULL) *team_out = new;
-    return st;
-}
-
-/* The team of a list; NULL: `*st` says what is wrong with it. */
-static aq_team *from_list(const char *call, const aq_team *parent, const aq_rank *members,
-                          size_t count, aq_status *st)
-{
-    aq_team *team = NULL;
-    bool *seen = calloc(parent->size, sizeof(*seen));
-    *st = AQ_OK;
-    for (size_t i = 0; seen != NULL && i < count && *st == AQ_OK; i++) {
-        if (members[i] >= parent->size)
-            *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the parent, which has %u", call,
-                           members[i], parent->size);
-        else if (seen[members[i]])
-            *st = aqi_fail(AQ_EINVAL, "core", "%s: rank %u is listed twice", call, members[i]);
-        else
-            seen[members[i]] = true;
-    }
-    if (seen != NULL && *st == AQ_OK && !seen[parent->rank])
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: the caller, rank %u, is not in its own list", call,
-                       parent->rank);
-    if (*st == AQ_OK) team = seen != NULL ? team_new(count) : NULL;
-    if (*st == AQ_OK && team == NULL) *st = AQ_ENOMEM;
-    for (size_t i = 0; team != NULL && i < count; i++) {
-        ((aq_rank *)(uintptr_t)team->map)[i] = aq_team_to_job(parent, members[i]);
-        if (members[i] == parent->rank) team->rank = (aq_rank)i;
-    }
-    free(seen);
-    return team;
-}
-
-aq_status aq_team_create(aq_team *parent, const aq_rank *members, size_t count, unsigned flags,
-                         aq_team **team_out)
-{
-    static const char call[] = "aq_team_create";
-    aq_status st = core_team_usable(call, parent);
-    if (st != AQ_OK) return st;
-    aq_team *new = NULL;
-    aq_status mine = AQ_OK;
-    if (flags != 0 || (count != 0 && (members == NULL || team_out == NULL)))
-        mine = aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or a pointer is NULL", call, flags);
-    else if (count != 0)
-        new = from_list(call, parent, members, count, &mine);
-    st = make(call, parent, new, mine, &new);
-    if (mine != AQ_OK) return mine;
-    if (st == AQ_OK && team_out != NULL) *team_out = new;
-    return st;
 }
 
 aq_status aq_team_destroy(aq_team *team)
@@ -411,13 +407,15 @@ aq_status aq_team_destroy(aq_team *team)
     /* Who leaves this barrier knows that all are here; who made the memory takes it back after a
      * second one, when none looks at it any more. */
     st = aq_barrier(team);
-    struct scratch_block block = {.offset = team->block[0], .size = team->block[1]};
-    if (st == AQ_OK && block.size != 0) {
+    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
         coll_shm_free(team->coll->shm);
         team->coll->shm = NULL;
+        unequip_local(team);
         st = aq_barrier(team);
     }
-    if (team->rank == 0 && st == AQ_OK) scratch_free(&block);
+    if (st == AQ_OK) scratch_free(&block);
+    if (st == AQ_OK) scratch_free(&local_block);
     unequip(team);
     free(team);
     return st;

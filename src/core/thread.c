@@ -5,9 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Thread_local struct core_thread *core_thread_mine;
+AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+/* Call with core.lock held, when a thread has come or gone. */
+static void count_threads(void)
+{
+    unsigned threads = 0;
+    for (const struct core_thread *t = core.threads; t != NULL; t = t->next)
+        threads += t->taken;
+    if (core.progress_thread && threads > 1) threads--; /* stands back while others poll */
+    core_progress_crowd(threads > 1 ? threads : 1);
+}
 
 /* A thread that ends leaves its state for the next one: operations may still refer to it. */
 static void thread_end(void *arg)
@@ -16,6 +26,7 @@ static void thread_end(void *arg)
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
+    count_threads();
     aqi_spin_unlock(&core.lock);
 }
 
@@ -52,6 +63,7 @@ AQI_COLD struct core_thread *core_thread_attach(void)
         t = t->next;
     if (t == NULL) t = thread_new();
     if (t != NULL) t->taken = true;
+    count_threads();
     aqi_spin_unlock(&core.lock);
     if (t == NULL) {
         aqi_fail(AQ_ENOMEM, "core", "no memory for the state of a thread");

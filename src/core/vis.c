@@ -45,6 +45,12 @@ static bool begin(struct call *c, aq_team *team, aq_rank rank, aq_status *st)
 static void copy(const struct call *c, struct vis_side *remote, struct vis_side *local)
 {
     uint64_t shift = (uint64_t)(uintptr_t)c->route->local - c->route->seg_addr;
+    if (vis_same_pieces(remote, local)) {
+        struct vis_list there = {remote->shape, remote->base + shift, remote->list, remote->piece};
+        struct vis_list here = {local->shape, local->base, local->list, local->piece};
+        vis_copy_pieces(c->get ? &here : &there, c->get ? &there : &here, remote->entries);
+        return;
+    }
     struct vis_row row;
     while (vis_peek(remote, local, &row)) {
         unsigned char *there = (unsigned char *)(uintptr_t)(row.a + shift);
@@ -156,8 +162,8 @@ static aq_status carried(const struct call *c, struct vis_transfer *t, const str
 }
 
 /* Either two sides or a region. */
-static aq_status move(const struct call *c, struct vis_side *remote, struct vis_side *local,
-                      const struct region *region, size_t bytes)
+static aq_status move_now(const struct call *c, struct vis_side *remote, struct vis_side *local,
+                          const struct region *region, size_t bytes)
 {
     if (bytes != 0 && c->route->local == NULL) {
         struct vis_transfer t = {
@@ -181,6 +187,15 @@ static aq_status move(const struct call *c, struct vis_side *remote, struct vis_
     aqi_count(c->get ? AQI_CTR_GET : AQI_CTR_PUT, 1);
     aqi_count(c->get ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, bytes);
     return AQ_OK;
+}
+
+static aq_status move(const struct call *c, struct vis_side *remote, struct vis_side *local,
+                      const struct region *region, size_t bytes)
+{
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);
+    aq_status st = move_now(c, remote, local, region, bytes);
+    aqi_trace_end(AQI_TRACE_RMA, c->name, begun, (uint32_t)c->route->rank, bytes);
+    return st;
 }
 
 /* --- lists ----------------------------------------------------------------------------------- */
@@ -338,9 +353,9 @@ static aq_status strided(struct call c, aq_team *team, aq_rank rank, struct regi
 /* clang-format on */
 
 aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
-                        size_t src_count, const aq_vec *src)
+                        size_t src_count, const aq_vec *src, unsigned flags)
 {
-    return vector(CALL("aq_put_vector", false, BLOCKING, 0, NULL), team, rank, dst_count, dst,
+    return vector(CALL("aq_put_vector", false, BLOCKING, flags, NULL), team, rank, dst_count, dst,
                   src_count, src);
 }
 
@@ -359,9 +374,9 @@ aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count, const
 }
 
 aq_status aq_get_vector(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
-                        size_t src_count, const aq_vec *src)
+                        size_t src_count, const aq_vec *src, unsigned flags)
 {
-    return vector(CALL("aq_get_vector", true, BLOCKING, 0, NULL), team, rank, src_count, src,
+    return vector(CALL("aq_get_vector", true, BLOCKING, flags, NULL), team, rank, src_count, src,
                   dst_count, dst);
 }
 
@@ -380,9 +395,10 @@ aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, const aq_vec *dst, 
 }
 
 aq_status aq_put_indexed(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
-                         size_t dst_len, size_t src_count, void *const *src, size_t src_len)
+                         size_t dst_len, size_t src_count, void *const *src, size_t src_len,
+                         unsigned flags)
 {
-    return indexed(CALL("aq_put_indexed", false, BLOCKING, 0, NULL), team, rank, dst_count, dst,
+    return indexed(CALL("aq_put_indexed", false, BLOCKING, flags, NULL), team, rank, dst_count, dst,
                    dst_len, src_count, src, src_len);
 }
 
@@ -403,9 +419,10 @@ aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count, void
 }
 
 aq_status aq_get_indexed(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
-                         aq_rank rank, size_t src_count, void *const *src, size_t src_len)
+                         aq_rank rank, size_t src_count, void *const *src, size_t src_len,
+                         unsigned flags)
 {
-    return indexed(CALL("aq_get_indexed", true, BLOCKING, 0, NULL), team, rank, src_count, src,
+    return indexed(CALL("aq_get_indexed", true, BLOCKING, flags, NULL), team, rank, src_count, src,
                    src_len, dst_count, dst, dst_len);
 }
 
@@ -427,9 +444,9 @@ aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count, void *const *dst, 
 
 aq_status aq_put_strided(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
                          const void *src, const ptrdiff_t *src_strides, size_t elem,
-                         const size_t *counts, size_t levels)
+                         const size_t *counts, size_t levels, unsigned flags)
 {
-    return strided(CALL("aq_put_strided", false, BLOCKING, 0, NULL), team, rank,
+    return strided(CALL("aq_put_strided", false, BLOCKING, flags, NULL), team, rank,
                    REGION(dst, dst_strides, src, src_strides));
 }
 
@@ -451,9 +468,9 @@ aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, void *dst, const ptrdi
 
 aq_status aq_get_strided(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
                          const void *src, const ptrdiff_t *src_strides, size_t elem,
-                         const size_t *counts, size_t levels)
+                         const size_t *counts, size_t levels, unsigned flags)
 {
-    return strided(CALL("aq_get_strided", true, BLOCKING, 0, NULL), team, rank,
+    return strided(CALL("aq_get_strided", true, BLOCKING, flags, NULL), team, rank,
                    REGION(src, src_strides, dst, dst_strides));
 }
 

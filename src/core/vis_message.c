@@ -175,7 +175,8 @@ static void answer(aq_am *am, aq_handler handler, aq_status status, const void *
 }
 
 /* Read the record at `*at` and step over it. False: it makes no sense or is not to be touched. */
-static bool read_record(const unsigned char **at, const unsigned char *end, struct vis_row *row)
+static bool read_record(const aq_am *am, const unsigned char **at, const unsigned char *end,
+                        struct vis_row *row)
 {
     struct vis_record wire;
     int64_t last;
@@ -191,7 +192,8 @@ static bool read_record(const unsigned char **at, const unsigned char *end, stru
         return false;
     uint64_t low = last < 0 ? row->a + (uint64_t)last : row->a;
     uint64_t span = last < 0 ? 0 - (uint64_t)last : (uint64_t)last;
-    return core_hook_range_ok(NULL, low, span + row->len);
+    const struct core_route *route = ((const struct core_message *)am)->route;
+    return core_range_ok(route, low, span + row->len);
 }
 
 /* Look at all records before the first of them moves a byte. */
@@ -200,7 +202,7 @@ static bool records_ok(const aq_am *am, bool with_bytes, size_t *bytes)
     const unsigned char *at = am->payload, *end = at + am->nbytes;
     struct vis_row row;
     for (*bytes = 0; at < end;) {
-        if (!read_record(&at, end, &row)) return false;
+        if (!read_record(am, &at, end, &row)) return false;
         size_t n = row.len * row.count;
         *bytes += n;
         if (*bytes > core.max_medium || (with_bytes && n > (size_t)(end - at))) return false;
@@ -224,7 +226,9 @@ static void on_put(aq_am *am)
         answer(am, CORE_HANDLER_VIS_DONE, AQ_ERANGE, NULL, 0);
         return;
     }
-    while (at < end && read_record(&at, end, &row)) {
+    /* The sizes are read a second time, and a stranger may have changed them since. */
+    while (at < end && read_record(am, &at, end, &row)) {
+        if (row.len * row.count > (size_t)(end - at)) break;
         vis_copy((void *)(uintptr_t)row.a, row.a_step, at, (int64_t)row.len, row.len, row.count);
         at += row.len * row.count;
     }
@@ -243,8 +247,9 @@ static void on_get(aq_am *am)
         answer(am, CORE_HANDLER_VIS_DONE, ok ? AQ_ENOMEM : AQ_ERANGE, NULL, 0);
         return;
     }
-    unsigned char *to = buffer;
-    while (at < end && read_record(&at, end, &row)) {
+    unsigned char *to = buffer, *full = buffer + bytes;
+    while (at < end && read_record(am, &at, end, &row)) {
+        if (row.len * row.count > (size_t)(full - to)) break; /* as in on_put */
         vis_copy(to, (int64_t)row.len, (void *)(uintptr_t)row.a, row.a_step, row.len, row.count);
         to += row.len * row.count;
     }
@@ -264,7 +269,8 @@ static void finish(struct vis_pending *pending, aq_status status)
 static struct vis_pending *answered(const aq_am *am)
 {
     if (!am->is_reply || am->nargs != 3) return NULL;
-    return vis_pending_take(&table, (uint32_t)am->args[0], (uint32_t)am->args[1], am->source);
+    return vis_pending_take(&table, (uint32_t)am->args[0], (uint32_t)am->args[1],
+                            ((const struct core_message *)am)->route->rank);
 }
 
 static void on_done(aq_am *am)

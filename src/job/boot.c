@@ -68,6 +68,22 @@ aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, 
     return boot->kind->share(boot, name, bytes, fd);
 }
 
+aq_status aqi_boot_ready(struct aqi_boot *boot)
+{
+    return boot->kind->ready(boot);
+}
+
+aq_status aqi_boot_leaving(struct aqi_boot *boot)
+{
+    return boot->kind->leaving(boot);
+}
+
+aq_status aqi_boot_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
+                         const uint8_t *members)
+{
+    return boot->kind->agree(boot, name, mine, members);
+}
+
 bool aqi_boot_alert(const struct aqi_boot *boot)
 {
     /* Pairs with the release in hub.c. `seen` runs ahead when an event was read from the socket
@@ -90,6 +106,11 @@ int aqi_boot_fd(const struct aqi_boot *boot)
 void aqi_boot_exit(struct aqi_boot *boot, int code, const char *why)
 {
     boot->kind->exit(boot, code, why);
+}
+
+bool aqi_boot_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
+{
+    return boot->kind->ending(boot, code, wait_ns);
 }
 
 aq_status aqi_boot_finalize(struct aqi_boot *boot)

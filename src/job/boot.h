@@ -29,14 +29,18 @@ struct aqi_boot_info {
 
 /* What the control channel can tell. */
 enum aqi_boot_event_type {
-    AQI_BOOT_PEER_LOST, /* `rank` died; `text` says of what */
-    AQI_BOOT_EXIT       /* somebody ended the job with `code`: end too */
+    AQI_BOOT_PEER_LOST, /* `rank` died; `text` says of what; the job goes on */
+    AQI_BOOT_EXIT,      /* somebody ended the job with `code`: end too */
+    AQI_BOOT_AGREED     /* the answer to aqi_boot_agree */
 };
 struct aqi_boot_event {
     enum aqi_boot_event_type type;
     uint32_t rank;
     int code;
-    const char *text; /* valid during the callback */
+    const char *text; /* valid during the callback, as is `set` */
+    uint64_t name[2]; /* and these: AGREED */
+    aq_status status;
+    const uint8_t *set;
 };
 typedef void aqi_boot_event_fn(void *arg, const struct aqi_boot_event *event);
 
@@ -62,6 +66,27 @@ aq_status aqi_boot_barrier(struct aqi_boot *boot);
 /* One shared memory object of `bytes` (the same value everywhere) for all ranks of this host. */
 aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
 
+/* The start is over here; when it is for all, AQ_SURVIVE lets the job go on without the dead. */
+aq_status aqi_boot_ready(struct aqi_boot *boot);
+
+/* This process begins to leave: it makes no more collective call, and who waits for it is told. */
+aq_status aqi_boot_leaving(struct aqi_boot *boot);
+
+/* Bytes of a set of ranks: rank r is bit r % 8 of byte r / 8. */
+static inline size_t aqi_boot_set_bytes(uint32_t size)
+{
+    return (size + 7) / 8;
+}
+
+/*
+ * Agree with the others of the set `members`, which holds this rank, too. Once all of them have
+ * called it with this name, but for those that are dead or have left, each hears, as the event
+ * AQI_BOOT_AGREED, the worst of their statuses and the set of those who called: all hear the same.
+ * A name serves once. Never waits for others; any thread.
+ */
+aq_status aqi_boot_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
+                         const uint8_t *members);
+
 /* True when the control channel has something to say; one load of a shared line, no system call. */
 bool aqi_boot_alert(const struct aqi_boot *boot);
 /* Read the control channel, never blocks; calls `fn` for each event. AQ_EPEER: the launcher died.
@@ -75,6 +100,12 @@ int aqi_boot_fd(const struct aqi_boot *boot);
  * safe; does not end the process, does not wait.
  */
 void aqi_boot_exit(struct aqi_boot *boot, int code, const char *why);
+
+/*
+ * Tell the launcher that this process ends with `code` as soon as all others want to end, too, and
+ * at the latest in `wait_ns`: then the event AQI_BOOT_EXIT comes. False: nobody will say so.
+ */
+bool aqi_boot_ending(struct aqi_boot *boot, int code, uint64_t wait_ns);
 
 /* This process has left the job in good order: its end, whatever its exit code, harms nobody. */
 aq_status aqi_boot_finalize(struct aqi_boot *boot);

@@ -41,6 +41,15 @@ static const struct control_field control_event[] = {
     CONTROL_FIELD(code, CONTROL_U32),
 };
 static const struct control_field control_exit[] = {CONTROL_FIELD(code, CONTROL_U32)};
+static const struct control_field control_ending[] = {
+    CONTROL_FIELD(code, CONTROL_U32),
+    CONTROL_FIELD(wait, CONTROL_U64),
+};
+static const struct control_field control_agree[] = {
+    CONTROL_FIELD(status, CONTROL_U32),
+    CONTROL_FIELD(name[0], CONTROL_U64),
+    CONTROL_FIELD(name[1], CONTROL_U64),
+};
 
 struct control_row {
     const struct control_field *fields;
@@ -67,6 +76,15 @@ static const struct control_row control_rows[AQI_CONTROL_TYPES] = {
                           .count = AQI_COUNT_OF(control_exit),
                           .max_data = AQI_CONTROL_TEXT},
     [AQI_CONTROL_BYE] = {.count = 0},
+    [AQI_CONTROL_READY] = {.count = 0},
+    [AQI_CONTROL_LEAVING] = {.count = 0},
+    [AQI_CONTROL_ENDING] = {.fields = control_ending, .count = AQI_COUNT_OF(control_ending)},
+    [AQI_CONTROL_AGREE] = {.fields = control_agree,
+                           .count = AQI_COUNT_OF(control_agree),
+                           .max_data = AQI_CONTROL_SET},
+    [AQI_CONTROL_AGREED] = {.fields = control_agree,
+                            .count = AQI_COUNT_OF(control_agree),
+                            .max_data = AQI_CONTROL_SET},
 };
 
 static void control_store(uint8_t *to, uint64_t value, size_t width)

@@ -9,7 +9,11 @@
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
  *                                          REFUSE  you cannot join, because
  *   CALL   my part of a collective call    RESULT  its result, in pieces; or why it failed
- *   EXIT   end the job with this code      EVENT   the job ends, or a rank died
+ *   READY  I have started                  EVENT   the job ends, or a rank died
+ *   AGREE  ask those of a set who live     AGREED  all of them have, and who they are
+ *   LEAVING  I make no more calls
+ *   ENDING   I end when the others do
+ *   EXIT   end the job with this code
  *   BYE    I leave in good order
  *
  * Every message is one packet: version u16, type u16, then the fields of control.c's table, then
@@ -22,14 +26,15 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 1
+#define AQI_CONTROL_VERSION 2
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
-#define AQI_CONTROL_TEXT    512u         /* most bytes of a text, without NUL */
-#define AQI_CONTROL_NAME    64u          /* most bytes of the name of a shared object */
-#define AQI_CONTROL_PART    (1u << 20)   /* most bytes of a rank in an allgather */
-#define AQI_CONTROL_GATHER  (1ull << 30) /* most bytes of the result of an allgather */
+#define AQI_CONTROL_TEXT    512u                /* most bytes of a text, without NUL */
+#define AQI_CONTROL_NAME    64u                 /* most bytes of the name of a shared object */
+#define AQI_CONTROL_PART    (1u << 20)          /* most bytes of a rank in an allgather */
+#define AQI_CONTROL_GATHER  (1ull << 30)        /* most bytes of the result of an allgather */
+#define AQI_CONTROL_SET     (AQI_MAX_RANKS / 8) /* most bytes of a set of ranks, a bit for each */
 
 enum aqi_control_type {
     AQI_CONTROL_HELLO = 1,
@@ -40,6 +45,11 @@ enum aqi_control_type {
     AQI_CONTROL_EVENT,
     AQI_CONTROL_EXIT,
     AQI_CONTROL_BYE,
+    AQI_CONTROL_READY,
+    AQI_CONTROL_AGREE,
+    AQI_CONTROL_AGREED,
+    AQI_CONTROL_LEAVING,
+    AQI_CONTROL_ENDING,
     AQI_CONTROL_TYPES
 };
 
@@ -58,12 +68,15 @@ struct aqi_control {
     uint32_t seq;    /* CALL, RESULT: the how many-th collective call */
     uint32_t call;   /* CALL: enum aqi_control_call */
     uint32_t event;  /* EVENT: enum aqi_boot_event_type */
-    int32_t status;  /* REFUSE, RESULT: aq_status */
-    int32_t code;    /* EVENT, EXIT: exit code of the job */
+    int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
+    int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */
+    uint64_t wait;   /* ENDING: how long the others may take, ns */
     uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
     uint64_t offset; /* CALL, RESULT: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB */
-    const void *data; /* CALL, RESULT: piece, name or text; EVENT, EXIT, REFUSE: text, no NUL */
+    uint64_t name[2];               /* AGREE, AGREED: of what is agreed about */
+    /* CALL, RESULT: piece, name or text; EVENT, EXIT, REFUSE: text, no NUL; AGREE: set of ranks */
+    const void *data;
     size_t len;
 };
 

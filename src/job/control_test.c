@@ -55,6 +55,16 @@ static struct aqi_control sample(uint16_t type)
     case AQI_CONTROL_EXIT:
         message.code = INT32_MIN;
         break;
+    case AQI_CONTROL_ENDING:
+        message.code = 3;
+        message.wait = 1ull << 40;
+        return message;
+    case AQI_CONTROL_AGREE:
+    case AQI_CONTROL_AGREED:
+        message.status = AQ_EPEER;
+        message.name[0] = 1ull << 63;
+        message.name[1] = 77;
+        break;
     default:
         return message;
     }
@@ -67,6 +77,7 @@ static void assert_same(const struct aqi_control *a, const struct aqi_control *b
 {
     assert_int_equal(a->type, b->type);
     assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->wait, b->wait);
     assert_int_equal(a->size, b->size);
     assert_int_equal(a->host, b->host);
     assert_int_equal(a->hosts, b->hosts);
@@ -79,6 +90,7 @@ static void assert_same(const struct aqi_control *a, const struct aqi_control *b
     assert_int_equal(a->code, b->code);
     assert_true(a->bytes == b->bytes && a->offset == b->offset);
     assert_memory_equal(a->key, b->key, sizeof(a->key));
+    assert_memory_equal(a->name, b->name, sizeof(a->name));
     assert_int_equal(a->len, b->len);
     if (a->len != 0) assert_memory_equal(a->data, b->data, a->len);
 }
@@ -102,11 +114,11 @@ static void test_bytes_are_pinned(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
-    static const uint8_t expected[] = {1, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
+    static const uint8_t expected[] = {2, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
     assert_int_equal(packet(&refuse, buf), sizeof(expected));
     assert_memory_equal(buf, expected, sizeof(expected));
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    static const uint8_t hello_bytes[] = {1, 0, 1, 0};
+    static const uint8_t hello_bytes[] = {2, 0, 1, 0};
     assert_int_equal(packet(&hello, buf), sizeof(hello_bytes));
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }

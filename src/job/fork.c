@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,20 +22,20 @@
 #define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
-    bool there;
-    enum aqi_boot_event_type type;
-    uint32_t rank;
-    int code;
+    struct fork_event *next;
+    struct aqi_boot_event event;
     char text[AQI_CONTROL_TEXT + 1];
+    uint8_t set[]; /* AGREED */
 };
 
 struct fork_boot {
     struct aqi_boot boot;
     void *page;
     size_t page_bytes;
-    uint32_t seq;            /* collective calls made */
-    aq_status broken;        /* why there can be no further collective call, or AQ_OK */
-    struct fork_event event; /* came during a collective call; for progress */
+    uint32_t seq;              /* collective calls made */
+    aq_status broken;          /* why there can be no further collective call, or AQ_OK */
+    struct fork_event *events; /* came during collective calls; for progress, in this order */
+    struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };
 
@@ -213,6 +214,7 @@ static aq_status fork_join(struct fork_boot *fork)
 static aq_status fork_open(struct aqi_boot *boot)
 {
     struct fork_boot *fork = fork_of(boot);
+    fork->last = &fork->events;
     int place = (int)aqi_job_config.boot_fd;
     aq_status status = fork_check_place(place);
     if (status != AQ_OK) return status;
@@ -232,13 +234,50 @@ static aq_status fork_open(struct aqi_boot *boot)
     return AQ_OK;
 }
 
-static void fork_read_event(struct fork_event *event, const struct aqi_control *message)
+/* A message that came unasked, EVENT or AGREED, as an event of its own. */
+static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_control *message,
+                                 struct fork_event **out)
 {
-    event->there = true;
-    event->type = (enum aqi_boot_event_type)message->event;
-    event->rank = message->rank;
-    event->code = message->code;
-    aqi_control_text(message, event->text);
+    bool agreed = message->type == AQI_CONTROL_AGREED;
+    size_t set_bytes = agreed ? aqi_boot_set_bytes(fork->boot.info.size) : 0;
+    if (agreed && message->len != set_bytes)
+        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a set of ranks of %zu bytes, not %zu",
+                        message->len, set_bytes);
+    struct fork_event *read = calloc(1, sizeof(*read) + set_bytes);
+    if (read == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for what aqrun tells");
+    if (agreed)
+        memcpy(read->set, message->data, set_bytes);
+    else
+        aqi_control_text(message, read->text);
+    read->event = (struct aqi_boot_event){.type = agreed ? AQI_BOOT_AGREED
+                                                         : (enum aqi_boot_event_type)message->event,
+                                          .rank = message->rank,
+                                          .code = message->code,
+                                          .text = read->text,
+                                          .name = {message->name[0], message->name[1]},
+                                          .status = (aq_status)message->status,
+                                          .set = read->set};
+    *out = read;
+    return AQ_OK;
+}
+
+static bool fork_is_event(const struct aqi_control *message)
+{
+    return message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED;
+}
+
+/* Came while a collective call waits for its result. */
+static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *message)
+{
+    struct fork_event *event;
+    aq_status status = fork_read_event(fork, message, &event);
+    if (status != AQ_OK) return status;
+    *fork->last = event;
+    fork->last = &event->next;
+    /* A death spoils the call only if the result says so: aqrun decides that, the same for all. */
+    if (event->event.type != AQI_BOOT_EXIT) return AQ_OK;
+    /* aqrun has told the user; each rank that says it again would be noise. */
+    return aqi_fail_quiet(AQ_EPEER, "%s", event->text);
 }
 
 /* A collective call that began can only end by a result; any other end spoils those after it. */
@@ -273,10 +312,10 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
     for (;;) {
         aq_status status = fork_receive(fork, result, passed);
         if (status != AQ_OK) return fork_break(fork, status);
-        if (result->type == AQI_CONTROL_EVENT) {
-            fork_read_event(&fork->event, result);
-            /* aqrun has told the user; each rank that says it again would be noise. */
-            return fork_break(fork, aqi_fail_quiet(AQ_EPEER, "%s", fork->event.text));
+        if (fork_is_event(result)) {
+            status = fork_put_by(fork, result);
+            if (status != AQ_OK) return fork_break(fork, status);
+            continue;
         }
         if (result->type == AQI_CONTROL_RESULT && result->seq == fork->seq) break;
         if (*passed >= 0) close(*passed);
@@ -342,23 +381,53 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     return status;
 }
 
-/* Hand one event on. The callback may end the process, so it is counted first. */
-static void fork_deliver(struct fork_boot *fork, const struct fork_event *event,
-                         aqi_boot_event_fn *fn, void *arg)
+/* Hand one event on and free it. The callback may end the process, so it is counted first. */
+static void fork_deliver(struct fork_boot *fork, struct fork_event *event, aqi_boot_event_fn *fn,
+                         void *arg)
 {
     atomic_fetch_add_explicit(&fork->boot.seen, 1, memory_order_relaxed);
-    struct aqi_boot_event told = {
-        .type = event->type, .rank = event->rank, .code = event->code, .text = event->text};
-    fn(arg, &told);
+    fn(arg, &event->event);
+    free(event);
+}
+
+static struct fork_event *fork_pop(struct fork_boot *fork)
+{
+    struct fork_event *event = fork->events;
+    if (event == NULL) return NULL;
+    fork->events = event->next;
+    if (fork->events == NULL) fork->last = &fork->events;
+    return event;
+}
+
+static aq_status fork_ready(struct aqi_boot *boot)
+{
+    struct aqi_control ready = {.type = AQI_CONTROL_READY};
+    return fork_send(boot->fd, &ready, -1);
+}
+
+static aq_status fork_leaving(struct aqi_boot *boot)
+{
+    struct aqi_control leaving = {.type = AQI_CONTROL_LEAVING};
+    return fork_send(boot->fd, &leaving, -1);
+}
+
+static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
+                            const uint8_t *members)
+{
+    struct aqi_control agree = {.type = AQI_CONTROL_AGREE,
+                                .status = mine,
+                                .name = {name[0], name[1]},
+                                .data = members,
+                                .len = aqi_boot_set_bytes(boot->info.size)};
+    return fork_send(boot->fd, &agree, -1);
 }
 
 static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
 {
     struct fork_boot *fork = fork_of(boot);
-    if (fork->event.there) {
-        fork->event.there = false;
-        fork_deliver(fork, &fork->event, fn, arg);
-    }
+    struct fork_event *event;
+    while ((event = fork_pop(fork)) != NULL)
+        fork_deliver(fork, event, fn, arg);
     for (;;) {
         struct aqi_control message;
         int passed = -1;
@@ -367,10 +436,10 @@ static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, voi
         if (status != AQ_OK) return status;
         if (passed >= 0) close(passed);
         /* The result of a call that failed here already is of no use to anybody. */
-        if (message.type != AQI_CONTROL_EVENT) continue;
-        struct fork_event event;
-        fork_read_event(&event, &message);
-        fork_deliver(fork, &event, fn, arg);
+        if (!fork_is_event(&message)) continue;
+        status = fork_read_event(fork, &message, &event);
+        if (status != AQ_OK) return status;
+        fork_deliver(fork, event, fn, arg);
     }
 }
 
@@ -382,6 +451,12 @@ static void fork_exit(struct aqi_boot *boot, int code, const char *why)
     (void)aqi_channel_send(boot->fd, &message, -1);
 }
 
+static bool fork_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
+{
+    struct aqi_control message = {.type = AQI_CONTROL_ENDING, .code = code, .wait = wait_ns};
+    return aqi_channel_send(boot->fd, &message, -1) == AQ_OK;
+}
+
 static aq_status fork_finalize(struct aqi_boot *boot)
 {
     struct aqi_control bye = {.type = AQI_CONTROL_BYE};
@@ -391,6 +466,9 @@ static aq_status fork_finalize(struct aqi_boot *boot)
 static void fork_close(struct aqi_boot *boot)
 {
     struct fork_boot *fork = fork_of(boot);
+    struct fork_event *event;
+    while ((event = fork_pop(fork)) != NULL)
+        free(event);
     munmap(fork->page, fork->page_bytes);
     close(boot->fd);
 }
@@ -403,8 +481,12 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .allgather = fork_allgather,
     .barrier = fork_barrier,
     .share = fork_share,
+    .ready = fork_ready,
+    .leaving = fork_leaving,
+    .agree = fork_agree,
     .progress = fork_progress,
     .exit = fork_exit,
+    .ending = fork_ending,
     .finalize = fork_finalize,
     .close = fork_close,
 };

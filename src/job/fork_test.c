@@ -168,7 +168,9 @@ static void script_other_version(struct launcher *self)
 
 static void script_garbage(struct launcher *self)
 {
-    if (send(self->control, "\1\0garbage", 9, 0) != 9) abort();
+    if (send(self->control, (const char[]){AQI_CONTROL_VERSION, 0, 99, 0, 1, 2, 3, 4, 5}, 9, 0) !=
+        9)
+        abort();
 }
 
 static void script_job_without_page(struct launcher *self)

@@ -29,8 +29,13 @@ struct aqi_boot_kind {
     aq_status (*allgather)(struct aqi_boot *boot, const void *mine, size_t len, void *all);
     aq_status (*barrier)(struct aqi_boot *boot);
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
+    aq_status (*ready)(struct aqi_boot *boot);
+    aq_status (*leaving)(struct aqi_boot *boot);
+    aq_status (*agree)(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
+                       const uint8_t *members);
     aq_status (*progress)(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg);
     void (*exit)(struct aqi_boot *boot, int code, const char *why);
+    bool (*ending)(struct aqi_boot *boot, int code, uint64_t wait_ns);
     aq_status (*finalize)(struct aqi_boot *boot);
     void (*close)(struct aqi_boot *boot);
 };

@@ -9,6 +9,8 @@
 struct aqi_job_config {
     uint64_t start_timeout_ns;
     uint64_t exit_timeout_ns;
+    uint64_t catch_exit;
+    uint64_t survive;
     uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
     uint64_t size;
     uint64_t local_rank;
@@ -20,6 +22,8 @@ struct aqi_job_config {
 enum aqi_job_row {
     AQI_JOB_START_TIMEOUT,
     AQI_JOB_EXIT_TIMEOUT,
+    AQI_JOB_CATCH_EXIT,
+    AQI_JOB_SURVIVE,
     AQI_JOB_RANK,
     AQI_JOB_SIZE,
     AQI_JOB_LOCAL_RANK,

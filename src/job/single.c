@@ -1,13 +1,32 @@
 /* The bootstrap of a process that nobody launched: a job of one. */
 #include "base/fail.h"
 #include "base/shmem.h"
+#include "base/spin.h"
 #include "job/kind.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-static const _Atomic uint32_t single_alerts;
+/* What was asked with ourselves only, and is answered by the next progress. */
+struct single_ask {
+    struct single_ask *next;
+    uint64_t name[2];
+    aq_status status;
+};
+
+struct single_boot {
+    struct aqi_boot boot;
+    struct aqi_spin lock; /* of the list */
+    struct single_ask *asks;
+    _Atomic uint32_t asked;
+};
+
+static struct single_boot *single_of(struct aqi_boot *boot)
+{
+    return (struct single_boot *)(void *)boot;
+}
 
 static bool single_launched(void)
 {
@@ -19,7 +38,7 @@ static aq_status single_open(struct aqi_boot *boot)
     boot->info.size = 1;
     boot->info.hosts = 1;
     boot->info.local_size = 1;
-    boot->alerts = &single_alerts;
+    boot->alerts = &single_of(boot)->asked;
     if (getrandom(boot->info.key, sizeof(boot->info.key), 0) != (ssize_t)sizeof(boot->info.key))
         return aqi_fail_errno(AQ_ESYS, errno, "job", "getrandom of the job key");
     return AQ_OK;
@@ -44,11 +63,49 @@ static aq_status single_share(struct aqi_boot *boot, const char *name, size_t by
     return aqi_shmem_create(name, bytes, fd);
 }
 
-static aq_status single_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
+/* Nobody wants to know how far we are. */
+static aq_status single_stage(struct aqi_boot *boot)
 {
     (void)boot;
-    (void)fn;
-    (void)arg;
+    return AQ_OK;
+}
+
+static aq_status single_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
+                              const uint8_t *members)
+{
+    struct single_boot *single = single_of(boot);
+    struct single_ask *ask = malloc(sizeof(*ask));
+    (void)members;
+    if (ask == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to agree");
+    *ask = (struct single_ask){.name = {name[0], name[1]}, .status = mine};
+    aqi_spin_lock(&single->lock);
+    ask->next = single->asks;
+    single->asks = ask;
+    aqi_spin_unlock(&single->lock);
+    atomic_fetch_add(&single->asked, 1);
+    return AQ_OK;
+}
+
+static aq_status single_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
+{
+    static const uint8_t me = 1;
+    struct single_boot *single = single_of(boot);
+    aqi_spin_lock(&single->lock);
+    struct single_ask *ask = single->asks;
+    single->asks = NULL;
+    aqi_spin_unlock(&single->lock);
+    while (ask != NULL) {
+        struct single_ask *next = ask->next;
+        struct aqi_boot_event event = {.type = AQI_BOOT_AGREED,
+                                       .name = {ask->name[0], ask->name[1]},
+                                       .status = ask->status,
+                                       .set = &me,
+                                       .text = ""};
+        free(ask);
+        atomic_fetch_add_explicit(&boot->seen, 1, memory_order_relaxed);
+        fn(arg, &event);
+        ask = next;
+    }
     return AQ_OK;
 }
 
@@ -59,6 +116,15 @@ static void single_exit(struct aqi_boot *boot, int code, const char *why)
     (void)why;
 }
 
+/* There are no others. */
+static bool single_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
+{
+    (void)boot;
+    (void)code;
+    (void)wait_ns;
+    return false;
+}
+
 static aq_status single_finalize(struct aqi_boot *boot)
 {
     (void)boot;
@@ -67,19 +133,28 @@ static aq_status single_finalize(struct aqi_boot *boot)
 
 static void single_close(struct aqi_boot *boot)
 {
-    (void)boot;
+    struct single_boot *single = single_of(boot);
+    while (single->asks != NULL) {
+        struct single_ask *ask = single->asks;
+        single->asks = ask->next;
+        free(ask);
+    }
 }
 
 const struct aqi_boot_kind aqi_boot_single = {
     .name = "single",
-    .bytes = sizeof(struct aqi_boot),
+    .bytes = sizeof(struct single_boot),
     .launched = single_launched,
     .open = single_open,
     .allgather = single_allgather,
     .barrier = single_barrier,
     .share = single_share,
+    .ready = single_stage,
+    .leaving = single_stage,
+    .agree = single_agree,
     .progress = single_progress,
     .exit = single_exit,
+    .ending = single_ending,
     .finalize = single_finalize,
     .close = single_close,
 };

@@ -79,6 +79,30 @@ static void test_nothing_ever_happens(void **state)
     assert_int_equal(aqi_boot_finalize(*state), AQ_OK);
 }
 
+static void on_agreed(void *arg, const struct aqi_boot_event *event)
+{
+    assert_int_equal(event->type, AQI_BOOT_AGREED);
+    assert_true(event->name[0] == 5 && event->name[1] < 2);
+    assert_int_equal(event->status, event->name[1] == 0 ? AQ_OK : AQ_ENOMEM);
+    assert_int_equal(event->set[0], 1);
+    *(unsigned *)arg += 1 + (unsigned)event->name[1];
+}
+
+/* With itself, too, it agrees by events. */
+static void test_agreeing_alone(void **state)
+{
+    static const uint8_t me = 1;
+    unsigned heard = 0;
+    assert_int_equal(aqi_boot_ready(*state), AQ_OK);
+    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
+    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 1}, AQ_ENOMEM, &me), AQ_OK);
+    assert_true(aqi_boot_alert(*state));
+    assert_int_equal(aqi_boot_progress(*state, on_agreed, &heard), AQ_OK);
+    assert_int_equal(heard, 3);
+    assert_false(aqi_boot_alert(*state));
+    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
+}
+
 static void test_settings_from_the_launcher(void **state)
 {
     (void)state;
@@ -109,6 +133,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_the_key_is_random, setup, teardown),
         cmocka_unit_test_setup_teardown(test_collective_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing_ever_happens, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_agreeing_alone, setup, teardown),
         cmocka_unit_test(test_settings_from_the_launcher),
     };
     return cmocka_run_group_tests_name("single", tests, NULL, NULL);

@@ -5,7 +5,12 @@
 #include "job/settings.h"
 #include "transport/transport.h"
 
+#include <pthread.h>
+
 struct lib_config lib_config;
+
+/* In the order of enum aqi_trace_format. */
+static const char *const trace_formats[] = {"auto", "chrome", "text", NULL};
 
 static const struct aqi_setting rows[] = {
     {.name = "AQ_LOG",
@@ -20,6 +25,49 @@ static const struct aqi_setting rows[] = {
      .doc = "Print the counters of each process to standard error when it leaves the job.",
      .type = AQI_SET_BOOL,
      .offset = offsetof(struct lib_config, stats)},
+    {.name = "AQ_STATS_FILE",
+     .alias = "GASNET_STATSFILE",
+     .def = "",
+     .doc = "Write the counters of each process to this file instead, also when it is killed by a "
+            "signal that can be caught; % becomes its rank.",
+     .advice = "AQ_STATS_FILE=stats.%",
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(struct lib_config, stats_file)},
+    {.name = "AQ_TRACE",
+     .alias = "GASNET_TRACEMASK",
+     .def = "",
+     .doc = "What to trace: all, off, or some of am, rma, atomic, coll, wait and job, separated by "
+            "commas; when nothing is said, all if AQ_TRACE_FILE is set.",
+     .advice = "AQ_TRACE=am,wait to see who waits for whom.",
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(struct lib_config, trace)},
+    {.name = "AQ_TRACE_FILE",
+     .alias = "GASNET_TRACEFILE",
+     .def = "",
+     .doc = "The file that each process writes its trace to, in which % becomes its rank; nothing "
+            "or stderr: standard error.",
+     .advice = "AQ_TRACE_FILE=trace.%.json; aqinfo --merge-traces makes one time line of them.",
+     .type = AQI_SET_TEXT,
+     .offset = offsetof(struct lib_config, trace_file)},
+    {.name = "AQ_TRACE_FORMAT",
+     .def = "auto",
+     .doc = "How a trace is written: chrome (JSON for Perfetto and chrome://tracing), text (a line "
+            "for each event), or auto: text on standard error, else chrome.",
+     .type = AQI_SET_CHOICE,
+     .choices = trace_formats,
+     .offset = offsetof(struct lib_config, trace_format)},
+    {.name = "AQ_TRACE_LIMIT",
+     .def = "1G",
+     .doc = "The most that each process writes of its trace, after which it stops; 0: no limit.",
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct lib_config, trace_limit)},
+    {.name = "AQ_TRACE_FLUSH",
+     .alias = "GASNET_TRACEFLUSH",
+     .def = "no",
+     .doc = "Write each event of the trace at once.",
+     .advice = "When a process is killed by a signal that cannot be caught; it is slow.",
+     .type = AQI_SET_BOOL,
+     .offset = offsetof(struct lib_config, trace_flush)},
     {.name = "AQ_FAULT",
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma list of "
@@ -32,13 +80,36 @@ static const struct aqi_setting rows[] = {
 static struct aqi_settings_table lib_settings = {
     .group = "lib", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &lib_config};
 
+static struct aqi_settings_table *tables[32] = {&lib_settings, &aqi_core_settings,
+                                                &aqi_job_settings};
+static size_t table_count = 3;
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void find_tables(void)
+{
+    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
+        if ((*t)->settings != NULL && table_count < AQI_COUNT_OF(tables))
+            tables[table_count++] = (*t)->settings;
+}
+
 struct aqi_settings_table *const *lib_tables(size_t *count)
 {
-    static struct aqi_settings_table *tables[32] = {&lib_settings, &aqi_core_settings,
-                                                    &aqi_job_settings};
-    size_t n = 3;
-    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
-        if ((*t)->settings != NULL && n < AQI_COUNT_OF(tables)) tables[n++] = (*t)->settings;
-    *count = n;
+    pthread_once(&tables_once, find_tables);
+    *count = table_count;
     return tables;
+}
+
+aq_status lib_load_settings(bool ask)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool loaded;
+    static aq_status status;
+    size_t count;
+    struct aqi_settings_table *const *all = lib_tables(&count);
+    pthread_mutex_lock(&lock);
+    if (!loaded || !ask) status = aqi_settings_load(all, count);
+    loaded = true;
+    aq_status st = status;
+    pthread_mutex_unlock(&lock);
+    return st;
 }

@@ -9,6 +9,7 @@
 #include <aqueduct/aqueduct.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,18 @@ static const char *keep(const char *text)
 {
     static char arena[64 * 1024];
     static size_t used;
-    for (size_t at = 0; at < used; at += strlen(arena + at) + 1)
-        if (strcmp(arena + at, text) == 0) return arena + at;
-    size_t len = strlen(text) + 1;
-    if (used + len > sizeof(arena)) return "";
-    memcpy(arena + used, text, len);
-    used += len;
-    return arena + used - len;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t at = 0, len = strlen(text) + 1;
+    pthread_mutex_lock(&lock);
+    while (at < used && strcmp(arena + at, text) != 0)
+        at += strlen(arena + at) + 1;
+    bool room = at + len <= sizeof(arena);
+    if (at == used && room) {
+        memcpy(arena + used, text, len);
+        used += len;
+    }
+    pthread_mutex_unlock(&lock);
+    return room ? arena + at : "";
 }
 
 /* --- settings -------------------------------------------------------------------------------- */
@@ -46,32 +52,55 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->table->rows[x->row].name, y->table->rows[y->row].name);
 }
 
-/* Once: the environment stays what it is, and a bad value is complained about one time. */
-static aq_status load_settings(void)
+static void warn_unknown(void)
 {
-    static bool loaded;
-    static aq_status status;
-    if (loaded) return status;
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
     aqi_settings_warn_unknown(tables, count);
-    status = aqi_settings_load(tables, count);
-    loaded = true;
-    return status;
+}
+
+/* Once: the environment stays what it is, and a bad value is complained about one time. */
+static aq_status load_settings(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, warn_unknown);
+    return lib_load_settings(true);
+}
+
+static struct row_ref sorted[256];
+static size_t sorted_count;
+
+static void sort_rows(void)
+{
+    size_t n = 0, table_count;
+    struct aqi_settings_table *const *tables = lib_tables(&table_count);
+    for (size_t t = 0; t < table_count; t++)
+        for (size_t r = 0; r < tables[t]->count && n < AQI_COUNT_OF(sorted); r++)
+            if (!tables[t]->rows[r].by_launcher) sorted[n++] = (struct row_ref){tables[t], r};
+    qsort(sorted, n, sizeof(sorted[0]), by_name);
+    sorted_count = n;
 }
 
 /* All rows that are for people, sorted by name. */
 static const struct row_ref *sorted_rows(size_t *count)
 {
-    static struct row_ref refs[256];
-    size_t n = 0, table_count;
-    struct aqi_settings_table *const *tables = lib_tables(&table_count);
-    for (size_t t = 0; t < table_count; t++)
-        for (size_t r = 0; r < tables[t]->count && n < AQI_COUNT_OF(refs); r++)
-            if (!tables[t]->rows[r].by_launcher) refs[n++] = (struct row_ref){tables[t], r};
-    qsort(refs, n, sizeof(refs[0]), by_name);
-    *count = n;
-    return refs;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, sort_rows);
+    *count = sorted_count;
+    return sorted;
+}
+
+/* Separated by commas; NULL: none. */
+static const char *all_aliases(const struct aqi_setting *row)
+{
+    char text[512] = "";
+    if (row->more_aliases == NULL) return row->alias;
+    for (unsigned i = 0; aqi_setting_alias(row, i) != NULL; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : ",",
+                 aqi_setting_alias(row, i));
+    }
+    return keep(text);
 }
 
 aq_status aq_info_setting(size_t index, aq_setting_info *info)
@@ -87,7 +116,7 @@ aq_status aq_info_setting(size_t index, aq_setting_info *info)
     aqi_setting_format(table, refs[index].row, value, sizeof(value));
     aqi_setting_range(row, range, sizeof(range));
     *info = (aq_setting_info){.name = row->name,
-                              .alias = row->alias,
+                              .alias = all_aliases(row),
                               .group = table->group,
                               .type = aqi_setting_type_name(row->type),
                               .unit = row->unit ? row->unit : "",
@@ -98,8 +127,9 @@ aq_status aq_info_setting(size_t index, aq_setting_info *info)
                               .doc = row->doc,
                               .advice = row->advice ? row->advice : ""};
     /* The bad one is the row whose variable is set but whose value is its default. */
-    const char *text = getenv(row->name);
-    if (text == NULL && row->alias != NULL) text = getenv(row->alias);
+    const char *alias, *text = getenv(row->name);
+    for (unsigned i = 0; text == NULL && (alias = aqi_setting_alias(row, i)) != NULL; i++)
+        text = getenv(alias);
     if (load_status != AQ_OK && text != NULL && strcmp(info->origin, "default") == 0)
         return AQ_ESETTING;
     return AQ_OK;

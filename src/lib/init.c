@@ -1,14 +1,19 @@
 /* Joining and leaving a job: the only place that sees job, core and transports together. */
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
-#include "base/stats.h"
+#include "base/trace.h"
 #include "core/core.h"
 #include "job/boot.h"
 #include "job/settings.h"
 #include "lib/config.h"
+#include "lib/outputs.h"
+#include "lib/same.h"
 #include "transport/fault.h"
 
 #include <aqueduct/aqueduct.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,17 +28,23 @@ static struct {
     struct aqi_boot *boot;
     pid_t pid; /* who joined: a forked child must not speak for it */
     atomic_bool leaving;
+    uint64_t exit_wait_ns; /* of aq_init_params */
+    /* In aq_exit_together: the end of the job is what we wait for; and it has come. */
+    atomic_bool waiting, told;
 } lib;
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* This thread ends the process. */
+static _Thread_local bool leaver;
 
-static void print_stats(void)
+/* The first of the threads that end the process, or are told to, does it. */
+static bool begin_leaving(void)
 {
-    if (!lib_config.stats) return;
-    char title[64];
-    snprintf(title, sizeof(title), "rank %u", aq_job_rank());
-    aqi_counters_print(STDERR_FILENO, title);
+    if (atomic_exchange(&lib.leaving, true)) return false;
+    leaver = true;
+    return true;
 }
+
+/* --- ending ---------------------------------------------------------------------------------- */
 
 static _Noreturn void on_alarm(int signal_number)
 {
@@ -53,26 +64,30 @@ static _Noreturn void leave(int code)
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
     alarm(1);
-    print_stats();
+    lib_outputs_end();
     fflush(NULL);
     _exit(code);
 }
 
 _Noreturn void aq_exit(int code)
 {
-    if (!atomic_exchange(&lib.leaving, true) && lib.boot != NULL && lib.pid == getpid())
-        aqi_boot_exit(lib.boot, code, NULL);
+    bool news = begin_leaving() || (atomic_load(&lib.waiting) && !atomic_load(&lib.told));
+    if (news && lib.boot != NULL && lib.pid == getpid()) aqi_boot_exit(lib.boot, code, NULL);
     leave(code);
 }
 
 /*
- * Somebody else ended the job. A SIGQUIT handler of the program's own runs first, as the
- * documents ask; one that returns has had its chance.
+ * The job ends. A SIGQUIT handler of the program's own runs first, as the documents ask; one that
+ * returns has had its chance. Returns only to who ends the process already.
  */
-static _Noreturn void leave_with_job(int code)
+static void leave_with_job(int code)
 {
     struct sigaction action;
-    atomic_store(&lib.leaving, true);
+    if (atomic_load(&lib.waiting)) {
+        atomic_store(&lib.told, true);
+        return;
+    }
+    (void)begin_leaving();
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN) {
         sigset_t set;
@@ -84,14 +99,22 @@ static _Noreturn void leave_with_job(int code)
     leave(code);
 }
 
-/* exit() or a return from main without aq_finalize ends the whole job. */
+/*
+ * exit() or a return from main without aq_finalize ends the whole job, or is a death like others,
+ * or, with AQ_CATCH_EXIT=no, harms nobody.
+ */
 static void on_process_exit(int code, void *arg)
 {
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
-    if (!atomic_exchange(&lib.leaving, true)) aqi_boot_exit(lib.boot, code, NULL);
+    if (!aqi_job_config.catch_exit)
+        (void)aqi_boot_finalize(lib.boot);
+    else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
+        (void)aq_exit_together(code, lib.exit_wait_ns);
+    else if (begin_leaving() && aqi_job_config.survive == 0)
+        aqi_boot_exit(lib.boot, code, NULL);
     aqi_core_halt_progress();
-    print_stats();
+    lib_outputs_end();
 }
 
 /* --- what the core asks of the job ----------------------------------------------------------- */
@@ -102,37 +125,20 @@ static void on_process_exit(int code, void *arg)
  */
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 
-static aq_status boot_allgather(void *arg, const void *mine, size_t len, void *all)
-{
-    pthread_mutex_lock(&control);
-    aq_status st = aqi_boot_allgather(arg, mine, len, all);
-    pthread_mutex_unlock(&control);
-    return st;
-}
-
-static aq_status boot_share(void *arg, const char *name, size_t bytes, int *fd)
-{
-    pthread_mutex_lock(&control);
-    aq_status st = aqi_boot_share(arg, name, bytes, fd);
-    pthread_mutex_unlock(&control);
-    return st;
-}
-
-static bool boot_alert(void *arg)
-{
-    return aqi_boot_alert(arg);
-}
-
-static int boot_fd(void *arg)
-{
-    return aqi_boot_fd(arg);
-}
-
 static void on_event(void *arg, const struct aqi_boot_event *event)
 {
     (void)arg;
-    if (event->type == AQI_BOOT_EXIT) leave_with_job(event->code);
-    aqi_core_peer_down(event->rank, event->text);
+    switch (event->type) {
+    case AQI_BOOT_EXIT:
+        leave_with_job(event->code);
+        break;
+    case AQI_BOOT_PEER_LOST:
+        aqi_core_peer_down(event->rank, event->text);
+        break;
+    case AQI_BOOT_AGREED:
+        aqi_core_agreed(event->name, event->status, event->set);
+        break;
+    }
 }
 
 static void boot_attend(void *arg)
@@ -143,11 +149,82 @@ static void boot_attend(void *arg)
     if (st == AQ_EPEER) leave_with_job(EXIT_FAILURE);
 }
 
+/* When the job ends while this waits, it ends as in any other wait. */
+static aq_status boot_allgather(void *arg, const void *mine, size_t len, void *all)
+{
+    pthread_mutex_lock(&control);
+    aq_status st = aqi_boot_allgather(arg, mine, len, all);
+    pthread_mutex_unlock(&control);
+    if (st == AQ_EPEER) boot_attend(arg);
+    return st;
+}
+
+static aq_status boot_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    pthread_mutex_lock(&control);
+    aq_status st = aqi_boot_share(arg, name, bytes, fd);
+    pthread_mutex_unlock(&control);
+    if (st == AQ_EPEER) boot_attend(arg);
+    return st;
+}
+
+static bool boot_alert(void *arg)
+{
+    return aqi_boot_alert(arg);
+}
+
+static aq_status boot_agree(void *arg, const uint64_t name[2], aq_status mine,
+                            const uint8_t *members)
+{
+    return aqi_boot_agree(arg, name, mine, members);
+}
+
+static int boot_fd(void *arg)
+{
+    return aqi_boot_fd(arg);
+}
+
 static void boot_fatal(void *arg, const char *why)
 {
     aqi_log(AQI_LOG_ERROR, "core", "%s", why);
-    if (!atomic_exchange(&lib.leaving, true)) aqi_boot_exit(arg, EXIT_FAILURE, why);
+    if (begin_leaving()) aqi_boot_exit(arg, EXIT_FAILURE, why);
     leave(EXIT_FAILURE);
+}
+
+/* --- ending with the others ------------------------------------------------------------------- */
+
+/* A round of waiting counts as no more than this: the process may have been stopped in it. */
+#define ROUND_NS 100000000u
+
+/* Until the launcher says that the job ends, or is gone. */
+static void await_end(uint64_t wait_ns)
+{
+    struct pollfd control_fd = {.fd = aqi_boot_fd(lib.boot), .events = POLLIN};
+    uint64_t waited = 0, now = aqi_now_ns(), before;
+    while (!atomic_load(&lib.told) && waited < wait_ns) {
+        aqi_core_ending();
+        boot_attend(lib.boot);
+        if (!atomic_load(&lib.told)) (void)poll(&control_fd, 1, 1);
+        before = now;
+        now = aqi_now_ns();
+        waited += aqi_min(now - before, ROUND_NS);
+    }
+}
+
+aq_status aq_exit_together(int code, uint64_t wait_ns)
+{
+    if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid())
+        return aqi_fail(AQ_ESTATE, "lib", "aq_exit_together: this process is not in a job");
+    if (!begin_leaving()) {
+        while (!leaver)
+            pause();
+        return AQ_OK;
+    }
+    wait_ns = aqi_min(wait_ns, aqi_job_config.exit_timeout_ns);
+    atomic_store(&lib.waiting, true);
+    if (aqi_boot_ending(lib.boot, code, wait_ns))
+        await_end(wait_ns + aqi_job_config.exit_timeout_ns);
+    return AQ_OK;
 }
 
 /* --- joining --------------------------------------------------------------------------------- */
@@ -172,11 +249,17 @@ static aq_status load_settings(void)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
-    aq_status st = aqi_settings_load(tables, count);
+    aq_status st = lib_load_settings(false);
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
     if (aqi_job_config.rank == 0) aqi_settings_warn_unknown(tables, count);
     if (st == AQ_OK) st = aqi_fault_configure(lib_config.fault);
     return st;
+}
+
+/* Does the job go on when one of its processes dies? */
+static bool survives(void)
+{
+    return aqi_job_config.survive != 0;
 }
 
 static aq_status open_core(const aq_init_params *params, aq_team **world)
@@ -187,6 +270,7 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
                                             .alert = boot_alert,
                                             .attend = boot_attend,
                                             .fd = boot_fd,
+                                            .agree = boot_agree,
                                             .fatal = boot_fatal,
                                             .arg = lib.boot},
                                    .thread_mode = params->thread_mode,
@@ -194,10 +278,16 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
                                    .size = info->size,
                                    .local_rank = info->local_rank,
                                    .local_size = info->local_size,
-                                   .host = info->host};
+                                   .host = info->host,
+                                   .survive = survives()};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
-    return aqi_core_open(&core, world);
+    aq_status st = lib_compare_settings(lib.boot);
+    if (st == AQ_OK) st = lib_outputs_begin(info->rank, info->size);
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
+    if (st == AQ_OK) st = aqi_core_open(&core, world);
+    aqi_trace_end(AQI_TRACE_JOB, "aq_init", begun, AQI_TRACE_NOBODY, 0);
+    return st;
 }
 
 /* A start that failed on this rank fails for all: the launcher hears why and tells the others. */
@@ -212,6 +302,19 @@ static aq_status give_up(aq_status st)
     return st;
 }
 
+/*
+ * Descriptors 0 to 2 must be taken, or a socket of ours becomes the program's standard output: what
+ * it prints would go to aqrun or to a peer.
+ */
+static void fill_standard(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 aq_status aq_init(const aq_init_params *given, aq_team **world)
 {
     aq_init_params params;
@@ -222,9 +325,12 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     if (!atomic_compare_exchange_strong(&lib.state, &never, STARTING))
         return aqi_fail(AQ_ESTATE, "lib", "aq_init: called a second time in this process");
     lib.pid = getpid();
+    fill_standard();
+    lib.exit_wait_ns = params.exit_wait_ns;
     st = load_settings();
     if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
     if (st == AQ_OK) st = open_core(&params, world);
+    if (st == AQ_OK) st = aqi_boot_ready(lib.boot);
     if (st != AQ_OK) return give_up(st);
     atomic_store(&lib.state, RUNNING);
     if (on_exit(on_process_exit, NULL) != 0)
@@ -236,8 +342,11 @@ aq_status aq_finalize(void)
 {
     aq_status st = aqi_core_callable("aq_finalize");
     if (st != AQ_OK) return st;
-    st = aqi_core_quiesce();
-    print_stats();
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
+    st = aqi_boot_leaving(lib.boot);
+    if (st == AQ_OK) st = aqi_core_quiesce();
+    aqi_trace_end(AQI_TRACE_JOB, "aq_finalize", begun, AQI_TRACE_NOBODY, 0);
+    lib_outputs_end();
     aq_status left = aqi_boot_finalize(lib.boot);
     if (st == AQ_OK) st = left;
     atomic_store(&lib.state, LEFT);

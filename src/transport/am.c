@@ -15,17 +15,14 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
     if (len < sizeof(wire)) return AQ_EPROTO;
     /* Check a copy: in shared memory the peer could change the original in between. */
     memcpy(&wire, frame, sizeof(wire));
-    if (wire.kind == AQI_AM_NONE || wire.kind > AQI_AM_INTERNAL || wire.kind == AQI_AM_LONG)
+    if (wire.kind == AQI_AM_NONE || wire.kind > AQI_AM_LONG_LATE || wire.kind == AQI_AM_LONG)
         return AQ_EPROTO;
     bool credits = (wire.flags & AQI_AM_CREDITS) != 0;
     if (wire.nargs > AQI_AM_MAX_ARGS + credits || wire.nargs < credits) return AQ_EPROTO;
     if (len < sizeof(wire) + 4u * wire.nargs) return AQ_EPROTO;
     if (wire.kind == AQI_AM_SHORT && wire.nbytes != 0) return AQ_EPROTO;
     if (aqi_am_has_payload(wire.kind) && wire.nbytes > max_payload) return AQ_EPROTO;
-    if ((wire.flags & ~(AQI_AM_IS_REPLY | AQI_AM_CREDITS | AQI_AM_IS_LATE)) != 0) return AQ_EPROTO;
-    if ((wire.flags & AQI_AM_IS_LATE) &&
-        (wire.kind != AQI_AM_LONG_HEADER || (wire.flags & AQI_AM_IS_REPLY)))
-        return AQ_EPROTO;
+    if (wire.kind == AQI_AM_LONG_LATE && (wire.flags & AQI_AM_IS_REPLY)) return AQ_EPROTO;
     am->kind = wire.kind;
     am->handler = wire.handler;
     am->nargs = wire.nargs;

@@ -16,10 +16,12 @@ enum aqi_am_kind {
         4, /* payload in the message; fallback.c copies it out, then it is a Long */
     AQI_AM_LONG_HEADER =
         5, /* `nbytes` at `addr` were put before; fallback.c checks, then it is a Long */
-    AQI_AM_INTERNAL = 6 /* of fallback.c, in the shape of a Medium; never reaches the core */
+    AQI_AM_INTERNAL = 6, /* of fallback.c, in the shape of a Medium; never reaches the core */
+    AQI_AM_LONG_LATE = 7 /* as a Long header that to the handler is a reply, but it travels as a
+                            request: the request that it answers was given back before */
 };
 
-/* Does a message of this kind carry its payload with it? (Only Short and Long header do not.) */
+/* Does a message of this kind carry its payload with it? (Short, and Longs put before, do not.) */
 static inline bool aqi_am_has_payload(uint8_t kind)
 {
     return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
@@ -33,12 +35,35 @@ static inline bool aqi_am_has_payload(uint8_t kind)
  * request credits that ride home, made and taken off by credit_gate.c. It may be the 17th; frames
  * need no more room for it, since the payload after 16 arguments begins no earlier. (It is an
  * argument, not the idle `addr` of a Short or Medium, because replies of every kind carry it, and
- * a Long has an address.) AQI_AM_IS_LATE: a Long header that is a reply to the handler but travels
- * as a request, because the request it answers was given back before.
+ * a Long has an address.)
+ *
+ * The other bits are the indices of the endpoints that the message goes to and comes from, which
+ * arrive as they were sent. All of them 0, the first endpoints, is the usual case.
  */
 #define AQI_AM_IS_REPLY 0x1u
 #define AQI_AM_CREDITS  0x2u
-#define AQI_AM_IS_LATE  0x4u
+#define AQI_AM_EPS      0xfcu
+#define AQI_AM_MAX_EPS  8
+
+static inline uint8_t aqi_am_to(unsigned ep)
+{
+    return (uint8_t)(ep << 2);
+}
+
+static inline uint8_t aqi_am_from(unsigned ep)
+{
+    return (uint8_t)(ep << 5);
+}
+
+static inline unsigned aqi_am_to_ep(uint8_t flags)
+{
+    return flags >> 2 & (AQI_AM_MAX_EPS - 1);
+}
+
+static inline unsigned aqi_am_from_ep(uint8_t flags)
+{
+    return flags >> 5;
+}
 
 struct aqi_am {
     uint8_t kind;

@@ -22,7 +22,8 @@ static void round_trip(void **state)
         struct aqi_am in = {.kind = AQI_AM_MEDIUM,
                             .handler = (uint8_t)(200 + nargs),
                             .nargs = nargs,
-                            .flags = nargs % 2 ? AQI_AM_IS_REPLY : 0,
+                            .flags = (uint8_t)((nargs % 2 ? AQI_AM_IS_REPLY : 0) |
+                                               aqi_am_to(nargs % 8) | aqi_am_from(nargs / 2 % 8)),
                             .nbytes = 77u * nargs,
                             .addr = 0x123456789abcdef0u + nargs,
                             .args = args};
@@ -48,10 +49,10 @@ static void refuses(void **state)
     } bad[] = {
         {4, 256, 0},            /* no kind */
         {4, 256, AQI_AM_LONG},  /* never on the wire */
-        {4, 256, 7},            /* no such kind */
+        {4, 256, 8},            /* no such kind */
         {6, 256, 17},           /* arguments */
         {6, 24 + 4 * 3 - 1, 3}, /* arguments beyond the end */
-        {7, 256, 2},            /* unknown flag */
+        {7, 256, 2},            /* a word of credits, and no argument */
         {13, 256, 0x20},        /* 8192 + bytes of payload */
         {0, 23, 0},             /* not even a header */
     };
@@ -76,7 +77,7 @@ static void short_has_no_payload(void **state)
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
 
-/* A 17th argument only as the word of credits; late only a Long header that is no reply. */
+/* A 17th argument only as the word of credits; late only what is no reply. */
 static void flags_are_checked(void **state)
 {
     static const struct {
@@ -89,11 +90,11 @@ static void flags_are_checked(void **state)
         {AQI_AM_SHORT, 18, AQI_AM_CREDITS, AQ_EPROTO},
         {AQI_AM_SHORT, 0, AQI_AM_CREDITS, AQ_EPROTO},
         {AQI_AM_SHORT, 1, AQI_AM_CREDITS | AQI_AM_IS_REPLY, AQ_OK},
-        {AQI_AM_SHORT, 1, AQI_AM_IS_LATE, AQ_EPROTO},
-        {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_LATE, AQ_OK},
-        {AQI_AM_LONG_HEADER, 17, AQI_AM_IS_LATE | AQI_AM_CREDITS, AQ_OK},
-        {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_LATE | AQI_AM_IS_REPLY, AQ_EPROTO},
-        {AQI_AM_LONG_HEADER, 1, 0x8, AQ_EPROTO},
+        {AQI_AM_LONG_LATE, 1, 0, AQ_OK},
+        {AQI_AM_LONG_LATE, 17, AQI_AM_CREDITS, AQ_OK},
+        {AQI_AM_LONG_LATE, 1, AQI_AM_IS_REPLY, AQ_EPROTO},
+        {AQI_AM_LONG_LATE, 1, AQI_AM_EPS, AQ_OK},
+        {AQI_AM_LONG_HEADER, 1, AQI_AM_IS_REPLY | AQI_AM_EPS, AQ_OK},
     };
     int32_t args[18] = {0};
     (void)state;
@@ -106,6 +107,19 @@ static void flags_are_checked(void **state)
         assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source),
                          rows[i].expected);
     }
+}
+
+/* Both indices fit beside the flags, and neither disturbs the other. */
+static void endpoints_fit(void **state)
+{
+    (void)state;
+    for (unsigned to = 0; to < AQI_AM_MAX_EPS; to++)
+        for (unsigned from = 0; from < AQI_AM_MAX_EPS; from++) {
+            uint8_t eps = aqi_am_to(to) | aqi_am_from(from);
+            assert_int_equal(eps & ~AQI_AM_EPS, 0);
+            assert_int_equal(aqi_am_to_ep(eps | AQI_AM_IS_REPLY | AQI_AM_CREDITS), to);
+            assert_int_equal(aqi_am_from_ep(eps | AQI_AM_IS_REPLY | AQI_AM_CREDITS), from);
+        }
 }
 
 static void payload_is_aligned(void **state)
@@ -198,8 +212,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),           cmocka_unit_test(refuses),
         cmocka_unit_test(short_has_no_payload), cmocka_unit_test(flags_are_checked),
-        cmocka_unit_test(payload_is_aligned),   cmocka_unit_test(every_operation),
-        cmocka_unit_test(bit_operations),
+        cmocka_unit_test(endpoints_fit),        cmocka_unit_test(payload_is_aligned),
+        cmocka_unit_test(every_operation),      cmocka_unit_test(bit_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

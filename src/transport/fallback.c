@@ -331,6 +331,17 @@ static aq_status gap_map(struct aqi_tp *tp, struct aqi_peer *peer,
     return AQ_OK;
 }
 
+static aq_status gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
+                            uint64_t *offset)
+{
+    (void)tp;
+    (void)addr;
+    (void)len;
+    (void)fd;
+    (void)offset;
+    return AQ_ENOTSUP;
+}
+
 static void gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     (void)tp;
@@ -391,7 +402,10 @@ no_memory:
 void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
 {
     struct aqi_transport *ops = &tp->ops;
-    if (fb->gate != NULL) aqi_credit_gate_complete(fb->gate, tp);
+    if (fb->gate != NULL) {
+        aqi_credit_gate_complete(fb->gate, tp);
+        tp->limits.max_piece = 0; /* receive buffers are for Mediums */
+    }
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
@@ -411,6 +425,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(mem_reg, gap_reg);
     FILL(mem_dereg, gap_dereg);
     FILL(mem_map, gap_map);
+    FILL(mem_fd, gap_mem_fd);
     FILL(wait_fd, gap_wait_fd);
     FILL(arm, gap_arm);
     FILL(describe, gap_describe);

@@ -94,6 +94,13 @@ static inline void fallback_unlock(struct aqi_fallback *fb)
     if (fb->params.threads) aqi_spin_unlock(&fb->lock);
 }
 
+/* The most that one message of a put or get carries. */
+static inline size_t fallback_piece(const struct aqi_fallback *fb)
+{
+    const struct aqi_tp_limits *limits = &fb->tp->limits;
+    return limits->max_piece != 0 ? limits->max_piece : limits->max_medium;
+}
+
 /* fallback_ops.c: the initiator's side. The lock is held. */
 struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallback_op *init);
 void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op);

@@ -112,7 +112,7 @@ static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
 
 static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
 {
-    size_t n = aqi_min(op->len - op->issued, fb->tp->limits.max_medium);
+    size_t n = aqi_min(op->len - op->issued, fallback_piece(fb));
     aq_status st =
         send_internal(fb, op, FB_PUT, op->addr + op->issued, NULL, 0, op->local + op->issued, n);
     if (st != AQ_OK) return st;
@@ -124,7 +124,7 @@ static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
 static aq_status push_get(struct aqi_fallback *fb, struct fallback_op *op)
 {
     /* Pieces are multiples of 64 bytes, so that a 32-bit argument can hold any offset. */
-    size_t piece = fb->tp->limits.max_medium / 64 * 64;
+    size_t piece = fallback_piece(fb) / 64 * 64;
     if (op->issued - op->finished >= GET_WINDOW * piece) return AQ_AGAIN;
     size_t n = aqi_min(op->len - op->issued, piece);
     int32_t more[2] = {(int32_t)(op->issued / 64), (int32_t)n};
@@ -172,7 +172,10 @@ static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
     /* The handler it replies from has returned, and its request was given back. */
-    if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) op->header.flags = AQI_AM_IS_LATE;
+    if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) {
+        op->header.kind = AQI_AM_LONG_LATE;
+        op->header.flags &= AQI_AM_EPS;
+    }
     aq_status st = fb->own.am_send(fb->tp, op->peer, &op->header, NULL);
     if (st != AQ_OK) return st;
     if (op->copy == NULL) aqi_comp_local(op->comp);

@@ -47,7 +47,7 @@ static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi
 {
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
-    if (len > fb->tp->limits.max_medium || !fb->up.range_ok(fb->up.arg, am->addr, len))
+    if (len > fallback_piece(fb) || !fb->up.range_ok(fb->up.arg, am->addr, len))
         serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
     else
         serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,
@@ -163,12 +163,13 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
         break;
     case AQI_AM_LONG_PACKED:
     case AQI_AM_LONG_HEADER:
+    case AQI_AM_LONG_LATE:
         ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.arg, am->addr, am->nbytes));
         if (!ok) break;
         if (am->kind == AQI_AM_LONG_PACKED)
             memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
         visible.kind = AQI_AM_LONG;
-        if (am->flags & AQI_AM_IS_LATE) visible.flags = AQI_AM_IS_REPLY;
+        if (am->kind == AQI_AM_LONG_LATE) visible.flags |= AQI_AM_IS_REPLY;
         visible.payload = (const void *)(uintptr_t)am->addr;
         fb->up.deliver(fb->up.arg, source, &visible);
         break;

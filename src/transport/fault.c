@@ -23,9 +23,15 @@ static const struct {
     const char *name;
     unsigned bits;
 } hideable[] = {
-    {"reserve", AQI_CAP_RESERVE}, {"put", AQI_CAP_PUT},     {"get", AQI_CAP_GET},
-    {"atomic", AQI_CAP_ATOMIC},   {"fill", AQI_CAP_FILL},   {"long", AQI_CAP_LONG},
-    {"map", AQI_CAP_MAP},         {"alloc", AQI_CAP_ALLOC}, {"wait", AQI_CAP_WAIT_FD},
+    {"reserve", AQI_CAP_RESERVE},
+    {"put", AQI_CAP_PUT},
+    {"get", AQI_CAP_GET},
+    {"atomic", AQI_CAP_ATOMIC},
+    {"fill", AQI_CAP_FILL},
+    {"long", AQI_CAP_LONG},
+    {"map", AQI_CAP_MAP | AQI_CAP_MEM_FD},
+    {"alloc", AQI_CAP_ALLOC},
+    {"wait", AQI_CAP_WAIT_FD},
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
@@ -476,6 +482,12 @@ static aq_status fault_map(struct aqi_tp *tp, struct aqi_peer *peer,
     return IN(tp)->ops.mem_map(IN(tp), peer, key, addr, len, rmem);
 }
 
+static aq_status fault_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
+                              uint64_t *offset)
+{
+    return IN(tp)->ops.mem_fd(IN(tp), addr, len, fd, offset);
+}
+
 static int fault_wait_fd(struct aqi_tp *tp)
 {
     return IN(tp)->ops.wait_fd(IN(tp));
@@ -542,13 +554,15 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
                                   .am_send = fault_am_send,
                                   .progress = fault_progress,
                                   .quiet = fault_quiet,
-                                  .describe = fault_describe};
+                                  .describe = fault_describe,
+                                  .meet = transport->meet};
     if (caps & AQI_CAP_RESERVE) ops->am_reserve = fault_reserve, ops->am_commit = fault_commit;
     if (caps & AQI_CAP_PUT) ops->put = fault_put;
     if (caps & AQI_CAP_GET) ops->get = fault_get;
     if (caps & AQI_CAP_FILL) ops->fill = fault_fill;
     if (caps & AQI_CAP_ATOMIC) ops->atomic = fault_atomic;
     if (caps & AQI_CAP_ALLOC) ops->mem_alloc = fault_alloc;
+    if (caps & AQI_CAP_MEM_FD) ops->mem_fd = fault_mem_fd;
     if (caps & AQI_CAP_WAIT_FD) ops->wait_fd = fault_wait_fd, ops->arm = fault_arm;
     if (caps & AQI_CAP_REG) {
         ops->mem_reg = fault_reg;

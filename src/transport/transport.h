@@ -35,6 +35,7 @@
 #include "base/base.h"
 #include "transport/am.h"
 #include "transport/credits.h"
+#include "transport/meet.h"
 
 struct aqi_tp; /* an open transport */
 
@@ -105,7 +106,9 @@ enum aqi_caps {
     AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
                                   posted: credit_gate.h says to what, and what else it promises */
     AQI_CAP_ANY_MEMORY =
-        1u << 11 /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
+        1u << 11,             /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
+    AQI_CAP_MEET = 1u << 12,  /* meet: connections of programs not started together */
+    AQI_CAP_MEM_FD = 1u << 13 /* mem_fd */
 };
 
 /* What progress may do. */
@@ -144,9 +147,10 @@ struct aqi_tp_params {
     uint32_t size;       /* ids are 0..size-1 */
     uint32_t local_rank; /* our place among the ranks of this host */
     uint32_t local_size;
-    bool threads;                     /* several threads call at once */
-    uint8_t key[16];                  /* the job's secret */
-    size_t max_medium;                /* wanted; the transport may offer less, never below 512 */
+    bool threads;      /* several threads call at once */
+    bool stranger;     /* the peer may be another user: do nothing with our rights on its word */
+    uint8_t key[16];   /* the job's secret */
+    size_t max_medium; /* wanted; the transport may offer less, never below 512 */
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 
@@ -155,7 +159,10 @@ struct aqi_tp_limits {
     size_t
         max_medium;  /* payload bytes of a Medium with any number of arguments; a multiple of 64 */
     size_t max_long; /* payload bytes of a Long */
-    uint32_t depth;  /* AQI_CAP_CREDITS: requests for which a peer's buffers suffice; 0: credits */
+    /* Payload bytes of the internal messages that carry puts and gets, a multiple of 64 and not
+     * below max_medium; 0: max_medium. */
+    size_t max_piece;
+    uint32_t depth; /* AQI_CAP_CREDITS: requests for which a peer's buffers suffice; 0: credits */
 };
 
 /* A piece of remote memory as mem_map returns it. */
@@ -213,7 +220,9 @@ struct aqi_transport {
     aq_status (*connect)(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **peer);
 
     /*
-     * Send a message of any kind but AQI_AM_LONG, which needs AQI_CAP_LONG. Arguments are copied
+     * Send a message of any kind but AQI_AM_LONG, which needs AQI_CAP_LONG. Kind, handler, flags,
+     * address and arguments arrive as they are; what endpoints the flags name is not the
+     * transport's business. Arguments are copied
      * before it returns; the payload too unless `comp` is given: then comp->local is decremented
      * when the source may be reused (which may be before it returns). Never blocks, never runs a
      * handler. Replies (AQI_AM_IS_REPLY) have resources of their own and are never refused because
@@ -255,6 +264,8 @@ struct aqi_transport {
      * caller has added 1 to comp->local (put only) and comp->remote; both are decremented exactly
      * once each, perhaps before it returns, also on failure after AQ_OK (then with comp->status
      * set). On AQ_AGAIN or an error nothing is decremented. Never blocks, runs no handler.
+     * AQ_ENOTSUP: not this memory, or not now: fallback.c sends messages instead. A transport that
+     * takes 0 bytes takes any number.
      */
     aq_status (*put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
@@ -285,6 +296,16 @@ struct aqi_transport {
     aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer,
                          const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
                          struct aqi_rmem *rmem);
+
+    /*
+     * The descriptor behind memory of mem_alloc, for another process to map: [addr, addr + len)
+     * begins `offset` bytes into it. It stays the transport's. Whoever gets it reaches all of the
+     * object, in which other ranks of this host may have their memory. AQ_ENOTSUP: no such memory.
+     */
+    aq_status (*mem_fd)(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
+
+    /* Where connections by URI begin (meet.h); needs no open transport. */
+    const struct aqi_meet_ops *meet;
 
     /* A descriptor that becomes readable when something arrives while armed. */
     int (*wait_fd)(struct aqi_tp *tp);

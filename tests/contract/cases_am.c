@@ -469,6 +469,90 @@ static void am_reserve_reply(struct ct_ep *ep)
     free(buffer);
 }
 
+/* --- endpoints --------------------------------------------------------------------------- */
+
+/* The first argument of a message says which endpoints its flags are to name. */
+static void am_check_eps(const struct aqi_am *am, uint8_t reply)
+{
+    CT_EQUAL(am->flags, (am->args[0] & (int32_t)AQI_AM_EPS) | reply);
+}
+
+/* Goes back between the two endpoints that it came between. */
+static void am_on_ep_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct am_state *state = ep->user;
+    uint8_t back = aqi_am_to(aqi_am_from_ep(am->flags)) | aqi_am_from(aqi_am_to_ep(am->flags));
+    struct aqi_am answer = *am;
+    am_check_eps(am, 0);
+    answer.handler = ANSWER;
+    answer.flags = back;
+    answer.args = (int32_t[]){back};
+    if (am->kind == AQI_AM_LONG) answer.addr = ep->mem.remote[source].addr;
+    ct_reply(ep, source, &answer);
+    state->received++;
+}
+
+static void am_on_ep_answer(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    struct am_state *state = ep->user;
+    (void)source;
+    am_check_eps(am, AQI_AM_IS_REPLY);
+    state->answers++;
+}
+
+static void am_send_reserved(struct ct_ep *ep, uint32_t to, const struct aqi_am *am)
+{
+    struct aqi_slot slot;
+    aq_status status;
+    while ((status = am_try_reserve(ep, to, am->nargs, am->nbytes, &slot)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+    memcpy(slot.payload, am->payload, am->nbytes);
+    while ((status = ep->tp->ops.am_commit(ep->tp, ep->peers[to], &slot, am)) == AQ_AGAIN)
+        ct_poll(ep);
+    CT_EQUAL(status, AQ_OK);
+}
+
+/* Every pair of endpoints, in messages of every kind and their replies, however they travel. */
+static void am_endpoints(struct ct_ep *ep)
+{
+    static const struct {
+        uint8_t kind;
+        bool reserved;
+        uint32_t nbytes;
+    } shapes[] = {{AQI_AM_SHORT, false, 0},   {AQI_AM_MEDIUM, false, 40},
+                  {AQI_AM_MEDIUM, true, 400}, {AQI_AM_LONG, false, 0},
+                  {AQI_AM_LONG, false, 300},  {AQI_AM_LONG, false, 150000}};
+    struct am_state state = {0};
+    unsigned char *buffer = calloc(1, LONG_SLICE);
+    uint32_t sent = 0;
+    CT_CHECK(buffer != NULL);
+    ep->user = &state;
+    ep->handlers[PLAIN] = am_on_ep_request;
+    ep->handlers[ANSWER] = am_on_ep_answer;
+    ct_mem_open(ep, 2 * LONG_SLICE);
+    for (unsigned eps = 0; eps <= AQI_AM_EPS; eps += 4)
+        for (size_t i = 0; i < AQI_COUNT_OF(shapes); i++) {
+            struct aqi_am am = {.kind = shapes[i].kind,
+                                .handler = PLAIN,
+                                .nargs = 1,
+                                .flags = (uint8_t)eps,
+                                .nbytes = shapes[i].nbytes,
+                                .addr = ep->mem.remote[ct_next(ep)].addr + LONG_SLICE,
+                                .args = (int32_t[]){(int32_t)eps},
+                                .payload = buffer};
+            if (shapes[i].reserved)
+                am_send_reserved(ep, ct_next(ep), &am);
+            else
+                ct_send(ep, ct_next(ep), &am, NULL);
+            am_wait(ep, &state.answers, ++sent);
+        }
+    ct_barrier(ep);
+    CT_EQUAL(state.received, sent);
+    free(buffer);
+    ct_mem_close(ep);
+}
+
 const struct ct_case ct_cases_am[] = {
     {"limits and description", am_limits, 0},
     {"short: 0 to 16 arguments, their values", am_short, 0},
@@ -480,5 +564,6 @@ const struct ct_case ct_cases_am[] = {
     {"reserve and commit, with less payload", am_reserve_commit, 0},
     {"reserve and cancel", am_cancel, 0},
     {"reserve and commit of replies", am_reserve_reply, 0},
+    {"endpoints in messages and replies of all categories", am_endpoints, 0},
     {NULL, NULL, 0},
 };

@@ -1,146 +1,18 @@
 /* Remote atomics: every operation on every type against a model, and sums under contention. */
+#include "../model/atomics.h"
 #include "harness.h"
 
-#include <aqueduct/atomic.h>
 #include <string.h>
 
-/* A value of any of the types. */
-union atomic_value {
-    int32_t i32;
-    uint32_t u32;
-    int64_t i64;
-    uint64_t u64;
-    float f32;
-    double f64;
-};
-
-/* The model, once per kind of type; integers wrap, so they are computed unsigned. */
-#define ATOMIC_MODEL_INTEGER(name, type, utype)                                                    \
-    static type name(unsigned op, type old, type a, type b)                                        \
-    {                                                                                              \
-        switch (op) {                                                                              \
-        case AQ_SET:                                                                               \
-        case AQ_SWAP:                                                                              \
-            return a;                                                                              \
-        case AQ_CAS:                                                                               \
-            return old == a ? b : old;                                                             \
-        case AQ_ADD:                                                                               \
-            return (type)((utype)old + (utype)a);                                                  \
-        case AQ_SUB:                                                                               \
-            return (type)((utype)old - (utype)a);                                                  \
-        case AQ_MULT:                                                                              \
-            return (type)((utype)old * (utype)a);                                                  \
-        case AQ_MIN:                                                                               \
-            return old < a ? old : a;                                                              \
-        case AQ_MAX:                                                                               \
-            return old > a ? old : a;                                                              \
-        case AQ_INC:                                                                               \
-            return (type)((utype)old + 1u);                                                        \
-        case AQ_DEC:                                                                               \
-            return (type)((utype)old - 1u);                                                        \
-        case AQ_AND:                                                                               \
-            return (type)((utype)old & (utype)a);                                                  \
-        case AQ_OR:                                                                                \
-            return (type)((utype)old | (utype)a);                                                  \
-        case AQ_XOR:                                                                               \
-            return (type)((utype)old ^ (utype)a);                                                  \
-        default:                                                                                   \
-            return old;                                                                            \
-        }                                                                                          \
-    }
-#define ATOMIC_MODEL_FLOATING(name, type)                                                          \
-    static type name(unsigned op, type old, type a, type b)                                        \
-    {                                                                                              \
-        switch (op) {                                                                              \
-        case AQ_SET:                                                                               \
-        case AQ_SWAP:                                                                              \
-            return a;                                                                              \
-        case AQ_CAS:                                                                               \
-            return memcmp(&old, &a, sizeof(old)) == 0 ? b : old;                                   \
-        case AQ_ADD:                                                                               \
-            return old + a;                                                                        \
-        case AQ_SUB:                                                                               \
-            return old - a;                                                                        \
-        case AQ_MULT:                                                                              \
-            return old * a;                                                                        \
-        case AQ_MIN:                                                                               \
-            return old < a ? old : a;                                                              \
-        case AQ_MAX:                                                                               \
-            return old > a ? old : a;                                                              \
-        case AQ_INC:                                                                               \
-            return old + 1;                                                                        \
-        case AQ_DEC:                                                                               \
-            return old - 1;                                                                        \
-        default:                                                                                   \
-            return old;                                                                            \
-        }                                                                                          \
-    }
-ATOMIC_MODEL_INTEGER(atomic_model_i32, int32_t, uint32_t)
-ATOMIC_MODEL_INTEGER(atomic_model_u32, uint32_t, uint32_t)
-ATOMIC_MODEL_INTEGER(atomic_model_i64, int64_t, uint64_t)
-ATOMIC_MODEL_INTEGER(atomic_model_u64, uint64_t, uint64_t)
-ATOMIC_MODEL_FLOATING(atomic_model_f32, float)
-ATOMIC_MODEL_FLOATING(atomic_model_f64, double)
-
-static union atomic_value atomic_model(unsigned type, unsigned op, union atomic_value old,
-                                       union atomic_value a, union atomic_value b)
+static union model_value atomic_some(struct ct_ep *ep, unsigned type)
 {
-    union atomic_value result = {.u64 = 0};
-    switch (type) {
-    case AQ_I32:
-        result.i32 = atomic_model_i32(op, old.i32, a.i32, b.i32);
-        break;
-    case AQ_U32:
-        result.u32 = atomic_model_u32(op, old.u32, a.u32, b.u32);
-        break;
-    case AQ_I64:
-        result.i64 = atomic_model_i64(op, old.i64, a.i64, b.i64);
-        break;
-    case AQ_U64:
-        result.u64 = atomic_model_u64(op, old.u64, a.u64, b.u64);
-        break;
-    case AQ_F32:
-        result.f32 = atomic_model_f32(op, old.f32, a.f32, b.f32);
-        break;
-    default:
-        result.f64 = atomic_model_f64(op, old.f64, a.f64, b.f64);
-        break;
-    }
-    return result;
-}
-
-static bool atomic_is_bitwise(unsigned op)
-{
-    return op == AQ_AND || op == AQ_OR || op == AQ_XOR;
-}
-
-static bool atomic_is_float(unsigned type)
-{
-    return type == AQ_F32 || type == AQ_F64;
-}
-
-/* A value worth trying: the ends of the range, signs, zeros; floats without NaN. */
-static union atomic_value atomic_some(struct ct_ep *ep, unsigned type)
-{
-    static const double reals[] = {0.0, 1.0, -1.0, 0.5, 1e30, -1e30, 3.25, 1e-30};
-    static const uint64_t wholes[] = {
-        0, 1, UINT64_MAX, INT64_MAX, (uint64_t)INT64_MIN, 0x80000000u, 0x7fffffffu, 0xffffffffu};
     uint64_t random = ct_random(ep);
-    union atomic_value value = {.u64 = 0};
-    if (type == AQ_F64) {
-        value.f64 = reals[random % AQI_COUNT_OF(reals)];
-    } else if (type == AQ_F32) {
-        value.f32 = (float)reals[random % AQI_COUNT_OF(reals)];
-    } else {
-        value.u64 = random % 2 ? wholes[random / 2 % AQI_COUNT_OF(wholes)] : ct_random(ep);
-        if (aqi_atomic_size((uint8_t)type) == 4) value.u64 &= UINT32_MAX;
-    }
-    return value;
+    return model_some(type, random, ct_random(ep));
 }
 
 /* The old value's bytes are compared, and that nothing beside them was written. */
 static void atomic_check_result(const unsigned char *got, unsigned type, bool fetch,
-                                union atomic_value old)
+                                union model_value old)
 {
     size_t size = aqi_atomic_size((uint8_t)type);
     for (size_t i = fetch ? size : 0; i < 16; i++)
@@ -152,16 +24,16 @@ static void atomic_model_run(struct ct_ep *ep)
 {
     ct_mem_open(ep, 4096 * ep->size);
     uint32_t target = ct_next(ep);
-    for (unsigned type = AQ_I32; type <= AQ_F64; type++) {
-        for (unsigned op = AQ_SET; op <= AQ_XOR; op++) {
-            if (atomic_is_float(type) && atomic_is_bitwise(op)) continue;
+    for (unsigned type = 0; type < MODEL_TYPES; type++) {
+        for (unsigned op = 0; op < MODEL_OPS; op++) {
+            if ((model_ops(type) & AQ_OP_BIT(op)) == 0) continue;
             for (int i = 0; i < 24; i++) {
                 size_t size = aqi_atomic_size((uint8_t)type);
                 size_t offset = 4096 * ep->self + ct_random(ep) % (4000 / size) * size;
-                union atomic_value old = atomic_some(ep, type), a = atomic_some(ep, type),
-                                   b = atomic_some(ep, type), now = {.u64 = 0};
+                union model_value old = atomic_some(ep, type), a = atomic_some(ep, type),
+                                  b = atomic_some(ep, type), now = {.u64 = 0};
                 if (op == AQ_CAS && i % 2 == 0) a = old;
-                bool fetch = op == AQ_GET || op == AQ_SWAP || (op != AQ_SET && i % 3 == 0);
+                bool fetch = model_must_fetch(op) || (model_may_fetch(op) && i % 3 == 0);
                 unsigned char result[16];
                 memset(result, 0xa5, sizeof(result));
                 struct aqi_comp comp;
@@ -180,7 +52,7 @@ static void atomic_model_run(struct ct_ep *ep)
                 atomic_check_result(result, type, fetch, old);
                 ct_get(ep, target, offset, &now, size, &comp);
                 ct_comp_wait(ep, &comp);
-                union atomic_value want = atomic_model(type, op, old, a, b);
+                union model_value want = model_after(type, op, old, a, b);
                 if (memcmp(&now, &want, size) != 0)
                     ct_fail(__FILE__, __LINE__,
                             "type %u op %u: old %llx a %llx b %llx gave %llx, not %llx", type, op,

@@ -46,7 +46,7 @@ static void harness_deliver(void *arg, uint32_t source, const struct aqi_am *am)
     CT_CHECK(source < ep->size && ct_reaches(ep, source));
     CT_CHECK(am->kind >= AQI_AM_SHORT && am->kind <= AQI_AM_LONG);
     CT_CHECK(am->nargs <= AQI_AM_MAX_ARGS);
-    CT_CHECK((am->flags & ~AQI_AM_IS_REPLY) == 0);
+    CT_CHECK((am->flags & ~(AQI_AM_IS_REPLY | AQI_AM_EPS)) == 0);
     CT_CHECK(contract_mode == AQI_PROGRESS_ALL || (am->flags & AQI_AM_IS_REPLY) != 0);
     if (am->kind == AQI_AM_SHORT) CT_EQUAL(am->nbytes, 0);
     if (am->kind == AQI_AM_MEDIUM) {

@@ -66,7 +66,7 @@ static void reserve_one(uint32_t number, aq_rank rank, unsigned category, bool o
     fill(buffer.addr, nbytes, number);
     size_t place = ((size_t)job.self * 64 + number % 64) * 1024;
     CHECK_OK(aq_am_commit(&buffer, PLAIN, nbytes,
-                          category == AQ_AM_LONG ? job_at(rank, place) : NULL, args, nargs));
+                          category == AQ_AM_LONG ? job_at(rank, place) : NULL, args, nargs, 0));
     memset(mine, 0, sizeof(mine)); /* ours again */
 }
 
@@ -114,14 +114,15 @@ static void test_commit_errors(void)
     job_barrier();
     CHECK_OK(aq_am_reserve(job.team, job_next(), AQ_AM_MEDIUM, NULL, 16, 32, 1, 0, &buffer));
     fill(buffer.addr, 10, 3);
-    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, buffer.size + 1, NULL, AQ_ARGS(3)), AQ_ESIZE);
-    CHECK_REFUSED(aq_am_commit(&buffer, 5, 10, NULL, AQ_ARGS(3)), AQ_EHANDLER);
-    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, 10, NULL, AQ_ARGS(3, 4)), AQ_EINVAL);
-    CHECK_OK(aq_am_commit(&buffer, PLAIN, 10, NULL, AQ_ARGS(3)));
+    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, buffer.size + 1, NULL, AQ_ARGS(3), 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_am_commit(&buffer, 5, 10, NULL, AQ_ARGS(3), 0), AQ_EHANDLER);
+    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, 10, NULL, AQ_ARGS(3, 4), 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, 10, NULL, AQ_ARGS(3), 0x8000), AQ_EINVAL);
+    CHECK_OK(aq_am_commit(&buffer, PLAIN, 10, NULL, AQ_ARGS(3), 0));
     CHECK_OK(aq_am_reserve(job.team, job_next(), AQ_AM_LONG, NULL, 16, 32, 1, 0, &buffer));
     fill(buffer.addr, 10, 4);
-    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, 10, &buffer, AQ_ARGS(4)), AQ_ERANGE);
-    CHECK_OK(aq_am_commit(&buffer, PLAIN, 10, job_at(job_next(), 100), AQ_ARGS(4)));
+    CHECK_REFUSED(aq_am_commit(&buffer, PLAIN, 10, &buffer, AQ_ARGS(4), 0), AQ_ERANGE);
+    CHECK_OK(aq_am_commit(&buffer, PLAIN, 10, job_at(job_next(), 100), AQ_ARGS(4), 0));
     job_await(&received, 2);
     job_barrier();
 }
@@ -137,7 +138,7 @@ static void on_echo(aq_am *am)
     aq_am_cancel(&buffer);
     CHECK_OK(aq_am_reserve_reply(am, category, NULL, am->nbytes, am->nbytes + 10, 1, 0, &buffer));
     memcpy(buffer.addr, am->payload, am->nbytes);
-    CHECK_OK(aq_am_commit(&buffer, ANSWER, am->nbytes, place, am->args, 1));
+    CHECK_OK(aq_am_commit(&buffer, ANSWER, am->nbytes, place, am->args, 1, 0));
     CHECK_REFUSED(aq_am_reply_short(am, ANSWER, am->args, 1, 0), AQ_ECONTEXT);
     CHECK_REFUSED(aq_am_reserve_reply(am, AQ_AM_MEDIUM, NULL, 0, 10, 1, 0, &buffer), AQ_ECONTEXT);
 }
@@ -213,7 +214,7 @@ static void test_immediate(void)
         received = 0;
         job_barrier();
         uint32_t sent = send_until_again(ranks[i], 200000) + immediate_others(ranks[i]);
-        CHECK_OK(aq_put_value(job.team, ranks[i], job_at(ranks[i], 0), sent, 4));
+        CHECK_OK(aq_put_value(job.team, ranks[i], job_at(ranks[i], 0), sent, 4, 0));
         job_barrier();
         uint32_t expected;
         memcpy(&expected, job.base, sizeof(expected));

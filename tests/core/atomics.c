@@ -1,126 +1,25 @@
 /* Remote atomics: all operations and types against a model, sums by all ranks, locks. */
+#include "../model/atomics.h"
 #include "support.h"
 
 #include <string.h>
 
-union value {
-    int32_t i32;
-    uint32_t u32;
-    int64_t i64;
-    uint64_t u64;
-    float f32;
-    double f64;
-};
-
-/* The model; integers wrap, so they are computed unsigned. `EQUAL` is for compare-and-swap. */
-#define MODEL(name, type, wide, bits)                                                              \
-    static type model_##name(unsigned op, type old, type a, type b)                                \
-    {                                                                                              \
-        switch (op) {                                                                              \
-        case AQ_SET:                                                                               \
-        case AQ_SWAP:                                                                              \
-            return a;                                                                              \
-        case AQ_CAS:                                                                               \
-            return memcmp(&old, &a, sizeof(a)) == 0 ? b : old;                                     \
-        case AQ_ADD:                                                                               \
-            return (type)((wide)old + (wide)a);                                                    \
-        case AQ_SUB:                                                                               \
-            return (type)((wide)old - (wide)a);                                                    \
-        case AQ_MULT:                                                                              \
-            return (type)((wide)old * (wide)a);                                                    \
-        case AQ_MIN:                                                                               \
-            return old < a ? old : a;                                                              \
-        case AQ_MAX:                                                                               \
-            return old > a ? old : a;                                                              \
-        case AQ_INC:                                                                               \
-            return (type)((wide)old + 1);                                                          \
-        case AQ_DEC:                                                                               \
-            return (type)((wide)old - 1);                                                          \
-        default:                                                                                   \
-            return bits(type, wide, op, old, a);                                                   \
-        }                                                                                          \
-    }
-#define BITS(type, wide, op, old, a)                                                               \
-    ((op) == AQ_AND   ? (type)((wide)(old) & (wide)(a))                                            \
-     : (op) == AQ_OR  ? (type)((wide)(old) | (wide)(a))                                            \
-     : (op) == AQ_XOR ? (type)((wide)(old) ^ (wide)(a))                                            \
-                      : (old))
-#define NO_BITS(type, wide, op, old, a) (old)
-MODEL(i32, int32_t, uint32_t, BITS)
-MODEL(u32, uint32_t, uint32_t, BITS)
-MODEL(i64, int64_t, uint64_t, BITS)
-MODEL(u64, uint64_t, uint64_t, BITS)
-MODEL(f32, float, float, NO_BITS)
-MODEL(f64, double, double, NO_BITS)
-
-static union value model(unsigned type, unsigned op, union value old, union value a, union value b)
+static union model_value some_value(unsigned type)
 {
-    union value result = {.u64 = 0};
-    switch (type) {
-    case AQ_I32:
-        result.i32 = model_i32(op, old.i32, a.i32, b.i32);
-        break;
-    case AQ_U32:
-        result.u32 = model_u32(op, old.u32, a.u32, b.u32);
-        break;
-    case AQ_I64:
-        result.i64 = model_i64(op, old.i64, a.i64, b.i64);
-        break;
-    case AQ_U64:
-        result.u64 = model_u64(op, old.u64, a.u64, b.u64);
-        break;
-    case AQ_F32:
-        result.f32 = model_f32(op, old.f32, a.f32, b.f32);
-        break;
-    default:
-        result.f64 = model_f64(op, old.f64, a.f64, b.f64);
-    }
-    return result;
-}
-
-static bool is_float(unsigned type)
-{
-    return type == AQ_F32 || type == AQ_F64;
-}
-
-static size_t size_of(unsigned type)
-{
-    return type == AQ_I32 || type == AQ_U32 || type == AQ_F32 ? 4 : 8;
-}
-
-static unsigned ops_of(unsigned type)
-{
-    unsigned bits = AQ_OP_BIT(AQ_AND) | AQ_OP_BIT(AQ_OR) | AQ_OP_BIT(AQ_XOR);
-    return is_float(type) ? AQ_OPS_ALL & ~bits : AQ_OPS_ALL;
-}
-
-static union value some_value(unsigned type)
-{
-    static const double reals[] = {0, 1, -1, 0.5, 1e30, -1e30, 3.25, 1e-30};
-    static const uint64_t wholes[] = {0,          1,          UINT64_MAX,  INT64_MAX, 1ull << 63,
-                                      1ull << 31, 0x7fffffff, 0xffffffffu, 2};
     uint64_t random = job_random();
-    union value value = {.u64 = 0};
-    if (type == AQ_F64)
-        value.f64 = reals[random % COUNT_OF(reals)];
-    else if (type == AQ_F32)
-        value.f32 = (float)reals[random % COUNT_OF(reals)];
-    else
-        value.u64 = random % 2 ? wholes[random / 2 % COUNT_OF(wholes)] : job_random();
-    if (size_of(type) == 4) value.u64 &= UINT32_MAX;
-    return value;
+    return model_some(type, random, job_random());
 }
 
 /* --- against the model ------------------------------------------------------------------- */
 
 /* One operation in one of its three forms. */
 static void perform(aq_atomic_domain *domain, int form, aq_rank rank, void *at, unsigned op,
-                    const union value *a, const union value *b, void *result)
+                    const union model_value *a, const union model_value *b, void *result)
 {
     aq_event event;
     aq_atomic_op o = (aq_atomic_op)op;
     if (form == 0) {
-        CHECK_OK(aq_atomic(domain, rank, at, o, a, b, result));
+        CHECK_OK(aq_atomic(domain, rank, at, o, a, b, result, 0));
     } else if (form == 1) {
         CHECK_OK(aq_atomic_nb(domain, rank, at, o, a, b, result, 0, &event));
         CHECK_OK(aq_event_wait(&event));
@@ -133,21 +32,20 @@ static void perform(aq_atomic_domain *domain, int form, aq_rank rank, void *at, 
 
 static void model_step(aq_atomic_domain *domain, unsigned type, unsigned op, aq_rank rank, int i)
 {
-    size_t size = size_of(type);
+    size_t size = model_size(type);
     void *at = job_at(rank, 4096 + job.self * (size_t)512 + job_random() % (512 / size) * size);
-    union value old = some_value(type), a = some_value(type), b = some_value(type);
+    union model_value old = some_value(type), a = some_value(type), b = some_value(type);
     if (op == AQ_CAS && i % 2 == 0) a = old;
-    bool fetch = op != AQ_SET && (op == AQ_GET || op == AQ_SWAP || i % 3 != 0);
-    bool has_a = op != AQ_GET && op != AQ_INC && op != AQ_DEC;
+    bool fetch = model_must_fetch(op) || (model_may_fetch(op) && i % 3 != 0);
     unsigned char result[16];
     memset(result, 0xa5, sizeof(result));
-    CHECK_OK(aq_put(job.team, rank, at, &old, size));
-    perform(domain, i % 3, rank, at, op, has_a ? &a : NULL, op == AQ_CAS ? &b : NULL,
-            fetch ? result : NULL);
+    CHECK_OK(aq_put(job.team, rank, at, &old, size, 0));
+    perform(domain, i % 3, rank, at, op, model_operands(op) > 0 ? &a : NULL,
+            model_operands(op) > 1 ? &b : NULL, fetch ? result : NULL);
     if (fetch) CHECK(memcmp(result, &old, size) == 0);
     CHECK(all_bytes(result + (fetch ? size : 0), sizeof(result) - (fetch ? size : 0), 0xa5));
-    union value now = {.u64 = 0}, want = model(type, op, old, a, b);
-    CHECK_OK(aq_get(job.team, &now, rank, at, size));
+    union model_value now = {.u64 = 0}, want = model_after(type, op, old, a, b);
+    CHECK_OK(aq_get(job.team, &now, rank, at, size, 0));
     if (memcmp(&now, &want, size) != 0)
         check_failed(__FILE__, __LINE__, "type %u op %u: old %llx a %llx b %llx: %llx, not %llx",
                      type, op, (unsigned long long)old.u64, (unsigned long long)a.u64,
@@ -158,11 +56,11 @@ static void model_step(aq_atomic_domain *domain, unsigned type, unsigned op, aq_
 static void test_model(void)
 {
     int times = job.size > 4 ? 3 : 12;
-    for (unsigned type = AQ_I32; type <= AQ_F64; type++) {
+    for (unsigned type = 0; type < MODEL_TYPES; type++) {
         aq_atomic_domain *domain;
-        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, ops_of(type), &domain));
-        for (unsigned op = AQ_SET; op <= AQ_XOR; op++)
-            for (int i = 0; i < times && (ops_of(type) & AQ_OP_BIT(op)) != 0; i++)
+        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, model_ops(type), &domain));
+        for (unsigned op = 0; op < MODEL_OPS; op++)
+            for (int i = 0; i < times && (model_ops(type) & AQ_OP_BIT(op)) != 0; i++)
                 model_step(domain, type, op, (aq_rank)(job_random() % job.size), i);
         aq_atomic_domain_destroy(domain);
     }
@@ -176,24 +74,24 @@ static void test_sums(void)
 {
     uint32_t each = 2000 / job.size + 10;
     aq_rank owner = job.size - 1;
-    for (unsigned type = AQ_I32; type <= AQ_F64; type++) {
+    for (unsigned type = 0; type < MODEL_TYPES; type++) {
         aq_atomic_domain *domain;
-        union value one = {.u64 = 1};
+        union model_value one = {.u64 = 1};
         if (type == AQ_F32) one.f32 = 1;
         if (type == AQ_F64) one.f64 = 1;
-        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, ops_of(type), &domain));
+        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, model_ops(type), &domain));
         if (job.self == owner) memset(job.base, 0, 64);
         job_barrier();
         for (uint32_t i = 0; i < each; i++) {
             CHECK_OK(aq_atomic_nbi(domain, owner, job_at(owner, 0), i % 2 ? AQ_ADD : AQ_INC,
                                    i % 2 ? &one : NULL, NULL, NULL, 0));
-            CHECK_OK(aq_atomic(domain, owner, job_at(owner, 8), AQ_SUB, &one, NULL, NULL));
+            CHECK_OK(aq_atomic(domain, owner, job_at(owner, 8), AQ_SUB, &one, NULL, NULL, 0));
         }
         CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
         job_barrier();
-        union value up, down;
-        CHECK_OK(aq_atomic(domain, owner, job_at(owner, 0), AQ_GET, NULL, NULL, &up));
-        CHECK_OK(aq_atomic(domain, owner, job_at(owner, 8), AQ_GET, NULL, NULL, &down));
+        union model_value up, down;
+        CHECK_OK(aq_atomic(domain, owner, job_at(owner, 0), AQ_GET, NULL, NULL, &up, 0));
+        CHECK_OK(aq_atomic(domain, owner, job_at(owner, 8), AQ_GET, NULL, NULL, &down, 0));
         int64_t n = (int64_t)each * job.size;
         if (type == AQ_F32) CHECK(up.f32 == (float)n && down.f32 == (float)-n);
         if (type == AQ_F64) CHECK(up.f64 == (double)n && down.f64 == (double)-n);
@@ -214,12 +112,12 @@ static void test_tickets(void)
     job_barrier();
     for (uint64_t i = 0; i < each; i++) {
         uint64_t ticket;
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_INC, NULL, NULL, &ticket));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_INC, NULL, NULL, &ticket, 0));
         CHECK(i == 0 || ticket > last);
         last = ticket;
         drawn += mix(ticket);
     }
-    CHECK_OK(aq_put(job.team, 0, job_at(0, 1024 + job.self * 8), &drawn, sizeof(drawn)));
+    CHECK_OK(aq_put(job.team, 0, job_at(0, 1024 + job.self * 8), &drawn, sizeof(drawn), 0));
     job_barrier();
     if (job.self == 0) {
         uint64_t sum = 0, want = 0, part;
@@ -246,10 +144,10 @@ static void test_cas_loop(void)
     job_barrier();
     for (uint32_t i = 0; i < each; i++) {
         uint32_t seen, old;
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_GET, NULL, NULL, &seen));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_GET, NULL, NULL, &seen, 0));
         for (;;) {
             uint32_t next = (uint32_t)((uint64_t)seen * 2 % 1000003);
-            CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_CAS, &seen, &next, &old));
+            CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_CAS, &seen, &next, &old, 0));
             if (old == seen) break;
             seen = old;
         }
@@ -258,7 +156,7 @@ static void test_cas_loop(void)
     uint32_t want = 1, got;
     for (uint32_t i = 0; i < each * job.size; i++)
         want = (uint32_t)((uint64_t)want * 2 % 1000003);
-    CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_GET, NULL, NULL, &got));
+    CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_GET, NULL, NULL, &got, 0));
     CHECK_EQUAL(got, want);
     aq_atomic_domain_destroy(domain);
     job_barrier();
@@ -276,16 +174,16 @@ static void test_lock(void)
         uint32_t old = 1;
         uint64_t count;
         while (old != 0)
-            CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_CAS, &free_word, &mine, &old));
-        CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count)));
+            CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_CAS, &free_word, &mine, &old, 0));
+        CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count), 0));
         count++;
-        CHECK_OK(aq_put(job.team, 0, job_at(0, 40), &count, sizeof(count)));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_SWAP, &free_word, NULL, &old));
+        CHECK_OK(aq_put(job.team, 0, job_at(0, 40), &count, sizeof(count), 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_SWAP, &free_word, NULL, &old, 0));
         CHECK_EQUAL(old, mine);
     }
     job_barrier();
     uint64_t count;
-    CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count)));
+    CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count), 0));
     CHECK_EQUAL(count, (uint64_t)each * job.size);
     aq_atomic_domain_destroy(domain);
     job_barrier();

@@ -1,21 +1,16 @@
 /*
  * Coherence of atomics: in one job the even ranks reach a location by the processor and the odd
- * ones by messages, all at once, with every type and operation, and no update may be lost.
+ * ones by messages, all at once, with every type and operation, with and without the old value
+ * where both exist, and no update may be lost.
  */
+#include "../model/atomics.h"
 #include "support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { EACH = 300, TYPES = AQ_F64 + 1 };
-
-static const size_t sizes[TYPES] = {4, 4, 8, 8, 4, 8};
-
-static bool is_float(int type)
-{
-    return type == AQ_F32 || type == AQ_F64;
-}
+enum { EACH = 300, TURNS = 6 };
 
 /* A small whole number in each type. */
 static uint64_t number(int type, int value)
@@ -25,11 +20,12 @@ static uint64_t number(int type, int value)
     double d = value;
     int32_t i = value;
     int64_t l = value;
-    const void *from = type == AQ_F32     ? (void *)&f
-                       : type == AQ_F64   ? (void *)&d
-                       : sizes[type] == 4 ? (void *)&i
-                                          : (void *)&l;
-    memcpy(&bytes, from, sizes[type]);
+    size_t size = model_size((unsigned)type);
+    const void *from = type == AQ_F32   ? (void *)&f
+                       : type == AQ_F64 ? (void *)&d
+                       : size == 4      ? (void *)&i
+                                        : (void *)&l;
+    memcpy(&bytes, from, size);
     return bytes;
 }
 
@@ -45,49 +41,74 @@ static double value_of(int type, uint64_t bytes)
 static uint64_t fetch(aq_atomic_domain *domain, size_t at)
 {
     uint64_t old = 0;
-    CHECK_OK(aq_atomic(domain, 0, job_at(0, at), AQ_GET, NULL, NULL, &old));
+    CHECK_OK(aq_atomic(domain, 0, job_at(0, at), AQ_GET, NULL, NULL, &old, 0));
     return old;
 }
 
 /* Ups and downs by every operation that adds; what is left is known. */
 static void test_sums(aq_atomic_domain *domain, int type)
 {
-    uint64_t one = number(type, 1), two = number(type, 2), old;
+    uint64_t one = number(type, 1), two = number(type, 2), old, more;
     void *at = job_at(0, 0);
     for (int i = 0; i < EACH; i++) {
         void *result = i % 2 ? &old : NULL;
         CHECK_OK(aq_atomic_nbi(domain, 0, at, AQ_ADD, &two, NULL, result, AQ_ATOMIC_RELEASE));
-        CHECK_OK(aq_atomic_nbi(domain, 0, at, AQ_INC, NULL, NULL, NULL, 0));
+        CHECK_OK(
+            aq_atomic_nbi(domain, 0, at, AQ_INC, NULL, NULL, result != NULL ? &more : NULL, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_SUB, &one, NULL, result));
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_DEC, NULL, NULL, NULL));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_SUB, &one, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_DEC, NULL, NULL, result, 0));
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 0)) == (double)EACH * job.size);
 }
 
-/* Increments by compare-and-swap, fetching and not: each success counts once. */
+/* Increments by compare-and-swap: each success counts once. */
 static void test_cas(aq_atomic_domain *domain, int type)
 {
     void *at = job_at(0, 8);
     for (int i = 0; i < EACH;) {
         uint64_t seen = fetch(domain, 8), old = 0;
         uint64_t next = number(type, (int)value_of(type, seen) + 1);
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &seen, &next, &old));
-        if (memcmp(&old, &seen, sizes[type]) == 0) i++;
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &seen, &next, &old, 0));
+        if (memcmp(&old, &seen, model_size((unsigned)type)) == 0) i++;
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 8)) == (double)EACH * job.size);
 }
 
+/* Turns by compare-and-swap without the old value: who has the turn succeeds, and all others try in
+ * vain to take one that is over. */
+static void test_turns(aq_atomic_domain *domain, int type)
+{
+    void *at = job_at(0, 64);
+    for (int turn = 0; turn < TURNS;) {
+        int now = (int)value_of(type, fetch(domain, 64));
+        uint64_t seen = number(type, now), over = number(type, now - 1),
+                 next = number(type, now + 1);
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &over, &next, NULL, 0));
+        if (now % (int)job.size != (int)job.self) continue;
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &seen, &next, NULL, 0));
+        CHECK((int)value_of(type, fetch(domain, 64)) > now);
+        turn++;
+    }
+    job_barrier();
+    CHECK((int)value_of(type, fetch(domain, 64)) == TURNS * (int)job.size);
+}
+
 /* The extremes of what all offer, in any order. */
 static void test_extremes(aq_atomic_domain *domain, int type)
 {
+    double seen = 1e9; /* the old minimum falls */
     for (int i = 0; i < EACH; i++) {
         int mine = 100 + (i * 7 + (int)job.self * 13) % (EACH + (int)job.self);
         uint64_t bytes = number(type, mine);
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_MAX, &bytes, NULL, NULL));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 24), AQ_MIN, &bytes, NULL, NULL));
+        uint64_t old = bytes, *result = i % 2 != 0 ? &old : NULL;
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_MAX, &bytes, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 24), AQ_MIN, &bytes, NULL, result, 0));
+        if (result == NULL) continue;
+        CHECK(value_of(type, old) <= seen);
+        seen = value_of(type, old);
     }
     job_barrier();
     double most = 0, least = 1e9;
@@ -106,13 +127,13 @@ static void test_swaps(aq_atomic_domain *domain, int type)
 {
     uint64_t none = number(type, 0), token = number(type, 1), held = 0;
     for (int i = 0; i < EACH; i++) {
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SWAP, &none, NULL, &held));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SWAP, &none, NULL, &held, 0));
         if (value_of(type, held) == 0) continue;
         CHECK(value_of(type, held) == 1);
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_INC, NULL, NULL, &held));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_INC, NULL, NULL, &held, 0));
         CHECK(value_of(type, held) == 0); /* alone with the token */
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_DEC, NULL, NULL, NULL));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SET, &token, NULL, NULL));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_DEC, NULL, NULL, NULL, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SET, &token, NULL, NULL, 0));
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 32)) == 1);
@@ -123,10 +144,12 @@ static void test_bits(aq_atomic_domain *domain, int type)
 {
     uint64_t bit = 1ull << (job.self % 16), rest = ~bit, old;
     for (int i = 0; i < EACH; i++) {
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 48), AQ_XOR, &bit, NULL, i % 2 ? &old : NULL));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_OR, &bit, NULL, &old));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_AND, &rest, NULL, &old));
-        if (job.size <= 16) CHECK((old & bit) != 0);
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 48), AQ_XOR, &bit, NULL, i % 2 ? &old : NULL, 0));
+        uint64_t *result = i % 2 != 0 ? &old : NULL;
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_OR, &bit, NULL, result, 0));
+        if (result != NULL && job.size <= 16) CHECK((old & bit) == 0);
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_AND, &rest, NULL, result, 0));
+        if (result != NULL && job.size <= 16) CHECK((old & bit) != 0);
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 48)) == 0);
@@ -135,7 +158,7 @@ static void test_bits(aq_atomic_domain *domain, int type)
 
 static void prepare(int type)
 {
-    uint64_t start[8] = {0};
+    uint64_t start[9] = {0};
     start[3] = number(type, 1000000);
     start[4] = number(type, 1);
     job_barrier();
@@ -152,18 +175,17 @@ int main(void)
     CHECK_OK(aq_segment_query(job.team, 0, &info));
     if (rank != NULL && getenv("AQ_SHM_MAP") == NULL)
         CHECK((info.local == NULL) == (job.self % 2 == 1));
-    for (int type = AQ_I32; type < TYPES; type++) {
-        unsigned bits = AQ_OP_BIT(AQ_AND) | AQ_OP_BIT(AQ_OR) | AQ_OP_BIT(AQ_XOR);
+    for (int type = 0; type < MODEL_TYPES; type++) {
         aq_atomic_domain *domain;
-        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type,
-                                         is_float(type) ? AQ_OPS_ALL & ~bits : AQ_OPS_ALL,
+        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, model_ops((unsigned)type),
                                          &domain));
         prepare(type);
         test_sums(domain, type);
         test_cas(domain, type);
+        test_turns(domain, type);
         test_extremes(domain, type);
         test_swaps(domain, type);
-        if (!is_float(type)) test_bits(domain, type);
+        if (!model_is_float((unsigned)type)) test_bits(domain, type);
         job_barrier();
         aq_atomic_domain_destroy(domain);
     }

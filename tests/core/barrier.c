@@ -7,7 +7,7 @@
 /* Our epoch as rank 0 sees it: written before a notify, looked at after the wait. */
 static void write_epoch(uint32_t epoch)
 {
-    CHECK_OK(aq_put(job.team, 0, job_at(0, job.self * 4), &epoch, sizeof(epoch)));
+    CHECK_OK(aq_put(job.team, 0, job_at(0, job.self * 4), &epoch, sizeof(epoch), 0));
 }
 
 static void check_epochs(uint32_t epoch)
@@ -67,8 +67,8 @@ static void test_split(void)
         size_t at = 4096 + job.self * 64;
         CHECK_OK(aq_barrier_notify(job.team, 7, 0));
         fill(out, sizeof(out), i);
-        CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), at), out, sizeof(out)));
-        CHECK_OK(aq_get(job.team, in, job_next(), job_at(job_next(), at), sizeof(in)));
+        CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), at), out, sizeof(out), 0));
+        CHECK_OK(aq_get(job.team, in, job_next(), job_at(job_next(), at), sizeof(in), 0));
         CHECK(memcmp(in, out, sizeof(in)) == 0);
         CHECK_OK(aq_barrier_wait(job.team, 7, 0));
     }
@@ -86,14 +86,24 @@ static aq_status whole(int id, unsigned flags)
     return status;
 }
 
+static void check_result(aq_status want, int id)
+{
+    int got = ~id;
+    CHECK_STATUS(aq_barrier_result(job.team, &got), want);
+    if (want == AQ_OK) CHECK_EQUAL(got, id);
+}
+
 static void test_names(void)
 {
     static const int ids[] = {0, 1, -1, INT32_MAX, INT32_MIN, 42};
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         CHECK_OK(whole(ids[i], 0));
+        check_result(AQ_OK, ids[i]);
         /* Anonymous matches everything: some name it, some do not. */
         CHECK_OK(whole(ids[i], job.self % 2 ? AQ_BARRIER_ANONYMOUS : 0));
+        check_result(AQ_OK, ids[i]);
         CHECK_OK(whole(ids[i] ^ (int)job.self, AQ_BARRIER_ANONYMOUS));
+        check_result(AQ_AGAIN, 0);
     }
 }
 
@@ -104,6 +114,7 @@ static void test_mismatch(void)
         /* One names another id than the rest; everybody is told, and the next is good again. */
         aq_rank odd = (aq_rank)i % job.size;
         CHECK_STATUS(whole(job.self == odd ? 1000 + i : i, 0), different);
+        check_result(different, 1000 + i);
         CHECK_OK(whole(i, 0));
         /* All different. */
         CHECK_STATUS(whole((int)job.self, 0), different);
@@ -138,6 +149,8 @@ static void test_misuse(void)
     CHECK_OK(aq_barrier_notify(job.team, 1, 0));
     CHECK_REFUSED(aq_barrier_notify(job.team, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier(job.team), AQ_ESTATE);
+    CHECK_REFUSED(aq_barrier_result(job.team, &(int){0}), AQ_ESTATE);
+    CHECK_REFUSED(aq_barrier_result(job.team, NULL), AQ_EINVAL);
     CHECK_OK(aq_barrier_wait(job.team, 1, 0));
     CHECK_REFUSED(aq_barrier_wait(job.team, 1, 0), AQ_ESTATE);
     job_barrier();

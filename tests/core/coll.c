@@ -131,27 +131,42 @@ static void test_ragged(aq_rank root, size_t most)
 
     table(counts, offsets, AQ_RANK_NONE, root, most);
     fill(in, counts[self], block_seed(self, root, most));
-    finish(aq_coll_gatherv_nb(team, root, out, counts, offsets, in, counts[self], 0, &ev), &ev);
+    if (most % 2)
+        CHECK_OK(aq_coll_gatherv(team, root, out, counts, offsets, in, counts[self]));
+    else
+        finish(aq_coll_gatherv_nb(team, root, out, counts, offsets, in, counts[self], 0, &ev), &ev);
     for (aq_rank i = 0; self == root && i < size; i++)
         check_filled("gatherv", out + offsets[i], counts[i], block_seed(i, root, most));
 
     fill(in, counts[self], block_seed(self, root, most + 1));
-    finish(aq_coll_allgatherv_nb(team, out, counts, offsets, in, 0, &ev), &ev);
+    const unsigned char *own = counts[self] != 0 ? in : NULL;
+    if (most % 2)
+        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, own));
+    else
+        finish(aq_coll_allgatherv_nb(team, out, counts, offsets, own, 0, &ev), &ev);
     for (aq_rank i = 0; i < size; i++)
         check_filled("allgatherv", out + offsets[i], counts[i], block_seed(i, root, most + 1));
 
     table(counts, offsets, root, AQ_RANK_NONE, most);
     for (aq_rank i = 0; self == root && i < size; i++)
         fill(in + offsets[i], counts[i], block_seed(root, i, most));
-    finish(aq_coll_scatterv_nb(team, root, out, counts[self], in, counts, offsets, 0, &ev), &ev);
+    if (most % 2)
+        CHECK_OK(aq_coll_scatterv(team, root, out, counts[self], in, counts, offsets));
+    else
+        finish(aq_coll_scatterv_nb(team, root, out, counts[self], in, counts, offsets, 0, &ev),
+               &ev);
     check_filled("scatterv", out, counts[self], block_seed(root, self, most));
 
     table(counts, offsets, AQ_RANK_NONE, self, most);
     table(src_counts, src_offsets, self, AQ_RANK_NONE, most);
     for (aq_rank i = 0; i < size; i++)
         fill(in + src_offsets[i], src_counts[i], block_seed(self, i, most));
-    finish(aq_coll_alltoallv_nb(team, out, counts, offsets, in, src_counts, src_offsets, 0, &ev),
-           &ev);
+    if (most % 2)
+        CHECK_OK(aq_coll_alltoallv(team, out, counts, offsets, in, src_counts, src_offsets));
+    else
+        finish(
+            aq_coll_alltoallv_nb(team, out, counts, offsets, in, src_counts, src_offsets, 0, &ev),
+            &ev);
     for (aq_rank i = 0; i < size; i++)
         check_filled("alltoallv", out + offsets[i], counts[i], block_seed(i, self, most));
 }
@@ -285,7 +300,11 @@ static void test_user(aq_rank root, size_t count, size_t bytes)
     for (int to_all = 0; to_all < 2; to_all++) {
         for (size_t i = 0; i < all; i++)
             mine[i] = (struct user){self * 3 + i, 1};
-        if (to_all)
+        if (to_all && count % 2)
+            CHECK_OK(aq_coll_allreduce_user(team, out, in, count, bytes, add_users, &bytes));
+        else if (count % 2)
+            CHECK_OK(aq_coll_reduce_user(team, root, out, in, count, bytes, add_users, &bytes));
+        else if (to_all)
             finish(
                 aq_coll_allreduce_user_nb(team, out, in, count, bytes, add_users, &bytes, 0, &ev),
                 &ev);
@@ -398,6 +417,13 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_F32, AQ_XOR), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_I32, AQ_CAS), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allreduce(team, NULL, &one, 1, AQ_I32, AQ_ADD), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allreduce_user(team, &got, &one, 1, 4, NULL, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_reduce_user(team, size, &got, &one, 1, 4, add_users, NULL), AQ_ERANK);
+    CHECK_REFUSED(aq_coll_reduce_user(team, 0, &got, &one, 1, 0, add_users, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_gatherv(team, self, &got, NULL, NULL, &one, 4), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allgatherv(team, &got, NULL, NULL, &one), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_scatterv(team, self, &got, 4, &one, NULL, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_alltoallv(team, &got, NULL, NULL, &one, NULL, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_barrier_nb(aq_team_pair(job.ep, 0), 0, &ev), AQ_EINVAL);
 }
 
@@ -408,8 +434,9 @@ int main(int argc, char **argv)
     size_t half = large ? 20u << 20 : many ? 2u << 20 : 4u << 20;
     job_open(AQ_THREAD_SINGLE, 2 * half);
     room = half;
-    aq_team *parity;
+    aq_team *parity, *mixed;
     CHECK_OK(aq_team_split(job.team, (int)(job.self % 2), -(int)job.self, 0, &parity));
+    CHECK_OK(aq_team_split(job.team, 0, (int)(mix(job.seed + job.self) % 1000), 0, &mixed));
 
     in = malloc(room);
     out = malloc(room);
@@ -420,6 +447,9 @@ int main(int argc, char **argv)
         test_all(large ? room : many ? 5000 : 80000);
         test_under_way(parity);
         use_team(parity);
+        test_all(many ? 400 : 5000);
+        test_under_way(job.team);
+        use_team(mixed);
         test_all(many ? 400 : 5000);
         test_under_way(job.team);
     }
@@ -435,6 +465,7 @@ int main(int argc, char **argv)
     if (job.self % 2) out = malloc(room);
     if (!many) test_sizes(20000);
     if (job.self % 2) free(out);
+    CHECK_OK(aq_team_destroy(mixed));
     CHECK_OK(aq_team_destroy(parity));
     job_close();
     return 0;

@@ -37,7 +37,6 @@ static void test_create(void)
     CHECK_REFUSED(aq_ep_create(0, &none), AQ_EINVAL);
     CHECK_REFUSED(aq_ep_create(0x100, &none), AQ_EINVAL);
     CHECK_REFUSED(aq_ep_create(AQ_EP_RMA, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_ep_create(AQ_EP_RMA | AQ_EP_AM, &none), AQ_ENOTSUP);
     for (unsigned i = 1; i < aq_ep_max(); i++) {
         CHECK_OK(aq_ep_create(AQ_EP_RMA | AQ_EP_ATOMIC, &eps[i]));
         CHECK_EQUAL(aq_ep_index(eps[i]), i);
@@ -70,14 +69,14 @@ static void test_bind(void)
     aq_segment_info info;
     CHECK_OK(aq_segment_query(pair(1), job.self, &info));
     CHECK(info.addr == own && info.size == SMALL);
-    CHECK_OK(aq_put(pair(1), job.self, own + 1, "x", 1));
+    CHECK_OK(aq_put(pair(1), job.self, own + 1, "x", 1, 0));
     CHECK_EQUAL(own[1], 'x');
     CHECK_OK(aq_segment_query(pair(4), job.self, &info));
     CHECK_EQUAL(info.size, 0);
     if (job.size > 1) {
         CHECK_OK(aq_segment_query(pair(1), job_next(), &info));
         CHECK_EQUAL(info.size, 0);
-        CHECK_REFUSED(aq_put(pair(1), job_next(), own, "x", 1), AQ_ERANGE);
+        CHECK_REFUSED(aq_put(pair(1), job_next(), own, "x", 1, 0), AQ_ERANGE);
     }
 }
 
@@ -92,7 +91,7 @@ static void publish_in_halves(void)
         CHECK_OK(aq_segment_query(pair(1), rank, &info));
         CHECK_EQUAL(info.size, rank % 2 == job.self % 2 ? SMALL : 0);
         if (info.size != 0)
-            CHECK_OK(aq_put(pair(1), rank, (char *)info.addr + 7 + job.self, "h", 1));
+            CHECK_OK(aq_put(pair(1), rank, (char *)info.addr + 7 + job.self, "h", 1, 0));
     }
     job_barrier();
     for (aq_rank rank = job.self % 2; rank < job.size; rank += 2)
@@ -115,6 +114,73 @@ static void test_publish(void)
 
 /* --- using them -------------------------------------------------------------------------- */
 
+static void *offset(size_t bytes)
+{
+    return (void *)(uintptr_t)bytes;
+}
+
+/* The blocking forms by offset; `out` is what is there, and follows. */
+static void test_offsets(aq_team *team, unsigned char *out, size_t size)
+{
+    const aq_rank to = job_next();
+    unsigned char *in = malloc(size);
+    uint64_t value = 0;
+    CHECK(in != NULL);
+    fill(out + 2000, 1000, job.self);
+    CHECK_OK(aq_put(team, to, offset(2000), out + 2000, 1000, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put_value(team, to, offset(3001), 0x1122, 2, AQ_REMOTE_OFFSET));
+    memcpy(out + 3001, (unsigned char[]){0x22, 0x11}, 2);
+    CHECK_OK(aq_get_value(team, to, offset(3001), 2, AQ_REMOTE_OFFSET, &value));
+    CHECK_EQUAL(value, 0x1122);
+    CHECK_OK(aq_memset(team, to, offset(3100), 0x33, 50, AQ_REMOTE_OFFSET));
+    memset(out + 3100, 0x33, 50);
+    CHECK_OK(aq_put_strided(team, to, offset(3200), (ptrdiff_t[]){2}, out, (ptrdiff_t[]){1}, 1,
+                            (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
+    for (size_t i = 0; i < 40; i++)
+        out[3200 + 2 * i] = out[i];
+    CHECK_OK(aq_put_vector(team, to, 1, &(aq_vec){offset(3300), 20}, 1, &(aq_vec){out, 20},
+                           AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put_indexed(team, to, 1, (void *[]){offset(3320)}, 20, 2,
+                            (void *[]){out + 20, out + 30}, 10, AQ_REMOTE_OFFSET));
+    memcpy(out + 3300, out, 40);
+    CHECK_OK(aq_get(team, in, to, NULL, size, AQ_REMOTE_OFFSET));
+    CHECK(memcmp(in, out, size) == 0);
+    CHECK_OK(aq_get_strided(team, in, (ptrdiff_t[]){1}, to, offset(3200), (ptrdiff_t[]){2}, 1,
+                            (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get_vector(team, 1, &(aq_vec){in + 40, 20}, to, 1, &(aq_vec){offset(3300), 20},
+                           AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get_indexed(team, 1, (void *[]){in + 60}, 20, to, 1, (void *[]){offset(3320)}, 20,
+                            AQ_REMOTE_OFFSET));
+    CHECK(memcmp(in, out, 40) == 0 && memcmp(in + 40, out, 40) == 0);
+    free(in);
+}
+
+/* What the blocking forms refuse of their flags and offsets. */
+static void test_bad_flags(aq_team *team, size_t size)
+{
+    const aq_rank to = job_next();
+    unsigned char byte = 1;
+    uint64_t value;
+    for (int i = 0; i < 2; i++) {
+        unsigned flags = i == 0 ? 0x8000 : AQ_REMOTE_OFFSET;
+        aq_status want = i == 0 ? AQ_EINVAL : AQ_ERANGE;
+        void *at = offset(size);
+        CHECK_REFUSED(aq_put(team, to, at, &byte, 1, flags), want);
+        CHECK_REFUSED(aq_get(team, &byte, to, at, 1, flags), want);
+        CHECK_REFUSED(aq_put_value(team, to, at, 1, 1, flags), want);
+        CHECK_REFUSED(aq_get_value(team, to, at, 1, flags, &value), want);
+        CHECK_REFUSED(aq_memset(team, to, at, 1, 1, flags), want);
+        CHECK_REFUSED(aq_put_vector(team, to, 1, &(aq_vec){at, 1}, 1, &(aq_vec){&byte, 1}, flags),
+                      want);
+        CHECK_REFUSED(aq_get_vector(team, 1, &(aq_vec){&byte, 1}, to, 1, &(aq_vec){at, 1}, flags),
+                      want);
+        CHECK_REFUSED(aq_put_indexed(team, to, 1, &at, 1, 1, (void *[]){&byte}, 1, flags), want);
+        CHECK_REFUSED(aq_get_indexed(team, 1, (void *[]){&byte}, 1, to, 1, &at, 1, flags), want);
+        CHECK_REFUSED(aq_put_strided(team, to, at, NULL, &byte, NULL, 1, NULL, 0, flags), want);
+        CHECK_REFUSED(aq_get_strided(team, &byte, NULL, to, at, NULL, 1, NULL, 0, flags), want);
+    }
+}
+
 /* Every call that takes an address, on the segment of an endpoint of the next rank. */
 static void test_access(unsigned index, size_t size)
 {
@@ -127,15 +193,16 @@ static void test_access(unsigned index, size_t size)
     CHECK(info.size >= size);
     unsigned char *there = info.addr;
     fill(out, size, job.self + index);
-    CHECK_OK(aq_put(team, job_next(), there, out, size));
-    CHECK_OK(aq_get(team, in, job_next(), there, size));
+    CHECK_OK(aq_put(team, job_next(), there, out, size, 0));
+    CHECK_OK(aq_get(team, in, job_next(), there, size, 0));
     CHECK(memcmp(in, out, size) == 0);
-    CHECK_OK(aq_memset(team, job_next(), there + 3, 7, 100));
+    CHECK_OK(aq_memset(team, job_next(), there + 3, 7, 100, 0));
     memset(out + 3, 7, 100);
     CHECK_OK(aq_put_strided(team, job_next(), there + 200, (ptrdiff_t[]){3}, out, (ptrdiff_t[]){1},
-                            1, (size_t[]){90}, 1));
+                            1, (size_t[]){90}, 1, 0));
     for (size_t i = 0; i < 90; i++)
         out[200 + 3 * i] = out[i];
+    test_offsets(team, out, size);
     CHECK_OK(aq_put_value_nb(team, job_next(), (void *)(uintptr_t)1001, 0x5a, 1, AQ_REMOTE_OFFSET,
                              &event));
     CHECK_OK(aq_event_wait(&event));
@@ -144,10 +211,10 @@ static void test_access(unsigned index, size_t size)
     CHECK_OK(aq_get_nb(team, in, job_next(), NULL, size, AQ_REMOTE_OFFSET, &event));
     CHECK_OK(aq_event_wait(&event));
     CHECK(memcmp(in, out, size) == 0);
-    CHECK_REFUSED(aq_put(team, job_next(), there + info.size - 3, out, 4), AQ_ERANGE);
+    test_bad_flags(team, info.size);
+    CHECK_REFUSED(aq_put(team, job_next(), there + info.size - 3, out, 4, 0), AQ_ERANGE);
     CHECK_REFUSED(aq_put_nbi(team, job_next(), (void *)(info.size - 3), out, 4, AQ_REMOTE_OFFSET),
                   AQ_ERANGE);
-    if (index != 0) CHECK_REFUSED(aq_am_short(team, job_next(), TAKE, AQ_NO_ARGS, 0), AQ_ENOTSUP);
     free(out);
     free(in);
     job_barrier();
@@ -171,6 +238,15 @@ static void test_atomics(void)
                            AQ_REMOTE_OFFSET | AQ_ATOMIC_ACQUIRE));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     CHECK_EQUAL(sum, 500 * (uint64_t)job.size);
+    sum = 0;
+    CHECK_OK(aq_atomic(domains[1], 0, NULL, AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET));
+    CHECK_EQUAL(sum, 500 * (uint64_t)job.size);
+    CHECK_REFUSED(
+        aq_atomic(domains[1], 0, NULL, AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET | 0x8000),
+        AQ_EINVAL);
+    CHECK_REFUSED(
+        aq_atomic(domains[1], 0, offset(1u << 30), AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET),
+        AQ_ERANGE);
     for (unsigned i = 0; i < 2; i++)
         aq_atomic_domain_destroy(domains[i]);
     job_barrier();
@@ -187,7 +263,7 @@ static void test_destroy(void)
     CHECK_REFUSED(aq_segment_destroy(segments[1]), AQ_EINVAL);
     CHECK(aq_ep_segment(eps[1]) == NULL);
     job_barrier();
-    CHECK_REFUSED(aq_put(pair(1), job_next(), info.addr, "x", 1), AQ_ERANGE);
+    CHECK_REFUSED(aq_put(pair(1), job_next(), info.addr, "x", 1, 0), AQ_ERANGE);
     /* And again, with other memory. */
     CHECK_OK(aq_segment_create(NULL, SMALL, &segments[1]));
     CHECK_OK(aq_ep_bind(eps[1], segments[1]));
@@ -206,7 +282,7 @@ static void run_first(void)
     unsigned char *copy = malloc(LARGE);
     CHECK(copy != NULL && aq_ep_segment(job.ep) == segment);
     fill(copy, LARGE, job.self);
-    CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), copy, LARGE));
+    CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), copy, LARGE, 0));
     job_barrier();
     CHECK(filled(own, LARGE, job_previous()));
     free(copy);
@@ -242,15 +318,15 @@ static void run_everything(void)
     CHECK_OK(
         aq_am_medium(job.team, job_previous(), TAKE, &mine, sizeof(mine), AQ_NO_ARGS, 0, NULL));
     job_await(&told, 1);
-    CHECK_OK(aq_put_value(job.team, job_next(), next.word, job.self + 77, 8));
+    CHECK_OK(aq_put_value(job.team, job_next(), next.word, job.self + 77, 8, 0));
     fill(copy, LARGE, job.self);
-    CHECK_OK(aq_put(job.team, job_next(), next.own, copy, LARGE));
+    CHECK_OK(aq_put(job.team, job_next(), next.own, copy, LARGE, 0));
     CHECK_OK(aq_put_strided(job.team, job_next(), next.own, (ptrdiff_t[]){2}, copy,
-                            (ptrdiff_t[]){2}, 1, (size_t[]){1000}, 1));
+                            (ptrdiff_t[]){2}, 1, (size_t[]){1000}, 1, 0));
     job_barrier();
     CHECK_EQUAL(word, job_previous() + 77);
     CHECK(filled(own, LARGE, job_previous()));
-    CHECK_OK(aq_get(job.team, copy, job_next(), next.own, LARGE));
+    CHECK_OK(aq_get(job.team, copy, job_next(), next.own, LARGE, 0));
     CHECK(filled(copy, LARGE, job.self));
     job_barrier();
     free(copy);

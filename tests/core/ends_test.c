@@ -24,10 +24,13 @@ static const struct ending endings[] = {
     {"quick4", 4, "exited with code 4 before aq_finalize; ending the job", true},
     {"aq_exit7", 7, "", true},
     {"aq_exit0", 0, "", true},
+    {"impatient6", 6, "", true},
     {"thread", 8, "", true},
     {"handler", 9, "", true},
     {"return5", 5, "", true},
-    {"unknown", 1, "handler 200, which is not registered", true},
+    {"unknown", 1, "rank 2 sent a message for handler 200, which is not registered", true},
+    {"no_endpoint", 1, "rank 2 sent a message to endpoint 3, which does not exist", true},
+    {"deaf_endpoint", 1, "rank 2 sent a message to endpoint 1, which has no messages", true},
 };
 
 static const char *const states[] = {"barrier", "poll", "spin", "sleep", "send", "get", "finalize"};
@@ -95,6 +98,39 @@ static void test_states_without_direct_memory(void **state)
     run_ending(&endings[5], "get", hide);
 }
 
+/* A team that one member has destroyed, used by the others: it hears of that by a message. */
+static void test_gone_team(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "4", "-E", "AQ_COLL_SCRATCH=0", CORE_VICTIM, "gone_team", "gone_team");
+    expect_code(&run, 1);
+    expect_seconds(&run, 0, 2);
+    expect_text(&run, ERR, "goes on with a collective of a team that rank 3, here, has destroyed");
+    run_free(&run);
+}
+
+/* Ranks that end one after the other all get to their end, whoever is first. */
+static void test_together(void **state)
+{
+    (void)state;
+    static const char *const hows[] = {"together6", "threads6"};
+    static const char *const faults[] = {"", "again=60,late=5,hide=reserve+put+get+map+alloc"};
+    for (int i = 0; i < 20; i++) {
+        struct run run;
+        char set[128];
+        snprintf(set, sizeof(set), "AQ_FAULT=%s", faults[i / 2 % 2]);
+        job_run(&run, "-n", "5", "-E", set, CORE_VICTIM, hows[i % 2], "nowhere");
+        expect_code(&run, 6);
+        for (int rank = 0; rank < 5; rank++) {
+            char text[40];
+            snprintf(text, sizeof(text), "rank %d was late\n", rank);
+            expect_text(&run, OUT, text);
+        }
+        run_free(&run);
+    }
+}
+
 /* A return from main without aq_finalize is an exit of the whole job, with code 0 as with others.
  */
 static void test_return_0(void **state)
@@ -110,6 +146,76 @@ static void test_return_0(void **state)
     }
     expect_seconds(&run, 0, 2);
     run_free(&run);
+}
+
+/* Ranks that are in different calls hear of it at once, and not after AQ_START_TIMEOUT. */
+static void test_ranks_disagree(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", CORE_VICTIM, "finalize", "attach");
+    expect_code(&run, 6);
+    expect_text(&run, OUT, "told\n");
+    expect_text(&run, ERR, "the ranks disagree: rank 2 calls aq_finalize, while rank");
+    expect_text(&run, ERR, "aq_segment_attach, aq_ep_publish or the like");
+    expect_seconds(&run, 0, 2);
+    run_free(&run);
+}
+
+/* Ends as GASNet's clients make them: from handlers, threads, half-made messages, before attach. */
+static void test_ends_of_clients(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *how, *where;
+        int code;
+    } cases[] = {
+        {"int", "barrier", 130},        {"own_handler", "barrier", 9}, {"handlers", "poll", 9},
+        {"prepared", "barrier", 9},     {"threads", "poll", 8},        {"threads", "barrier", 8},
+        {"aq_exit7", "late_attach", 7}, {"return5", "late_attach", 5}, {"kill", "late_attach", 137},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct run run;
+        print_message("%s while the others are in %s\n", cases[i].how, cases[i].where);
+        job_run(&run, "-n", "3", CORE_VICTIM, cases[i].how, cases[i].where);
+        expect_code(&run, cases[i].code);
+        expect_seconds(&run, 0, 2);
+        if (strcmp(cases[i].where, "late_attach") == 0)
+            expect_count(&run, OUT, "asked to quit\n", 2);
+        run_free(&run);
+    }
+}
+
+/* A handler of SIGQUIT runs in those who are told of the end; a rank that ends itself is not asked.
+ */
+static void test_quit_handlers(void **state)
+{
+    (void)state;
+    static const char *const hows[] = {"kill", "aq_exit7", "return5", "handler"};
+    for (size_t i = 0; i < sizeof(hows) / sizeof(hows[0]); i++) {
+        struct run run;
+        job_run(&run, "-n", "3", CORE_VICTIM, hows[i], "quit");
+        /* Of "handler" the third ends the job in rank 0. */
+        expect_count(&run, OUT, "asked to quit\n", strcmp(hows[i], "handler") == 0 ? 1 : 2);
+        expect_count(&run, OUT, " was here\n", strcmp(hows[i], "kill") == 0 ? 2 : 3);
+        run_free(&run);
+    }
+}
+
+/* Many more ranks than cores: what they do last, each has to be told of. */
+static void test_many_ranks(void **state)
+{
+    (void)state;
+    if (CORE_SANITIZED) skip();
+    static const char *const places[] = {"poll", "barrier", "sleep"};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct run run;
+        job_run(&run, "-n", "256", CORE_VICTIM, "kill", places[i]);
+        expect_code(&run, 137);
+        expect_text(&run, ERR, "aqrun: rank 255 (pid ");
+        expect_seconds(&run, 0, 15);
+        run_free(&run);
+    }
 }
 
 /* A child that a rank forks ends with a code of its own: that is nobody's business. */
@@ -148,7 +254,13 @@ int main(void)
         cmocka_unit_test(test_endings),
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_states_without_direct_memory),
+        cmocka_unit_test(test_together),
         cmocka_unit_test(test_return_0),
+        cmocka_unit_test(test_gone_team),
+        cmocka_unit_test(test_ranks_disagree),
+        cmocka_unit_test(test_ends_of_clients),
+        cmocka_unit_test(test_quit_handlers),
+        cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_forked_child),
         cmocka_unit_test(test_alone),
     };

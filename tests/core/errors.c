@@ -30,15 +30,15 @@ static void test_outside(aq_team *team)
     CHECK_REFUSED(aq_am_medium(team, 0, GOOD, buffer, 1, AQ_NO_ARGS, 0, NULL), AQ_ESTATE);
     CHECK_REFUSED(aq_am_long(team, 0, GOOD, buffer, 0, NULL, AQ_NO_ARGS, 0, NULL), AQ_ESTATE);
     CHECK_REFUSED(aq_am_reserve(team, 0, AQ_AM_MEDIUM, NULL, 1, 2, 0, 0, &reserved), AQ_ESTATE);
-    CHECK_REFUSED(aq_put(team, 0, buffer, buffer, 1), AQ_ESTATE);
+    CHECK_REFUSED(aq_put(team, 0, buffer, buffer, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_put_nb(team, 0, buffer, buffer, 1, 0, &event), AQ_ESTATE);
     CHECK_REFUSED(aq_put_nbi(team, 0, buffer, buffer, 1, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_put_value(team, 0, buffer, 1, 1), AQ_ESTATE);
-    CHECK_REFUSED(aq_get(team, buffer, 0, buffer, 1), AQ_ESTATE);
+    CHECK_REFUSED(aq_put_value(team, 0, buffer, 1, 1, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_get(team, buffer, 0, buffer, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_get_nb(team, buffer, 0, buffer, 1, 0, &event), AQ_ESTATE);
     CHECK_REFUSED(aq_get_nbi(team, buffer, 0, buffer, 1, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_get_value(team, 0, buffer, 1, &value), AQ_ESTATE);
-    CHECK_REFUSED(aq_memset(team, 0, buffer, 0, 1), AQ_ESTATE);
+    CHECK_REFUSED(aq_get_value(team, 0, buffer, 1, 0, &value), AQ_ESTATE);
+    CHECK_REFUSED(aq_memset(team, 0, buffer, 0, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_segment_attach(team, 4096, &segment), AQ_ESTATE);
     CHECK_REFUSED(aq_segment_query(team, 0, &info), AQ_ESTATE);
     CHECK_REFUSED(aq_atomic_domain_create(team, AQ_U32, AQ_OPS_ALL, &domain), AQ_ESTATE);
@@ -164,23 +164,23 @@ static void test_ranges(aq_rank rank)
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         unsigned char *at = bad[i].at;
         size_t len = bad[i].len;
-        CHECK_REFUSED(aq_put(job.team, rank, at, local, len), AQ_ERANGE);
+        CHECK_REFUSED(aq_put(job.team, rank, at, local, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_put_nb(job.team, rank, at, local, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_put_nbi(job.team, rank, at, local, len, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_get(job.team, local, rank, at, len), AQ_ERANGE);
+        CHECK_REFUSED(aq_get(job.team, local, rank, at, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_get_nb(job.team, local, rank, at, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_get_nbi(job.team, local, rank, at, len, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_memset(job.team, rank, at, 1, len), AQ_ERANGE);
+        CHECK_REFUSED(aq_memset(job.team, rank, at, 1, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_memset_nb(job.team, rank, at, 1, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_memset_nbi(job.team, rank, at, 1, len, 0), AQ_ERANGE);
         if (len <= aq_am_max_long(job.team))
             CHECK_REFUSED(aq_am_long(job.team, rank, GOOD, local, len, at, AQ_NO_ARGS, 0, NULL),
                           AQ_ERANGE);
         if (len > 8) continue;
-        CHECK_REFUSED(aq_put_value(job.team, rank, at, one, len), AQ_ERANGE);
+        CHECK_REFUSED(aq_put_value(job.team, rank, at, one, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_put_value_nb(job.team, rank, at, one, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_put_value_nbi(job.team, rank, at, one, len, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_get_value(job.team, rank, at, len, &value), AQ_ERANGE);
+        CHECK_REFUSED(aq_get_value(job.team, rank, at, len, 0, &value), AQ_ERANGE);
     }
     CHECK(event == AQ_EVENT_DONE); /* outputs are written on success only */
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
@@ -194,30 +194,30 @@ static void test_rma_arguments(void)
     aq_segment_info info;
     aq_segment *segment;
     void *at = job_at(job_next(), 0);
-    CHECK_REFUSED(aq_put(job.team, job.size, at, local, 1), AQ_ERANK);
-    CHECK_REFUSED(aq_get(job.team, local, job.size, at, 1), AQ_ERANK);
-    CHECK_REFUSED(aq_memset(job.team, AQ_RANK_NONE, at, 1, 1), AQ_ERANK);
-    CHECK_REFUSED(aq_put_value(job.team, job.size, at, 1, 1), AQ_ERANK);
-    CHECK_REFUSED(aq_get_value(job.team, job.size, at, 1, &value), AQ_ERANK);
+    CHECK_REFUSED(aq_put(job.team, job.size, at, local, 1, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_get(job.team, local, job.size, at, 1, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_memset(job.team, AQ_RANK_NONE, at, 1, 1, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_put_value(job.team, job.size, at, 1, 1, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_get_value(job.team, job.size, at, 1, 0, &value), AQ_ERANK);
     CHECK_REFUSED(aq_segment_query(job.team, job.size, &info), AQ_ERANK);
     CHECK_REFUSED(aq_segment_query(job.team, 0, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_put(NULL, job_next(), at, local, 1), AQ_EINVAL);
-    CHECK_REFUSED(aq_put(job.team, job_next(), at, NULL, 1), AQ_EINVAL);
-    CHECK_REFUSED(aq_get(job.team, NULL, job_next(), at, 1), AQ_EINVAL);
+    CHECK_REFUSED(aq_put(NULL, job_next(), at, local, 1, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put(job.team, job_next(), at, NULL, 1, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_get(job.team, NULL, job_next(), at, 1, 0), AQ_EINVAL);
     CHECK_REFUSED(aq_put_nb(job.team, job_next(), at, local, 1, 0, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_get_nb(job.team, local, job_next(), at, 1, 0, NULL), AQ_EINVAL);
     static const size_t lengths[] = {0, 9, 100, SIZE_MAX};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
-        CHECK_REFUSED(aq_put_value(job.team, job_next(), at, 1, lengths[i]), AQ_ESIZE);
+        CHECK_REFUSED(aq_put_value(job.team, job_next(), at, 1, lengths[i], 0), AQ_ESIZE);
         CHECK_REFUSED(aq_put_value_nb(job.team, job_next(), at, 1, lengths[i], 0, &event),
                       AQ_ESIZE);
         CHECK_REFUSED(aq_put_value_nbi(job.team, job_next(), at, 1, lengths[i], 0), AQ_ESIZE);
-        CHECK_REFUSED(aq_get_value(job.team, job_next(), at, lengths[i], &value), AQ_ESIZE);
+        CHECK_REFUSED(aq_get_value(job.team, job_next(), at, lengths[i], 0, &value), AQ_ESIZE);
     }
     /* Nothing is nothing, anywhere inside, and at the very end. */
-    CHECK_OK(aq_put(job.team, job_next(), at, local, 0));
-    CHECK_OK(aq_get(job.team, local, job_next(), job_at(job_next(), job.len), 0));
-    CHECK_OK(aq_memset(job.team, job_next(), at, 1, 0));
+    CHECK_OK(aq_put(job.team, job_next(), at, local, 0, 0));
+    CHECK_OK(aq_get(job.team, local, job_next(), job_at(job_next(), job.len), 0, 0));
+    CHECK_OK(aq_memset(job.team, job_next(), at, 1, 0, 0));
     CHECK_REFUSED(aq_segment_attach(job.team, 4096, &segment), AQ_ESTATE);
 }
 
@@ -239,21 +239,21 @@ static void test_atomic_arguments(void)
     CHECK_OK(
         aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD) | AQ_OP_BIT(AQ_GET), &adds));
     CHECK_OK(aq_atomic_domain_create(job.team, AQ_F64, AQ_OP_BIT(AQ_ADD), &reals));
-    CHECK_REFUSED(aq_atomic(domain, job.size, at, AQ_ADD, &one, NULL, NULL), AQ_ERANK);
-    CHECK_REFUSED(aq_atomic(adds, next, at, AQ_SUB, &one, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(reals, next, at, AQ_XOR, &real, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)14, &one, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)-1, &one, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_ADD, NULL, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_CAS, &one, NULL, &old), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_SET, &one, NULL, &old), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, job.size, at, AQ_ADD, &one, NULL, NULL, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_atomic(adds, next, at, AQ_SUB, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(reals, next, at, AQ_XOR, &real, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)14, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)-1, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_ADD, NULL, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_CAS, &one, NULL, &old, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_SET, &one, NULL, &old, 0), AQ_EINVAL);
     for (size_t skew = 1; skew < 8; skew++)
-        CHECK_REFUSED(aq_atomic(domain, next, job_at(next, skew), AQ_ADD, &one, NULL, NULL),
+        CHECK_REFUSED(aq_atomic(domain, next, job_at(next, skew), AQ_ADD, &one, NULL, NULL, 0),
                       AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, job_at(next, job.len), AQ_ADD, &one, NULL, NULL),
+    CHECK_REFUSED(aq_atomic(domain, next, job_at(next, job.len), AQ_ADD, &one, NULL, NULL, 0),
                   AQ_ERANGE);
-    CHECK_REFUSED(aq_atomic(domain, next, (char *)at - 8, AQ_ADD, &one, NULL, NULL), AQ_ERANGE);
-    CHECK_REFUSED(aq_atomic(NULL, next, at, AQ_ADD, &one, NULL, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, (char *)at - 8, AQ_ADD, &one, NULL, NULL, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_atomic(NULL, next, at, AQ_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
     aq_atomic_domain_destroy(domain);
     aq_atomic_domain_destroy(adds);
     aq_atomic_domain_destroy(reals);
@@ -283,9 +283,9 @@ static void on_probe(aq_am *am)
                   AQ_ECONTEXT);
     CHECK_REFUSED(aq_am_reserve(job.team, am->source, AQ_AM_MEDIUM, NULL, 1, 2, 0, 0, &buffer),
                   AQ_ECONTEXT);
-    CHECK_REFUSED(aq_put(job.team, am->source, at, local, 1), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_get(job.team, local, am->source, at, 1), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_get_value(job.team, am->source, at, 1, &value), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_put(job.team, am->source, at, local, 1, 0), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_get(job.team, local, am->source, at, 1, 0), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_get_value(job.team, am->source, at, 1, 0, &value), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nb(job.team, am->source, at, local, 1, 0, &event), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nbi(job.team, am->source, at, local, 1, 0), AQ_ECONTEXT);
     CHECK_REFUSED(aq_event_wait(&event), AQ_ECONTEXT);

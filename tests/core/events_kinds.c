@@ -94,7 +94,7 @@ static void check_kind(unsigned kind, uint64_t seed, const uint64_t *sums)
     }
     if (kind == AQ_NBI_LOCAL) memset(out, 0xee, SLICE);
     if (kind != AQ_NBI_PUT) return;
-    CHECK_OK(aq_get(job.team, in, job_next(), there(0), PIECE));
+    CHECK_OK(aq_get(job.team, in, job_next(), there(0), PIECE, 0));
     CHECK(filled(in, PIECE, seed));
 }
 
@@ -108,8 +108,8 @@ static void prepare(uint64_t seed)
     fill(out + 2 * PIECE, LONG, seed);
     memset(in, 0, PIECE);
     fill(in, PIECE, seed + 1);
-    CHECK_OK(aq_put(job.team, job_next(), there(PIECE), in, PIECE));
-    CHECK_OK(aq_put(job.team, job_next(), there(2 * PIECE), &zero, 8));
+    CHECK_OK(aq_put(job.team, job_next(), there(PIECE), in, PIECE, 0));
+    CHECK_OK(aq_put(job.team, job_next(), there(2 * PIECE), &zero, 8, 0));
     memset(in, 0, PIECE);
     job_barrier();
 }
@@ -216,7 +216,7 @@ static void test_thousands(void)
         CHECK(before > 0);
         CHECK(during < 20);
     }
-    CHECK_OK(aq_get(job.team, in, job_next(), there(0), OPS * (size_t)16));
+    CHECK_OK(aq_get(job.team, in, job_next(), there(0), OPS * (size_t)16, 0));
     CHECK(memcmp(in, out, OPS * (size_t)16) == 0);
     if (job.self == 0) printf("%llu mallocs in %d operations\n", (unsigned long long)during, OPS);
 }

@@ -53,7 +53,7 @@ static void do_put(enum form form, aq_rank rank, void *dst, const void *src, siz
     aq_event event;
     switch (form) {
     case BLOCKING:
-        CHECK_OK(aq_put(job.team, rank, dst, src, len));
+        CHECK_OK(aq_put(job.team, rank, dst, src, len, 0));
         return;
     case EXPLICIT:
         CHECK_OK(aq_put_nb(job.team, rank, dst, src, len, 0, &event));
@@ -76,7 +76,7 @@ static void do_get(enum form form, void *dst, aq_rank rank, const void *src, siz
     aq_event event;
     switch (form) {
     case BLOCKING:
-        CHECK_OK(aq_get(job.team, dst, rank, src, len));
+        CHECK_OK(aq_get(job.team, dst, rank, src, len, 0));
         return;
     case EXPLICIT:
         CHECK_OK(aq_get_nb(job.team, dst, rank, src, len, 0, &event));
@@ -101,7 +101,7 @@ static void round_trip(enum form form, aq_rank rank, size_t len, size_t from, si
     size_t at = mine(GUARD + to);
     uint64_t seed = mix(len * 64 + from) + to + (unsigned)form;
     memset(buffer, 0xa5, len + 3 * GUARD);
-    CHECK_OK(aq_put(job.team, rank, job_at(rank, mine(0)), buffer, len + 3 * GUARD));
+    CHECK_OK(aq_put(job.team, rank, job_at(rank, mine(0)), buffer, len + 3 * GUARD, 0));
     fill(buffer + from, len, seed);
     do_put(form, rank, job_at(rank, at), buffer + from, len);
     memset(buffer, 0, len + 3 * GUARD);
@@ -179,8 +179,8 @@ static void test_values(void)
                 unsigned char around[32];
                 aq_event event;
                 void *at = job_at(rank, mine(8 + skew));
-                CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, 32));
-                if (skew == 0) CHECK_OK(aq_put_value(job.team, rank, at, value, len));
+                CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, 32, 0));
+                if (skew == 0) CHECK_OK(aq_put_value(job.team, rank, at, value, len, 0));
                 if (skew == 1) {
                     CHECK_OK(aq_put_value_nb(job.team, rank, at, value, len, 0, &event));
                     CHECK_OK(aq_event_wait(&event));
@@ -189,9 +189,9 @@ static void test_values(void)
                     CHECK_OK(aq_put_value_nbi(job.team, rank, at, value, len, 0));
                     CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
                 }
-                CHECK_OK(aq_get_value(job.team, rank, at, len, &got));
+                CHECK_OK(aq_get_value(job.team, rank, at, len, 0, &got));
                 CHECK(got == (value & mask));
-                CHECK_OK(aq_get(job.team, around, rank, job_at(rank, mine(0)), 32));
+                CHECK_OK(aq_get(job.team, around, rank, job_at(rank, mine(0)), 32, 0));
                 CHECK(all_bytes(around, 8 + skew, 0xa5));
                 CHECK(memcmp(around + 8 + skew, &value, len) == 0);
                 CHECK(all_bytes(around + 8 + skew + len, 32 - 8 - skew - len, 0xa5));
@@ -211,9 +211,9 @@ static void test_memset(void)
             size_t len = sizes[i], whole = len + 2 * GUARD;
             aq_event event;
             void *at = job_at(rank, mine(GUARD + 1));
-            CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, whole));
+            CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, whole, 0));
             /* As for memset of C, the low byte counts. */
-            if (i % 3 == 0) CHECK_OK(aq_memset(job.team, rank, at, 0x1234, len));
+            if (i % 3 == 0) CHECK_OK(aq_memset(job.team, rank, at, 0x1234, len, 0));
             if (i % 3 == 1) {
                 CHECK_OK(aq_memset_nb(job.team, rank, at, 0x34, len, 0, &event));
                 CHECK_OK(aq_event_wait(&event));
@@ -222,7 +222,7 @@ static void test_memset(void)
                 CHECK_OK(aq_memset_nbi(job.team, rank, at, 0x34, len, 0));
                 CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
             }
-            CHECK_OK(aq_get(job.team, buffer, rank, job_at(rank, mine(0)), whole));
+            CHECK_OK(aq_get(job.team, buffer, rank, job_at(rank, mine(0)), whole, 0));
             CHECK(all_bytes(buffer, GUARD + 1, 0xa5));
             CHECK(all_bytes(buffer + GUARD + 1, len, 0x34));
             CHECK(all_bytes(buffer + GUARD + 1 + len, GUARD - 1, 0xa5));
@@ -270,7 +270,7 @@ static void test_immediate(void)
         CHECK_EQUAL(status, AQ_OK);
     }
     CHECK_OK(aq_event_wait_all(event, COUNT));
-    CHECK_OK(aq_get(job.team, in, rank, job_at(rank, mine(0)), sizeof(in)));
+    CHECK_OK(aq_get(job.team, in, rank, job_at(rank, mine(0)), sizeof(in), 0));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
     job_barrier();
 }

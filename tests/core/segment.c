@@ -32,7 +32,7 @@ static void test_before(void)
         char byte = 0;
         CHECK_OK(aq_segment_query(job.team, rank, &info));
         CHECK_EQUAL(info.size, 0);
-        CHECK_REFUSED(aq_put(job.team, rank, &byte, &byte, 1), AQ_ERANGE);
+        CHECK_REFUSED(aq_put(job.team, rank, &byte, &byte, 1, 0), AQ_ERANGE);
     }
 }
 
@@ -52,13 +52,13 @@ static void test_sizes(void)
         char byte = (char)job.self;
         unsigned char *first = info.addr;
         if (want == 0) {
-            CHECK_REFUSED(aq_put(job.team, rank, &byte, &byte, 1), AQ_ERANGE);
+            CHECK_REFUSED(aq_put(job.team, rank, &byte, &byte, 1, 0), AQ_ERANGE);
             continue;
         }
-        CHECK_OK(aq_put(job.team, rank, first + want - 1 - job.self, &byte, 1));
-        CHECK_OK(aq_get(job.team, &byte, rank, first + want - 1 - job.self, 1));
+        CHECK_OK(aq_put(job.team, rank, first + want - 1 - job.self, &byte, 1, 0));
+        CHECK_OK(aq_get(job.team, &byte, rank, first + want - 1 - job.self, 1, 0));
         CHECK_EQUAL(byte, (char)job.self);
-        CHECK_REFUSED(aq_put(job.team, rank, first + want, &byte, 1), AQ_ERANGE);
+        CHECK_REFUSED(aq_put(job.team, rank, first + want, &byte, 1, 0), AQ_ERANGE);
     }
     CHECK_REFUSED(aq_segment_attach(job.team, 4096, &segment), AQ_ESTATE);
 }

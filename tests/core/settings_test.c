@@ -42,7 +42,7 @@ static void test_bad_values(void **state)
         {"AQ_AM_MAX_MEDIUM", "-1", "512"},      {"AQ_AM_MAX_MEDIUM", "8Q", "512"},
         {"AQ_WAIT", "never", "block"},          {"AQ_LOG", "loudly", "debug"},
         {"AQ_FAULT", "again=200", "again="},    {"AQ_TRANSPORTS", "pigeon", "shm"},
-        {"AQ_STATS", "perhaps", "yes"},
+        {"AQ_NEIGHBORHOOD", "few", "sizes"},    {"AQ_STATS", "perhaps", "yes"},
     };
     struct run run;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -111,6 +111,30 @@ static void test_ranks_that_differ(void **state)
     expect_text(&run, ERR, "the same settings");
     expect_seconds(&run, 0, 5);
     run_free(&run);
+}
+
+/* Other settings are compared before they can do harm: variable, ranks and values are named. */
+static void test_settings_that_differ(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"AQ_AM_CREDITS=64", "AQ_AM_CREDITS is \"32\" in rank 0 and \"64\" in rank 2"},
+        {"GASNET_AM_OUST_PP=16", "AQ_AM_CREDITS is \"32\" in rank 0 and \"16\" in rank 2"},
+        {"AQ_AM_MAX_MEDIUM=1K", "AQ_AM_MAX_MEDIUM is \"8K\" in rank 0 and \"1K\" in rank 2"},
+        {"AQ_TRANSPORTS=shm,loop",
+         "AQ_TRANSPORTS is \"auto\" in rank 0 and \"shm,loop\" in rank 2"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct run run;
+        char command[200];
+        snprintf(command, sizeof(command), "test $AQ_RANK != 2 || export %s; exec \"$0\"",
+                 cases[i][0]);
+        job_run(&run, "-n", "3", "sh", "-c", command, CORE_BARRIER);
+        assert_int_not_equal(run.code, 0);
+        expect_text(&run, ERR, cases[i][1]);
+        expect_seconds(&run, 0, 5);
+        run_free(&run);
+    }
 }
 
 static void test_stats(void **state)
@@ -206,11 +230,17 @@ static void test_full_dev_shm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unknown_names),     cmocka_unit_test(test_bad_values),
-        cmocka_unit_test(test_good_values),       cmocka_unit_test(test_no_route),
-        cmocka_unit_test(test_ranks_that_differ), cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_few_descriptors),   cmocka_unit_test(test_no_locked_memory),
-        cmocka_unit_test(test_little_memory),     cmocka_unit_test(test_full_dev_shm),
+        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_good_values),
+        cmocka_unit_test(test_no_route),
+        cmocka_unit_test(test_ranks_that_differ),
+        cmocka_unit_test(test_settings_that_differ),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_no_locked_memory),
+        cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_full_dev_shm),
     };
     return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
 }

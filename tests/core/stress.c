@@ -72,7 +72,7 @@ static void on_question(aq_am *am)
     CHECK_OK(
         aq_am_reserve_reply(am, AQ_AM_MEDIUM, NULL, am->nbytes, am->nbytes, am->nargs, 0, &buffer));
     memcpy(buffer.addr, am->payload, am->nbytes);
-    CHECK_OK(aq_am_commit(&buffer, ANSWER, am->nbytes, NULL, am->args, am->nargs));
+    CHECK_OK(aq_am_commit(&buffer, ANSWER, am->nbytes, NULL, am->args, am->nargs, 0));
 }
 
 /* The answer is the question: its checksum was written into the last two arguments. */
@@ -126,7 +126,7 @@ static void step_message(aq_rank rank)
             return;
         }
         count_out(rank, payload, nbytes, args, nargs);
-        CHECK_OK(aq_am_commit(&buffer, MESSAGE, nbytes, NULL, args, nargs));
+        CHECK_OK(aq_am_commit(&buffer, MESSAGE, nbytes, NULL, args, nargs, 0));
         return;
     }
     default: {
@@ -183,7 +183,7 @@ static void step_put_get(aq_rank rank)
     unsigned char *at = (unsigned char *)place(rank, slot) + skew;
     fill(o->out, o->len, o->seed);
     if (job_random() % 2 == 0) {
-        CHECK_OK(aq_put(job.team, rank, at, o->out, o->len));
+        CHECK_OK(aq_put(job.team, rank, at, o->out, o->len, 0));
     } else {
         CHECK_OK(aq_put_nbi(job.team, rank, at, o->out, o->len, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
@@ -224,7 +224,7 @@ static void check_tallies(struct tally *told)
 {
     for (aq_rank rank = 0; rank < job.size; rank++)
         CHECK_OK(aq_put(job.team, rank, (struct tally *)job_at(rank, job.len) + job.self,
-                        &sent[rank], sizeof(sent[rank])));
+                        &sent[rank], sizeof(sent[rank]), 0));
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++)
         while (got[rank].count < told[rank].count)
@@ -245,9 +245,9 @@ static void check_adds(void)
     memcpy(job.base + 8, &mine, sizeof(mine));
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++) {
-        CHECK_OK(aq_get(job.team, &one_sided, rank, job_at(rank, 0), sizeof(one_sided)));
+        CHECK_OK(aq_get(job.team, &one_sided, rank, job_at(rank, 0), sizeof(one_sided), 0));
         total += one_sided;
-        CHECK_OK(aq_get(job.team, &mine, rank, job_at(rank, 8), sizeof(mine)));
+        CHECK_OK(aq_get(job.team, &mine, rank, job_at(rank, 8), sizeof(mine), 0));
         all += mine;
     }
     CHECK_EQUAL(total, all);

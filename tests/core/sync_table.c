@@ -94,6 +94,25 @@ static void row_put_nbi(size_t len)
     tell(len);
 }
 
+/* The same without a leaf: the call itself waits. */
+static void row_put_nb_now(size_t len)
+{
+    aq_event event;
+    CHECK_OK(aq_put_nb(job.team, job_next(), there(), source, len, AQ_LOCAL_NOW, &event));
+    CHECK(aq_event_local(event) == AQ_EVENT_DONE);
+    spoil(len);
+    CHECK_OK(aq_event_wait(&event));
+    tell(len);
+}
+
+static void row_put_nbi_now(size_t len)
+{
+    CHECK_OK(aq_put_nbi(job.team, job_next(), there(), source, len, AQ_LOCAL_NOW));
+    spoil(len);
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    tell(len);
+}
+
 static void row_put_nb_bulk(size_t len)
 {
     aq_event event;
@@ -150,14 +169,14 @@ static void row_put_nbi_val(size_t len)
 
 static void row_put(size_t len)
 {
-    CHECK_OK(aq_put(job.team, job_next(), there(), source, len));
+    CHECK_OK(aq_put(job.team, job_next(), there(), source, len, 0));
     spoil(len);
     tell(len);
 }
 
 static void row_put_val(size_t len)
 {
-    CHECK_OK(aq_put_value(job.team, job_next(), there(), value_of_source(), len));
+    CHECK_OK(aq_put_value(job.team, job_next(), there(), value_of_source(), len, 0));
     tell(len);
 }
 
@@ -201,14 +220,14 @@ static void row_get_nbi(size_t len)
 
 static void row_get(size_t len)
 {
-    CHECK_OK(aq_get(job.team, copy, job_next(), theirs(), len));
+    CHECK_OK(aq_get(job.team, copy, job_next(), theirs(), len, 0));
     check_copy(len);
 }
 
 static void row_get_val(size_t len)
 {
     uint64_t value = 0;
-    CHECK_OK(aq_get_value(job.team, job_next(), theirs(), len, &value));
+    CHECK_OK(aq_get_value(job.team, job_next(), theirs(), len, 0, &value));
     memcpy(copy, &value, len);
     check_copy(len);
 }
@@ -226,6 +245,8 @@ static const struct row {
     {"Long", LONGS, row_long},
     {"put_nb", PUTS, row_put_nb},
     {"put_nbi", PUTS, row_put_nbi},
+    {"put_nb, the call waits", PUTS, row_put_nb_now},
+    {"put_nbi, the call waits", PUTS, row_put_nbi_now},
     {"put_nb_bulk", PUTS, row_put_nb_bulk},
     {"put_nbi_bulk", PUTS, row_put_nbi_bulk},
     {"put_nbi in a region", PUTS, row_put_nbi_region},

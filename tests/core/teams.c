@@ -1,4 +1,5 @@
-/* Teams: splitting, creating, translating, addressing through them, destroying; many of them. */
+/* Teams: neighbourhoods, splitting, creating, translating, addressing through them, destroying;
+ * many. */
 #include "support.h"
 
 #include <stdlib.h>
@@ -26,10 +27,31 @@ static void use_team(aq_team *team)
     CHECK_EQUAL(sum, want);
     CHECK_OK(aq_segment_query(team, next, &info));
     CHECK(info.addr == job_at(aq_team_to_job(team, next), 0));
-    CHECK_OK(aq_put_value(team, next, info.addr, job.self + 1, 8));
+    CHECK_OK(aq_put_value(team, next, info.addr, job.self + 1, 8, 0));
     CHECK_OK(aq_barrier(team));
     CHECK_EQUAL(*(uint64_t *)(void *)job.base, aq_team_to_job(team, (self + size - 1) % size) + 1u);
     CHECK_OK(aq_barrier(team));
+}
+
+/* A neighbourhood is what all its members have mapped; TEST_NEIGHBORHOODS says how many to expect.
+ */
+static void test_neighborhood(aq_team *near)
+{
+    const char *want = getenv("TEST_NEIGHBORHOODS");
+    aq_rank count, mine;
+    aq_segment_info info;
+    aq_job_neighborhoods(&count, &mine);
+    CHECK(mine < count && count <= job.size);
+    if (want != NULL) CHECK_EQUAL(count, atoi(want));
+    for (aq_rank rank = 0; rank < job.size && aq_team_size(near) > 1; rank++) {
+        CHECK_OK(aq_segment_query(job.team, rank, &info));
+        if (aq_team_from_job(near, rank) != AQ_RANK_NONE)
+            CHECK(info.local != NULL);
+        else if (getenv("AQ_NEIGHBORHOOD") != NULL)
+            CHECK(info.local == NULL);
+    }
+    CHECK_EQUAL(aq_team_to_job(near, aq_team_rank(near)), job.self);
+    use_team(near);
 }
 
 static void test_library(void)
@@ -41,10 +63,7 @@ static void test_library(void)
     CHECK_EQUAL(count, 1);
     CHECK_EQUAL(mine, 0);
     check_team(host, job.size, job.self);
-    aq_job_neighborhoods(&count, &mine);
-    CHECK(mine < count && count <= job.size);
-    CHECK_EQUAL(aq_team_to_job(near, aq_team_rank(near)), job.self);
-    use_team(near);
+    test_neighborhood(near);
     use_team(host);
     CHECK_REFUSED(aq_team_destroy(job.team), AQ_EINVAL);
     CHECK_REFUSED(aq_team_destroy(host), AQ_EINVAL);
@@ -149,8 +168,17 @@ static void test_many(void)
         CHECK_OK(aq_team_destroy(teams[i]));
 }
 
+/* The rank in TEST_HIDE reaches all by messages only; the others see it, and each other. */
+static void hide_mapping(void)
+{
+    const char *rank = getenv("AQ_RANK"), *hider = getenv("TEST_HIDE");
+    if (rank != NULL && hider != NULL && atoi(rank) == atoi(hider))
+        setenv("AQ_FAULT", "hide=map,again=20", 1);
+}
+
 int main(void)
 {
+    hide_mapping();
     job_open(AQ_THREAD_SINGLE, 65536);
     test_library();
     test_split();

@@ -89,7 +89,7 @@ static void do_reserved_note(struct worker *w, aq_rank rank)
     aq_am_buffer buffer;
     CHECK_OK(aq_am_reserve(job.team, rank, AQ_AM_MEDIUM, NULL, nbytes, nbytes, 1, 0, &buffer));
     fill(buffer.addr, nbytes, (uint64_t)seed_of(w));
-    CHECK_OK(aq_am_commit(&buffer, NOTE, nbytes, NULL, AQ_ARGS(seed_of(w))));
+    CHECK_OK(aq_am_commit(&buffer, NOTE, nbytes, NULL, AQ_ARGS(seed_of(w)), 0));
 }
 
 static void do_question(struct worker *w, aq_rank rank)
@@ -125,7 +125,7 @@ static void do_add(struct worker *w, aq_rank rank)
 {
     uint64_t one = 1, old = UINT64_MAX;
     bool fetch = w->random % 2 == 0;
-    CHECK_OK(aq_atomic(domain, rank, job_at(rank, 0), AQ_ADD, &one, NULL, fetch ? &old : NULL));
+    CHECK_OK(aq_atomic(domain, rank, job_at(rank, 0), AQ_ADD, &one, NULL, fetch ? &old : NULL, 0));
     if (fetch) CHECK(old < (uint64_t)rounds * THREADS * job.size);
 }
 

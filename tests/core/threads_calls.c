@@ -79,11 +79,11 @@ static void on_question(aq_am *am)
     case 3:
         CHECK_OK(aq_am_reserve_reply(am, AQ_AM_MEDIUM, NULL, n, n, 3, 0, &buffer));
         memcpy(buffer.addr, am->payload, n);
-        CHECK_OK(aq_am_commit(&buffer, ANSWER, n, NULL, args, 3));
+        CHECK_OK(aq_am_commit(&buffer, ANSWER, n, NULL, args, 3, 0));
         break;
     default:
         CHECK_OK(aq_am_reserve_reply(am, AQ_AM_LONG, am->payload, n, n, 3, 0, &buffer));
-        CHECK_OK(aq_am_commit(&buffer, ANSWER, n, back, args, 3));
+        CHECK_OK(aq_am_commit(&buffer, ANSWER, n, back, args, 3, 0));
     }
 }
 
@@ -145,7 +145,7 @@ static void move_prepared(struct worker *w, aq_rank rank)
         return;
     }
     if (!own) fill(buffer.addr, n, seed);
-    CHECK_OK(aq_am_commit(&buffer, NOTE, n, NULL, AQ_ARGS((aq_arg)seed)));
+    CHECK_OK(aq_am_commit(&buffer, NOTE, n, NULL, AQ_ARGS((aq_arg)seed), 0));
     announce(rank);
 }
 
@@ -179,8 +179,8 @@ static void move_put_get(struct worker *w, aq_rank rank)
     fill(w->local, n, w->random);
     switch (next(w, 4)) {
     case 0:
-        CHECK_OK(aq_put(job.team, rank, at, w->local, n));
-        CHECK_OK(aq_get(job.team, w->check, rank, at, n));
+        CHECK_OK(aq_put(job.team, rank, at, w->local, n, 0));
+        CHECK_OK(aq_get(job.team, w->check, rank, at, n, 0));
         break;
     case 1:
         CHECK_OK(aq_put_nb(job.team, rank, at, w->local, n, 0, &event));
@@ -203,7 +203,7 @@ static void move_put_get(struct worker *w, aq_rank rank)
         CHECK_OK(aq_nbi_end(&event));
         (void)aq_event_leaf(event, AQ_NBI_LOCAL);
         CHECK_OK(aq_event_wait(&event));
-        CHECK_OK(aq_get(job.team, w->check, rank, at, n));
+        CHECK_OK(aq_get(job.team, w->check, rank, at, n, 0));
     }
     CHECK(memcmp(w->local, w->check, n) == 0);
 }
@@ -213,23 +213,23 @@ static void move_values(struct worker *w, aq_rank rank)
     unsigned char *at = area(w, rank, 0);
     uint64_t value = w->random, got = 0;
     aq_event event;
-    CHECK_OK(aq_put_value(job.team, rank, at, value, 8));
+    CHECK_OK(aq_put_value(job.team, rank, at, value, 8, 0));
     CHECK_OK(aq_put_value_nb(job.team, rank, at + 8, value, 4, 0, &event));
     CHECK_OK(aq_put_value_nbi(job.team, rank, at + 16, value, 2, 0));
     CHECK_OK(aq_event_wait(&event));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
-    CHECK_OK(aq_get_value(job.team, rank, at, 8, &got));
+    CHECK_OK(aq_get_value(job.team, rank, at, 8, 0, &got));
     CHECK(got == value);
-    CHECK_OK(aq_get_value(job.team, rank, at + 8, 4, &got));
+    CHECK_OK(aq_get_value(job.team, rank, at + 8, 4, 0, &got));
     CHECK(got == (uint32_t)value);
-    CHECK_OK(aq_get_value(job.team, rank, at + 16, 2, &got));
+    CHECK_OK(aq_get_value(job.team, rank, at + 16, 2, 0, &got));
     CHECK(got == (uint16_t)value);
-    CHECK_OK(aq_memset(job.team, rank, at, 1, 100));
+    CHECK_OK(aq_memset(job.team, rank, at, 1, 100, 0));
     CHECK_OK(aq_memset_nb(job.team, rank, at + 100, 1, 100, 0, &event));
     CHECK_OK(aq_memset_nbi(job.team, rank, at + 200, 1, 100, 0));
     CHECK_OK(aq_event_wait(&event));
     CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
-    CHECK_OK(aq_get(job.team, w->check, rank, at, 300));
+    CHECK_OK(aq_get(job.team, w->check, rank, at, 300, 0));
     CHECK(all_bytes(w->check, 300, 1));
 }
 
@@ -250,8 +250,8 @@ static void move_pieces(struct worker *w, aq_rank rank)
     }
     switch (next(w, 5)) {
     case 0:
-        CHECK_OK(aq_put_vector(job.team, rank, 4, far, 4, out));
-        CHECK_OK(aq_get_vector(job.team, 4, in, rank, 4, far));
+        CHECK_OK(aq_put_vector(job.team, rank, 4, far, 4, out, 0));
+        CHECK_OK(aq_get_vector(job.team, 4, in, rank, 4, far, 0));
         break;
     case 1:
         CHECK_OK(aq_put_vector_nb(job.team, rank, 4, far, 4, out, 0, &event));
@@ -259,14 +259,14 @@ static void move_pieces(struct worker *w, aq_rank rank)
         CHECK_OK(aq_get_vector_nbi(job.team, 4, in, rank, 4, far, 0));
         break;
     case 2:
-        CHECK_OK(aq_put_indexed(job.team, rank, 4, far_at, 100, 4, out_at, 100));
-        CHECK_OK(aq_get_indexed(job.team, 4, in_at, 100, rank, 4, far_at, 100));
+        CHECK_OK(aq_put_indexed(job.team, rank, 4, far_at, 100, 4, out_at, 100, 0));
+        CHECK_OK(aq_get_indexed(job.team, 4, in_at, 100, rank, 4, far_at, 100, 0));
         break;
     case 3:
-        CHECK_OK(
-            aq_put_strided(job.team, rank, at, &far_stride, w->local, &near_stride, 100, &four, 1));
-        CHECK_OK(
-            aq_get_strided(job.team, w->check, &near_stride, rank, at, &far_stride, 100, &four, 1));
+        CHECK_OK(aq_put_strided(job.team, rank, at, &far_stride, w->local, &near_stride, 100, &four,
+                                1, 0));
+        CHECK_OK(aq_get_strided(job.team, w->check, &near_stride, rank, at, &far_stride, 100, &four,
+                                1, 0));
         break;
     default:
         CHECK_OK(aq_put_strided_nbi(job.team, rank, at, &far_stride, w->local, &near_stride, 100,
@@ -284,8 +284,8 @@ static void move_atomics(struct worker *w, aq_rank rank)
     uint64_t one = 1, old = UINT64_MAX;
     unsigned char *own = area(w, rank, 0);
     aq_event event;
-    CHECK_OK(aq_put_value(job.team, rank, own, 7, 8));
-    CHECK_OK(aq_atomic(domain, rank, own, AQ_ADD, &one, NULL, &old));
+    CHECK_OK(aq_put_value(job.team, rank, own, 7, 8, 0));
+    CHECK_OK(aq_atomic(domain, rank, own, AQ_ADD, &one, NULL, &old, 0));
     CHECK(old == 7);
     CHECK_OK(aq_atomic_nb(domain, rank, own, AQ_ADD, &one, NULL, &old, 0, &event));
     CHECK_OK(aq_event_wait(&event));
@@ -317,7 +317,7 @@ static void move_events(struct worker *w, aq_rank rank)
         break;
     }
     CHECK_OK(aq_event_wait_all(events, n));
-    CHECK_OK(aq_get(job.team, w->check, rank, area(w, rank, 0), n * 100));
+    CHECK_OK(aq_get(job.team, w->check, rank, area(w, rank, 0), n * 100, 0));
     CHECK(memcmp(w->local, w->check, n * 100) == 0);
 }
 
@@ -335,7 +335,7 @@ static void move_ask(struct worker *w, aq_rank rank)
     CHECK(aq_am_max_long(job.team) >= aq_am_max_medium(job.team));
     /* Each thread has an error message of its own. */
     if (!w->refused)
-        CHECK_REFUSED(aq_put(job.team, job.size + w->index, w->local, w->local, 1), AQ_ERANK);
+        CHECK_REFUSED(aq_put(job.team, job.size + w->index, w->local, w->local, 1, 0), AQ_ERANK);
     w->refused = true;
     (void)aq_poll();
 }

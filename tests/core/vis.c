@@ -180,19 +180,20 @@ static aq_status put(enum shape shape, enum form form, uintptr_t base, unsigned 
     describe(&src, (uintptr_t)local);
     switch ((int)shape * 3 + (form == BLOCKING ? 0 : ev != NULL ? 1 : 2)) {
     case 0:
-        return aq_put_vector(t, target, nd, dst.vecs, ns, src.vecs);
+        return aq_put_vector(t, target, nd, dst.vecs, ns, src.vecs, 0);
     case 1:
         return aq_put_vector_nb(t, target, nd, dst.vecs, ns, src.vecs, flags, ev);
     case 2:
         return aq_put_vector_nbi(t, target, nd, dst.vecs, ns, src.vecs, flags);
     case 3:
-        return aq_put_indexed(t, target, nd, dst.list, ld, ns, src.list, ls);
+        return aq_put_indexed(t, target, nd, dst.list, ld, ns, src.list, ls, 0);
     case 4:
         return aq_put_indexed_nb(t, target, nd, dst.list, ld, ns, src.list, ls, flags, ev);
     case 5:
         return aq_put_indexed_nbi(t, target, nd, dst.list, ld, ns, src.list, ls, flags);
     case 6:
-        return aq_put_strided(t, target, to, dst.strides, from, src.strides, elem, counts, levels);
+        return aq_put_strided(t, target, to, dst.strides, from, src.strides, elem, counts, levels,
+                              0);
     case 7:
         return aq_put_strided_nb(t, target, to, dst.strides, from, src.strides, elem, counts,
                                  levels, flags, ev);
@@ -211,19 +212,20 @@ static aq_status get(enum shape shape, enum form form, uintptr_t base, unsigned 
     describe(&src, base);
     switch ((int)shape * 3 + (form == BLOCKING ? 0 : ev != NULL ? 1 : 2)) {
     case 0:
-        return aq_get_vector(t, nd, dst.vecs, target, ns, src.vecs);
+        return aq_get_vector(t, nd, dst.vecs, target, ns, src.vecs, 0);
     case 1:
         return aq_get_vector_nb(t, nd, dst.vecs, target, ns, src.vecs, flags, ev);
     case 2:
         return aq_get_vector_nbi(t, nd, dst.vecs, target, ns, src.vecs, flags);
     case 3:
-        return aq_get_indexed(t, nd, dst.list, ld, target, ns, src.list, ls);
+        return aq_get_indexed(t, nd, dst.list, ld, target, ns, src.list, ls, 0);
     case 4:
         return aq_get_indexed_nb(t, nd, dst.list, ld, target, ns, src.list, ls, flags, ev);
     case 5:
         return aq_get_indexed_nbi(t, nd, dst.list, ld, target, ns, src.list, ls, flags);
     case 6:
-        return aq_get_strided(t, to, dst.strides, target, from, src.strides, elem, counts, levels);
+        return aq_get_strided(t, to, dst.strides, target, from, src.strides, elem, counts, levels,
+                              0);
     case 7:
         return aq_get_strided_nb(t, to, dst.strides, target, from, src.strides, elem, counts,
                                  levels, flags, ev);
@@ -294,12 +296,12 @@ static void test_put(enum shape shape, enum form form)
     void *there = job_at(target, job.self * (size_t)AREA);
     make(shape, true);
     fill(model, AREA, job_random());
-    CHECK_OK(aq_put(job.team, target, there, model, AREA));
+    CHECK_OK(aq_put(job.team, target, there, model, AREA, 0));
     fill(local, AREA, job_random());
     for (size_t i = 0; i < dst.total; i++)
         model[dst.bytes[i]] = local[src.bytes[i]];
     perform(true, shape, form);
-    CHECK_OK(aq_get(job.team, local, target, there, AREA));
+    CHECK_OK(aq_get(job.team, local, target, there, AREA, 0));
     compare(local, "put", shape, form);
 }
 
@@ -308,7 +310,7 @@ static void test_get(enum shape shape, enum form form)
     uint64_t there = job_random(), here = job_random();
     make(shape, false);
     fill(local, AREA, there);
-    CHECK_OK(aq_put(job.team, target, job_at(target, job.self * (size_t)AREA), local, AREA));
+    CHECK_OK(aq_put(job.team, target, job_at(target, job.self * (size_t)AREA), local, AREA, 0));
     fill(model, AREA, here);
     for (size_t i = 0; i < dst.total; i++)
         model[dst.bytes[i]] = local[src.bytes[i]];
@@ -335,7 +337,7 @@ static void test_transpose(void)
     CHECK_OK(aq_event_wait_all(events, N));
     memset(copy, 0, N * N * 4);
     CHECK_OK(aq_get_strided(job.team, copy, (ptrdiff_t[]){4, N * 4}, target, there,
-                            (ptrdiff_t[]){N * 4, 4}, 4, (size_t[]){N, N}, 2));
+                            (ptrdiff_t[]){N * 4, 4}, 4, (size_t[]){N, N}, 2, 0));
     CHECK(memcmp(matrix, copy, N * N * 4) == 0);
 }
 
@@ -347,16 +349,16 @@ static void test_empty(void)
     ptrdiff_t strides[] = {8, 8, 8};
     aq_vec empty[] = {{NULL, 0}, {(void *)1, 0}};
     aq_event event = (aq_event)local;
-    CHECK_OK(aq_put_vector(job.team, target, 0, NULL, 0, NULL));
-    CHECK_OK(aq_get_vector(job.team, 2, empty, target, 0, NULL));
+    CHECK_OK(aq_put_vector(job.team, target, 0, NULL, 0, NULL, 0));
+    CHECK_OK(aq_get_vector(job.team, 2, empty, target, 0, NULL, 0));
     CHECK_OK(aq_put_vector_nb(job.team, target, 1, empty, 2, empty, 0, &event));
     CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_put_indexed(job.team, target, 5, NULL, 0, 0, NULL, 9));
-    CHECK_OK(aq_put_strided(job.team, target, NULL, NULL, NULL, NULL, 0, NULL, 3));
-    CHECK_OK(aq_put_strided(job.team, target, NULL, strides, NULL, strides, 4, none, 2));
-    CHECK_OK(aq_get_strided(job.team, NULL, strides, target, NULL, strides, 4, huge, 3));
+    CHECK_OK(aq_put_indexed(job.team, target, 5, NULL, 0, 0, NULL, 9, 0));
+    CHECK_OK(aq_put_strided(job.team, target, NULL, NULL, NULL, NULL, 0, NULL, 3, 0));
+    CHECK_OK(aq_put_strided(job.team, target, NULL, strides, NULL, strides, 4, none, 2, 0));
+    CHECK_OK(aq_get_strided(job.team, NULL, strides, target, NULL, strides, 4, huge, 3, 0));
     CHECK_OK(aq_put_strided(job.team, target, job_at(target, job.self * (size_t)AREA), NULL, local,
-                            NULL, 7, NULL, 0));
+                            NULL, 7, NULL, 0, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
 }
 
@@ -369,21 +371,21 @@ static void test_refused_lists(void *inside)
     aq_vec null[] = {{NULL, 8}}, wrap[] = {{local, SIZE_MAX}, {local, 9}};
     void *list[] = {inside, end}, *mine[] = {local, local}, *nulls[] = {local, NULL};
     aq_event event;
-    CHECK_REFUSED(aq_put_vector(t, target, 2, outside, 1, here), AQ_ERANGE);
-    CHECK_REFUSED(aq_get_vector(t, 1, here, target, 2, outside), AQ_ERANGE);
-    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, longer), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, wrap), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 1, null), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_vector(t, target, 2, NULL, 1, here), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_vector(NULL, target, 1, good, 1, here), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_vector(t, job.size, 1, good, 1, here), AQ_ERANK);
+    CHECK_REFUSED(aq_put_vector(t, target, 2, outside, 1, here, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_get_vector(t, 1, here, target, 2, outside, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, longer, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, wrap, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_vector(t, target, 2, good, 1, null, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_vector(t, target, 2, NULL, 1, here, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_vector(NULL, target, 1, good, 1, here, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_vector(t, job.size, 1, good, 1, here, 0), AQ_ERANK);
     CHECK_REFUSED(aq_put_vector_nb(t, target, 1, good, 1, here, 0, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_put_vector_nb(t, target, 1, good, 1, here, 0x8000, &event), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_indexed(t, target, 2, list, 4, 2, mine, 4), AQ_ERANGE);
-    CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 4, 2, mine, 4), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_indexed(t, target, SIZE_MAX, list, 4, 2, mine, 4), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 8, 2, nulls, 4), AQ_EINVAL);
-    CHECK_REFUSED(aq_get_indexed(t, 2, NULL, 4, target, 1, list, 8), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_indexed(t, target, 2, list, 4, 2, mine, 4, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 4, 2, mine, 4, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_indexed(t, target, SIZE_MAX, list, 4, 2, mine, 4, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 8, 2, nulls, 4, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_get_indexed(t, 2, NULL, 4, target, 1, list, 8, 0), AQ_EINVAL);
 }
 
 static void test_refused_regions(char *inside)
@@ -392,17 +394,19 @@ static void test_refused_regions(char *inside)
     size_t two[] = {2, 2}, huge[] = {SIZE_MAX / 2, 3};
     ptrdiff_t near[] = {4, 8}, far[] = {4, PTRDIFF_MAX}, back[] = {4, PTRDIFF_MIN};
     char *first = job_at(target, 0);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, far, local, near, 4, two, 2), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, back, 4, two, 2), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, 4, huge, 2), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, SIZE_MAX, two, 2), AQ_ESIZE);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, near, NULL, near, 4, two, 2), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, NULL, local, near, 4, two, 2), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, 4, NULL, 2), AQ_EINVAL);
-    CHECK_REFUSED(aq_put_strided(t, target, first + 3, (ptrdiff_t[]){-4}, local, near, 4, two, 1),
-                  AQ_ERANGE);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, far, local, near, 4, two, 2, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, back, 4, two, 2, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, 4, huge, 2, 0), AQ_ESIZE);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, SIZE_MAX, two, 2, 0),
+                  AQ_ESIZE);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, near, NULL, near, 4, two, 2, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, NULL, local, near, 4, two, 2, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, 4, NULL, 2, 0), AQ_EINVAL);
+    CHECK_REFUSED(
+        aq_put_strided(t, target, first + 3, (ptrdiff_t[]){-4}, local, near, 4, two, 1, 0),
+        AQ_ERANGE);
     CHECK_REFUSED(aq_get_strided(t, local, near, target, first + aq_segment_size(job.segment) - 7,
-                                 near, 4, two, 1),
+                                 near, 4, two, 1, 0),
                   AQ_ERANGE);
 }
 
@@ -410,12 +414,12 @@ static void test_refused(void)
 {
     void *inside = job_at(target, job.self * (size_t)AREA);
     fill(model, AREA, 5);
-    CHECK_OK(aq_put(job.team, target, inside, model, AREA));
+    CHECK_OK(aq_put(job.team, target, inside, model, AREA, 0));
     fill(local, AREA, 6);
     test_refused_lists(inside);
     test_refused_regions(inside);
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
-    CHECK_OK(aq_get(job.team, local, target, inside, AREA));
+    CHECK_OK(aq_get(job.team, local, target, inside, AREA, 0));
     compare(local, "refused", 0, 0); /* nothing has moved */
 }
 

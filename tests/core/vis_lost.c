@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     while (start(put, there, &event) == AQ_OK)
         CHECK_STATUS(aq_event_wait(&event), AQ_EPEER); /* begun before the loss was told */
     CHECK_REFUSED(aq_put_strided(job.team, 0, there, (ptrdiff_t[]){16}, memory, (ptrdiff_t[]){16},
-                                 8, (size_t[]){9}, 1),
+                                 8, (size_t[]){9}, 1, 0),
                   AQ_EPEER);
     aq_exit(0);
 }

@@ -34,7 +34,7 @@ static void strided(struct worker *w, uint64_t seed)
                                    w->out + 8 * i, (ptrdiff_t[]){16}, 8, (size_t[]){PART / 32}, 1,
                                    0, &events[i]));
     CHECK_OK(aq_event_wait_all(events, 2));
-    CHECK_OK(aq_get(job.team, w->in, job_next(), w->there, PART / 2 / 16 * 16));
+    CHECK_OK(aq_get(job.team, w->in, job_next(), w->there, PART / 2 / 16 * 16, 0));
     CHECK(memcmp(w->in, w->out, PART / 2 / 16 * 16) == 0);
 }
 

@@ -37,15 +37,16 @@ static void check_encode(const struct aqi_am *am, uint32_t source, size_t max_pa
 static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t len,
                           size_t max_payload)
 {
-    fuzz_require(am->kind != AQI_AM_NONE && am->kind <= AQI_AM_INTERNAL, "a message has a kind");
+    fuzz_require(am->kind != AQI_AM_NONE && am->kind <= AQI_AM_LONG_LATE && am->kind != AQI_AM_LONG,
+                 "a message has a kind");
     unsigned word = (am->flags & AQI_AM_CREDITS) != 0;
     fuzz_require(am->nargs >= word && am->nargs <= AQI_AM_MAX_ARGS + word,
                  "a message has at most 16 arguments and the word of credits");
-    fuzz_require((am->flags & ~(AQI_AM_IS_REPLY | AQI_AM_CREDITS | AQI_AM_IS_LATE)) == 0,
-                 "only known flags");
-    fuzz_require((am->flags & AQI_AM_IS_LATE) == 0 ||
-                     (am->kind == AQI_AM_LONG_HEADER && (am->flags & AQI_AM_IS_REPLY) == 0),
-                 "only a Long header is late");
+    fuzz_require(am->kind != AQI_AM_LONG_LATE || (am->flags & AQI_AM_IS_REPLY) == 0,
+                 "what is late travels as a request");
+    fuzz_require((aqi_am_to(aqi_am_to_ep(am->flags)) | aqi_am_from(aqi_am_from_ep(am->flags))) ==
+                     (am->flags & AQI_AM_EPS),
+                 "the rest of the flags are two endpoints");
     fuzz_require(!aqi_am_has_payload(am->kind) || am->nbytes <= max_payload,
                  "a payload that travels along is bounded");
     fuzz_require(am->payload == NULL, "the payload is left to the transport");
@@ -76,8 +77,8 @@ static void check_frame(const uint8_t *data, size_t len, size_t max_payload)
 /* A legal message whose fields are the bytes of the input. */
 static void check_message(const uint8_t *data, size_t len, size_t max_payload)
 {
-    static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_MEDIUM, AQI_AM_LONG_PACKED,
-                                    AQI_AM_LONG_HEADER, AQI_AM_INTERNAL};
+    static const uint8_t kinds[] = {AQI_AM_SHORT,       AQI_AM_MEDIUM,   AQI_AM_LONG_PACKED,
+                                    AQI_AM_LONG_HEADER, AQI_AM_INTERNAL, AQI_AM_LONG_LATE};
     struct aqi_am_wire raw;
     int32_t args[AQI_AM_WIRE_ARGS] = {0};
     memset(&raw, 0, sizeof(raw));
@@ -88,7 +89,7 @@ static void check_message(const uint8_t *data, size_t len, size_t max_payload)
         .kind = kinds[raw.kind % AQI_COUNT_OF(kinds)],
         .handler = raw.handler,
         .nargs = raw.nargs % (AQI_AM_MAX_ARGS + 1),
-        .flags = (uint8_t)(raw.flags & (AQI_AM_IS_REPLY | AQI_AM_CREDITS)),
+        .flags = raw.flags,
         .nbytes = raw.nbytes,
         .addr = raw.addr,
         .args = args,
@@ -96,6 +97,7 @@ static void check_message(const uint8_t *data, size_t len, size_t max_payload)
     if (am.flags & AQI_AM_CREDITS) am.nargs++;
     if (aqi_am_has_payload(am.kind)) am.nbytes = (uint32_t)(raw.nbytes % (max_payload + 1));
     if (am.kind == AQI_AM_SHORT) am.nbytes = 0;
+    if (am.kind == AQI_AM_LONG_LATE) am.flags &= (uint8_t)~AQI_AM_IS_REPLY;
     check_encode(&am, raw.source, max_payload);
 }
 

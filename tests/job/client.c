@@ -224,8 +224,8 @@ static aq_status do_garbage(long number)
         if (i % 2 == 0) memset(buf, 0, 4);
         if (i % 2 == 0) buf[0] = AQI_CONTROL_VERSION;
         /* Types a rank may not send, or not so; but no EXIT and no BYE. */
-        static const uint8_t types[] = {AQI_CONTROL_HELLO, AQI_CONTROL_JOB, AQI_CONTROL_CALL,
-                                        AQI_CONTROL_RESULT, 200};
+        static const uint8_t types[] = {AQI_CONTROL_HELLO,  AQI_CONTROL_JOB,   AQI_CONTROL_CALL,
+                                        AQI_CONTROL_RESULT, AQI_CONTROL_AGREE, 200};
         if (i % 2 == 0) buf[2] = types[(size_t)i / 2 % sizeof(types)];
         if (buf[0] == AQI_CONTROL_VERSION && i % 2 != 0) buf[0] = 77;
         if (send(to, buf, (size_t)rand() % sizeof(buf), MSG_NOSIGNAL) < 0) return AQ_EPEER;
@@ -250,15 +250,22 @@ static aq_status do_deaf(long number)
     return do_pause(0);
 }
 
+static aq_status do_leaving(long number)
+{
+    (void)number;
+    return aqi_boot_leaving(boot);
+}
+
 static const struct {
     const char *name;
     aq_status (*run)(long number);
 } steps[] = {
-    {"open", do_open},   {"barrier", do_barrier},   {"gather", do_gather},   {"share", do_share},
-    {"close", do_close}, {"finalize", do_finalize}, {"code", do_code},       {"signal", do_signal},
-    {"end", do_end},     {"why", do_why},           {"wait", do_wait},       {"alert", do_alert},
-    {"hang", do_hang},   {"pause", do_pause},       {"print", do_print},     {"lines", do_lines},
-    {"files", do_files}, {"hello", do_hello},       {"garbage", do_garbage}, {"deaf", do_deaf},
+    {"open", do_open},   {"barrier", do_barrier},   {"gather", do_gather}, {"share", do_share},
+    {"close", do_close}, {"finalize", do_finalize}, {"code", do_code},     {"signal", do_signal},
+    {"end", do_end},     {"why", do_why},           {"wait", do_wait},     {"alert", do_alert},
+    {"hang", do_hang},   {"pause", do_pause},       {"print", do_print},   {"lines", do_lines},
+    {"files", do_files}, {"leaving", do_leaving},   {"hello", do_hello},   {"garbage", do_garbage},
+    {"deaf", do_deaf},
 };
 
 static void run(const char *step)

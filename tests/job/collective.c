@@ -74,6 +74,25 @@ static void test_ranks_that_disagree(void **state)
     }
 }
 
+/* Who leaves will not come: the others need not wait for a time-out. */
+static void test_a_rank_that_leaves(void **state)
+{
+    (void)state;
+    static const char *const orders[][2] = {{"leaving@1", "gather=8@0"},
+                                            {"gather=8@0", "leaving@1"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct run run;
+        job_run(&run, "-n", "3", JOB_CLIENT, "open", "barrier", "gather=8@2", orders[i][0],
+                orders[i][1], "wait");
+        expect_code(&run, 3);
+        expect_text(&run, OUT,
+                    "gather: AQ_EMISMATCH: the ranks disagree: rank 1 calls aq_finalize");
+        expect_text(&run, OUT, "called aq_init: allgather of 8 bytes");
+        expect_seconds(&run, 0, 2);
+        run_free(&run);
+    }
+}
+
 static void test_a_rank_that_left(void **state)
 {
     (void)state;
@@ -118,6 +137,7 @@ int main(void)
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_share_of_nothing),
         cmocka_unit_test(test_ranks_that_disagree),
+        cmocka_unit_test(test_a_rank_that_leaves),
         cmocka_unit_test(test_a_rank_that_left),
         cmocka_unit_test(test_a_rank_that_dies_in_between),
         cmocka_unit_test(test_a_deaf_rank),

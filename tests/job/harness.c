@@ -125,20 +125,26 @@ static bool bears_mark(const char *pid, const char *mark)
     return memmem(environment, (size_t)len, wanted, (size_t)wanted_len) != NULL;
 }
 
-/* A process of the run that is still there, as a pidfd; -1 when there is none. */
-static int survivor(const struct run *run, char *name, size_t room)
+size_t run_processes(const struct run *run, pid_t *pids, size_t most)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
-    int found = -1;
-    while (found < 0 && (entry = readdir(proc)) != NULL) {
+    size_t count = 0;
+    while (count < most && (entry = readdir(proc)) != NULL) {
         if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-        if (!bears_mark(entry->d_name, run->mark)) continue;
-        found = (int)syscall(SYS_pidfd_open, atoi(entry->d_name), 0);
-        snprintf(name, room, "%s", entry->d_name);
+        if (bears_mark(entry->d_name, run->mark)) pids[count++] = (pid_t)atoi(entry->d_name);
     }
     closedir(proc);
-    return found;
+    return count;
+}
+
+/* A process of the run that is still there, as a pidfd; -1 when there is none. */
+static int survivor(const struct run *run, char *name, size_t room)
+{
+    pid_t pid;
+    if (run_processes(run, &pid, 1) == 0) return -1;
+    snprintf(name, room, "%d", (int)pid);
+    return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 static void expect_no_process(const struct run *run, double patience)
@@ -167,6 +173,58 @@ static void expect_no_file(const struct run *run)
             fail_msg("/dev/shm/%s was left behind", entry->d_name);
         }
     if (shm != NULL) closedir(shm);
+}
+
+/* Is a descriptor for the socket of this inode open anywhere? */
+static bool socket_is_held(const char *inode)
+{
+    char wanted[64], path[600], link[64];
+    snprintf(wanted, sizeof(wanted), "socket:[%s]", inode);
+    bool held = false;
+    DIR *proc = opendir("/proc");
+    struct dirent *process, *fd;
+    while (!held && proc != NULL && (process = readdir(proc)) != NULL) {
+        if (process->d_name[0] < '1' || process->d_name[0] > '9') continue;
+        snprintf(path, sizeof(path), "/proc/%s/fd", process->d_name);
+        DIR *fds = opendir(path);
+        while (fds != NULL && !held && (fd = readdir(fds)) != NULL) {
+            snprintf(path, sizeof(path), "/proc/%s/fd/%s", process->d_name, fd->d_name);
+            ssize_t len = readlink(path, link, sizeof(link) - 1);
+            if (len > 0) link[len] = '\0';
+            held = len > 0 && strcmp(link, wanted) == 0;
+        }
+        if (fds != NULL) closedir(fds);
+    }
+    if (proc != NULL) closedir(proc);
+    return held;
+}
+
+/* A socket of the library that nobody holds: what is in flight can outlive its process. */
+static bool find_socket(char *name)
+{
+    bool found = false;
+    FILE *table = fopen("/proc/net/unix", "r");
+    char line[400], inode[32];
+    while (!found && table != NULL && fgets(line, sizeof(line), table) != NULL)
+        found = sscanf(line, "%*s %*s %*s %*s %*s %*s %31s %199s", inode, name) == 2 &&
+                strncmp(name, "@aq", 3) == 0 && !socket_is_held(inode);
+    if (table != NULL) fclose(table);
+    return found;
+}
+
+void expect_no_socket(const struct run *run, double patience)
+{
+    double limit = now() + patience;
+    char name[200];
+    while (find_socket(name)) {
+        struct timespec tick = {.tv_nsec = 20000000};
+        if (now() < limit) {
+            nanosleep(&tick, NULL);
+            continue;
+        }
+        show(run);
+        fail_msg("socket %s was left behind", name);
+    }
 }
 
 static void collect(struct run *run)

@@ -41,6 +41,12 @@ void run_until(struct run *run, int stream, const char *text, unsigned count);
 void run_wait(struct run *run);
 void run_wait_killed(struct run *run);
 
+/* The processes of the run that are there now, aqrun among them; how many. */
+size_t run_processes(const struct run *run, pid_t *pids, size_t most);
+
+/* No socket of the library may be there that no process holds, so long after. */
+void expect_no_socket(const struct run *run, double patience);
+
 /* Start, wait. */
 #define job_run(run, ...)                                                                          \
     do {                                                                                           \

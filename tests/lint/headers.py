@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Each header compiles alone, and twice: public ones in C and in every C++ a program may use.
 
-usage: headers.py ROOT C_COMPILER CXX_COMPILER
+usage: headers.py ROOT C_COMPILER CXX_COMPILER CONDUIT_INCLUDE
 """
 
 import concurrent.futures
@@ -16,25 +16,48 @@ STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 PUBLIC = (("c", ["-std=c11"]), ("c++", ["-std=c++11"]), ("c++", ["-std=c++17"]),
           ("c++", ["-std=c++20"]))
 INTERNAL = (("c", ["-std=c11", "-D_GNU_SOURCE"]),)
+# What clients of the GASNet interface include: in each threading mode, in C and C++ old and new.
+GASNET = "src/front/gasnet"
+GASNET_STANDARDS = (("c", "c99"), ("c", "gnu11"), ("c++", "c++98"), ("c++", "c++11"),
+                    ("c++", "c++20"))
+GASNET_MODELESS = ("gasnet_fwd", "gasnet_config", "gasnet_portable_platform", "gasnet_tools")
+GASNET_MODES = ("SEQ", "PAR", "PARSYNC")
 
 
 def attempt(job):
     compiler, language, flags, root, include = job
     source = f"#include <{include}>\n#include <{include}>\nextern int aq_lint_not_empty;\n"
-    command = [compiler, "-x", language, *flags, *STRICT, f"-I{root}/include", f"-I{root}/src", "-"]
+    folders = [] if include.startswith("gasnet") else [f"-I{root}/include", f"-I{root}/src"]
+    command = [compiler, "-x", language, *flags, *STRICT, *folders, "-"]
     result = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return None
     return f"{include} does not compile alone with {compiler} {flags[0]}:\n{result.stderr}"
 
 
+def gasnet_jobs(root, compilers, conduit):
+    """Every header of the GASNet interface; some need no threading mode, or must not have one."""
+    include = pathlib.Path(root) / GASNET / "include"
+    for path in sorted(include.glob("*.h")):
+        modeless = path.stem in GASNET_MODELESS
+        for language, standard in GASNET_STANDARDS:
+            for mode in GASNET_MODES[:1] if modeless else GASNET_MODES:
+                define = [] if modeless else [f"-DGASNET_{mode}"]
+                # The interface has variadic macros, whatever the age of the language.
+                flags = [f"-std={standard}", "-Wno-variadic-macros", "-D_GNU_SOURCE", *define,
+                         f"-I{include}", f"-I{conduit}"]
+                yield compilers[language], language, flags, root, path.name
+
+
 def main():
-    root, c_compiler, cxx_compiler = sys.argv[1:]
+    root, c_compiler, cxx_compiler, conduit = sys.argv[1:]
     compilers = {"c": c_compiler, "c++": cxx_compiler}
-    jobs = []
+    jobs = list(gasnet_jobs(root, compilers, conduit))
     for base, variants in (("include", PUBLIC), ("src", INTERNAL)):
         for path in sorted((pathlib.Path(root) / base).rglob("*.h")):
             include = path.relative_to(pathlib.Path(root) / base).as_posix()
+            if path.is_relative_to(pathlib.Path(root) / GASNET):
+                continue
             jobs += [(compilers[language], language, flags, root, include)
                      for language, flags in variants]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -20,6 +20,7 @@ RULES = (
     ("src/transport", ("transport/", "base/", "aqueduct/status.h")),
     ("src/core", ("core/", "transport/", "base/", "aqueduct/")),
     ("src/job", ("job/", "base/", "aqueduct/status.h")),
+    ("src/front/gasnet", ("aqueduct/", "gasnet.h", "gasnetex.h", "aqg/")),
     ("src/lib", ("lib/", "job/", "core/", "transport/", "base/", "aqueduct/")),
     ("tools/aqrun", ("aqueduct/", "job/", "base/", "tools/util/")),
     ("tools/util", ()),

@@ -64,7 +64,7 @@ class LintTest(unittest.TestCase):
     def test_good_tree(self):
         self.assert_clean("includes")
         self.assert_clean("style")
-        self.assert_clean("headers", "cc", "c++")
+        self.assert_clean("headers", "cc", "c++", ".")
 
     def test_includes(self):
         self.write("src/base/up.c", '/* Up. */\n#include "core/core.h"\n')
@@ -100,11 +100,12 @@ class LintTest(unittest.TestCase):
 
     def test_headers(self):
         self.write("src/base/needy.h", "/* Needs what it does not include. */\nsize_t aqi_x;\n")
-        self.assert_finds("base/needy.h does not compile alone", "headers", "cc", "c++")
+        self.assert_finds("base/needy.h does not compile alone", "headers", "cc", "c++", ".")
 
     def test_headers_in_cxx(self):
         self.write("include/aqueduct/new.h", "/* C only. */\nextern int new;\n")
-        self.assert_finds("aqueduct/new.h does not compile alone with c++", "headers", "cc", "c++")
+        self.assert_finds("aqueduct/new.h does not compile alone with c++", "headers", "cc", "c++",
+                          ".")
 
     def compile(self, name, source, *flags):
         target = self.root / name
@@ -115,7 +116,8 @@ class LintTest(unittest.TestCase):
     def test_exports(self):
         defined = "int aq_thing_do(int how) { return how; }\n"
         status = "".join(f"int {name}(void) {{ return 0; }}\n" for name in
-                         ("aq_status_name", "aq_status_text", "aq_error_message"))
+                         ("aq_status_name", "aq_status_text", "aq_error_message",
+                          "aq_error_log"))
         shared = self.compile("good.so", defined + status, "-shared", "-fPIC")
         archive = self.compile("good.o", defined + status, "-c")
         self.assert_clean("exports", shared, archive)

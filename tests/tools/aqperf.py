@@ -14,12 +14,22 @@ from programs import AQPERF, ARGUMENTS, Case, job, main
 
 RANKS = int(ARGUMENTS[0])
 QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
-UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-short-rate": "M/s",
-         "am-medium-rate": "M/s", "put-lat": "ns", "get-lat": "ns", "atomic-lat": "ns",
-         "put-bw": "GB/s", "get-bw": "GB/s", "strided-put": "GB/s", "barrier": "ns",
+UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-ring": "ns",
+         "am-short-rate": "M/s", "am-medium-rate": "M/s", "am-reserve-rate": "M/s",
+         "am-long-rate": "M/s",
+         "am-short-in": "M/s", "put-lat": "ns", "get-lat": "ns", "put-value": "ns",
+         "get-value": "ns", "atomic-lat": "ns", "atomic-cas": "ns", "atomic-double": "ns",
+         "atomic-rate": "M/s", "put-bw": "GB/s", "get-bw": "GB/s", "put-rate": "M/s",
+         "get-rate": "M/s", "put-events": "M/s", "memset-bw": "GB/s", "put-private": "GB/s",
+         "get-private": "GB/s", "strided-put": "GB/s", "strided-get": "GB/s",
+         "vector-put": "GB/s", "vector-get": "GB/s", "indexed-put": "GB/s",
+         "indexed-get": "GB/s", "team-split": "ns", "barrier": "ns",
          "bcast": "ns", "reduce": "ns", "allreduce": "ns", "gather": "ns", "allgather": "ns",
-         "alltoall": "ns"}
-WITHOUT_SIZES = {"am-short-rtt": [0], "am-short-rate": [0], "atomic-lat": [8], "barrier": [0]}
+         "scatter": "ns", "alltoall": "ns"}
+WITHOUT_SIZES = {"am-short-rtt": [0], "am-ring": [0], "am-short-rate": [0], "am-short-in": [0],
+                 "put-value": [8], "get-value": [8], "atomic-lat": [8], "atomic-cas": [8],
+                 "atomic-double": [8], "atomic-rate": [8], "team-split": [0], "barrier": [0]}
+WITHOUT_LIMIT = ("am-short-in", "team-split")
 
 
 class Aqperf(Case):
@@ -35,8 +45,21 @@ class Aqperf(Case):
         if row["limit"] is not None:
             self.assertAlmostEqual(row["ratio"], row["median"] / row["limit"],
                                    delta=row["ratio"] / 1000)
-        if RANKS == 2 or row["pattern"][:3] in ("put", "get"):
+        if row["pattern"] in ("barrier", "bcast", "alltoall") and RANKS > 1:
             self.assertIsNotNone(row["limit"], row)
+        if row["pattern"] in WITHOUT_LIMIT:
+            self.assertIsNone(row["limit"], row)
+        elif RANKS == 2 or row["pattern"] in ("put-lat", "get-lat", "put-bw", "get-bw"):
+            self.assertIsNotNone(row["limit"], row)
+
+    def test_every_pattern_through_gasnet(self):
+        result = self.expect(job(RANKS, AQPERF, *QUICK, "--api", "gasnet", "--json", "-"), 0)
+        rows = json.loads(result.stdout)
+        self.assertGreater(len({row["pattern"] for row in rows}), 25)
+        self.assertLessEqual({row["pattern"] for row in rows}, set(UNITS))
+        for row in rows:
+            self.assertGreater(row["min"], 0, row)
+            self.assertEqual(row["api"], "gasnet")
 
     def test_every_pattern_in_every_format(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +83,17 @@ class Aqperf(Case):
     def test_json_on_standard_output_is_all_there_is(self):
         result = job(RANKS, AQPERF, *QUICK, "--no-pin", "--pattern", "put-*,barrier", "--json", "-")
         names = [row["pattern"] for row in json.loads(self.expect(result, 0).stdout)]
-        self.assertEqual(names, ["put-lat", "put-lat", "put-bw", "put-bw", "barrier"])
+        self.assertEqual(names, ["put-lat"] * 2 + ["put-value"] + [name for name in (
+            "put-bw", "put-rate", "put-events", "put-private") for _ in range(2)] + ["barrier"])
+
+    def test_floods_by_several_threads(self):
+        result = job(RANKS, AQPERF, *QUICK, "--threads", "3", "--pattern",
+                     "am-*-rate,am-short-in,put-rate,get-rate,put-events,atomic-rate",
+                     "--json", "-")
+        rows = json.loads(self.expect(result, 0).stdout)
+        self.assertEqual(len(rows), 1 + 3 * 2 + 1 + 3 * 2 + 1)
+        for row in rows:
+            self.assertGreater(row["min"], 0, row)
 
     def test_sizes_that_do_not_fit_are_left_out_with_the_reason(self):
         result = job(RANKS, AQPERF, "--min-time", "50us", "--pattern", "am-medium-rtt,put-bw",

@@ -18,10 +18,12 @@ WRONG = (
     (("--sizes", ",".join(["8"] * 65)), "more than 64 sizes"),
     (("--repeats", "4"), "not a number from 5 to 1000"),
     (("--repeats", "nan"), "not a number from 5 to 1000"),
+    (("--threads", "0"), "not a number from 1 to 64"),
+    (("--threads", "65"), "not a number from 1 to 64"),
     (("--min-time", "1h"), "not a time from 1us to 60s"),
     (("--min-time", "0"), "not a time from 1us to 60s"),
     (("--transport", "pigeon"), "no such transport; there are "),
-    (("--api", "mpi"), "there is aq"),
+    (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
     (("--json",), "--json needs a value"),
@@ -38,7 +40,7 @@ class Options(Case):
                 self.assertIn(message, result.stderr)
 
     def test_a_job_complains_once(self):
-        for options, message in (WRONG[0], WRONG[16]):
+        for options, message in (WRONG[0], WRONG[18]):
             with self.subTest(options=options):
                 result = self.expect(job(2, AQPERF, *options), 2)
                 self.assertEqual(result.stderr.count(message), 1, result.stderr)

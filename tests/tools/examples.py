@@ -10,7 +10,7 @@ import struct
 import tempfile
 import zlib
 
-from programs import ARGUMENTS, EXAMPLES, Case, job, main, run
+from programs import AQRUN, ARGUMENTS, EXAMPLES, Case, job, main, run, start
 
 RANKS = int(ARGUMENTS[0])
 
@@ -47,6 +47,16 @@ class Examples(Case):
     def test_pingpong(self):
         self.assertRegex(self.said("pingpong"), r"rank 0 and rank \d: \d+ ns")
 
+    def test_gasnet(self):
+        greeted = re.findall(r"^rank (\d+) of \d+ was greeted by rank (\d+): hello$",
+                             self.said("gasnet/hello"), re.MULTILINE)
+        self.assertEqual(sorted((int(a), int(b)) for a, b in greeted),
+                         [(rank, (rank - 1) % RANKS) for rank in range(RANKS)])
+        self.assertRegex(self.said("gasnet/pingpong"), r"rank 0 and rank \d: \d+ ns")
+        for version in ("1", "ex"):
+            text = self.said(f"gasnet/hashtable_{version}")
+            self.assertEqual(len(re.findall(r"10000 looked up, 0 wrong", text)), RANKS)
+
     def test_ring(self):
         text = self.said("ring", "50")
         self.assertIn(f"made {50 * RANKS} hops", text)
@@ -76,9 +86,45 @@ class Examples(Case):
         self.assertEqual({value for row in start for value in row}, {0, 255})
         self.assertGreater(len({value for row in later for value in row}), 20)
 
+    def test_teams(self):
+        rows = max(i for i in range(1, RANKS + 1) if RANKS % i == 0 and i * i <= RANKS)
+        columns = RANKS // rows
+        want = [f"row {row}: sum {sum(range(row * columns + 1, (row + 1) * columns + 1))}"
+                for row in range(rows)]
+        self.assertEqual(self.said("teams").splitlines(), want)
+
+    def test_allreduce(self):
+        found = re.fullmatch(r"pi is about ([\d.]+), from (\d+) points of (\d+) processes\n",
+                             self.said("allreduce", "300000"))
+        self.assertTrue(found)
+        self.assertAlmostEqual(float(found[1]), 3.1416, delta=0.02)
+        self.assertEqual((int(found[2]), int(found[3])), (300000 * RANKS, RANKS))
+
+    def client(self, code, *arguments, **settings):
+        return self.expect(run(EXAMPLES / "client", *arguments, **settings), code).stdout
+
+    def test_server(self):
+        """Alone, or as a rank of a job that has nothing to do with its clients."""
+        launcher = () if RANKS == 1 else (AQRUN, "-n", "1")
+        with start(*launcher, EXAMPLES / "server") as server:
+            uri = re.search(r"listening at (shm://\S+)", server.stdout.readline()).group(1)
+            self.client(3, uri, "get", "colour")
+            self.assertEqual(self.client(0, uri, "set", "colour", "blue"), "blue\n")
+            self.assertEqual(self.client(0, uri, "set", "size", "7"), "7\n")
+            self.assertEqual(self.client(0, uri, "get", "colour"), "blue\n")
+            self.assertRegex(self.client(0, uri, "time", "1000"), r"^\d+ ns for a request")
+            self.assertEqual(self.client(0, uri, "stop"), "stopping\n")
+            text = server.stdout.read()
+        self.assertEqual(server.returncode, 0, text)
+        self.assertGreaterEqual(len(re.findall("is connected", text)), 4)
+        self.client(1, uri, "get", "colour", AQ_CONN_TIMEOUT="10ms")
+
     def test_wrong_usage(self):
-        for command in (("ring", "x"), ("ring", "1", "2"), ("hashtable", "0"), ("heat", "--foo"),
-                        ("heat", "--size", "0x4"), ("heat", "--size", "4"), ("heat", "--steps")):
+        for command in (("ring", "x"), ("ring", "1", "2"), ("allreduce", "0"),
+                        ("allreduce", "1", "2"), ("hashtable", "0"), ("heat", "--foo"),
+                        ("client", "x"), ("client", "x", "time", "0"), ("server", "a", "b"),
+                        ("heat", "--size", "0x4"),
+                        ("heat", "--size", "4"), ("heat", "--steps")):
             with self.subTest(command=command):
                 result = self.expect(run(EXAMPLES / command[0], *command[1:]), 2)
                 self.assertTrue(result.stderr)

@@ -1,5 +1,6 @@
 """Where the programs are and how the tests run them: as people do, with nothing of ours set."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -14,13 +15,31 @@ AQPERF = BUILD / "tools/aqperf/aqperf"
 EXAMPLES = BUILD / "examples"
 
 
+def environment(settings):
+    """Ours, with AQ_ and GASNET_ variables only from `settings`."""
+    ours = {name: value for name, value in os.environ.items()
+            if not name.startswith(("AQ_", "GASNET_"))}
+    ours.update(settings)
+    return ours
+
+
 def run(*command, **settings):
-    """Run a command to its end, with AQ_ and GASNET_ variables only from `settings`."""
-    environment = {name: value for name, value in os.environ.items()
-                   if not name.startswith(("AQ_", "GASNET_"))}
-    environment.update(settings)
-    return subprocess.run([os.fspath(part) for part in command], env=environment, timeout=100,
-                          capture_output=True, text=True, errors="replace", check=False)
+    """Run a command to its end."""
+    return subprocess.run([os.fspath(part) for part in command], env=environment(settings),
+                          timeout=100, capture_output=True, text=True, errors="replace",
+                          check=False)
+
+
+@contextlib.contextmanager
+def start(*command, **settings):
+    """Start a command whose output is read while it runs; it does not outlive a failed test."""
+    with subprocess.Popen([os.fspath(part) for part in command], env=environment(settings),
+                          stdout=subprocess.PIPE, text=True, errors="replace") as program:
+        try:
+            yield program
+        except BaseException:
+            program.kill()
+            raise
 
 
 def job(ranks, *command, **settings):

@@ -36,4 +36,7 @@ void text_limit(const aq_limit_info *limit);
 void json_show(const struct data *data, unsigned sections);
 void markdown_show(const struct data *data);
 
+/* merge.c: print the events of all these trace files as one; 1 if one could not be read. */
+int merge_traces(char *const *names);
+
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN };
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE };
 
 struct options {
     enum format format;
@@ -18,6 +18,7 @@ struct options {
 static void help(void)
 {
     printf("usage: aqinfo [OPTION]… [NAME]…\n"
+           "       aqinfo --merge-traces FILE…\n"
            "\n"
            "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
            "limits, and the settings that are not at their default. With names of settings,\n"
@@ -29,6 +30,8 @@ static void help(void)
            "  --all         all three\n"
            "  --json        as JSON: {version, transports, limits, settings, problems}\n"
            "  --markdown    the settings as docs/settings.md\n"
+           "  --merge-traces FILE…  one time line out of what AQ_TRACE_FILE made, for\n"
+           "                https://ui.perfetto.dev and chrome://tracing\n"
            "  --version     the version of the library\n"
            "  --help        this text\n"
            "\n"
@@ -37,13 +40,22 @@ static void help(void)
 
 static void options_parse(struct options *options, int argc, char **argv)
 {
-    enum { OPT_ALL = 1, OPT_TRANSPORTS, OPT_LIMITS, OPT_SETTINGS, OPT_JSON, OPT_MARKDOWN };
+    enum {
+        OPT_ALL = 1,
+        OPT_TRANSPORTS,
+        OPT_LIMITS,
+        OPT_SETTINGS,
+        OPT_JSON,
+        OPT_MARKDOWN,
+        OPT_TRACE
+    };
     static const struct option known[] = {{"all", no_argument, NULL, OPT_ALL},
                                           {"transports", no_argument, NULL, OPT_TRANSPORTS},
                                           {"limits", no_argument, NULL, OPT_LIMITS},
                                           {"settings", no_argument, NULL, OPT_SETTINGS},
                                           {"json", no_argument, NULL, OPT_JSON},
                                           {"markdown", no_argument, NULL, OPT_MARKDOWN},
+                                          {"merge-traces", no_argument, NULL, OPT_TRACE},
                                           {"version", no_argument, NULL, 'V'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -67,6 +79,9 @@ static void options_parse(struct options *options, int argc, char **argv)
         case OPT_MARKDOWN:
             options->format = FORMAT_MARKDOWN;
             break;
+        case OPT_TRACE:
+            options->format = FORMAT_TRACE;
+            break;
         case 'V':
             printf("aqinfo %s\n", aq_version());
             exit(0);
@@ -80,10 +95,15 @@ static void options_parse(struct options *options, int argc, char **argv)
     }
 }
 
-static int is_named(char *const *names, const char *name)
+/* Is one of `names` one of those in `known`, which are separated by commas? */
+static int is_named(char *const *names, const char *known)
 {
-    for (; name != NULL && *names != NULL; names++)
-        if (strcasecmp(*names, name) == 0) return 1;
+    for (; known != NULL && *known != '\0'; known += *known == ',') {
+        size_t len = strcspn(known, ",");
+        for (char *const *name = names; *name != NULL; name++)
+            if (strncasecmp(*name, known, len) == 0 && (*name)[len] == '\0') return 1;
+        known += len;
+    }
     return 0;
 }
 
@@ -106,13 +126,27 @@ static void keep_named(struct data *data, char *const *names)
     data->limit_count = kept;
 }
 
+/* Names separated by commas; NULL: none. The nearest of them is kept until the next is found. */
+static void offer_aliases(struct nearest *nearest, const char *names)
+{
+    static char kept[64];
+    for (; names != NULL && *names != '\0'; names += *names == ',') {
+        char name[sizeof(kept)];
+        size_t len = strcspn(names, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)len, names);
+        nearest_offer(nearest, name);
+        if (nearest->best == name) nearest->best = strcpy(kept, name);
+        names += len;
+    }
+}
+
 /* Offer every name there is; 1 if `name` is one of them. */
 static int is_known(const struct data *data, const char *name, struct nearest *nearest)
 {
     nearest_begin(nearest, name);
     for (size_t i = 0; i < data->setting_count; i++) {
         nearest_offer(nearest, data->settings[i].name);
-        if (data->settings[i].alias != NULL) nearest_offer(nearest, data->settings[i].alias);
+        offer_aliases(nearest, data->settings[i].alias);
     }
     for (size_t i = 0; i < data->transport_count; i++)
         nearest_offer(nearest, data->transports[i].name);
@@ -167,6 +201,8 @@ static void show(enum format format, const struct data *data, unsigned sections,
     case FORMAT_MARKDOWN:
         markdown_show(data);
         break;
+    case FORMAT_TRACE: /* is done already */
+        break;
     case FORMAT_TEXT:
         if (named) {
             show_in_full(data);
@@ -186,6 +222,11 @@ int main(int argc, char **argv)
     if (named && options.format == FORMAT_MARKDOWN) {
         fprintf(stderr, "aqinfo: --markdown shows all settings and takes no names\n");
         return 2;
+    }
+
+    if (options.format == FORMAT_TRACE) {
+        if (!named) fprintf(stderr, "aqinfo: --merge-traces needs the names of files\n");
+        return named ? merge_traces(names) : 2;
     }
 
     struct data data;

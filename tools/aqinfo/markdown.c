@@ -24,9 +24,13 @@ static void row(const aq_setting_info *setting)
 {
     printf("| ");
     code_cell(setting->name);
-    if (setting->alias != NULL && setting->alias[0] != '\0') {
+    for (const char *alias = setting->alias; alias != NULL && *alias != '\0';) {
+        char name[128];
+        size_t len = strcspn(alias, ",");
+        snprintf(name, sizeof(name), "%.*s", (int)len, alias);
         printf(", ");
-        code_cell(setting->alias);
+        code_cell(name);
+        alias += len + (alias[len] == ',');
     }
     printf(" | ");
     cell(setting->type);

@@ -1,6 +1,7 @@
 /* The patterns through Aqueduct's own interface. */
 #include "api_aq.h"
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Handlers, in the order of the table in `start`. */
@@ -10,20 +11,25 @@ enum handler {
     ON_PING_MEDIUM,
     ON_PING_LONG,
     ON_FLOOD,
+    ON_FLOOD_IN,
     ON_COUNT,
     ON_COUNTED,
     ON_COMMAND,
+    ON_TOKEN,
+    ON_HELLO,
     HANDLER_COUNT
 };
 
 static struct {
     aq_team *world;
-    aq_atomic_domain *domain;
     struct perf *perf;
     struct shared *lead_addr; /* rank 0's segment, where Long replies go */
     aq_handler handlers[HANDLER_COUNT];
-    uint64_t pongs;   /* replies that rank 0 has got */
+    uint64_t pongs;  /* replies that rank 0 has got */
+    uint64_t tokens; /* of the ring that this rank has got, and those it has passed on */
+    uint64_t passed;
     uint32_t flooded; /* flood messages that this rank has handled */
+    uint64_t flooded_in;
     uint32_t counted; /* what the last ON_COUNTED told */
     enum command command;
     size_t command_size;
@@ -78,6 +84,12 @@ static void on_flood(aq_am *am)
     state.flooded++;
 }
 
+static void on_flood_in(aq_am *am)
+{
+    (void)am;
+    state.flooded_in++;
+}
+
 static void on_count(aq_am *am)
 {
     check(aq_am_reply_short(am, state.handlers[ON_COUNTED], AQ_ARGS((aq_arg)state.flooded), 0),
@@ -97,12 +109,23 @@ static void on_command(aq_am *am)
     on_ping(am);
 }
 
+static void on_hello(aq_am *am)
+{
+    (void)am;
+}
+
+static void on_token(aq_am *am)
+{
+    (void)am;
+    state.tokens++;
+}
+
 static void start(struct perf *perf)
 {
     state.perf = perf;
-    check(aq_init(&(aq_init_params){.struct_size = sizeof(aq_init_params), .client_name = "aqperf"},
-                  &state.world),
-          "aq_init");
+    aq_init_params params = {.struct_size = sizeof(params), .client_name = "aqperf"};
+    if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
+    check(aq_init(&params, &state.world), "aq_init");
     perf->rank = aq_team_rank(state.world);
     perf->ranks = aq_team_size(state.world);
     perf->peer = perf->ranks > 1 ? 1 : 0;
@@ -114,8 +137,11 @@ static void start(struct perf *perf)
         [ON_PING_MEDIUM] = {.fn = on_ping_medium, .name = "ping-medium"},
         [ON_PING_LONG] = {.fn = on_ping_long, .name = "ping-long"},
         [ON_FLOOD] = {.fn = on_flood, .name = "flood"},
+        [ON_FLOOD_IN] = {.fn = on_flood_in, .name = "flood-in"},
         [ON_COUNT] = {.fn = on_count, .name = "count"},
         [ON_COUNTED] = {.nargs = 1, .fn = on_counted, .name = "counted"},
+        [ON_HELLO] = {.fn = on_hello, .name = "hello"},
+        [ON_TOKEN] = {.fn = on_token, .name = "token"},
         [ON_COMMAND] = {.nargs = 3, .fn = on_command, .name = "command"},
     };
     check(aq_am_register(aq_team_ep(state.world), table, HANDLER_COUNT), "aq_am_register");
@@ -132,10 +158,28 @@ static void introduce(struct perf *perf, unsigned other)
     check(aq_barrier(state.world), "aq_barrier");
     if (perf->rank > 1) return;
     uint64_t maps;
-    check(aq_get(state.world, &perf->peer_pid, other, &there->pid, sizeof perf->peer_pid),
+    check(aq_get(state.world, &perf->peer_pid, other, &there->pid, sizeof perf->peer_pid, 0),
           "aq_get");
-    check(aq_get(state.world, &maps, other, &there->maps_peer, sizeof maps), "aq_get");
+    check(aq_get(state.world, &maps, other, &there->maps_peer, sizeof maps, 0), "aq_get");
     perf->both_map = perf->theirs != NULL && maps != 0;
+}
+
+/* The limits of all ranks copy straight from one to the other. */
+static void find_next(struct perf *perf)
+{
+    aq_segment_info info;
+    check(aq_segment_query(state.world, (perf->rank + 1) % perf->ranks, &info), "aq_segment_query");
+    perf->next = info.local;
+    perf->all_map = aq_team_size(aq_team_neighborhood()) == perf->ranks && info.local != NULL;
+}
+
+/* Every rank sends one message to every other; the barrier that follows lets them arrive. */
+static void talk_to_all(struct perf *perf)
+{
+    for (unsigned i = 1; i < perf->ranks; i++)
+        check(aq_am_short(state.world, (perf->rank + i) % perf->ranks, state.handlers[ON_HELLO],
+                          AQ_NO_ARGS, 0),
+              "aq_am_short");
 }
 
 static void attach(struct perf *perf)
@@ -152,16 +196,18 @@ static void attach(struct perf *perf)
     perf->theirs = info.local;
     perf->peer_addr = info.addr;
     introduce(perf, other);
+    if (perf->options.all_pairs) talk_to_all(perf);
+    find_next(perf);
+    api_aq_attach_private(perf, other);
 
-    check(aq_atomic_domain_create(state.world, AQ_U64, AQ_OP_BIT(AQ_ADD), &state.domain),
-          "aq_atomic_domain_create");
+    api_aq_atomic_open();
     check(aq_barrier(state.world), "aq_barrier");
 }
 
 static void finish(struct perf *perf)
 {
     (void)perf;
-    aq_atomic_domain_destroy(state.domain);
+    api_aq_atomic_close();
     check(aq_finalize(), "aq_finalize");
 }
 
@@ -175,9 +221,11 @@ static size_t max_size(enum pattern_id pattern, const char **what)
     switch (pattern) {
     case AM_MEDIUM_RTT:
     case AM_MEDIUM_RATE:
+    case AM_RESERVE_RATE:
         *what = "the largest Medium";
         return aq_am_max_medium(state.world);
     case AM_LONG_RTT:
+    case AM_LONG_RATE:
         *what = "the largest Long";
         return aq_am_max_long(state.world);
     default:
@@ -226,13 +274,15 @@ static enum command await(struct perf *perf, size_t *size)
     return what;
 }
 
-static void set_count(struct perf *perf, uint64_t n)
+static void set_count(struct perf *perf, uint64_t n, enum limit_id limit)
 {
     for (aq_rank rank = 0; rank < perf->ranks; rank++) {
         aq_segment_info info;
         check(aq_segment_query(state.world, rank, &info), "aq_segment_query");
         struct shared *there = info.addr;
-        check(aq_put_value(state.world, rank, &there->count, n, sizeof n), "aq_put_value");
+        check(aq_put_value(state.world, rank, &there->count, n, sizeof n, 0), "aq_put_value");
+        check(aq_put_value(state.world, rank, &there->limit, (uint64_t)limit, sizeof(uint64_t), 0),
+              "aq_put_value");
     }
 }
 
@@ -272,6 +322,34 @@ static double am_long_rtt(struct perf *perf, size_t size, uint64_t n)
     return measure_now_ns() - begun;
 }
 
+static int has_token(void *unused)
+{
+    (void)unused;
+    return state.tokens > state.passed;
+}
+
+static void pass_token(struct perf *perf)
+{
+    check(aq_am_short(state.world, (perf->rank + 1) % perf->ranks, state.handlers[ON_TOKEN],
+                      AQ_NO_ARGS, 0),
+          "aq_am_short");
+}
+
+/* `n` hops, rounded up to whole laps; every rank passes the token on once in a lap. */
+static double am_ring(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    uint64_t laps = (n + perf->ranks - 1) / perf->ranks;
+    double begun = measure_now_ns();
+    for (uint64_t lap = 0; lap < laps; lap++) {
+        if (perf->rank == 0) pass_token(perf);
+        check(aq_poll_until(has_token, NULL), "aq_poll_until");
+        state.passed++;
+        if (perf->rank != 0) pass_token(perf);
+    }
+    return (measure_now_ns() - begun) * (double)n / (double)(laps * perf->ranks);
+}
+
 /* Messages have no order, so ask how many have been handled until all have. */
 static void await_flood(struct perf *perf, uint32_t wanted)
 {
@@ -285,75 +363,97 @@ static void await_flood(struct perf *perf, uint32_t wanted)
 
 static uint32_t flood_sent; /* by rank 0, modulo 2^32 as the receiver counts */
 
-static double am_short_rate(struct perf *perf, size_t size, uint64_t n)
+static void send_shorts(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         check(aq_am_short(state.world, perf->peer, state.handlers[ON_FLOOD], AQ_NO_ARGS, 0),
               "aq_am_short");
-    flood_sent += (uint32_t)n;
-    await_flood(perf, flood_sent);
-    return measure_now_ns() - begun;
 }
 
-static double am_medium_rate(struct perf *perf, size_t size, uint64_t n)
+static void send_mediums(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         check(aq_am_medium(state.world, perf->peer, state.handlers[ON_FLOOD], perf->source, size,
                            AQ_NO_ARGS, 0, NULL),
               "aq_am_medium");
+}
+
+static void send_reserved(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        aq_am_buffer buffer;
+        check(aq_am_reserve(state.world, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer),
+              "aq_am_reserve");
+        memcpy(buffer.addr, perf->source, size);
+        check(aq_am_commit(&buffer, state.handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0),
+              "aq_am_commit");
+    }
+}
+
+static void send_longs(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        check(aq_am_long(state.world, perf->peer, state.handlers[ON_FLOOD], perf->source, size,
+                         perf->peer_addr->data, AQ_NO_ARGS, 0, AQ_EVENT_GROUP),
+              "aq_am_long");
+    check(aq_nbi_wait(AQ_NBI_LOCAL), "aq_nbi_wait");
+}
+
+/* A flood is over when all of it has been handled. */
+static double flood(struct perf *perf, size_t size, uint64_t n, api_aq_body *send)
+{
+    double ns = api_aq_spread(perf, size, n, send), begun = measure_now_ns();
     flood_sent += (uint32_t)n;
     await_flood(perf, flood_sent);
-    return measure_now_ns() - begun;
+    return ns + measure_now_ns() - begun;
 }
 
-static double put_lat(struct perf *perf, size_t size, uint64_t n)
+static double am_short_rate(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
-    for (uint64_t i = 0; i < n; i++)
-        check(aq_put(state.world, perf->peer, perf->peer_addr->data, perf->source, size), "aq_put");
-    return measure_now_ns() - begun;
+    return flood(perf, size, n, send_shorts);
 }
 
-static double get_lat(struct perf *perf, size_t size, uint64_t n)
+static double am_medium_rate(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
-    for (uint64_t i = 0; i < n; i++)
-        check(aq_get(state.world, perf->target, perf->peer, perf->peer_addr->data, size), "aq_get");
-    return measure_now_ns() - begun;
+    return flood(perf, size, n, send_mediums);
 }
 
-static double atomic_lat(struct perf *perf, size_t size, uint64_t n)
+static double am_reserve_rate(struct perf *perf, size_t size, uint64_t n)
 {
+    return flood(perf, size, n, send_reserved);
+}
+
+static double am_long_rate(struct perf *perf, size_t size, uint64_t n)
+{
+    return flood(perf, size, n, send_longs);
+}
+
+static void send_in(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)perf;
     (void)size;
-    void *word = &perf->peer_addr->word.seq;
-    uint64_t one = 1, old;
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        check(aq_atomic(state.domain, perf->peer, word, AQ_ADD, &one, NULL, &old), "aq_atomic");
-    return measure_now_ns() - begun;
+        check(aq_am_short(state.world, 0, state.handlers[ON_FLOOD_IN], AQ_NO_ARGS, 0),
+              "aq_am_short");
 }
 
-static double put_bw(struct perf *perf, size_t size, uint64_t n)
+static int all_in(void *wanted)
 {
-    double begun = measure_now_ns();
-    for (uint64_t i = 0; i < n; i++)
-        check(aq_put_nbi(state.world, perf->peer, perf->peer_addr->data, perf->source, size, 0),
-              "aq_put_nbi");
-    check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
-    return measure_now_ns() - begun;
+    return state.flooded_in == *(uint64_t *)wanted;
 }
 
-static double get_bw(struct perf *perf, size_t size, uint64_t n)
+/* All send `n`, and rank 0, which may have got some before it comes here, tells the time of one. */
+static double am_short_in(struct perf *perf, size_t size, uint64_t n)
 {
+    static uint64_t wanted;
+    unsigned senders = perf->ranks > 1 ? perf->ranks - 1 : 1;
     double begun = measure_now_ns();
-    for (uint64_t i = 0; i < n; i++)
-        check(aq_get_nbi(state.world, perf->target, perf->peer, perf->peer_addr->data, size, 0),
-              "aq_get_nbi");
-    check(aq_nbi_wait(AQ_NBI_GET), "aq_nbi_wait");
-    return measure_now_ns() - begun;
+    if (perf->rank > 0 || perf->ranks == 1) (void)api_aq_spread(perf, size, n, send_in);
+    if (perf->rank > 0) return 0;
+    wanted += n * senders;
+    check(aq_poll_until(all_in, &wanted), "aq_poll_until");
+    return (measure_now_ns() - begun) / senders;
 }
 
 static double run_barrier(struct perf *perf, size_t size, uint64_t n)
@@ -381,19 +481,41 @@ const struct api api_aq = {
     .run = {[AM_SHORT_RTT] = am_short_rtt,
             [AM_MEDIUM_RTT] = am_medium_rtt,
             [AM_LONG_RTT] = am_long_rtt,
+            [AM_RING] = am_ring,
             [AM_SHORT_RATE] = am_short_rate,
             [AM_MEDIUM_RATE] = am_medium_rate,
-            [PUT_LAT] = put_lat,
-            [GET_LAT] = get_lat,
-            [ATOMIC_LAT] = atomic_lat,
-            [PUT_BW] = put_bw,
-            [GET_BW] = get_bw,
+            [AM_RESERVE_RATE] = am_reserve_rate,
+            [AM_LONG_RATE] = am_long_rate,
+            [AM_SHORT_IN] = am_short_in,
+            [PUT_LAT] = api_aq_put_lat,
+            [GET_LAT] = api_aq_get_lat,
+            [PUT_VALUE] = api_aq_put_value,
+            [GET_VALUE] = api_aq_get_value,
+            [ATOMIC_LAT] = api_aq_atomic_lat,
+            [ATOMIC_CAS] = api_aq_atomic_cas,
+            [ATOMIC_DOUBLE] = api_aq_atomic_double,
+            [ATOMIC_RATE] = api_aq_atomic_rate,
+            [PUT_BW] = api_aq_put_flood,
+            [GET_BW] = api_aq_get_flood,
+            [PUT_RATE] = api_aq_put_flood,
+            [GET_RATE] = api_aq_get_flood,
+            [PUT_EVENTS] = api_aq_put_events,
+            [MEMSET_BW] = api_aq_memset,
+            [PUT_PRIVATE] = api_aq_put_private,
+            [GET_PRIVATE] = api_aq_get_private,
             [STRIDED_PUT] = api_aq_strided_put,
+            [STRIDED_GET] = api_aq_strided_get,
+            [VECTOR_PUT] = api_aq_vector_put,
+            [VECTOR_GET] = api_aq_vector_get,
+            [INDEXED_PUT] = api_aq_indexed_put,
+            [INDEXED_GET] = api_aq_indexed_get,
+            [TEAM_SPLIT] = api_aq_team_split,
             [BARRIER] = run_barrier,
             [BCAST] = api_aq_bcast,
             [REDUCE] = api_aq_reduce,
             [ALLREDUCE] = api_aq_allreduce,
             [GATHER] = api_aq_gather,
             [ALLGATHER] = api_aq_allgather,
+            [SCATTER] = api_aq_scatter,
             [ALLTOALL] = api_aq_alltoall},
 };

@@ -61,6 +61,16 @@ double api_aq_allgather(struct perf *perf, size_t size, uint64_t n)
     return measure_now_ns() - begun;
 }
 
+double api_aq_scatter(struct perf *perf, size_t size, uint64_t n)
+{
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        api_aq_check(aq_coll_scatter(api_aq_world(), 0, arrivals(perf), perf->mine->data,
+                                     block_of(perf, size)),
+                     "aq_coll_scatter");
+    return measure_now_ns() - begun;
+}
+
 double api_aq_alltoall(struct perf *perf, size_t size, uint64_t n)
 {
     double begun = measure_now_ns();
@@ -68,5 +78,18 @@ double api_aq_alltoall(struct perf *perf, size_t size, uint64_t n)
         api_aq_check(aq_coll_alltoall(api_aq_world(), arrivals(perf), perf->mine->data,
                                       block_of(perf, size)),
                      "aq_coll_alltoall");
+    return measure_now_ns() - begun;
+}
+
+double api_aq_team_split(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    double begun = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        aq_team *half;
+        api_aq_check(aq_team_split(api_aq_world(), (int)perf->rank % 2, 0, 0, &half),
+                     "aq_team_split");
+        api_aq_check(aq_team_destroy(half), "aq_team_destroy");
+    }
     return measure_now_ns() - begun;
 }

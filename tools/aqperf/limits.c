@@ -11,14 +11,15 @@
 #define STOP ((uint64_t)1 << 63)
 
 /* Called through a volatile pointer, so that no copy is optimised away or inlined. */
-static void *(*volatile copy)(void *, const void *, size_t) = memcpy;
+void *(*volatile limits_copy)(void *, const void *, size_t) = memcpy;
+static void *(*volatile limits_set)(void *, int, size_t) = memset;
 
 /* Sequence numbers go on from loop to loop: nothing must be reset, so nothing can be reset late. */
 static uint64_t line_seq, ring_seq, ring_consumed;
 
 /* One turn of a wait. With more ranks than cores the other one may need ours; and so it may, if we
  * have waited for long, on a machine where other programs run too. */
-static void wait_turn(const struct perf *perf, unsigned *turns)
+void limits_wait_turn(const struct perf *perf, unsigned *turns)
 {
     unsigned patience = perf->crowded ? 256 : 16384;
     if (++*turns % patience == 0) sched_yield();
@@ -29,7 +30,7 @@ static void send_line(struct perf *perf, const void *from, size_t size, uint64_t
     struct shared *there = perf->theirs;
     if (size > 0) {
         void *to = size <= sizeof there->inbox.payload ? there->inbox.payload : there->data;
-        copy(to, from, size);
+        limits_copy(to, from, size);
     }
     atomic_store_explicit(&there->inbox.seq, seq, memory_order_release); /* await_line */
 }
@@ -40,7 +41,7 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
     uint64_t seq;
     unsigned turns = 0;
     while ((seq = atomic_load_explicit(&perf->mine->inbox.seq, memory_order_acquire)) == old)
-        wait_turn(perf, &turns);
+        limits_wait_turn(perf, &turns);
     return seq;
 }
 
@@ -89,6 +90,12 @@ static double run_rounds(struct perf *perf, size_t size, uint64_t n)
     return run_rtt(perf, size, n) / 2 * rounds;
 }
 
+/* Half a round trip. */
+static double run_hop(struct perf *perf, size_t size, uint64_t n)
+{
+    return run_rtt(perf, size, n) / 2;
+}
+
 static void stream_one(struct perf *perf, size_t size, uint64_t flag)
 {
     struct shared *there = perf->theirs;
@@ -96,14 +103,14 @@ static void stream_one(struct perf *perf, size_t size, uint64_t flag)
     while (ring_seq - ring_consumed >= RING_LINES) {
         /* pairs with the release in serve_stream */
         ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
-        wait_turn(perf, &turns);
+        limits_wait_turn(perf, &turns);
     }
     struct line *line = &there->ring[ring_seq % RING_LINES];
     if (size > 0 && size <= sizeof line->payload) {
-        copy(line->payload, perf->source, size);
+        limits_copy(line->payload, perf->source, size);
     } else if (size > 0) {
         size_t places = perf->max_size / size < 16 ? perf->max_size / size : 16;
-        copy(there->data + ring_seq % places * size, perf->source, size);
+        limits_copy(there->data + ring_seq % places * size, perf->source, size);
     }
     ring_seq++;
     atomic_store_explicit(&line->seq, ring_seq | flag, memory_order_release); /* serve_stream */
@@ -114,7 +121,7 @@ static void stream_drain(struct perf *perf)
     unsigned turns = 0;
     while (ring_consumed != ring_seq) {
         ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
-        wait_turn(perf, &turns);
+        limits_wait_turn(perf, &turns);
     }
 }
 
@@ -138,7 +145,7 @@ static void serve_stream(struct perf *perf)
         /* pairs with the release in stream_one */
         while (((seq = atomic_load_explicit(&line->seq, memory_order_acquire)) & ~STOP) !=
                ring_consumed + 1)
-            wait_turn(perf, &turns);
+            limits_wait_turn(perf, &turns);
         ring_consumed++;
         if (ring_consumed % (RING_LINES / 4) == 0 || (seq & STOP) != 0) /* stream_one, _drain */
             atomic_store_explicit(&perf->theirs->consumed.seq, ring_consumed, memory_order_release);
@@ -149,6 +156,8 @@ void limits_serve(struct perf *perf, enum command command, size_t size)
 {
     if (command == COMMAND_ECHO) serve_echo(perf, size);
     if (command == COMMAND_STREAM) serve_stream(perf);
+    if (command == COMMAND_DOUBLE_OUT || command == COMMAND_DOUBLE_IN)
+        limits_serve_double(perf, command, size);
 }
 
 /* The memory that one-sided operations are compared on: the peer's if it is mapped, else ours. */
@@ -191,7 +200,7 @@ static double run_memcpy_out(struct perf *perf, size_t size, uint64_t n)
 {
     double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        copy(place(perf)->data, perf->source, size);
+        limits_copy(place(perf)->data, perf->source, size);
     return measure_now_ns() - start;
 }
 
@@ -208,26 +217,52 @@ static double run_strided_out(struct perf *perf, size_t size, uint64_t n)
     return measure_now_ns() - start;
 }
 
+static double run_strided_in(struct perf *perf, size_t size, uint64_t n)
+{
+    uint64_t *to = (uint64_t *)(void *)perf->target;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t *from = (const uint64_t *)(const void *)place(perf)->data;
+        for (size_t k = 0; k < size / sizeof *to; k++)
+            to[k] = from[2 * k];
+        atomic_signal_fence(memory_order_seq_cst); /* so that each round loads anew */
+    }
+    return measure_now_ns() - start;
+}
+
+static double run_memset(struct perf *perf, size_t size, uint64_t n)
+{
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        limits_set(place(perf)->data, (int)i, size);
+    return measure_now_ns() - start;
+}
+
 static double run_memcpy_in(struct perf *perf, size_t size, uint64_t n)
 {
     double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        copy(perf->target, place(perf)->data, size);
+        limits_copy(perf->target, place(perf)->data, size);
     return measure_now_ns() - start;
 }
 
-/* Move `size` bytes by CMA; 0, or an errno value. */
-static int cma(struct perf *perf, bool write, size_t size)
+int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size)
 {
     for (size_t done = 0; done < size;) {
-        struct iovec local = {(write ? perf->source : perf->target) + done, size - done};
-        struct iovec remote = {perf->peer_addr->data + done, size - done};
+        struct iovec local = {(unsigned char *)here + done, size - done};
+        struct iovec remote = {(unsigned char *)there + done, size - done};
         ssize_t moved = write ? process_vm_writev((pid_t)perf->peer_pid, &local, 1, &remote, 1, 0)
                               : process_vm_readv((pid_t)perf->peer_pid, &local, 1, &remote, 1, 0);
         if (moved <= 0) return moved < 0 ? errno : EIO;
         done += (size_t)moved;
     }
     return 0;
+}
+
+static int cma(struct perf *perf, bool write, size_t size)
+{
+    return limits_cma(perf, write, write ? perf->source : perf->target, perf->peer_addr->data,
+                      size);
 }
 
 static double run_cma(struct perf *perf, bool write, size_t size, uint64_t n)
@@ -258,9 +293,11 @@ void limits_probe_cma(struct perf *perf)
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size)
 {
     enum limit_id id = size <= 8 && pattern->word != LIMIT_NONE ? pattern->word : pattern->limit;
-    if (limits[id].needs_mapping && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
     /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
-    if (id == LIMIT_LINE_ROUNDS && perf->crowded) return LIMIT_NONE;
+    if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
+    if (limits[id].all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
+    if (limits[id].needs_mapping && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
+    if (id == LIMIT_LINE_HOP && perf->crowded) return LIMIT_NONE;
     return id;
 }
 
@@ -283,6 +320,22 @@ const struct limit limits[LIMIT_COUNT] = {
                            .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
                            .run = run_rounds,
                            .needs_mapping = true},
+    [LIMIT_BARE_BARRIER] = {.name = "yield-rounds",
+                            .doc = "a counter in shared memory that all ranks wait at, yielding",
+                            .run = limits_bare_barrier,
+                            .all_ranks = true},
+    [LIMIT_COPY_LEAD] = {.name = "copies",
+                         .doc = "what each rank must get, copied by it at once, between barriers",
+                         .run = limits_copy_from_lead,
+                         .all_ranks = true},
+    [LIMIT_COPY_NEXT] = {.name = "copies",
+                         .doc = "",
+                         .run = limits_copy_from_next,
+                         .all_ranks = true},
+    [LIMIT_LINE_HOP] = {.name = "line-hop",
+                        .doc = "half a line-rtt",
+                        .run = run_hop,
+                        .needs_mapping = true},
     [LIMIT_STORE] = {.name = "store",
                      .doc = "a store of 8 bytes into the peer's mapped segment",
                      .run = run_store},
@@ -296,11 +349,26 @@ const struct limit limits[LIMIT_COUNT] = {
                           .doc = "memcpy of that size into (put) or from (get) the mapped segment",
                           .run = run_memcpy_out},
     [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .run = run_memcpy_in},
-    [LIMIT_STRIDED_OUT] = {.name = "loop",
-                           .doc = "a loop of 8-byte stores into every other word of the segment",
-                           .run = run_strided_out},
+    [LIMIT_STRIDED_OUT] =
+        {.name = "loop",
+         .doc = "a loop of 8-byte stores into (put) or loads from (get) every other word",
+         .run = run_strided_out},
+    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .run = run_strided_in},
+    [LIMIT_MEMSET] = {.name = "memset",
+                      .doc = "memset of that size in the peer's mapped segment",
+                      .run = run_memset},
     [LIMIT_CMA_WRITE] = {.name = "cma",
                          .doc = "process_vm_writev (put) or process_vm_readv (get) of that size",
                          .run = run_cma_write},
     [LIMIT_CMA_READ] = {.name = "cma", .doc = "", .run = run_cma_read},
+    [LIMIT_DOUBLE_OUT] = {.name = "double-copy",
+                          .doc = "memcpy by both ranks through a ring of 8 fragments of 32 KB",
+                          .run = limits_double_out,
+                          .needs_mapping = true},
+    [LIMIT_DOUBLE_IN] = {.name = "double-copy",
+                         .doc = "",
+                         .run = limits_double_in,
+                         .needs_mapping = true},
+    [LIMIT_CMA_PRIVATE_WRITE] = {.name = "cma", .doc = "", .run = limits_cma_private_write},
+    [LIMIT_CMA_PRIVATE_READ] = {.name = "cma", .doc = "", .run = limits_cma_private_read},
 };

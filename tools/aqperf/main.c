@@ -78,12 +78,12 @@ static void set_up(struct perf *perf, size_t *rows)
     /* Every rank has a block of a collective, however small the size. */
     if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
+    if (perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
     perf->api->attach(perf);
     if (perf->rank > 1) return;
     memset(perf->mine->data, 1, 2 * perf->max_size);
     if (perf->rank > 0) return;
     perf->source = allocate(perf, 1, perf->max_size);
-    perf->target = allocate(perf, 1, perf->max_size);
     perf->results = allocate(perf, *rows, sizeof(struct result));
     limits_probe_cma(perf);
     report_begin(perf);

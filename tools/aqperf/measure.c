@@ -18,6 +18,7 @@ double measure_now_ns(void)
 struct subject {
     run_fn *run;
     bool all_ranks;
+    enum limit_id limit; /* LIMIT_NONE: the pattern */
     uint64_t operations; /* in one sample */
     double *samples;     /* in the unit of the row */
 };
@@ -27,9 +28,11 @@ static double run(struct perf *perf, const struct subject *subject, size_t size,
 {
     if (!subject->all_ranks) return subject->run(perf, size, n);
     if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
-    perf->api->set_count(perf, n);
+    perf->api->set_count(perf, n, subject->limit);
     perf->api->barrier();
-    return subject->run(perf, size, n);
+    double ns = subject->run(perf, size, n);
+    perf->api->barrier(); /* all have read the count, which may change now */
+    return ns;
 }
 
 /* How many operations take about the time asked for. Runs enough of them to be a warm-up. */
@@ -89,7 +92,7 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? pattern->second : LIMIT_NONE;
     struct subject subjects[] = {
-        {.run = limits[limit].run},
+        {.run = limits[limit].run, .all_ranks = limits[limit].all_ranks, .limit = limit},
         {.run = limits[second].run},
         {.run = perf->api->run[id], .all_ranks = pattern->all_ranks},
     };
@@ -103,20 +106,26 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
             sample(perf, &subjects[i], pattern->unit, size, repeat);
 
     struct result *result = &perf->results[perf->result_count++];
-    double unused;
     *result = (struct result){.pattern = pattern,
                               .size = size,
                               .limit_name = limits[limit].name,
                               .second_name = limits[second].name};
     result->median = median(&subjects[2], repeats, &result->min, &result->max);
     result->limit = median(&subjects[0], repeats, &result->limit_min, &result->limit_max);
-    result->second = median(&subjects[1], repeats, &unused, &unused);
+    double second_min = 0, second_max = 0;
+    result->second = median(&subjects[1], repeats, &second_min, &second_max);
+    if (pattern->either && result->second > result->limit) {
+        result->limit = result->second;
+        result->limit_min = second_min;
+        result->limit_max = second_max;
+        result->limit_name = result->second_name;
+    }
     for (size_t i = 0; i < 3; i++)
         free(subjects[i].samples);
 
     if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
     if (!pattern->all_ranks) return;
-    perf->api->set_count(perf, 0);
+    perf->api->set_count(perf, 0, LIMIT_NONE);
     perf->api->barrier();
 }
 
@@ -140,7 +149,9 @@ static void follow(struct perf *perf, enum pattern_id id, size_t size)
         perf->api->barrier();
         uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
         if (n == 0) break;
-        (void)perf->api->run[id](perf, size, n);
+        enum limit_id limit = (enum limit_id)perf->mine->limit;
+        (void)(limit != LIMIT_NONE ? limits[limit].run : perf->api->run[id])(perf, size, n);
+        perf->api->barrier();
     }
 }
 
@@ -158,6 +169,10 @@ bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char
 {
     const char *what;
     size_t most = perf->api->max_size(pattern, &what);
+    if (perf->api->run[pattern] == NULL) {
+        snprintf(text, len, "not measured through --api %s", perf->api->name);
+        return true;
+    }
     if (size > most) {
         snprintf(text, len, "above %s, %zu bytes", what, most);
         return true;

@@ -14,10 +14,11 @@
 #define MAX_SIZE    ((size_t)1 << 30)
 #define MIN_REPEATS 5u
 #define MAX_REPEATS 1000u
+#define MAX_THREADS 64u
 #define MIN_TIME_NS 1e3
 #define MAX_TIME_NS 60e9
 
-const struct api *const apis[] = {&api_aq, NULL};
+const struct api *const apis[] = {&api_aq, &api_gasnet, NULL};
 
 bool options_is_first_rank(void)
 {
@@ -43,28 +44,31 @@ __attribute__((format(printf, 1, 2), noreturn)) static void wrong(const char *fo
 
 static void help(void)
 {
-    printf("usage: aqrun -n N aqperf [OPTION]…\n"
-           "\n"
-           "Measures Aqueduct between rank 0 and rank 1 (barriers: of all ranks), and beside each\n"
-           "figure what the machine itself can do between the same two cores in the same run.\n"
-           "\n"
-           "  --pattern P,…      what to measure, also with wildcards: 'am-*' (default: all)\n"
-           "  --sizes S,…        bytes, with K, M or G for powers of 1024, up to 1G\n"
-           "                     (default: fitting for each pattern)\n"
-           "  --transport T,…    only over these transports (sets AQ_TRANSPORTS)\n"
-           "  --repeats R        samples of which the median is shown, 5 to 1000 (7)\n"
-           "  --min-time T       length of a sample, with ns, us, ms or s, 1us to 60s (10ms)\n"
-           "  --json FILE        also write the results as JSON; - for standard output, then\n"
-           "                     without the table\n"
-           "  --csv FILE         also write the results as comma separated values; - likewise\n"
-           "  --plot FILE.svg    also draw them\n"
-           "  --no-pin           do not bind rank r to the r-th core (done when there are enough)\n"
-           "  --api A            the programming interface to measure: aq\n"
-           "  --list             the patterns and the limits they are compared with\n"
-           "  --version          the version of the library\n"
-           "  --help             this text\n"
-           "\n"
-           "Exit code: 0; 1 when something failed; 2 for wrong usage.\n");
+    printf(
+        "usage: aqrun -n N aqperf [OPTION]…\n"
+        "\n"
+        "Measures Aqueduct between rank 0 and rank 1 (barriers: of all ranks), and beside each\n"
+        "figure what the machine itself can do between the same two cores in the same run.\n"
+        "\n"
+        "  --pattern P,…      what to measure, also with wildcards: 'am-*' (default: all)\n"
+        "  --sizes S,…        bytes, with K, M or G for powers of 1024, up to 1G\n"
+        "                     (default: fitting for each pattern)\n"
+        "  --transport T,…    only over these transports (sets AQ_TRANSPORTS)\n"
+        "  --threads T        threads of a rank that flood, 1 to 64 (1); several: mode multiple\n"
+        "  --repeats R        samples of which the median is shown, 5 to 1000 (7)\n"
+        "  --min-time T       length of a sample, with ns, us, ms or s, 1us to 60s (10ms)\n"
+        "  --json FILE        also write the results as JSON; - for standard output, then\n"
+        "                     without the table\n"
+        "  --csv FILE         also write the results as comma separated values; - likewise\n"
+        "  --plot FILE.svg    also draw them\n"
+        "  --all-pairs        every rank has sent to every other before anything is measured\n"
+        "  --no-pin           do not bind rank r to the r-th core (done when there are enough)\n"
+        "  --api A            the programming interface to measure: aq, gasnet\n"
+        "  --list             the patterns and the limits they are compared with\n"
+        "  --version          the version of the library\n"
+        "  --help             this text\n"
+        "\n"
+        "Exit code: 0; 1 when something failed; 2 for wrong usage.\n");
 }
 
 static void add_pattern(struct options *options, enum pattern_id pattern)
@@ -147,6 +151,16 @@ static void set_min_time(struct options *options, const char *text)
     options->min_time_ns = ns;
 }
 
+static void set_threads(struct options *options, const char *text)
+{
+    double value;
+    const char *unit;
+    if (!number(text, &value, &unit) || *unit != '\0' || value < 1 || value > MAX_THREADS ||
+        value != (double)(unsigned)value)
+        wrong("--threads %s: not a number from 1 to %u", text, MAX_THREADS);
+    options->threads = (unsigned)value;
+}
+
 static void check_transport(struct options *options, const char *name)
 {
     (void)options;
@@ -210,12 +224,14 @@ enum option_id {
     OPT_PATTERN = 1,
     OPT_SIZES,
     OPT_TRANSPORT,
+    OPT_THREADS,
     OPT_REPEATS,
     OPT_MIN_TIME,
     OPT_JSON,
     OPT_CSV,
     OPT_PLOT,
     OPT_NO_PIN,
+    OPT_ALL_PAIRS,
     OPT_API,
     OPT_LIST,
     OPT_VERSION,
@@ -235,6 +251,9 @@ static void take(struct options *options, int id, const char *value, const char 
         each(options, "--transport", value, check_transport);
         options->transport = value;
         break;
+    case OPT_THREADS:
+        set_threads(options, value);
+        break;
     case OPT_REPEATS:
         set_repeats(options, value);
         break;
@@ -252,6 +271,9 @@ static void take(struct options *options, int id, const char *value, const char 
         break;
     case OPT_NO_PIN:
         options->pin = false;
+        break;
+    case OPT_ALL_PAIRS:
+        options->all_pairs = true;
         break;
     case OPT_API:
         set_api(options, value);
@@ -274,18 +296,21 @@ void options_parse(struct options *options, int argc, char **argv)
     static const struct option known[] = {{"pattern", required_argument, NULL, OPT_PATTERN},
                                           {"sizes", required_argument, NULL, OPT_SIZES},
                                           {"transport", required_argument, NULL, OPT_TRANSPORT},
+                                          {"threads", required_argument, NULL, OPT_THREADS},
                                           {"repeats", required_argument, NULL, OPT_REPEATS},
                                           {"min-time", required_argument, NULL, OPT_MIN_TIME},
                                           {"json", required_argument, NULL, OPT_JSON},
                                           {"csv", required_argument, NULL, OPT_CSV},
                                           {"plot", required_argument, NULL, OPT_PLOT},
                                           {"no-pin", no_argument, NULL, OPT_NO_PIN},
+                                          {"all-pairs", no_argument, NULL, OPT_ALL_PAIRS},
                                           {"api", required_argument, NULL, OPT_API},
                                           {"list", no_argument, NULL, OPT_LIST},
                                           {"version", no_argument, NULL, OPT_VERSION},
                                           {"help", no_argument, NULL, OPT_HELP},
                                           {0}};
-    *options = (struct options){.api = apis[0], .repeats = 7, .min_time_ns = 10e6, .pin = true};
+    *options = (struct options){
+        .api = apis[0], .repeats = 7, .threads = 1, .min_time_ns = 10e6, .pin = true};
     for (int id; (id = getopt_long(argc, argv, ":", known, NULL)) != -1;)
         take(options, id, optarg, argv[optind - 1]);
     if (optind < argc) wrong("%s: only options are taken; see aqperf --help", argv[optind]);
@@ -293,6 +318,7 @@ void options_parse(struct options *options, int argc, char **argv)
         if (i == 0 && options->pattern_count > 0) break;
         add_pattern(options, (enum pattern_id)i);
     }
+    if (options->threads > 1) options->pin = false; /* its threads would share the core */
     if (options->json != NULL && options->csv != NULL && strcmp(options->json, "-") == 0 &&
         strcmp(options->csv, "-") == 0)
         wrong("--json - and --csv -: only one of them can have the standard output");

@@ -21,20 +21,42 @@ enum pattern_id {
     AM_SHORT_RTT,
     AM_MEDIUM_RTT,
     AM_LONG_RTT,
+    AM_RING,
     AM_SHORT_RATE,
     AM_MEDIUM_RATE,
+    AM_RESERVE_RATE,
+    AM_LONG_RATE,
+    AM_SHORT_IN,
     PUT_LAT,
     GET_LAT,
+    PUT_VALUE,
+    GET_VALUE,
     ATOMIC_LAT,
+    ATOMIC_CAS,
+    ATOMIC_DOUBLE,
+    ATOMIC_RATE,
     PUT_BW,
     GET_BW,
+    PUT_RATE,
+    GET_RATE,
+    PUT_EVENTS,
+    MEMSET_BW,
+    PUT_PRIVATE,
+    GET_PRIVATE,
     STRIDED_PUT,
+    STRIDED_GET,
+    VECTOR_PUT,
+    VECTOR_GET,
+    INDEXED_PUT,
+    INDEXED_GET,
+    TEAM_SPLIT,
     BARRIER,
     BCAST,
     REDUCE,
     ALLREDUCE,
     GATHER,
     ALLGATHER,
+    SCATTER,
     ALLTOALL,
     PATTERN_COUNT
 };
@@ -50,6 +72,7 @@ struct limit {
     const char *doc;
     run_fn *run;
     bool needs_mapping; /* works only where the peer's segment is mapped, and with two ranks */
+    bool all_ranks;     /* take part, and need the mappings of all */
 };
 enum limit_id {
     LIMIT_NONE,
@@ -57,14 +80,24 @@ enum limit_id {
     LIMIT_LINE_ECHO,
     LIMIT_LINE_STREAM,
     LIMIT_LINE_ROUNDS,
+    LIMIT_LINE_HOP,
+    LIMIT_BARE_BARRIER,
+    LIMIT_COPY_LEAD,
+    LIMIT_COPY_NEXT,
     LIMIT_STORE,
     LIMIT_LOAD,
     LIMIT_ATOMIC,
     LIMIT_MEMCPY_OUT,
     LIMIT_MEMCPY_IN,
     LIMIT_STRIDED_OUT,
+    LIMIT_STRIDED_IN,
+    LIMIT_MEMSET,
     LIMIT_CMA_WRITE,
     LIMIT_CMA_READ,
+    LIMIT_DOUBLE_OUT,
+    LIMIT_DOUBLE_IN,
+    LIMIT_CMA_PRIVATE_WRITE,
+    LIMIT_CMA_PRIVATE_READ,
     LIMIT_COUNT
 };
 extern const struct limit limits[LIMIT_COUNT];
@@ -79,6 +112,7 @@ struct pattern {
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
     enum limit_id second; /* shown beside it: CMA */
+    bool either;          /* the limit is the better one of these two */
     size_t sizes[8];      /* measured by default */
     size_t size_count;
 };
@@ -94,33 +128,46 @@ struct line {
     unsigned char payload[56];
 };
 #define RING_LINES 256u
+/* The ring of the double copy. */
+#define FRAGMENTS      8u
+#define FRAGMENT_BYTES ((size_t)32768)
 
 /* The segment of ranks 0 and 1; the others have it without data. */
 struct shared {
-    struct line inbox;    /* the other rank writes, the owner reads */
-    struct line consumed; /* of the ring in the other rank's segment */
-    struct line word;     /* target of atomics and of single stores */
+    struct line inbox;           /* the other rank writes, the owner reads */
+    struct line consumed;        /* of the ring in the other rank's segment */
+    struct line fragments;       /* how many the other rank has put into `fragment`, on and on */
+    struct line fragments_taken; /* how many of ours the other rank has taken */
+    struct line word;            /* target of atomics and of single stores */
+    struct line arrived;         /* of rank 0: at the bare barrier of limits_all.c */
+    struct line released;
     struct line ring[RING_LINES];
     _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
+    uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
     uint64_t pid;
-    uint64_t maps_peer;                  /* 1: the owner has the other rank's segment mapped */
+    uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
+    uint64_t operations; /* that rank 1 is to do in COMMAND_DOUBLE_OUT, _IN */
+    _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
 };
 
 /* What a rank that answers is told to do next. */
 enum command {
     COMMAND_NONE,
-    COMMAND_NEXT,  /* take part in the pattern of all ranks, or go on to the next row */
-    COMMAND_ECHO,  /* limits.c: answer lines */
-    COMMAND_STREAM /* limits.c: consume lines */
+    COMMAND_NEXT,       /* take part in the pattern of all ranks, or go on to the next row */
+    COMMAND_ECHO,       /* limits.c: answer lines */
+    COMMAND_STREAM,     /* limits.c: consume lines */
+    COMMAND_DOUBLE_OUT, /* limits_private.c: take a stream of fragments, or send one */
+    COMMAND_DOUBLE_IN
 };
 
 /* A programming interface that is measured. Failures end the job with a message. */
 struct api {
     const char *name;
     const char *doc;
-    void (*start)(struct perf *perf);  /* join the job; fills rank, ranks, peer */
-    void (*attach)(struct perf *perf); /* segments of perf->segment_size; fills mine, theirs, … */
+    void (*start)(struct perf *perf); /* join the job; fills rank, ranks, peer */
+    /* Segments of perf->segment_size, and one of perf->target; fills in mine, theirs, … */
+    void (*attach)(struct perf *perf);
     void (*finish)(struct perf *perf);
     void (*quit)(int code); /* end the job at once; does not return */
     /* The largest size of a pattern, SIZE_MAX for any; `*what` names the limit. */
@@ -128,10 +175,11 @@ struct api {
     void (*barrier)(void);
     void (*command)(struct perf *perf, enum command command, size_t size); /* to rank 1 */
     enum command (*await)(struct perf *perf, size_t *size);                /* in rank 1 */
-    void (*set_count)(struct perf *perf, uint64_t n);                      /* in all ranks */
+    /* In all ranks: how many operations of the pattern come, or of the limit if there is one. */
+    void (*set_count)(struct perf *perf, uint64_t n, enum limit_id limit);
     run_fn *run[PATTERN_COUNT];
 };
-extern const struct api api_aq;
+extern const struct api api_aq, api_gasnet;
 extern const struct api *const apis[]; /* ended by NULL */
 
 struct options {
@@ -143,8 +191,10 @@ struct options {
     const char *transport;
     const char *json, *csv, *plot;
     uint64_t repeats;
+    unsigned threads; /* of a rank, in the patterns of floods */
     double min_time_ns;
     bool pin;
+    bool all_pairs;
 };
 
 /* Fills in `*options`, or ends the program: code 0 after --help and the like, 2 for wrong usage. */
@@ -179,10 +229,13 @@ struct perf {
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
     bool both_map;            /* both of the pair have the other's segment mapped */
+    bool all_map;             /* all ranks have all segments mapped */
+    struct shared *next;      /* the segment of the rank after ours, if all_map */
     struct shared *peer_addr; /* the peer's segment in its own address space */
     uint64_t peer_pid;
     const char *no_cma;             /* why CMA is not measured; NULL: it is */
     unsigned char *source, *target; /* private memory of max_size */
+    unsigned char *peer_target;     /* the peer's, in its own address space */
     struct result *results;
     size_t result_count;
 };
@@ -196,8 +249,21 @@ double measure_now_ns(void);
 /* limits.c: rank 1 does what the limit needs of it until rank 0 ends it. */
 void limits_serve(struct perf *perf, enum command command, size_t size);
 void limits_probe_cma(struct perf *perf);
+/* What the loops of limits.c and limits_private.c share. */
+extern void *(*volatile limits_copy)(void *, const void *, size_t);
+void limits_wait_turn(const struct perf *perf, unsigned *turns);
+/* Move `size` bytes between `here` and `there` of the peer; 0, or an errno value. */
+int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
+/* limits_private.c */
+run_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
+void limits_serve_double(struct perf *perf, enum command command, size_t size);
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
+
+/* limits_all.c: every rank calls them. */
+double limits_bare_barrier(struct perf *perf, size_t size, uint64_t n);
+double limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n);
+double limits_copy_from_next(struct perf *perf, size_t size, uint64_t n);
 
 /* report*.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
 void report_begin(const struct perf *perf);

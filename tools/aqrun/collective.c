@@ -160,6 +160,13 @@ static void collective_describe(uint32_t call, uint64_t bytes, const char *name,
     }
 }
 
+/* The calls of the program that lead here. */
+static const char *collective_caller(void)
+{
+    if (!job.ranks[now.first].ready) return "aq_init: ";
+    return now.call == AQI_CALL_ALLGATHER ? "aq_segment_attach, aq_ep_publish or the like: " : "";
+}
+
 static void collective_mismatch(struct rank *rank, const struct aqi_control *message)
 {
     char first[160], other[160], name[AQI_CONTROL_TEXT + 1];
@@ -169,9 +176,9 @@ static void collective_mismatch(struct rank *rank, const struct aqi_control *mes
                         sizeof(other));
     rank->part.inside = true;
     collective_fail(AQ_EMISMATCH,
-                    "the ranks disagree in collective call %u of the start: rank %u calls %s, rank "
-                    "%u calls %s; do all ranks run the same program with the same settings?",
-                    now.seq, now.first, first, rank->number, other);
+                    "the ranks disagree in collective call %u: rank %u calls %s%s, rank %u calls "
+                    "%s; do all ranks run the same program with the same settings?",
+                    now.seq, now.first, collective_caller(), first, rank->number, other);
 }
 
 void collective_call(struct rank *rank, const struct aqi_control *message)
@@ -205,15 +212,29 @@ void collective_call(struct rank *rank, const struct aqi_control *message)
 
 void collective_check(void)
 {
-    if (!now.going_on || job.absent == 0 || job.end.ending) return;
+    if (!now.going_on || job.absent + job.leaving == 0 || job.end.ending) return;
     char waiting[160], name[RANK_NAME_BYTES];
     collective_list(true, waiting, sizeof(waiting));
     for (uint32_t i = 0; i < job.spawned; i++) {
         struct rank *rank = &job.ranks[i];
         if (rank->part.whole) continue;
+        if (rank->state == RANK_LOST) {
+            collective_fail(AQ_EPEER, "%s, while %s came to %s", rank->fate, waiting,
+                            aqi_control_call_name(now.call));
+            return;
+        }
         if (rank->state == RANK_LEFT) {
             collective_fail(AQ_EPEER, "rank %u has left the job, while %s came to %s", i, waiting,
                             aqi_control_call_name(now.call));
+            return;
+        }
+        if (rank->leaving) {
+            char call[160];
+            collective_describe(now.call, now.bytes, now.name, strlen(now.name), call,
+                                sizeof(call));
+            collective_fail(AQ_EMISMATCH,
+                            "the ranks disagree: rank %u calls aq_finalize, while %s called %s%s",
+                            i, waiting, collective_caller(), call);
             return;
         }
         if (rank->state == RANK_STARTED && !rank->running) {

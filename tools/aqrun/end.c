@@ -1,6 +1,8 @@
 /* The end of a job: its cause, its exit code, and the steps from a message to SIGKILL. */
 #include "end.h"
 
+#include "agree.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "collective.h"
 #include "job.h"
@@ -8,6 +10,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 /* A shell needs a moment to pass on how the program that it ran has ended. */
@@ -35,8 +38,8 @@ static void end_begin(int code, const struct rank *by, const char *why)
     if (end->code == 0) end->code = code;
     end->by = by != NULL ? by->number : AQI_MAX_RANKS;
     end->since_ns = aqi_now_ns();
-    snprintf(end->why, sizeof(end->why), "%s", why);
-    hub_tell_exit(end->by, by != NULL ? by->number : UINT32_MAX, end->code, end->why);
+    if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
+    hub_tell(end->by, AQI_BOOT_EXIT, by != NULL ? by->number : UINT32_MAX, end->code, end->why);
     /* Who is not in the job cannot be told, so there is nothing to wait for. */
     for (uint32_t i = 0; i < job.spawned; i++)
         if (job.ranks[i].state == RANK_STARTED) end_terminate(&job.ranks[i], SIGTERM);
@@ -74,6 +77,38 @@ void end_asked(const struct rank *by, int code, const char *why)
         job.end.code = code;
 }
 
+/* The job ends once every rank that still runs wants to. */
+static void end_check_wanted(void)
+{
+    if (job.end.grace_ns == 0 || job.end.ending) return;
+    for (uint32_t i = 0; i < job.size; i++) {
+        const struct rank *rank = &job.ranks[i];
+        if (rank->state == RANK_WAITING || (rank->running && !rank->ending)) return;
+    }
+    end_begin(job.end.code, NULL, "all processes have come to their end");
+}
+
+void end_wanted(struct rank *by, int code, uint64_t wait_ns)
+{
+    char name[RANK_NAME_BYTES];
+    tell("%s comes to its end with code %d", rank_name(by, name), code & 0xff);
+    by->ending = true;
+    if (job.end.code == 0) job.end.code = code & 0xff;
+    if (job.end.grace_ns == 0) {
+        uint64_t most = 24ull * 3600 * 1000000000;
+        snprintf(job.end.why, sizeof(job.end.why), "%s ended the job with code %d",
+                 rank_name(by, name), code & 0xff);
+        job.end.grace_ns = aqi_now_ns() + aqi_min(wait_ns, most);
+    }
+    end_check_wanted();
+}
+
+/* Has the kernel killed processes of our cgroup for its limit on memory since the job began? */
+static bool end_memory_was_short(void)
+{
+    return aqi_cgroup_read("").kills > job.memory_kills;
+}
+
 /* "rank 3 (pid 4711, ./prog) was killed by signal 11 (Segmentation fault)"; returns the code. */
 static int end_describe(const struct rank *rank, int status, char *text, size_t room)
 {
@@ -82,9 +117,13 @@ static int end_describe(const struct rank *rank, int status, char *text, size_t 
     int code = WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
     bool shell_says = rank->lost_ns != 0 && code > EXIT_SIGNAL && code - EXIT_SIGNAL < NSIG;
     if (WIFSIGNALED(status) || shell_says)
-        snprintf(text, room, "%s was killed by signal %d (%s)%s", name, code - EXIT_SIGNAL,
-                 strsignal(code - EXIT_SIGNAL),
-                 rank->state == RANK_LEFT ? " after aq_finalize" : "");
+        snprintf(
+            text, room, "%s was killed by signal %d (%s)%s%s", name, code - EXIT_SIGNAL,
+            strsignal(code - EXIT_SIGNAL), rank->state == RANK_LEFT ? " after aq_finalize" : "",
+            code == EXIT_SIGNAL + SIGKILL && end_memory_was_short()
+                ? ", as the limit on memory of its cgroup was reached: raise that (memory.max), "
+                  "or start fewer processes"
+                : "");
     else
         snprintf(text, room, "%s exited with code %d%s", name, code,
                  rank->state == RANK_JOINED ? " before aq_finalize" : "");
@@ -102,12 +141,51 @@ static void end_straggler(const struct rank *rank, int code, bool killed, const 
     if (news && job.end.code == 0) job.end.code = code;
 }
 
+/* Have all ranks started? They may have said so without having been heard. */
+static bool end_all_started(void)
+{
+    for (uint32_t i = 0; i < job.spawned && job.ready < job.size; i++)
+        if (!job.ranks[i].ready) hub_drain(&job.ranks[i]);
+    return job.ready == job.size && !job.end.ending;
+}
+
+/* A rank of a job that was started died: with AQ_SURVIVE the others are told, and go on. */
+static bool end_survived(struct rank *rank, int code, const char *text)
+{
+    if (!job.survive || !end_all_started()) return false;
+    rank->fate = strdup(text);
+    if (rank->fate == NULL) die("no memory to tell: %s", text);
+    rank->state = RANK_LOST;
+    job.absent++;
+    job.lost++;
+    if (job.end.code == 0) job.end.code = code;
+    say("%s; the job goes on without it", text);
+    hub_tell(rank->number, AQI_BOOT_PEER_LOST, rank->number, code, text);
+    collective_check();
+    agree_gone(rank);
+    return true;
+}
+
+void end_tell_lost(void)
+{
+    enum { LISTED = 16 };
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < job.spawned && listed < LISTED; i++)
+        if (job.ranks[i].fate != NULL) {
+            say("the job ended without rank %u: %s", i, job.ranks[i].fate);
+            listed++;
+        }
+    if (listed < job.lost) say("and without %u more", job.lost - listed);
+}
+
 void end_judge(struct rank *rank, int status)
 {
     char text[AQI_CONTROL_TEXT + 1];
     int code = end_describe(rank, status, text, sizeof(text));
     if (job.end.ending) {
         end_straggler(rank, code, WIFSIGNALED(status), text);
+    } else if (rank->state == RANK_LOST) {
+        tell("%s", text);
     } else if (rank->state == RANK_LEFT) {
         if (WIFSIGNALED(status))
             say("%s", text);
@@ -115,12 +193,15 @@ void end_judge(struct rank *rank, int status)
             tell("%s", text);
         if (job.end.code == 0) job.end.code = code;
     } else if (rank->state == RANK_JOINED || code != 0) {
-        end_job(code != 0 ? code : EXIT_FAILED, rank, "%s", text);
+        if (code == 0) code = EXIT_FAILED;
+        if (rank->state != RANK_JOINED || !end_survived(rank, code, text))
+            end_job(code, rank, "%s", text);
     } else {
         tell("%s", text);
         job.absent++;
         collective_check();
     }
+    end_check_wanted();
 }
 
 void end_lost(struct rank *rank)
@@ -169,6 +250,13 @@ static uint64_t end_tick_ending(uint64_t now)
     return UINT64_MAX;
 }
 
+static void end_unexplained(struct rank *rank)
+{
+    char name[RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
+    snprintf(text, sizeof(text), "%s ended before aq_finalize", rank_name(rank, name));
+    if (!end_survived(rank, EXIT_FAILED, text)) end_job(EXIT_FAILED, rank, "%s", text);
+}
+
 /* Programs that ended under a shell which has not ended since, and so will not say why. */
 static uint64_t end_tick_lost(uint64_t now)
 {
@@ -176,11 +264,10 @@ static uint64_t end_tick_lost(uint64_t now)
     if (end_lost_ranks == 0) return next;
     for (uint32_t i = 0; i < job.spawned && !job.end.ending; i++) {
         struct rank *rank = &job.ranks[i];
-        if (rank->lost_ns == 0 || !rank->running) continue;
+        if (rank->lost_ns == 0 || !rank->running || rank->state != RANK_JOINED) continue;
         uint64_t at = rank->lost_ns + END_SHELL_NS;
-        char name[RANK_NAME_BYTES];
         if (now >= at)
-            end_job(EXIT_FAILED, rank, "%s ended before aq_finalize", rank_name(rank, name));
+            end_unexplained(rank);
         else
             next = aqi_min(next, at);
     }
@@ -197,5 +284,11 @@ uint64_t end_tick(uint64_t now)
                     (double)job.options.timeout_ns / 1e9);
     }
     if (!job.end.ending) next = aqi_min(next, end_tick_lost(now));
+    if (!job.end.ending && job.end.grace_ns != 0) {
+        if (now >= job.end.grace_ns)
+            end_begin(job.end.code, NULL, job.end.why); /* who wanted it waits to be told, too */
+        else
+            next = aqi_min(next, job.end.grace_ns);
+    }
     return job.end.ending ? end_tick_ending(now) : next;
 }

@@ -12,8 +12,14 @@ void end_job(int code, const struct rank *by, const char *fmt, ...) AQI_PRINTF(3
 /* A rank ended the job itself (aq_exit): without a word, unless it gave a reason. */
 void end_asked(const struct rank *by, int code, const char *why);
 
+/* A rank ends when all others do: the job ends then, or after `wait_ns`. */
+void end_wanted(struct rank *by, int code, uint64_t wait_ns);
+
 /* The forked process of a rank has ended with this status of waitpid. */
 void end_judge(struct rank *rank, int status);
+
+/* At the end: which ranks the job went on without, and of what they died. */
+void end_tell_lost(void);
 
 /* The process that joined, started by a shell of the rank, has ended without BYE. */
 void end_lost(struct rank *rank);

@@ -1,6 +1,7 @@
 /* Sockets to the ranks: joining, messages in, queues out. */
 #include "hub.h"
 
+#include "agree.h"
 #include "collective.h"
 #include "end.h"
 #include "job.h"
@@ -54,8 +55,12 @@ void hub_open(void)
 {
     size_t bytes = (size_t)job.size * AQI_CACHE_LINE;
     int fd = memfd_create("aq-job-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool forbidden = fd < 0 && (errno == EPERM || errno == ENOSYS);
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
-        die("job page of %zu bytes: %s", bytes, strerror(errno));
+        die("job page of %zu bytes: memfd_create: %s%s", bytes, strerror(errno),
+            forbidden ? " (a filter of system calls forbids it: allow it in the container's "
+                        "seccomp profile)"
+                      : "");
     void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     hub.page_fd = parcel_new(NULL, 0);
     if (page == MAP_FAILED || hub.page_fd == NULL) die("job page: %s", strerror(errno));
@@ -99,7 +104,7 @@ static aq_status link_send_piece(struct rank *rank)
     message->len = aqi_min(out->parcel->len - message->offset, AQI_CONTROL_CHUNK);
     aq_status status = aqi_channel_send(link->control.fd, message, out->parcel->fd);
     if (status != AQ_OK) return status;
-    if (message->type == AQI_CONTROL_EVENT) hub_alert(rank);
+    if (message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED) hub_alert(rank);
     message->offset += message->len;
     if (message->offset == out->parcel->len) link_pop(link);
     return AQ_OK;
@@ -133,12 +138,13 @@ void hub_send(struct rank *rank, const struct aqi_control *message, struct parce
     link_flush(rank);
 }
 
-void hub_tell_exit(uint32_t but, uint32_t by, int code, const char *why)
+void hub_tell(uint32_t but, enum aqi_boot_event_type event, uint32_t rank, int code,
+              const char *why)
 {
     struct aqi_control message = {
-        .type = AQI_CONTROL_EVENT, .event = AQI_BOOT_EXIT, .rank = by, .code = code};
+        .type = AQI_CONTROL_EVENT, .event = event, .rank = rank, .code = code};
     struct parcel *text = parcel_new(why, aqi_min(strlen(why), AQI_CONTROL_TEXT));
-    if (text == NULL) die("no memory to end the job");
+    if (text == NULL) die("no memory to tell: %s", why);
     for (uint32_t i = 0; i < job.spawned; i++)
         if (i != but && job.ranks[i].state == RANK_JOINED) hub_send(&job.ranks[i], &message, text);
     parcel_release(text);
@@ -299,6 +305,14 @@ static void hub_on_bye(struct rank *rank, const struct aqi_control *message)
     job.absent++;
     tell("rank %u left", rank->number);
     collective_check();
+    agree_gone(rank);
+}
+
+static void hub_on_ready(struct rank *rank, const struct aqi_control *message)
+{
+    (void)message;
+    job.ready += !rank->ready;
+    rank->ready = true;
 }
 
 static void hub_on_exit(struct rank *rank, const struct aqi_control *message)
@@ -308,11 +322,25 @@ static void hub_on_exit(struct rank *rank, const struct aqi_control *message)
     end_asked(rank, message->code, why);
 }
 
+static void hub_on_leaving(struct rank *rank, const struct aqi_control *message)
+{
+    (void)message;
+    job.leaving += !rank->leaving;
+    rank->leaving = true;
+    collective_check();
+}
+
+static void hub_on_ending(struct rank *rank, const struct aqi_control *message)
+{
+    end_wanted(rank, message->code, message->wait);
+}
+
 /* What a rank may say once it has joined; the other types are garbage. */
 static void (*const hub_handlers[AQI_CONTROL_TYPES])(struct rank *, const struct aqi_control *) = {
-    [AQI_CONTROL_CALL] = collective_call,
-    [AQI_CONTROL_BYE] = hub_on_bye,
-    [AQI_CONTROL_EXIT] = hub_on_exit,
+    [AQI_CONTROL_CALL] = collective_call, [AQI_CONTROL_BYE] = hub_on_bye,
+    [AQI_CONTROL_READY] = hub_on_ready,   [AQI_CONTROL_LEAVING] = hub_on_leaving,
+    [AQI_CONTROL_AGREE] = agree_call,     [AQI_CONTROL_EXIT] = hub_on_exit,
+    [AQI_CONTROL_ENDING] = hub_on_ending,
 };
 
 /* Take a packet from the rank's own socket; false when there is none. */

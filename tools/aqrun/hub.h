@@ -57,7 +57,11 @@ void parcel_release(struct parcel *parcel);
  */
 void hub_send(struct rank *rank, const struct aqi_control *message, struct parcel *parcel);
 
-/* Tell all ranks that joined, but not rank `but`, that the job ends. */
-void hub_tell_exit(uint32_t but, uint32_t rank, int code, const char *why);
+/*
+ * Tell all ranks that joined, but not rank `but`, of an event: that the job ends, or that `rank`
+ * died and the job goes on.
+ */
+void hub_tell(uint32_t but, enum aqi_boot_event_type event, uint32_t rank, int code,
+              const char *why);
 
 #endif

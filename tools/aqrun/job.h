@@ -28,12 +28,16 @@ enum rank_state {
     RANK_WAITING, /* not forked yet */
     RANK_STARTED, /* has not called aq_init, and perhaps never will */
     RANK_JOINED,  /* said HELLO */
-    RANK_LEFT     /* said BYE: its end harms nobody */
+    RANK_LEFT,    /* said BYE: its end harms nobody */
+    RANK_LOST     /* died after it joined, and the job goes on without it */
 };
 
 struct rank {
     uint32_t number;
     enum rank_state state;
+    bool ready;       /* has started: said READY */
+    bool leaving;     /* makes no more collective call: said LEAVING */
+    bool ending;      /* ends as soon as all others do: said ENDING */
     bool running;     /* the forked process has not been reaped */
     bool terminated;  /* it got SIGTERM or SIGKILL from us: how it ends says nothing */
     pid_t pid;        /* the process aqrun forked */
@@ -43,11 +47,13 @@ struct rank {
     struct part part;
     struct source life; /* pidfd of the process that said HELLO when it is not the forked one */
     uint64_t lost_ns;   /* when that one ended without BYE; 0: it did not */
+    char *fate;         /* RANK_LOST: of what it died */
     struct relay relay[2];
 };
 
 struct end {
     bool ending;
+    uint64_t grace_ns; /* when it begins, although not all ranks want it; 0: none does */
     bool abandoned;    /* do not wait any longer, for processes or readers */
     int code;          /* aqrun's exit code as known so far */
     uint32_t by;       /* the rank that caused it, or AQI_MAX_RANKS */
@@ -64,11 +70,16 @@ struct job {
     uint32_t spawned; /* ranks that were forked, in order */
     uint32_t running;
     uint32_t absent; /* ranks that left, or ended without joining: no collective call has them */
+    uint32_t ready;  /* ranks that have started */
+    uint32_t leaving;
+    uint32_t lost; /* ranks that the job goes on without */
+    bool survive;  /* it does go on: AQ_SURVIVE */
     uint8_t key[AQI_JOB_KEY_BYTES];
     char id[40];
     uint64_t start_timeout_ns;
     uint64_t exit_timeout_ns;
     uint64_t began_ns;
+    uint64_t memory_kills; /* of our cgroup, when the job began */
     struct end end;
     struct output output[2]; /* standard output, standard error */
 };

@@ -1,4 +1,5 @@
 /* aqrun: starts the processes of a job, lets them find each other, and ends them together. */
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "collective.h"
@@ -94,10 +95,8 @@ static void main_leave_outer_job(void)
 static uint64_t main_setting(enum aqi_job_row index)
 {
     const struct aqi_setting *row = &aqi_job_settings.rows[index];
-    const char *variable = row->name;
-    const char *text = getenv(variable);
-    if (text == NULL && row->alias != NULL) text = getenv(variable = row->alias);
-    if (text == NULL) text = row->def;
+    const char *variable;
+    const char *text = aqi_setting_text(row, &variable);
     uint64_t value = 0;
     if (!aqi_setting_read(row, text, &value)) {
         char complaint[512];
@@ -113,9 +112,11 @@ static void main_prepare(void)
     uint32_t id;
     job.size = job.options.ranks;
     job.began_ns = aqi_now_ns();
+    job.memory_kills = aqi_cgroup_read("").kills;
     job.end.by = AQI_MAX_RANKS;
     job.start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT);
     job.exit_timeout_ns = main_setting(AQI_JOB_EXIT_TIMEOUT);
+    job.survive = main_setting(AQI_JOB_SURVIVE) != 0;
     if (getrandom(job.key, sizeof(job.key), 0) != (ssize_t)sizeof(job.key) ||
         getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
         die("getrandom: %s", strerror(errno));
@@ -169,6 +170,7 @@ static void main_finish(void)
     guard_close();
     reaper_kill_strays();
     input_close();
+    end_tell_lost();
     uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
     while (!job.end.abandoned) {
         uint64_t now = aqi_now_ns();

@@ -100,6 +100,13 @@ static void option_transports(struct options *options, const char *value)
     if (setenv("AQ_TRANSPORTS", value, 1) != 0) die("-T %s: %s", value, strerror(errno));
 }
 
+static void option_survive(struct options *options, const char *value)
+{
+    (void)options;
+    (void)value;
+    if (setenv("AQ_SURVIVE", "yes", 1) != 0) die("--survive: %s", strerror(errno));
+}
+
 static void option_timeout(struct options *options, const char *value)
 {
     static const struct aqi_setting row = {.name = "--timeout",
@@ -175,6 +182,9 @@ static const struct option_row option_rows[] = {
      .name = "test",
      .doc = "test only: print what would be run, one line per process, and run nothing",
      .take = option_test_only},
+    {.name = "survive",
+     .doc = "go on when a process dies, and tell the others (sets AQ_SURVIVE=yes)",
+     .take = option_survive},
     {.name = "timeout",
      .arg = "TIME",
      .doc = "end the job when it runs longer, such as 90s or 10m; the exit code is then 124",
@@ -204,9 +214,15 @@ static const char options_tail[] =
     "SIGTERM and SIGHUP to aqrun do the same; a second one kills at once. Nothing that the\n"
     "processes started survives the job.\n"
     "\n"
+    "With --survive a death after all processes have left aq_init does not end the job: the "
+    "others\n"
+    "are told (aq_on_peer_lost) and go on; only aq_exit, the end of the last of them, and the\n"
+    "signals above end it. What died is said at once and again at the end.\n"
+    "\n"
     "Environment:\n"
     "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
     "  AQ_EXIT_TIMEOUT   how long the end of the job may take (default 2s)\n"
+    "  AQ_SURVIVE        yes: as --survive (default no)\n"
     "\n"
     "Exit code: the first of the processes' codes that is not 0, or what was given to aq_exit;\n"
     "128 plus its number for a signal; 127 when the program is not there, 126 when it cannot be\n"

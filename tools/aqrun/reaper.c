@@ -144,6 +144,8 @@ static void reaper_stop(int number)
     uint64_t stopped = aqi_now_ns() - before;
     collective_postpone(stopped);
     job.began_ns += stopped;
+    job.end.since_ns += stopped;
+    if (job.end.grace_ns != 0) job.end.grace_ns += stopped;
     reaper_signal_all(SIGCONT);
 }
 

@@ -10,6 +10,8 @@
 
 struct shm_config shm_config;
 
+static const char *const cma_modes[] = {"no", "auto", "always", NULL};
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_SLOTS",
      .def = "64",
@@ -19,6 +21,7 @@ static const struct aqi_setting rows[] = {
      .min = 16,
      .max = 65536,
      .power_of_two = true,
+     .same = true,
      .type = AQI_SET_COUNT,
      .offset = offsetof(struct shm_config, slots)},
     {.name = "AQ_SHM_PAYLOAD",
@@ -27,6 +30,7 @@ static const struct aqi_setting rows[] = {
             "0: eight of the largest Medium. Rounded up to a power of two.",
      .unit = "bytes",
      .max = 1u << 30,
+     .same = true,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct shm_config, payload)},
     {.name = "AQ_SHM_MAP",
@@ -35,6 +39,48 @@ static const struct aqi_setting rows[] = {
      .advice = "Turn it off to see how a program behaves without.",
      .type = AQI_SET_BOOL,
      .offset = offsetof(struct shm_config, map)},
+    {.name = "AQ_SHM_FRAGMENT",
+     .def = "0",
+     .doc = "Puts and gets of memory that is not mapped travel in messages of this size, unless "
+            "CMA moves them; four of them are under way each way. At least AQ_AM_MAX_MEDIUM; 0: "
+            "64K, or that where a host has more than 16 processes.",
+     .unit = "bytes",
+     .max = 1 << 24,
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct shm_config, piece)},
+    {.name = "AQ_SHM_HOT",
+     .def = "8",
+     .doc = "So many senders are polled in any case; of more, those that have sent since the last "
+            "look (AQ_SHM_COOL). The others announce their next message.",
+     .advice = "Raise it if more peers than that talk now and then.",
+     .max = UINT32_MAX,
+     .type = AQI_SET_COUNT,
+     .offset = offsetof(struct shm_config, hot)},
+    {.name = "AQ_SHM_COOL",
+     .def = "8192",
+     .doc = "Polls between two looks for senders that have sent nothing meanwhile.",
+     .min = 16,
+     .max = 1u << 30,
+     .power_of_two = true,
+     .type = AQI_SET_COUNT,
+     .offset = offsetof(struct shm_config, cool)},
+    {.name = "AQ_SHM_CMA",
+     .def = "auto",
+     .doc = "Read and write memory that is not mapped with process_vm_readv and process_vm_writev: "
+            "auto: when its owner is not polling, or from AQ_SHM_CMA_LEAST bytes on; always; no.",
+     .advice = "always if the owners of such memory compute more than they poll: with auto, one "
+               "that stops polling just then delays the transfer until it polls again.",
+     .choices = cma_modes,
+     .type = AQI_SET_CHOICE,
+     .offset = offsetof(struct shm_config, cma)},
+    {.name = "AQ_SHM_CMA_LEAST",
+     .def = "0",
+     .doc = "From this size on CMA is used although the owner of the memory polls; 0: never, since "
+            "copying by both processes is faster.",
+     .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no.",
+     .unit = "bytes",
+     .type = AQI_SET_BYTES,
+     .offset = offsetof(struct shm_config, cma_least)},
 };
 
 struct aqi_settings_table aqi_shm_settings = {
@@ -65,18 +111,30 @@ static size_t power_of_two_from(size_t value)
     return power;
 }
 
-static struct shm_layout layout_for(const struct aqi_tp_params *params, size_t max_medium)
+enum { FRAGMENT = 64 << 10, CROWD = 16 };
+
+static size_t max_piece(const struct aqi_tp_params *params, size_t max_medium)
+{
+    size_t piece = (size_t)shm_config.piece;
+    if (piece == 0) piece = params->local_size <= CROWD ? FRAGMENT : max_medium;
+    return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
+}
+
+static struct shm_layout layout_for(const struct aqi_tp_params *params, size_t max_medium,
+                                    size_t max_piece)
 {
     struct shm_layout layout = {.ranks = params->local_size, .slots = (uint32_t)shm_config.slots};
     size_t payload = shm_config.payload;
-    if (payload < 8 * max_medium) payload = 8 * max_medium;
+    payload = aqi_max(payload, aqi_max(8 * max_medium, SHM_PIECES * max_piece));
     payload = power_of_two_from(payload);
     layout.lines = (uint32_t)(payload / AQI_CACHE_LINE);
     layout.channel =
         aqi_round_up(sizeof(struct shm_channel_head) +
                          SHM_RINGS * (layout.slots * sizeof(struct shm_slot) + payload),
                      aqi_page_size());
-    layout.channels = aqi_round_up(sizeof(struct shm_inbox) + layout.ranks, aqi_page_size());
+    size_t bytes =
+        2 * aqi_round_up(layout.ranks, AQI_CACHE_LINE); /* shm_polled_of and _calling_of */
+    layout.channels = aqi_round_up(sizeof(struct shm_inbox) + bytes, aqi_page_size());
     layout.inbox = layout.channels + layout.ranks * layout.channel;
     return layout;
 }
@@ -91,13 +149,16 @@ static void shm_close(struct aqi_tp *tp)
             free(shm->peers[i]->tx[SHM_REQUESTS].line_after);
             free(shm->peers[i]);
         }
-    for (uint32_t i = 0; shm->sources != NULL && i < shm->source_count; i++)
+    for (uint32_t i = 0; shm->sources != NULL && i < ranks; i++)
         free(shm->sources[i]);
     free(shm->peers);
     free(shm->sources);
-    free(shm->known);
-    for (uint32_t i = 0; i < shm->area_count; i++)
+    free(shm->polled);
+    free(shm->proof);
+    for (uint32_t i = 0; i < shm->area_count; i++) {
         aqi_shmem_unmap(shm->areas[i].base, shm->areas[i].stride * shm->params.local_size);
+        close(shm->areas[i].fd);
+    }
     if (shm->memory != NULL) aqi_shmem_unmap(shm->memory, shm->layout.inbox * ranks);
     free(shm);
 }
@@ -129,18 +190,22 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     shm->wake_socket = -1;
     shm->params = *params;
     shm->tp.hooks = params->hooks;
-    shm->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium, .max_long = UINT32_MAX};
-    shm->layout = layout_for(params, max_medium);
+    shm->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium,
+                                            .max_long = UINT32_MAX,
+                                            .max_piece = max_piece(params, max_medium)};
+    shm->layout = layout_for(params, max_medium, shm->tp.limits.max_piece);
     aq_status st = AQ_ENOMEM;
     shm->peers = calloc(shm->layout.ranks, sizeof(struct shm_peer *));
     shm->sources = calloc(shm->layout.ranks, sizeof(struct shm_source *));
-    shm->known = calloc(shm->layout.ranks, sizeof(bool));
-    if (shm->peers == NULL || shm->sources == NULL || shm->known == NULL) {
+    shm->polled = calloc(shm->layout.ranks, sizeof(*shm->polled));
+    shm->cool = (uint32_t)shm_config.cool;
+    if (shm->peers == NULL || shm->sources == NULL || shm->polled == NULL) {
         aqi_fail(st, "shm", "no memory for %u peers", shm->layout.ranks);
         goto fail;
     }
     st = map_inboxes(shm);
     if (st == AQ_OK) st = shm_wake_open(shm);
+    if (st == AQ_OK) st = shm_cma_open(shm);
     if (st != AQ_OK) goto fail;
     shm->inbox->magic = SHM_MAGIC;
     *tp = &shm->tp;
@@ -161,7 +226,10 @@ static aq_status shm_address(struct aqi_tp *tp, char *uri)
 static aq_status check_inbox(const struct shm_tp *shm, const struct shm_inbox *inbox, uint32_t rank)
 {
     if (inbox->magic != SHM_MAGIC || inbox->rank != rank)
-        return aqi_fail(AQ_EPROTO, "shm", "the inbox of local rank %u is not set up", rank);
+        return aqi_fail(AQ_EPROTO, "shm",
+                        "the inbox of local rank %u is not set up, or by another build of the "
+                        "library",
+                        rank);
     if (inbox->slots != shm->layout.slots ||
         inbox->payload != (uint64_t)shm->layout.lines * AQI_CACHE_LINE)
         return aqi_fail(AQ_EMISMATCH, "shm",
@@ -179,6 +247,8 @@ static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, st
     char end;
     if (sscanf(uri, "shm://job/%u/%u%c", &pid, &rank, &end) != 2 || rank >= shm->layout.ranks)
         return AQ_ENOTSUP;
+    /* Whose "peer" is ourselves would believe its keys, which name memory here. */
+    if ((rank == shm->params.local_rank) != (id == shm->params.self)) return AQ_ENOTSUP;
     struct shm_inbox *inbox = shm_inbox_of(shm, rank);
     aq_status st = check_inbox(shm, inbox, rank);
     if (st != AQ_OK) return st;
@@ -192,11 +262,17 @@ static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, st
     peer->peer.id = id;
     peer->local_rank = rank;
     peer->inbox = inbox;
+    peer->fence = inbox->fence || !shm->membarrier;
+    peer->polled = shm_polled_of(inbox, shm->params.local_rank);
+    peer->calling = shm_calling_of(shm, inbox, shm->params.local_rank);
+    /* Its process id is its own word; it could name another process that we may write to. */
+    if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_tx_init(shm, &peer->tx[ring], ring, inbox, line_after + ring * shm->layout.slots);
     aqi_spin_lock(&shm->join_lock);
     shm->peers[rank] = peer;
     aqi_spin_unlock(&shm->join_lock);
+    if (inbox->network != shm->inbox->network) shm->apart = true;
     *out = &peer->peer;
     return AQ_OK;
 }
@@ -219,16 +295,20 @@ static int shm_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     return snprintf(buf, len,
-                    "%u processes, %u slots and %u bytes of payload each way per pair, %s",
+                    "%u processes, %u slots and %u bytes of payload each way per pair, %s, %s",
                     shm->layout.ranks, shm->layout.slots, shm->layout.lines * AQI_CACHE_LINE,
-                    shm->membarrier ? "wakes by membarrier" : "wakes by fence");
+                    shm->apart        ? "looks instead of being woken"
+                    : shm->membarrier ? "wakes by membarrier"
+                                      : "wakes by fence",
+                    shm_cma_state(shm));
 }
 
 const struct aqi_transport aqi_shm_transport = {
     .name = "shm",
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
-            AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY,
+            AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY |
+            AQI_CAP_MEM_FD | AQI_CAP_MEET,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
@@ -249,6 +329,8 @@ const struct aqi_transport aqi_shm_transport = {
     .mem_reg = shm_mem_reg,
     .mem_dereg = shm_mem_dereg,
     .mem_map = shm_mem_map,
+    .mem_fd = shm_mem_fd,
+    .meet = &shm_meet,
     .wait_fd = shm_wait_fd,
     .arm = shm_arm,
     .describe = shm_describe,

@@ -11,13 +11,15 @@
 #define AQI_SHM_IMPL_H
 
 #include "base/spin.h"
+#include "transport/meet.h"
 #include "transport/shm/shm.h"
 
 #include <sys/un.h>
 
-#define SHM_MAGIC 0x314d48535141u /* "AQSHM1" */
-
 enum { SHM_REQUESTS, SHM_REPLIES, SHM_RINGS };
+
+/* Pieces of puts and gets that a payload ring has room for. */
+enum { SHM_PIECES = 4 };
 
 /*
  * A message: the wire header, whose `stamp` publishes it and whose `source` tells where the payload
@@ -45,6 +47,9 @@ struct shm_channel_head {
     } ring[SHM_RINGS];
 };
 
+/* Registrations of private memory that CMA may use; further ones are reached by messages. */
+enum { SHM_HANDLES = 64 };
+
 /* The start of an inbox. Set up before the addresses are exchanged, but for the two words below. */
 struct shm_inbox {
     uint64_t magic;
@@ -53,11 +58,23 @@ struct shm_inbox {
     uint64_t payload;
     uint32_t fence; /* 1: no membarrier here; senders fence before they look at `asleep` */
     uint32_t wake_len;
-    struct sockaddr_un wake;                         /* where to send a byte when `asleep` */
+    struct sockaddr_un wake; /* where to send a byte when `asleep` */
+    uint64_t network;        /* namespace in which that name means something; 0: not known */
+    /* For CMA: who we are, and a word of our own memory to try it on. */
+    uint32_t pid;
+    uint64_t proof;                        /* the address of a struct shm_proof */
+    uint64_t cookie;                       /* what it begins with */
+    _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: in force */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: moves while the owner polls */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* receiver: 1; whoever wakes it: 0 */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t joined; /* senders that have a message for us, ever */
-    _Atomic uint8_t member[];                        /* which, by local rank */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* of senders whose channel is not polled */
+    /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
 };
+
+/* "AQSH", and the layout above: programs that connect may have other builds of the library. */
+#define SHM_MAGIC                                                                                  \
+    (0x48535141u | (uint64_t)sizeof(struct shm_inbox) << 32 |                                      \
+     (uint64_t)offsetof(struct shm_inbox, calls) << 48)
 
 /* Where things are in the memory object; computed from the same numbers by every rank. */
 struct shm_layout {
@@ -66,6 +83,16 @@ struct shm_layout {
     size_t channel;  /* bytes of a channel */
     size_t channels; /* offset of the first channel in an inbox */
     size_t inbox;    /* bytes of an inbox */
+};
+
+/*
+ * In the private memory of each process: what the others read and write to find out whether CMA
+ * reaches it. A process of another pid namespace may have the number of somebody else here, so
+ * nothing is written before the cookie was read.
+ */
+struct shm_proof {
+    uint64_t cookie;
+    _Atomic uint64_t written[]; /* by local rank: where that one tries to write */
 };
 
 /* One direction of one channel, as its sender keeps it. */
@@ -92,17 +119,29 @@ struct shm_rx {
 struct shm_peer {
     struct aqi_peer peer;
     uint32_t local_rank;
-    atomic_bool joined; /* we are a member of its inbox */
-    atomic_bool lost;   /* its process has ended: send nothing more */
-    bool told;          /* and hooks.peer_lost was called; under join_lock */
+    atomic_bool lost; /* its process has ended: send nothing more */
+    bool fence;       /* membarrier does not work at both ends: fence after each message */
+    bool told;        /* and hooks.peer_lost was called; under join_lock */
     struct shm_inbox *inbox;
+    _Atomic uint8_t *polled; /* does it poll our channel? Else call it, by `calling` */
+    _Atomic uint8_t *calling;
     struct shm_tx tx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
+    /* shm_cma.c */
+    _Atomic uint8_t cma;            /* enum shm_cma */
+    _Atomic uint64_t attends_until; /* ticks: it polled a moment ago */
+    _Atomic uint64_t absent_until;  /* ticks: it did not */
+    _Atomic uint32_t absent_times;  /* in a row */
+    _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };
 
 /* A channel of our inbox in which messages have been seen. */
 struct shm_source {
     uint32_t id; /* of the sender */
+    uint32_t local_rank;
+    bool polled;    /* in shm_tp.polled; under join_lock, like the next two */
+    bool leaving;   /* it */
+    uint32_t heads; /* messages taken, at the last look for idle ones */
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
 };
@@ -111,6 +150,7 @@ struct shm_source {
 struct shm_area {
     unsigned char *base;
     size_t stride;
+    int fd; /* what it maps, to be passed on */
 };
 enum { SHM_AREAS = 16 };
 
@@ -122,15 +162,23 @@ struct shm_tp {
     struct shm_inbox *inbox; /* ours */
     int wake_socket;
     bool membarrier;
+    bool apart;                  /* some peer is in another network namespace, and cannot wake us */
     struct shm_peer **peers;     /* by local rank; NULL: not connected */
-    struct shm_source **sources; /* those that have joined; `source_count` of them */
-    _Atomic uint32_t source_count;
-    bool *known; /* by local rank: in `sources` */
+    struct shm_source **sources; /* by local rank; NULL: has never called. Under join_lock */
+    _Atomic(struct shm_source *) *polled; /* those whose channels are polled: */
+    _Atomic uint32_t polled_count;
+    _Atomic uint32_t calls_seen;
+    uint32_t cool; /* AQ_SHM_COOL */
     struct aqi_spin join_lock;
     atomic_bool some_lost; /* a send found a peer gone; progress is to tell */
     struct shm_area areas[SHM_AREAS];
     uint32_t area_count;
+    struct shm_proof *proof;
+    _Atomic uint8_t cma_found; /* what the last try gave, enum shm_cma */
 };
+
+/* Whether CMA reaches a peer; found out when it is first needed. */
+enum shm_cma { SHM_CMA_UNTRIED, SHM_CMA_WORKS, SHM_CMA_FAILS };
 
 /* A bounded try: the holder may be a thread that was preempted, or one between reserve and commit.
  */
@@ -163,12 +211,58 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
 unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode);
 bool shm_has_arrivals(struct shm_tp *shm);
 
+/*
+ * shm_poll.c: which channels are polled. All are that have carried a message not long ago; the
+ * others cost nothing, and their senders call with the next message.
+ */
+void shm_answer_calls(struct shm_tp *shm);
+void shm_forget_idle(struct shm_tp *shm);
+void shm_call(struct shm_peer *peer);
+
+/* A message was published. Does the receiver not poll our channel? It cleared the byte and then
+ * made every processor pass a barrier, as with `asleep`; the fence is made before both. */
+static inline void shm_call_if_unpolled(struct shm_peer *to)
+{
+    if (AQI_UNLIKELY(!atomic_load_explicit(to->polled, memory_order_acquire))) shm_call(to);
+}
+
+static inline bool shm_has_calls(const struct shm_tp *shm)
+{
+    return atomic_load_explicit(&shm->inbox->calls, memory_order_acquire) !=
+           atomic_load_explicit(&shm->calls_seen, memory_order_relaxed);
+}
+
+static inline struct shm_slot *shm_peek(const struct shm_tp *shm, struct shm_rx *rx)
+{
+    uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+    struct shm_slot *slot = &rx->slots[head & (shm->layout.slots - 1)];
+    uint32_t stamp = atomic_load_explicit(shm_stamp(slot), memory_order_acquire);
+    return stamp == head + 1 ? slot : NULL;
+}
+
+/* Is there a message for sure or for sure none? While another thread takes messages, a slot that
+ * the sender has filled again since `head` was read looks empty to shm_peek. */
+static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
+{
+    uint32_t head;
+    do {
+        head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+        if (shm_peek(shm, rx) != NULL) return true;
+    } while (atomic_load_explicit(&rx->head, memory_order_relaxed) != head);
+    return false;
+}
+
 /* shm_wake.c: sleeping receivers, and waking them. */
 aq_status shm_wake_open(struct shm_tp *shm);
 void shm_wake_close(struct shm_tp *shm);
+/* What we stored before is seen by whoever sends after it, and the other way round. */
+void shm_barrier(const struct shm_tp *shm);
 void shm_wake(struct shm_tp *shm, struct shm_peer *peer);
 int shm_wait_fd(struct aqi_tp *tp);
 aq_status shm_arm(struct aqi_tp *tp, bool on);
+
+/* shm_meet.c */
+extern const struct aqi_meet_ops shm_meet;
 
 /* shm_rma.c */
 aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr);
@@ -177,6 +271,7 @@ void shm_mem_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX]);
 aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer,
                       const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
                       struct aqi_rmem *rmem);
+aq_status shm_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
 aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
 aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -186,10 +281,33 @@ aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rm
 aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
+/*
+ * shm_cma.c: memory of a peer that is not mapped. Not better: CMA is not possible, or the peer
+ * polls, and copying by both is faster. AQ_ENOTSUP: send messages instead.
+ */
+aq_status shm_cma_open(struct shm_tp *shm);
+const char *shm_cma_state(const struct shm_tp *shm);
+bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len);
+aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, void *here,
+                       uint64_t there, size_t len);
+aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
+                       size_t len);
+
 /* Offsets, from the layout. */
 static inline struct shm_inbox *shm_inbox_of(const struct shm_tp *shm, uint32_t local_rank)
 {
     return (struct shm_inbox *)(void *)(shm->memory + local_rank * shm->layout.inbox);
+}
+
+static inline _Atomic uint8_t *shm_polled_of(const struct shm_inbox *inbox, uint32_t sender)
+{
+    return (_Atomic uint8_t *)(uintptr_t)(inbox + 1) + sender;
+}
+
+static inline _Atomic uint8_t *shm_calling_of(const struct shm_tp *shm,
+                                              const struct shm_inbox *inbox, uint32_t sender)
+{
+    return shm_polled_of(inbox, (uint32_t)aqi_round_up(shm->layout.ranks, AQI_CACHE_LINE) + sender);
 }
 
 static inline unsigned char *shm_channel_of(const struct shm_tp *shm, struct shm_inbox *inbox,

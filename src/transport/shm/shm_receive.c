@@ -1,58 +1,11 @@
-/* shm: receiving. Polls the channels of those who have ever sent, replies first. */
+/* shm: receiving. Polls the channels in use, replies first. */
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-#include <stdlib.h>
-
 /* Messages taken from one ring per call, so that one sender cannot keep a poll busy for ever. */
 enum { BATCH = 32 };
-
-static void source_init(struct shm_tp *shm, struct shm_source *source, uint32_t sender)
-{
-    unsigned char *channel = shm_channel_of(shm, shm->inbox, sender);
-    struct shm_channel_head *head = (struct shm_channel_head *)(void *)channel;
-    for (unsigned ring = 0; ring < SHM_RINGS; ring++)
-        source->rx[ring] = (struct shm_rx){.slots = shm_slots_of(shm, channel, ring),
-                                           .payload = shm_payload_of(shm, channel, ring),
-                                           .done = &head->ring[ring].done};
-}
-
-/* Somebody has sent to us for the first time: begin to poll its channel. */
-static AQI_COLD void admit(struct shm_tp *shm)
-{
-    aqi_spin_lock(&shm->join_lock);
-    for (uint32_t sender = 0; sender < shm->layout.ranks; sender++) {
-        if (shm->known[sender] || shm->peers[sender] == NULL ||
-            !atomic_load_explicit(&shm->inbox->member[sender], memory_order_acquire))
-            continue;
-        struct shm_source *source =
-            aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(struct shm_source), AQI_CACHE_LINE));
-        if (source == NULL) break; /* tried again at the next poll */
-        *source = (struct shm_source){.id = shm->peers[sender]->peer.id};
-        source_init(shm, source, sender);
-        uint32_t n = atomic_load_explicit(&shm->source_count, memory_order_relaxed);
-        shm->sources[n] = source;
-        shm->known[sender] = true;
-        atomic_store_explicit(&shm->source_count, n + 1, memory_order_release);
-    }
-    aqi_spin_unlock(&shm->join_lock);
-}
-
-static inline bool newcomers(struct shm_tp *shm)
-{
-    return atomic_load_explicit(&shm->inbox->joined, memory_order_acquire) !=
-           atomic_load_explicit(&shm->source_count, memory_order_acquire);
-}
-
-static inline struct shm_slot *rx_peek(struct shm_tp *shm, struct shm_rx *rx)
-{
-    uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
-    struct shm_slot *slot = &rx->slots[head & (shm->layout.slots - 1)];
-    uint32_t stamp = atomic_load_explicit(shm_stamp(slot), memory_order_acquire);
-    return stamp == head + 1 ? slot : NULL;
-}
 
 /* Give a slot back; the sender hears of it a quarter ring at a time. Pairs with tx_refresh. */
 static inline void rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
@@ -79,25 +32,27 @@ static inline bool find_payload(struct shm_tp *shm, const struct shm_rx *rx,
     }
     *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
     am->payload = rx->payload + (size_t)line * AQI_CACHE_LINE;
+    /* Only what moves puts and gets may be larger than a Medium, whose handlers count on it. */
+    if (am->nbytes > shm->tp.limits.max_medium && am->kind != AQI_AM_INTERNAL) return false;
     return line < shm->layout.lines && *lines <= shm->layout.lines - line;
 }
 
 static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
 {
     struct shm_rx *rx = &source->rx[ring];
-    struct shm_slot *slot = rx_peek(shm, rx);
+    struct shm_slot *slot = shm_peek(shm, rx);
     unsigned n = 0;
     if (AQI_LIKELY(slot == NULL)) return 0;
     if (shm->params.threads) {
         if (!aqi_spin_try(&source->lock[ring])) return 0;
-        slot = rx_peek(shm, rx); /* another thread may have taken it */
+        slot = shm_peek(shm, rx); /* another thread may have taken it */
     }
-    for (; slot != NULL && n < BATCH; slot = rx_peek(shm, rx), n++) {
+    for (; slot != NULL && n < BATCH; slot = shm_peek(shm, rx), n++) {
         struct aqi_am am;
         uint32_t line, lines = 0;
         bool reply = ring == SHM_REPLIES;
-        if (AQI_LIKELY(aqi_am_decode(slot->bytes, SHM_SLOT, shm->tp.limits.max_medium, &am,
-                                     &line) == AQ_OK &&
+        if (AQI_LIKELY(aqi_am_decode(slot->bytes, SHM_SLOT, shm->tp.limits.max_piece, &am, &line) ==
+                           AQ_OK &&
                        reply == ((am.flags & AQI_AM_IS_REPLY) != 0) &&
                        find_payload(shm, rx, slot, line, &am, &lines)))
             shm->tp.hooks.deliver(shm->tp.hooks.arg, source->id, &am);
@@ -121,7 +76,7 @@ static AQI_COLD unsigned tell_lost(struct shm_tp *shm)
         if (tell) peer->told = true;
         aqi_spin_unlock(&shm->join_lock);
         if (!tell) continue;
-        shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its wake-up socket is closed");
+        shm->tp.hooks.peer_lost(shm->tp.hooks.arg, peer->peer.id, "its process has ended");
         n++;
     }
     return n;
@@ -131,24 +86,29 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     unsigned n = 0;
-    if (AQI_UNLIKELY(newcomers(shm))) admit(shm);
+    uint32_t round = atomic_load_explicit(&shm->inbox->rounds, memory_order_relaxed) + 1;
+    /* Read by shm_cma.c of others; that two threads may count one round does no harm. */
+    atomic_store_explicit(&shm->inbox->rounds, round, memory_order_relaxed);
+    if (AQI_UNLIKELY((round & (shm->cool - 1)) == 0)) shm_forget_idle(shm);
+    if (AQI_UNLIKELY(shm_has_calls(shm))) shm_answer_calls(shm);
     if (AQI_UNLIKELY(atomic_load_explicit(&shm->some_lost, memory_order_acquire)) &&
         mode == AQI_PROGRESS_ALL)
         n += tell_lost(shm);
-    uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
+    uint32_t count = atomic_load_explicit(&shm->polled_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        n += rx_drain(shm, shm->sources[i], SHM_REPLIES);
-        if (mode == AQI_PROGRESS_ALL) n += rx_drain(shm, shm->sources[i], SHM_REQUESTS);
+        struct shm_source *source = atomic_load_explicit(&shm->polled[i], memory_order_relaxed);
+        n += rx_drain(shm, source, SHM_REPLIES);
+        if (mode == AQI_PROGRESS_ALL) n += rx_drain(shm, source, SHM_REQUESTS);
     }
     return n;
 }
 
 bool shm_has_arrivals(struct shm_tp *shm)
 {
-    if (newcomers(shm) || atomic_load(&shm->some_lost)) return true;
-    uint32_t count = atomic_load_explicit(&shm->source_count, memory_order_acquire);
+    if (shm_has_calls(shm) || atomic_load(&shm->some_lost)) return true;
+    uint32_t count = atomic_load_explicit(&shm->polled_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         for (unsigned ring = 0; ring < SHM_RINGS; ring++)
-            if (rx_peek(shm, &shm->sources[i]->rx[ring]) != NULL) return true;
+            if (shm_has_message(shm, &atomic_load(&shm->polled[i])->rx[ring])) return true;
     return false;
 }

@@ -6,16 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a key says; private memory has none and is reached by messages. */
+/* What a key says. Private memory is reached by CMA or messages. */
 enum { KEY_PRIVATE = 1, KEY_SHARED = 2 };
+#define NO_HANDLE UINT32_MAX
 
 struct shm_key {
     uint32_t type;
     uint32_t local_rank;
-    uint64_t offset; /* in the owner's part of the area */
+    uint64_t offset; /* in the owner's part of the area; KEY_PRIVATE: generation of its handle */
     uint64_t local;  /* in an rmem: where it is mapped in this process */
-    uint32_t area;
-    uint32_t unused;
+    uint32_t area;   /* KEY_PRIVATE: its handle, or NO_HANDLE */
+    uint32_t mapped; /* in an rmem: `local` says where */
 };
 static_assert(sizeof(struct shm_key) <= AQI_KEY_MAX, "a key fits");
 
@@ -35,11 +36,27 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     aq_status st = tp->hooks.share(tp->hooks.arg, "aq-segments", total, &fd);
     if (st != AQ_OK) return st;
     st = aqi_shmem_map(fd, total, &at);
-    close(fd);
-    if (st != AQ_OK) return st;
-    shm->areas[shm->area_count++] = (struct shm_area){at, stride};
+    if (st != AQ_OK) {
+        close(fd);
+        return st;
+    }
+    shm->areas[shm->area_count++] = (struct shm_area){at, stride, fd};
     *addr = (unsigned char *)at + shm->params.local_rank * stride;
     return AQ_OK;
+}
+
+/* A peer reaches into private memory by CMA only while the handle that it was told is in force. */
+static void open_handle(struct shm_tp *shm, struct shm_key *key)
+{
+    key->area = NO_HANDLE;
+    for (uint32_t i = 0; i < SHM_HANDLES; i++) {
+        uint32_t old = atomic_load(&shm->inbox->handles[i]);
+        if (old % 2 != 0 || !atomic_compare_exchange_strong(&shm->inbox->handles[i], &old, old + 1))
+            continue;
+        key->area = i;
+        key->offset = old + 1;
+        return;
+    }
 }
 
 aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char out[AQI_KEY_MAX])
@@ -55,15 +72,34 @@ aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char o
         key.area = i;
         key.offset = offset;
     }
+    if (key.type == KEY_PRIVATE) open_handle(shm, &key);
     memset(out, 0, AQI_KEY_MAX);
     memcpy(out, &key, sizeof(key));
     return AQ_OK;
 }
 
-void shm_mem_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
+aq_status shm_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset)
 {
-    (void)tp;
-    (void)key;
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    for (uint32_t i = 0; i < shm->area_count && shm_config.map; i++) {
+        const struct shm_area *area = &shm->areas[i];
+        uint64_t at = (uintptr_t)addr - (uintptr_t)area->base;
+        size_t size = area->stride * shm->params.local_size;
+        if (len > size || at > size - len) continue;
+        *fd = area->fd;
+        *offset = at;
+        return AQ_OK;
+    }
+    return AQ_ENOTSUP;
+}
+
+void shm_mem_dereg(struct aqi_tp *tp, const unsigned char in[AQI_KEY_MAX])
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_key key;
+    memcpy(&key, in, sizeof(key));
+    if (key.type != KEY_PRIVATE || key.area >= SHM_HANDLES) return;
+    atomic_fetch_add(&shm->inbox->handles[key.area], 1);
 }
 
 aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const unsigned char in[AQI_KEY_MAX],
@@ -78,6 +114,7 @@ aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const unsigned c
                         peer->id);
     *rmem = (struct aqi_rmem){.addr = addr, .len = len};
     key.local = 0;
+    key.mapped = 0;
     if (key.type == KEY_SHARED) {
         const struct shm_area *area = &shm->areas[key.area % SHM_AREAS];
         if (key.area >= shm->area_count || len > area->stride || key.offset > area->stride - len)
@@ -85,7 +122,11 @@ aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const unsigned c
                             peer->id);
         unsigned char *at = area->base + key.local_rank * area->stride + key.offset;
         key.local = (uint64_t)(uintptr_t)at;
-        if (shm_config.map) rmem->local = at;
+        key.mapped = shm_config.map != 0;
+        if (key.mapped) rmem->local = at;
+    } else if (key.local_rank == shm->params.local_rank) {
+        key.local = addr;
+        key.mapped = true;
     }
     memcpy(rmem->key, &key, sizeof(key));
     return AQ_OK;
@@ -96,18 +137,37 @@ static void *translate(const struct aqi_rmem *rmem, uint64_t addr)
 {
     struct shm_key key;
     memcpy(&key, rmem->key, sizeof(key));
-    if (key.type != KEY_SHARED) return NULL;
+    if (!key.mapped) return NULL;
     return (void *)(uintptr_t)(key.local + (addr - rmem->addr));
+}
+
+/* Is memory that is not mapped to be reached by CMA? AQ_ENOTSUP: no, by messages. */
+static aq_status check_cma(struct shm_tp *shm, struct shm_peer *peer, const struct aqi_rmem *rmem,
+                           size_t len)
+{
+    struct shm_key key;
+    memcpy(&key, rmem->key, sizeof(key));
+    if (AQI_UNLIKELY(peer->lost)) return AQ_EPEER;
+    if (key.type == KEY_PRIVATE &&
+        (key.area >= SHM_HANDLES ||
+         atomic_load_explicit(&peer->inbox->handles[key.area], memory_order_acquire) != key.offset))
+        return AQ_ENOTSUP;
+    return shm_cma_better(shm, peer, len) ? AQ_OK : AQ_ENOTSUP;
 }
 
 aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
 {
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *to = (struct shm_peer *)peer;
     void *at = translate(rmem, addr);
-    (void)tp;
-    (void)peer;
-    if (at == NULL) return AQ_ENOTSUP;
-    memcpy(at, src, len);
+    if (at != NULL) {
+        memcpy(at, src, len);
+    } else {
+        aq_status st = check_cma(shm, to, rmem, len);
+        if (st == AQ_OK) st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len);
+        if (st != AQ_OK) return st;
+    }
     atomic_thread_fence(memory_order_release);
     aqi_comp_local(comp);
     aqi_comp_remote(comp);
@@ -117,12 +177,17 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
 {
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *from = (struct shm_peer *)peer;
     const void *at = translate(rmem, addr);
-    (void)tp;
-    (void)peer;
-    if (at == NULL) return AQ_ENOTSUP;
     atomic_thread_fence(memory_order_acquire);
-    memcpy(dst, at, len);
+    if (at != NULL) {
+        memcpy(dst, at, len);
+    } else {
+        aq_status st = check_cma(shm, from, rmem, len);
+        if (st == AQ_OK) st = shm_cma_move(shm, from, false, dst, addr, len);
+        if (st != AQ_OK) return st;
+    }
     aqi_comp_remote(comp);
     return AQ_OK;
 }
@@ -130,11 +195,16 @@ aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                    uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *to = (struct shm_peer *)peer;
     void *at = translate(rmem, addr);
-    (void)tp;
-    (void)peer;
-    if (at == NULL) return AQ_ENOTSUP;
-    memset(at, byte, len);
+    if (at != NULL) {
+        memset(at, byte, len);
+    } else {
+        aq_status st = check_cma(shm, to, rmem, len);
+        if (st == AQ_OK) st = shm_cma_fill(shm, to, addr, byte, len);
+        if (st != AQ_OK) return st;
+    }
     atomic_thread_fence(memory_order_release);
     aqi_comp_remote(comp);
     return AQ_OK;

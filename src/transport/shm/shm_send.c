@@ -56,34 +56,23 @@ static inline uint32_t lines_of(size_t nbytes)
     return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
 }
 
-/* The first time we send to a peer, tell it to look at our channel. */
-static AQI_COLD void join(struct shm_tp *shm, struct shm_peer *to)
-{
-    to->joined = true;
-    /* Two threads may come here, one for each ring; the channel is announced once. */
-    _Atomic uint8_t *member = &to->inbox->member[shm->params.local_rank];
-    if (atomic_exchange_explicit(member, 1, memory_order_release) != 0) return;
-    /* Pairs with the acquire load in shm_receive.c. */
-    atomic_fetch_add_explicit(&to->inbox->joined, 1, memory_order_release);
-}
-
 /* Pairs with the acquire load of the stamp in shm_receive.c. */
-static inline void publish(struct shm_tp *shm, struct shm_peer *to, struct shm_tx *tx,
-                           struct shm_slot *slot)
+static inline void publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slot *slot)
 {
     tx->line_after[tx->tail & (shm->layout.slots - 1)] = tx->line;
     atomic_store_explicit(shm_stamp(slot), ++tx->tail, memory_order_release);
-    if (AQI_UNLIKELY(!to->joined)) join(shm, to);
 }
 
 /*
- * Is the peer asleep? It set the word and then made every processor pass a barrier (membarrier), so
- * either we see the word or it sees our message; where it cannot, the fence is ours to make.
+ * Is the peer asleep, or does it not poll our channel? It set the word and then made every
+ * processor pass a barrier (membarrier), so either we see the word or it sees our message; where it
+ * cannot, or is not let to our processors as we could not register, the fence is ours to make.
  */
-static inline void wake_if_asleep(struct shm_tp *shm, struct shm_peer *to)
+static inline void see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
 {
     atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order, too */
-    if (AQI_UNLIKELY(to->inbox->fence)) atomic_thread_fence(memory_order_seq_cst);
+    if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
+    shm_call_if_unpolled(to);
     if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))
         shm_wake(shm, to);
 }
@@ -121,12 +110,12 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
         memcpy(at, am->payload, am->nbytes);
     }
     fill(slot, am, line);
-    publish(shm, to, tx, slot);
+    publish(shm, tx, slot);
     st = AQ_OK;
 out:
     shm_unlock(shm, &to->lock[ring]);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    wake_if_asleep(shm, to);
+    see_to_receiver(shm, to);
     aqi_comp_local(comp);
     return AQ_OK;
 }
@@ -174,9 +163,9 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
             line = first & (shm->layout.lines - 1);
         }
         fill(slot, am, line);
-        publish(shm, to, tx, slot);
+        publish(shm, tx, slot);
     }
     shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
-    if (am != NULL) wake_if_asleep(shm, to);
+    if (am != NULL) see_to_receiver(shm, to);
     return AQ_OK;
 }

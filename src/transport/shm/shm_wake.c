@@ -15,9 +15,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
 static int membarrier(int command)
 {
     return (int)syscall(__NR_membarrier, command, 0u, 0);
+}
+
+void shm_barrier(const struct shm_tp *shm)
+{
+    if (shm->membarrier)
+        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    else
+        atomic_thread_fence(memory_order_seq_cst);
 }
 
 aq_status shm_wake_open(struct shm_tp *shm)
@@ -39,6 +51,10 @@ aq_status shm_wake_open(struct shm_tp *shm)
         return aqi_fail_errno(AQ_ESYS, err, "shm", "cannot bind the wake-up socket");
     }
     shm->inbox->wake_len = len;
+    uint64_t network = 0;
+    socklen_t network_len = sizeof(network);
+    if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &network_len) != 0) network = 0;
+    shm->inbox->network = network;
     shm->membarrier = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     shm->inbox->fence = !shm->membarrier;
     shm->wake_socket = fd;
@@ -57,7 +73,8 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
     if (atomic_exchange_explicit(&inbox->asleep, 0, memory_order_acq_rel) == 0) return;
     struct sockaddr_un to = inbox->wake;
     socklen_t len = inbox->wake_len;
-    if (len > sizeof(to)) return;
+    /* Only where the kernel has bound it; a stranger could name what only we may write to. */
+    if (len > sizeof(to) || len <= sizeof(sa_family_t) || to.sun_path[0] != 0) return;
     aqi_count(AQI_CTR_WAKE_SENT, 1);
     /* A full queue has a byte that wakes it already; a vanished socket is a process that ended. */
     if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) <
@@ -69,14 +86,18 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
     }
 }
 
+/* Names of sockets are those of a network namespace. Who has peers in another one takes short naps
+ * and is never armed, as a name there could be a stranger's, or nobody's. */
 int shm_wait_fd(struct aqi_tp *tp)
 {
-    return ((struct shm_tp *)tp)->wake_socket;
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    return shm->apart ? -1 : shm->wake_socket;
 }
 
 aq_status shm_arm(struct aqi_tp *tp, bool on)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
+    if (AQI_UNLIKELY(shm->apart)) return on && shm_has_arrivals(shm) ? AQ_AGAIN : AQ_OK;
     if (!on) {
         char bytes[64];
         atomic_store_explicit(&shm->inbox->asleep, 0, memory_order_relaxed);
@@ -91,10 +112,7 @@ aq_status shm_arm(struct aqi_tp *tp, bool on)
      * below, and what it publishes after, it checks against our word. Without membarrier the
      * senders fence (inbox->fence) and this fence is our half.
      */
-    if (shm->membarrier)
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    else
-        atomic_thread_fence(memory_order_seq_cst);
+    shm_barrier(shm);
     if (!shm_has_arrivals(shm)) return AQ_OK;
     atomic_store_explicit(&shm->inbox->asleep, 0, memory_order_relaxed);
     return AQ_AGAIN;

@@ -1,0 +1,96 @@
+/*
+ * A client of the key-value service of server.c.
+ *
+ *   client URI set KEY VALUE
+ *   client URI get KEY           exit code 3: there is none
+ *   client URI stop
+ *   client URI time N            get the value of "" N times, and say how long one takes
+ *
+ * It waits up to five seconds for the server to appear.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same in server.c */
+
+static int answered, found;
+static unsigned quiet; /* answers that are only counted */
+
+static void on_value(aq_am *am)
+{
+    found = am->args[0];
+    if (quiet > 0)
+        quiet--;
+    else if (found)
+        printf("%.*s\n", (int)am->nbytes, (const char *)am->payload);
+    answered = 1;
+}
+
+static int is_answered(void *arg)
+{
+    aq_connection_event event; /* the server may end, too */
+    (void)arg;
+    return answered || aq_connection_next_event(&event) == AQ_OK;
+}
+
+/* One after the other; the last answer is left to main. */
+static void measure(aq_team *pair, const char *key, size_t n, unsigned times)
+{
+    struct timespec from, to;
+    quiet = times;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    for (unsigned i = 0; i < times; i++) {
+        answered = 0;
+        check(aq_am_medium(pair, 1, GET, key, n, AQ_NO_ARGS, 0, NULL), "aq_am_medium");
+        check(aq_poll_until(is_answered, NULL), "aq_poll_until");
+    }
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
+    printf("%.0f ns for a request and its answer\n", ns / times);
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: client URI set KEY VALUE | get KEY | stop | time N\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    aq_team *world;
+    aq_connection *connection;
+    char both[200];
+    int set = argc == 5 && strcmp(argv[2], "set") == 0;
+    int get = argc == 4 && strcmp(argv[2], "get") == 0;
+    int stop = argc == 3 && strcmp(argv[2], "stop") == 0;
+    int times = argc == 4 && strcmp(argv[2], "time") == 0 ? atoi(argv[3]) : 0;
+    if (!set && !get && !stop && times < 1) return usage();
+    int n =
+        snprintf(both, sizeof(both), "%s%c%s", get || set ? argv[3] : "", 0, set ? argv[4] : "") +
+        1;
+    if (n > (int)sizeof(both)) return usage();
+
+    check(aq_init(NULL, &world), "aq_init");
+    aq_handler_entry handler = {.index = VALUE, .nargs = 1, .fn = on_value};
+    check(aq_am_register(aq_team_ep(world), &handler, 1), "aq_am_register");
+    aq_connect_params params = {
+        .struct_size = sizeof(params), .data = "kv1", .nbytes = 3, .flags = AQ_CONNECT_WAIT};
+    check(aq_connect(argv[1], &params, &connection), "aq_connect");
+
+    aq_team *pair = aq_connection_team(connection); /* we are 0, the server is 1 */
+    if (times > 0)
+        measure(pair, both, (size_t)n, (unsigned)times);
+    else if (stop)
+        check(aq_am_short(pair, 1, STOP, AQ_NO_ARGS, 0), "aq_am_short");
+    else
+        check(aq_am_medium(pair, 1, set ? SET : GET, both, (size_t)n, AQ_NO_ARGS, 0, NULL),
+              "aq_am_medium");
+    check(aq_poll_until(is_answered, NULL), "aq_poll_until");
+    check(aq_connection_close(connection), "aq_connection_close");
+    check(aq_finalize(), "aq_finalize");
+    if (!answered) fprintf(stderr, "the server has ended\n");
+    return !answered ? 1 : found || times > 0 ? 0 : 3;
+}

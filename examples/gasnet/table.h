@@ -1,0 +1,51 @@
+/* What the two versions of the hash table share: slots, keys, and where they belong. */
+#ifndef EXAMPLE_GASNET_TABLE_H
+#define EXAMPLE_GASNET_TABLE_H
+
+#include <stdint.h>
+
+enum { SLOTS = 1 << 15, KEYS = 10000 }; /* of a process */
+
+struct slot {
+    uint64_t key; /* 0: free */
+    uint64_t value;
+};
+
+/* Spreads the bits of a key (the finaliser of splitmix64). */
+static inline uint64_t mix(uint64_t key)
+{
+    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
+    key = (key ^ (key >> 27)) * 0x94d049bb133111ebu;
+    return key ^ (key >> 31);
+}
+
+static inline uint32_t owner_of(uint64_t key, uint32_t ranks)
+{
+    return (uint32_t)(mix(key) % ranks);
+}
+
+static inline uint32_t first_slot(uint64_t key)
+{
+    return (uint32_t)(mix(key) >> 32) & (SLOTS - 1);
+}
+
+/* Key i of a process; none is 0. */
+static inline uint64_t key_of(uint32_t rank, uint32_t i)
+{
+    return mix(((uint64_t)rank + 1) << 40 | i) | 1;
+}
+
+/* Add to the value of a key in one's own part; 0: the table is full. */
+static inline int table_add(struct slot *slots, uint64_t key, uint64_t value)
+{
+    uint32_t at = first_slot(key);
+    for (uint32_t tried = 0; tried < SLOTS; tried++, at = (at + 1) & (SLOTS - 1)) {
+        if (slots[at].key != 0 && slots[at].key != key) continue;
+        slots[at].key = key;
+        slots[at].value += value;
+        return 1;
+    }
+    return 0;
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* Copying large pieces of memory, and finding out by which method. */
+#include "base/copy.h"
+
+#include "base/clock.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <emmintrin.h>
+#endif
+
+size_t aqi_copy_least = SIZE_MAX;
+
+static enum aqi_copy_method configured = AQI_COPY_MEMCPY;
+
+static void by_memcpy(unsigned char *dst, const unsigned char *src, size_t len)
+{
+    memcpy(dst, src, len);
+}
+
+#if defined(__x86_64__)
+
+static bool has_string_move(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 9) != 0; /* ERMS */
+}
+
+static void by_string_move(unsigned char *dst, const unsigned char *src, size_t len)
+{
+    __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(len) : : "memory");
+}
+
+enum { AHEAD = 1024 }; /* bytes that are fetched early */
+
+static void by_streaming(unsigned char *dst, const unsigned char *src, size_t len)
+{
+    size_t head = (0 - (uintptr_t)dst) % AQI_CACHE_LINE;
+    if (head > len) head = len;
+    memcpy(dst, src, head);
+    dst += head;
+    src += head;
+    len -= head;
+    for (; len >= AQI_CACHE_LINE; len -= AQI_CACHE_LINE) {
+        const __m128i *from = (const __m128i *)(const void *)src;
+        __m128i *to = (__m128i *)(void *)dst;
+        _mm_prefetch((const char *)src + AHEAD, _MM_HINT_NTA);
+        __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+        __m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+        _mm_stream_si128(to, a);
+        _mm_stream_si128(to + 1, b);
+        _mm_stream_si128(to + 2, c);
+        _mm_stream_si128(to + 3, d);
+        dst += AQI_CACHE_LINE;
+        src += AQI_CACHE_LINE;
+    }
+    memcpy(dst, src, len);
+    _mm_sfence(); /* these stores have no order of their own */
+}
+
+#else
+
+static bool has_string_move(void)
+{
+    return false;
+}
+#define by_string_move by_memcpy
+#define by_streaming   by_memcpy
+
+#endif
+
+static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned char *, size_t) = {
+    [AQI_COPY_MEMCPY] = by_memcpy,
+    [AQI_COPY_STRING] = by_string_move,
+    [AQI_COPY_STREAM] = by_streaming,
+};
+
+/*
+ * What was found out for copies of about one size. Each method makes RUN copies in a row, since it
+ * leaves the caches as it likes them, and is judged by the best of all its copies: what disturbs a
+ * busy machine only ever makes a copy slower. Then the winner makes ROUND copies before all are
+ * tried again. Threads that copy at the same time may spoil a figure, never a copy.
+ */
+enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
+
+/* To go round the caches is never good for what they hold. */
+#define STREAM_LEAST ((size_t)8 << 20)
+
+struct finding {
+    _Atomic uint32_t copies;
+    _Atomic uint32_t winner;
+    _Atomic uint64_t cost[AQI_COPY_METHODS]; /* ticks per MiB */
+};
+static struct finding findings[CLASSES];
+
+static bool usable(enum aqi_copy_method method)
+{
+    static _Atomic int string_move = -1;
+    if (method != AQI_COPY_STRING) return true;
+    if (atomic_load_explicit(&string_move, memory_order_relaxed) < 0)
+        atomic_store_explicit(&string_move, has_string_move(), memory_order_relaxed);
+    return atomic_load_explicit(&string_move, memory_order_relaxed) != 0;
+}
+
+static struct finding *finding_of(size_t len)
+{
+    size_t class = 0;
+    for (size_t size = len >> 21; size > 0 && class < CLASSES - 1; size >>= 1)
+        class ++;
+    return &findings[class];
+}
+
+static void judge(struct finding *f)
+{
+    uint32_t winner = AQI_COPY_MEMCPY;
+    for (uint32_t m = 0; m < AQI_COPY_METHODS; m++)
+        if (atomic_load_explicit(&f->cost[m], memory_order_relaxed) - 1 <
+            atomic_load_explicit(&f->cost[winner], memory_order_relaxed) - 1)
+            winner = m; /* one without a figure is 0, and so the greatest here */
+    atomic_store_explicit(&f->winner, winner, memory_order_relaxed);
+}
+
+static void try_method(struct finding *f, uint32_t trial, void *dst, const void *src, size_t len)
+{
+    enum aqi_copy_method method = (enum aqi_copy_method)(trial / RUN);
+    if (!usable(method) || (method == AQI_COPY_STREAM && len < STREAM_LEAST))
+        method = AQI_COPY_MEMCPY;
+    uint64_t begun = aqi_ticks();
+    aqi_copy_by(method, dst, src, len);
+    uint64_t cost = (aqi_ticks() - begun) / ((len >> 20) + 1);
+    uint64_t best = atomic_load_explicit(&f->cost[method], memory_order_relaxed);
+    if (best == 0 || cost < best)
+        atomic_store_explicit(&f->cost[method], cost, memory_order_relaxed);
+    if (trial == TRIALS - 1) judge(f);
+}
+
+void aqi_copy_by(enum aqi_copy_method method, void *dst, const void *src, size_t len)
+{
+    methods[usable(method) ? method : AQI_COPY_MEMCPY](dst, src, len);
+}
+
+void aqi_copy_large(void *dst, const void *src, size_t len)
+{
+    if (configured != AQI_COPY_AUTO) {
+        aqi_copy_by(configured, dst, src, len);
+        return;
+    }
+    struct finding *f = finding_of(len);
+    uint32_t copies = atomic_load_explicit(&f->copies, memory_order_relaxed);
+    atomic_store_explicit(&f->copies, copies + 1, memory_order_relaxed);
+    uint32_t trial = copies % (TRIALS + ROUND);
+    if (trial < TRIALS)
+        try_method(f, trial, dst, src, len);
+    else
+        aqi_copy_by((enum aqi_copy_method)atomic_load_explicit(&f->winner, memory_order_relaxed),
+                    dst, src, len);
+}
+
+void aqi_copy_configure(enum aqi_copy_method method, size_t least)
+{
+    configured = method;
+    aqi_copy_least = method == AQI_COPY_MEMCPY ? SIZE_MAX : least;
+}

@@ -1,0 +1,38 @@
+/*
+ * Copying large pieces of memory by whatever does it fastest here: which one that is differs by a
+ * factor of two between processors, and for one processor between sizes.
+ */
+#ifndef AQI_COPY_H
+#define AQI_COPY_H
+
+#include "base/base.h"
+
+#include <string.h>
+
+enum aqi_copy_method {
+    AQI_COPY_MEMCPY, /* of the C library */
+    AQI_COPY_STRING, /* the processor's string move */
+    AQI_COPY_STREAM, /* stores that go round the caches */
+    AQI_COPY_METHODS,
+    AQI_COPY_AUTO = AQI_COPY_METHODS /* found out by timing the copies that are made */
+};
+
+/* From `least` bytes on use `method`; where the processor does not have it, memcpy. */
+void aqi_copy_configure(enum aqi_copy_method method, size_t least);
+
+/* For tests: one method, whatever was configured. */
+void aqi_copy_by(enum aqi_copy_method method, void *dst, const void *src, size_t len);
+
+extern size_t aqi_copy_least;
+void aqi_copy_large(void *dst, const void *src, size_t len);
+
+/* As memcpy. Other processors see the bytes before any later store of this one. */
+static inline void aqi_copy(void *dst, const void *src, size_t len)
+{
+    if (AQI_LIKELY(len < aqi_copy_least))
+        memcpy(dst, src, len);
+    else
+        aqi_copy_large(dst, src, len);
+}
+
+#endif

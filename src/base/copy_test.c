@@ -1,0 +1,72 @@
+/* Copies: every method at odd places and sizes, and what is chosen by itself. */
+#include "base/copy.h"
+
+#include "base/capture_test.h"
+#include <stdlib.h>
+
+enum { ROOM = 3 << 20, GUARD = 64 };
+
+static unsigned char *pattern(void)
+{
+    unsigned char *bytes = malloc(ROOM);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < ROOM; i++)
+        bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    return bytes;
+}
+
+static void check(unsigned char *to, const unsigned char *from, size_t offset, size_t len)
+{
+    assert_memory_equal(to + offset, from, len);
+    for (size_t i = 1; i <= GUARD; i++) {
+        assert_int_equal(to[offset - i], 0xee);
+        assert_int_equal(to[offset + len + i - 1], 0xee);
+    }
+}
+
+static void every_method_copies_the_bytes_and_no_more(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0,   1,   15,  16,   63,   64,    65,     127,
+                                   128, 129, 255, 4096, 4097, 65536, 100003, 2000001};
+    unsigned char *from = pattern(), *to = malloc(ROOM);
+    assert_non_null(to);
+    for (unsigned method = 0; method < AQI_COPY_METHODS; method++)
+        for (size_t s = 0; s < AQI_COUNT_OF(sizes); s++)
+            for (size_t shift = 0; shift < 67; shift += 11) {
+                size_t offset = GUARD + shift;
+                memset(to, 0xee, sizes[s] + offset + GUARD);
+                aqi_copy_by((enum aqi_copy_method)method, to + offset, from + shift / 2, sizes[s]);
+                check(to, from + shift / 2, offset, sizes[s]);
+            }
+    free(from);
+    free(to);
+}
+
+/* Through trials, the choice and the next trials, of several classes of size. */
+static void finding_out_spoils_no_copy(void **state)
+{
+    (void)state;
+    unsigned char *from = pattern(), *to = malloc(ROOM);
+    assert_non_null(to);
+    aqi_copy_configure(AQI_COPY_AUTO, 1000);
+    for (size_t i = 0; i < 9000; i++) {
+        size_t len = i % 100 == 0 ? 2500000 + i : 900 + i % 300;
+        memset(to, 0xee, len + 3 * GUARD);
+        aqi_copy(to + GUARD + i % 5, from + i % 77, len);
+        check(to, from + i % 77, GUARD + i % 5, len);
+    }
+    free(from);
+    free(to);
+    aqi_copy_configure(AQI_COPY_MEMCPY, 1000);
+    assert_true(aqi_copy_least == SIZE_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method_copies_the_bytes_and_no_more),
+        cmocka_unit_test(finding_out_spoils_no_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

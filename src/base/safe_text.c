@@ -1,0 +1,105 @@
+/* Text for signal handlers, and the files of each rank that it goes to. */
+#include "base/safe_text.h"
+
+#include "base/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
+{
+    len = aqi_min(len, to->room - to->used);
+    memcpy(to->text + to->used, bytes, len);
+    to->used += len;
+}
+
+void aqi_safe_add(struct aqi_safe_text *to, const char *text)
+{
+    safe_bytes(to, text, strlen(text));
+}
+
+void aqi_safe_number(struct aqi_safe_text *to, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    safe_bytes(to, digits + at, sizeof(digits) - at);
+}
+
+void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value)
+{
+    char part[4] = {'.', (char)('0' + value / 100 % 10), (char)('0' + value / 10 % 10),
+                    (char)('0' + value % 10)};
+    aqi_safe_number(to, value / 1000);
+    safe_bytes(to, part, sizeof(part));
+}
+
+void aqi_safe_quoted(struct aqi_safe_text *to, const char *text, size_t most)
+{
+    for (; *text != '\0' && most > 0; text++, most--) {
+        bool plain = *text >= 0x20 && *text < 0x7f && *text != '"' && *text != '\\';
+        safe_bytes(to, plain ? text : "?", 1);
+    }
+}
+
+bool aqi_safe_write(struct aqi_safe_text *from, int fd)
+{
+    size_t done = 0;
+    while (done < from->used) {
+        ssize_t n = write(fd, from->text + done, from->used - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        done += (size_t)n;
+    }
+    bool all = done == from->used;
+    from->used = 0;
+    return all;
+}
+
+static aq_status safe_name(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
+                           char name[PATH_MAX])
+{
+    char number[12];
+    struct aqi_safe_text path = {.text = name, .room = PATH_MAX - 1};
+    snprintf(number, sizeof(number), "%u", rank);
+    const char *percent = strchr(pattern, '%');
+    if (percent == NULL) {
+        aqi_safe_add(&path, pattern);
+        if (size > 1) aqi_safe_add(&path, ".");
+        if (size > 1) aqi_safe_add(&path, number);
+    }
+    for (const char *at = pattern; percent != NULL && *at != '\0'; at++)
+        if (*at == '%')
+            aqi_safe_add(&path, number);
+        else
+            safe_bytes(&path, at, 1);
+    name[path.used] = '\0';
+    if (path.used < path.room) return AQ_OK;
+    return aqi_fail(AQ_ESETTING, "base", "%s: the name is longer than %d characters: \"%.60s…\"",
+                    setting, PATH_MAX, pattern);
+}
+
+aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
+                        int *fd)
+{
+    char name[PATH_MAX];
+    if (strcmp(pattern, "-") == 0 || strcmp(pattern, "stderr") == 0) {
+        *fd = STDERR_FILENO;
+        return AQ_OK;
+    }
+    aq_status st = safe_name(setting, pattern, rank, size, name);
+    if (st != AQ_OK) return st;
+    int opened = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (opened < 0)
+        return aqi_fail_errno(AQ_ESETTING, errno, "base", "%s: cannot write the file \"%.300s\"",
+                              setting, name);
+    *fd = opened;
+    return AQ_OK;
+}

@@ -1,0 +1,30 @@
+/* Text built piece by piece and written out, without stdio or malloc: for signal handlers, too. */
+#ifndef AQI_SAFE_TEXT_H
+#define AQI_SAFE_TEXT_H
+
+#include "base/base.h"
+
+/* What does not fit is cut off. */
+struct aqi_safe_text {
+    char *text;
+    size_t used, room;
+};
+
+void aqi_safe_add(struct aqi_safe_text *to, const char *text);
+void aqi_safe_number(struct aqi_safe_text *to, uint64_t value);
+/* Thousandths as a decimal number: 1234 is 1.234. */
+void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value);
+/* At most `most` bytes of a text inside the quotes of JSON: all but printable ASCII becomes '?'. */
+void aqi_safe_quoted(struct aqi_safe_text *to, const char *text, size_t most);
+
+/* All of it to a descriptor, then it is empty. False: it could not be written. */
+bool aqi_safe_write(struct aqi_safe_text *from, int fd);
+
+/*
+ * Open a file to append to, as the pattern says: a '%' in it becomes the rank; without one, ".RANK"
+ * is put behind it where the job has several ranks. "-" and "stderr" are standard error.
+ */
+aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
+                        int *fd);
+
+#endif

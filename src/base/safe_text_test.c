@@ -1,0 +1,123 @@
+/* Text without stdio: numbers, JSON, what does not fit, and the names of files. */
+#include "base/safe_text.h"
+
+#include "base/capture_test.h"
+#include "base/fail.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct aqi_safe_text text;
+static char room[64];
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(room, 0, sizeof(room));
+    text = (struct aqi_safe_text){.text = room, .room = sizeof(room) - 1};
+    return 0;
+}
+
+static void numbers(void **state)
+{
+    (void)state;
+    aqi_safe_number(&text, 0);
+    aqi_safe_add(&text, " ");
+    aqi_safe_number(&text, UINT64_MAX);
+    aqi_safe_add(&text, " ");
+    aqi_safe_thousandths(&text, 7);
+    aqi_safe_add(&text, " ");
+    aqi_safe_thousandths(&text, 1234567);
+    assert_string_equal(room, "0 18446744073709551615 0.007 1234.567");
+}
+
+static void json_stays_json(void **state)
+{
+    (void)state;
+    aqi_safe_quoted(&text, "a\"b\\c\nd\x80", 100);
+    aqi_safe_quoted(&text, "123456", 3);
+    assert_string_equal(room, "a?b?c?d?123");
+}
+
+static void what_does_not_fit_is_cut(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        aqi_safe_add(&text, "1234567");
+    aqi_safe_number(&text, 99);
+    assert_int_equal(text.used, sizeof(room) - 1);
+    assert_int_equal(strlen(room), sizeof(room) - 1);
+}
+
+/* The file that a pattern names for a rank; the file is removed again. */
+static void names(const char *pattern, uint32_t rank, uint32_t size, const char *want)
+{
+    int fd;
+    assert_int_equal(aqi_safe_open("AQ_TRACE_FILE", pattern, rank, size, &fd), AQ_OK);
+    close(fd);
+    assert_int_equal(unlink(want), 0);
+}
+
+static void a_file_for_each_rank(void **state)
+{
+    char folder[] = "/tmp/aq-safe-XXXXXX", pattern[64], want[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(pattern, sizeof(pattern), "%s/a.%%.json", folder);
+    snprintf(want, sizeof(want), "%s/a.12.json", folder);
+    names(pattern, 12, 16, want);
+    snprintf(pattern, sizeof(pattern), "%s/a", folder);
+    names(pattern, 0, 1, pattern);
+    snprintf(want, sizeof(want), "%s/a.3", folder);
+    names(pattern, 3, 4, want);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void errors_name_setting_and_file(void **state)
+{
+    struct capture capture;
+    char longest[PATH_MAX + 2];
+    int fd = -7;
+    (void)state;
+    memset(longest, 'a', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    capture_start(&capture);
+    assert_int_equal(aqi_safe_open("AQ_STATS_FILE", "/nowhere/%", 5, 8, &fd), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "AQ_STATS_FILE"));
+    assert_non_null(strstr(aq_error_message(), "/nowhere/5"));
+    assert_int_equal(aqi_safe_open("AQ_STATS_FILE", longest, 5, 8, &fd), AQ_ESETTING);
+    capture_end(&capture);
+    assert_int_equal(fd, -7);
+    assert_int_equal(aqi_safe_open("AQ_STATS_FILE", "stderr", 5, 8, &fd), AQ_OK);
+    assert_int_equal(fd, STDERR_FILENO);
+}
+
+static void writes_all_of_it(void **state)
+{
+    (void)state;
+    int fd = memfd_create("safe", MFD_CLOEXEC);
+    char got[8] = "";
+    aqi_safe_add(&text, "whole");
+    assert_true(aqi_safe_write(&text, fd));
+    assert_int_equal(text.used, 0);
+    assert_int_equal(pread(fd, got, sizeof(got), 0), 5);
+    assert_string_equal(got, "whole");
+    close(fd);
+    aqi_safe_add(&text, "lost");
+    assert_false(aqi_safe_write(&text, fd));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(numbers, begin),
+        cmocka_unit_test_setup(json_stays_json, begin),
+        cmocka_unit_test_setup(what_does_not_fit_is_cut, begin),
+        cmocka_unit_test_setup(a_file_for_each_rank, begin),
+        cmocka_unit_test_setup(errors_name_setting_and_file, begin),
+        cmocka_unit_test_setup(writes_all_of_it, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,321 @@
+/* Traces: blocks of events, one for each thread, and what is written from them. */
+#include "base/trace.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/safe_text.h"
+#include "base/spin.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+_Atomic uint32_t aqi_trace_mask;
+
+static const struct {
+    const char *name;
+    const char *letters; /* of GASNET_TRACEMASK */
+} trace_categories[] = {{"am", "AD"},   {"rma", "GP"}, {"atomic", ""},
+                        {"coll", "BW"}, {"wait", "S"}, {"job", "I"}};
+static_assert((1u << AQI_COUNT_OF(trace_categories)) - 1 == AQI_TRACE_ALL, "a name for each");
+
+struct trace_event {
+    uint64_t begun, took; /* ns; `took` UINT64_MAX: a point */
+    uint64_t bytes;
+    const char *name;
+    uint32_t peer;
+    uint32_t category; /* its index */
+};
+
+enum {
+    TRACE_EVENTS = 512,
+    TRACE_CHUNK = 8192,
+    TRACE_LINE = 400,
+    TRACE_NAME = 120,
+    TRACE_TRIES = 100000
+};
+
+/* Events [written, count) wait to be written. `count` grows by its thread alone. */
+struct trace_block {
+    struct trace_event events[TRACE_EVENTS];
+    _Atomic uint32_t count;
+    uint32_t written; /* under the lock, as is setting `count` back to 0 */
+    struct aqi_spin lock;
+    uint32_t thread;
+    atomic_bool taken;
+    struct trace_block *next;
+};
+
+static struct {
+    int fd;
+    pid_t pid; /* a child that the process forks has copies of the blocks: not its to write */
+    struct aqi_trace_params params;
+    bool text;
+    atomic_bool ended;
+    _Atomic uint64_t written;
+    _Atomic uint32_t threads;
+    struct trace_block *_Atomic blocks;
+    pthread_key_t key;
+} trace = {.fd = -1};
+
+static _Thread_local struct trace_block *trace_mine;
+
+/* --- the mask -------------------------------------------------------------------------------- */
+
+static bool trace_letters(const char *text, size_t len, unsigned *mask)
+{
+    unsigned found = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < 'A' || text[i] > 'Z') return false;
+        for (unsigned c = 0; c < AQI_COUNT_OF(trace_categories); c++)
+            if (strchr(trace_categories[c].letters, text[i]) != NULL) found |= 1u << c;
+    }
+    *mask |= found;
+    return true;
+}
+
+static bool trace_word(const char *text, size_t len, unsigned *mask)
+{
+    for (unsigned c = 0; c < AQI_COUNT_OF(trace_categories); c++)
+        if (strlen(trace_categories[c].name) == len &&
+            memcmp(trace_categories[c].name, text, len) == 0) {
+            *mask |= 1u << c;
+            return true;
+        }
+    if (len == 3 && memcmp(text, "all", 3) == 0) *mask |= AQI_TRACE_ALL;
+    return (len == 3 && (memcmp(text, "all", 3) == 0 || memcmp(text, "off", 3) == 0)) ||
+           trace_letters(text, len, mask);
+}
+
+aq_status aqi_trace_parse(const char *text, unsigned *mask)
+{
+    unsigned found = 0;
+    for (const char *part = text; *part != '\0';) {
+        size_t len = strcspn(part, ",+");
+        if (!trace_word(part, len, &found))
+            return aqi_fail(AQ_ESETTING, "base",
+                            "AQ_TRACE=\"%.100s\": \"%.*s\" is not legal; give off, all, or some of "
+                            "am, rma, atomic, coll, wait and job, separated by commas",
+                            text, (int)aqi_min(len, 40), part);
+        part += len;
+        if (*part != '\0') part++;
+    }
+    *mask = found;
+    return AQ_OK;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static void trace_chrome(struct aqi_safe_text *line, const struct trace_event *e, uint32_t thread)
+{
+    aqi_safe_add(line, "{\"name\":\"");
+    aqi_safe_quoted(line, e->name, TRACE_NAME);
+    aqi_safe_add(line, "\",\"cat\":\"");
+    aqi_safe_add(line, trace_categories[e->category].name);
+    aqi_safe_add(line, e->took == UINT64_MAX ? "\",\"ph\":\"i\",\"s\":\"t\",\"ts\":"
+                                             : "\",\"ph\":\"X\",\"ts\":");
+    aqi_safe_thousandths(line, e->begun);
+    if (e->took != UINT64_MAX) {
+        aqi_safe_add(line, ",\"dur\":");
+        aqi_safe_thousandths(line, e->took);
+    }
+    aqi_safe_add(line, ",\"pid\":");
+    aqi_safe_number(line, trace.params.rank);
+    aqi_safe_add(line, ",\"tid\":");
+    aqi_safe_number(line, thread);
+    aqi_safe_add(line, ",\"args\":{\"bytes\":");
+    aqi_safe_number(line, e->bytes);
+    if (e->peer != AQI_TRACE_NOBODY) {
+        aqi_safe_add(line, ",\"peer\":");
+        aqi_safe_number(line, e->peer);
+    }
+    aqi_safe_add(line, "}},\n");
+}
+
+/* "aq[RANK.THREAD] MICROSECONDS category name peer P bytes B took T us" */
+static void trace_text(struct aqi_safe_text *line, const struct trace_event *e, uint32_t thread)
+{
+    aqi_safe_add(line, "aq[");
+    aqi_safe_number(line, trace.params.rank);
+    aqi_safe_add(line, ".");
+    aqi_safe_number(line, thread);
+    aqi_safe_add(line, "] ");
+    aqi_safe_thousandths(line, e->begun);
+    aqi_safe_add(line, " us ");
+    aqi_safe_add(line, trace_categories[e->category].name);
+    aqi_safe_add(line, " ");
+    aqi_safe_quoted(line, e->name, TRACE_NAME);
+    if (e->peer != AQI_TRACE_NOBODY) {
+        aqi_safe_add(line, " peer ");
+        aqi_safe_number(line, e->peer);
+    }
+    aqi_safe_add(line, " bytes ");
+    aqi_safe_number(line, e->bytes);
+    if (e->took != UINT64_MAX) {
+        aqi_safe_add(line, " took ");
+        aqi_safe_thousandths(line, e->took);
+        aqi_safe_add(line, " us");
+    }
+    aqi_safe_add(line, "\n");
+}
+
+/* Beyond the limit nothing is written; what several threads write at the same time may exceed it.
+ */
+static void trace_write(struct aqi_safe_text *chunk)
+{
+    uint64_t before = atomic_fetch_add(&trace.written, chunk->used);
+    bool over = trace.params.limit != 0 && before >= trace.params.limit;
+    if (over || atomic_load(&trace.ended)) chunk->used = 0;
+    if (over || !aqi_safe_write(chunk, trace.fd))
+        atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
+}
+
+/* With the lock of the block, or in its own thread. Whole lines in each write. */
+static void trace_write_block(struct trace_block *block)
+{
+    char bytes[TRACE_CHUNK];
+    struct aqi_safe_text chunk = {.text = bytes, .room = sizeof(bytes)};
+    /* Reads the store in aqi_trace_record. */
+    uint32_t count = atomic_load_explicit(&block->count, memory_order_acquire);
+    for (; block->written < count; block->written++) {
+        struct aqi_safe_text line = {.text = bytes + chunk.used,
+                                     .room = aqi_min(sizeof(bytes) - chunk.used, TRACE_LINE)};
+        (trace.text ? trace_text : trace_chrome)(&line, &block->events[block->written],
+                                                 block->thread);
+        chunk.used += line.used;
+        if (sizeof(bytes) - chunk.used < TRACE_LINE) trace_write(&chunk);
+    }
+    trace_write(&chunk);
+}
+
+/* --- recording ------------------------------------------------------------------------------- */
+
+static void trace_thread_end(void *block)
+{
+    struct trace_block *mine = block;
+    trace_mine = NULL;
+    atomic_store_explicit(&mine->taken, false, memory_order_release);
+}
+
+/* A block of a thread that has ended, or a new one; NULL: no memory, the thread is not traced. */
+static struct trace_block *trace_attach(void)
+{
+    struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
+    while (block != NULL && (atomic_load_explicit(&block->taken, memory_order_relaxed) ||
+                             atomic_exchange(&block->taken, true)))
+        block = block->next;
+    if (block == NULL) {
+        block = calloc(1, sizeof(*block));
+        if (block == NULL) return NULL;
+        atomic_init(&block->taken, true);
+        block->thread = atomic_fetch_add(&trace.threads, 1);
+        block->next = atomic_load(&trace.blocks);
+        while (!atomic_compare_exchange_weak(&trace.blocks, &block->next, block))
+            ;
+    }
+    pthread_setspecific(trace.key, block);
+    trace_mine = block;
+    return block;
+}
+
+uint64_t aqi_trace_now(void)
+{
+    return aqi_now_ns();
+}
+
+void aqi_trace_record(unsigned category, const char *name, uint64_t begun, uint32_t peer,
+                      uint64_t bytes)
+{
+    struct trace_block *mine = trace_mine != NULL ? trace_mine : trace_attach();
+    if (mine == NULL) return;
+    uint64_t now = aqi_now_ns();
+    uint32_t n = atomic_load_explicit(&mine->count, memory_order_relaxed);
+    mine->events[n] = (struct trace_event){.begun = begun != 0 ? begun : now,
+                                           .took = begun != 0 ? now - begun : UINT64_MAX,
+                                           .bytes = bytes,
+                                           .name = name,
+                                           .peer = peer,
+                                           .category = (uint32_t)__builtin_ctz(category)};
+    /* Read by the load in trace_write_block. */
+    atomic_store_explicit(&mine->count, n + 1, memory_order_release);
+    if (n + 1 < TRACE_EVENTS && !trace.params.flush) return;
+    aqi_spin_lock(&mine->lock);
+    trace_write_block(mine);
+    mine->written = 0;
+    atomic_store_explicit(&mine->count, 0, memory_order_release);
+    aqi_spin_unlock(&mine->lock);
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static void trace_header(void)
+{
+    char bytes[200];
+    struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
+    if (trace.text) return;
+    aqi_safe_add(&line, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
+    aqi_safe_number(&line, trace.params.rank);
+    aqi_safe_add(&line, ",\"args\":{\"name\":\"rank ");
+    aqi_safe_number(&line, trace.params.rank);
+    aqi_safe_add(&line, "\"}},\n");
+    (void)aqi_safe_write(&line, trace.fd);
+}
+
+/* The last element has no comma behind it; a reader of a trace without an end adds the bracket. */
+static void trace_footer(void)
+{
+    char bytes[200];
+    struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
+    if (trace.text) return;
+    aqi_safe_add(&line, "{\"name\":\"end\",\"cat\":\"job\",\"ph\":\"i\",\"s\":\"p\",\"ts\":");
+    aqi_safe_thousandths(&line, aqi_now_ns());
+    aqi_safe_add(&line, ",\"pid\":");
+    aqi_safe_number(&line, trace.params.rank);
+    aqi_safe_add(&line, ",\"tid\":0}\n]\n");
+    (void)aqi_safe_write(&line, trace.fd);
+}
+
+aq_status aqi_trace_open(const struct aqi_trace_params *params)
+{
+    const char *file = params->file != NULL && params->file[0] != '\0' ? params->file : "stderr";
+    if (params->mask == 0) return AQ_OK;
+    aq_status st = aqi_safe_open("AQ_TRACE_FILE", file, params->rank, params->size, &trace.fd);
+    if (st != AQ_OK) return st;
+    if (pthread_key_create(&trace.key, trace_thread_end) != 0)
+        return aqi_fail(AQ_ELIMIT, "base", "no thread key is left for the trace");
+    trace.params = *params;
+    trace.pid = getpid();
+    trace.text = params->format == AQI_TRACE_TEXT ||
+                 (params->format == AQI_TRACE_AUTO && trace.fd == STDERR_FILENO);
+    trace_header();
+    atomic_store_explicit(&aqi_trace_mask, params->mask, memory_order_release);
+    return AQ_OK;
+}
+
+void aqi_trace_close(void)
+{
+    int saved_errno = errno;
+    if (trace.fd < 0 || trace.pid != getpid() || atomic_load(&trace.ended)) return;
+    atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
+    struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
+    for (; block != NULL; block = block->next) {
+        /* Its thread may be writing: it, then; or this may be a signal that has interrupted it. */
+        bool ours = false;
+        for (int i = 0; i < TRACE_TRIES && !(ours = aqi_spin_try(&block->lock)); i++)
+            aqi_pause();
+        if (!ours) continue;
+        trace_write_block(block);
+        aqi_spin_unlock(&block->lock);
+    }
+    trace_footer();
+    atomic_store(&trace.ended, true);
+    errno = saved_errno;
+}
+
+/* The library may be unloaded before its threads end: they must not call into it then. */
+__attribute__((destructor)) static void trace_unload(void)
+{
+    if (trace.fd >= 0) pthread_key_delete(trace.key);
+}

@@ -1,0 +1,195 @@
+/*
+ * Peers that die while the job goes on: marking what names them, telling the program, and agreeing
+ * with those who live on what to do next.
+ */
+#include "core/impl.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A death that the program has not been told of. */
+struct lost_peer {
+    struct lost_peer *next;
+    uint32_t rank;
+    char why[];
+};
+
+/* Waits on the stack of the thread that asked. */
+struct lost_agreement {
+    struct lost_agreement *next;
+    uint64_t name[2];
+    uint8_t *living; /* a set, for the answer */
+    aq_status status;
+    _Atomic uint32_t open; /* 0: answered */
+};
+
+static struct {
+    struct aqi_spin lock;
+    struct lost_peer *first; /* in the order of their deaths */
+    struct lost_peer **last;
+    aq_peer_lost_fn *fn;
+    void *context;
+    bool telling; /* some thread runs `fn` */
+    struct lost_agreement *asked;
+} lost;
+
+void core_lost_open(void)
+{
+    memset(&lost, 0, sizeof(lost));
+    lost.last = &lost.first;
+}
+
+void core_lost_close(void)
+{
+    while (lost.first != NULL) {
+        struct lost_peer *gone = lost.first;
+        lost.first = gone->next;
+        free(gone);
+    }
+}
+
+/* --- telling the program --------------------------------------------------------------------- */
+
+static void note(uint32_t rank, const char *why)
+{
+    size_t len = strlen(why) + 1;
+    struct lost_peer *peer = malloc(sizeof(*peer) + len);
+    if (peer == NULL) {
+        core.boot.fatal(core.boot.arg, "no memory to tell the program of a death");
+        return;
+    }
+    peer->next = NULL;
+    peer->rank = rank;
+    memcpy(peer->why, why, len);
+    aqi_spin_lock(&lost.lock);
+    *lost.last = peer;
+    lost.last = &peer->next;
+    if (lost.fn != NULL) atomic_store(&core.lost_news, true);
+    aqi_spin_unlock(&lost.lock);
+}
+
+/* The next death to tell of. NULL: there is none, or another thread tells. */
+static struct lost_peer *next_to_tell(aq_peer_lost_fn **fn, void **context)
+{
+    aqi_spin_lock(&lost.lock);
+    struct lost_peer *peer = lost.fn != NULL && !lost.telling ? lost.first : NULL;
+    if (peer != NULL) {
+        lost.first = peer->next;
+        if (lost.first == NULL) lost.last = &lost.first;
+        lost.telling = true;
+        *fn = lost.fn;
+        *context = lost.context;
+    }
+    if (!lost.telling) atomic_store(&core.lost_news, false);
+    aqi_spin_unlock(&lost.lock);
+    return peer;
+}
+
+AQI_COLD unsigned core_lost_tell(void)
+{
+    struct core_thread *me = core_self();
+    struct core_message as_handler = {.replied = true}; /* what a handler may not call it may not */
+    struct lost_peer *peer;
+    aq_peer_lost_fn *fn;
+    void *context;
+    unsigned told = 0;
+    if (me == NULL || me->handling != NULL) return 0;
+    while ((peer = next_to_tell(&fn, &context)) != NULL) {
+        me->handling = &as_handler;
+        fn(context, peer->rank, peer->why);
+        me->handling = NULL;
+        free(peer);
+        aqi_spin_lock(&lost.lock);
+        lost.telling = false;
+        aqi_spin_unlock(&lost.lock);
+        told++;
+    }
+    return told;
+}
+
+aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context)
+{
+    aq_status st = aqi_core_callable("aq_on_peer_lost");
+    if (st != AQ_OK) return st;
+    aqi_spin_lock(&lost.lock);
+    lost.fn = fn;
+    lost.context = context;
+    if (fn != NULL && lost.first != NULL) atomic_store(&core.lost_news, true);
+    aqi_spin_unlock(&lost.lock);
+    return AQ_OK;
+}
+
+int aq_peer_lost(const aq_team *team, aq_rank rank)
+{
+    aq_rank job_rank = atomic_load(&core.open) ? aq_team_to_job(team, rank) : AQ_RANK_NONE;
+    return job_rank != AQ_RANK_NONE && atomic_load(&core.routes[job_rank].lost);
+}
+
+/* --- the loss -------------------------------------------------------------------------------- */
+
+void aqi_core_peer_down(uint32_t rank, const char *why)
+{
+    if (core.routes == NULL || rank >= core.params.size) return;
+    if (atomic_exchange(&core.routes[rank].lost, true)) return;
+    atomic_store(&core.any_lost, true);
+    aqi_log(AQI_LOG_INFO, "core", "rank %u is lost: %s", rank, why);
+    aqi_trace_point(AQI_TRACE_JOB, "peer lost", rank, 0);
+    aqi_spin_lock(&core.lock); /* against core_ep_reach, which copies */
+    for (unsigned e = 1; e < CORE_EPS; e++)
+        if (atomic_load(&core.reached_eps) & 1u << e)
+            atomic_store(&core.routes[e * (size_t)core.params.size + rank].lost, true);
+    aqi_spin_unlock(&core.lock);
+    for (unsigned t = 0; t < core.tp_count; t++)
+        aqi_tp_peer_down(core.tps[t], rank);
+    core_vis_peer_down(rank);
+    note(rank, why);
+}
+
+/* --- agreeing -------------------------------------------------------------------------------- */
+
+bool core_set_has(const uint8_t *set, uint32_t rank)
+{
+    return (set[rank / 8] >> rank % 8 & 1) != 0;
+}
+
+static void forget(struct lost_agreement *mine)
+{
+    aqi_spin_lock(&lost.lock);
+    struct lost_agreement **at = &lost.asked;
+    while (*at != mine)
+        at = &(*at)->next;
+    *at = mine->next;
+    aqi_spin_unlock(&lost.lock);
+}
+
+void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living)
+{
+    aqi_spin_lock(&lost.lock);
+    for (struct lost_agreement *each = lost.asked; each != NULL; each = each->next) {
+        if (each->name[0] != name[0] || each->name[1] != name[1]) continue;
+        each->status = status;
+        memcpy(each->living, living, core_set_bytes());
+        /* Pairs with the acquire in core_wait_zero. */
+        atomic_store_explicit(&each->open, 0, memory_order_release);
+    }
+    aqi_spin_unlock(&lost.lock);
+}
+
+aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
+                     uint8_t *living)
+{
+    struct lost_agreement ask = {.name = {what, which}, .living = living, .open = 1};
+    aqi_spin_lock(&lost.lock);
+    ask.next = lost.asked;
+    lost.asked = &ask;
+    aqi_spin_unlock(&lost.lock);
+    aq_status st = core.boot.agree(core.boot.arg, ask.name, mine, members);
+    if (st == AQ_OK) {
+        core_wait_zero(&ask.open);
+        st = ask.status;
+    }
+    forget(&ask);
+    return st;
+}

@@ -1,0 +1,251 @@
+/* Active messages: registration, limits, tokens, requests and replies. */
+#include "aqg.h"
+
+#include "am_call.h"
+
+static_assert(GEX_AM_INDEX_BASE == AQ_HANDLER_BASE + 1 && AQGI_COMPLETION == AQ_HANDLER_BASE,
+              "one range of indices, in which the first is the library's");
+static_assert(GEX_FLAG_AM_SHORT == AQ_AM_SHORT && GEX_FLAG_AM_MEDIUM == AQ_AM_MEDIUM &&
+                  GEX_FLAG_AM_LONG == AQ_AM_LONG && GEX_FLAG_AM_REQUEST == AQ_AM_REQUEST &&
+                  GEX_FLAG_AM_REPLY == AQ_AM_REPLY,
+              "the same bits");
+
+/* --- registration ---------------------------------------------------------------------------- */
+
+enum {
+    CATEGORIES = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_MEDLONG,
+    ACCEPTS = CATEGORIES | GEX_FLAG_AM_REQREP
+};
+
+/* The handlers of each endpoint, for what is delivered without a message of its own. */
+struct handler {
+    aq_am_fn *fn;
+    gex_AM_Entry_t *entry;
+};
+static struct handler handlers[AQGI_EPS][256];
+
+static void remember(gex_EP_t ep, const aq_handler_entry *row)
+{
+    struct handler *handler = &handlers[ep->index][row->index];
+    handler->entry = row->context;
+    __atomic_store_n(&handler->fn, row->fn, __ATOMIC_RELEASE);
+}
+
+bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index)
+{
+    struct handler *handler = &handlers[aqgi_ep_of(carrier)->index][index];
+    aq_am_fn *fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
+    if (fn == NULL) return false;
+    aq_am am = *carrier;
+    am.handler = index;
+    am.is_reply = 1;
+    am.nargs = 0;
+    am.context = handler->entry;
+    fn(&am);
+    return true;
+}
+
+int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
+                  size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        unsigned accepts = copies[i].gex_flags & ACCEPTS;
+        rows[i] = (aq_handler_entry){.index = copies[i].gex_index,
+                                     .nargs = (uint8_t)copies[i].gex_nargs,
+                                     .accepts = accepts,
+                                     .context = &copies[i],
+                                     .name = copies[i].gex_name,
+                                     .fn = aqgi_caller(accepts & CATEGORIES, copies[i].gex_nargs)};
+        if (copies[i].gex_fnptr == NULL || copies[i].gex_nargs > UINT8_MAX)
+            return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: entry %zu has no function or %u arguments",
+                               call, i, copies[i].gex_nargs);
+    }
+    int code = aqgi_error(call, aq_am_register(ep->aq, rows, count));
+    for (size_t i = 0; i < count && code == GASNET_OK; i++) {
+        copies[i].gex_index = rows[i].index;
+        remember(ep, &rows[i]);
+    }
+    return code;
+}
+
+/* Copies stay for good: messages refer to them, and so do tokens. */
+int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentries)
+{
+    static const char call[] = "gex_EP_RegisterHandlers";
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (ep == GEX_EP_INVALID || (table == NULL && numentries != 0) || numentries > 256)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: no endpoint, no table or too many entries",
+                           call);
+    if (numentries == 0) return GASNET_OK;
+    aq_handler_entry rows[256];
+    gex_AM_Entry_t *copies = malloc(numentries * sizeof(*copies));
+    if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
+    memcpy(copies, table, numentries * sizeof(*copies));
+    int code = aqgi_register(call, ep, copies, rows, numentries);
+    if (code != GASNET_OK) {
+        free(copies);
+        return code;
+    }
+    for (size_t i = 0; i < numentries; i++)
+        table[i].gex_index = copies[i].gex_index;
+    return GASNET_OK;
+}
+
+/* --- limits: the same for all processes, whatever the number of arguments --------------------- */
+
+/* A Long's payload in a buffer of the library is copied, so larger ones gain nothing. */
+enum { MAX_LONG_ALLOC = 1 << 20 };
+/* Clients keep sizes in an int. */
+enum { MAX_LONG = INT_MAX };
+
+static size_t max_long(gex_Flags_t flags)
+{
+    size_t most = aq_am_max_long(aqgi.world.aq);
+    if (most > MAX_LONG) most = MAX_LONG;
+    return (flags & GEX_FLAG_AM_PREPARE_LEAST_ALLOC) && most > MAX_LONG_ALLOC ? MAX_LONG_ALLOC
+                                                                              : most;
+}
+
+size_t gex_AM_LUBRequestMedium(void)
+{
+    return aq_am_max_medium(aqgi.world.aq);
+}
+
+size_t gex_AM_LUBReplyMedium(void)
+{
+    return aq_am_max_medium(aqgi.world.aq);
+}
+
+size_t gex_AM_LUBRequestLong(void)
+{
+    return max_long(0);
+}
+
+size_t gex_AM_LUBReplyLong(void)
+{
+    return max_long(0);
+}
+
+size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                               gex_Flags_t flags, unsigned int numargs)
+{
+    (void)other_rank, (void)lc_opt, (void)flags, (void)numargs;
+    return aq_am_max_medium(aqgi_aq(tm));
+}
+
+size_t gex_AM_MaxReplyMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                             gex_Flags_t flags, unsigned int numargs)
+{
+    return gex_AM_MaxRequestMedium(tm, other_rank, lc_opt, flags, numargs);
+}
+
+size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                             gex_Flags_t flags, unsigned int numargs)
+{
+    (void)tm, (void)other_rank, (void)lc_opt, (void)numargs;
+    return max_long(flags);
+}
+
+size_t gex_AM_MaxReplyLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                           gex_Flags_t flags, unsigned int numargs)
+{
+    return gex_AM_MaxRequestLong(tm, other_rank, lc_opt, flags, numargs);
+}
+
+size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
+                                unsigned int numargs)
+{
+    (void)token;
+    return gex_AM_MaxRequestMedium(aqg_world, 0, lc_opt, flags, numargs);
+}
+
+size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
+                              unsigned int numargs)
+{
+    (void)token;
+    return gex_AM_MaxRequestLong(aqg_world, 0, lc_opt, flags, numargs);
+}
+
+/* --- tokens ---------------------------------------------------------------------------------- */
+
+gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask)
+{
+    const aq_am *am = aqgi_am(token);
+    (void)mask;
+    info->gex_srcrank = am->source;
+    info->gex_ep = aqgi_ep_of(am);
+    info->gex_entry = am->context;
+    info->gex_is_req = !am->is_reply;
+    info->gex_is_long = am->category == AQ_AM_LONG;
+    return GEX_TI_ALL;
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+/* Where Aqueduct reports that the source of a request may be reused. */
+static inline aq_event *local_of(gex_Event_t *lc_opt)
+{
+    if (lc_opt == GEX_EVENT_NOW) return NULL;
+    if (lc_opt == GEX_EVENT_GROUP) return AQ_EVENT_GROUP;
+    return (aq_event *)(void *)lc_opt;
+}
+
+/* A reply has copied its source when the call returns. */
+static inline void local_done(gex_Event_t *lc_opt)
+{
+    if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
+}
+
+int aqg_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+                      const gex_AM_Arg_t *args, unsigned nargs)
+{
+    return aqgi_started("gex_AM_RequestShort", aq_am_short(aqgi_aq(tm), rank, handler, args, nargs,
+                                                           aqgi_immediate(flags)));
+}
+
+int aqg_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
+                       size_t nbytes, gex_Event_t *lc_opt, gex_Flags_t flags,
+                       const gex_AM_Arg_t *args, unsigned nargs)
+{
+    return aqgi_started("gex_AM_RequestMedium",
+                        aq_am_medium(aqgi_aq(tm), rank, handler, src, nbytes, args, nargs,
+                                     aqgi_immediate(flags), local_of(lc_opt)));
+}
+
+int aqg_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
+                     size_t nbytes, void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                     const gex_AM_Arg_t *args, unsigned nargs)
+{
+    return aqgi_started("gex_AM_RequestLong",
+                        aq_am_long(aqgi_aq(tm), rank, handler, src, nbytes, dest_addr, args, nargs,
+                                   aqgi_immediate(flags), local_of(lc_opt)));
+}
+
+int aqg_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
+                    const gex_AM_Arg_t *args, unsigned nargs)
+{
+    return aqgi_started("gex_AM_ReplyShort", aq_am_reply_short(aqgi_am(token), handler, args, nargs,
+                                                               aqgi_immediate(flags)));
+}
+
+int aqg_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,
+                     gex_Event_t *lc_opt, gex_Flags_t flags, const gex_AM_Arg_t *args,
+                     unsigned nargs)
+{
+    int refused =
+        aqgi_started("gex_AM_ReplyMedium", aq_am_reply_medium(aqgi_am(token), handler, src, nbytes,
+                                                              args, nargs, aqgi_immediate(flags)));
+    local_done(lc_opt);
+    return refused;
+}
+
+int aqg_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,
+                   void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                   const gex_AM_Arg_t *args, unsigned nargs)
+{
+    int refused = aqgi_started("gex_AM_ReplyLong",
+                               aq_am_reply_long(aqgi_am(token), handler, src, nbytes, dest_addr,
+                                                args, nargs, aqgi_immediate(flags)));
+    local_done(lc_opt);
+    return refused;
+}

@@ -1,0 +1,149 @@
+/* Active messages with a negotiated payload: prepare, commit or cancel. */
+#include "aqg.h"
+
+/* The message being prepared: a thread has at most one request, and in a handler one reply. */
+struct aqg_srcdesc {
+    aq_am_buffer buffer;
+    gex_Event_t *lc_opt;
+    void *dest_addr; /* as given to prepare; NULL: not yet */
+    unsigned kind;
+};
+static _Thread_local struct aqg_srcdesc prepared[2];
+
+static const char *const prepare_names[] = {
+    [AQG_REQUEST_MEDIUM] = "gex_AM_PrepareRequestMedium",
+    [AQG_REQUEST_LONG] = "gex_AM_PrepareRequestLong",
+    [AQG_REPLY_MEDIUM] = "gex_AM_PrepareReplyMedium",
+    [AQG_REPLY_LONG] = "gex_AM_PrepareReplyLong",
+};
+static const char *const commit_names[] = {
+    [AQG_REQUEST_MEDIUM] = "gex_AM_CommitRequestMedium",
+    [AQG_REQUEST_LONG] = "gex_AM_CommitRequestLong",
+    [AQG_REPLY_MEDIUM] = "gex_AM_CommitReplyMedium",
+    [AQG_REPLY_LONG] = "gex_AM_CommitReplyLong",
+};
+
+static inline bool is_reply(unsigned kind)
+{
+    return kind >= AQG_REPLY_MEDIUM;
+}
+
+static inline unsigned category(unsigned kind)
+{
+    return kind == AQG_REQUEST_LONG || kind == AQG_REPLY_LONG ? AQ_AM_LONG : AQ_AM_MEDIUM;
+}
+
+static gex_AM_SrcDesc_t keep(unsigned kind, aq_status st, const aq_am_buffer *buffer,
+                             gex_Event_t *lc_opt, void *dest_addr)
+{
+    if (aqgi_started(prepare_names[kind], st) != 0) return GEX_AM_SRCDESC_NO_OP;
+    struct aqg_srcdesc *sd = &prepared[is_reply(kind)];
+    *sd = (struct aqg_srcdesc){
+        .buffer = *buffer, .lc_opt = lc_opt, .dest_addr = dest_addr, .kind = kind};
+    return sd;
+}
+
+static gex_AM_SrcDesc_t request(unsigned kind, gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
+                                size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
+                                gex_Flags_t flags, unsigned nargs)
+{
+    aq_am_buffer buffer;
+    aq_status st = aq_am_reserve(aqgi_aq(tm), rank, category(kind), client_buf, least, most, nargs,
+                                 aqgi_immediate(flags), &buffer);
+    return keep(kind, st, &buffer, lc_opt, dest_addr);
+}
+
+static gex_AM_SrcDesc_t reply(unsigned kind, gex_Token_t token, const void *client_buf,
+                              size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
+                              gex_Flags_t flags, unsigned nargs)
+{
+    aq_am_buffer buffer;
+    aq_status st = aq_am_reserve_reply(aqgi_am(token), category(kind), client_buf, least, most,
+                                       nargs, aqgi_immediate(flags), &buffer);
+    return keep(kind, st, &buffer, lc_opt, dest_addr);
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
+                                             size_t least_payload, size_t most_payload,
+                                             gex_Event_t *lc_opt, gex_Flags_t flags,
+                                             unsigned int numargs)
+{
+    return request(AQG_REQUEST_MEDIUM, tm, rank, client_buf, least_payload, most_payload, NULL,
+                   lc_opt, flags, numargs);
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
+                                           size_t least_payload, size_t most_payload,
+                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                                           unsigned int numargs)
+{
+    return request(AQG_REQUEST_LONG, tm, rank, client_buf, least_payload, most_payload, dest_addr,
+                   lc_opt, flags, numargs);
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client_buf,
+                                           size_t least_payload, size_t most_payload,
+                                           gex_Event_t *lc_opt, gex_Flags_t flags,
+                                           unsigned int numargs)
+{
+    return reply(AQG_REPLY_MEDIUM, token, client_buf, least_payload, most_payload, NULL, lc_opt,
+                 flags, numargs);
+}
+
+gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_buf,
+                                         size_t least_payload, size_t most_payload, void *dest_addr,
+                                         gex_Event_t *lc_opt, gex_Flags_t flags,
+                                         unsigned int numargs)
+{
+    return reply(AQG_REPLY_LONG, token, client_buf, least_payload, most_payload, dest_addr, lc_opt,
+                 flags, numargs);
+}
+
+void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t sd)
+{
+    return sd->buffer.addr;
+}
+
+size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t sd)
+{
+    return sd->buffer.size;
+}
+
+static void check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
+{
+    if (sd == GEX_AM_SRCDESC_NO_OP || sd->buffer.aqi_route == NULL)
+        aqgi_die("%s: the source descriptor is not one that was prepared by this thread", call);
+    if (sd->kind != kind)
+        aqgi_die("%s: the source descriptor comes from %s", call, prepare_names[sd->kind]);
+}
+
+/*
+ * The descriptor is free before the message leaves: a commit may run handlers that prepare. One
+ * that is refused at once, as the flags allow, gets it back.
+ */
+int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
+               void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs, gex_Flags_t flags)
+{
+    check_kind(commit_names[kind], sd, kind);
+    if (sd->dest_addr != NULL && sd->dest_addr != dest_addr)
+        aqgi_die("%s: destination %p, but %p was given to prepare", commit_names[kind], dest_addr,
+                 sd->dest_addr);
+    aq_am_buffer buffer = sd->buffer;
+    gex_Event_t *lc_opt = sd->lc_opt;
+    sd->buffer.aqi_route = NULL;
+    if (aqgi_started(commit_names[kind], aq_am_commit(&buffer, handler, nbytes, dest_addr, args,
+                                                      nargs, aqgi_immediate(flags))) != 0) {
+        sd->buffer = buffer;
+        return 1;
+    }
+    if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
+    return 0;
+}
+
+int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags)
+{
+    (void)flags;
+    check_kind("gex_AM_Cancel", sd, kind);
+    aq_am_cancel(&sd->buffer);
+    return 0;
+}

@@ -1,0 +1,214 @@
+/*
+ * The GASNet interface on Aqueduct's public calls: what its files share.
+ *
+ * Shape. The headers in include/ are installed as they are. They hold the names of GASNet as
+ * functions of this library, or as inline functions over functions of it that begin aqg_; nothing
+ * else of ours is in them but names beginning aqg_ and AQG_. They include no header of Aqueduct.
+ * One library serves the three threading modes and all networks: the mode comes in at start
+ * (struct aqg_build), and the one-object libraries libgasnet-NET-MODE.a hold only the symbol that
+ * the headers refer to and the texts that launch scripts look for.
+ *
+ * Names. Exported: gex_*, gasnet_*, gasnett_*, gasneti_*, aqg_*; everything else is static or
+ * hidden. What C files of this folder share and clients do not see begins aqgi_.
+ *
+ * Objects. Each handle points to a structure below. A gex_TM_t points to the `head` of an
+ * aqgi_team, whose aq_team is `aq`; a pair is one, too. A gex_Event_t *is* an aq_event: 0 is
+ * AQ_EVENT_DONE, leaves are leaves; GEX_EVENT_NO_OP (1) stands for AQ_AGAIN and is no event. A
+ * gex_Token_t is the aq_am of the message whose handler runs.
+ *
+ * Errors. Calls that may fail go through aqgi_error (an aq_status becomes a GASNET_ERR_, printed if
+ * verbose errors are on). In transfers, barriers and messages every failure is fatal: aqgi_done and
+ * aqgi_started end the job with a message that names the call.
+ */
+#ifndef AQGI_H
+#define AQGI_H
+
+/* The library itself is of no mode; its own uses of the headers are those of several threads. */
+#define AQG_LIBRARY 1
+#define GASNET_PAR  1
+#include <gasnetex.h>
+
+#include <aqueduct/aqueduct.h>
+#include <assert.h>
+#include <stdbool.h>
+
+enum { AQGI_EPS = GASNET_MAXEPS };
+
+/* How long one that exits waits for the others: what GASNET_EXITTIMEOUT allows. */
+#define AQGI_EXIT_WAIT UINT64_MAX
+
+struct aqg_segment {
+    aq_segment *aq;
+    void *addr;
+    uintptr_t size;
+    void *cdata;
+    gex_Flags_t flags;
+};
+
+struct aqg_ep {
+    aq_ep *aq;
+    struct aqg_segment *segment;
+    void *cdata;
+    gex_Flags_t flags;
+    gex_EP_Capabilities_t capabilities;
+    gex_EP_Index_t index;
+};
+
+struct aqgi_team {
+    struct aqg_tm head;
+    aq_team *aq;
+    struct aqg_ep *ep; /* ours */
+    void *cdata;
+    gex_Memvec_t scratch; /* given by the client; the library has memory of its own */
+    gex_Flags_t flags;
+    bool pair;
+};
+
+struct aqg_client {
+    gex_Flags_t flags;
+    char *name;
+    void *cdata;
+};
+
+/* Everything of this process. */
+struct aqgi_state {
+    bool open;
+    bool attached; /* gex_Segment_Attach or gasnet_attach was done */
+    bool verbose_errors;
+    unsigned mode, segment_mode;
+    size_t coll_scratch; /* GASNET_COLL_SCRATCH_SIZE; 0: not set */
+    gex_Rank_t rank, size;
+    struct aqg_client client;
+    struct aqg_ep ep;       /* the primordial one */
+    struct aqgi_team world; /* the primordial team */
+    struct aqg_ep *eps[AQGI_EPS];
+    struct aqg_segment *attached_segment;
+    struct aqg_reach *reach[AQGI_EPS]; /* of all processes, by endpoint index; NULL: not used yet */
+};
+extern struct aqgi_state aqgi;
+
+/* Is all memory of each process its segment? */
+static inline bool aqgi_everything(void)
+{
+    return aqgi.segment_mode == AQ_SEGMENT_EVERYTHING;
+}
+
+static inline struct aqgi_team *aqgi_team(gex_TM_t tm)
+{
+    return (struct aqgi_team *)(void *)tm;
+}
+
+static inline aq_am *aqgi_am(gex_Token_t token)
+{
+    return (aq_am *)(void *)token;
+}
+
+/* The endpoint that a message came to. */
+static inline struct aqg_ep *aqgi_ep_of(const aq_am *am)
+{
+    return aqgi.eps[aq_ep_index(am->ep)];
+}
+
+/* The team to use in calls of Aqueduct. */
+static inline aq_team *aqgi_aq(gex_TM_t tm)
+{
+    return aqgi_team(tm)->aq;
+}
+
+static inline gex_Event_t aqgi_event(aq_event event)
+{
+    return (gex_Event_t)(void *)event;
+}
+
+static inline aq_event aqgi_aq_event(gex_Event_t event)
+{
+    return (aq_event)(void *)event;
+}
+
+/* env.c: settle what depends on the environment, before Aqueduct reads it. */
+void aqgi_env_prepare(const struct aqg_build *build);
+/* tools/: where it asks for the environment and the rank of the job. */
+extern char *(*aqg_getenv_hook)(const char *name);
+extern int (*aqg_rank_hook)(void);
+/* spawn.c: when the environment asks for several processes and nobody started us, start them. */
+void aqgi_spawn(const struct aqg_build *build);
+/* system.c */
+aq_status aqgi_system_open(void);
+/* exit.c: stop for a debugger and print a backtrace, as far as the environment asks for them. */
+void aqgi_explain(void);
+/* exit.c: catch signals, unless the environment says not to. */
+void aqgi_signals_open(void);
+
+/* segment.c: where the segments of all endpoints with this index are mapped; look again. */
+struct aqg_reach *aqgi_reach(unsigned index);
+void aqgi_reach_learn(unsigned index);
+
+/* barrier.c: on any team, with the flags of GASNet; GASNET_ codes. */
+void aqgi_barrier_notify(aq_team *team, int id, int flags);
+int aqgi_barrier_wait(aq_team *team, int id, int flags);
+int aqgi_barrier_try(aq_team *team, int id, int flags);
+int aqgi_barrier_result(aq_team *team, int *id);
+
+/* coll_legacy.c: a team is about to be destroyed; collective over it. */
+void aqgi_coll_forget(aq_team *team);
+/* Go on with collectives of several steps, where there are any. */
+extern int aqgi_coll_pending;
+void aqgi_coll_progress(void);
+static inline void aqgi_coll_poll(void)
+{
+    if (AQG_UNLIKELY(__atomic_load_n(&aqgi_coll_pending, __ATOMIC_RELAXED) != 0))
+        aqgi_coll_progress();
+}
+
+/* am.c: register the handlers of `copies`, which stay for good; `rows` has room for as many. */
+int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
+                  size_t count);
+/* Run the handler `index` of the endpoint that `carrier` came to as if that were a reply to it
+ * without arguments; false: it has none. */
+bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
+
+/* vis.c: the message that says that a put is complete, and its handler. */
+enum { AQGI_COMPLETION = 64 };
+aq_status aqgi_vis_open(gex_EP_t ep);
+
+/* --- errors.c -------------------------------------------------------------------------------- */
+
+/* exit.c: end the job as a failure. */
+_Noreturn void aqgi_abort(void);
+/* Print and end the job: `call` failed with `st`. */
+_Noreturn void aqgi_fatal(const char *call, aq_status st);
+/* The same with a message of its own. */
+_Noreturn void aqgi_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The GASNET_ERR_ code of a failed call, printed if verbose errors are on. */
+int aqgi_error(const char *call, aq_status st);
+/* A code with the reason printed if verbose errors are on. */
+int aqgi_refuse(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Of a call that cannot refuse: everything but AQ_OK is fatal. */
+static inline void aqgi_done(const char *call, aq_status st)
+{
+    if (AQG_UNLIKELY(st != AQ_OK)) aqgi_fatal(call, st);
+}
+
+/* Of a call that may be refused with GEX_FLAG_IMMEDIATE: 0 begun, 1 not; a failure is fatal. */
+static inline int aqgi_started(const char *call, aq_status st)
+{
+    if (AQG_LIKELY(st == AQ_OK)) return 0;
+    if (st != AQ_AGAIN) aqgi_fatal(call, st);
+    return 1;
+}
+
+/* The same for calls that give an event. */
+static inline gex_Event_t aqgi_started_nb(const char *call, aq_status st, aq_event event)
+{
+    return aqgi_started(call, st) == 0 ? aqgi_event(event) : GEX_EVENT_NO_OP;
+}
+
+/* The flag of Aqueduct for GEX_FLAG_IMMEDIATE: the same bit. */
+static inline unsigned aqgi_immediate(gex_Flags_t flags)
+{
+    return flags & GEX_FLAG_IMMEDIATE;
+}
+static_assert(GEX_FLAG_IMMEDIATE == AQ_IMMEDIATE, "one bit for both");
+
+#endif

@@ -1,0 +1,155 @@
+/* Joining the job, and what the client asks about itself and the job. */
+#include "aqg.h"
+
+#include <gasnet_tools.h>
+
+#include <gasnet.h>
+
+struct aqgi_state aqgi = {.verbose_errors = true, .size = 1};
+struct aqg_tm *aqg_world;
+gex_Rank_t gasneti_mynode;
+
+/* A client may define the first two with an initializer of its own: that one wins. */
+const char *gasnet_max_segsize_str __attribute__((weak));
+uint64_t gasnet_max_segsize __attribute__((weak));
+void (*gasnet_client_attach_hook)(void *segbase, uintptr_t segsize);
+volatile int gasnet_frozen;
+
+static int check_build(const struct aqg_build *build)
+{
+    if (build->abi != AQG_ABI)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "the program was compiled with headers of another version of Aqueduct "
+                           "(interface %u) than the library it is linked with (interface %u): "
+                           "compile it again",
+                           build->abi, AQG_ABI);
+    if (build->mode > 2)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "the program's threading mode %u is unknown",
+                           build->mode);
+    return GASNET_OK;
+}
+
+static const aq_thread_mode thread_modes[] = {AQ_THREAD_SINGLE, AQ_THREAD_SERIALIZED,
+                                              AQ_THREAD_MULTIPLE};
+
+static void open_objects(aq_team *world)
+{
+    aqgi.rank = gasneti_mynode = aq_job_rank();
+    aqgi.size = aq_job_size();
+    aqgi.ep.aq = aq_team_ep(world);
+    aqgi.ep.capabilities = GEX_EP_CAPABILITY_ALL;
+    aqgi.eps[0] = &aqgi.ep;
+    aqgi.reach[0] = calloc(aqgi.size, sizeof(*aqgi.reach[0]));
+    if (aqgi.reach[0] == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
+    aqgi.world =
+        (struct aqgi_team){.head = {.reach = aqgi.reach[0], .rank = aqgi.rank, .size = aqgi.size},
+                           .aq = world,
+                           .ep = &aqgi.ep};
+    aqg_world = &aqgi.world.head;
+    aqgi.open = true;
+}
+
+static int rank_of_job(void)
+{
+    return aqgi.open ? (int)aqgi.rank : -1;
+}
+
+/* The mode of the segment is compiled into the client and set at start; do they agree? */
+static int check_segment_mode(const struct aqg_build *build)
+{
+    static const char *const names[] = {"FAST", "LARGE", "EVERYTHING"};
+    unsigned mode = (unsigned)aq_segment_mode_get();
+    if (build->segment == mode) return GASNET_OK;
+    return aqgi_refuse(
+        GASNET_ERR_BAD_ARG,
+        "the program is compiled for GASNET_SEGMENT_%s, but AQ_SEGMENT_MODE asks for "
+        "%s: unset it, or compile with -DGASNET_SEGMENT_%s",
+        names[build->segment], names[mode], names[mode]);
+}
+
+static aq_status open_job(const struct aqg_build *build, const char *name, aq_team **world)
+{
+    aq_init_params params = {.struct_size = sizeof(params),
+                             .thread_mode = thread_modes[build->mode],
+                             .client_name = name,
+                             .exit_wait_ns = AQGI_EXIT_WAIT};
+    return aq_init(&params, world);
+}
+
+int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_EP_t *ep_p,
+                    gex_TM_t *tm_p, const char *name, int *argc, char ***argv, gex_Flags_t flags)
+{
+    static const char call[] = "gex_Client_Init";
+    aq_team *world;
+    int code = check_build(build);
+    (void)argc;
+    (void)argv;
+    if (code != GASNET_OK) return code;
+    if (aqgi.open)
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: the library is initialized already", call);
+    aqgi_spawn(build);
+    aqg_getenv_hook = gasnet_getenv;
+    aqg_rank_hook = rank_of_job;
+    aqgi_env_prepare(build);
+    code = aqgi_error(call, open_job(build, name, &world));
+    if (code == GASNET_OK) code = check_segment_mode(build);
+    if (code != GASNET_OK) return code;
+    aqgi.mode = build->mode;
+    aqgi.segment_mode = build->segment;
+    aqg_concurrent = build->mode != 0 || aq_job_progress_thread();
+    open_objects(world);
+    aqgi.client.flags = flags;
+    aqgi.client.name = strdup(name != NULL ? name : "");
+    aqgi_signals_open();
+    gasnett_backtrace_init(gasnett_exe_name());
+    if (gasnett_getenv_yesno_withdefault("GASNET_FREEZE", 0))
+        gasnett_freezeForDebuggerNow(&gasnet_frozen, "gasnet_frozen");
+    code = aqgi_error(call, aqgi_vis_open(&aqgi.ep));
+    if (code != GASNET_OK) return code;
+    code = aqgi_error(call, aqgi_system_open());
+    if (client_p != NULL) *client_p = &aqgi.client;
+    if (ep_p != NULL) *ep_p = &aqgi.ep;
+    if (tm_p != NULL) *tm_p = aqg_world;
+    return code;
+}
+
+gex_Flags_t gex_Client_QueryFlags(gex_Client_t client)
+{
+    return client->flags;
+}
+
+const char *gex_Client_QueryName(gex_Client_t client)
+{
+    return client->name;
+}
+
+void gex_Client_SetCData(gex_Client_t client, const void *val)
+{
+    client->cdata = (void *)(uintptr_t)val;
+}
+
+void *gex_Client_QueryCData(gex_Client_t client)
+{
+    return client->cdata;
+}
+
+gex_Rank_t gex_System_QueryJobRank(void)
+{
+    return aqgi.rank;
+}
+
+gex_Rank_t gex_System_QueryJobSize(void)
+{
+    return aqgi.size;
+}
+
+int gex_System_GetVerboseErrors(void)
+{
+    return aqgi.verbose_errors;
+}
+
+void gex_System_SetVerboseErrors(int enable)
+{
+    aqgi.verbose_errors = enable != 0;
+    aq_error_log(enable);
+}

@@ -1,0 +1,108 @@
+/* Events and implicit operations: names of Aqueduct's own. */
+#include "aqg.h"
+
+int aqg_event_test(gex_Event_t event)
+{
+    aq_event ev = aqgi_aq_event(event);
+    aq_status st = aq_event_test(&ev);
+    if (st == AQ_AGAIN) return GASNET_ERR_NOT_READY;
+    aqgi_done("gex_Event_Test", st);
+    return GASNET_OK;
+}
+
+void aqg_event_wait(gex_Event_t event)
+{
+    aq_event ev = aqgi_aq_event(event);
+    aqgi_done("gex_Event_Wait", aq_event_wait(&ev));
+}
+
+/* An array of gex_Event_t is one of aq_event: both are pointers, 0 is done. */
+static aq_event *array(gex_Event_t *events)
+{
+    return (aq_event *)(void *)events;
+}
+
+static int tested(const char *call, aq_status st)
+{
+    if (st == AQ_AGAIN) return GASNET_ERR_NOT_READY;
+    aqgi_done(call, st);
+    return GASNET_OK;
+}
+
+int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
+{
+    (void)flags;
+    return tested("gex_Event_TestSome", aq_event_test_some(array(pevent), numevents));
+}
+
+void gex_Event_WaitSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
+{
+    (void)flags;
+    aqgi_done("gex_Event_WaitSome", aq_event_wait_some(array(pevent), numevents));
+}
+
+int gex_Event_TestAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
+{
+    (void)flags;
+    return tested("gex_Event_TestAll", aq_event_test_all(array(pevent), numevents));
+}
+
+void gex_Event_WaitAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
+{
+    (void)flags;
+    aqgi_done("gex_Event_WaitAll", aq_event_wait_all(array(pevent), numevents));
+}
+
+gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t event_category)
+{
+    return aqgi_event(aq_event_leaf(aqgi_aq_event(root), event_category));
+}
+
+void gex_NBI_BeginAccessRegion(gex_Flags_t flags)
+{
+    (void)flags;
+    aqgi_done("gex_NBI_BeginAccessRegion", aq_nbi_begin());
+}
+
+gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags)
+{
+    aq_event ev = AQ_EVENT_DONE;
+    (void)flags;
+    aqgi_done("gex_NBI_EndAccessRegion", aq_nbi_end(&ev));
+    return aqgi_event(ev);
+}
+
+int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
+{
+    (void)flags;
+    return tested("gex_NBI_Test", aq_nbi_test(event_mask));
+}
+
+void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)
+{
+    (void)flags;
+    aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask));
+}
+
+int gasnet_AMPoll(void)
+{
+    aq_status st = aq_poll();
+    aqgi_coll_poll();
+    return st >= 0 ? GASNET_OK : aqgi_error("gasnet_AMPoll", st);
+}
+
+static_assert(sizeof(struct aqg_wait) >= sizeof(aq_wait), "the public one has room");
+
+void aqg_wait_round(struct aqg_wait *wait)
+{
+    aqgi_done("GASNET_BLOCKUNTIL", aq_poll_wait((aq_wait *)(void *)wait));
+    aqgi_coll_poll();
+}
+
+/* A wait spins, then yields, then sleeps, whatever the hint: see AQ_WAIT. */
+int gasnet_set_waitmode(int mode)
+{
+    if (mode == GASNET_WAIT_SPIN || mode == GASNET_WAIT_BLOCK || mode == GASNET_WAIT_SPINBLOCK)
+        return GASNET_OK;
+    return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: there is no mode %d", mode);
+}

@@ -1,0 +1,240 @@
+/* Readable forms of what calls are given, and small helpers of gasnet_tools.h that need a job. */
+#include "aqg.h"
+
+#include <gasnet_tools.h>
+
+#include <stdarg.h>
+#include <sys/mman.h>
+
+/* Where text goes, if anywhere, and how much of it there is. */
+struct text {
+    char *buf;
+    size_t len;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *at = text->buf != NULL ? text->buf + text->len : NULL;
+    /* The caller's buffer holds all of it: that is what the size queries are for. */
+    int len = vsnprintf(at, at != NULL ? (size_t)INT_MAX : 0, fmt, args);
+    va_end(args);
+    if (len > 0) text->len += (size_t)len;
+}
+
+/* --- sets of constants ------------------------------------------------------------------------ */
+
+struct name {
+    uint32_t bit;
+    const char *name;
+};
+
+static size_t format_set(char *buf, uint32_t set, const struct name *names, size_t count)
+{
+    struct text text = {buf, 0};
+    const char *between = "";
+    for (size_t i = 0; i < count; i++) {
+        if (!(set & names[i].bit)) continue;
+        add(&text, "%s%s", between, names[i].name);
+        between = "|";
+        set &= ~names[i].bit;
+    }
+    if (set != 0 || *between == '\0') add(&text, "%s0x%x", between, (unsigned)set);
+    return text.len + 1;
+}
+
+#define NAME(constant)                                                                             \
+    {                                                                                              \
+        (uint32_t)(constant), #constant                                                            \
+    }
+
+size_t gasnett_format_dt(char *buf, gex_DT_t set)
+{
+    static const struct name names[] = {
+        NAME(GEX_DT_I32), NAME(GEX_DT_U32), NAME(GEX_DT_I64),  NAME(GEX_DT_U64),
+        NAME(GEX_DT_FLT), NAME(GEX_DT_DBL), NAME(GEX_DT_USER),
+    };
+    return format_set(buf, set, names, sizeof(names) / sizeof(*names));
+}
+
+size_t gasnett_format_op(char *buf, gex_OP_t set)
+{
+    static const struct name names[] = {
+        NAME(GEX_OP_AND),  NAME(GEX_OP_OR),    NAME(GEX_OP_XOR),     NAME(GEX_OP_ADD),
+        NAME(GEX_OP_SUB),  NAME(GEX_OP_MULT),  NAME(GEX_OP_MIN),     NAME(GEX_OP_MAX),
+        NAME(GEX_OP_INC),  NAME(GEX_OP_DEC),   NAME(GEX_OP_SET),     NAME(GEX_OP_CAS),
+        NAME(GEX_OP_FAND), NAME(GEX_OP_FOR),   NAME(GEX_OP_FXOR),    NAME(GEX_OP_FADD),
+        NAME(GEX_OP_FSUB), NAME(GEX_OP_FMULT), NAME(GEX_OP_FMIN),    NAME(GEX_OP_FMAX),
+        NAME(GEX_OP_FINC), NAME(GEX_OP_FDEC),  NAME(GEX_OP_SWAP),    NAME(GEX_OP_FCAS),
+        NAME(GEX_OP_GET),  NAME(GEX_OP_USER),  NAME(GEX_OP_USER_NC),
+    };
+    return format_set(buf, set, names, sizeof(names) / sizeof(*names));
+}
+
+size_t gasnett_format_ti(char *buf, gex_TI_t set)
+{
+    static const struct name names[] = {
+        NAME(GEX_TI_SRCRANK), NAME(GEX_TI_EP),      NAME(GEX_TI_ENTRY),
+        NAME(GEX_TI_IS_REQ),  NAME(GEX_TI_IS_LONG),
+    };
+    return format_set(buf, set, names, sizeof(names) / sizeof(*names));
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+/* Bounds on what one number, one entry of a list and the words around them take. */
+enum { NUMBER = 24, ENTRY = 2 * NUMBER, HEAD = 128 };
+
+size_t gasnett_format_memveclist_bufsz(size_t count)
+{
+    return HEAD + count * ENTRY;
+}
+
+size_t gasnett_format_addrlist_bufsz(size_t count)
+{
+    return HEAD + count * ENTRY;
+}
+
+size_t gasnett_format_strides_bufsz(size_t count)
+{
+    return HEAD + count * NUMBER;
+}
+
+static aqg_list_stats_t add_memvecs(struct text *text, size_t count, gex_Memvec_t const *list)
+{
+    aqg_list_stats_t stats = {count, 0};
+    for (size_t i = 0; i < count; i++)
+        stats.aqg_bytes += list[i].gex_len;
+    add(text, "%zu pieces, %zu bytes:", count, stats.aqg_bytes);
+    for (size_t i = 0; i < count; i++)
+        add(text, " %p+%zu", list[i].gex_addr, list[i].gex_len);
+    return stats;
+}
+
+aqg_list_stats_t gasnett_format_memveclist(char *buf, size_t count, gex_Memvec_t const *list)
+{
+    struct text text = {buf, 0};
+    return add_memvecs(&text, count, list);
+}
+
+static aqg_list_stats_t add_addrs(struct text *text, size_t count, void *const *list, size_t len)
+{
+    add(text, "%zu pieces of %zu bytes:", count, len);
+    for (size_t i = 0; i < count; i++)
+        add(text, " %p", list[i]);
+    return (aqg_list_stats_t){count, count * len};
+}
+
+aqg_list_stats_t gasnett_format_addrlist(char *buf, size_t count, void *const *list, size_t len)
+{
+    struct text text = {buf, 0};
+    return add_addrs(&text, count, list, len);
+}
+
+static void add_strides(struct text *text, size_t count, const ptrdiff_t *list)
+{
+    add(text, "[");
+    for (size_t i = 0; i < count; i++)
+        add(text, i == 0 ? "%td" : ",%td", list[i]);
+    add(text, "]");
+}
+
+void gasnett_format_strides(char *buf, size_t count, const ptrdiff_t *list)
+{
+    struct text text = {buf, 0};
+    add_strides(&text, count, list);
+}
+
+/* --- transfers -------------------------------------------------------------------------------- */
+
+static void add_peer(struct text *text, gex_TM_t tm, gex_Rank_t rank)
+{
+    add(text, "rank %u of %u: ", (unsigned)rank, (unsigned)gex_TM_QuerySize(tm));
+}
+
+size_t gasnett_format_putsgets_bufsz(size_t stridelevels)
+{
+    return 2 * HEAD + 3 * stridelevels * NUMBER;
+}
+
+size_t gasnett_format_putsgets(char *buf, void *stats_or_NULL, gex_TM_t tm, gex_Rank_t rank,
+                               void *dstaddr, const ptrdiff_t dststrides[], void *srcaddr,
+                               const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[],
+                               size_t stridelevels)
+{
+    struct text text = {buf, 0};
+    size_t bytes = elemsz;
+    (void)stats_or_NULL;
+    add_peer(&text, tm, rank);
+    add(&text, "to %p ", dstaddr);
+    add_strides(&text, stridelevels, dststrides);
+    add(&text, " from %p ", srcaddr);
+    add_strides(&text, stridelevels, srcstrides);
+    add(&text, ", elements of %zu, counts [", elemsz);
+    for (size_t i = 0; i < stridelevels; i++) {
+        add(&text, i == 0 ? "%zu" : ",%zu", count[i]);
+        bytes *= count[i];
+    }
+    add(&text, "]");
+    return bytes;
+}
+
+size_t gasnett_format_putvgetv_bufsz(size_t dstcount, size_t srccount)
+{
+    return HEAD + gasnett_format_memveclist_bufsz(dstcount) +
+           gasnett_format_memveclist_bufsz(srccount);
+}
+
+size_t gasnett_format_putvgetv(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t dstcount,
+                               gex_Memvec_t const dstlist[], size_t srccount,
+                               gex_Memvec_t const srclist[])
+{
+    struct text text = {buf, 0};
+    add_peer(&text, tm, rank);
+    add(&text, "to ");
+    add_memvecs(&text, dstcount, dstlist);
+    add(&text, "; from ");
+    return add_memvecs(&text, srccount, srclist).aqg_bytes;
+}
+
+size_t gasnett_format_putigeti_bufsz(size_t dstcount, size_t srccount)
+{
+    return HEAD + gasnett_format_addrlist_bufsz(dstcount) + gasnett_format_addrlist_bufsz(srccount);
+}
+
+size_t gasnett_format_putigeti(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t dstcount,
+                               void *const dstlist[], size_t dstlen, size_t srccount,
+                               void *const srclist[], size_t srclen)
+{
+    struct text text = {buf, 0};
+    add_peer(&text, tm, rank);
+    add(&text, "to ");
+    add_addrs(&text, dstcount, dstlist, dstlen);
+    add(&text, "; from ");
+    return add_addrs(&text, srccount, srclist, srclen).aqg_bytes;
+}
+
+/* --- memory and values ------------------------------------------------------------------------ */
+
+void *gasnett_mmap(uintptr_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) aqgi_die("gasnett_mmap: no memory for %zu bytes", (size_t)size);
+    return memory;
+}
+
+/* The low bytes of a value, in the order of an integer of that many bytes. */
+void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes)
+{
+    const char *bytes = (const char *)&value;
+    memcpy(dst, gasnett_isLittleEndian() ? bytes : bytes + sizeof(value) - nbytes, nbytes);
+}
+
+gex_RMA_Value_t aqg_value_of(const void *src, size_t nbytes)
+{
+    gex_RMA_Value_t value = 0;
+    char *bytes = (char *)&value;
+    memcpy(gasnett_isLittleEndian() ? bytes : bytes + sizeof(value) - nbytes, src, nbytes);
+    return value;
+}

@@ -1,0 +1,283 @@
+/*
+ * Active messages. Each numbered name gathers its arguments into an array on the stack, from where
+ * the transport takes them; the names without a number count their arguments.
+ */
+#ifndef AQG_AM_H
+#define AQG_AM_H
+
+#include <aqg/count.h>
+#include <aqg/types.h>
+
+AQG_BEGIN
+
+int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentries);
+
+/* --- limits ---------------------------------------------------------------------------------- */
+
+AQG_INLINE unsigned int gex_AM_MaxArgs(void)
+{
+    return 16;
+}
+size_t gex_AM_LUBRequestMedium(void);
+size_t gex_AM_LUBReplyMedium(void);
+size_t gex_AM_LUBRequestLong(void);
+size_t gex_AM_LUBReplyLong(void);
+size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                               gex_Flags_t flags, unsigned int numargs);
+size_t gex_AM_MaxReplyMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                             gex_Flags_t flags, unsigned int numargs);
+size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                             gex_Flags_t flags, unsigned int numargs);
+size_t gex_AM_MaxReplyLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
+                           gex_Flags_t flags, unsigned int numargs);
+
+/* --- tokens ---------------------------------------------------------------------------------- */
+
+gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask);
+size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
+                                unsigned int numargs);
+size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
+                              unsigned int numargs);
+
+/* --- what the numbered names call ------------------------------------------------------------- */
+
+int aqg_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
+                      const gex_AM_Arg_t *args, unsigned nargs);
+int aqg_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
+                       size_t nbytes, gex_Event_t *lc_opt, gex_Flags_t flags,
+                       const gex_AM_Arg_t *args, unsigned nargs);
+int aqg_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
+                     size_t nbytes, void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                     const gex_AM_Arg_t *args, unsigned nargs);
+int aqg_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
+                    const gex_AM_Arg_t *args, unsigned nargs);
+int aqg_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,
+                     gex_Event_t *lc_opt, gex_Flags_t flags, const gex_AM_Arg_t *args,
+                     unsigned nargs);
+int aqg_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,
+                   void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                   const gex_AM_Arg_t *args, unsigned nargs);
+int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
+               void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs, gex_Flags_t flags);
+int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags);
+
+/* Kinds of prepared messages. */
+#define AQG_REQUEST_MEDIUM 0u
+#define AQG_REQUEST_LONG   1u
+#define AQG_REPLY_MEDIUM   2u
+#define AQG_REPLY_LONG     3u
+
+/* --- negotiated payload ----------------------------------------------------------------------- */
+
+gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
+                                             size_t least_payload, size_t most_payload,
+                                             gex_Event_t *lc_opt, gex_Flags_t flags,
+                                             unsigned int numargs) AQG_MUST_USE;
+gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
+                                           size_t least_payload, size_t most_payload,
+                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                                           unsigned int numargs) AQG_MUST_USE;
+gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client_buf,
+                                           size_t least_payload, size_t most_payload,
+                                           gex_Event_t *lc_opt, gex_Flags_t flags,
+                                           unsigned int numargs) AQG_MUST_USE;
+gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_buf,
+                                         size_t least_payload, size_t most_payload, void *dest_addr,
+                                         gex_Event_t *lc_opt, gex_Flags_t flags,
+                                         unsigned int numargs) AQG_MUST_USE;
+void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t sd);
+size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t sd);
+
+AQG_INLINE int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
+{
+    return aqg_cancel(sd, AQG_REQUEST_MEDIUM, flags);
+}
+AQG_INLINE int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
+{
+    return aqg_cancel(sd, AQG_REQUEST_LONG, flags);
+}
+AQG_INLINE int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
+{
+    return aqg_cancel(sd, AQG_REPLY_MEDIUM, flags);
+}
+AQG_INLINE int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
+{
+    return aqg_cancel(sd, AQG_REPLY_LONG, flags);
+}
+
+/* --- the numbered names ------------------------------------------------------------------------
+ */
+
+/* The parameters of M arguments, and the array they become. */
+#define AQG_PARAMS_0
+#define AQG_ARRAY_0   const gex_AM_Arg_t *const aqg_args = NULL;
+#define AQG_PARAMS_1  , gex_AM_Arg_t a0
+#define AQG_PARAMS_2  AQG_PARAMS_1, gex_AM_Arg_t a1
+#define AQG_PARAMS_3  AQG_PARAMS_2, gex_AM_Arg_t a2
+#define AQG_PARAMS_4  AQG_PARAMS_3, gex_AM_Arg_t a3
+#define AQG_PARAMS_5  AQG_PARAMS_4, gex_AM_Arg_t a4
+#define AQG_PARAMS_6  AQG_PARAMS_5, gex_AM_Arg_t a5
+#define AQG_PARAMS_7  AQG_PARAMS_6, gex_AM_Arg_t a6
+#define AQG_PARAMS_8  AQG_PARAMS_7, gex_AM_Arg_t a7
+#define AQG_PARAMS_9  AQG_PARAMS_8, gex_AM_Arg_t a8
+#define AQG_PARAMS_10 AQG_PARAMS_9, gex_AM_Arg_t a9
+#define AQG_PARAMS_11 AQG_PARAMS_10, gex_AM_Arg_t a10
+#define AQG_PARAMS_12 AQG_PARAMS_11, gex_AM_Arg_t a11
+#define AQG_PARAMS_13 AQG_PARAMS_12, gex_AM_Arg_t a12
+#define AQG_PARAMS_14 AQG_PARAMS_13, gex_AM_Arg_t a13
+#define AQG_PARAMS_15 AQG_PARAMS_14, gex_AM_Arg_t a14
+#define AQG_PARAMS_16 AQG_PARAMS_15, gex_AM_Arg_t a15
+#define AQG_VALUES_1  a0
+#define AQG_VALUES_2  AQG_VALUES_1, a1
+#define AQG_VALUES_3  AQG_VALUES_2, a2
+#define AQG_VALUES_4  AQG_VALUES_3, a3
+#define AQG_VALUES_5  AQG_VALUES_4, a4
+#define AQG_VALUES_6  AQG_VALUES_5, a5
+#define AQG_VALUES_7  AQG_VALUES_6, a6
+#define AQG_VALUES_8  AQG_VALUES_7, a7
+#define AQG_VALUES_9  AQG_VALUES_8, a8
+#define AQG_VALUES_10 AQG_VALUES_9, a9
+#define AQG_VALUES_11 AQG_VALUES_10, a10
+#define AQG_VALUES_12 AQG_VALUES_11, a11
+#define AQG_VALUES_13 AQG_VALUES_12, a12
+#define AQG_VALUES_14 AQG_VALUES_13, a13
+#define AQG_VALUES_15 AQG_VALUES_14, a14
+#define AQG_VALUES_16 AQG_VALUES_15, a15
+#define AQG_ARRAY_1   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_1};
+#define AQG_ARRAY_2   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_2};
+#define AQG_ARRAY_3   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_3};
+#define AQG_ARRAY_4   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_4};
+#define AQG_ARRAY_5   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_5};
+#define AQG_ARRAY_6   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_6};
+#define AQG_ARRAY_7   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_7};
+#define AQG_ARRAY_8   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_8};
+#define AQG_ARRAY_9   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_9};
+#define AQG_ARRAY_10  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_10};
+#define AQG_ARRAY_11  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_11};
+#define AQG_ARRAY_12  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_12};
+#define AQG_ARRAY_13  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_13};
+#define AQG_ARRAY_14  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_14};
+#define AQG_ARRAY_15  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_15};
+#define AQG_ARRAY_16  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_16};
+
+#define AQG_AM_NAMES(M)                                                                            \
+    AQG_INLINE int gex_AM_RequestShort##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,    \
+                                          gex_Flags_t flags AQG_PARAMS_##M)                        \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_request_short(tm, rank, handler, flags, aqg_args, M);             \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_RequestMedium##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,   \
+                                           const void *src, size_t nbytes, gex_Event_t *lc_opt,    \
+                                           gex_Flags_t flags AQG_PARAMS_##M)                       \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_request_medium(tm, rank, handler, src, nbytes, lc_opt, flags,     \
+                                                aqg_args, M);                                      \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_RequestLong##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,     \
+                                         const void *src, size_t nbytes, void *dest_addr,          \
+                                         gex_Event_t *lc_opt, gex_Flags_t flags AQG_PARAMS_##M)    \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_request_long(tm, rank, handler, src, nbytes, dest_addr, lc_opt,   \
+                                              flags, aqg_args, M);                                 \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_ReplyShort##M(gex_Token_t token, gex_AM_Index_t handler,                 \
+                                        gex_Flags_t flags AQG_PARAMS_##M)                          \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_reply_short(token, handler, flags, aqg_args, M);                  \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_ReplyMedium##M(gex_Token_t token, gex_AM_Index_t handler,                \
+                                         const void *src, size_t nbytes, gex_Event_t *lc_opt,      \
+                                         gex_Flags_t flags AQG_PARAMS_##M)                         \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_reply_medium(token, handler, src, nbytes, lc_opt, flags,          \
+                                              aqg_args, M);                                        \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_ReplyLong##M(gex_Token_t token, gex_AM_Index_t handler, const void *src, \
+                                       size_t nbytes, void *dest_addr, gex_Event_t *lc_opt,        \
+                                       gex_Flags_t flags AQG_PARAMS_##M)                           \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_reply_long(token, handler, src, nbytes, dest_addr, lc_opt, flags, \
+                                            aqg_args, M);                                          \
+    }
+
+#define AQG_COMMIT_MEDIUM_NAMES(M, Kind, KIND)                                                     \
+    AQG_INLINE void gex_AM_Commit##Kind##Medium##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,    \
+                                                   size_t nbytes AQG_PARAMS_##M)                   \
+    {                                                                                              \
+        AQG_ARRAY_##M(void)                                                                        \
+            aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, aqg_args, M, 0);            \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_Commit##Kind##Medium##M##_v2(gex_AM_SrcDesc_t sd,                        \
+                                                       gex_AM_Index_t handler, size_t nbytes,      \
+                                                       gex_Flags_t commit_flags AQG_PARAMS_##M)    \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, aqg_args,  \
+                                        M, commit_flags);                                          \
+    }
+
+#define AQG_COMMIT_LONG_NAMES(M, Kind, KIND)                                                       \
+    AQG_INLINE void gex_AM_Commit##Kind##Long##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,      \
+                                                 size_t nbytes, void *dest_addr AQG_PARAMS_##M)    \
+    {                                                                                              \
+        AQG_ARRAY_##M(void)                                                                        \
+            aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, aqg_args, M, 0);         \
+    }                                                                                              \
+    AQG_INLINE int gex_AM_Commit##Kind##Long##M##_v2(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,  \
+                                                     size_t nbytes, void *dest_addr,               \
+                                                     gex_Flags_t commit_flags AQG_PARAMS_##M)      \
+    {                                                                                              \
+        AQG_ARRAY_##M return aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr,         \
+                                        aqg_args, M, commit_flags);                                \
+    }
+
+#define AQG_AM_ALL_NAMES(M)                                                                        \
+    AQG_AM_NAMES(M)                                                                                \
+    AQG_COMMIT_MEDIUM_NAMES(M, Request, REQUEST)                                                   \
+    AQG_COMMIT_MEDIUM_NAMES(M, Reply, REPLY)                                                       \
+    AQG_COMMIT_LONG_NAMES(M, Request, REQUEST)                                                     \
+    AQG_COMMIT_LONG_NAMES(M, Reply, REPLY)
+
+AQG_AM_ALL_NAMES(0)
+AQG_AM_ALL_NAMES(1)
+AQG_AM_ALL_NAMES(2)
+AQG_AM_ALL_NAMES(3)
+AQG_AM_ALL_NAMES(4)
+AQG_AM_ALL_NAMES(5)
+AQG_AM_ALL_NAMES(6)
+AQG_AM_ALL_NAMES(7)
+AQG_AM_ALL_NAMES(8)
+AQG_AM_ALL_NAMES(9)
+AQG_AM_ALL_NAMES(10)
+AQG_AM_ALL_NAMES(11)
+AQG_AM_ALL_NAMES(12)
+AQG_AM_ALL_NAMES(13)
+AQG_AM_ALL_NAMES(14)
+AQG_AM_ALL_NAMES(15)
+AQG_AM_ALL_NAMES(16)
+
+/* --- the names that count ----------------------------------------------------------------------
+ */
+
+#define gex_AM_RequestShort(...)  AQG_NAME_4(gex_AM_RequestShort, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_RequestMedium(...) AQG_NAME_7(gex_AM_RequestMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_RequestLong(...)   AQG_NAME_8(gex_AM_RequestLong, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_ReplyShort(...)    AQG_NAME_3(gex_AM_ReplyShort, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_ReplyMedium(...)   AQG_NAME_6(gex_AM_ReplyMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_ReplyLong(...)     AQG_NAME_7(gex_AM_ReplyLong, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitRequestMedium(...)                                                            \
+    AQG_NAME_3(gex_AM_CommitRequestMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitReplyMedium(...) AQG_NAME_3(gex_AM_CommitReplyMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitRequestLong(...) AQG_NAME_4(gex_AM_CommitRequestLong, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitReplyLong(...)   AQG_NAME_4(gex_AM_CommitReplyLong, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitRequestMedium_v2(...)                                                         \
+    AQG_NAME_V2_4(gex_AM_CommitRequestMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitReplyMedium_v2(...)                                                           \
+    AQG_NAME_V2_4(gex_AM_CommitReplyMedium, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitRequestLong_v2(...)                                                           \
+    AQG_NAME_V2_5(gex_AM_CommitRequestLong, __VA_ARGS__)(__VA_ARGS__)
+#define gex_AM_CommitReplyLong_v2(...)                                                             \
+    AQG_NAME_V2_5(gex_AM_CommitReplyLong, __VA_ARGS__)(__VA_ARGS__)
+
+AQG_END
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * What a client was compiled for: threading mode, network, segment mode, and the names and numbers
+ * that say so. Included first by every communication header.
+ */
+#ifndef AQG_CONFIG_H
+#define AQG_CONFIG_H
+
+#ifdef _INCLUDED_GASNET_TOOLS_H
+#error include gasnetex.h or gasnet.h before gasnet_tools.h
+#endif
+
+#if (defined(GASNET_SEQ) + defined(GASNET_PAR) + defined(GASNET_PARSYNC)) != 1
+#error define exactly one of GASNET_SEQ, GASNET_PAR and GASNET_PARSYNC (the .mak files do)
+#endif
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gasnet_config.h>
+#include <gasnet_core.h> /* from include/NET-conduit: which network */
+
+#ifdef GASNET_SEQ
+#undef GASNET_SEQ
+#define GASNET_SEQ      1
+#define AQG_MODE_LOWER  seq
+#define AQG_MODE_STRING "SEQ"
+#define AQG_MODE        0
+#elif defined(GASNET_PARSYNC)
+#undef GASNET_PARSYNC
+#define GASNET_PARSYNC  1
+#define AQG_MODE_LOWER  parsync
+#define AQG_MODE_STRING "PARSYNC"
+#define AQG_MODE        1
+#else
+#undef GASNET_PAR
+#define GASNET_PAR      1
+#define AQG_MODE_LOWER  par
+#define AQG_MODE_STRING "PAR"
+#define AQG_MODE        2
+#endif
+
+/* A client asks for another kind of segment with -DGASNET_SEGMENT_LARGE or _EVERYTHING. */
+#if defined(GASNET_SEGMENT_EVERYTHING)
+#undef GASNET_SEGMENT_EVERYTHING
+#define GASNET_SEGMENT_EVERYTHING 1
+#define AQG_SEGMENT_STRING        "EVERYTHING"
+#define AQG_SEGMENT               2
+#elif defined(GASNET_SEGMENT_LARGE)
+#undef GASNET_SEGMENT_LARGE
+#define GASNET_SEGMENT_LARGE 1
+#define AQG_SEGMENT_STRING   "LARGE"
+#define AQG_SEGMENT          1
+#else
+#undef GASNET_SEGMENT_FAST
+#define GASNET_SEGMENT_FAST 1
+#define AQG_SEGMENT_STRING  "FAST"
+#define AQG_SEGMENT         0
+#endif
+
+#define GASNET_NDEBUG 1 /* one library; what it checks does not depend on the client */
+#undef GASNET_DEBUG
+
+#define GASNET_ALIGNED_SEGMENTS            0
+#define GASNET_PSHM                        1
+#define GASNET_MAXNODES                    65536
+#define GASNET_MAXEPS                      8
+#define GASNET_PAGESIZE                    4096
+#define GASNET_NULL_ARGV_OK                1
+#define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 1 /* the progress thread, if it is switched on */
+#define GASNET_SUPPORTS_TI_SRCRANK         1
+#define GASNET_SUPPORTS_TI_EP              1
+#define GASNET_SUPPORTS_TI_ENTRY           1
+#define GASNET_SUPPORTS_TI_IS_REQ          1
+#define GASNET_SUPPORTS_TI_IS_LONG         1
+#define GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM  1
+#define GASNET_NATIVE_NP_ALLOC_REP_MEDIUM  1
+#define GASNET_SUPPORTS_AM_CANCEL          20240418L
+#define GASNET_SUPPORTS_AM_COMMIT_V2       20240906L
+#define GASNET_HAVE_MK_CLASS_HOST          1
+#define SIZEOF_GEX_RMA_VALUE_T             8
+
+#define AQG_STRING_(x)        #x
+#define AQG_STRING(x)         AQG_STRING_(x)
+#define AQG_CAT_(a, b)        a##b
+#define AQG_CAT(a, b)         AQG_CAT_(a, b)
+#define AQG_CAT4_(a, b, c, d) a##b##c##d
+#define AQG_CAT4(a, b, c, d)  AQG_CAT4_(a, b, c, d)
+
+#define AQG_RELEASE_STRING                                                                         \
+    AQG_STRING(GASNET_RELEASE_VERSION_MAJOR)                                                       \
+    "." AQG_STRING(GASNET_RELEASE_VERSION_MINOR) "." AQG_STRING(GASNET_RELEASE_VERSION_PATCH)
+
+#define GASNET_CONFIG_STRING                                                                       \
+    "RELEASE=" AQG_RELEASE_STRING ",SPEC=" AQG_STRING(GEX_SPEC_VERSION_MAJOR) "." AQG_STRING(      \
+        GEX_SPEC_VERSION_MINOR) ",CONDUIT=" GASNET_CONDUIT_NAME_STR "(" GASNET_CORE_NAME_STR       \
+                                "-" GASNET_CORE_VERSION_STR "/" GASNET_EXTENDED_NAME_STR           \
+                                "-" GASNET_EXTENDED_VERSION_STR ")"                                \
+                                ",THREADMODEL=" AQG_MODE_STRING ",SEGMENT=" AQG_SEGMENT_STRING     \
+                                ",PTR=64bit,CACHE_LINE_BYTES=64,noalign,pshm,nodebug,notrace,"     \
+                                "nostats,nodebugmalloc,nosrclines,aqueduct"
+
+#define AQG_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define AQG_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define AQG_INLINE      static inline __attribute__((unused))
+#define AQG_MUST_USE    __attribute__((warn_unused_result))
+#define AQG_COLD        __attribute__((cold))
+
+/* Around declarations; the library's names stay visible when a client hides its own. */
+#ifdef __cplusplus
+#define AQG_BEGIN                                                                                  \
+    extern "C" {                                                                                   \
+    _Pragma("GCC visibility push(default)")
+#define AQG_END                                                                                    \
+    _Pragma("GCC visibility pop")                                                                  \
+    }
+#else
+#define AQG_BEGIN _Pragma("GCC visibility push(default)")
+#define AQG_END   _Pragma("GCC visibility pop")
+#endif
+
+#endif

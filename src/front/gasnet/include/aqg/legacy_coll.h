@@ -1,0 +1,123 @@
+/* The collectives of GASNet-1: a prototype that was never specified, kept for old clients. */
+#ifndef AQG_LEGACY_COLL_H
+#define AQG_LEGACY_COLL_H
+
+#include <gasnetex.h>
+
+AQG_BEGIN
+
+typedef uint32_t gasnet_image_t; /* one image for each process */
+typedef gex_Event_t gasnet_coll_handle_t;
+#define GASNET_COLL_INVALID_HANDLE ((gasnet_coll_handle_t)(uintptr_t)0)
+typedef gex_TM_t gasnet_team_handle_t;
+#define GASNET_TEAM_ALL ((gasnet_team_handle_t)aqg_world)
+
+#define GASNET_COLL_IN_NOSYNC              (1 << 0)
+#define GASNET_COLL_IN_MYSYNC              (1 << 1)
+#define GASNET_COLL_IN_ALLSYNC             (1 << 2)
+#define GASNET_COLL_OUT_NOSYNC             (1 << 3)
+#define GASNET_COLL_OUT_MYSYNC             (1 << 4)
+#define GASNET_COLL_OUT_ALLSYNC            (1 << 5)
+#define GASNET_COLL_SINGLE                 (1 << 6)
+#define GASNET_COLL_LOCAL                  (1 << 7)
+#define GASNET_COLL_AGGREGATE              (1 << 8)
+#define GASNET_COLL_DST_IN_SEGMENT         (1 << 9)
+#define GASNET_COLL_SRC_IN_SEGMENT         (1 << 10)
+#define GASNET_COLL_DISABLE_AUTOTUNE       (1 << 11)
+#define GASNET_COLL_NO_IMAGES              (1 << 12)
+#define GASNET_COLL_FIXED_THREADS_PER_NODE (1 << 13)
+#define GASNET_COLL_INCLUSIVE_SCAN         (1 << 14)
+#define GASNET_COLL_EXCLUSIVE_SCAN         (1 << 15)
+#define GASNET_COLL_SYNC_FLAG_MASK         0x3f
+
+/* Of reduction functions. */
+#define GASNET_COLL_AMSAFE  (1 << 0)
+#define GASNET_COLL_NONCOMM (1 << 1)
+
+typedef int32_t gasnet_coll_fn_handle_t;
+typedef void (*gasnet_coll_reduce_fn_t)(void *results, size_t result_count,
+                                        const void *left_operands, size_t left_count,
+                                        const void *right_operands, size_t elem_size, int flags,
+                                        int arg);
+typedef struct {
+    gasnet_coll_reduce_fn_t fnptr;
+    unsigned int flags;
+} gasnet_coll_fn_entry_t;
+
+void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
+                      gasnet_coll_fn_entry_t fn_tbl[], size_t fn_count, int flags);
+
+gasnet_team_handle_t gasnet_coll_team_split(gasnet_team_handle_t parent, gasnet_node_t color,
+                                            gasnet_node_t relrank, void *clientdata);
+gasnet_node_t gasnet_coll_team_size(gasnet_team_handle_t team);
+gasnet_node_t gasnet_coll_team_rank2node(gasnet_team_handle_t team, int rank);
+gasnet_node_t gasnet_coll_team_node2rank(gasnet_team_handle_t team, gasnet_node_t node);
+
+void gasnet_coll_barrier_notify(gasnet_team_handle_t team, int id, int flags);
+int gasnet_coll_barrier_wait(gasnet_team_handle_t team, int id, int flags);
+int gasnet_coll_barrier_try(gasnet_team_handle_t team, int id, int flags);
+int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags);
+int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id);
+
+int gasnet_coll_try_sync(gasnet_coll_handle_t h);
+void gasnet_coll_wait_sync(gasnet_coll_handle_t h);
+int gasnet_coll_try_sync_some(gasnet_coll_handle_t *ph, size_t n);
+void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n);
+int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n);
+void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
+
+/* Each call twice: of result R, with its name made by NAME. */
+#define AQG_COLL_WAITS(x) gasnet_coll_##x
+#define AQG_COLL_NB(x)    gasnet_coll_##x##_nb
+#define AQG_COLL_PROTOTYPES(R, NAME)                                                               \
+    R NAME(broadcast)(gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage,               \
+                      const void *src, size_t nbytes, int flags);                                  \
+    R NAME(broadcastM)(gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage,  \
+                       const void *src, size_t nbytes, int flags);                                 \
+    R NAME(scatter)(gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage,                 \
+                    const void *src, size_t nbytes, int flags);                                    \
+    R NAME(scatterM)(gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage,    \
+                     const void *src, size_t nbytes, int flags);                                   \
+    R NAME(gather)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src, \
+                   size_t nbytes, int flags);                                                      \
+    R NAME(gatherM)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst,                 \
+                    void *const srclist[], size_t nbytes, int flags);                              \
+    R NAME(gather_all)(gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes,       \
+                       int flags);                                                                 \
+    R NAME(gather_allM)(gasnet_team_handle_t team, void *const dstlist[], void *const srclist[],   \
+                        size_t nbytes, int flags);                                                 \
+    R NAME(exchange)(gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes,         \
+                     int flags);                                                                   \
+    R NAME(exchangeM)(gasnet_team_handle_t team, void *const dstlist[], void *const srclist[],     \
+                      size_t nbytes, int flags);                                                   \
+    R NAME(reduce)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src, \
+                   size_t src_blksz, size_t src_offset, size_t elem_size, size_t elem_count,       \
+                   gasnet_coll_fn_handle_t func, int func_arg, int flags);                         \
+    R NAME(reduceM)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst,                 \
+                    void *const srclist[], size_t src_blksz, size_t src_offset, size_t elem_size,  \
+                    size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg, int flags);
+AQG_COLL_PROTOTYPES(void, AQG_COLL_WAITS)
+AQG_COLL_PROTOTYPES(gasnet_coll_handle_t, AQG_COLL_NB)
+
+/* Tuning: there is nothing to tune and nothing to keep; the calls do nothing. */
+void gasnet_coll_dumpTuningState(char *filename, gasnet_team_handle_t team);
+void gasnet_coll_loadTuningState(char *filename, gasnet_team_handle_t team);
+void gasnet_coll_dumpProfile(char *filename, gasnet_team_handle_t team);
+typedef enum {
+    GASNET_COLL_BROADCAST_OP = 0,
+    GASNET_COLL_SCATTER_OP,
+    GASNET_COLL_GATHER_OP,
+    GASNET_COLL_GATHER_ALL_OP,
+    GASNET_COLL_EXCHANGE_OP,
+    GASNET_COLL_NUM_COLL_OPTYPES
+} gasnet_coll_optype_t;
+typedef enum {
+    GASNET_COLL_PIPE_SEG_SIZE = 0,
+    GASNET_COLL_DISSEM_RADIX,
+    GASNET_COLL_TREE_TYPE,
+    GASNET_COLL_NUM_PARAM_TYPES
+} gasnet_coll_tuning_param_type_t;
+
+AQG_END
+
+#endif

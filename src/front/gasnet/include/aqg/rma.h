@@ -1,0 +1,174 @@
+/*
+ * Puts and gets. Where the other segment is mapped here they are a check and a copy, inline; all
+ * else is in the library.
+ */
+#ifndef AQG_RMA_H
+#define AQG_RMA_H
+
+#include <aqg/types.h>
+
+AQG_BEGIN
+
+int aqg_put(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
+            gex_Flags_t flags);
+int aqg_put_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
+                gex_Event_t *lc_opt, gex_Flags_t flags);
+gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
+                       gex_Event_t *lc_opt, gex_Flags_t flags);
+int aqg_get(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
+            gex_Flags_t flags);
+int aqg_get_nbi(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
+                gex_Flags_t flags);
+gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
+                       gex_Flags_t flags);
+int aqg_put_value(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value, size_t nbytes,
+                  gex_Flags_t flags);
+int aqg_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
+                      size_t nbytes, gex_Flags_t flags);
+gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
+                             size_t nbytes, gex_Flags_t flags);
+gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
+                              gex_Flags_t flags);
+
+/* Whoever learns of the put (by message, barrier or flag) sees its bytes. */
+AQG_INLINE void aqg_store(void *at, const void *src, size_t nbytes)
+{
+    memcpy(at, src, nbytes);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+AQG_INLINE void aqg_load(void *dest, const void *at, size_t nbytes)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    memcpy(dest, at, nbytes);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved behind what follows, nor merged */
+}
+
+AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbytes)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return (const char *)value + sizeof(*value) - nbytes;
+#else
+    (void)nbytes;
+    return value;
+#endif
+}
+
+AQG_INLINE void aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
+{
+    if (AQG_LIKELY(nbytes == 8))
+        memcpy(at, &value, 8);
+    else
+        memcpy(at, aqg_value_bytes(&value, nbytes), nbytes);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+AQG_INLINE int aqg_value_size_ok(size_t nbytes)
+{
+    return nbytes - 1 < sizeof(gex_RMA_Value_t);
+}
+
+AQG_INLINE int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
+                                   size_t nbytes, gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_put(tm, rank, dest, src, nbytes, flags);
+    aqg_store(at, src, nbytes);
+    return 0;
+}
+
+AQG_INLINE int gex_RMA_PutNBI(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
+                              size_t nbytes, gex_Event_t *lc_opt, gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_put_nbi(tm, rank, dest, src, nbytes, lc_opt, flags);
+    aqg_store(at, src, nbytes);
+    return 0;
+}
+
+AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm, gex_Rank_t rank, void *dest,
+                                                  const void *src, size_t nbytes,
+                                                  gex_Event_t *lc_opt, gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_put_nb(tm, rank, dest, src, nbytes, lc_opt, flags);
+    aqg_store(at, src, nbytes);
+    if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
+    return GEX_EVENT_INVALID;
+}
+
+AQG_INLINE int gex_RMA_GetBlocking(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
+                                   size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_get(tm, dest, rank, src, nbytes, flags);
+    aqg_load(dest, at, nbytes);
+    return 0;
+}
+
+AQG_INLINE int gex_RMA_GetNBI(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
+                              size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_get_nbi(tm, dest, rank, src, nbytes, flags);
+    aqg_load(dest, at, nbytes);
+    return 0;
+}
+
+AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm, void *dest, gex_Rank_t rank,
+                                                  const void *src, size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    if (AQG_UNLIKELY(at == NULL)) return aqg_get_nb(tm, dest, rank, src, nbytes, flags);
+    aqg_load(dest, at, nbytes);
+    return GEX_EVENT_INVALID;
+}
+
+AQG_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
+                                      gex_RMA_Value_t value, size_t nbytes, gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+        return aqg_put_value(tm, rank, dest, value, nbytes, flags);
+    aqg_store_value(at, value, nbytes);
+    return 0;
+}
+
+AQG_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
+                                 size_t nbytes, gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+        return aqg_put_value_nbi(tm, rank, dest, value, nbytes, flags);
+    aqg_store_value(at, value, nbytes);
+    return 0;
+}
+
+AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
+                                                     gex_RMA_Value_t value, size_t nbytes,
+                                                     gex_Flags_t flags)
+{
+    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+        return aqg_put_value_nb(tm, rank, dest, value, nbytes, flags);
+    aqg_store_value(at, value, nbytes);
+    return GEX_EVENT_INVALID;
+}
+
+AQG_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t rank, const void *src,
+                                                  size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    gex_RMA_Value_t value = 0;
+    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+        return aqg_get_value(tm, rank, src, nbytes, flags);
+    if (AQG_LIKELY(nbytes == 8))
+        aqg_load(&value, at, 8);
+    else
+        aqg_load((void *)(uintptr_t)aqg_value_bytes(&value, nbytes), at, nbytes);
+    return value;
+}
+
+AQG_END
+
+#endif

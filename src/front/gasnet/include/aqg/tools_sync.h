@@ -1,0 +1,311 @@
+/* The mutexes, conditions, reader/writer locks and thread-specific pointers of gasnet_tools.h.
+ *
+ * The types are the same in every mode, so that objects compiled for different ones agree. With one
+ * thread only they are plain variables; a checking build also knows who holds a lock.
+ */
+#ifndef AQG_TOOLS_SYNC_H
+#define AQG_TOOLS_SYNC_H
+
+#ifndef AQG_THREADS
+#error "include gasnet_tools.h"
+#endif
+#include <errno.h>
+#include <pthread.h>
+
+#define AQG_TRUE_MUTEXES (AQG_THREADS || GASNETT_USE_TRUE_MUTEXES)
+/* Are the words beside the locks kept? */
+#define AQG_LOCK_WORDS (AQG_CHECKS || !AQG_TRUE_MUTEXES)
+
+AQG_TOOLS_BEGIN
+
+typedef struct {
+    pthread_mutex_t aqg_mutex;
+    pthread_t aqg_owner; /* kept in a checking build, */
+    int aqg_locked;      /* and this also where the mutex is no true one */
+} gasnett_mutex_t;
+#define GASNETT_MUTEX_INITIALIZER                                                                  \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, 0, 0                                                            \
+    }
+
+typedef struct {
+    pthread_cond_t aqg_cond;
+} gasnett_cond_t;
+#define GASNETT_COND_INITIALIZER                                                                   \
+    {                                                                                              \
+        PTHREAD_COND_INITIALIZER                                                                   \
+    }
+
+/* `aqg_held` counts readers, or is -1 with a writer; kept as in a mutex. */
+typedef struct {
+    pthread_rwlock_t aqg_rwlock;
+    pthread_t aqg_writer;
+    int aqg_held;
+} gasnett_rwlock_t;
+#define GASNETT_RWLOCK_INITIALIZER                                                                 \
+    {                                                                                              \
+        PTHREAD_RWLOCK_INITIALIZER, 0, 0                                                           \
+    }
+
+/* A call of the system that cannot fail unless the program is wrong. */
+extern GASNETT_COLD void aqg_sync_failed(const char *call, int error);
+#define AQG_SYNC(call)                                                                             \
+    do {                                                                                           \
+        int aqg_error = (call);                                                                    \
+        if (GASNETT_PREDICT_FALSE(aqg_error != 0)) aqg_sync_failed(#call, aqg_error);              \
+    } while (0)
+#define AQG_SYNC_MUST(condition, text)                                                             \
+    do {                                                                                           \
+        if (GASNETT_PREDICT_FALSE(!(condition))) aqg_sync_failed(text, 0);                         \
+    } while (0)
+
+GASNETT_INLINE(aqg_mutex_mine) int aqg_mutex_mine(gasnett_mutex_t *m)
+{
+    pthread_t owner;
+    if (!__atomic_load_n(&m->aqg_locked, __ATOMIC_ACQUIRE)) return 0;
+    __atomic_load(&m->aqg_owner, &owner, __ATOMIC_RELAXED);
+    return pthread_equal(owner, pthread_self());
+}
+
+GASNETT_INLINE(aqg_mutex_taken) void aqg_mutex_taken(gasnett_mutex_t *m)
+{
+#if AQG_LOCK_WORDS
+    pthread_t self = pthread_self();
+    __atomic_store(&m->aqg_owner, &self, __ATOMIC_RELAXED);
+    __atomic_store_n(&m->aqg_locked, 1, __ATOMIC_RELEASE);
+#else
+    (void)m;
+#endif
+}
+
+GASNETT_INLINE(aqg_mutex_leaving) void aqg_mutex_leaving(gasnett_mutex_t *m)
+{
+    if (AQG_CHECKS)
+        AQG_SYNC_MUST(aqg_mutex_mine(m), "a mutex is unlocked that this thread does not hold");
+    if (AQG_LOCK_WORDS) __atomic_store_n(&m->aqg_locked, 0, __ATOMIC_RELAXED);
+}
+
+GASNETT_INLINE(gasnett_mutex_init) void gasnett_mutex_init(gasnett_mutex_t *m)
+{
+    m->aqg_locked = 0;
+    AQG_SYNC(pthread_mutex_init(&m->aqg_mutex, NULL));
+}
+
+GASNETT_INLINE(gasnett_mutex_destroy_ignoreerr)
+int gasnett_mutex_destroy_ignoreerr(gasnett_mutex_t *m)
+{
+    return pthread_mutex_destroy(&m->aqg_mutex);
+}
+
+GASNETT_INLINE(gasnett_mutex_destroy) void gasnett_mutex_destroy(gasnett_mutex_t *m)
+{
+    AQG_SYNC(pthread_mutex_destroy(&m->aqg_mutex));
+}
+
+GASNETT_INLINE(gasnett_mutex_lock) void gasnett_mutex_lock(gasnett_mutex_t *m)
+{
+    if (AQG_CHECKS)
+        AQG_SYNC_MUST(!aqg_mutex_mine(m), "a mutex is locked that this thread holds already");
+#if AQG_TRUE_MUTEXES
+    AQG_SYNC(pthread_mutex_lock(&m->aqg_mutex));
+#endif
+    aqg_mutex_taken(m);
+}
+
+GASNETT_INLINE(gasnett_mutex_unlock) void gasnett_mutex_unlock(gasnett_mutex_t *m)
+{
+    aqg_mutex_leaving(m);
+#if AQG_TRUE_MUTEXES
+    AQG_SYNC(pthread_mutex_unlock(&m->aqg_mutex));
+#endif
+}
+
+GASNETT_INLINE(gasnett_mutex_trylock) int gasnett_mutex_trylock(gasnett_mutex_t *m)
+{
+#if AQG_TRUE_MUTEXES
+    int error = pthread_mutex_trylock(&m->aqg_mutex);
+#else
+    int error = m->aqg_locked ? EBUSY : 0;
+#endif
+    if (error != 0) return error;
+    aqg_mutex_taken(m);
+    return 0;
+}
+
+/* These two act in a checking build only. */
+GASNETT_INLINE(gasnett_mutex_assertlocked) void gasnett_mutex_assertlocked(gasnett_mutex_t *m)
+{
+    if (AQG_CHECKS) AQG_SYNC_MUST(aqg_mutex_mine(m), "this thread does not hold the mutex");
+}
+
+GASNETT_INLINE(gasnett_mutex_assertunlocked) void gasnett_mutex_assertunlocked(gasnett_mutex_t *m)
+{
+    if (AQG_CHECKS) AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread holds the mutex");
+}
+
+GASNETT_INLINE(gasnett_cond_init) void gasnett_cond_init(gasnett_cond_t *c)
+{
+    AQG_SYNC(pthread_cond_init(&c->aqg_cond, NULL));
+}
+
+GASNETT_INLINE(gasnett_cond_destroy) void gasnett_cond_destroy(gasnett_cond_t *c)
+{
+    AQG_SYNC(pthread_cond_destroy(&c->aqg_cond));
+}
+
+GASNETT_INLINE(gasnett_cond_signal) void gasnett_cond_signal(gasnett_cond_t *c)
+{
+    AQG_SYNC(pthread_cond_signal(&c->aqg_cond));
+}
+
+GASNETT_INLINE(gasnett_cond_broadcast) void gasnett_cond_broadcast(gasnett_cond_t *c)
+{
+    AQG_SYNC(pthread_cond_broadcast(&c->aqg_cond));
+}
+
+GASNETT_INLINE(gasnett_cond_wait) void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *m)
+{
+#if AQG_TRUE_MUTEXES
+    aqg_mutex_leaving(m);
+    AQG_SYNC(pthread_cond_wait(&c->aqg_cond, &m->aqg_mutex));
+    aqg_mutex_taken(m);
+#else
+    (void)c;
+    (void)m;
+    aqg_sync_failed("the only thread waits on a condition: nobody can wake it", 0);
+#endif
+}
+
+GASNETT_INLINE(aqg_rwlock_count) int aqg_rwlock_count(gasnett_rwlock_t *l)
+{
+    return __atomic_load_n(&l->aqg_held, __ATOMIC_ACQUIRE);
+}
+
+GASNETT_INLINE(aqg_rwlock_write_mine) int aqg_rwlock_write_mine(gasnett_rwlock_t *l)
+{
+    pthread_t writer;
+    if (aqg_rwlock_count(l) != -1) return 0;
+    __atomic_load(&l->aqg_writer, &writer, __ATOMIC_RELAXED);
+    return pthread_equal(writer, pthread_self());
+}
+
+GASNETT_INLINE(aqg_rwlock_read_taken) void aqg_rwlock_read_taken(gasnett_rwlock_t *l)
+{
+    if (AQG_LOCK_WORDS) (void)__atomic_fetch_add(&l->aqg_held, 1, __ATOMIC_ACQ_REL);
+}
+
+GASNETT_INLINE(aqg_rwlock_write_taken) void aqg_rwlock_write_taken(gasnett_rwlock_t *l)
+{
+#if AQG_LOCK_WORDS
+    pthread_t self = pthread_self();
+    __atomic_store(&l->aqg_writer, &self, __ATOMIC_RELAXED);
+    __atomic_store_n(&l->aqg_held, -1, __ATOMIC_RELEASE);
+#else
+    (void)l;
+#endif
+}
+
+GASNETT_INLINE(gasnett_rwlock_init) void gasnett_rwlock_init(gasnett_rwlock_t *l)
+{
+    l->aqg_held = 0;
+    AQG_SYNC(pthread_rwlock_init(&l->aqg_rwlock, NULL));
+}
+
+GASNETT_INLINE(gasnett_rwlock_destroy) void gasnett_rwlock_destroy(gasnett_rwlock_t *l)
+{
+    AQG_SYNC(pthread_rwlock_destroy(&l->aqg_rwlock));
+}
+
+GASNETT_INLINE(gasnett_rwlock_rdlock) void gasnett_rwlock_rdlock(gasnett_rwlock_t *l)
+{
+#if AQG_TRUE_MUTEXES
+    AQG_SYNC(pthread_rwlock_rdlock(&l->aqg_rwlock));
+#endif
+    aqg_rwlock_read_taken(l);
+}
+
+GASNETT_INLINE(gasnett_rwlock_wrlock) void gasnett_rwlock_wrlock(gasnett_rwlock_t *l)
+{
+#if AQG_TRUE_MUTEXES
+    AQG_SYNC(pthread_rwlock_wrlock(&l->aqg_rwlock));
+#endif
+    aqg_rwlock_write_taken(l);
+}
+
+GASNETT_INLINE(gasnett_rwlock_unlock) void gasnett_rwlock_unlock(gasnett_rwlock_t *l)
+{
+#if AQG_LOCK_WORDS
+    int held = aqg_rwlock_count(l);
+    if (AQG_CHECKS)
+        AQG_SYNC_MUST(held > 0 || aqg_rwlock_write_mine(l), "a lock is unlocked that is not held");
+    (void)__atomic_fetch_add(&l->aqg_held, held > 0 ? -1 : 1, __ATOMIC_ACQ_REL);
+#endif
+#if AQG_TRUE_MUTEXES
+    AQG_SYNC(pthread_rwlock_unlock(&l->aqg_rwlock));
+#endif
+}
+
+GASNETT_INLINE(gasnett_rwlock_tryrdlock) int gasnett_rwlock_tryrdlock(gasnett_rwlock_t *l)
+{
+#if AQG_TRUE_MUTEXES
+    int error = pthread_rwlock_tryrdlock(&l->aqg_rwlock);
+#else
+    int error = l->aqg_held < 0 ? EBUSY : 0;
+#endif
+    if (error != 0) return error;
+    aqg_rwlock_read_taken(l);
+    return 0;
+}
+
+GASNETT_INLINE(gasnett_rwlock_trywrlock) int gasnett_rwlock_trywrlock(gasnett_rwlock_t *l)
+{
+#if AQG_TRUE_MUTEXES
+    int error = pthread_rwlock_trywrlock(&l->aqg_rwlock);
+#else
+    int error = l->aqg_held != 0 ? EBUSY : 0;
+#endif
+    if (error != 0) return error;
+    aqg_rwlock_write_taken(l);
+    return 0;
+}
+
+/* Asserts know of readers that there are some, not who they are. They act in a checking build. */
+GASNETT_INLINE(gasnett_rwlock_assertlocked) void gasnett_rwlock_assertlocked(gasnett_rwlock_t *l)
+{
+    if (AQG_CHECKS)
+        AQG_SYNC_MUST(aqg_rwlock_count(l) > 0 || aqg_rwlock_write_mine(l), "the lock is not held");
+}
+
+GASNETT_INLINE(gasnett_rwlock_assertunlocked)
+void gasnett_rwlock_assertunlocked(gasnett_rwlock_t *l)
+{
+    if (AQG_CHECKS) AQG_SYNC_MUST(!aqg_rwlock_write_mine(l), "this thread holds the lock");
+}
+
+GASNETT_INLINE(gasnett_rwlock_assertrdlocked)
+void gasnett_rwlock_assertrdlocked(gasnett_rwlock_t *l)
+{
+    if (AQG_CHECKS) AQG_SYNC_MUST(aqg_rwlock_count(l) > 0, "nobody holds the lock for reading");
+}
+
+GASNETT_INLINE(gasnett_rwlock_assertwrlocked)
+void gasnett_rwlock_assertwrlocked(gasnett_rwlock_t *l)
+{
+    if (AQG_CHECKS)
+        AQG_SYNC_MUST(aqg_rwlock_write_mine(l), "this thread does not hold the lock for writing");
+}
+
+/* A thread-specific pointer is a thread-local variable, which needs no initialisation. */
+#define GASNETT_THREADKEY_DECLARE(key) extern __thread void *aqg_key_##key
+#define GASNETT_THREADKEY_DEFINE(key)                                                              \
+    GASNETT_THREADKEY_DECLARE(key);                                                                \
+    __thread void *aqg_key_##key = NULL
+#define gasnett_threadkey_get(key)             (aqg_key_##key)
+#define gasnett_threadkey_set(key, val)        ((void)(aqg_key_##key = (val)))
+#define gasnett_threadkey_init(key)            ((void)&aqg_key_##key)
+#define gasnett_threadkey_get_noinit(key)      gasnett_threadkey_get(key)
+#define gasnett_threadkey_set_noinit(key, val) gasnett_threadkey_set(key, val)
+
+AQG_TOOLS_END
+
+#endif

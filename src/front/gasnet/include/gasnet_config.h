@@ -1,0 +1,15 @@
+/*
+ * The release that these headers answer for. Build systems read this file as text: exactly one line
+ * "#define NAME INTEGER" for each name.
+ */
+#ifndef AQG_GASNET_CONFIG_H
+#define AQG_GASNET_CONFIG_H
+
+#define GASNET_RELEASE_VERSION_MAJOR 2025
+#define GASNET_RELEASE_VERSION_MINOR 8
+#define GASNET_RELEASE_VERSION_PATCH 0
+
+#define GEX_SPEC_VERSION_MAJOR 0
+#define GEX_SPEC_VERSION_MINOR 19
+
+#endif

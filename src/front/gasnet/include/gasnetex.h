@@ -1,0 +1,18 @@
+/* GASNet-EX on Aqueduct. What each call means is in docs/gasnet.md and the GASNet-EX documents. */
+#ifndef _GASNETEX_H
+#define _GASNETEX_H
+#define _INCLUDED_GASNETEX_H 1
+
+#include <gasnet_fwd.h>
+
+#include <aqg/config.h>
+
+#include <aqg/am.h>
+#include <aqg/client.h>
+#include <aqg/event.h>
+#include <aqg/lock.h>
+#include <aqg/rma.h>
+#include <aqg/system.h>
+#include <aqg/types.h>
+
+#endif

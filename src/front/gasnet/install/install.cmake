@@ -1,0 +1,48 @@
+# The install tree that clients' build systems look for, <prefix>/lib/aqueduct/gasnet.
+set(AQG_TREE lib/aqueduct/gasnet)
+file(STRINGS include/gasnet_config.h aqg_release REGEX "define GASNET_RELEASE_VERSION_")
+string(REGEX REPLACE "[^0-9;]" "" aqg_release "${aqg_release}")
+string(REPLACE ";" "." AQG_RELEASE "${aqg_release}")
+list(TRANSFORM AQ_SYSTEM_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE AQG_LIBS)
+list(JOIN AQG_LIBS " " AQG_LIBS)
+
+install(DIRECTORY include/ DESTINATION ${AQG_TREE}/include COMPONENT dev
+  FILES_MATCHING PATTERN "*.h")
+
+foreach(net IN LISTS AQG_NETS)
+  set(AQG_TRANSPORTS ${AQG_TRANSPORTS_${net}})
+  set(conduit ${AQG_BINARY}/install/${net}-conduit)
+  configure_file(install/gasnetrun.in ${AQG_BINARY}/install/gasnetrun_${net} @ONLY)
+  install(PROGRAMS ${AQG_BINARY}/install/gasnetrun_${net}
+    DESTINATION ${AQG_TREE}/bin COMPONENT tools)
+  install(FILES ${AQG_BINARY}/include/${net}-conduit/gasnet_core.h
+    DESTINATION ${AQG_TREE}/include/${net}-conduit COMPONENT dev)
+  foreach(mode IN LISTS AQG_MODES)
+    string(TOUPPER ${mode} MODE)
+    set(AQG_MODE_DEFINES "-DGASNET_${MODE}")
+    if(NOT mode STREQUAL seq)
+      string(PREPEND AQG_MODE_DEFINES "-D_REENTRANT ")
+    endif()
+    configure_file(install/conduit.mak.in ${conduit}/${net}-${mode}.mak @ONLY)
+    configure_file(install/conduit.pc.in ${AQG_BINARY}/install/gasnet-${net}-${mode}.pc @ONLY)
+    install(FILES ${conduit}/${net}-${mode}.mak
+      DESTINATION ${AQG_TREE}/include/${net}-conduit COMPONENT dev)
+    install(FILES ${AQG_BINARY}/install/gasnet-${net}-${mode}.pc
+      DESTINATION ${AQG_TREE}/lib/pkgconfig COMPONENT dev)
+    install(TARGETS gasnet-${net}-${mode} ARCHIVE DESTINATION ${AQG_TREE}/lib COMPONENT dev)
+  endforeach()
+endforeach()
+
+foreach(mode IN ITEMS seq par)
+  set(AQG_TOOLS_DEFINES -DGASNETT_THREAD_SINGLE)
+  if(mode STREQUAL par)
+    set(AQG_TOOLS_DEFINES "-D_REENTRANT -DGASNETT_THREAD_SAFE")
+  endif()
+  configure_file(install/tools.mak.in ${AQG_BINARY}/install/gasnet_tools-${mode}.mak @ONLY)
+  configure_file(install/tools.pc.in ${AQG_BINARY}/install/gasnet_tools-${mode}.pc @ONLY)
+  install(FILES ${AQG_BINARY}/install/gasnet_tools-${mode}.mak
+    DESTINATION ${AQG_TREE}/include COMPONENT dev)
+  install(FILES ${AQG_BINARY}/install/gasnet_tools-${mode}.pc
+    DESTINATION ${AQG_TREE}/lib/pkgconfig COMPONENT dev)
+  install(TARGETS gasnet_tools-${mode} ARCHIVE DESTINATION ${AQG_TREE}/lib COMPONENT dev)
+endforeach()

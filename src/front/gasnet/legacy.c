@@ -1,0 +1,128 @@
+/* GASNet-1 names that are more than another name of a call of GASNet-EX. */
+#include "aqg.h"
+
+#include <gasnet.h>
+
+/* --- job -------------------------------------------------------------------------------------- */
+
+int aqg_init(const struct aqg_build *build, int *argc, char ***argv)
+{
+    return aqg_client_init(build, NULL, NULL, NULL, "LEGACY", argc, argv, GEX_FLAG_USES_GASNET1);
+}
+
+static int register_table(gasnet_handlerentry_t *table, size_t count)
+{
+    static const char call[] = "gasnet_attach";
+    aq_handler_entry rows[256];
+    if (count == 0) return GASNET_OK;
+    if (table == NULL || count > 256)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: a table of %zu handlers", call, count);
+    gex_AM_Entry_t *copies = calloc(count, sizeof(*copies));
+    if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
+    for (size_t i = 0; i < count; i++) {
+        copies[i].gex_index = table[i].index;
+        copies[i].gex_fnptr = table[i].fnptr;
+        copies[i].gex_nargs = AQ_AM_ANY_ARGS;
+    }
+    int code = aqgi_register(call, &aqgi.ep, copies, rows, count);
+    for (size_t i = 0; i < count && code == GASNET_OK; i++)
+        table[i].index = copies[i].gex_index;
+    if (code != GASNET_OK) free(copies);
+    return code;
+}
+
+int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsize,
+                  uintptr_t minheapoffset)
+{
+    static const char call[] = "gasnet_attach";
+    (void)minheapoffset;
+    if (!aqgi.open || (aqgi.client.flags & GEX_FLAG_USES_GASNET1) == 0)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT,
+                           "%s: needs gasnet_init, or gex_Client_Init with GEX_FLAG_USES_GASNET1",
+                           call);
+    if (aqgi.attached)
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: there is a segment already", call);
+    if (numentries < 0) return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", call, numentries);
+    int code = register_table(table, (size_t)numentries);
+    if (code != GASNET_OK) return code;
+    code = gex_Segment_Attach(NULL, aqg_world, segsize != 0 ? segsize : GASNET_PAGESIZE);
+    if (code == GASNET_OK && gasnet_client_attach_hook != NULL && aqgi.ep.segment != NULL)
+        gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
+    return code;
+}
+
+void gasnet_QueryGexObjects(gex_Client_t *client_p, gex_EP_t *endpoint_p, gex_TM_t *tm_p,
+                            gex_Segment_t *segment_p)
+{
+    if (client_p != NULL) *client_p = &aqgi.client;
+    if (endpoint_p != NULL) *endpoint_p = &aqgi.ep;
+    if (tm_p != NULL) *tm_p = aqg_world;
+    if (segment_p != NULL) *segment_p = aqgi.ep.segment;
+}
+
+/* --- active messages -------------------------------------------------------------------------- */
+
+int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *src)
+{
+    *src = aqgi_am(token)->source;
+    return GASNET_OK;
+}
+
+void aqg_check_count(const char *name, unsigned told, unsigned counted)
+{
+    if (AQG_UNLIKELY(told != counted))
+        aqgi_die("%s: %u arguments are announced, but %u follow", name, told, counted);
+}
+
+/* Counted as AQ_NBI_LOCAL, which no call of GASNet-1 waits for: its client waits for the reply. */
+int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
+                           size_t nbytes, void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs)
+{
+    aqgi_done("gasnet_AMRequestLongAsync", aq_am_long(aqgi_aq(tm), rank, handler, src, nbytes,
+                                                      dest_addr, args, nargs, 0, AQ_EVENT_GROUP));
+    return GASNET_OK;
+}
+
+/* --- one-sided -------------------------------------------------------------------------------- */
+
+void gasnet_memset(gasnet_node_t node, void *dest, int val, size_t nbytes)
+{
+    aqgi_done("gasnet_memset", aq_memset(aqgi.world.aq, node, dest, val, nbytes, 0));
+}
+
+gasnet_handle_t gasnet_memset_nb(gasnet_node_t node, void *dest, int val, size_t nbytes)
+{
+    aq_event event = AQ_EVENT_DONE;
+    aqgi_done("gasnet_memset_nb", aq_memset_nb(aqgi.world.aq, node, dest, val, nbytes, 0, &event));
+    return aqgi_event(event);
+}
+
+void gasnet_memset_nbi(gasnet_node_t node, void *dest, int val, size_t nbytes)
+{
+    aqgi_done("gasnet_memset_nbi", aq_memset_nbi(aqgi.world.aq, node, dest, val, nbytes, 0));
+}
+
+/* A value on its way to here. */
+struct aqg_valget {
+    gex_RMA_Value_t value;
+    gex_Event_t event;
+};
+
+struct aqg_valget *aqg_valget_begin(gasnet_node_t node, const void *src, size_t nbytes)
+{
+    struct aqg_valget *pending = calloc(1, sizeof(*pending));
+    if (pending == NULL) aqgi_die("gasnet_get_nb_val: no memory");
+    if (nbytes - 1 >= sizeof(pending->value))
+        aqgi_die("gasnet_get_nb_val: a value of %zu bytes; 1 to 8 are legal", nbytes);
+    void *at = (void *)(uintptr_t)aqg_value_bytes(&pending->value, nbytes);
+    pending->event = aqg_get_nb(aqg_world, at, node, src, nbytes, 0);
+    return pending;
+}
+
+gasnet_register_value_t aqg_valget_end(struct aqg_valget *pending)
+{
+    gex_Event_Wait(pending->event);
+    gasnet_register_value_t value = pending->value;
+    free(pending);
+    return value;
+}

@@ -1,0 +1,80 @@
+/*
+ * Memory kinds. There are none but the host's, which nobody creates: whoever asks for another is
+ * told so, and the calls on kinds find only a program's error.
+ */
+#include "aqg.h"
+
+#include <gasnet_mk.h>
+
+static const char *const class_names[] = {
+    [GEX_MK_CLASS_HOST] = "GEX_MK_CLASS_HOST",
+    [GEX_MK_CLASS_CUDA_UVA] = "GEX_MK_CLASS_CUDA_UVA",
+    [GEX_MK_CLASS_HIP] = "GEX_MK_CLASS_HIP",
+    [GEX_MK_CLASS_ZE] = "GEX_MK_CLASS_ZE",
+};
+enum { CLASSES = sizeof(class_names) / sizeof(class_names[0]) };
+
+int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_args_t *args,
+                  gex_Flags_t flags)
+{
+    static const char call[] = "gex_MK_Create";
+    if (kind_p == NULL || client != &aqgi.client || args == NULL)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a place, the client and arguments", call);
+    if (flags != 0 || args->gex_flags != 0)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: flags must be 0", call);
+    unsigned class = (unsigned)args->gex_class;
+    if (class == GEX_MK_CLASS_HOST)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: the host's memory needs no creation: use GEX_MK_HOST", call);
+    if (class >= CLASSES)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: there is no class %u", call, class);
+    return aqgi_refuse(GASNET_ERR_RESOURCE,
+                       "%s: memory of class %s is not supported: build the program without it "
+                       "(GASNET_HAVE_MK_CLASS_... is not defined)",
+                       call, class_names[class]);
+}
+
+/* No kind but the host's exists, and of it the calls below are not to be made. */
+static _Noreturn void no_kind(const char *call, gex_MK_t kind)
+{
+    aqgi_die("%s: %p is no kind that gex_MK_Create made", call, (void *)kind);
+}
+
+void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
+{
+    (void)flags;
+    no_kind("gex_MK_Destroy", kind);
+}
+
+/* Of the host's kind, which is an object like others as far as these go. */
+static void *host_cdata;
+
+void gex_MK_SetCData(gex_MK_t kind, const void *val)
+{
+    if (kind != GEX_MK_HOST) no_kind("gex_MK_SetCData", kind);
+    host_cdata = (void *)(uintptr_t)val;
+}
+
+void *gex_MK_QueryCData(gex_MK_t kind)
+{
+    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryCData", kind);
+    return host_cdata;
+}
+
+gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind)
+{
+    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryFlags", kind);
+    return 0;
+}
+
+gex_Client_t gex_MK_QueryClient(gex_MK_t kind)
+{
+    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryClient", kind);
+    return &aqgi.client;
+}
+
+gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind)
+{
+    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryClass", kind);
+    return GEX_MK_CLASS_HOST;
+}

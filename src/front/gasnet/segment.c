@@ -1,0 +1,273 @@
+/* Segments and endpoints, and where the segments of others are mapped here. */
+#include "aqg.h"
+
+#include <pthread.h>
+
+/* --- what is mapped -------------------------------------------------------------------------- */
+
+static struct aqg_reach reach_of(aq_team *team, gex_Rank_t rank)
+{
+    aq_segment_info info;
+    if (aq_segment_query(team, rank, &info) != AQ_OK || info.size == 0)
+        return (struct aqg_reach){0};
+    uintptr_t base = (uintptr_t)info.addr;
+    /* All memory of this process begins at address 0, which looks like "not mapped". */
+    bool whole = rank == aqgi.rank && base == 0 && info.size == SIZE_MAX;
+    if (info.local == NULL && !whole) return (struct aqg_reach){0};
+    return (struct aqg_reach){
+        .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
+}
+
+static void learn(struct aqg_reach *all, unsigned index)
+{
+    aq_team *team = index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
+    for (gex_Rank_t rank = 0; rank < aqgi.size; rank++)
+        all[rank] = reach_of(team, rank);
+}
+
+void aqgi_reach_learn(unsigned index)
+{
+    learn(aqgi.reach[index], index);
+}
+
+struct aqg_reach *aqgi_reach(unsigned index)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (__atomic_load_n(&aqgi.reach[index], __ATOMIC_ACQUIRE) != NULL) return aqgi.reach[index];
+    pthread_mutex_lock(&lock);
+    if (aqgi.reach[index] == NULL) {
+        struct aqg_reach *all = calloc(aqgi.size, sizeof(*all));
+        if (all == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
+        /* First: another thread that saw half an entry would store to a wrong address. */
+        learn(all, index);
+        __atomic_store_n(&aqgi.reach[index], all, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return aqgi.reach[index];
+}
+
+/* --- segments -------------------------------------------------------------------------------- */
+
+static struct aqg_segment *segment_new(aq_segment *aq)
+{
+    struct aqg_segment *segment = calloc(1, sizeof(*segment));
+    if (segment == NULL) aqgi_die("no memory for a segment's handle");
+    segment->aq = aq;
+    segment->addr = aq_segment_addr(aq);
+    segment->size = aq_segment_size(aq);
+    return segment;
+}
+
+int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
+{
+    static const char call[] = "gex_Segment_Attach";
+    aq_segment *aq;
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (tm != aqg_world || aqgi.attached)
+        return aqgi_refuse(tm != aqg_world ? GASNET_ERR_BAD_ARG : GASNET_ERR_RESOURCE,
+                           "%s: needs the primordial team, once", call);
+    if (!aqgi_everything() &&
+        (size == 0 || size % GASNET_PAGESIZE != 0 || size > gasnet_getMaxLocalSegmentSize()))
+        return aqgi_refuse(
+            GASNET_ERR_BAD_ARG,
+            "%s: %zu bytes; legal are multiples of %d up to %zu (GASNET_MAX_SEGSIZE)", call,
+            (size_t)size, GASNET_PAGESIZE, (size_t)gasnet_getMaxLocalSegmentSize());
+    int code = aqgi_error(call, aq_segment_attach(aqgi.world.aq, size, &aq));
+    if (code != GASNET_OK) return code;
+    aqgi.attached = true;
+    aqgi_reach_learn(0);
+    if (!aqgi_everything()) aqgi.ep.segment = segment_new(aq);
+    if (segment_p != NULL) *segment_p = aqgi.ep.segment;
+    return GASNET_OK;
+}
+
+int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t address,
+                       uintptr_t length, gex_MK_t kind, gex_Flags_t flags)
+{
+    static const char call[] = "gex_Segment_Create";
+    aq_segment *aq;
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (segment_p == NULL || client != &aqgi.client || kind != GEX_MK_HOST || flags != 0 ||
+        length == 0)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: needs a place, the client, memory of kind host, a length and no "
+                           "flags",
+                           call);
+    int code = aqgi_error(call, aq_segment_create(address, length, &aq));
+    if (code == GASNET_OK) *segment_p = segment_new(aq);
+    return code;
+}
+
+void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags)
+{
+    (void)flags;
+    if (segment == GEX_SEGMENT_INVALID) aqgi_die("gex_Segment_Destroy: no segment is given");
+    aqgi_done("gex_Segment_Destroy", aq_segment_destroy(segment->aq));
+    for (unsigned i = 0; i < AQGI_EPS; i++) {
+        struct aqg_ep *ep = aqgi.eps[i];
+        if (ep == NULL || ep->segment != segment) continue;
+        ep->segment = NULL;
+        if (aqgi.reach[i] != NULL) aqgi.reach[i][aqgi.rank] = (struct aqg_reach){0};
+    }
+    free(segment);
+}
+
+gex_Client_t gex_Segment_QueryClient(gex_Segment_t seg)
+{
+    (void)seg;
+    return &aqgi.client;
+}
+
+gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t seg)
+{
+    return seg->flags;
+}
+
+void *gex_Segment_QueryAddr(gex_Segment_t seg)
+{
+    return seg->addr;
+}
+
+uintptr_t gex_Segment_QuerySize(gex_Segment_t seg)
+{
+    return seg->size;
+}
+
+void gex_Segment_SetCData(gex_Segment_t seg, const void *val)
+{
+    seg->cdata = (void *)(uintptr_t)val;
+}
+
+void *gex_Segment_QueryCData(gex_Segment_t seg)
+{
+    return seg->cdata;
+}
+
+/* --- where somebody's segment is -------------------------------------------------------------- */
+
+static size_t bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
+                    uintptr_t *size_p)
+{
+    aq_segment_info info;
+    aqgi_done("gex_EP_QueryBoundSegmentNB", aq_segment_query(aqgi_aq(tm), rank, &info));
+    if (info.size == 0) return 0;
+    gex_Rank_t job_rank = aq_team_to_job(aqgi_aq(tm), rank);
+    if (owneraddr_p != NULL) *owneraddr_p = info.addr;
+    if (localaddr_p != NULL) *localaddr_p = job_rank == aqgi.rank ? info.addr : info.local;
+    if (size_p != NULL) *size_p = info.size;
+    return info.size;
+}
+
+gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p,
+                                       void **localaddr_p, uintptr_t *size_p, gex_Flags_t flags)
+{
+    (void)flags;
+    if (bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0 && size_p != NULL) *size_p = 0;
+    return GEX_EVENT_INVALID;
+}
+
+int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
+                           uintptr_t *size_p)
+{
+    return bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0;
+}
+
+/* --- endpoints ------------------------------------------------------------------------------- */
+
+static const struct {
+    gex_EP_Capabilities_t gex;
+    unsigned aq;
+} capabilities_table[] = {
+    {GEX_EP_CAPABILITY_RMA, AQ_EP_RMA},   {GEX_EP_CAPABILITY_VIS, AQ_EP_RMA},
+    {GEX_EP_CAPABILITY_AD, AQ_EP_ATOMIC}, {GEX_EP_CAPABILITY_AM, AQ_EP_AM},
+    {GEX_EP_CAPABILITY_COLL, AQ_EP_COLL},
+};
+
+int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t capabilities,
+                  gex_Flags_t flags)
+{
+    static const char call[] = "gex_EP_Create";
+    unsigned wanted = 0;
+    aq_ep *aq;
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (ep_p == NULL || client != &aqgi.client || capabilities == 0 ||
+        (capabilities & ~GEX_EP_CAPABILITY_ALL) != 0)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: needs a place, the client and known capabilities", call);
+    for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
+        if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
+    struct aqg_ep *ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
+    int code = aqgi_error(call, aq_ep_create(wanted, &aq));
+    if (code != GASNET_OK) {
+        free(ep);
+        return code;
+    }
+    *ep = (struct aqg_ep){.aq = aq,
+                          .flags = flags,
+                          .capabilities = capabilities,
+                          .index = (gex_EP_Index_t)aq_ep_index(aq)};
+    aqgi.eps[ep->index] = ep;
+    *ep_p = ep;
+    return wanted & AQ_EP_AM ? aqgi_error(call, aqgi_vis_open(ep)) : GASNET_OK;
+}
+
+int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
+{
+    static const char call[] = "gex_EP_BindSegment";
+    if (ep == GEX_EP_INVALID || segment == GEX_SEGMENT_INVALID || flags != 0 || ep->segment != NULL)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: needs an endpoint without a segment, a segment and no flags", call);
+    int code = aqgi_error(call, aq_ep_bind(ep->aq, segment->aq));
+    if (code != GASNET_OK) return code;
+    ep->segment = segment;
+    aqgi_reach(ep->index)[aqgi.rank] =
+        reach_of(ep->index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, ep->index), aqgi.rank);
+    return GASNET_OK;
+}
+
+int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_Flags_t flags)
+{
+    static const char call[] = "gex_EP_PublishBoundSegment";
+    aq_ep *aq[AQGI_EPS];
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (tm == GEX_TM_INVALID || flags != 0 || num_eps > AQGI_EPS || (eps == NULL && num_eps != 0))
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a team, endpoints and no flags", call);
+    for (size_t i = 0; i < num_eps; i++)
+        aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;
+    int code = aqgi_error(call, aq_ep_publish(aqgi_aq(tm), aq, num_eps));
+    for (unsigned i = 0; i < AQGI_EPS && code == GASNET_OK; i++)
+        if (aqgi.reach[i] != NULL) aqgi_reach_learn(i);
+    return code;
+}
+
+gex_Client_t gex_EP_QueryClient(gex_EP_t ep)
+{
+    (void)ep;
+    return &aqgi.client;
+}
+
+gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep)
+{
+    return ep->flags;
+}
+
+gex_Segment_t gex_EP_QuerySegment(gex_EP_t ep)
+{
+    return ep->segment;
+}
+
+gex_EP_Index_t gex_EP_QueryIndex(gex_EP_t ep)
+{
+    return ep->index;
+}
+
+void gex_EP_SetCData(gex_EP_t ep, const void *val)
+{
+    ep->cdata = (void *)(uintptr_t)val;
+}
+
+void *gex_EP_QueryCData(gex_EP_t ep)
+{
+    return ep->cdata;
+}

@@ -1,0 +1,171 @@
+/*
+ * Time for gasnet_tools.h. Ticks are the time stamp counter where processor and kernel both trust
+ * it. Its rate is what passed between two readings of both clocks, the first when the library is
+ * loaded; so a program that measures something of any length finds it known.
+ */
+#include "tools.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/time.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+enum {
+    TIME_SHORTEST_NS = 100000, /* a rate over less than this would be worse than 0.1 % */
+    TIME_FIRM_NS = 1000000000, /* over more than this it is exact to 0.1 ppm, and kept */
+    TIME_PROBES = 1000
+};
+
+int aqg_ticks_native;
+#ifdef AQG_THREAD_SANITIZER
+int aqg_fence_line;
+#endif
+
+static pthread_once_t time_once = PTHREAD_ONCE_INIT;
+static uint64_t time_ticks0, time_ns0; /* the first reading */
+static double time_firm_rate;          /* ns per tick; 0: not known yet */
+static double time_granularity_us, time_overhead_us;
+
+static uint64_t time_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#if defined(__x86_64__)
+
+static uint64_t time_counter(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+
+/* Invariant, by the processor's word, and not found wanting by the kernel. */
+static int time_counter_usable(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || (d & 0x100u) == 0) return 0;
+    char source[64] = "";
+    FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
+    if (file == NULL) return 0;
+    if (fgets(source, sizeof(source), file) == NULL) source[0] = '\0';
+    fclose(file);
+    return strstr(source, "tsc") != NULL || strstr(source, "kvm-clock") != NULL;
+}
+
+#else
+
+static uint64_t time_counter(void)
+{
+    return time_ns();
+}
+
+static int time_counter_usable(void)
+{
+    return 0;
+}
+
+#endif
+
+/* Both clocks at one moment: the narrowest of some readings, as the thread may be interrupted. */
+static void time_read_both(uint64_t *ticks, uint64_t *ns)
+{
+    uint64_t narrowest = UINT64_MAX;
+    for (int i = 0; i < 4; i++) {
+        uint64_t before = time_counter(), now = time_ns();
+        uint64_t width = time_counter() - before;
+        if (width >= narrowest) continue;
+        narrowest = width;
+        *ns = now;
+        *ticks = before + width / 2;
+    }
+}
+
+static void time_setup(void)
+{
+    int native = time_counter_usable();
+    time_read_both(&time_ticks0, &time_ns0);
+    if (!native) time_firm_rate = 1.0;
+    __atomic_store_n(&aqg_ticks_native, native, __ATOMIC_RELEASE);
+}
+
+__attribute__((constructor)) static void time_load(void)
+{
+    pthread_once(&time_once, time_setup);
+}
+
+uint64_t aqg_ticks_ask(void)
+{
+    /* Other files' constructors may come first. */
+    pthread_once(&time_once, time_setup);
+    return aqg_ticks_native ? time_counter() : time_ns();
+}
+
+static double time_rate(void)
+{
+    pthread_once(&time_once, time_setup);
+    double rate;
+    __atomic_load(&time_firm_rate, &rate, __ATOMIC_RELAXED);
+    if (rate > 0) return rate;
+
+    uint64_t ticks = 0, ns = 0;
+    do
+        time_read_both(&ticks, &ns);
+    while (ns - time_ns0 < TIME_SHORTEST_NS);
+    rate = (double)(ns - time_ns0) / (double)(ticks - time_ticks0);
+    if (ns - time_ns0 >= TIME_FIRM_NS) __atomic_store(&time_firm_rate, &rate, __ATOMIC_RELAXED);
+    return rate;
+}
+
+uint64_t gasnett_ticks_to_ns(gasnett_tick_t ticks)
+{
+    return (uint64_t)((double)ticks * time_rate());
+}
+
+/* How far apart two ticks are at least, and what asking for one takes. */
+static void time_probe(void)
+{
+    gasnett_tick_t start = gasnett_ticks_now(), last = start, finest = GASNETT_TICK_MAX;
+    for (int i = 0; i < TIME_PROBES; i++) {
+        gasnett_tick_t now = gasnett_ticks_now();
+        if (now > last && now - last < finest) finest = now - last;
+        last = now;
+    }
+    double us = time_rate() / 1000;
+    time_granularity_us = (double)finest * us;
+    time_overhead_us = (double)(last - start) / TIME_PROBES * us;
+}
+
+static pthread_once_t time_probe_once = PTHREAD_ONCE_INIT;
+
+double gasnett_tick_granularityus(void)
+{
+    pthread_once(&time_probe_once, time_probe);
+    return time_granularity_us;
+}
+
+double gasnett_tick_overheadus(void)
+{
+    pthread_once(&time_probe_once, time_probe);
+    return time_overhead_us;
+}
+
+uint64_t gasnett_gettimeofday_us(void)
+{
+    struct timeval now;
+    gettimeofday(&now, NULL);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_usec;
+}
+
+int gasnett_nsleep(uint64_t ns)
+{
+    if (ns == 0) return 0;
+    struct timespec length = {
+        .tv_sec = (time_t)(ns / 1000000000u),
+        .tv_nsec = (long)(ns % 1000000000u),
+    };
+    return nanosleep(&length, NULL);
+}

@@ -1,0 +1,22 @@
+/* What the files of the tools library share, and the hooks by which a job's library informs them.
+ */
+#ifndef AQGI_TOOLS_H
+#define AQGI_TOOLS_H
+
+/* The library itself serves threads, whatever its clients promise. */
+#ifndef GASNETT_THREAD_SAFE
+#define GASNETT_THREAD_SAFE 1
+#endif
+#include <gasnet_tools.h>
+
+/* The environment of the job, NULL for what is not in it; NULL itself: there is no job. */
+extern char *(*aqg_getenv_hook)(const char *name);
+/* The rank of this process in its job, -1 while it is not known; NULL itself: there is no job. */
+extern int (*aqg_rank_hook)(void);
+
+/* The rank as the hook tells it, 0 without a job. */
+int aqgi_tools_rank(void);
+/* Print what stands before each message to people: "*** Aqueduct (proc 3): ". */
+void aqgi_tools_prefix(char *buf, size_t size);
+
+#endif

@@ -1,0 +1,81 @@
+/* Comparing settings at the start: better a sentence now than a job that hangs or corrupts later.
+ */
+#include "lib/same.h"
+
+#include "base/fail.h"
+#include "lib/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAME_ROWS = 32 };
+
+/* What a rank has for a row: the text, cut off, and the hash of all of it. */
+struct same_value {
+    char text[24];
+    uint64_t hash;
+};
+
+struct same_list {
+    const struct aqi_setting *rows[SAME_ROWS];
+    struct same_value values[SAME_ROWS];
+    size_t count;
+};
+
+static struct same_value same_value_of(const struct aqi_settings_table *table, size_t row)
+{
+    char text[512];
+    struct same_value value = {.hash = 1469598103934665603u};
+    aqi_setting_format(table, row, text, sizeof(text));
+    snprintf(value.text, sizeof(value.text), "%.23s", text);
+    for (const char *c = text; *c != '\0'; c++)
+        value.hash = (value.hash ^ (unsigned char)*c) * 1099511628211u;
+    return value;
+}
+
+static void same_collect(struct same_list *list)
+{
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    list->count = 0;
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tables[t]->count && list->count < SAME_ROWS; i++)
+            if (tables[t]->rows[i].same) {
+                list->rows[list->count] = &tables[t]->rows[i];
+                list->values[list->count++] = same_value_of(tables[t], i);
+            }
+}
+
+/* All ranks find the same difference; the one that differs from rank 0 says so. */
+static aq_status same_differ(const struct aqi_setting *row, const struct same_value *first,
+                             uint32_t rank, const struct same_value *other, bool ours)
+{
+    char text[300];
+    snprintf(text, sizeof(text),
+             "the ranks disagree: %s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
+             "the same settings",
+             row->name, first->text, other->text, rank);
+    return ours ? aqi_fail(AQ_ESETTING, "lib", "%s", text)
+                : aqi_fail_quiet(AQ_ESETTING, "%s", text);
+}
+
+aq_status lib_compare_settings(struct aqi_boot *boot)
+{
+    const struct aqi_boot_info *info = aqi_boot_info(boot);
+    struct same_list list;
+    if (info->size == 1) return AQ_OK;
+    same_collect(&list);
+    size_t len = list.count * sizeof(list.values[0]);
+    struct same_value *all = malloc(info->size * len);
+    if (all == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to compare the settings");
+    aq_status st = aqi_boot_allgather(boot, list.values, len, all);
+    for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
+        for (size_t i = 0; i < list.count && st == AQ_OK; i++) {
+            const struct same_value *other = &all[rank * list.count + i];
+            if (other->hash != all[i].hash)
+                st = same_differ(list.rows[i], &all[i], rank, other, rank == info->rank);
+        }
+    free(all);
+    return st;
+}

@@ -1,0 +1,58 @@
+/*
+ * The letters by which two processes that were not started together become connected, as bytes:
+ * fixed-width little-endian fields, then an address, then data. Nothing in one is trusted.
+ *
+ *   client                      server
+ *   CALL    ------------------>           who I am, where I receive, the client's data
+ *           <------------------  ACCEPT   likewise, and the memory the server shows
+ *   CONFIRM ------------------>           the memory the client shows: both are open
+ *
+ * or REFUSE (why), or BUSY (try again later). BYE ends an open connection in good order.
+ */
+#ifndef AQI_HELLO_H
+#define AQI_HELLO_H
+
+#include "transport/transport.h"
+
+#define AQI_HELLO_VERSION  1
+#define AQI_HELLO_HEADER   88
+#define AQI_HELLO_DATA_MAX (32u << 10)
+#define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_URI_MAX + AQI_HELLO_DATA_MAX)
+
+enum aqi_hello_type {
+    AQI_HELLO_CALL = 1,
+    AQI_HELLO_ACCEPT,
+    AQI_HELLO_CONFIRM,
+    AQI_HELLO_REFUSE,
+    AQI_HELLO_BUSY,
+    AQI_HELLO_BYE,
+    AQI_HELLO_END
+};
+
+struct aqi_hello {
+    uint8_t type;
+    uint8_t objects; /* descriptors that come along: objects of the transport … */
+    uint8_t memory;  /* … and then, 0 or 1, the one that the segment lies in */
+    uint32_t code;   /* REFUSE: the program's own */
+    int32_t status;  /* REFUSE: an aq_status, below 0 */
+    /* The segment that the sender shows; size 0: none. */
+    uint64_t segment_addr, segment_size;
+    uint64_t segment_offset; /* in its descriptor */
+    unsigned char segment_key[AQI_KEY_MAX];
+    char uri[AQI_URI_MAX]; /* where the sender's transport receives; "" */
+    const void *data;      /* the program's; of a REFUSE the reason as text, without NUL */
+    uint32_t nbytes;
+};
+
+/* `buf` has room for AQI_HELLO_MAX bytes; returns how many it took. */
+size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
+
+/*
+ * Check and read. `data` of the result points into `buf`. Not logged.
+ *
+ * @return AQ_EMISMATCH  Of this library, but another version of it.
+ * @return AQ_EPROTO     None of ours, cut short, or with fields that make no sense.
+ */
+aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello);
+
+#endif

@@ -1,0 +1,131 @@
+/* Letters of connections: there and back, cut at every byte, and with every field out of bounds. */
+#include "transport/hello.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static unsigned char buf[AQI_HELLO_MAX];
+
+static struct aqi_hello sample(void)
+{
+    struct aqi_hello hello = {.type = AQI_HELLO_CALL,
+                              .objects = 2,
+                              .memory = 1,
+                              .code = 0x01020304,
+                              .segment_addr = 0x7f0012345000,
+                              .segment_size = 65536,
+                              .segment_offset = 4096,
+                              .uri = "shm://job/12/1",
+                              .data = "hello",
+                              .nbytes = 5};
+    memset(hello.segment_key, 0x5a, sizeof(hello.segment_key));
+    return hello;
+}
+
+static void test_there_and_back(void **state)
+{
+    struct aqi_hello hello = sample(), again;
+    (void)state;
+    for (uint8_t type = 1; type < AQI_HELLO_END; type++) {
+        hello.type = type;
+        hello.status = type == AQI_HELLO_REFUSE ? -12 : 0;
+        size_t len = aqi_hello_encode(&hello, buf);
+        assert_int_equal(len, AQI_HELLO_HEADER + strlen(hello.uri) + 5);
+        assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_OK);
+        assert_int_equal(again.type, type);
+        assert_int_equal(again.status, hello.status);
+        assert_int_equal(again.code, 0x01020304);
+        assert_int_equal(again.objects + again.memory, 3);
+        assert_int_equal(again.segment_addr, hello.segment_addr);
+        assert_int_equal(again.segment_size, hello.segment_size);
+        assert_int_equal(again.segment_offset, hello.segment_offset);
+        assert_memory_equal(again.segment_key, hello.segment_key, AQI_KEY_MAX);
+        assert_string_equal(again.uri, hello.uri);
+        assert_int_equal(again.nbytes, 5);
+        assert_memory_equal(again.data, "hello", 5);
+    }
+}
+
+static void test_largest(void **state)
+{
+    struct aqi_hello hello = sample(), again;
+    void *data = calloc(1, AQI_HELLO_DATA_MAX);
+    (void)state;
+    assert_non_null(data);
+    memset(hello.uri, 'u', AQI_URI_MAX - 1);
+    hello.data = data;
+    hello.nbytes = AQI_HELLO_DATA_MAX;
+    size_t len = aqi_hello_encode(&hello, buf);
+    assert_int_equal(len, AQI_HELLO_MAX - 1);
+    assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_OK);
+    free(data);
+}
+
+/* Every byte fewer is refused, and so is one more. */
+static void test_cut(void **state)
+{
+    struct aqi_hello hello = sample(), again;
+    size_t len = aqi_hello_encode(&hello, buf);
+    (void)state;
+    for (size_t cut = 0; cut < len; cut++)
+        assert_int_equal(aqi_hello_decode(buf, cut, &again), AQ_EPROTO);
+    assert_int_equal(aqi_hello_decode(buf, len + 1, &again), AQ_EPROTO);
+}
+
+static void test_other_version(void **state)
+{
+    struct aqi_hello hello = sample(), again;
+    size_t len = aqi_hello_encode(&hello, buf);
+    (void)state;
+    buf[8]++;
+    assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EMISMATCH);
+    buf[0]++; /* none of ours at all */
+    assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EPROTO);
+}
+
+static aq_status decoded(const struct aqi_hello *hello)
+{
+    struct aqi_hello again;
+    return aqi_hello_decode(buf, aqi_hello_encode(hello, buf), &again);
+}
+
+static void test_senseless(void **state)
+{
+    struct aqi_hello hello;
+    (void)state;
+#define REFUSED(change)                                                                            \
+    hello = sample();                                                                              \
+    change;                                                                                        \
+    assert_int_equal(decoded(&hello), AQ_EPROTO)
+    REFUSED(hello.type = 0);
+    REFUSED(hello.type = AQI_HELLO_END);
+    REFUSED(hello.objects = AQI_MEET_FDS + 1);
+    REFUSED(hello.memory = 2);
+    REFUSED(hello.segment_size = 0);
+    REFUSED(hello.segment_addr = UINT64_MAX - 65534);
+    REFUSED(hello.segment_offset = UINT64_MAX - 65534);
+    REFUSED(hello.status = -1);
+    REFUSED(hello.status = 1);
+    REFUSED(hello.type = AQI_HELLO_REFUSE);
+#undef REFUSED
+    hello = sample();
+    size_t len = aqi_hello_encode(&hello, buf);
+    buf[AQI_HELLO_HEADER + 3] = 0; /* an address that ends early */
+    assert_int_equal(aqi_hello_decode(buf, len, &hello), AQ_EPROTO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_other_version),
+        cmocka_unit_test(test_senseless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

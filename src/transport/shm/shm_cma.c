@@ -1,0 +1,232 @@
+/*
+ * shm: memory of a peer that is not mapped here, by cross-memory attach (process_vm_readv and
+ * process_vm_writev). Slower than messages while the peer polls, since the kernel pins page by
+ * page, but it needs nothing of the peer: so it is for the peers that do something else.
+ */
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "transport/shm/shm_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/*
+ * How long a peer is watched, which covers the copying of a fragment; how often it must look for
+ * messages meanwhile to be one that waits in a loop and not one that made a call or two; how long
+ * the verdict holds, a bad one up to 2^ABSENT_TIMES times as long.
+ */
+enum { WATCH_NS = 3000, LEAST_ROUNDS = 6, VERDICT_NS = 10000, ABSENT_NS = 20000 };
+#define ABSENT_TIMES 5u
+
+/* A sleeping peer is waiting for us or others, and would help once it is awake. To wake it takes as
+ * long as to move this many bytes by CMA, and a call that moves few takes as long as CALL_BYTES. */
+enum { WAKE_BYTES = 384 << 10, CALL_BYTES = 16 << 10 };
+
+/* Below what one call moves at most (2 GiB less a page). */
+#define MOST_AT_ONCE ((size_t)1 << 30)
+
+aq_status shm_cma_open(struct shm_tp *shm)
+{
+    uint32_t ranks = shm->layout.ranks;
+    shm->proof = calloc(1, sizeof(*shm->proof) + ranks * sizeof(shm->proof->written[0]));
+    if (shm->proof == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory for %u peers", ranks);
+    if (getrandom(&shm->proof->cookie, sizeof(shm->proof->cookie), 0) != sizeof(uint64_t))
+        return aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot get a random number");
+    shm->inbox->pid = (uint32_t)getpid();
+    shm->inbox->proof = (uint64_t)(uintptr_t)shm->proof;
+    shm->inbox->cookie = shm->proof->cookie;
+    return AQ_OK;
+}
+
+const char *shm_cma_state(const struct shm_tp *shm)
+{
+    static const char *const found[] = {
+        [SHM_CMA_UNTRIED] = "cma not tried",
+        [SHM_CMA_WORKS] = "cma works",
+        [SHM_CMA_FAILS] = "cma not possible",
+    };
+    return shm_config.cma == SHM_CMA_NO ? "cma off" : found[atomic_load(&shm->cma_found)];
+}
+
+/* --- moving ---------------------------------------------------------------------------------- */
+
+/* One call, which may do a part. How many bytes; 0: `errno` says why not. */
+static size_t move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
+                        unsigned count, uint64_t there, size_t len)
+{
+    struct iovec remote = {(void *)(uintptr_t)there, len};
+    pid_t pid = (pid_t)peer->inbox->pid;
+    ssize_t n = write ? process_vm_writev(pid, here, count, &remote, 1, 0)
+                      : process_vm_readv(pid, here, count, &remote, 1, 0);
+    if (n == 0) errno = EFAULT;
+    return n > 0 ? (size_t)n : 0;
+}
+
+static bool move_word(const struct shm_peer *peer, bool write, uint64_t *word, uint64_t there)
+{
+    struct iovec here = {word, sizeof(*word)};
+    return move_once(peer, write, &here, 1, there, sizeof(*word)) == sizeof(*word);
+}
+
+static AQI_COLD void give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
+{
+    static atomic_bool said;
+    atomic_store(&peer->cma, SHM_CMA_FAILS);
+    atomic_store(&shm->cma_found, SHM_CMA_FAILS);
+    aqi_log_once(&said, shm->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "shm",
+                 "memory of peer %u (process %u) outside the shared segments cannot be read "
+                 "directly (%s), so its owner has to poll for every put and get: give the "
+                 "processes one pid namespace, set kernel.yama.ptrace_scope=0, let seccomp allow "
+                 "process_vm_readv, or run the container with CAP_SYS_PTRACE; AQ_SHM_CMA=no if "
+                 "that is meant",
+                 peer->peer.id, peer->inbox->pid, strerror(err));
+}
+
+/* Try it on real memory of the peer: read what only it can know, write, and read that back. */
+static AQI_COLD bool try_out(struct shm_tp *shm, struct shm_peer *peer)
+{
+    const struct shm_inbox *inbox = peer->inbox;
+    uint64_t cookie = 0, seen = 0, mark = inbox->cookie ^ (shm->params.local_rank + 1u);
+    uint64_t place = inbox->proof + offsetof(struct shm_proof, written) +
+                     shm->params.local_rank * sizeof(uint64_t);
+    errno = ESRCH;
+    if (move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
+        errno = ESRCH; /* somebody else's number: the peer has another pid namespace */
+    else if (cookie == inbox->cookie && move_word(peer, true, &mark, place) &&
+             move_word(peer, false, &seen, place) && seen == mark) {
+        atomic_store(&peer->cma, SHM_CMA_WORKS);
+        atomic_store(&shm->cma_found, SHM_CMA_WORKS);
+        return true;
+    }
+    give_up(shm, peer, errno);
+    return false;
+}
+
+static inline bool possible(struct shm_tp *shm, struct shm_peer *peer)
+{
+    uint8_t cma = atomic_load_explicit(&peer->cma, memory_order_relaxed);
+    return cma == SHM_CMA_WORKS || (cma == SHM_CMA_UNTRIED && try_out(shm, peer));
+}
+
+/* --- whether it is the better way ------------------------------------------------------------ */
+
+static bool rule(_Atomic uint64_t *until, uint64_t now)
+{
+    return (int64_t)(atomic_load_explicit(until, memory_order_relaxed) - now) > 0;
+}
+
+/*
+ * Watch the peer: does it look for messages all the time, or does it take ours, so that it would do
+ * its half at once? A peer that did not is watched again later and later.
+ */
+static bool attends(struct shm_peer *peer)
+{
+    const _Atomic uint32_t *done = peer->tx[SHM_REQUESTS].done;
+    uint64_t now = aqi_ticks();
+    if (rule(&peer->attends_until, now)) return true;
+    if (rule(&peer->absent_until, now)) return false;
+    double rate = aqi_ticks_per_ns();
+    uint32_t rounds = atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed);
+    uint32_t taken = atomic_load_explicit(done, memory_order_relaxed);
+    do {
+        if (atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed) - rounds >=
+                LEAST_ROUNDS ||
+            atomic_load_explicit(done, memory_order_relaxed) != taken) {
+            uint64_t until = aqi_ticks() + (uint64_t)(rate * VERDICT_NS);
+            atomic_store_explicit(&peer->attends_until, until, memory_order_relaxed);
+            atomic_store_explicit(&peer->absent_times, 0, memory_order_relaxed);
+            return true;
+        }
+        aqi_pause();
+    } while (aqi_ticks() - now < (uint64_t)(rate * WATCH_NS));
+    uint32_t times = atomic_load_explicit(&peer->absent_times, memory_order_relaxed);
+    uint64_t hold = (uint64_t)(rate * (ABSENT_NS << times));
+    atomic_store_explicit(&peer->absent_until, now + hold, memory_order_relaxed);
+    atomic_store_explicit(&peer->absent_times, times < ABSENT_TIMES ? times + 1 : times,
+                          memory_order_relaxed);
+    return false;
+}
+
+/* Wake it (by a message) once CMA has cost as much as that would have. */
+static bool worth_waking(struct shm_peer *peer, size_t len)
+{
+    uint64_t debt = atomic_load_explicit(&peer->debt, memory_order_relaxed) + len + CALL_BYTES;
+    bool enough = debt > WAKE_BYTES;
+    atomic_store_explicit(&peer->debt, enough ? 0 : debt, memory_order_relaxed);
+    return enough;
+}
+
+bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
+{
+    if (shm_config.cma == SHM_CMA_NO || !possible(shm, peer)) return false;
+    if (shm_config.cma == SHM_CMA_ALWAYS) return true;
+    if (len == 0) return false; /* who asks for nothing wants to know what is sure */
+    if (shm_config.cma_least != 0 && len >= shm_config.cma_least) return true;
+    if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
+        return !worth_waking(peer, len);
+    return !attends(peer);
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+/* What a call that moved nothing means. */
+static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int err, bool write,
+                                  const void *here, uint64_t there)
+{
+    switch (err) {
+    case ESRCH:
+        peer->lost = true;
+        atomic_store_explicit(&shm->some_lost, true, memory_order_release);
+        return AQ_EPEER;
+    case EFAULT:
+        return aqi_fail(AQ_ERANGE, "shm",
+                        "cannot %s peer %u (process %u) at 0x%llx: no memory is mapped there%s, or "
+                        "none here at %p",
+                        write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
+                        (unsigned long long)there, write ? " or it is read-only" : "", here);
+    case ENOMEM:
+        return AQ_ENOTSUP; /* to pin pages with: messages need none */
+    default:
+        give_up(shm, peer, err);
+        return AQ_ENOTSUP;
+    }
+}
+
+aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, void *here,
+                       uint64_t there, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
+        size_t n = move_once(peer, write, &local, 1, there + done, local.iov_len);
+        if (n == 0) return failure(shm, peer, errno, write, local.iov_base, there + done);
+        done += n;
+    }
+    return AQ_OK;
+}
+
+/* The same block of bytes over and over. */
+aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
+                       size_t len)
+{
+    unsigned char block[4096];
+    struct iovec local[64];
+    memset(block, byte, aqi_min(len, sizeof(block)));
+    for (size_t done = 0; done < len;) {
+        unsigned count = 0;
+        size_t planned = 0;
+        while (count < AQI_COUNT_OF(local) && planned < len - done) {
+            size_t n = aqi_min(len - done - planned, sizeof(block));
+            local[count++] = (struct iovec){block, n};
+            planned += n;
+        }
+        size_t n = move_once(peer, true, local, count, there + done, planned);
+        if (n == 0) return failure(shm, peer, errno, true, block, there + done);
+        done += n;
+    }
+    return AQ_OK;
+}

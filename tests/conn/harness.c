@@ -1,0 +1,171 @@
+/* Processes in roles, and what most of them do. */
+#include "harness.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct play *play;
+
+void play_begin(const char *name)
+{
+    static unsigned number;
+    if (play == NULL)
+        play = mmap(NULL, sizeof(*play), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (play == MAP_FAILED) abort();
+    memset(play, 0, sizeof(*play));
+    snprintf(play->uri, sizeof(play->uri), "shm:///test/%d/%u", (int)getpid(), ++number);
+    printf("%s\n", name);
+    fflush(stdout);
+}
+
+pid_t play_start(void (*role)(uint32_t number), uint32_t number)
+{
+    pid_t pid = fork();
+    if (pid < 0) abort();
+    if (pid > 0) return pid;
+    alarm(60);
+    role(number);
+    exit(0);
+}
+
+static int status_of(pid_t process)
+{
+    int status;
+    if (waitpid(process, &status, 0) != process) abort();
+    return status;
+}
+
+void play_ended(pid_t process)
+{
+    int status = status_of(process);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    fprintf(stderr, "process %d ended with status %#x\n", (int)process, (unsigned)status);
+    exit(1);
+}
+
+void play_killed(pid_t process)
+{
+    int status = status_of(process);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return;
+    fprintf(stderr, "process %d ended with status %#x, not by SIGKILL\n", (int)process,
+            (unsigned)status);
+    exit(1);
+}
+
+void role_open(aq_thread_mode mode, size_t segment)
+{
+    job_open(mode, segment);
+    CHECK_EQUAL(job.size, 1);
+}
+
+void role_await(unsigned flag, uint32_t value)
+{
+    while (atomic_load(&play->flag[flag]) < value)
+        sched_yield();
+}
+
+void role_poll_await(unsigned flag, uint32_t value)
+{
+    job_await(&play->flag[flag], value);
+}
+
+static int has_event(void *arg)
+{
+    aq_status st = aq_connection_next_event(arg);
+    CHECK(st == AQ_OK || st == AQ_AGAIN);
+    return st == AQ_OK;
+}
+
+aq_connection_event next_event(void)
+{
+    aq_connection_event event;
+    CHECK_OK(aq_poll_until(has_event, &event));
+    return event;
+}
+
+aq_connection_event expect_event(aq_connection_event_type type)
+{
+    aq_connection_event event = next_event();
+    if (event.type != type) {
+        aq_connection_info info;
+        CHECK_OK(aq_connection_query(event.connection, &info));
+        fprintf(stderr, "event %d where %d is expected: %s %s\n", (int)event.type, (int)type,
+                aq_status_name(event.status), info.reason);
+    }
+    CHECK_EQUAL(event.type, type);
+    return event;
+}
+
+aq_listener *listen_here(void)
+{
+    aq_listener *listener;
+    CHECK_OK(aq_listen(play->uri, 0, NULL, &listener));
+    CHECK(strcmp(aq_listener_uri(listener), play->uri) == 0);
+    return listener;
+}
+
+aq_connection *accept_one(void *context)
+{
+    aq_accept_params params = {.struct_size = sizeof(params), .context = context};
+    aq_connection *conn = expect_event(AQ_CONNECTION_REQUEST).connection;
+    CHECK_OK(aq_connection_accept(conn, &params));
+    CHECK(expect_event(AQ_CONNECTION_OPENED).connection == conn);
+    return conn;
+}
+
+aq_connection *connect_here(void *context)
+{
+    aq_connect_params params = {
+        .struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT, .context = context};
+    aq_connection *conn;
+    params.timeout_ns = 30000000000u;
+    CHECK_OK(aq_connect(play->uri, &params, &conn));
+    return conn;
+}
+
+unsigned serve(unsigned ends)
+{
+    unsigned lost = 0;
+    while (ends > 0) {
+        aq_connection_event event = next_event();
+        if (event.type == AQ_CONNECTION_REQUEST) {
+            aq_status st = aq_connection_accept(event.connection, NULL);
+            if (st == AQ_OK) continue;
+            CHECK_EQUAL(st, AQ_EPEER); /* killed meanwhile */
+        } else if (event.type == AQ_CONNECTION_OPENED) {
+            continue;
+        }
+        lost += event.type != AQ_CONNECTION_CLOSED;
+        CHECK_OK(aq_connection_close(event.connection));
+        ends--;
+    }
+    return lost;
+}
+
+unsigned count_fds(void)
+{
+    unsigned n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir != NULL);
+    while (readdir(dir) != NULL)
+        n++;
+    closedir(dir);
+    return n;
+}
+
+unsigned count_maps(void)
+{
+    char line[512];
+    unsigned n = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof(line), maps) != NULL)
+        n += strstr(line, "memfd:") != NULL;
+    fclose(maps);
+    return n;
+}

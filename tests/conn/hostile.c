@@ -1,0 +1,330 @@
+/*
+ * A server among strangers that lie: garbage for its socket, calls with senseless descriptors,
+ * letters out of turn, messages for handlers that are not there. It says no or drops them, keeps
+ * nothing, and serves the next honest client.
+ */
+#include "base/stats.h"
+#include "harness.h"
+#include "transport/hello.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PING = 100, PONG, SEGMENT = 8192, STOP = 1, SERVED = 2 };
+
+static _Atomic uint32_t pongs;
+
+static void on_ping(aq_am *am)
+{
+    aq_status st = aq_am_reply_short(am, PONG, AQ_NO_ARGS, 0);
+    CHECK(st == AQ_OK || st == AQ_EPEER);
+}
+
+static void on_pong(aq_am *am)
+{
+    (void)am;
+    pongs++;
+}
+
+static void open_with_handlers(void)
+{
+    aq_handler_entry table[] = {{.index = PING, .nargs = 0, .fn = on_ping},
+                                {.index = PONG, .nargs = 0, .fn = on_pong}};
+    role_open(AQ_THREAD_SINGLE, SEGMENT);
+    job_handlers(table, COUNT_OF(table));
+}
+
+static void server(uint32_t number)
+{
+    (void)number;
+    setenv("AQ_CONN_TIMEOUT", "300ms", 1);
+    open_with_handlers();
+    unsigned maps = count_maps();
+    listen_here();
+    unsigned fds = count_fds();
+    atomic_store(&play->flag[SERVED], 1);
+    unsigned quiet = 0;
+    while (quiet < 1000) {
+        aq_connection_event event;
+        CHECK(aq_poll() >= AQ_OK);
+        quiet = atomic_load(&play->flag[STOP]) ? quiet + 1 : 0;
+        if (aq_connection_next_event(&event) != AQ_OK) continue;
+        quiet = 0;
+        if (event.type == AQ_CONNECTION_REQUEST &&
+            aq_connection_accept(event.connection, NULL) == AQ_OK)
+            continue;
+        if (event.type == AQ_CONNECTION_OPENED) continue;
+        CHECK_OK(aq_connection_close(event.connection));
+    }
+    CHECK_EQUAL(count_fds(), fds);
+    CHECK_EQUAL(count_maps(), maps);
+    /* Each datagram without a line, and each call that cannot be read. */
+    CHECK(aqi_counter_sum(AQI_CTR_HELLO_DROPPED) >= 600);
+    job_close();
+}
+
+static void honest(void)
+{
+    aq_connection *conn = connect_here(NULL);
+    uint32_t before = pongs;
+    CHECK_OK(aq_am_short(aq_connection_team(conn), 1, PING, AQ_NO_ARGS, 0));
+    job_await(&pongs, before + 1);
+    CHECK_OK(aq_connection_close(conn));
+}
+
+/* --- raw calls ------------------------------------------------------------------------------- */
+
+static socklen_t server_name(struct sockaddr_un *name)
+{
+    static const char prefix[] = "aqueduct";
+    const char *path = play->uri + strlen("shm://");
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(name->sun_path + 1, prefix, sizeof(prefix) - 1);
+    memcpy(name->sun_path + sizeof(prefix), path, strlen(path));
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(prefix) + strlen(path));
+}
+
+/* Send a datagram with descriptors to the server, when it has room. */
+static void post(int socket, const void *data, size_t len, const int *fds, unsigned nfds)
+{
+    union {
+        struct cmsghdr header;
+        unsigned char bytes[CMSG_SPACE(16 * sizeof(int))];
+    } control;
+    struct sockaddr_un name;
+    struct iovec part = {(void *)(uintptr_t)data, len};
+    struct msghdr message = {
+        .msg_name = &name, .msg_namelen = server_name(&name), .msg_iov = &part, .msg_iovlen = 1};
+    memset(&control, 0, sizeof(control));
+    if (nfds > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        control.header.cmsg_level = SOL_SOCKET;
+        control.header.cmsg_type = SCM_RIGHTS;
+        control.header.cmsg_len = CMSG_LEN(nfds * sizeof(int));
+        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
+    }
+    CHECK(sendmsg(socket, &message, 0) == (ssize_t)len); /* blocks while the queue is full */
+}
+
+/* Call with these bytes and objects; the answer, or type 0 for none. Keeps the line in `*keep`. */
+static struct aqi_hello call(int socket, const void *data, size_t len, const int *objects,
+                             unsigned count, int *keep)
+{
+    static unsigned char answer[AQI_HELLO_MAX];
+    struct aqi_hello hello = {.type = 0};
+    int pair[2], fds[16];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    fds[0] = pair[1];
+    for (unsigned i = 0; i < count; i++)
+        fds[i + 1] = objects[i];
+    post(socket, data, len, fds, count + 1);
+    close(pair[1]);
+    ssize_t n = recv(pair[0], answer, sizeof(answer), 0); /* or the end of the line */
+    if (n > 0) CHECK(aqi_hello_decode(answer, (size_t)n, &hello) == AQ_OK);
+    if (keep != NULL)
+        *keep = pair[0];
+    else
+        close(pair[0]);
+    return hello;
+}
+
+static int memory(size_t size, unsigned seals)
+{
+    int fd = memfd_create("hostile", MFD_ALLOW_SEALING);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)size) == 0);
+    if (seals != 0) CHECK(fcntl(fd, F_ADD_SEALS, seals) == 0);
+    return fd;
+}
+
+static unsigned char bytes[AQI_HELLO_MAX];
+
+static size_t good_call(void)
+{
+    struct aqi_hello hello = {.type = AQI_HELLO_CALL, .objects = 1, .uri = "shm://job/1/1"};
+    return aqi_hello_encode(&hello, bytes);
+}
+
+static void garbage(int socket)
+{
+    int fd = memory(4096, 0), two[] = {fd, fd};
+    uint64_t random = mix(job.seed);
+    for (int i = 0; i < 300; i++) { /* no line, or none that is one */
+        size_t n = random % 300;
+        fill(bytes, n, random);
+        post(socket, bytes, n, two, i % 3 == 0 ? 0 : (unsigned)i % 3);
+        random = mix(random);
+    }
+    for (int i = 0; i < 300; i++) { /* with one */
+        size_t n = random % 300;
+        fill(bytes, n, random);
+        CHECK_EQUAL(call(socket, bytes, n, two, (unsigned)i % 3, NULL).status, AQ_EPROTO);
+        random = mix(random);
+    }
+    for (int i = 0; i < 1000; i++) { /* nearly right ones */
+        size_t n = good_call();
+        bytes[random % n] ^= (unsigned char)(1u << random / n % 8);
+        struct aqi_hello answer = call(socket, bytes, n, &fd, 1, NULL);
+        CHECK(answer.type != AQI_HELLO_ACCEPT);
+        random = mix(random);
+    }
+    post(socket, bytes, AQI_HELLO_MAX, NULL, 0);
+    close(fd);
+}
+
+static void wrong_calls(int socket)
+{
+    size_t n = good_call();
+    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EPROTO); /* an object short */
+    bytes[8]++;
+    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH); /* other version */
+    n = good_call();
+    for (size_t cut = 1; cut < n; cut++)
+        CHECK_EQUAL(call(socket, bytes, cut, NULL, 0, NULL).status, AQ_EPROTO);
+    struct aqi_hello bye = {.type = AQI_HELLO_BYE};
+    n = aqi_hello_encode(&bye, bytes);
+    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EPROTO);
+}
+
+/* What `objects` hold when they are as they should be: the size is in what the server says. */
+static void wrong_memory(int socket)
+{
+    size_t n = good_call();
+    int pipes[2], many[8];
+    CHECK(pipe(pipes) == 0);
+    int unsealed = memory(1 << 22, 0);
+    int tiny = memory(1, F_SEAL_SHRINK | F_SEAL_GROW);
+    int other = memory(1 << 22, F_SEAL_SHRINK | F_SEAL_GROW);
+    CHECK_EQUAL(call(socket, bytes, n, &pipes[0], 1, NULL).status, AQ_EPROTO);
+    CHECK_EQUAL(call(socket, bytes, n, &socket, 1, NULL).status, AQ_EPROTO);
+    CHECK_EQUAL(call(socket, bytes, n, &unsealed, 1, NULL).status, AQ_EPROTO);
+    CHECK_EQUAL(call(socket, bytes, n, &tiny, 1, NULL).status, AQ_EMISMATCH);
+    CHECK_EQUAL(call(socket, bytes, n, &other, 1, NULL).status, AQ_EMISMATCH);
+    for (int i = 0; i < 8; i++)
+        many[i] = other;
+    CHECK_EQUAL(call(socket, bytes, n, many, 8, NULL).type, 0); /* more than fit: dropped */
+    close(pipes[0]);
+    close(pipes[1]);
+    close(unsealed);
+    close(tiny);
+    close(other);
+}
+
+/* The right memory, so that the server accepts, and then lies: on the line and in the rings. */
+static size_t right_size;
+
+static int accepted_call(int socket, int *object)
+{
+    int line;
+    *object = memory(right_size, F_SEAL_SHRINK | F_SEAL_GROW);
+    struct aqi_hello answer = call(socket, bytes, good_call(), object, 1, &line);
+    /* An inbox of zeros is none. */
+    CHECK_EQUAL(answer.status, AQ_EPROTO);
+    return line;
+}
+
+static void hostile(uint32_t number)
+{
+    (void)number;
+    open_with_handlers();
+    role_await(SERVED, 1);
+    int raw = socket(AF_UNIX, SOCK_DGRAM, 0), object;
+    CHECK(raw >= 0);
+    garbage(raw);
+    honest();
+    wrong_calls(raw);
+    honest();
+    wrong_memory(raw);
+    honest();
+    right_size = play->flag[8] * (size_t)4096;
+    close(accepted_call(raw, &object));
+    close(object);
+    honest();
+    close(raw);
+    job_close();
+}
+
+/* --- clients that behave until they are connected -------------------------------------------- */
+
+/* A message for a handler that the server has not registered. */
+static void unknown_handler(uint32_t number)
+{
+    (void)number;
+    open_with_handlers();
+    aq_connection *conn = connect_here(NULL);
+    CHECK_OK(aq_am_short(aq_connection_team(conn), 1, 200, AQ_NO_ARGS, 0));
+    aq_connection_event event = expect_event(AQ_CONNECTION_LOST);
+    CHECK(event.connection == conn);
+    CHECK_OK(aq_connection_close(conn));
+    honest();
+    job_close();
+}
+
+/* Asks and asks and takes no answer, as its process is stopped. */
+static void never_listens(uint32_t number)
+{
+    (void)number;
+    open_with_handlers();
+    aq_connection *conn = connect_here(NULL);
+    aq_team *team = aq_connection_team(conn);
+    unsigned again = 0;
+    while (again < 100000) {
+        aq_status st = aq_am_short(team, 1, PING, AQ_NO_ARGS, AQ_IMMEDIATE);
+        CHECK(st == AQ_OK || st == AQ_AGAIN);
+        again = st == AQ_AGAIN ? again + 1 : 0;
+    }
+    atomic_store(&play->flag[3], 1);
+    raise(SIGSTOP);
+    pause();
+}
+
+static size_t object_size(void)
+{
+    /* What an honest client maps for a connection. */
+    char line[512];
+    unsigned long from, to, size = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof(line), maps) != NULL)
+        if (strstr(line, "aq-inboxes") != NULL && sscanf(line, "%lx-%lx", &from, &to) == 2)
+            size = to - from > size ? to - from : size;
+    fclose(maps);
+    return size;
+}
+
+/* Learns the size of the right memory for the liars. */
+static void measure(uint32_t number)
+{
+    (void)number;
+    open_with_handlers();
+    aq_connection *conn = connect_here(NULL);
+    play->flag[8] = (uint32_t)(object_size() / 4096);
+    CHECK(play->flag[8] > 0);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
+int main(void)
+{
+    play_begin("hostile");
+    pid_t process = play_start(server, 0);
+    play_ended(play_start(measure, 0));
+    play_ended(play_start(hostile, 0));
+    play_ended(play_start(unknown_handler, 0));
+    pid_t stopped = play_start(never_listens, 0);
+    while (atomic_load(&play->flag[3]) == 0)
+        usleep(1000);
+    play_ended(play_start(unknown_handler, 0)); /* served all the same, after a while */
+    kill(stopped, SIGKILL);
+    play_killed(stopped);
+    atomic_store(&play->flag[STOP], 1);
+    play_ended(process);
+    return 0;
+}

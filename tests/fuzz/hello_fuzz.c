@@ -1,0 +1,52 @@
+/* Any bytes as a letter of a stranger, and any letter there and back. */
+#include "fuzz.h"
+#include "transport/hello.h"
+
+#include <string.h>
+
+static void check_again(const struct aqi_hello *hello, const uint8_t *data, size_t len)
+{
+    struct aqi_hello again;
+    unsigned char *copy = malloc(AQI_HELLO_MAX);
+    if (copy == NULL) abort();
+    size_t n = aqi_hello_encode(hello, copy);
+    fuzz_require(n == len, "a letter there and back has the same length");
+    fuzz_require(aqi_hello_decode(copy, n, &again) == AQ_OK, "what was encoded can be decoded");
+    fuzz_require(memcmp(copy + AQI_HELLO_HEADER, data + AQI_HELLO_HEADER, len - AQI_HELLO_HEADER) ==
+                     0,
+                 "address and data are the same");
+    fuzz_require(again.type == hello->type && again.objects == hello->objects &&
+                     again.memory == hello->memory && again.code == hello->code &&
+                     again.status == hello->status && again.nbytes == hello->nbytes &&
+                     again.segment_addr == hello->segment_addr &&
+                     again.segment_size == hello->segment_size &&
+                     again.segment_offset == hello->segment_offset,
+                 "the fields are the same");
+    free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    struct aqi_hello hello, before;
+    memset(&hello, 0xa5, sizeof(hello));
+    before = hello;
+    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    uint8_t *exact = malloc(len != 0 ? len : 1);
+    if (exact == NULL) abort();
+    if (len != 0) memcpy(exact, data, len);
+    aq_status st = aqi_hello_decode(exact, len, &hello);
+    if (st != AQ_OK) {
+        fuzz_require(st == AQ_EPROTO || st == AQ_EMISMATCH, "a refusal is one of two");
+        fuzz_require(memcmp(&hello, &before, sizeof(hello)) == 0, "a refusal writes nothing");
+    } else {
+        fuzz_require(hello.type != 0 && hello.type < AQI_HELLO_END, "a letter has a type");
+        fuzz_require(hello.objects <= AQI_MEET_FDS && hello.memory <= 1, "few descriptors");
+        fuzz_require(strlen(hello.uri) < AQI_URI_MAX, "an address ends");
+        fuzz_require(hello.nbytes <= AQI_HELLO_DATA_MAX, "data is bounded");
+        fuzz_require((const uint8_t *)hello.data + hello.nbytes == exact + len,
+                     "data ends where the letter ends");
+        check_again(&hello, exact, len);
+    }
+    free(exact);
+    return 0;
+}

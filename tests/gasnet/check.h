@@ -1,0 +1,17 @@
+/* What the tests of the GASNet interface share: checks that say where they failed and end. */
+#ifndef TEST_GASNET_CHECK_H
+#define TEST_GASNET_CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            fflush(stderr);                                                                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""What a failing program says: messages, backtraces by each mechanism, verbose settings, freezing.
+
+usage: debug.py AQRUN PROGRAM
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+FRAMES = "gasnet_debug"  # the program's name stands in frames of its own functions
+OWN = "the client's own trace"
+# How it fails, what is set, the exit code (None: not 0), what must and what must not be said.
+CASES = (
+    ("none", {}, 0, (), ("ENV parameter", "FATAL", FRAMES)),
+    ("none", {"GASNET_VERBOSEENV": "1"}, 0, ("ENV parameter: DEBUG_NUMBER = 7   (default)",), ()),
+    ("none", {"GASNET_VERBOSEENV": "1", "DEBUG_NUMBER": "12"}, 0,
+     ("ENV parameter: DEBUG_NUMBER = 12\n",), ()),
+    ("fatal", {}, None, ("FATAL ERROR (proc 1", "in main at ", "told to, number 5"), (OWN,)),
+    ("fatal", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "OWN"}, None, (OWN,), ()),
+    ("signal", {}, None, ("Caught a fatal signal: SIGSYS",), (OWN,)),
+    ("signal", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "OWN"}, None,
+     ("Caught a fatal signal: SIGSYS", OWN), ()),
+    ("signal", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "NOTHING,EXECINFO"}, None,
+     (FRAMES,), (OWN,)),
+    ("signal", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "OWN",
+                "GASNET_BACKTRACE_NODES": "0"}, None, ("Caught a fatal signal",), (OWN,)),
+    ("signal", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "OWN",
+                "GASNET_BACKTRACE_NODES": "3,1-2"}, None, (OWN,), ()),
+    ("misuse", {"GASNET_BACKTRACE": "1", "GASNET_BACKTRACE_TYPE": "OWN"}, None,
+     ("gex_RMA_PutBlocking", OWN), ()),
+    ("asked", {"GASNET_BACKTRACE_SIGNAL": "SIGUSR2", "GASNET_BACKTRACE_TYPE": "OWN"}, 0,
+     (OWN,), ()),
+    ("none", {"GASNET_BACKTRACE": "perhaps"}, None, ("GASNET_BACKTRACE is \"perhaps\"",), ()),
+)
+
+
+def attempt(command, how, settings, code, said, unsaid):
+    result = subprocess.run([*command, how], env={**os.environ, **settings}, text=True,
+                            capture_output=True, check=False, timeout=60)
+    output = result.stdout + result.stderr
+    right = (result.returncode == code or (code is None and result.returncode != 0)) and \
+        all(text in output for text in said) and not any(text in output for text in unsaid)
+    if not right:
+        print(f"{how} with {settings}: exit code {result.returncode}, said:\n{output}")
+    return right
+
+
+def check_freeze(command):
+    """Frozen at the start: both say so and wait; then they are ended."""
+    job = subprocess.Popen([*command, "none"], env={**os.environ, "GASNET_FREEZE": "1"}, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines, frozen = [], 0
+    deadline = time.monotonic() + 60
+    while frozen < 2 and time.monotonic() < deadline:
+        line = job.stdout.readline()
+        if not line:
+            break
+        lines.append(line)
+        frozen += "set var gasnet_frozen = 0" in line
+    waiting = job.poll() is None
+    job.send_signal(signal.SIGTERM)
+    job.communicate(timeout=60)
+    if frozen != 2 or not waiting:
+        print(f"GASNET_FREEZE: {frozen} of 2 processes froze:\n{''.join(lines)}")
+    return frozen == 2 and waiting
+
+
+def main():
+    command = [sys.argv[1], "-n", "2", sys.argv[2]]
+    failed = sum(not attempt(command, *case) for case in CASES) + (not check_freeze(command))
+    if failed:
+        sys.exit(f"{failed} of {len(CASES) + 1} cases are wrong")
+    print(f"{len(CASES) + 1} cases")
+
+
+if __name__ == "__main__":
+    main()

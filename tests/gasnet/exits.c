@@ -1,0 +1,221 @@
+/* Ways to end a job, by number: what exits.py starts and looks at from outside. */
+#include <gasnet.h>
+#include <gasnet_tools.h>
+
+#include "support.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+enum { CODE = 42, EXIT_NOW = 200, NOTHING, BYTES };
+enum { THREADS = 4 };
+
+static int which;
+
+static void say_and_exit(int code)
+{
+    printf("rank %u exits\n", (unsigned)gasnet_mynode());
+    gasnet_exit(code);
+}
+
+static void on_exit_now(gasnet_token_t token)
+{
+    (void)token;
+    say_and_exit(CODE);
+}
+
+static void on_nothing(gasnet_token_t token)
+{
+    (void)token;
+}
+
+/* Exit between prepare and commit of the reply. */
+static void on_bytes(gasnet_token_t token, void *buf, size_t nbytes)
+{
+    (void)buf, (void)nbytes;
+    if (which != 62) return;
+    gex_AM_SrcDesc_t sd = gex_AM_PrepareReplyMedium(token, NULL, 8, 8, NULL, 0, 0);
+    if (gex_AM_SrcDescSize(sd) >= 8) say_and_exit(CODE);
+}
+
+static void on_quit(int number)
+{
+    (void)number;
+    fprintf(stderr, "rank %u heard SIGQUIT\n", (unsigned)gasnet_mynode());
+    gasnet_exit(CODE);
+}
+
+/* --- what those do that do not exit -------------------------------------------------------------
+ */
+
+static void in_barrier(void)
+{
+    gasnet_barrier_notify(0, 0);
+    gasnet_barrier_wait(0, 0);
+}
+
+static void in_poll(void)
+{
+    for (;;)
+        gasnet_AMPoll();
+}
+
+static void in_sends(void)
+{
+    for (;;)
+        gasnet_AMRequestShort0((gasnet_mynode() + 1) % gasnet_nodes(), NOTHING);
+}
+
+static void in_loop(void)
+{
+    static volatile unsigned count;
+    for (;;)
+        count = count + 1;
+}
+
+static void *thread_exits(void *arg)
+{
+    (void)arg;
+    gasnet_exit(CODE);
+    return NULL;
+}
+
+static void *thread_waits(void *arg)
+{
+    void (*wait)(void);
+    memcpy(&wait, &arg, sizeof(wait));
+    wait();
+    return NULL;
+}
+
+static void start_thread(void *(*run)(void *), void (*wait)(void))
+{
+    pthread_t thread;
+    void *arg;
+    memcpy(&arg, &wait, sizeof(arg));
+    CHECK_EQUAL(pthread_create(&thread, NULL, run, arg), 0);
+}
+
+/* One exits, or returns from main, while the others do something. */
+/* What is printed must come out although this process never comes back to the library. */
+static void in_loop_with_output(void)
+{
+    printf("rank %u spins\n", (unsigned)gasnet_mynode());
+    in_loop();
+}
+
+static int one_exits(int case_number, void (*others)(void))
+{
+    if (gasnet_mynode() != gasnet_nodes() - 1) {
+        others();
+        return 0; /* the barrier cannot be complete */
+    }
+    if (case_number % 10 != 0) say_and_exit(CODE);
+    return CODE;
+}
+
+static int run(void)
+{
+    void (*const others[])(void) = {in_barrier, in_poll, in_sends, in_loop, in_loop_with_output};
+    gasnet_node_t last = gasnet_nodes() - 1;
+    int thread;
+    gex_TM_t tm;
+    gasnet_QueryGexObjects(NULL, NULL, &tm, NULL);
+    switch (which) {
+    case 10: /* all return */
+        return CODE;
+    case 11: /* all exit */
+        say_and_exit(CODE);
+        break;
+    case 20:
+    case 21: /* one exits or returns, others in a barrier */
+        return one_exits(which, others[0]);
+    case 23:
+        return one_exits(which, others[1]);
+    case 25:
+        return one_exits(which, others[2]);
+    case 27:
+        return one_exits(which, others[3]);
+    case 29:
+        return one_exits(which, others[4]);
+    case 30: /* one gets SIGINT, others in a barrier */
+        if (gasnet_mynode() == last) raise(SIGINT);
+        in_barrier();
+        break;
+    case 31: /* one crashes */
+        if (gasnet_mynode() == last) raise(SIGSEGV);
+        in_barrier();
+        break;
+    case 32: /* one fails */
+        if (gasnet_mynode() == last) gasnett_fatalerror_nopos("on purpose");
+        in_poll();
+        break;
+    case 35: /* the others handle SIGQUIT, polling */
+    case 36: /* or not looking */
+        gasnett_reghandler(SIGQUIT, on_quit);
+        in_barrier();
+        return one_exits(which, which == 35 ? in_poll : in_loop);
+    case 45: /* one returns and the others stay, with GASNET_CATCH_EXIT=0: longer than they could */
+        if (gasnet_mynode() == last) return CODE;
+        CHECK_EQUAL(gasnett_nsleep(400000000), 0);
+        printf("rank %u stayed\n", (unsigned)gasnet_mynode());
+        return 0;
+    case 50: /* from a handler, everywhere */
+        gasnet_AMRequestShort0(gasnet_mynode(), EXIT_NOW);
+        in_poll();
+        break;
+    case 51: /* by a request from elsewhere */
+        if (gasnet_mynode() == 0) gasnet_AMRequestShort0(last, EXIT_NOW);
+        in_poll();
+        break;
+    case 52: /* by many requests at once */
+        gasnet_AMRequestShort0(0, EXIT_NOW);
+        in_poll();
+        break;
+    case 61: /* between prepare and commit */
+        if (gasnet_mynode() == last) {
+            gex_AM_SrcDesc_t sd = gex_AM_PrepareRequestMedium(tm, 0, NULL, 8, 8, NULL, 0, 0);
+            if (gex_AM_SrcDescSize(sd) >= 8) say_and_exit(CODE);
+        }
+        in_poll();
+        break;
+    case 62:
+        if (gasnet_mynode() == last) gasnet_AMRequestMedium0(0, BYTES, "bytes", 5);
+        in_poll();
+        break;
+    case 70: /* from all threads at once */
+        for (thread = 0; thread < THREADS; thread++)
+            start_thread(thread_exits, in_poll);
+        in_loop();
+        break;
+    case 71:
+    case 72:
+    case 73:
+    case 74: /* from one thread, while other local ones do something */
+        start_thread(thread_waits, others[which - 71]);
+        if (gasnet_mynode() == last) {
+            start_thread(thread_exits, in_poll);
+            in_loop();
+        }
+        in_loop();
+        break;
+    default:
+        fprintf(stderr, "there is no case %d\n", which);
+        gasnet_exit(2);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    gasnet_handlerentry_t table[] = {{EXIT_NOW, (gex_AM_Fn_t)on_exit_now},
+                                     {NOTHING, (gex_AM_Fn_t)on_nothing},
+                                     {BYTES, (gex_AM_Fn_t)on_bytes}};
+    which = argc > 1 ? atoi(argv[1]) : 0;
+    signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers, and what is handled is left alone */
+    CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
+    if (which == 40) gasnet_exit(CODE); /* all, before attach */
+    if (which == 41 && gasnet_mynode() == gasnet_nodes() - 1) gasnet_exit(CODE);
+    CHECK_EQUAL(gasnet_attach(table, COUNT_OF(table), 16 * GASNET_PAGESIZE, 0), GASNET_OK);
+    return run();
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""How jobs end: each case of exits.c for several numbers of processes, looked at from outside.
+
+usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [late-signals]
+
+The last word: the programs hear of signals only when they make a system call, as with the thread
+sanitizer, so ranks that only spin hear of none.
+"""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+CODE = 42
+# Case -> (exit codes that are right, ranks to run it with, a line that must be there).
+ALONE = (0, 1, 2, 4)
+SEVERAL = (2, 4)
+ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"}}
+SEQ_CASES = {
+    10: ((CODE,), ALONE, None),
+    11: ((CODE,), ALONE, "exits"),
+    20: ((CODE,), SEVERAL, None),
+    21: ((CODE,), SEVERAL, "exits"),
+    23: ((CODE,), ALONE, "exits"),
+    25: ((CODE,), ALONE, "exits"),
+    27: ((CODE,), ALONE, "exits"),
+    29: ((CODE,), SEVERAL, "rank 0 spins"),
+    30: ((130, -2), ALONE, None),
+    31: ((139, -11), ALONE, "Caught a fatal signal: SIGSEGV(11)"),
+    32: ((134, -6), ALONE, "on purpose"),
+    35: ((CODE,), SEVERAL, "heard SIGQUIT"),
+    36: ((CODE,), SEVERAL, "heard SIGQUIT"),
+    40: ((CODE,), ALONE, None),
+    41: ((CODE,), ALONE, None),
+    45: ((CODE,), SEVERAL, "stayed"),
+    50: ((CODE,), ALONE, "exits"),
+    51: ((CODE,), ALONE, "exits"),
+    52: ((CODE,), ALONE, "exits"),
+    61: ((CODE,), ALONE, "exits"),
+    62: ((CODE,), ALONE, "exits"),
+}
+SPINNING = (29, 36)
+PAR_CASES = {
+    10: ((CODE,), (2,), None),
+    21: ((CODE,), (2,), "exits"),
+    52: ((CODE,), (2,), "exits"),
+    70: ((CODE,), ALONE, None),
+    71: ((CODE,), SEVERAL, None),
+    72: ((CODE,), ALONE, None),
+    73: ((CODE,), ALONE, None),
+    74: ((CODE,), ALONE, None),
+}
+
+
+def run(aqrun, program, case, ranks):
+    """What is wrong with this case, or None."""
+    codes, _, line = case[1]
+    command = [program, str(case[0])]
+    if ranks:
+        command = [aqrun, "-n", str(ranks), *command]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              stdin=subprocess.DEVNULL, timeout=30, check=False,
+                              env={**os.environ, **ENVIRONMENT.get(case[0], {})})
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if done.returncode not in codes:
+        return f"exit code {done.returncode}, not one of {codes}:\n{done.stdout}"
+    if line is not None and line not in done.stdout:
+        return f"does not say \"{line}\":\n{done.stdout}"
+    if line is None or "fatal signal" not in line:
+        for word in ("ERROR", "fatal signal"):
+            if word in done.stdout and case[0] != 32:
+                return f"says \"{word}\":\n{done.stdout}"
+    return None
+
+
+def main():
+    aqrun, seq, par = sys.argv[1:4]
+    deaf = SPINNING if sys.argv[4:] == ["late-signals"] else ()
+    jobs = [(program, case, ranks) for program, cases in ((seq, SEQ_CASES), (par, PAR_CASES))
+            for case in cases.items() if case[0] not in deaf for ranks in case[1][1]]
+    # Most of them spend their time waiting for ranks that will not come.
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        findings = list(pool.map(lambda job: run(aqrun, *job), jobs))
+    wrong = 0
+    for (_, case, ranks), finding in zip(jobs, findings):
+        if finding:
+            wrong += 1
+            print(f"case {case[0]} with {ranks} ranks {finding}")
+    if wrong:
+        sys.exit(f"{wrong} of {len(jobs)} cases are wrong")
+    print(f"{len(jobs)} cases ended as they should")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+#!/bin/bash
+# Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
+# for every mode in C and C++; run them alone, with gasnetrun_smp and with GASNET_PSHM_NODES.
+# usage: gasnet.sh BUILD_DIR SOURCE_DIR
+set -euo pipefail
+build=$1
+here=$2/tests/install/gasnet
+
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+
+fail()
+{
+    echo "gasnet install test: $*" >&2
+    exit 1
+}
+
+cmake --install "$build" --prefix "$top/before" >/dev/null
+mv "$top/before" "$top/after"
+tree=$top/after/lib/aqueduct/gasnet
+export PKG_CONFIG_PATH=$tree/lib/pkgconfig
+unset GASNET_PSHM_NODES AQ_RANK
+grep -rIl -e "$top" -e "$build" "$tree" && fail "the files above name the folder of the build"
+
+# --- what configure scripts look at --------------------------------------------------------------
+version=
+for part in MAJOR MINOR PATCH; do
+    number=$(awk "/GASNET_RELEASE_VERSION_$part/ {print \$3}" "$tree/include/gasnet_config.h")
+    [[ $number =~ ^[0-9]+$ ]] || fail "GASNET_RELEASE_VERSION_$part is \"$number\""
+    version=$version${version:+.}$number
+done
+[ "$(pkg-config --modversion gasnet-smp-par)" = "$version" ] || fail "pkg-config: other version"
+[ "$(echo "$tree"/include/*-conduit)" = "$tree/include/smp-conduit" ] || fail "other conduits"
+[ -f "$tree/include/smp-conduit/gasnet_core.h" ] || fail "there is no gasnet_core.h"
+names="GASNET_CC GASNET_CXX GASNET_LD GASNET_LIBS GASNET_DEFINES GASNET_LD_REQUIRES_MPI"
+show=$(make -s -f "$here/Makefile" FRAGMENT="$tree/include/smp-conduit/smp-par.mak" show \
+    NAMES="$names")
+grep -qx 'GASNET_LD_REQUIRES_MPI=' <<<"$show" || fail "GASNET_LD_REQUIRES_MPI is set"
+grep -q '^GASNET_LIBS=.*-lgasnet-smp-par' <<<"$show" || fail "GASNET_LIBS: $show"
+read -ra words < <(sed -n 's/^GASNET_LIBS=//p' <<<"$show")
+for word in "${words[@]}"; do
+    [[ $word == -[lL]* ]] || fail "GASNET_LIBS has $word"
+done
+# As Legion's CMake files do: network and mode from the fragments' names, a file for each library.
+for fragment in "$tree"/include/*-conduit/*.mak; do
+    [[ ${fragment##*/} =~ ^([a-z]+)-(seq|par|parsync)\.mak$ ]] || fail "what is $fragment?"
+    [ -f "$tree/lib/libgasnet-${BASH_REMATCH[1]}-${BASH_REMATCH[2]}.a" ] ||
+        fail "$fragment: no library"
+done
+for word in "${words[@]}"; do
+    [[ $word == -l* ]] || continue
+    library=lib${word#-l}
+    [ -f "$tree/lib/$library.a" ] || [[ $(cc -print-file-name="$library.a") == /* ]] ||
+        [[ $(cc -print-file-name="$library.so") == /* ]] || fail "there is no file for $word"
+done
+read -ra words < <(sed -n 's/^GASNET_DEFINES=//p' <<<"$show")
+for word in "${words[@]}"; do
+    [[ $word == -[DU]* ]] || fail "GASNET_DEFINES has $word"
+done
+[ "$(pkg-config --variable=GASNET_LD_REQUIRES_MPI gasnet-smp-par)" = "" ] || fail "MPI in the .pc"
+pkg-config --variable=GASNET_LIBS gasnet-smp-seq | grep -q -- -lgasnet-smp-seq || fail "GASNET_LIBS"
+
+# --- build ---------------------------------------------------------------------------------------
+strict="-Wall -Wextra -Werror"
+mkdir "$top/bin"
+for mode in seq par parsync; do
+    for language in c cxx; do
+        make -s -f "$here/Makefile" FRAGMENT="$tree/include/smp-conduit/smp-$mode.mak" \
+            SOURCE="$here/client.c" OUT="$top/bin/mak-$mode-$language" LANGUAGE=$language \
+            STRICT="$strict" || fail "smp-$mode.mak, $language: does not build"
+    done
+    # shellcheck disable=SC2046,SC2086 # these are words
+    $(pkg-config --variable=GASNET_CC gasnet-smp-$mode) $strict -o "$top/bin/pc-$mode-c" \
+        "$here/client.c" $(pkg-config --cflags --libs gasnet-smp-$mode) ||
+        fail "gasnet-smp-$mode.pc, C: does not build"
+    # shellcheck disable=SC2046,SC2086
+    $(pkg-config --variable=GASNET_CXX gasnet-smp-$mode) $strict -x c++ -std=c++11 \
+        -o "$top/bin/pc-$mode-cxx" "$here/client.c" -x none \
+        $(pkg-config --cflags --libs gasnet-smp-$mode) ||
+        fail "gasnet-smp-$mode.pc, C++: does not build"
+done
+for mode in seq par; do
+    make -s -f "$here/Makefile" FRAGMENT="$tree/include/gasnet_tools-$mode.mak" tools \
+        SOURCE="$here/tools.c" OUT="$top/tools-$mode" STRICT="$strict" || fail "tools do not build"
+    "$top/tools-$mode" >/dev/null || fail "tools-$mode: exit $?"
+done
+
+# --- a unit of another mode fails at link, by a name that says why --------------------------------
+# shellcheck disable=SC2046
+! cc -o "$top/wrong" "$here/client.c" $(pkg-config --cflags gasnet-smp-seq) \
+    $(pkg-config --libs gasnet-smp-par) 2>"$top/log" || fail "a client of seq links with par"
+grep -q 'undefined reference.*aqg_built_for_smp_seq' "$top/log" || fail "link: $(cat "$top/log")"
+
+# --- inside a shared library of the client's, as runtimes have it -----------------------------
+printf '%s\n' '#include <gasnet.h>' 'int job_start(void);' 'void job_end(int code);' \
+    'int job_start(void) { return gasnet_init(NULL, NULL) + gasnet_attach(NULL, 0, 4096, 0); }' \
+    'void job_end(int code) { gasnet_barrier(0, 16); gasnet_exit(code); }' >"$top/runtime.c"
+printf '%s\n' 'int job_start(void);' 'void job_end(int code);' \
+    'int main(void) { job_end(job_start() == 0 ? 6 : 1); }' >"$top/user.c"
+# shellcheck disable=SC2046
+cc -shared -fPIC -Wl,--no-undefined -o "$top/libruntime.so" "$top/runtime.c" \
+    $(pkg-config --cflags --libs gasnet-smp-seq) || fail "no shared library with the client in it"
+cc -o "$top/user" "$top/user.c" -L"$top" -lruntime -Wl,-rpath,"$top"
+got=0
+"$tree/bin/gasnetrun_smp" -n 2 "$top/user" || got=$?
+[ "$got" = 6 ] || fail "a runtime in a shared library ends with $got"
+
+# --- run ---------------------------------------------------------------------------------------
+# shellcheck disable=SC2016 # it is not to be expanded
+awkward='$HOME;"'--
+run=$tree/bin/gasnetrun_smp
+ran=0
+for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
+    for ident in "GASNetConduitName: SMP" "GASNetSegment: GASNET_SEGMENT_FAST" \
+        "GASNetConfig: (libgasnet.a) RELEASE=" "GASNetEXAPIVersion: 0.19" "GASNetAPIVersion: 1"; do
+        grep -aqF "\$$ident" "$program" || fail "$program does not say $ident"
+    done
+    mode=${program##*/}
+    mode=${mode#*-}
+    mode=${mode%-*}
+    grep -aqF "\$GASNetThreadModel: GASNET_${mode^^} \$" "$program" ||
+        fail "$program does not say its threading mode"
+    "$program" >"$top/out" || fail "$program alone: exit $?"
+    grep -qx 'client 0 of 1 in mode SMP:' "$top/out" || fail "$program alone: $(cat "$top/out")"
+    "$run" -n 2 "$program" 'a b' "$awkward" '' >"$top/out" || fail "$run -n 2 $program: exit $?"
+    [ "$(grep -cF "of 2 in mode SMP: [a b] [$awkward] []" "$top/out")" = 2 ] ||
+        fail "$run -n 2 $program: $(cat "$top/out")"
+    GASNET_PSHM_NODES=3 "$program" 'a  b' '*' >"$top/out" || fail "GASNET_PSHM_NODES: exit $?"
+    [ "$(grep -cF 'of 3 in mode SMP: [a  b] [*]' "$top/out")" = 3 ] ||
+        fail "GASNET_PSHM_NODES=3 $program: $(cat "$top/out")"
+    ran=$((ran + 1))
+done
+[ "$ran" = 12 ] || fail "$ran clients were built instead of 12"
+
+# --- exit codes, options and errors of the launcher -----------------------------------------------
+program=$top/bin/mak-par-c
+for code in 0 7 255; do
+    got=0
+    CLIENT_EXIT=$code "$run" -np 2 -E CLIENT_EXIT,NO -v -- "$program" >/dev/null 2>&1 || got=$?
+    [ "$got" = $code ] || fail "exit code $got instead of $code"
+    got=0
+    CLIENT_EXIT=$code GASNET_PSHM_NODES=2 "$program" >/dev/null 2>&1 || got=$?
+    [ "$got" = $code ] || fail "exit code $got instead of $code with GASNET_PSHM_NODES"
+done
+for wrong in "" "-n 2" "-x $program" "-n 0 $program"; do
+    # shellcheck disable=SC2086
+    ! "$run" $wrong >/dev/null 2>"$top/log" || fail "$run $wrong is accepted"
+    [ -s "$top/log" ] || fail "$run $wrong says nothing"
+done
+echo "$ran clients built and run against the installed tree"

@@ -1,0 +1,50 @@
+/*
+ * A client of the GASNet interface as a stranger writes it, in the common subset of C and C++:
+ * GASNet-1 with EX beside it, a message around the ring, and its arguments printed.
+ */
+#include <gasnet.h>
+#include <gasnet_tools.h>
+
+static int greeted;
+
+static void on_reply(gasnet_token_t token)
+{
+    (void)token;
+    greeted++;
+}
+
+static void on_greeting(gasnet_token_t token, gasnet_handlerarg_t value)
+{
+    gasnet_node_t source;
+    gasnet_AMGetMsgSource(token, &source);
+    if (value != 42 + (int)source) gasnet_exit(9);
+    greeted++;
+    gasnet_AMReplyShort0(token, 201);
+}
+
+int main(int argc, char **argv)
+{
+    gasnet_handlerentry_t table[] = {{200, (void (*)())on_greeting}, {201, (void (*)())on_reply}};
+    gasnet_node_t next;
+    gex_TM_t tm;
+    gasnett_tick_t began;
+    int i;
+    if (gasnet_init(&argc, &argv) != GASNET_OK) return 1;
+    if (gasnet_attach(table, 2, 16 * GASNET_PAGESIZE, 0) != GASNET_OK) return 1;
+    gasnet_QueryGexObjects(NULL, NULL, &tm, NULL);
+    began = gasnett_ticks_now();
+    next = (gasnet_mynode() + 1) % gasnet_nodes();
+    gasnet_AMRequestShort1(next, 200, 42 + (int)gasnet_mynode());
+    GASNET_BLOCKUNTIL(greeted == 2);
+    gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
+    if (gasnett_ticks_to_ns(gasnett_ticks_now() - began) == 0) gasnet_exit(8);
+    printf("client %u of %u in mode %s:", (unsigned)gasnet_mynode(), (unsigned)gasnet_nodes(),
+           GASNET_CONDUIT_NAME_STR);
+    for (i = 1; i < argc; i++)
+        printf(" [%s]", argv[i]);
+    printf("\n");
+    gasnet_barrier_notify(0, GASNET_BARRIERFLAG_ANONYMOUS);
+    gasnet_barrier_wait(0, GASNET_BARRIERFLAG_ANONYMOUS);
+    gasnet_exit(gasnet_getenv("CLIENT_EXIT") ? atoi(gasnet_getenv("CLIENT_EXIT")) : 0);
+    return 0;
+}

@@ -1,0 +1,408 @@
+#!/usr/bin/env python3
+"""Jobs where containers, administrators and callers have taken something away.
+
+usage: containers.py BUILD_DIR
+
+Each job works, or ends at once with an error that says what to do. What this machine cannot take
+away is skipped, and the reason is printed.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+RANKS = 4
+NOBODY = 65534
+LEFT = "rank {}: "  # what each rank of the program prints
+CGROUPS = [pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/memory")]
+
+
+def run(command, seconds=60, **options):
+    """Run to the end; a command that takes longer fails the test."""
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith(("AQ_", "GASNET_"))}
+    environment.update(options.pop("environment", {}))
+    return subprocess.run([os.fspath(part) for part in command], env=environment, timeout=seconds,
+                          capture_output=True, text=True, errors="replace", check=False,
+                          **options)
+
+
+def shell(script, *command):
+    """A command that a shell runs after `script` in the same process."""
+    return ["bash", "-c", script + ' && exec "$@"', "bash", *command]
+
+
+def mounts(script, *command):
+    """A command with mounts of its own."""
+    return ["unshare", "--mount", *shell(script, *command)]
+
+
+def as_nobody(*command, user=NOBODY):
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+
+
+class Case(unittest.TestCase):
+    """Jobs of RANKS ranks of a program that talks all to all and checks what it gets."""
+
+    @classmethod
+    def setUpClass(cls):
+        # Others may not look into the build folder.
+        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="aqueduct-containers-"))
+        cls.place.chmod(0o755)
+        for source in ("tools/aqrun/aqrun", "tests/core/core_stress", "tests/core/core_victim",
+                       "tests/job/job_client", "tests/job/job_forbid"):
+            shutil.copy(BUILD / source, cls.place)
+        cls.aqrun, cls.program = cls.place / "aqrun", cls.place / "core_stress"
+        cls.job = [cls.aqrun, "-n", str(RANKS), cls.program]
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.place)
+
+    def need(self, *command):
+        """Skip unless this, the taking away, works here."""
+        try:
+            result = run(command)
+        except FileNotFoundError as error:
+            self.skipTest(f"not here: {error.filename}")
+        if result.returncode != 0:
+            self.skipTest(f"not allowed here: {' '.join(map(str, command))}: "
+                          f"{result.stderr.strip()}")
+
+    def expect(self, result, code):
+        said = f"{result.args}\nstdout: {result.stdout}\nstderr: {result.stderr}"
+        self.assertEqual(result.returncode, code, said)
+        return result
+
+    def works(self, *command):
+        result = self.expect(run(command), 0)
+        for rank in range(RANKS):
+            self.assertIn(LEFT.format(rank), result.stdout)
+        return result
+
+    def fails(self, *command, says, code=1):
+        began = time.monotonic()
+        result = self.expect(run(command), code)
+        self.assertLess(time.monotonic() - began, 10)
+        for part in says:
+            self.assertRegex(result.stderr, part)
+
+    def within(self, *prefix):
+        """Works under this prefix, if the prefix itself does."""
+        self.need(*prefix, "true")
+        return self.works(*prefix, *self.job)
+
+
+class Memory(Case):
+    def test_small_dev_shm(self):
+        self.within(*mounts("mount -t tmpfs -o size=64m none /dev/shm"))
+
+    def test_no_dev_shm(self):
+        self.within(*mounts("mount -t tmpfs -o size=4k,mode=0 none /dev/shm"))
+
+    def test_segments_larger_than_dev_shm(self):
+        prefix = mounts("mount -t tmpfs -o size=64m none /dev/shm")
+        self.need(*prefix, "true")
+        job = [self.aqrun, "-n", "4", self.place / "job_client", "open", "share=300000000",
+               "finalize"]
+        self.expect(run([*prefix, *job]), 0)
+
+    def test_low_memlock(self):
+        self.within(*shell("ulimit -l 64"))
+
+    def test_no_memlock(self):
+        self.within(*shell("ulimit -l 0"))
+
+    def test_little_address_space(self):
+        self.within(*shell("ulimit -v 100000"))
+
+    def test_too_little_address_space(self):
+        self.fails(*shell("ulimit -v 20000"), *self.job,
+                   says=["shared memory", "ulimit -v unlimited"])
+
+    def group(self, limit):
+        for root in CGROUPS:
+            if not (root / "cgroup.procs").exists():
+                continue
+            folder = root / f"aqueduct-test-{os.getpid()}"
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                try:
+                    folder.mkdir(exist_ok=True)
+                    (folder / name).write_text(str(limit), encoding="ascii")
+                    return folder
+                except OSError:
+                    continue
+            if folder.is_dir():
+                folder.rmdir()
+        self.skipTest("no control group with a limit on memory can be made here")
+
+    def end_group(self, folder):
+        for _ in range(100):
+            try:
+                folder.rmdir()
+                return
+            except OSError:
+                time.sleep(0.02)
+
+    def test_memory_group(self):
+        folder = self.group(128 << 20)
+        try:
+            self.works(*shell(f"echo $$ >{folder}/cgroup.procs"), *self.job)
+        finally:
+            self.end_group(folder)
+
+    def test_memory_group_too_small(self):
+        folder = self.group(24 << 20)
+        try:
+            eat = ["python3", "-c", "import os\nif os.environ['AQ_RANK'] == '1': "
+                   "bytearray(os.urandom(1) * (200 << 20))"]
+            self.fails(*shell(f"echo $$ >{folder}/cgroup.procs"), self.aqrun, "-n", "2", *eat,
+                       code=137, says=["rank 1 .*was killed by signal 9.*limit on memory"])
+        finally:
+            self.end_group(folder)
+
+
+class Files(Case):
+    def test_read_only_root(self):
+        self.within(*mounts("mount -o remount,bind,ro /"))
+
+    def test_no_proc(self):
+        self.within(*mounts("mount -t tmpfs none /proc"))
+
+    def test_no_sys(self):
+        self.within(*mounts("mount -t tmpfs none /sys"))
+
+    def test_no_environment(self):
+        self.within("env", "-i")
+
+    def test_few_files(self):
+        self.within(*shell("ulimit -n 40"))
+
+    def test_too_few_files(self):
+        self.fails(*shell("ulimit -n 20"), *self.job, says=["open files", r"ulimit -n \d+"])
+
+    def test_too_few_files_in_a_rank(self):
+        self.fails(self.aqrun, "-n", "2", *shell("ulimit -n 5"), self.program,
+                   says=["descriptor", "ulimit -n"])
+
+    def test_folder_is_gone(self):
+        self.works(*shell(f"mkdir {self.place}/gone && cd {self.place}/gone && "
+                          f"rmdir {self.place}/gone"), *self.job)
+
+
+class Users(Case):
+    def test_nobody(self):
+        self.within(*as_nobody())
+
+    def test_user_namespace(self):
+        self.within("unshare", "--user")
+
+    def test_root_of_a_user_namespace(self):
+        self.within("unshare", "--map-root-user")
+
+    def test_program_that_cannot_be_read(self):
+        """The kernel keeps the files of such a process from its user."""
+        self.need(*as_nobody(), "true")
+        hidden = self.place / "hidden"
+        shutil.copy(self.program, hidden)
+        hidden.chmod(0o111)
+        self.works(*as_nobody(), self.aqrun, "-n", str(RANKS), hidden)
+
+    def test_too_few_processes(self):
+        prefix = as_nobody(*shell("ulimit -u 4"), user=NOBODY - 7)
+        self.need(*prefix, "true")
+        self.fails(*prefix, *self.job, says=["processes of this user", r"ulimit -u \d+"])
+
+    def test_other_processes_count(self):
+        prefix = as_nobody(*shell("ulimit -u 6 && (sleep 3 >/dev/null 2>&1 &)"), user=NOBODY - 8)
+        self.need(*as_nobody("true"))
+        self.fails(*prefix, *self.job, says=["cannot start rank", "ulimit -u"])
+
+
+class Namespaces(Case):
+    def test_aqrun_is_process_1(self):
+        self.within("unshare", "--pid", "--fork", "--mount-proc")
+
+    def test_ranks_are_process_1(self):
+        prefix = ["unshare", "--pid", "--fork", "--mount-proc"]
+        self.need(*prefix, "true")
+        self.works(self.aqrun, "-n", str(RANKS), *prefix, self.program)
+
+    def test_ranks_are_process_1_of_users(self):
+        prefix = ["unshare", "--user", "--pid", "--fork", "--mount-proc"]
+        self.need(*as_nobody(*prefix), "true")
+        self.works(*as_nobody(), self.aqrun, "-n", str(RANKS), *prefix, self.program)
+
+    def test_process_1_ends_like_others(self):
+        prefix = ["unshare", "--pid", "--fork", "--mount-proc"]
+        self.need(*prefix, "true")
+        for how, code in (("aq_exit7", 7), ("return5", 5), ("exit3", 3)):
+            for where in ("barrier", "sleep"):
+                self.expect(run([self.aqrun, "-n", "3", *prefix, self.place / "core_victim", how,
+                                 where]), code)
+
+    def processes(self, mark):
+        """Those with this in their environment: their numbers and names."""
+        found = {}
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found[int(folder.name)] = (folder / "comm").read_text(encoding="ascii").strip()
+            except OSError:
+                continue
+        return found
+
+    def test_namespace_ends_all(self):
+        """Killed together, aqrun and its guard leave nobody there to end what shells started."""
+        prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        self.need(*prefix, "true")
+        mark = f"AQUEDUCT_TEST_HOLE={os.getpid()}"
+        # The sleepers hold no pipe of ours, and two have left the groups of their ranks.
+        script = "sleep 1000 & setsid sleep 1000 & echo started; wait"
+        with subprocess.Popen(["env", mark, *prefix, os.fspath(self.aqrun), "-n", "2", "sh", "-c",
+                               script], stdout=subprocess.PIPE, text=True) as job:
+            for _ in range(2):
+                self.assertEqual(job.stdout.readline(), "started\n")
+            found = self.processes(mark.encode())
+            self.assertGreaterEqual(list(found.values()).count("sleep"), 2)
+            for pid, name in found.items():
+                if name in ("aqrun", "aq-guard"):
+                    with contextlib.suppress(ProcessLookupError):  # it went with the other
+                        os.kill(pid, signal.SIGKILL)
+            limit = time.monotonic() + 2
+            while self.processes(mark.encode()) and time.monotonic() < limit:
+                job.poll()
+            self.assertEqual(self.processes(mark.encode()), {})
+
+    def test_no_network(self):
+        self.within("unshare", "--net")
+
+    def test_no_network_in_ranks(self):
+        """Ranks in different networks cannot wake each other by name."""
+        prefix = ["unshare", "--net"]
+        self.need(*prefix, "true")
+        for wait in ("auto", "block"):
+            job = [self.aqrun, "-E", f"AQ_WAIT={wait}", "-n", str(RANKS), *prefix, self.program]
+            self.works(*job)
+
+    def test_own_ipc_and_names(self):
+        self.within("unshare", "--ipc", "--uts", "--cgroup")
+
+
+class Calls(Case):
+    def forbidden(self, *calls):
+        return [self.place / "job_forbid", ",".join(calls)]
+
+    def test_no_ptrace(self):
+        self.within(*self.forbidden("ptrace", "process_vm_readv", "process_vm_writev"))
+
+    def test_no_membarrier(self):
+        self.within(*self.forbidden("membarrier"))
+
+    def test_no_pidfd(self):
+        self.within(*self.forbidden("pidfd_open", "pidfd_getfd"))
+
+    def test_no_close_range(self):
+        self.within(*self.forbidden("close_range"))
+
+    def test_no_affinity(self):
+        self.within(*self.forbidden("sched_getaffinity", "sched_setaffinity"))
+
+    def test_no_numa(self):
+        self.within(*self.forbidden("mbind", "move_pages"))
+
+    def test_no_memfd(self):
+        prefix = self.forbidden("memfd_create")
+        self.need(*prefix, "true")
+        self.fails(*prefix, *self.job, says=["memfd_create", "seccomp profile"])
+        self.fails(*prefix, self.program, says=["memfd_create", "seccomp profile"])
+
+
+class Callers(Case):
+    """What a process inherits from whoever started it."""
+
+    def test_closed_standard_files(self):
+        """In aqrun, and in ranks, whose sockets must not become their standard output."""
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"):
+            self.expect(run(["bash", "-c", f'exec "$@" {closed}', "bash", *self.job]), 0)
+            rank = ["bash", "-c", f'exec "$@" {closed}', "bash", self.place / "core_victim",
+                    "aq_exit7", "poll"]
+            result = self.expect(run([self.aqrun, "-n", "2", *rank]), 7)
+            self.assertEqual(result.stderr, "", closed)
+
+    def test_ignored_signals(self):
+        for name in ("CHLD", "PIPE", "INT", "QUIT", "HUP"):
+            self.works(*shell(f"trap '' {name}"), *self.job)
+            self.expect(run([*shell(f"trap '' {name}"), self.aqrun, "-n", "3",
+                             self.place / "core_victim", "segv", "barrier"]), 139)
+
+    def test_blocked_signals(self):
+        def block():
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+
+        self.expect(run(self.job, preexec_fn=block), 0)
+        for how, code in (("aq_exit7", 7), ("kill", 137), ("return5", 5)):
+            for where in ("barrier", "sleep"):
+                victim = [self.place / "core_victim", how, where]
+                began = time.monotonic()
+                self.expect(run([self.aqrun, "-n", "3", *victim], preexec_fn=block), code)
+                self.assertLess(time.monotonic() - began, 5)
+
+    def test_reader_that_leaves(self):
+        for prefix in ([], ["-p"]):
+            began = time.monotonic()
+            result = run(["bash", "-c", '"$@" | head -1; exit "${PIPESTATUS[0]}"', "bash",
+                          self.aqrun, *prefix, "-n", "4", "sh", "-c", "while :; do echo y; done"])
+            self.expect(result, 128 + signal.SIGPIPE)
+            self.assertEqual(result.stdout.count("\n"), 1)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_input_reaches_the_first_rank(self):
+        result = run([self.aqrun, "-n", "3", "sh", "-c", "cat; echo end"], input="a\nb\n")
+        self.expect(result, 0)
+        self.assertEqual(sorted(result.stdout.split()), ["a", "b", "end", "end", "end"])
+
+
+class Together(Case):
+    """Jobs of several users and namespaces at the same time: none may notice another."""
+
+    def test_jobs_of_all_kinds(self):
+        prefixes = [[], [], ["unshare", "--net"], ["unshare", "--net"], ["unshare", "--user"],
+                    ["unshare", "--pid", "--fork", "--mount-proc"],
+                    as_nobody(), as_nobody(user=NOBODY - 1), as_nobody(user=NOBODY - 1)]
+        usable = [prefix for prefix in prefixes
+                  if not prefix or run([*prefix, "true"]).returncode == 0]
+        jobs = [subprocess.Popen(list(map(os.fspath, [*prefix, *self.job])), text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for _ in range(2) for prefix in usable]
+        for job in jobs:
+            out, err = job.communicate(timeout=100)
+            self.assertEqual((job.returncode, err), (0, ""), job.args)
+            for rank in range(RANKS):
+                self.assertEqual(out.count(LEFT.format(rank)), 1, job.args)
+        if len(usable) < len(prefixes):
+            self.skipTest("not all kinds of namespaces and users are allowed here")
+
+    def test_one_dies_among_others(self):
+        """A job that is killed takes nobody along."""
+        others = [subprocess.Popen(list(map(os.fspath, self.job)), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                  for _ in range(4)]
+        for how, code in (("kill", 137), ("segv", 139), ("abort", 134)):
+            self.expect(run([self.aqrun, "-n", "3", self.place / "core_victim", how, "poll"]),
+                        code)
+        for job in others:
+            _, err = job.communicate(timeout=100)
+            self.assertEqual((job.returncode, err), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Traces and counters of jobs, in files for each rank, however the job ends.
+
+usage: trace.py BUILD_DIR [SANITIZERS]
+"""
+
+import json
+import pathlib
+import tempfile
+
+from programs import AQINFO, ARGUMENTS, BUILD, Case, job, main, run
+
+STRESS = BUILD / "tests/core/core_stress"
+VICTIM = BUILD / "tests/core/core_victim"
+# The thread sanitizer keeps signals until the next blocking call; a spinning rank makes none.
+PLACES = ("barrier", "sleep") if "thread" in ARGUMENTS else ("barrier", "sleep", "spin")
+
+
+class Trace(Case):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="aq-trace-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.pattern = str(self.folder / "trace.%.json")
+
+    def trace(self, rank):
+        return json.loads((self.folder / f"trace.{rank}.json").read_text())
+
+    def counters(self, rank):
+        lines = (self.folder / f"stats.{rank}").read_text().splitlines()
+        for line in lines:
+            self.assertTrue(line.startswith(f"rank {rank}: "), line)
+        return {line.split()[2]: int(line.split()[3]) for line in lines}
+
+    def test_what_is_traced_is_what_was_counted(self):
+        stats = str(self.folder / "stats.%")
+        self.expect(job(2, STRESS, "400", AQ_TRACE_FILE=self.pattern, AQ_STATS_FILE=stats), 0)
+        for rank in (0, 1):
+            events, counters = self.trace(rank), self.counters(rank)
+            self.assertEqual({event["pid"] for event in events}, {rank})
+            categories = {event["cat"] for event in events if event["ph"] != "M"}
+            self.assertEqual(categories, {"am", "rma", "atomic", "coll", "wait", "job"})
+            calls = [event["name"] for event in events if event.get("cat") == "am"]
+            sent = [name for name in calls if name.startswith("aq_am_")]
+            # Handlers of the program and of the library run for what was received.
+            self.assertEqual(len(calls) - len(sent), counters["am_received"])
+            atomics = [event for event in events if event.get("cat") == "atomic"]
+            self.assertEqual(len(atomics), counters["atomic"])
+            puts = [event for event in events if event["name"].startswith("aq_put")]
+            self.assertEqual(sum(event["args"]["bytes"] for event in puts), counters["put_bytes"])
+            self.assertEqual({event["args"]["peer"] for event in puts}, {0, 1})
+            # Time goes forward within a thread, when an event ends.
+            ends = [event["ts"] + event.get("dur", 0) for event in events
+                    if event.get("tid") == 0 and event["ph"] in "Xi"]
+            self.assertTrue(all(a <= b + 0.002 for a, b in zip(ends, ends[1:])))
+
+    def test_merged_it_is_one_time_line(self):
+        self.expect(job(3, STRESS, "100", AQ_TRACE="am,job", AQ_TRACE_FILE=self.pattern), 0)
+        files = sorted(self.folder.iterdir())
+        self.assertEqual(len(files), 3)
+        # One of them as a process leaves it that was killed while it wrote.
+        files[1].write_text(files[1].read_text()[:-70])
+        merged = json.loads(self.expect(run(AQINFO, "--merge-traces", *files), 0).stdout)
+        self.assertEqual({event["pid"] for event in merged}, {0, 1, 2})
+        self.assertEqual({event["cat"] for event in merged if event["ph"] != "M"}, {"am", "job"})
+        self.assertGreater(len(merged), len(self.trace(0)) + len(self.trace(2)))
+        begins = [event["ts"] for event in merged if event["name"] == "aq_init"]
+        self.assertEqual(len(begins), 3)
+        self.assertLess(max(begins) - min(begins), 60e6, "the ranks have the same clock")
+
+    def test_what_is_no_trace_is_named(self):
+        self.assertIn("/nowhere", self.expect(run(AQINFO, "--merge-traces", "/nowhere"), 1).stderr)
+        self.expect(run(AQINFO, "--merge-traces"), 2)
+
+    def test_ends_of_all_kinds_leave_traces(self):
+        """The last rank ends the job; its trace and those of the others are whole."""
+        for how, code in (("assert", 134), ("terminate", 143), ("aq_exit7", 7), ("exit3", 3),
+                          ("handler", 9)):
+            for where in ("barrier",) if how == "handler" else PLACES:
+                with self.subTest(how=how, where=where):
+                    stats = str(self.folder / "stats.%")
+                    result = job(3, VICTIM, how, where, AQ_TRACE_FILE=self.pattern,
+                                 AQ_STATS_FILE=stats)
+                    self.expect(result, code)
+                    for rank in range(3):
+                        names = [event["name"] for event in self.trace(rank)]
+                        self.assertIn("aq_init", names)
+                        self.assertIn("end", names)
+                        self.assertTrue((self.folder / f"stats.{rank}").exists())
+
+    def test_a_rank_that_is_killed_takes_only_its_own(self):
+        self.expect(job(3, VICTIM, "kill", "barrier", AQ_TRACE_FILE=self.pattern), 137)
+        for rank in range(2):
+            self.assertIn("end", [event["name"] for event in self.trace(rank)])
+        self.expect(job(3, VICTIM, "kill", "barrier", AQ_TRACE_FILE=self.pattern,
+                        AQ_TRACE_FLUSH="yes"), 137)
+        killed = self.folder / "trace.2.json"
+        merged = json.loads(self.expect(run(AQINFO, "--merge-traces", killed), 0).stdout)
+        self.assertIn("aq_init", [event["name"] for event in merged])
+
+    def test_on_standard_error_it_is_text(self):
+        said = self.expect(job(1, STRESS, "20", AQ_TRACE="coll"), 0).stderr
+        self.assertRegex(said, r"aq\[0\.0\] \d+\.\d{3} us coll aq_barrier_wait bytes 0 took ")
+        self.assertNotIn(" rma ", said)
+
+    def test_the_names_of_gasnet(self):
+        self.expect(job(2, STRESS, "50", GASNET_TRACEFILE=self.pattern, GASNET_TRACEMASK="GPB",
+                        GASNET_STATSFILE=str(self.folder / "stats.%")), 0)
+        for rank in (0, 1):
+            categories = {event["cat"] for event in self.trace(rank) if event["ph"] != "M"}
+            self.assertEqual(categories, {"rma", "coll", "job"})  # job: the end
+            self.assertGreater(self.counters(rank)["put"], 0)
+
+    def test_wrong_values_are_answered(self):
+        said = job(2, STRESS, "5", AQ_TRACE="everything")
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("AQ_TRACE", said.stderr)
+        said = job(2, STRESS, "5", AQ_TRACE_FILE="/nowhere/trace")
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("/nowhere/trace.", said.stderr)
+
+
+main()

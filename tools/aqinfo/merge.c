@@ -1,0 +1,49 @@
+/* One time line out of the traces of several ranks, whole or cut off in the middle of an event. */
+#include "data.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An event is a line between the brackets, with a comma behind it or not. 0: none, or not whole. */
+static size_t event_of(const char *line, size_t len)
+{
+    while (len > 0 && strchr(" \t\r\n,", line[len - 1]) != NULL)
+        len--;
+    return len > 1 && line[0] == '{' && line[len - 1] == '}' ? len : 0;
+}
+
+static int merge_file(const char *name, int *first)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t len;
+    FILE *file = fopen(name, "r");
+    if (file == NULL) {
+        fprintf(stderr, "aqinfo: cannot read %s: %s\n", name, strerror(errno));
+        return 1;
+    }
+    int any = 0;
+    while ((len = getline(&line, &room, file)) > 0) {
+        size_t event = event_of(line, (size_t)len);
+        if (event == 0) continue;
+        printf("%s%.*s", *first ? "" : ",\n", (int)event, line);
+        *first = 0;
+        any = 1;
+    }
+    free(line);
+    fclose(file);
+    if (!any) fprintf(stderr, "aqinfo: %s is no trace in the format chrome\n", name);
+    return !any;
+}
+
+int merge_traces(char *const *names)
+{
+    int first = 1, failed = 0;
+    printf("[\n");
+    for (; *names != NULL; names++)
+        failed |= merge_file(*names, &first);
+    printf("\n]\n");
+    return failed;
+}

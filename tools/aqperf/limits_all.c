@@ -1,0 +1,68 @@
+/* Limits in which all ranks take part: a bare counter in rank 0's segment that they wait at, alone
+ * and after copies of what a collective has to bring to each of them. */
+#include "perf.h"
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static uint64_t rounds; /* goes on from loop to loop, like the counters in the segment */
+
+static struct shared *lead(struct perf *perf)
+{
+    return perf->rank == 0 ? perf->mine : perf->theirs;
+}
+
+/* The last to come lets the others go. Ranks that share cores give theirs away at once: each then
+ * runs once a round, and fewer turns than that no barrier can need. */
+static void meet(struct perf *perf)
+{
+    struct shared *at = lead(perf);
+    unsigned turns = 0;
+    rounds++;
+    if (atomic_fetch_add_explicit(&at->arrived.seq, 1, memory_order_acq_rel) + 1 ==
+        rounds * perf->ranks) {
+        atomic_store_explicit(&at->released.seq, rounds, memory_order_release);
+        return;
+    }
+    /* Pairs with the release of the last to come. */
+    while (atomic_load_explicit(&at->released.seq, memory_order_acquire) != rounds)
+        if (perf->crowded || ++turns % 16384 == 0) sched_yield();
+}
+
+double limits_bare_barrier(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++)
+        meet(perf);
+    return measure_now_ns() - start;
+}
+
+static unsigned char *arrivals(struct perf *perf)
+{
+    return perf->mine->data + perf->max_size;
+}
+
+double limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n)
+{
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        meet(perf);
+        memcpy(arrivals(perf), lead(perf)->data, size);
+    }
+    meet(perf);
+    return measure_now_ns() - start;
+}
+
+double limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
+{
+    size_t own = size / perf->ranks;
+    double start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
+        meet(perf);
+        memcpy(arrivals(perf) + own, perf->next->data + own, size - own);
+        memcpy(arrivals(perf), perf->mine->data, own);
+    }
+    meet(perf);
+    return measure_now_ns() - start;
+}
