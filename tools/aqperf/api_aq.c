@@ -2,7 +2,6 @@
 #include "api_aq.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Handlers, in the order of the table in `start`. */
 enum handler {
@@ -12,203 +11,118 @@ enum handler {
     ON_PING_LONG,
     ON_FLOOD,
     ON_FLOOD_IN,
-    ON_COUNT,
-    ON_COUNTED,
-    ON_COMMAND,
+    ON_ASK,
+    ON_ANSWER,
     ON_TOKEN,
     ON_HELLO,
     HANDLER_COUNT
 };
 
-static struct {
-    aq_team *world;
-    struct perf *perf;
-    struct shared *lead_addr; /* rank 0's segment, where Long replies go */
-    aq_handler handlers[HANDLER_COUNT];
-    uint64_t pongs;  /* replies that rank 0 has got */
-    uint64_t tokens; /* of the ring that this rank has got, and those it has passed on */
-    uint64_t passed;
-    uint32_t flooded; /* flood messages that this rank has handled */
-    uint64_t flooded_in;
-    uint32_t counted; /* what the last ON_COUNTED told */
-    enum command command;
-    size_t command_size;
-} state;
+static struct perf *job;
+static aq_handler handlers[HANDLER_COUNT];
+aq_team *api_aq_world;
 
+/* `call` is the expression; its name is enough. */
 void api_aq_check(aq_status status, const char *call)
 {
     if (status == AQ_OK) return;
-    fprintf(stderr, "aqperf: rank %u: %s: %s: %s\n", aq_job_rank(), call, aq_status_name(status),
-            aq_error_message());
+    fprintf(stderr, "aqperf: rank %u: %.*s: %s: %s\n", aq_job_rank(), (int)strcspn(call, "("), call,
+            aq_status_name(status), aq_error_message());
     aq_exit(1);
-}
-
-static void check(aq_status status, const char *call)
-{
-    api_aq_check(status, call);
-}
-
-aq_team *api_aq_world(void)
-{
-    return state.world;
 }
 
 static void on_ping(aq_am *am)
 {
-    check(aq_am_reply_short(am, state.handlers[ON_PONG], AQ_NO_ARGS, 0), "aq_am_reply_short");
-}
-
-static void on_pong(aq_am *am)
-{
-    (void)am;
-    state.pongs++;
+    CHECK(aq_am_reply_short(am, handlers[ON_PONG], AQ_NO_ARGS, 0));
 }
 
 static void on_ping_medium(aq_am *am)
 {
-    check(aq_am_reply_medium(am, state.handlers[ON_PONG], am->payload, am->nbytes, AQ_NO_ARGS, 0),
-          "aq_am_reply_medium");
+    CHECK(aq_am_reply_medium(am, handlers[ON_PONG], am->payload, am->nbytes, AQ_NO_ARGS, 0));
 }
 
 /* The reply goes to the second half, so that source and destination differ in a job of one. */
 static void on_ping_long(aq_am *am)
 {
-    check(aq_am_reply_long(am, state.handlers[ON_PONG], am->payload, am->nbytes,
-                           state.lead_addr->data + state.perf->max_size, AQ_NO_ARGS, 0),
-          "aq_am_reply_long");
+    CHECK(aq_am_reply_long(am, handlers[ON_PONG], am->payload, am->nbytes,
+                           job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-static void on_flood(aq_am *am)
-{
-    (void)am;
-    state.flooded++;
-}
-
-static void on_flood_in(aq_am *am)
-{
-    (void)am;
-    state.flooded_in++;
-}
-
-static void on_count(aq_am *am)
-{
-    check(aq_am_reply_short(am, state.handlers[ON_COUNTED], AQ_ARGS((aq_arg)state.flooded), 0),
-          "aq_am_reply_short");
-}
-
+/* Of all messages that are only counted. */
 static void on_counted(aq_am *am)
 {
-    state.counted = (uint32_t)am->args[0];
-    state.pongs++;
+    ++*(uint64_t *)am->context;
 }
 
-static void on_command(aq_am *am)
+static void on_ask(aq_am *am)
 {
-    state.command = (enum command)am->args[0];
-    state.command_size = (size_t)(uint32_t)am->args[2] << 32 | (uint32_t)am->args[1];
-    on_ping(am);
+    size_t size = (size_t)(uint32_t)am->args[2] << 32 | (uint32_t)am->args[1];
+    uint32_t answer = talk_hear((enum command)am->args[0], size);
+    CHECK(aq_am_reply_short(am, handlers[ON_ANSWER], AQ_ARGS((aq_arg)answer), 0));
 }
 
-static void on_hello(aq_am *am)
+static void on_answer(aq_am *am)
 {
-    (void)am;
-}
-
-static void on_token(aq_am *am)
-{
-    (void)am;
-    state.tokens++;
+    heard.answer = (uint32_t)am->args[0];
+    heard.pongs++;
 }
 
 static void start(struct perf *perf)
 {
-    state.perf = perf;
+    job = perf;
     aq_init_params params = {.struct_size = sizeof(params), .client_name = "aqperf"};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
-    check(aq_init(&params, &state.world), "aq_init");
-    perf->rank = aq_team_rank(state.world);
-    perf->ranks = aq_team_size(state.world);
-    perf->peer = perf->ranks > 1 ? 1 : 0;
-    check(aq_info_route(state.world, perf->peer, &perf->transport), "aq_info_route");
-
+    CHECK(aq_init(&params, &api_aq_world));
+    talk_begin(perf, aq_team_rank(api_aq_world), aq_team_size(api_aq_world));
+    CHECK(aq_info_route(api_aq_world, perf->peer, &perf->transport));
     aq_handler_entry table[HANDLER_COUNT] = {
         [ON_PING] = {.fn = on_ping, .name = "ping"},
-        [ON_PONG] = {.fn = on_pong, .name = "pong"},
+        [ON_PONG] = {.fn = on_counted, .context = &heard.pongs, .name = "pong"},
         [ON_PING_MEDIUM] = {.fn = on_ping_medium, .name = "ping-medium"},
         [ON_PING_LONG] = {.fn = on_ping_long, .name = "ping-long"},
-        [ON_FLOOD] = {.fn = on_flood, .name = "flood"},
-        [ON_FLOOD_IN] = {.fn = on_flood_in, .name = "flood-in"},
-        [ON_COUNT] = {.fn = on_count, .name = "count"},
-        [ON_COUNTED] = {.nargs = 1, .fn = on_counted, .name = "counted"},
-        [ON_HELLO] = {.fn = on_hello, .name = "hello"},
-        [ON_TOKEN] = {.fn = on_token, .name = "token"},
-        [ON_COMMAND] = {.nargs = 3, .fn = on_command, .name = "command"},
+        [ON_FLOOD] = {.fn = on_counted, .context = &heard.floods, .name = "flood"},
+        [ON_FLOOD_IN] = {.fn = on_counted, .context = &heard.floods_in, .name = "flood-in"},
+        [ON_ASK] = {.nargs = 3, .fn = on_ask, .name = "ask"},
+        [ON_ANSWER] = {.nargs = 1, .fn = on_answer, .name = "answer"},
+        [ON_TOKEN] = {.fn = on_counted, .context = &heard.tokens, .name = "token"},
+        [ON_HELLO] = {.fn = on_counted, .context = &heard.hellos, .name = "hello"},
     };
-    check(aq_am_register(aq_team_ep(state.world), table, HANDLER_COUNT), "aq_am_register");
+    CHECK(aq_am_register(aq_team_ep(api_aq_world), table, HANDLER_COUNT));
     for (size_t i = 0; i < HANDLER_COUNT; i++)
-        state.handlers[i] = table[i].index;
+        handlers[i] = table[i].index;
 }
 
-/* Tell the other of the pair whether we see its memory, and learn its part. */
-static void introduce(struct perf *perf, unsigned other)
-{
-    struct shared *there = perf->peer_addr;
-    perf->mine->pid = (uint64_t)getpid();
-    perf->mine->maps_peer = perf->theirs != NULL;
-    check(aq_barrier(state.world), "aq_barrier");
-    if (perf->rank > 1) return;
-    uint64_t maps;
-    check(aq_get(state.world, &perf->peer_pid, other, &there->pid, sizeof perf->peer_pid, 0),
-          "aq_get");
-    check(aq_get(state.world, &maps, other, &there->maps_peer, sizeof maps, 0), "aq_get");
-    perf->both_map = perf->theirs != NULL && maps != 0;
-}
-
-/* The limits of all ranks copy straight from one to the other. */
-static void find_next(struct perf *perf)
+static struct shared *segment(unsigned rank, struct shared **mapped)
 {
     aq_segment_info info;
-    check(aq_segment_query(state.world, (perf->rank + 1) % perf->ranks, &info), "aq_segment_query");
-    perf->next = info.local;
-    perf->all_map = aq_team_size(aq_team_neighborhood()) == perf->ranks && info.local != NULL;
+    CHECK(aq_segment_query(api_aq_world, rank, &info));
+    if (mapped != NULL) *mapped = info.local;
+    return info.addr;
 }
 
-/* Every rank sends one message to every other; the barrier that follows lets them arrive. */
-static void talk_to_all(struct perf *perf)
+static void barrier(void)
 {
-    for (unsigned i = 1; i < perf->ranks; i++)
-        check(aq_am_short(state.world, (perf->rank + i) % perf->ranks, state.handlers[ON_HELLO],
-                          AQ_NO_ARGS, 0),
-              "aq_am_short");
+    CHECK(aq_barrier(api_aq_world));
 }
 
 static void attach(struct perf *perf)
 {
-    aq_segment *segment;
-    check(aq_segment_attach(state.world, perf->segment_size, &segment), "aq_segment_attach");
-    perf->mine = aq_segment_addr(segment);
-
-    unsigned other = perf->rank == 0 ? perf->peer : 0;
-    aq_segment_info info;
-    check(aq_segment_query(state.world, 0, &info), "aq_segment_query");
-    state.lead_addr = info.addr;
-    check(aq_segment_query(state.world, other, &info), "aq_segment_query");
-    perf->theirs = info.local;
-    perf->peer_addr = info.addr;
-    introduce(perf, other);
-    if (perf->options.all_pairs) talk_to_all(perf);
-    find_next(perf);
-    api_aq_attach_private(perf, other);
-
-    api_aq_atomic_open();
-    check(aq_barrier(state.world), "aq_barrier");
+    aq_segment *own;
+    CHECK(aq_segment_attach(api_aq_world, perf->segment_size, &own));
+    perf->mine = aq_segment_addr(own);
+    perf->neighbours = aq_team_size(aq_team_neighborhood());
+    /* Every rank sends one message to every other; a barrier that follows lets them arrive. */
+    for (unsigned i = 1; perf->options.all_pairs && i < perf->ranks; i++)
+        CHECK(aq_am_short(api_aq_world, (perf->rank + i) % perf->ranks, handlers[ON_HELLO],
+                          AQ_NO_ARGS, 0));
+    api_aq_rma_open(perf);
 }
 
 static void finish(struct perf *perf)
 {
     (void)perf;
-    api_aq_atomic_close();
-    check(aq_finalize(), "aq_finalize");
+    api_aq_rma_close();
+    CHECK(aq_finalize());
 }
 
 static void quit(int code)
@@ -216,254 +130,137 @@ static void quit(int code)
     aq_exit(code);
 }
 
-static size_t max_size(enum pattern_id pattern, const char **what)
+static size_t max_size(enum carrier carrier)
 {
-    switch (pattern) {
-    case AM_MEDIUM_RTT:
-    case AM_MEDIUM_RATE:
-    case AM_RESERVE_RATE:
-        *what = "the largest Medium";
-        return aq_am_max_medium(state.world);
-    case AM_LONG_RTT:
-    case AM_LONG_RATE:
-        *what = "the largest Long";
-        return aq_am_max_long(state.world);
-    default:
-        *what = "any limit";
-        return SIZE_MAX;
-    }
+    return carrier == CARRIER_LONG ? aq_am_max_long(api_aq_world) : aq_am_max_medium(api_aq_world);
 }
 
-static void barrier(void)
+static void put_word(unsigned rank, uint64_t *there, uint64_t value)
 {
-    check(aq_barrier(state.world), "aq_barrier");
+    CHECK(aq_put_value(api_aq_world, rank, there, value, sizeof value, 0));
+}
+
+static uint64_t get_word(unsigned rank, uint64_t *there)
+{
+    uint64_t value;
+    CHECK(aq_get_value(api_aq_world, rank, there, sizeof value, 0, &value));
+    return value;
+}
+
+static void until(int (*over)(void *arg), void *arg)
+{
+    CHECK(aq_poll_until(over, arg));
 }
 
 static int has_pongs(void *wanted)
 {
-    return state.pongs >= *(uint64_t *)wanted;
+    return heard.pongs >= *(uint64_t *)wanted;
 }
 
 static void await_pongs(uint64_t wanted)
 {
-    check(aq_poll_until(has_pongs, &wanted), "aq_poll_until");
+    until(has_pongs, &wanted);
 }
 
-static void command(struct perf *perf, enum command what, size_t size)
+static void ask(struct perf *perf, enum command what, size_t size)
 {
-    uint64_t wanted = state.pongs + 1;
-    check(aq_am_short(state.world, perf->peer, state.handlers[ON_COMMAND],
-                      AQ_ARGS((aq_arg)what, (aq_arg)size, (aq_arg)(size >> 32)), 0),
-          "aq_am_short");
+    uint64_t wanted = heard.pongs + 1;
+    CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_ASK],
+                      AQ_ARGS((aq_arg)what, (aq_arg)size, (aq_arg)(size >> 32)), 0));
     await_pongs(wanted);
-}
-
-static int has_command(void *unused)
-{
-    (void)unused;
-    return state.command != COMMAND_NONE;
-}
-
-static enum command await(struct perf *perf, size_t *size)
-{
-    (void)perf;
-    check(aq_poll_until(has_command, NULL), "aq_poll_until");
-    enum command what = state.command;
-    *size = state.command_size;
-    state.command = COMMAND_NONE;
-    return what;
-}
-
-static void set_count(struct perf *perf, uint64_t n, enum limit_id limit)
-{
-    for (aq_rank rank = 0; rank < perf->ranks; rank++) {
-        aq_segment_info info;
-        check(aq_segment_query(state.world, rank, &info), "aq_segment_query");
-        struct shared *there = info.addr;
-        check(aq_put_value(state.world, rank, &there->count, n, sizeof n, 0), "aq_put_value");
-        check(aq_put_value(state.world, rank, &there->limit, (uint64_t)limit, sizeof(uint64_t), 0),
-              "aq_put_value");
-    }
-}
-
-static double am_short_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    double begun = measure_now_ns();
-    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
-        check(aq_am_short(state.world, perf->peer, state.handlers[ON_PING], AQ_NO_ARGS, 0),
-              "aq_am_short");
-        await_pongs(++wanted);
-    }
-    return measure_now_ns() - begun;
-}
-
-static double am_medium_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    double begun = measure_now_ns();
-    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
-        check(aq_am_medium(state.world, perf->peer, state.handlers[ON_PING_MEDIUM], perf->source,
-                           size, AQ_NO_ARGS, 0, NULL),
-              "aq_am_medium");
-        await_pongs(++wanted);
-    }
-    return measure_now_ns() - begun;
-}
-
-static double am_long_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    double begun = measure_now_ns();
-    for (uint64_t i = 0, wanted = state.pongs; i < n; i++) {
-        check(aq_am_long(state.world, perf->peer, state.handlers[ON_PING_LONG], perf->source, size,
-                         perf->peer_addr->data, AQ_NO_ARGS, 0, NULL),
-              "aq_am_long");
-        await_pongs(++wanted);
-    }
-    return measure_now_ns() - begun;
-}
-
-static int has_token(void *unused)
-{
-    (void)unused;
-    return state.tokens > state.passed;
 }
 
 static void pass_token(struct perf *perf)
 {
-    check(aq_am_short(state.world, (perf->rank + 1) % perf->ranks, state.handlers[ON_TOKEN],
-                      AQ_NO_ARGS, 0),
-          "aq_am_short");
+    CHECK(aq_am_short(api_aq_world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], AQ_NO_ARGS,
+                      0));
 }
 
-/* `n` hops, rounded up to whole laps; every rank passes the token on once in a lap. */
-static double am_ring(struct perf *perf, size_t size, uint64_t n)
+static void short_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
-    uint64_t laps = (n + perf->ranks - 1) / perf->ranks;
-    double begun = measure_now_ns();
-    for (uint64_t lap = 0; lap < laps; lap++) {
-        if (perf->rank == 0) pass_token(perf);
-        check(aq_poll_until(has_token, NULL), "aq_poll_until");
-        state.passed++;
-        if (perf->rank != 0) pass_token(perf);
+    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
+        CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0));
+        await_pongs(++wanted);
     }
-    return (measure_now_ns() - begun) * (double)n / (double)(laps * perf->ranks);
 }
 
-/* Messages have no order, so ask how many have been handled until all have. */
-static void await_flood(struct perf *perf, uint32_t wanted)
+static void medium_rtt(struct perf *perf, size_t size, uint64_t n)
 {
-    do {
-        uint64_t pongs = state.pongs + 1;
-        check(aq_am_short(state.world, perf->peer, state.handlers[ON_COUNT], AQ_NO_ARGS, 0),
-              "aq_am_short");
-        await_pongs(pongs);
-    } while (state.counted != wanted);
+    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
+        CHECK(aq_am_medium(api_aq_world, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
+                           AQ_NO_ARGS, 0, NULL));
+        await_pongs(++wanted);
+    }
 }
 
-static uint32_t flood_sent; /* by rank 0, modulo 2^32 as the receiver counts */
+static void long_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
+        CHECK(aq_am_long(api_aq_world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+                         perf->peer_addr->data, AQ_NO_ARGS, 0, NULL));
+        await_pongs(++wanted);
+    }
+}
 
 static void send_shorts(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        check(aq_am_short(state.world, perf->peer, state.handlers[ON_FLOOD], AQ_NO_ARGS, 0),
-              "aq_am_short");
+        CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_FLOOD], AQ_NO_ARGS, 0));
 }
 
 static void send_mediums(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        check(aq_am_medium(state.world, perf->peer, state.handlers[ON_FLOOD], perf->source, size,
-                           AQ_NO_ARGS, 0, NULL),
-              "aq_am_medium");
+        CHECK(aq_am_medium(api_aq_world, perf->peer, handlers[ON_FLOOD], perf->source, size,
+                           AQ_NO_ARGS, 0, NULL));
 }
 
 static void send_reserved(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         aq_am_buffer buffer;
-        check(aq_am_reserve(state.world, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer),
-              "aq_am_reserve");
+        CHECK(
+            aq_am_reserve(api_aq_world, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
         memcpy(buffer.addr, perf->source, size);
-        check(aq_am_commit(&buffer, state.handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0),
-              "aq_am_commit");
+        CHECK(aq_am_commit(&buffer, handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0));
     }
 }
 
 static void send_longs(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        check(aq_am_long(state.world, perf->peer, state.handlers[ON_FLOOD], perf->source, size,
-                         perf->peer_addr->data, AQ_NO_ARGS, 0, AQ_EVENT_GROUP),
-              "aq_am_long");
-    check(aq_nbi_wait(AQ_NBI_LOCAL), "aq_nbi_wait");
+        CHECK(aq_am_long(api_aq_world, perf->peer, handlers[ON_FLOOD], perf->source, size,
+                         perf->peer_addr->data, AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
+    CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
 }
 
-/* A flood is over when all of it has been handled. */
-static double flood(struct perf *perf, size_t size, uint64_t n, api_aq_body *send)
+static double senders(const struct perf *perf)
 {
-    double ns = api_aq_spread(perf, size, n, send), begun = measure_now_ns();
-    flood_sent += (uint32_t)n;
-    await_flood(perf, flood_sent);
-    return ns + measure_now_ns() - begun;
+    return perf->ranks > 1 ? perf->ranks - 1 : 1;
 }
 
-static double am_short_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    return flood(perf, size, n, send_shorts);
-}
-
-static double am_medium_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    return flood(perf, size, n, send_mediums);
-}
-
-static double am_reserve_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    return flood(perf, size, n, send_reserved);
-}
-
-static double am_long_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    return flood(perf, size, n, send_longs);
-}
-
+/* All but rank 0 send `n`; that may have got some before it begins to wait for them. */
 static void send_in(struct perf *perf, size_t size, uint64_t n)
 {
-    (void)perf;
     (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        check(aq_am_short(state.world, 0, state.handlers[ON_FLOOD_IN], AQ_NO_ARGS, 0),
-              "aq_am_short");
+    for (uint64_t i = 0; i < n && (perf->rank > 0 || perf->ranks == 1); i++)
+        CHECK(aq_am_short(api_aq_world, 0, handlers[ON_FLOOD_IN], AQ_NO_ARGS, 0));
 }
 
 static int all_in(void *wanted)
 {
-    return state.flooded_in == *(uint64_t *)wanted;
+    return heard.floods_in == *(uint64_t *)wanted;
 }
 
-/* All send `n`, and rank 0, which may have got some before it comes here, tells the time of one. */
-static double am_short_in(struct perf *perf, size_t size, uint64_t n)
+static void await_in(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t wanted;
-    unsigned senders = perf->ranks > 1 ? perf->ranks - 1 : 1;
-    double begun = measure_now_ns();
-    if (perf->rank > 0 || perf->ranks == 1) (void)api_aq_spread(perf, size, n, send_in);
-    if (perf->rank > 0) return 0;
-    wanted += n * senders;
-    check(aq_poll_until(all_in, &wanted), "aq_poll_until");
-    return (measure_now_ns() - begun) / senders;
-}
-
-static double run_barrier(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)perf;
     (void)size;
-    double begun = measure_now_ns();
-    for (uint64_t i = 0; i < n; i++)
-        barrier();
-    return measure_now_ns() - begun;
+    if (perf->rank > 0) return;
+    wanted += n * (uint64_t)senders(perf);
+    until(all_in, &wanted);
 }
 
 const struct api api_aq = {
@@ -475,47 +272,51 @@ const struct api api_aq = {
     .quit = quit,
     .max_size = max_size,
     .barrier = barrier,
-    .command = command,
-    .await = await,
-    .set_count = set_count,
-    .run = {[AM_SHORT_RTT] = am_short_rtt,
-            [AM_MEDIUM_RTT] = am_medium_rtt,
-            [AM_LONG_RTT] = am_long_rtt,
-            [AM_RING] = am_ring,
-            [AM_SHORT_RATE] = am_short_rate,
-            [AM_MEDIUM_RATE] = am_medium_rate,
-            [AM_RESERVE_RATE] = am_reserve_rate,
-            [AM_LONG_RATE] = am_long_rate,
-            [AM_SHORT_IN] = am_short_in,
-            [PUT_LAT] = api_aq_put_lat,
-            [GET_LAT] = api_aq_get_lat,
-            [PUT_VALUE] = api_aq_put_value,
-            [GET_VALUE] = api_aq_get_value,
-            [ATOMIC_LAT] = api_aq_atomic_lat,
-            [ATOMIC_CAS] = api_aq_atomic_cas,
-            [ATOMIC_DOUBLE] = api_aq_atomic_double,
-            [ATOMIC_RATE] = api_aq_atomic_rate,
-            [PUT_BW] = api_aq_put_flood,
-            [GET_BW] = api_aq_get_flood,
-            [PUT_RATE] = api_aq_put_flood,
-            [GET_RATE] = api_aq_get_flood,
-            [PUT_EVENTS] = api_aq_put_events,
-            [MEMSET_BW] = api_aq_memset,
-            [PUT_PRIVATE] = api_aq_put_private,
-            [GET_PRIVATE] = api_aq_get_private,
-            [STRIDED_PUT] = api_aq_strided_put,
-            [STRIDED_GET] = api_aq_strided_get,
-            [VECTOR_PUT] = api_aq_vector_put,
-            [VECTOR_GET] = api_aq_vector_get,
-            [INDEXED_PUT] = api_aq_indexed_put,
-            [INDEXED_GET] = api_aq_indexed_get,
-            [TEAM_SPLIT] = api_aq_team_split,
-            [BARRIER] = run_barrier,
-            [BCAST] = api_aq_bcast,
-            [REDUCE] = api_aq_reduce,
-            [ALLREDUCE] = api_aq_allreduce,
-            [GATHER] = api_aq_gather,
-            [ALLGATHER] = api_aq_allgather,
-            [SCATTER] = api_aq_scatter,
-            [ALLTOALL] = api_aq_alltoall},
-};
+    .segment = segment,
+    .put_word = put_word,
+    .get_word = get_word,
+    .ask = ask,
+    .pass_token = pass_token,
+    .until = until,
+    .works = {
+        [AM_SHORT_RTT] = {.loop = short_rtt},
+        [AM_MEDIUM_RTT] = {.loop = medium_rtt},
+        [AM_LONG_RTT] = {.loop = long_rtt},
+        [AM_RING] = {.loop = talk_ring, .parts = talk_ring_hops},
+        [AM_SHORT_RATE] = {.loop = send_shorts, .after = talk_await_floods, .threads = true},
+        [AM_MEDIUM_RATE] = {.loop = send_mediums, .after = talk_await_floods, .threads = true},
+        [AM_RESERVE_RATE] = {.loop = send_reserved, .after = talk_await_floods, .threads = true},
+        [AM_LONG_RATE] = {.loop = send_longs, .after = talk_await_floods, .threads = true},
+        [AM_SHORT_IN] = {.loop = send_in, .after = await_in, .threads = true, .parts = senders},
+        [PUT_LAT] = {.loop = api_aq_put},
+        [GET_LAT] = {.loop = api_aq_get},
+        [PUT_VALUE] = {.loop = api_aq_put_value},
+        [GET_VALUE] = {.loop = api_aq_get_value},
+        [ATOMIC_LAT] = {.loop = api_aq_fetch_add},
+        [ATOMIC_CAS] = {.loop = api_aq_cas},
+        [ATOMIC_DOUBLE] = {.loop = api_aq_add_double},
+        [ATOMIC_RATE] = {.loop = api_aq_add, .threads = true},
+        [PUT_BW] = {.loop = api_aq_put_nbi, .threads = true},
+        [GET_BW] = {.loop = api_aq_get_nbi, .threads = true},
+        [PUT_RATE] = {.loop = api_aq_put_nbi, .threads = true},
+        [GET_RATE] = {.loop = api_aq_get_nbi, .threads = true},
+        [PUT_EVENTS] = {.loop = api_aq_put_events, .threads = true},
+        [MEMSET_BW] = {.loop = api_aq_memset},
+        [PUT_PRIVATE] = {.loop = api_aq_put_private},
+        [GET_PRIVATE] = {.loop = api_aq_get_private},
+        [STRIDED_PUT] = {.loop = api_aq_strided_put},
+        [STRIDED_GET] = {.loop = api_aq_strided_get},
+        [VECTOR_PUT] = {.loop = api_aq_vector_put, .before = api_aq_put_lists},
+        [VECTOR_GET] = {.loop = api_aq_vector_get, .before = api_aq_get_lists},
+        [INDEXED_PUT] = {.loop = api_aq_indexed_put, .before = api_aq_put_lists},
+        [INDEXED_GET] = {.loop = api_aq_indexed_get, .before = api_aq_get_lists},
+        [TEAM_SPLIT] = {.loop = api_aq_team_split},
+        [BARRIER] = {.loop = talk_barriers},
+        [BCAST] = {.loop = api_aq_bcast},
+        [REDUCE] = {.loop = api_aq_reduce},
+        [ALLREDUCE] = {.loop = api_aq_allreduce},
+        [GATHER] = {.loop = api_aq_gather},
+        [ALLGATHER] = {.loop = api_aq_allgather},
+        [SCATTER] = {.loop = api_aq_scatter},
+        [ALLTOALL] = {.loop = api_aq_alltoall},
+    }};

@@ -5,40 +5,26 @@
 #include "perf.h"
 #include <aqueduct/aqueduct.h>
 
-aq_team *api_aq_world(void);
 /* End the job with a message unless the call succeeded. */
+#define CHECK(call) api_aq_check(call, #call)
 void api_aq_check(aq_status status, const char *call);
 
-/* api_aq_vis.c */
-run_fn api_aq_strided_put, api_aq_strided_get, api_aq_vector_put, api_aq_vector_get;
-run_fn api_aq_indexed_put, api_aq_indexed_get;
+/* The team of all ranks. */
+extern aq_team *api_aq_world;
 
-/* api_aq_rma.c: one-sided operations, one at a time and many under way. */
-run_fn api_aq_put_lat, api_aq_get_lat, api_aq_put_value, api_aq_get_value, api_aq_put_flood;
-run_fn api_aq_get_flood, api_aq_put_events, api_aq_memset;
+/* api_aq_rma.c: what its patterns need beside the segments. */
+void api_aq_rma_open(struct perf *perf);
+void api_aq_rma_close(void);
+loop_fn api_aq_put, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_nbi, api_aq_get_nbi;
+loop_fn api_aq_put_events, api_aq_memset, api_aq_put_private, api_aq_get_private;
+loop_fn api_aq_fetch_add, api_aq_cas, api_aq_add_double, api_aq_add;
 
-/* api_aq_atomic.c */
-void api_aq_atomic_open(void);
-void api_aq_atomic_close(void);
-run_fn api_aq_atomic_lat, api_aq_atomic_cas, api_aq_atomic_double, api_aq_atomic_rate;
-
-/* api_aq_threads.c: `n` operations by all threads of --threads; returns the ns of all of them. */
-typedef void api_aq_body(struct perf *perf, size_t size, uint64_t n);
-double api_aq_spread(struct perf *perf, size_t size, uint64_t n, api_aq_body *body);
-
-/* api_aq_private.c: a second endpoint, with the private memory of ranks 0 and 1 as its segment. */
-void api_aq_attach_private(struct perf *perf, unsigned other);
-double api_aq_put_private(struct perf *perf, size_t size, uint64_t n);
-double api_aq_get_private(struct perf *perf, size_t size, uint64_t n);
+/* api_aq_vis.c: scattered transfers; those by lists have to make them before. */
+loop_fn api_aq_strided_put, api_aq_strided_get, api_aq_vector_put, api_aq_vector_get;
+loop_fn api_aq_indexed_put, api_aq_indexed_get, api_aq_put_lists, api_aq_get_lists;
 
 /* api_aq_coll.c: the buffers lie in the ranks' segments, as those of programs that care do. */
-double api_aq_bcast(struct perf *perf, size_t size, uint64_t n);
-double api_aq_reduce(struct perf *perf, size_t size, uint64_t n);
-double api_aq_allreduce(struct perf *perf, size_t size, uint64_t n);
-double api_aq_gather(struct perf *perf, size_t size, uint64_t n);
-double api_aq_allgather(struct perf *perf, size_t size, uint64_t n);
-double api_aq_scatter(struct perf *perf, size_t size, uint64_t n);
-double api_aq_alltoall(struct perf *perf, size_t size, uint64_t n);
-double api_aq_team_split(struct perf *perf, size_t size, uint64_t n);
+loop_fn api_aq_bcast, api_aq_reduce, api_aq_allreduce, api_aq_gather, api_aq_allgather;
+loop_fn api_aq_scatter, api_aq_alltoall, api_aq_team_split;
 
 #endif

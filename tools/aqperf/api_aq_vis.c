@@ -5,117 +5,91 @@
 
 enum { WORD = 8, STEP = 16 };
 
-/* The lists of a transfer of `size` bytes: as aq_vec and as pointers. */
-struct lists {
-    size_t count;
-    aq_vec *there, *here;
-    void **there_at, **here_at;
-};
+/* The places of a transfer, as aq_vec and as pointers. */
+static struct list {
+    aq_vec *vecs;
+    void **at;
+} there, here;
+static size_t count;
 
-static struct lists lists_of(struct perf *perf, unsigned char *here, size_t size)
+static void make_list(struct list *list, unsigned char *base, size_t step)
 {
-    struct lists l = {.count = size / WORD};
-    l.there = malloc(l.count * sizeof(*l.there));
-    l.here = malloc(l.count * sizeof(*l.here));
-    l.there_at = malloc(l.count * sizeof(*l.there_at));
-    l.here_at = malloc(l.count * sizeof(*l.here_at));
-    if (l.there == NULL || l.here == NULL || l.there_at == NULL || l.here_at == NULL) {
+    list->vecs = realloc(list->vecs, count * sizeof(*list->vecs));
+    list->at = realloc(list->at, count * sizeof(*list->at));
+    if (list->vecs == NULL || list->at == NULL) {
         fprintf(stderr, "aqperf: out of memory\n");
         aq_exit(1);
     }
-    for (size_t i = 0; i < l.count; i++) {
-        l.there[i] = (aq_vec){l.there_at[i] = perf->peer_addr->data + i * STEP, WORD};
-        l.here[i] = (aq_vec){l.here_at[i] = here + i * WORD, WORD};
-    }
-    return l;
+    for (size_t i = 0; i < count; i++)
+        list->vecs[i] = (aq_vec){list->at[i] = base + i * step, WORD};
 }
 
-static void lists_free(struct lists *l)
+void api_aq_put_lists(struct perf *perf, size_t size, uint64_t n)
 {
-    free(l->there);
-    free(l->here);
-    free(l->there_at);
-    free(l->here_at);
+    (void)n;
+    count = size / WORD;
+    make_list(&there, perf->peer_addr->data, STEP);
+    make_list(&here, perf->source, WORD);
 }
 
-double api_aq_strided_put(struct perf *perf, size_t size, uint64_t n)
+void api_aq_get_lists(struct perf *perf, size_t size, uint64_t n)
 {
-    const ptrdiff_t there = STEP, here = WORD;
-    const size_t count = size / WORD;
-    double begun = measure_now_ns();
+    (void)n;
+    count = size / WORD;
+    make_list(&there, perf->peer_addr->data, STEP);
+    make_list(&here, perf->target, WORD);
+}
+
+void api_aq_strided_put(struct perf *perf, size_t size, uint64_t n)
+{
+    const ptrdiff_t step = STEP, word = WORD;
+    const size_t words = size / WORD;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(aq_put_strided_nbi(api_aq_world(), perf->peer, perf->peer_addr->data, &there,
-                                        perf->source, &here, WORD, &count, 1, 0),
-                     "aq_put_strided_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
-    return measure_now_ns() - begun;
+        CHECK(aq_put_strided_nbi(api_aq_world, perf->peer, perf->peer_addr->data, &step,
+                                 perf->source, &word, WORD, &words, 1, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 
-double api_aq_strided_get(struct perf *perf, size_t size, uint64_t n)
+void api_aq_strided_get(struct perf *perf, size_t size, uint64_t n)
 {
-    const ptrdiff_t there = STEP, here = WORD;
-    const size_t count = size / WORD;
-    double begun = measure_now_ns();
+    const ptrdiff_t step = STEP, word = WORD;
+    const size_t words = size / WORD;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(aq_get_strided_nbi(api_aq_world(), perf->target, &here, perf->peer,
-                                        perf->peer_addr->data, &there, WORD, &count, 1, 0),
-                     "aq_get_strided_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_GET), "aq_nbi_wait");
-    return measure_now_ns() - begun;
+        CHECK(aq_get_strided_nbi(api_aq_world, perf->target, &word, perf->peer,
+                                 perf->peer_addr->data, &step, WORD, &words, 1, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_GET));
 }
 
-double api_aq_vector_put(struct perf *perf, size_t size, uint64_t n)
+void api_aq_vector_put(struct perf *perf, size_t size, uint64_t n)
 {
-    struct lists l = lists_of(perf, perf->source, size);
-    double begun = measure_now_ns();
+    (void)size;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(
-            aq_put_vector_nbi(api_aq_world(), perf->peer, l.count, l.there, l.count, l.here, 0),
-            "aq_put_vector_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
-    double ns = measure_now_ns() - begun;
-    lists_free(&l);
-    return ns;
+        CHECK(aq_put_vector_nbi(api_aq_world, perf->peer, count, there.vecs, count, here.vecs, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 
-double api_aq_vector_get(struct perf *perf, size_t size, uint64_t n)
+void api_aq_vector_get(struct perf *perf, size_t size, uint64_t n)
 {
-    struct lists l = lists_of(perf, perf->target, size);
-    double begun = measure_now_ns();
+    (void)size;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(
-            aq_get_vector_nbi(api_aq_world(), l.count, l.here, perf->peer, l.count, l.there, 0),
-            "aq_get_vector_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_GET), "aq_nbi_wait");
-    double ns = measure_now_ns() - begun;
-    lists_free(&l);
-    return ns;
+        CHECK(aq_get_vector_nbi(api_aq_world, count, here.vecs, perf->peer, count, there.vecs, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_GET));
 }
 
-double api_aq_indexed_put(struct perf *perf, size_t size, uint64_t n)
+void api_aq_indexed_put(struct perf *perf, size_t size, uint64_t n)
 {
-    struct lists l = lists_of(perf, perf->source, size);
-    double begun = measure_now_ns();
+    (void)size;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(aq_put_indexed_nbi(api_aq_world(), perf->peer, l.count, l.there_at, WORD,
-                                        l.count, l.here_at, WORD, 0),
-                     "aq_put_indexed_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
-    double ns = measure_now_ns() - begun;
-    lists_free(&l);
-    return ns;
+        CHECK(aq_put_indexed_nbi(api_aq_world, perf->peer, count, there.at, WORD, count, here.at,
+                                 WORD, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 
-double api_aq_indexed_get(struct perf *perf, size_t size, uint64_t n)
+void api_aq_indexed_get(struct perf *perf, size_t size, uint64_t n)
 {
-    struct lists l = lists_of(perf, perf->target, size);
-    double begun = measure_now_ns();
+    (void)size;
     for (uint64_t i = 0; i < n; i++)
-        api_aq_check(aq_get_indexed_nbi(api_aq_world(), l.count, l.here_at, WORD, perf->peer,
-                                        l.count, l.there_at, WORD, 0),
-                     "aq_get_indexed_nbi");
-    api_aq_check(aq_nbi_wait(AQ_NBI_GET), "aq_nbi_wait");
-    double ns = measure_now_ns() - begun;
-    lists_free(&l);
-    return ns;
+        CHECK(aq_get_indexed_nbi(api_aq_world, count, here.at, WORD, perf->peer, count, there.at,
+                                 WORD, 0));
+    CHECK(aq_nbi_wait(AQ_NBI_GET));
 }

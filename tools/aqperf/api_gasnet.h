@@ -9,23 +9,15 @@
 #include <gasnet_ratomic.h>
 #include <gasnet_vis.h>
 
-gex_TM_t api_gasnet_world(void);
-gex_EP_t api_gasnet_ep(void);
+extern gex_TM_t api_gasnet_world;
+extern gex_EP_t api_gasnet_ep;
 /* End the job with a message unless the call succeeded. */
 void api_gasnet_check(int code, const char *call);
 
 /* api_gasnet_more.c: a second endpoint, with the private memory of ranks 0 and 1 as its segment. */
-void api_gasnet_attach_private(struct perf *perf, unsigned other);
-double api_gasnet_put_private(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_get_private(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_strided_put(struct perf *perf, size_t size, uint64_t n);
-
-double api_gasnet_bcast(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_reduce(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_allreduce(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_gather(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_allgather(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_scatter(struct perf *perf, size_t size, uint64_t n);
-double api_gasnet_alltoall(struct perf *perf, size_t size, uint64_t n);
+void api_gasnet_attach_private(struct perf *perf);
+loop_fn api_gasnet_put_private, api_gasnet_get_private, api_gasnet_strided_put;
+loop_fn api_gasnet_bcast, api_gasnet_reduce, api_gasnet_allreduce, api_gasnet_gather;
+loop_fn api_gasnet_allgather, api_gasnet_scatter, api_gasnet_alltoall;
 
 #endif

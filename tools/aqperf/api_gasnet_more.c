@@ -3,9 +3,9 @@
 
 static gex_TM_t pair;
 
-void api_gasnet_attach_private(struct perf *perf, unsigned other)
+void api_gasnet_attach_private(struct perf *perf)
 {
-    gex_Client_t client = gex_EP_QueryClient(api_gasnet_ep());
+    gex_Client_t client = gex_EP_QueryClient(api_gasnet_ep);
     gex_EP_t ep;
     gex_Segment_t segment;
     void *owner = NULL;
@@ -17,123 +17,90 @@ void api_gasnet_attach_private(struct perf *perf, unsigned other)
             "gex_Segment_Create");
         api_gasnet_check(gex_EP_BindSegment(ep, segment, 0), "gex_EP_BindSegment");
     }
-    api_gasnet_check(gex_EP_PublishBoundSegment(api_gasnet_world(), &ep, 1, 0),
+    api_gasnet_check(gex_EP_PublishBoundSegment(api_gasnet_world, &ep, 1, 0),
                      "gex_EP_PublishBoundSegment");
     pair = gex_TM_Pair(ep, gex_EP_QueryIndex(ep));
-    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(pair, other, &owner, NULL, &size, 0));
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(pair, perf->peer, &owner, NULL, &size, 0));
     perf->peer_target = owner;
 }
 
-double api_gasnet_put_private(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_put_private(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0);
     gex_NBI_Wait(GEX_EC_PUT, 0);
-    return measure_now_ns() - begun;
 }
 
-double api_gasnet_get_private(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_get_private(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0);
     gex_NBI_Wait(GEX_EC_GET, 0);
-    return measure_now_ns() - begun;
 }
 
 /* The shape of api_aq_vis.c: every other word of the target, from adjacent words. */
 enum { WORD = 8, STEP = 16 };
 
-double api_gasnet_strided_put(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_strided_put(struct perf *perf, size_t size, uint64_t n)
 {
     const ptrdiff_t there = STEP, here = WORD;
     const size_t count = size / WORD;
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gex_VIS_StridedPutNBI(api_gasnet_world(), perf->peer, perf->peer_addr->data, &there,
+        gex_VIS_StridedPutNBI(api_gasnet_world, perf->peer, perf->peer_addr->data, &there,
                               perf->source, &here, WORD, &count, 1, 0);
     gex_NBI_Wait(GEX_EC_PUT, 0);
-    return measure_now_ns() - begun;
 }
 
-/* --- collectives: arrivals are in the second half of the segment's data ------------------------
- */
-
-static unsigned char *arrivals(const struct perf *perf)
+void api_gasnet_bcast(struct perf *perf, size_t size, uint64_t n)
 {
-    return perf->mine->data + perf->max_size;
-}
-
-static size_t block_of(const struct perf *perf, size_t size)
-{
-    return size < perf->ranks ? 1 : size / perf->ranks;
-}
-
-double api_gasnet_bcast(struct perf *perf, size_t size, uint64_t n)
-{
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(
-            gex_Coll_BroadcastNB(api_gasnet_world(), 0, arrivals(perf), perf->mine->data, size, 0));
-    return measure_now_ns() - begun;
+        gex_Event_Wait(gex_Coll_BroadcastNB(api_gasnet_world, 0, talk_arrivals(perf),
+                                            perf->mine->data, size, 0));
 }
 
-double api_gasnet_reduce(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_reduce(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_Coll_ReduceToOneNB(api_gasnet_world(), 0, arrivals(perf),
+        gex_Event_Wait(gex_Coll_ReduceToOneNB(api_gasnet_world, 0, talk_arrivals(perf),
                                               perf->mine->data, GEX_DT_DBL, sizeof(double),
                                               size / sizeof(double), GEX_OP_ADD, NULL, NULL, 0));
-    return measure_now_ns() - begun;
 }
 
-double api_gasnet_allreduce(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_allreduce(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_Coll_ReduceToAllNB(api_gasnet_world(), arrivals(perf), perf->mine->data,
-                                              GEX_DT_DBL, sizeof(double), size / sizeof(double),
-                                              GEX_OP_ADD, NULL, NULL, 0));
-    return measure_now_ns() - begun;
+        gex_Event_Wait(gex_Coll_ReduceToAllNB(api_gasnet_world, talk_arrivals(perf),
+                                              perf->mine->data, GEX_DT_DBL, sizeof(double),
+                                              size / sizeof(double), GEX_OP_ADD, NULL, NULL, 0));
 }
 
 /* The collectives of GASNet-1, each with its own addresses. */
 enum { FLAGS = GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC };
 
-double api_gasnet_gather(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_gather(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_gather(GASNET_TEAM_ALL, 0, arrivals(perf), perf->mine->data,
-                           block_of(perf, size), FLAGS);
-    return measure_now_ns() - begun;
+        gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data,
+                           talk_block(perf, size), FLAGS);
 }
 
-double api_gasnet_allgather(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_allgather(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_gather_all(GASNET_TEAM_ALL, arrivals(perf), perf->mine->data,
-                               block_of(perf, size), FLAGS);
-    return measure_now_ns() - begun;
+        gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
+                               talk_block(perf, size), FLAGS);
 }
 
-double api_gasnet_scatter(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_scatter(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_scatter(GASNET_TEAM_ALL, arrivals(perf), 0, perf->mine->data,
-                            block_of(perf, size), FLAGS);
-    return measure_now_ns() - begun;
+        gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data,
+                            talk_block(perf, size), FLAGS);
 }
 
-double api_gasnet_alltoall(struct perf *perf, size_t size, uint64_t n)
+void api_gasnet_alltoall(struct perf *perf, size_t size, uint64_t n)
 {
-    double begun = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_exchange(GASNET_TEAM_ALL, arrivals(perf), perf->mine->data,
-                             block_of(perf, size), FLAGS);
-    return measure_now_ns() - begun;
+        gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
+                             talk_block(perf, size), FLAGS);
 }

@@ -45,21 +45,29 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
     return seq;
 }
 
-static double run_echo(struct perf *perf, size_t size, uint64_t n)
+static void echo(struct perf *perf, size_t size, uint64_t n)
 {
-    perf->api->command(perf, COMMAND_ECHO, size);
-    double start = 0;
-    for (uint64_t i = 0; i <= n; i++) { /* the first one only tells that rank 1 is there */
-        if (i == 1) start = measure_now_ns();
+    for (uint64_t i = 0; i < n; i++) {
         send_line(perf, perf->source, size, line_seq + 1);
         line_seq = await_line(perf, line_seq);
     }
-    double ns = measure_now_ns() - start;
+}
+
+/* The first one only tells that rank 1 is there. */
+static void begin_echo(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)n;
+    perf->api->ask(perf, COMMAND_ECHO, size);
+    echo(perf, size, 1);
+}
+
+static void end_echo(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size, (void)n;
     line_seq++;
     send_line(perf, NULL, 0, line_seq | STOP);
     /* There is no answer to that one: rank 1 has done the same with its inbox. */
     atomic_store_explicit(&perf->mine->inbox.seq, line_seq, memory_order_relaxed);
-    return ns;
 }
 
 static void serve_echo(struct perf *perf, size_t size)
@@ -75,25 +83,19 @@ static void serve_echo(struct perf *perf, size_t size)
     atomic_store_explicit(&here->inbox.seq, line_seq, memory_order_relaxed);
 }
 
-static double run_rtt(struct perf *perf, size_t size, uint64_t n)
+static double two(const struct perf *perf)
 {
-    (void)size;
-    return run_echo(perf, 0, n);
+    (void)perf;
+    return 2;
 }
 
 /* Half a round trip for each round of a dissemination barrier: ceil(log2(ranks)). */
-static double run_rounds(struct perf *perf, size_t size, uint64_t n)
+static double rounds_in_rtt(const struct perf *perf)
 {
     unsigned rounds = 0;
     while ((1u << rounds) < perf->ranks)
         rounds++;
-    return run_rtt(perf, size, n) / 2 * rounds;
-}
-
-/* Half a round trip. */
-static double run_hop(struct perf *perf, size_t size, uint64_t n)
-{
-    return run_rtt(perf, size, n) / 2;
+    return 2.0 / rounds;
 }
 
 static void stream_one(struct perf *perf, size_t size, uint64_t flag)
@@ -125,15 +127,18 @@ static void stream_drain(struct perf *perf)
     }
 }
 
-static double run_stream(struct perf *perf, size_t size, uint64_t n)
+static void begin_stream(struct perf *perf, size_t size, uint64_t n)
 {
-    perf->api->command(perf, COMMAND_STREAM, size);
-    double start = measure_now_ns();
+    (void)n;
+    perf->api->ask(perf, COMMAND_STREAM, size);
+}
+
+static void stream(struct perf *perf, size_t size, uint64_t n)
+{
     for (uint64_t i = 1; i < n; i++)
         stream_one(perf, size, 0);
     stream_one(perf, size, STOP);
     stream_drain(perf);
-    return measure_now_ns() - start;
 }
 
 static void serve_stream(struct perf *perf)
@@ -166,84 +171,68 @@ static struct shared *place(struct perf *perf)
     return perf->theirs != NULL ? perf->theirs : perf->mine;
 }
 
-static double run_store(struct perf *perf, size_t size, uint64_t n)
+static void store_words(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     volatile uint64_t *word = (uint64_t *)(void *)place(perf)->data;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         *word = i;
-    return measure_now_ns() - start;
 }
 
-static double run_load(struct perf *perf, size_t size, uint64_t n)
+static void load_words(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     volatile uint64_t *word = (uint64_t *)(void *)place(perf)->data;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         (void)*word;
-    return measure_now_ns() - start;
 }
 
-static double run_atomic(struct perf *perf, size_t size, uint64_t n)
+static void add_words(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     _Atomic uint64_t *word = &place(perf)->word.seq;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         atomic_fetch_add(word, 1);
-    return measure_now_ns() - start;
 }
 
-static double run_memcpy_out(struct perf *perf, size_t size, uint64_t n)
+static void copy_out(struct perf *perf, size_t size, uint64_t n)
 {
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         limits_copy(place(perf)->data, perf->source, size);
-    return measure_now_ns() - start;
 }
 
-static double run_strided_out(struct perf *perf, size_t size, uint64_t n)
+static void strided_out(struct perf *perf, size_t size, uint64_t n)
 {
     const uint64_t *from = (const uint64_t *)(const void *)perf->source;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++) {
         uint64_t *to = (uint64_t *)(void *)place(perf)->data;
         for (size_t k = 0; k < size / sizeof *to; k++)
             to[2 * k] = from[k];
         atomic_signal_fence(memory_order_seq_cst); /* so that each round stores anew */
     }
-    return measure_now_ns() - start;
 }
 
-static double run_strided_in(struct perf *perf, size_t size, uint64_t n)
+static void strided_in(struct perf *perf, size_t size, uint64_t n)
 {
     uint64_t *to = (uint64_t *)(void *)perf->target;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t *from = (const uint64_t *)(const void *)place(perf)->data;
         for (size_t k = 0; k < size / sizeof *to; k++)
             to[k] = from[2 * k];
         atomic_signal_fence(memory_order_seq_cst); /* so that each round loads anew */
     }
-    return measure_now_ns() - start;
 }
 
-static double run_memset(struct perf *perf, size_t size, uint64_t n)
+static void set_bytes(struct perf *perf, size_t size, uint64_t n)
 {
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         limits_set(place(perf)->data, (int)i, size);
-    return measure_now_ns() - start;
 }
 
-static double run_memcpy_in(struct perf *perf, size_t size, uint64_t n)
+static void copy_in(struct perf *perf, size_t size, uint64_t n)
 {
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         limits_copy(perf->target, place(perf)->data, size);
-    return measure_now_ns() - start;
 }
 
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size)
@@ -265,22 +254,16 @@ static int cma(struct perf *perf, bool write, size_t size)
                       size);
 }
 
-static double run_cma(struct perf *perf, bool write, size_t size, uint64_t n)
+static void cma_write(struct perf *perf, size_t size, uint64_t n)
 {
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
-        (void)cma(perf, write, size); /* was tried by limits_probe_cma */
-    return measure_now_ns() - start;
+        (void)cma(perf, true, size); /* was tried by limits_probe_cma */
 }
 
-static double run_cma_write(struct perf *perf, size_t size, uint64_t n)
+static void cma_read(struct perf *perf, size_t size, uint64_t n)
 {
-    return run_cma(perf, true, size, n);
-}
-
-static double run_cma_read(struct perf *perf, size_t size, uint64_t n)
-{
-    return run_cma(perf, false, size, n);
+    for (uint64_t i = 0; i < n; i++)
+        (void)cma(perf, false, size);
 }
 
 void limits_probe_cma(struct perf *perf)
@@ -292,83 +275,90 @@ void limits_probe_cma(struct perf *perf)
 
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size)
 {
-    enum limit_id id = size <= 8 && pattern->word != LIMIT_NONE ? pattern->word : pattern->limit;
+    enum limit_id id =
+        size <= 8 && pattern->kind->word != LIMIT_NONE ? pattern->kind->word : pattern->kind->limit;
     /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
     if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
     if (limits[id].all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
-    if (limits[id].needs_mapping && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
+    if (limits[id].work.before != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
     if (id == LIMIT_LINE_HOP && perf->crowded) return LIMIT_NONE;
     return id;
 }
 
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
-    [LIMIT_LINE_RTT] = {.name = "line-rtt",
-                        .doc = "a flag to rank 1 in one cache line and back in another",
-                        .run = run_rtt,
-                        .needs_mapping = true},
+    [LIMIT_LINE_RTT] =
+        {.name = "line-rtt",
+         .doc = "a flag to rank 1 in one cache line and back in another",
+         .work = {.loop = echo, .before = begin_echo, .after = end_echo, .bare = true}},
     [LIMIT_LINE_ECHO] = {.name = "line-echo",
                          .doc = "line-rtt with the payload copied before each flag is set",
-                         .run = run_echo,
-                         .needs_mapping = true},
+                         .work = {.loop = echo, .before = begin_echo, .after = end_echo}},
     [LIMIT_LINE_STREAM] = {.name = "line-stream",
                            .doc =
                                "numbered cache lines, with the payload, through a ring to rank 1",
-                           .run = run_stream,
-                           .needs_mapping = true},
+                           .work = {.loop = stream, .before = begin_stream}},
     [LIMIT_LINE_ROUNDS] = {.name = "line-rounds",
                            .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
-                           .run = run_rounds,
-                           .needs_mapping = true},
+                           .work = {.loop = echo,
+                                    .before = begin_echo,
+                                    .after = end_echo,
+                                    .bare = true,
+                                    .parts = rounds_in_rtt}},
     [LIMIT_BARE_BARRIER] = {.name = "yield-rounds",
                             .doc = "a counter in shared memory that all ranks wait at, yielding",
-                            .run = limits_bare_barrier,
+                            .work = {.loop = limits_bare_barrier},
                             .all_ranks = true},
     [LIMIT_COPY_LEAD] = {.name = "copies",
                          .doc = "what each rank must get, copied by it at once, between barriers",
-                         .run = limits_copy_from_lead,
+                         .work = {.loop = limits_copy_from_lead},
                          .all_ranks = true},
     [LIMIT_COPY_NEXT] = {.name = "copies",
                          .doc = "",
-                         .run = limits_copy_from_next,
+                         .work = {.loop = limits_copy_from_next},
                          .all_ranks = true},
     [LIMIT_LINE_HOP] = {.name = "line-hop",
                         .doc = "half a line-rtt",
-                        .run = run_hop,
-                        .needs_mapping = true},
+                        .work = {.loop = echo,
+                                 .before = begin_echo,
+                                 .after = end_echo,
+                                 .bare = true,
+                                 .parts = two}},
     [LIMIT_STORE] = {.name = "store",
                      .doc = "a store of 8 bytes into the peer's mapped segment",
-                     .run = run_store},
+                     .work = {.loop = store_words}},
     [LIMIT_LOAD] = {.name = "load",
                     .doc = "a load of 8 bytes from the peer's mapped segment",
-                    .run = run_load},
+                    .work = {.loop = load_words}},
     [LIMIT_ATOMIC] = {.name = "atomic",
                       .doc = "an atomic add of the processor in the peer's mapped segment",
-                      .run = run_atomic},
+                      .work = {.loop = add_words}},
     [LIMIT_MEMCPY_OUT] = {.name = "memcpy",
                           .doc = "memcpy of that size into (put) or from (get) the mapped segment",
-                          .run = run_memcpy_out},
-    [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .run = run_memcpy_in},
+                          .work = {.loop = copy_out}},
+    [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .work = {.loop = copy_in}},
     [LIMIT_STRIDED_OUT] =
         {.name = "loop",
          .doc = "a loop of 8-byte stores into (put) or loads from (get) every other word",
-         .run = run_strided_out},
-    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .run = run_strided_in},
+         .work = {.loop = strided_out}},
+    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .work = {.loop = strided_in}},
     [LIMIT_MEMSET] = {.name = "memset",
                       .doc = "memset of that size in the peer's mapped segment",
-                      .run = run_memset},
+                      .work = {.loop = set_bytes}},
     [LIMIT_CMA_WRITE] = {.name = "cma",
                          .doc = "process_vm_writev (put) or process_vm_readv (get) of that size",
-                         .run = run_cma_write},
-    [LIMIT_CMA_READ] = {.name = "cma", .doc = "", .run = run_cma_read},
+                         .work = {.loop = cma_write}},
+    [LIMIT_CMA_READ] = {.name = "cma", .doc = "", .work = {.loop = cma_read}},
     [LIMIT_DOUBLE_OUT] = {.name = "double-copy",
                           .doc = "memcpy by both ranks through a ring of 8 fragments of 32 KB",
-                          .run = limits_double_out,
-                          .needs_mapping = true},
+                          .work = {.loop = limits_copy_out, .before = limits_begin_out}},
     [LIMIT_DOUBLE_IN] = {.name = "double-copy",
                          .doc = "",
-                         .run = limits_double_in,
-                         .needs_mapping = true},
-    [LIMIT_CMA_PRIVATE_WRITE] = {.name = "cma", .doc = "", .run = limits_cma_private_write},
-    [LIMIT_CMA_PRIVATE_READ] = {.name = "cma", .doc = "", .run = limits_cma_private_read},
+                         .work = {.loop = limits_copy_in, .before = limits_begin_in}},
+    [LIMIT_CMA_PRIVATE_WRITE] = {.name = "cma",
+                                 .doc = "",
+                                 .work = {.loop = limits_cma_private_write}},
+    [LIMIT_CMA_PRIVATE_READ] = {.name = "cma",
+                                .doc = "",
+                                .work = {.loop = limits_cma_private_read}},
 };

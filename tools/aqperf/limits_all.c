@@ -29,40 +29,29 @@ static void meet(struct perf *perf)
         if (perf->crowded || ++turns % 16384 == 0) sched_yield();
 }
 
-double limits_bare_barrier(struct perf *perf, size_t size, uint64_t n)
+void limits_bare_barrier(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++)
         meet(perf);
-    return measure_now_ns() - start;
 }
 
-static unsigned char *arrivals(struct perf *perf)
+void limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n)
 {
-    return perf->mine->data + perf->max_size;
-}
-
-double limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n)
-{
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++) {
         meet(perf);
-        memcpy(arrivals(perf), lead(perf)->data, size);
+        memcpy(talk_arrivals(perf), lead(perf)->data, size);
     }
     meet(perf);
-    return measure_now_ns() - start;
 }
 
-double limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
+void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
 {
     size_t own = size / perf->ranks;
-    double start = measure_now_ns();
     for (uint64_t i = 0; i < n; i++) {
         meet(perf);
-        memcpy(arrivals(perf) + own, perf->next->data + own, size - own);
-        memcpy(arrivals(perf), perf->mine->data, own);
+        memcpy(talk_arrivals(perf) + own, perf->next->data + own, size - own);
+        memcpy(talk_arrivals(perf), perf->mine->data, own);
     }
     meet(perf);
-    return measure_now_ns() - start;
 }

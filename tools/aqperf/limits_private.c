@@ -20,19 +20,19 @@ static void await_taken(struct perf *perf, uint64_t most)
         limits_wait_turn(perf, &turns);
 }
 
-static void copy_out(struct perf *perf, const unsigned char *from, size_t size, uint64_t n)
+static void send_all(struct perf *perf, const unsigned char *from, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         for (size_t at = 0; at < size; at += FRAGMENT_BYTES) {
             await_taken(perf, FRAGMENTS - 1);
             limits_copy(perf->theirs->fragment[sent++ % FRAGMENTS], from + at, piece_at(at, size));
-            /* pairs with the acquire in copy_in */
+            /* pairs with the acquire in take_all */
             atomic_store_explicit(&perf->theirs->fragments.seq, sent, memory_order_release);
         }
     await_taken(perf, 0);
 }
 
-static void copy_in(struct perf *perf, unsigned char *to, size_t size, uint64_t n)
+static void take_all(struct perf *perf, unsigned char *to, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         for (size_t at = 0; at < size; at += FRAGMENT_BYTES) {
@@ -48,43 +48,41 @@ void limits_serve_double(struct perf *perf, enum command command, size_t size)
 {
     uint64_t n = perf->mine->operations; /* put there before the command */
     if (command == COMMAND_DOUBLE_OUT)
-        copy_in(perf, perf->target, size, n);
+        take_all(perf, perf->target, size, n);
     else
-        copy_out(perf, perf->target, size, n);
+        send_all(perf, perf->target, size, n);
 }
 
-double limits_double_out(struct perf *perf, size_t size, uint64_t n)
+void limits_begin_out(struct perf *perf, size_t size, uint64_t n)
 {
     perf->theirs->operations = n;
-    perf->api->command(perf, COMMAND_DOUBLE_OUT, size);
-    double start = measure_now_ns();
-    copy_out(perf, perf->source, size, n);
-    return measure_now_ns() - start;
+    perf->api->ask(perf, COMMAND_DOUBLE_OUT, size);
 }
 
-double limits_double_in(struct perf *perf, size_t size, uint64_t n)
+void limits_copy_out(struct perf *perf, size_t size, uint64_t n)
+{
+    send_all(perf, perf->source, size, n);
+}
+
+void limits_begin_in(struct perf *perf, size_t size, uint64_t n)
 {
     perf->theirs->operations = n;
-    perf->api->command(perf, COMMAND_DOUBLE_IN, size);
-    double start = measure_now_ns();
-    copy_in(perf, perf->source, size, n);
-    return measure_now_ns() - start;
+    perf->api->ask(perf, COMMAND_DOUBLE_IN, size);
 }
 
-static double run_cma(struct perf *perf, bool write, size_t size, uint64_t n)
+void limits_copy_in(struct perf *perf, size_t size, uint64_t n)
 {
-    double start = measure_now_ns();
+    take_all(perf, perf->source, size, n);
+}
+
+void limits_cma_private_write(struct perf *perf, size_t size, uint64_t n)
+{
     for (uint64_t i = 0; i < n; i++)
-        (void)limits_cma(perf, write, perf->source, perf->peer_target, size);
-    return measure_now_ns() - start;
+        (void)limits_cma(perf, true, perf->source, perf->peer_target, size);
 }
 
-double limits_cma_private_write(struct perf *perf, size_t size, uint64_t n)
+void limits_cma_private_read(struct perf *perf, size_t size, uint64_t n)
 {
-    return run_cma(perf, true, size, n);
-}
-
-double limits_cma_private_read(struct perf *perf, size_t size, uint64_t n)
-{
-    return run_cma(perf, false, size, n);
+    for (uint64_t i = 0; i < n; i++)
+        (void)limits_cma(perf, false, perf->source, perf->peer_target, size);
 }

@@ -32,9 +32,10 @@ static void pin(struct perf *perf)
 static const size_t *sizes_of(const struct perf *perf, enum pattern_id id, size_t *count)
 {
     const struct options *options = &perf->options;
-    bool given = options->size_count > 0 && patterns[id].sized;
-    *count = given ? options->size_count : patterns[id].size_count;
-    return given ? options->sizes : patterns[id].sizes;
+    const struct sizes *own = patterns[id].sizes;
+    bool given = options->size_count > 0 && own->count > 1;
+    *count = given ? options->size_count : own->count;
+    return given ? options->sizes : own->sizes;
 }
 
 /* The largest size that will be measured, and how many rows there are. */
@@ -80,6 +81,8 @@ static void set_up(struct perf *perf, size_t *rows)
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
     if (perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
     perf->api->attach(perf);
+    talk_meet(perf);
+    perf->api->barrier();
     if (perf->rank > 1) return;
     memset(perf->mine->data, 1, 2 * perf->max_size);
     if (perf->rank > 0) return;

@@ -1,6 +1,7 @@
 /* One row of the table: warm up, find out how many operations fill the time asked for, repeat, and
  * interleave the machine's limit, because what a shared machine can do changes within seconds. */
 #include "perf.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -14,9 +15,61 @@ double measure_now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
+/* A loop as several threads of this rank run it. */
+struct shift {
+    struct perf *perf;
+    loop_fn *loop;
+    size_t size;
+    uint64_t n; /* of each but the first */
+    pthread_barrier_t together;
+};
+
+static void *work_on(void *arg)
+{
+    struct shift *shift = arg;
+    pthread_barrier_wait(&shift->together);
+    shift->loop(shift->perf, shift->size, shift->n);
+    return NULL;
+}
+
+/* They begin together, and the last to end ends the time. */
+static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, unsigned threads)
+{
+    pthread_t ids[MAX_THREADS];
+    struct shift shift = {perf, loop, size, .n = n / threads};
+    pthread_barrier_init(&shift.together, NULL, threads);
+    for (unsigned i = 1; i < threads; i++)
+        if (pthread_create(&ids[i], NULL, work_on, &shift) != 0) {
+            fprintf(stderr, "aqperf: cannot start %u threads\n", threads);
+            perf->api->quit(1);
+        }
+    pthread_barrier_wait(&shift.together);
+    double begun = measure_now_ns();
+    loop(perf, size, n - shift.n * (threads - 1));
+    for (unsigned i = 1; i < threads; i++)
+        pthread_join(ids[i], NULL);
+    double ns = measure_now_ns() - begun;
+    pthread_barrier_destroy(&shift.together);
+    return ns;
+}
+
+/* How many ns `n` operations took. */
+static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n)
+{
+    if (work->bare) size = 0;
+    if (work->before != NULL) work->before(perf, size, n);
+    double ns = share(perf, work->loop, size, n, work->threads ? perf->options.threads : 1);
+    double begun = measure_now_ns();
+    if (work->after != NULL) {
+        work->after(perf, size, n);
+        ns += measure_now_ns() - begun;
+    }
+    return work->parts != NULL ? ns / work->parts(perf) : ns;
+}
+
 /* A thing to measure: a pattern of the API, or a limit. */
 struct subject {
-    run_fn *run;
+    const struct work *work; /* without a loop: there is none */
     bool all_ranks;
     enum limit_id limit; /* LIMIT_NONE: the pattern */
     uint64_t operations; /* in one sample */
@@ -26,11 +79,11 @@ struct subject {
 /* Rank 0: `n` operations, with the other ranks where they take part. */
 static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
 {
-    if (!subject->all_ranks) return subject->run(perf, size, n);
-    if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
-    perf->api->set_count(perf, n, subject->limit);
+    if (!subject->all_ranks) return perform(perf, subject->work, size, n);
+    if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
+    talk_set_count(perf, n, subject->limit);
     perf->api->barrier();
-    double ns = subject->run(perf, size, n);
+    double ns = perform(perf, subject->work, size, n);
     perf->api->barrier(); /* all have read the count, which may change now */
     return ns;
 }
@@ -54,7 +107,7 @@ static void calibrate(struct perf *perf, struct subject *subject, size_t size)
 static void sample(struct perf *perf, struct subject *subject, enum unit unit, size_t size,
                    uint64_t repeat)
 {
-    if (subject->run == NULL) return;
+    if (subject->work->loop == NULL) return;
     uint64_t n = subject->operations;
     (void)run(perf, subject, size, n / 16 + 1); /* what ran in between has cooled the caches */
     subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, size, n), size, n);
@@ -69,7 +122,7 @@ static int by_value(const void *a, const void *b)
 /* Sorts the samples; 0 for a subject that was not measured. */
 static double median(struct subject *subject, uint64_t count, double *min, double *max)
 {
-    if (subject->run == NULL) return 0;
+    if (subject->work->loop == NULL) return 0;
     qsort(subject->samples, count, sizeof(double), by_value);
     *min = subject->samples[0];
     *max = subject->samples[count - 1];
@@ -89,21 +142,22 @@ static double *new_samples(struct perf *perf)
 static void lead(struct perf *perf, enum pattern_id id, size_t size)
 {
     const struct pattern *pattern = &patterns[id];
+    const struct kind *kind = pattern->kind;
     enum limit_id limit = limits_for(perf, pattern, size);
-    enum limit_id second = perf->no_cma == NULL && size > 0 ? pattern->second : LIMIT_NONE;
+    enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
     struct subject subjects[] = {
-        {.run = limits[limit].run, .all_ranks = limits[limit].all_ranks, .limit = limit},
-        {.run = limits[second].run},
-        {.run = perf->api->run[id], .all_ranks = pattern->all_ranks},
+        {.work = &limits[limit].work, .all_ranks = limits[limit].all_ranks, .limit = limit},
+        {.work = &limits[second].work},
+        {.work = &perf->api->works[id], .all_ranks = kind->all_ranks},
     };
     uint64_t repeats = perf->options.repeats;
     for (size_t i = 0; i < 3; i++) {
         subjects[i].samples = new_samples(perf);
-        if (subjects[i].run != NULL) calibrate(perf, &subjects[i], size);
+        if (subjects[i].work->loop != NULL) calibrate(perf, &subjects[i], size);
     }
     for (uint64_t repeat = 0; repeat < repeats; repeat++)
         for (size_t i = 0; i < 3; i++)
-            sample(perf, &subjects[i], pattern->unit, size, repeat);
+            sample(perf, &subjects[i], kind->unit, size, repeat);
 
     struct result *result = &perf->results[perf->result_count++];
     *result = (struct result){.pattern = pattern,
@@ -114,7 +168,7 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
     result->limit = median(&subjects[0], repeats, &result->limit_min, &result->limit_max);
     double second_min = 0, second_max = 0;
     result->second = median(&subjects[1], repeats, &second_min, &second_max);
-    if (pattern->either && result->second > result->limit) {
+    if (kind->either && result->second > result->limit) {
         result->limit = result->second;
         result->limit_min = second_min;
         result->limit_max = second_max;
@@ -123,9 +177,9 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
     for (size_t i = 0; i < 3; i++)
         free(subjects[i].samples);
 
-    if (perf->ranks > 1) perf->api->command(perf, COMMAND_NEXT, 0);
-    if (!pattern->all_ranks) return;
-    perf->api->set_count(perf, 0, LIMIT_NONE);
+    if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
+    if (!kind->all_ranks) return;
+    talk_set_count(perf, 0, LIMIT_NONE);
     perf->api->barrier();
 }
 
@@ -134,13 +188,13 @@ static void serve(struct perf *perf)
 {
     size_t size;
     enum command command;
-    while ((command = perf->api->await(perf, &size)) != COMMAND_NEXT)
+    while ((command = talk_await(perf, &size)) != COMMAND_NEXT)
         limits_serve(perf, command, size);
 }
 
 static void follow(struct perf *perf, enum pattern_id id, size_t size)
 {
-    if (!patterns[id].all_ranks) {
+    if (!patterns[id].kind->all_ranks) {
         if (perf->rank == 1) serve(perf);
         return;
     }
@@ -150,7 +204,8 @@ static void follow(struct perf *perf, enum pattern_id id, size_t size)
         uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
         if (n == 0) break;
         enum limit_id limit = (enum limit_id)perf->mine->limit;
-        (void)(limit != LIMIT_NONE ? limits[limit].run : perf->api->run[id])(perf, size, n);
+        (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &perf->api->works[id], size,
+                      n);
         perf->api->barrier();
     }
 }
@@ -167,21 +222,18 @@ void measure_row(struct perf *perf, enum pattern_id pattern, size_t size)
 
 bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len)
 {
-    const char *what;
-    size_t most = perf->api->max_size(pattern, &what);
-    if (perf->api->run[pattern] == NULL) {
+    static const char *const carriers[] = {[CARRIER_MEDIUM] = "Medium", [CARRIER_LONG] = "Long"};
+    const struct kind *kind = patterns[pattern].kind;
+    size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
+    if (perf->api->works[pattern].loop == NULL)
         snprintf(text, len, "not measured through --api %s", perf->api->name);
-        return true;
-    }
-    if (size > most) {
-        snprintf(text, len, "above %s, %zu bytes", what, most);
-        return true;
-    }
-    if (size < patterns[pattern].least) {
-        snprintf(text, len, "needs at least %zu byte", patterns[pattern].least);
-        return true;
-    }
-    return false;
+    else if (size > most)
+        snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
+    else if (size < kind->least)
+        snprintf(text, len, "needs at least %zu byte", kind->least);
+    else
+        return false;
+    return true;
 }
 
 double result_ratio(const struct result *result)

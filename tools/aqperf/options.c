@@ -14,7 +14,6 @@
 #define MAX_SIZE    ((size_t)1 << 30)
 #define MIN_REPEATS 5u
 #define MAX_REPEATS 1000u
-#define MAX_THREADS 64u
 #define MIN_TIME_NS 1e3
 #define MAX_TIME_NS 60e9
 

@@ -83,7 +83,7 @@ static void write_json(FILE *out, const struct perf *perf)
         json_figure(out, "median", result->median);
         json_figure(out, "min", result->min);
         json_figure(out, "max", result->max);
-        json_text(out, "unit", unit_names[result->pattern->unit]);
+        json_text(out, "unit", unit_names[result->pattern->kind->unit]);
         json_figure(out, "limit", result->limit);
         json_text(out, "limit_name", result->limit_name);
         json_figure(out, "limit_min", result->limit_min);
@@ -108,7 +108,7 @@ static void write_csv(FILE *out, const struct perf *perf)
     for (size_t i = 0; i < perf->result_count; i++) {
         const struct result *result = &perf->results[i];
         fprintf(out, "%s,%s,%s,%u,%zu,%s", result->pattern->name, perf->api->name, perf->transport,
-                perf->ranks, result->size, unit_names[result->pattern->unit]);
+                perf->ranks, result->size, unit_names[result->pattern->kind->unit]);
         csv_figure(out, result->median);
         csv_figure(out, result->min);
         csv_figure(out, result->max);

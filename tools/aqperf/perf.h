@@ -1,14 +1,16 @@
 /* What the parts of aqperf share: the job it runs in, the patterns, and the results.
  *
  * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; ranks that have
- * nothing to do wait in a barrier. A pattern is a row in patterns.c plus a run function in each API
- * back end (api_aq.c); what the machine itself can do is measured by limits.c beside it. */
+ * nothing to do wait in a barrier. A pattern is a row in patterns.c plus a loop in each API back
+ * end (api_aq.c); what the machine itself can do is measured by limits.c beside it. */
 #ifndef AQPERF_PERF_H
 #define AQPERF_PERF_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define MAX_THREADS 64u /* of a rank */
 
 enum unit {
     UNIT_NS,   /* per operation: less is better */
@@ -63,16 +65,25 @@ enum pattern_id {
 
 struct perf;
 
-/* Run `n` operations of `size` bytes and return how many ns they took. */
-typedef double run_fn(struct perf *perf, size_t size, uint64_t n);
+/* Do `n` operations of `size` bytes. */
+typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
+
+/* What is measured: a loop, and what belongs to it. */
+struct work {
+    loop_fn *loop;
+    loop_fn *before;                          /* not timed */
+    loop_fn *after;                           /* timed: until all of it has come to its end */
+    bool threads;                             /* those of --threads share the loop */
+    bool bare;                                /* the size is 0, whatever that of the row */
+    double (*parts)(const struct perf *perf); /* of which each operation has so many; NULL: 1 */
+};
 
 /* What is compared with what the library reaches; limits.c. */
 struct limit {
     const char *name;
     const char *doc;
-    run_fn *run;
-    bool needs_mapping; /* works only where the peer's segment is mapped, and with two ranks */
-    bool all_ranks;     /* take part, and need the mappings of all */
+    struct work work; /* where `before` asks rank 1 to take part, that is through mapped segments */
+    bool all_ranks;   /* take part, and need the mappings of all */
 };
 enum limit_id {
     LIMIT_NONE,
@@ -102,19 +113,31 @@ enum limit_id {
 };
 extern const struct limit limits[LIMIT_COUNT];
 
-struct pattern {
-    const char *name;
-    const char *doc;
+/* What carries the payload of a pattern, where that has a largest size. */
+enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
+
+/* What patterns have in common. */
+struct kind {
     enum unit unit;
+    enum carrier carrier;
     bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
-    bool sized;           /* --sizes applies; else `sizes` is all there is */
     size_t least;         /* the smallest size that makes sense */
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
     enum limit_id second; /* shown beside it: CMA */
     bool either;          /* the limit is the better one of these two */
-    size_t sizes[8];      /* measured by default */
-    size_t size_count;
+};
+
+struct sizes {
+    size_t sizes[4];
+    size_t count; /* 1: --sizes does not apply */
+};
+
+struct pattern {
+    const char *name;
+    const struct kind *kind;
+    const struct sizes *sizes; /* measured by default */
+    const char *doc;
 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
@@ -151,9 +174,10 @@ struct shared {
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
 };
 
-/* What a rank that answers is told to do next. */
+/* What the peer is told, and answers with the number of floods that it has handled. */
 enum command {
     COMMAND_NONE,
+    COMMAND_COUNT,      /* only answer */
     COMMAND_NEXT,       /* take part in the pattern of all ranks, or go on to the next row */
     COMMAND_ECHO,       /* limits.c: answer lines */
     COMMAND_STREAM,     /* limits.c: consume lines */
@@ -161,23 +185,38 @@ enum command {
     COMMAND_DOUBLE_IN
 };
 
+/* What the handlers of this process have heard, through whatever interface. */
+struct heard {
+    uint64_t pongs;  /* answers */
+    uint64_t tokens; /* of the ring */
+    uint64_t floods, floods_in;
+    uint64_t hellos;
+    uint32_t answer; /* the last one to a command */
+    enum command command;
+    size_t command_size;
+};
+extern struct heard heard;
+
 /* A programming interface that is measured. Failures end the job with a message. */
 struct api {
     const char *name;
     const char *doc;
-    void (*start)(struct perf *perf); /* join the job; fills rank, ranks, peer */
-    /* Segments of perf->segment_size, and one of perf->target; fills in mine, theirs, … */
+    void (*start)(struct perf *perf); /* join the job, talk_begin; fills in transport */
+    /* Segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
+     * neighbours. */
     void (*attach)(struct perf *perf);
     void (*finish)(struct perf *perf);
     void (*quit)(int code); /* end the job at once; does not return */
-    /* The largest size of a pattern, SIZE_MAX for any; `*what` names the limit. */
-    size_t (*max_size)(enum pattern_id pattern, const char **what);
+    size_t (*max_size)(enum carrier carrier);
     void (*barrier)(void);
-    void (*command)(struct perf *perf, enum command command, size_t size); /* to rank 1 */
-    enum command (*await)(struct perf *perf, size_t *size);                /* in rank 1 */
-    /* In all ranks: how many operations of the pattern come, or of the limit if there is one. */
-    void (*set_count)(struct perf *perf, uint64_t n, enum limit_id limit);
-    run_fn *run[PATTERN_COUNT];
+    /* The segment of a rank, as that has it; and as mapped here, or NULL. */
+    struct shared *(*segment)(unsigned rank, struct shared **mapped);
+    void (*put_word)(unsigned rank, uint64_t *there, uint64_t value);
+    uint64_t (*get_word)(unsigned rank, uint64_t *there);
+    void (*ask)(struct perf *perf, enum command command, size_t size); /* the peer */
+    void (*pass_token)(struct perf *perf);                             /* to the next rank */
+    void (*until)(int (*over)(void *arg), void *arg);
+    struct work works[PATTERN_COUNT];
 };
 extern const struct api api_aq, api_gasnet;
 extern const struct api *const apis[]; /* ended by NULL */
@@ -219,7 +258,8 @@ struct perf {
     struct options options;
     const struct api *api;
     unsigned rank, ranks;
-    unsigned peer;         /* of the pair patterns: 1, or 0 for a job of one */
+    unsigned peer;         /* of the pair patterns: of rank 0 rank 1 if there is one, else rank 0 */
+    unsigned neighbours;   /* ranks that can share memory, with us */
     const char *transport; /* that reaches the peer */
     int cores;             /* that this process may use */
     bool crowded;          /* more ranks than cores */
@@ -232,6 +272,7 @@ struct perf {
     bool all_map;             /* all ranks have all segments mapped */
     struct shared *next;      /* the segment of the rank after ours, if all_map */
     struct shared *peer_addr; /* the peer's segment in its own address space */
+    struct shared *lead_addr; /* rank 0's, where Long replies go */
     uint64_t peer_pid;
     const char *no_cma;             /* why CMA is not measured; NULL: it is */
     unsigned char *source, *target; /* private memory of max_size */
@@ -246,6 +287,22 @@ void measure_row(struct perf *perf, enum pattern_id pattern, size_t size);
 bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len);
 double measure_now_ns(void);
 
+/* talk.c: what is the same through any interface. In `start`: who we are and whom we talk to. */
+void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
+/* After `attach`: learn where all segments are. */
+void talk_meet(struct perf *perf);
+/* A command has come; returns what to answer. */
+uint32_t talk_hear(enum command command, size_t size);
+/* Rank 1: wait for a command other than COMMAND_COUNT. */
+enum command talk_await(struct perf *perf, size_t *size);
+/* In all ranks: how many operations of the pattern come, or of the limit if there is one. */
+void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit);
+loop_fn talk_ring, talk_await_floods, talk_barriers;
+double talk_ring_hops(const struct perf *perf);
+/* Where collectives have their arrivals, and the block of each rank if all have `size` bytes. */
+unsigned char *talk_arrivals(const struct perf *perf);
+size_t talk_block(const struct perf *perf, size_t size);
+
 /* limits.c: rank 1 does what the limit needs of it until rank 0 ends it. */
 void limits_serve(struct perf *perf, enum command command, size_t size);
 void limits_probe_cma(struct perf *perf);
@@ -255,17 +312,16 @@ void limits_wait_turn(const struct perf *perf, unsigned *turns);
 /* Move `size` bytes between `here` and `there` of the peer; 0, or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */
-run_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
+loop_fn limits_begin_out, limits_begin_in, limits_copy_out, limits_copy_in;
+loop_fn limits_cma_private_write, limits_cma_private_read;
 void limits_serve_double(struct perf *perf, enum command command, size_t size);
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 
 /* limits_all.c: every rank calls them. */
-double limits_bare_barrier(struct perf *perf, size_t size, uint64_t n);
-double limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n);
-double limits_copy_from_next(struct perf *perf, size_t size, uint64_t n);
+loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next;
 
-/* report*.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
+/* report.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
 void report_begin(const struct perf *perf);
 void report_progress(const struct pattern *pattern, size_t size);
 void report_row(const struct result *result);

@@ -50,7 +50,7 @@ static double y_of(const struct panel *panel, double value)
 
 static bool shows(const struct panel *panel, size_t i)
 {
-    return panel->perf->results[i].pattern->unit == panel->unit;
+    return panel->perf->results[i].pattern->kind->unit == panel->unit;
 }
 
 /* The x axis: from the smallest to the largest size, and a place for results without a size. */
@@ -232,7 +232,7 @@ static void draw_panel(const struct panel *panel)
     size_t place = 0;
     for (size_t id = 0; id < PATTERN_COUNT; id++) {
         const struct pattern *pattern = &patterns[id];
-        if (pattern->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
+        if (pattern->kind->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
         const char *colour = colours[place % (sizeof colours / sizeof colours[0])];
         draw_limits(panel, pattern, colour);
         draw_figures(panel, pattern, colour);

@@ -26,7 +26,7 @@ const char *report_size(size_t size, char text[static 16])
 /* A row's size; patterns without a payload have none. */
 static const char *shown_size(const struct pattern *pattern, size_t size, char text[static 16])
 {
-    return size == 0 && !pattern->sized ? "-" : report_size(size, text);
+    return size == 0 && pattern->sizes->count == 1 ? "-" : report_size(size, text);
 }
 
 /* Four significant digits, as far as that makes sense: 0.01234, 12.34, 12340. */
@@ -79,10 +79,10 @@ void report_row(const struct result *result)
     char size[16], median[16], min[16], max[16], limit[16], second[16];
     printf("%-15s %6s %9s %9s %9s  %-4s", pattern->name, shown_size(pattern, result->size, size),
            figure(result->median, median), figure(result->min, min), figure(result->max, max),
-           unit_names[pattern->unit]);
+           unit_names[pattern->kind->unit]);
     if (result->limit_name == NULL) {
         printf(" %9s", "none");
-    } else if (pattern->unit == UNIT_NS) {
+    } else if (pattern->kind->unit == UNIT_NS) {
         printf(" %9s %-11s  %.2f times", figure(result->limit, limit), result->limit_name,
                result_ratio(result));
     } else {
@@ -119,13 +119,13 @@ void report_list(void)
     for (size_t i = 0; i < PATTERN_COUNT; i++) {
         const struct pattern *pattern = &patterns[i];
         printf("  %-15s %s;\n%18s%s, limit ", pattern->name, pattern->doc, "",
-               unit_names[pattern->unit]);
-        if (pattern->word != LIMIT_NONE && pattern->word != pattern->limit)
-            printf("%s up to 8 bytes, then ", limits[pattern->word].name);
-        printf("%s", limits[pattern->limit].name);
-        for (size_t k = 0; pattern->sized && k < pattern->size_count; k++) {
+               unit_names[pattern->kind->unit]);
+        const struct kind *kind = pattern->kind;
+        if (kind->word != LIMIT_NONE) printf("%s up to 8 bytes, then ", limits[kind->word].name);
+        printf("%s", kind->limit != LIMIT_NONE ? limits[kind->limit].name : "none");
+        for (size_t k = 0; pattern->sizes->count > 1 && k < pattern->sizes->count; k++) {
             char text[16];
-            printf("%s%s", k == 0 ? "; sizes " : ",", report_size(pattern->sizes[k], text));
+            printf("%s%s", k == 0 ? "; sizes " : ",", report_size(pattern->sizes->sizes[k], text));
         }
         printf("\n");
     }

@@ -1,0 +1,120 @@
+/* What the ranks say to each other beside what is measured, and the patterns that are the same
+ * through any interface. */
+#include "perf.h"
+#include <unistd.h>
+
+struct heard heard;
+
+void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
+{
+    perf->rank = rank;
+    perf->ranks = ranks;
+    perf->peer = rank == 0 && ranks > 1 ? 1 : 0;
+}
+
+/* Tell the other of the pair whether we see its memory, and learn its part. */
+static void introduce(struct perf *perf)
+{
+    struct shared *there = perf->peer_addr;
+    perf->mine->pid = (uint64_t)getpid();
+    perf->mine->maps_peer = perf->theirs != NULL;
+    perf->api->barrier();
+    if (perf->rank > 1) return;
+    perf->peer_pid = perf->api->get_word(perf->peer, &there->pid);
+    perf->both_map =
+        perf->api->get_word(perf->peer, &there->maps_peer) != 0 && perf->theirs != NULL;
+}
+
+void talk_meet(struct perf *perf)
+{
+    perf->lead_addr = perf->api->segment(0, NULL);
+    perf->peer_addr = perf->api->segment(perf->peer, &perf->theirs);
+    introduce(perf);
+    (void)perf->api->segment((perf->rank + 1) % perf->ranks, &perf->next);
+    perf->all_map = perf->neighbours == perf->ranks && perf->next != NULL;
+}
+
+uint32_t talk_hear(enum command command, size_t size)
+{
+    if (command != COMMAND_COUNT) {
+        heard.command = command;
+        heard.command_size = size;
+    }
+    return (uint32_t)heard.floods;
+}
+
+static int has_command(void *unused)
+{
+    (void)unused;
+    return heard.command != COMMAND_NONE;
+}
+
+enum command talk_await(struct perf *perf, size_t *size)
+{
+    perf->api->until(has_command, NULL);
+    enum command command = heard.command;
+    *size = heard.command_size;
+    heard.command = COMMAND_NONE;
+    return command;
+}
+
+void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit)
+{
+    for (unsigned rank = 0; rank < perf->ranks; rank++) {
+        struct shared *there = perf->api->segment(rank, NULL);
+        perf->api->put_word(rank, &there->count, n);
+        perf->api->put_word(rank, &there->limit, limit);
+    }
+}
+
+static int has_token(void *passed)
+{
+    return heard.tokens > *(uint64_t *)passed;
+}
+
+/* `n` laps; every rank passes the token on once in each. */
+void talk_ring(struct perf *perf, size_t size, uint64_t n)
+{
+    static uint64_t passed;
+    (void)size;
+    for (uint64_t lap = 0; lap < n; lap++) {
+        if (perf->rank == 0) perf->api->pass_token(perf);
+        perf->api->until(has_token, &passed);
+        passed++;
+        if (perf->rank != 0) perf->api->pass_token(perf);
+    }
+}
+
+double talk_ring_hops(const struct perf *perf)
+{
+    return perf->ranks;
+}
+
+/* Messages have no order, so ask how many have been handled until all have. */
+void talk_await_floods(struct perf *perf, size_t size, uint64_t n)
+{
+    static uint32_t sent; /* modulo 2^32, as the peer counts */
+    (void)size;
+    sent += (uint32_t)n;
+    do
+        perf->api->ask(perf, COMMAND_COUNT, 0);
+    while (heard.answer != sent);
+}
+
+void talk_barriers(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    for (uint64_t i = 0; i < n; i++)
+        perf->api->barrier();
+}
+
+/* The second half of the segment's data. */
+unsigned char *talk_arrivals(const struct perf *perf)
+{
+    return perf->mine->data + perf->max_size;
+}
+
+size_t talk_block(const struct perf *perf, size_t size)
+{
+    return size < perf->ranks ? 1 : size / perf->ranks;
+}
