@@ -2,7 +2,6 @@
 #include "harness.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +101,8 @@ static void meet_await(struct meet_state *state, const unsigned *counter, unsign
 {
     uint64_t start = 0;
     while (*counter < value) {
-        if (state->ops->progress(state->meet) == 0) sched_yield();
-        CT_CHECK(!ct_overdue(&start, 30));
+        if (state->ops->progress(state->meet) == 0) ct_relax();
+        CT_CHECK(!ct_overdue(&start, 60));
     }
 }
 
@@ -143,7 +142,7 @@ static struct aqi_line *meet_dial(struct ct_ep *ep, struct meet_state *state, un
     aq_status st;
     while ((st = state->ops->dial(state->meet, ep->world->uri[0], letter, state, &line)) ==
            AQ_AGAIN)
-        sched_yield();
+        ct_relax();
     CT_OK(st);
     meet_written(&out);
     return line;

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-static struct ct_config contract_config = {.ranks = 1, .timeout_s = 60, .seed = 1};
+static struct ct_config contract_config = {.ranks = 1, .timeout_s = 120, .seed = 1};
 static const char *contract_part = "";
 
 static const struct ct_case *const contract_tables[] = {

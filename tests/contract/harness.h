@@ -127,7 +127,8 @@ uint32_t ct_next(const struct ct_ep *ep);
 
 /* Progress, remembering the mode so that the harness can check what is delivered. */
 unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode);
-/* Progress once and give the processor away when nothing happened. */
+/* Give the processor away; and progress once, and do so when nothing happened. */
+void ct_relax(void);
 void ct_poll(struct ct_ep *ep);
 
 /* Meet all ranks: making progress, or touching the transport not at all. */
