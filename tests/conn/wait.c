@@ -36,13 +36,6 @@ static void open_with_handlers(aq_thread_mode mode)
     job_handlers(table, COUNT_OF(table));
 }
 
-static double cpu_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static double now_ms(void)
 {
     struct timespec t;
@@ -84,14 +77,13 @@ static void server(uint32_t number)
     CHECK(sleep_for_event(AQ_CONNECTION_OPENED).connection == conn);
     while (pings < ROUNDS)
         sleep_once(-1);
-    /* Idle: the client computes for a while before it says more. */
-    atomic_store(&play->flag[0], 1);
-    double cpu = cpu_ms(), since = now_ms();
-    while (pings == ROUNDS)
+    /* Idle: the client computes for a while before it says more. A descriptor that wakes for
+     * nothing makes thousands of turns; some are for what is left over. */
+    uint32_t turns = 0;
+    for (atomic_store(&play->flag[0], 1); pings == ROUNDS; turns++)
         sleep_once(-1);
-    double slept = now_ms() - since, used = cpu_ms() - cpu;
-    printf("%.1f ms of processor in %.0f ms\n", used, slept);
-    CHECK(slept >= 200 && used < slept / 10);
+    printf("%u turns of an idle server\n", turns);
+    CHECK(turns < 100);
     /* It dies, and nothing else tells us. */
     CHECK(sleep_for_event(AQ_CONNECTION_LOST).connection == conn);
     CHECK_OK(aq_connection_close(conn));

@@ -8,11 +8,10 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { QUESTION = 100, ANSWER, RELEASE, QUESTIONS = 200, BYTES = 1000, IDLE_MS = 1000 };
+enum { QUESTION = 100, ANSWER, RELEASE, QUESTIONS = 200, BYTES = 1000, IDLE_MS = 500 };
 
 static _Atomic uint32_t answers, released;
 
@@ -64,18 +63,17 @@ static double cpu_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
+/* A thread that spins or yields takes the whole of a processor, ours less than a hundredth: half is
+ * far from what load can add to that. */
 static void idle(void)
 {
     struct timespec away = {.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000};
-    const char *tolerance = getenv("TEST_IDLE_PERCENT");
     double before = cpu_ms();
     while (nanosleep(&away, &away) != 0)
         ;
-    double percent = (cpu_ms() - before) / IDLE_MS * 100, most = tolerance ? atof(tolerance) : 2;
+    double percent = (cpu_ms() - before) / IDLE_MS * 100;
     if (job.self == 0) printf("idle with a progress thread: %.2f %% of a processor\n", percent);
-    if (percent >= most)
-        check_failed(__FILE__, __LINE__, "%.1f %% of a processor while idle, at most %.0f expected",
-                     percent, most);
+    CHECK(percent < 50);
 }
 
 int main(void)
