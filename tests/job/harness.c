@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,8 +26,11 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-static void become(char **argv, const int *ends, const char *mark)
+static void become(char **argv, const int *ends, const char *mark, pid_t parent)
 {
+    /* A failed check must not leave a job behind: it dies with us, and aqrun's job with aqrun. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(99);
     setenv(MARK, mark, 1);
     dup2(ends[0], STDOUT_FILENO);
     dup2(ends[1], STDERR_FILENO);
@@ -52,9 +57,10 @@ void run_start(struct run *run, const char *program, ...)
     int out[2], err[2];
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    pid_t parent = getpid();
     run->pid = fork();
     assert_true(run->pid >= 0);
-    if (run->pid == 0) become((char **)argv, (int[]){out[1], err[1]}, run->mark);
+    if (run->pid == 0) become((char **)argv, (int[]){out[1], err[1]}, run->mark, parent);
     close(out[1]);
     close(err[1]);
     run->pipes[OUT] = out[0];
