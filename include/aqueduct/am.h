@@ -96,14 +96,15 @@ typedef struct aq_handler_entry {
 AQ_API AQ_MUST_USE aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count);
 
 /**
- * The largest payload of a Medium to or from any process, in bytes (AQ_AM_MAX_MEDIUM).
+ * The largest payload of a Medium to or from any process of `team`, in bytes (AQ_AM_MAX_MEDIUM; on
+ * a connection the smaller one of its two programs).
  *
  * Threads     Any, also inside handlers.
  */
 AQ_API size_t aq_am_max_medium(const aq_team *team);
 
 /**
- * The largest payload of a Long to or from any process, in bytes.
+ * The largest payload of a Long to or from any process of `team`, in bytes.
  *
  * Threads     Any, also inside handlers.
  */

@@ -133,8 +133,7 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * @return AQ_EREFUSED   Nobody listens there, or the server rejected; the message has its reason.
  * @return AQ_ETIMEOUT   No answer in time.
  * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set.
- * @return AQ_EMISMATCH  The server has another version of the library, or other AQ_SHM_ or AQ_AM_
- *                       settings.
+ * @return AQ_EMISMATCH  The server has another version of the library.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA, here or at the server.
  * @return AQ_EINVAL, AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS
  */
@@ -205,7 +204,6 @@ AQ_API AQ_MUST_USE aq_status aq_connection_next_event(aq_connection_event *event
  *
  * @return AQ_OK         The answer is on its way.
  * @return AQ_EPEER      The client has given up or died; close the connection.
- * @return AQ_EMISMATCH  It has other AQ_SHM_ or AQ_AM_ settings, and was told so; likewise.
  * @return AQ_EPROTO     What it brought is not as it should be; likewise.
  * @return AQ_ESTATE     Not a request that waits for an answer.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA.

@@ -114,8 +114,7 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
 
 size_t aq_am_max_medium(const aq_team *team)
 {
-    (void)team;
-    return core.max_medium;
+    return team != NULL ? team->routes[0].max_medium : core.max_medium;
 }
 
 size_t aq_am_max_long(const aq_team *team)
@@ -489,7 +488,7 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
     struct core_route *route =
         begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    st = check_payload("aq_am_medium", src, nbytes, core.max_medium);
+    st = check_payload("aq_am_medium", src, nbytes, route->max_medium);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
@@ -533,12 +532,13 @@ struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st
     return *st == AQ_OK ? message : NULL;
 }
 
-static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags, size_t most)
+static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags)
 {
     aq_status st;
     struct core_message *message = core_begin_reply(call, to, &st);
     if (message == NULL) return st;
     st = core_check_message(call, am->handler, am->args, am->nargs, flags);
+    size_t most = am->kind == AQI_AM_MEDIUM ? message->route->max_medium : core.max_long;
     if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
     if (st != AQ_OK) return st;
     message->replied = true;
@@ -564,7 +564,7 @@ aq_status aq_am_reply_short(aq_am *am, aq_handler handler, const aq_arg *args, u
     aq_status st = fits("aq_am_reply_short", nargs, 0);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     struct aqi_am out = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
-    return reply("aq_am_reply_short", am, &out, flags, 0);
+    return reply("aq_am_reply_short", am, &out, flags);
 }
 
 aq_status aq_am_reply_medium(aq_am *am, aq_handler handler, const void *src, size_t nbytes,
@@ -573,7 +573,7 @@ aq_status aq_am_reply_medium(aq_am *am, aq_handler handler, const void *src, siz
     aq_status st = fits("aq_am_reply_medium", nargs, nbytes);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     struct aqi_am out = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
-    return reply("aq_am_reply_medium", am, &out, flags, core.max_medium);
+    return reply("aq_am_reply_medium", am, &out, flags);
 }
 
 aq_status aq_am_reply_long(aq_am *am, aq_handler handler, const void *src, size_t nbytes, void *dst,
@@ -582,5 +582,5 @@ aq_status aq_am_reply_long(aq_am *am, aq_handler handler, const void *src, size_
     aq_status st = fits("aq_am_reply_long", nargs, nbytes);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     struct aqi_am out = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
-    return reply("aq_am_reply_long", am, &out, flags, core.max_long);
+    return reply("aq_am_reply_long", am, &out, flags);
 }

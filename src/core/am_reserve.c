@@ -30,16 +30,15 @@ static aq_status find_room(struct core_route *route, bool is_reply, unsigned nar
 static aq_status check(const char *call, unsigned category, size_t least, size_t most,
                        unsigned nargs, unsigned flags, aq_am_buffer *buffer)
 {
-    size_t limit = category == AQ_AM_LONG ? core.max_long : core.max_medium;
-    if (buffer == NULL || (category != AQ_AM_MEDIUM && category != AQ_AM_LONG) ||
-        nargs > AQ_AM_MAX_ARGS || most < least || (flags & ~AQ_IMMEDIATE) != 0)
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: needs a buffer, category AQ_AM_MEDIUM or AQ_AM_LONG, at most %u "
-                        "arguments and least <= most",
-                        call, AQ_AM_MAX_ARGS);
-    if (least > limit)
-        return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes wanted, the most is %zu", call,
-                        least, limit);
+    if (buffer == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: buffer is NULL", call);
+    if (category != AQ_AM_MEDIUM && category != AQ_AM_LONG)
+        return aqi_fail(AQ_EINVAL, "core", "%s: category %#x is not AQ_AM_MEDIUM or AQ_AM_LONG",
+                        call, category);
+    if (most < least)
+        return aqi_fail(AQ_EINVAL, "core", "%s: least %zu is above most %zu", call, least, most);
+    if (nargs > AQ_AM_MAX_ARGS || (flags & ~AQ_IMMEDIATE) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, the most is %u, or unknown flags %#x",
+                        call, nargs, AQ_AM_MAX_ARGS, flags & ~AQ_IMMEDIATE);
     return AQ_OK;
 }
 
@@ -48,7 +47,10 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
                          unsigned nargs, unsigned flags, aq_am_buffer *out)
 {
     struct core_thread *me = core_self();
-    size_t limit = category == AQ_AM_LONG ? core.max_long : core.max_medium;
+    size_t limit = category == AQ_AM_LONG ? core.max_long : route->max_medium;
+    if (least > limit)
+        return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes wanted, the most is %zu", call,
+                        least, limit);
     aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf,
                            .size = aqi_min(most, limit),
                            .aqi_route = route,

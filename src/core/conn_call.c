@@ -44,6 +44,7 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
     aq_status st = AQ_OK;
     if (type == AQI_HELLO_ACCEPT) {
         st = conn->tp->ops.address(conn->tp, hello.uri);
+        hello.max_medium = (uint32_t)core.max_medium;
         hello.data = conn->sent;
         hello.nbytes = conn->nsent;
     }
@@ -73,6 +74,7 @@ void conn_dial(aq_connection *conn)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = (uint8_t)conn->object_count,
+                              .max_medium = (uint32_t)core.max_medium,
                               .data = conn->sent,
                               .nbytes = conn->nsent};
     char reason[AQI_URI_MAX + 64];
@@ -183,6 +185,7 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_line *line,
     conn->listener = listener;
     listener->waiting++;
     conn->peer_id = *writer;
+    conn->peer_medium = hello->max_medium;
     memcpy(conn->uri, hello->uri, sizeof(conn->uri));
     for (unsigned i = 0; i < letter->nfds; i++) {
         conn->objects[conn->object_count++] = letter->fds[i];
@@ -229,6 +232,7 @@ static void *on_call(void *arg, void *listener_user, struct aqi_line *line,
 static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
                           const struct aqi_letter *letter)
 {
+    conn->peer_medium = hello->max_medium;
     aq_status st = conn_join(conn, hello->uri);
     if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? letter->fds[0] : -1);
     if (st == AQ_OK && !keep_data(conn, hello))

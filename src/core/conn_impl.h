@@ -50,6 +50,7 @@ struct aq_connection {
     uint32_t nsent;
     void *data; /* theirs */
     uint32_t nbytes;
+    uint32_t peer_medium;      /* the largest Medium that the peer takes */
     int objects[AQI_MEET_FDS]; /* shared objects of the transport: made here, or received */
     unsigned object_count, object_next;
 

@@ -99,9 +99,7 @@ static aq_status check_object(int fd, uint64_t size, bool exactly)
         return aqi_fail(AQ_EPROTO, "core",
                         "a peer passed memory that is not sealed: it could shrink it under us");
     if (exactly ? (uint64_t)info.st_size != size : (uint64_t)info.st_size < size)
-        return aqi_fail(AQ_EMISMATCH, "core",
-                        "the memory of a peer has %lld bytes where %llu are expected: give both "
-                        "programs the same AQ_SHM_ and AQ_AM_ settings",
+        return aqi_fail(AQ_EPROTO, "core", "a peer passed memory of %lld bytes where it said %llu",
                         (long long)info.st_size, (unsigned long long)size);
     return AQ_OK;
 }
@@ -154,10 +152,12 @@ aq_status conn_open_tp(aq_connection *conn)
     params.size = params.local_size = 2;
     params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0
                                    : conn->peer_id.uid != (uint32_t)geteuid();
+    params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
+    params.like = conn->client ? NULL : conn->uri; /* it has made what both share */
     aq_status st = aqi_tp_open(aqi_transport_find(core.tps[conn->t]->ops.name), &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
-    if (tp->limits.max_medium < core.max_medium || tp->limits.max_long < core.max_long)
+    if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
         return aqi_fail(AQ_ENOTSUP, "core", "a connection over %s takes smaller messages",
                         tp->ops.name);
     return AQ_OK;
@@ -170,6 +170,7 @@ static void set_own_route(aq_connection *conn)
     *own = core.routes[core.params.rank];
     own->seg_addr = own->seg_size = 0;
     own->local = NULL;
+    own->max_medium = (uint32_t)aqi_min(own->max_medium, conn->peer_medium);
     if (conn->shown == NULL) return;
     own->seg_addr = (uint64_t)(uintptr_t)conn->shown->addr;
     own->seg_size = conn->shown->size;
@@ -193,6 +194,7 @@ aq_status conn_join(aq_connection *conn, const char *uri)
     route->peer = conn->peer;
     route->rmem = &conn->rmem[1];
     route->rank = conn_id(conn);
+    route->max_medium = conn->routes[0].max_medium;
     conn->team = (struct aq_team){.rank = 0, .size = 2, .routes = conn->routes, .pair = true};
     return AQ_OK;
 }

@@ -166,6 +166,7 @@ static aq_status find_route(uint32_t rank, const char *uris)
         aq_status st = tp->ops.connect(tp, uris + t * AQI_URI_MAX, rank, &route->peer);
         if (st == AQ_ENOTSUP) continue;
         route->tp = tp;
+        route->max_medium = (uint32_t)core.max_medium;
         if (rank != core.params.rank) core.carries[t] = true;
         return st;
     }

@@ -60,6 +60,7 @@ void core_ep_reach(unsigned index)
             routes[rank].peer = core.routes[rank].peer;
             routes[rank].rmem = &core.rmems[index * size + rank];
             routes[rank].rank = rank;
+            routes[rank].max_medium = core.routes[rank].max_medium;
             routes[rank].to = aqi_am_to(index);
             routes[rank].lost = core.routes[rank].lost;
         }

@@ -26,7 +26,8 @@ struct core_route {
     struct aqi_rmem *rmem;
     uint32_t rank; /* job rank; of connections a number from the size of the job on */
     atomic_bool lost;
-    uint8_t to; /* the endpoint there: aqi_am_to() of its index */
+    uint8_t to;          /* the endpoint there: aqi_am_to() of its index */
+    uint32_t max_medium; /* payload bytes of a Medium either way */
 };
 static_assert(sizeof(struct core_route) == AQI_CACHE_LINE, "a route is one cache line");
 

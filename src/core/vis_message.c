@@ -87,10 +87,11 @@ static bool continues(const struct pack *p, const struct vis_record *record)
 /* Put a row into the message, as much of it as there is room for. False: it is full. */
 static bool append(struct pack *p, struct vis_row *row)
 {
-    size_t head = sizeof(struct vis_record), room = core.max_medium - p->used;
+    size_t head = sizeof(struct vis_record), whole = p->t->route->max_medium;
+    size_t room = whole - p->used;
     bool get = p->t->get;
     if (room <= head) return false;
-    size_t most = get ? core.max_medium - p->bytes : room - head;
+    size_t most = get ? whole - p->bytes : room - head;
     if (most < aqi_min(row->len, 64)) return false;
     vis_limit(row, most);
     size_t bytes = row->len * row->count;
@@ -179,6 +180,7 @@ static bool read_record(const aq_am *am, const unsigned char **at, const unsigne
                         struct vis_row *row)
 {
     struct vis_record wire;
+    const struct core_route *route = ((const struct core_message *)am)->route;
     int64_t last;
     if ((size_t)(end - *at) < sizeof(wire)) return false;
     memcpy(&wire, *at, sizeof(wire));
@@ -187,12 +189,11 @@ static bool read_record(const aq_am *am, const unsigned char **at, const unsigne
                             .a_step = (int64_t)le64toh(wire.step),
                             .len = le32toh(wire.len),
                             .count = le32toh(wire.count)};
-    if (row->len == 0 || row->count == 0 || row->len * row->count > core.max_medium ||
+    if (row->len == 0 || row->count == 0 || row->len * row->count > route->max_medium ||
         __builtin_mul_overflow(row->a_step, (int64_t)(row->count - 1), &last))
         return false;
     uint64_t low = last < 0 ? row->a + (uint64_t)last : row->a;
     uint64_t span = last < 0 ? 0 - (uint64_t)last : (uint64_t)last;
-    const struct core_route *route = ((const struct core_message *)am)->route;
     return core_range_ok(route, low, span + row->len);
 }
 
@@ -200,12 +201,13 @@ static bool read_record(const aq_am *am, const unsigned char **at, const unsigne
 static bool records_ok(const aq_am *am, bool with_bytes, size_t *bytes)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
+    size_t most = ((const struct core_message *)am)->route->max_medium;
     struct vis_row row;
     for (*bytes = 0; at < end;) {
         if (!read_record(am, &at, end, &row)) return false;
         size_t n = row.len * row.count;
         *bytes += n;
-        if (*bytes > core.max_medium || (with_bytes && n > (size_t)(end - at))) return false;
+        if (*bytes > most || (with_bytes && n > (size_t)(end - at))) return false;
         if (with_bytes) at += n;
     }
     return true;

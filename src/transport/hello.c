@@ -6,6 +6,9 @@
 
 #define MAGIC UINT64_C(0x316f6c6c65487141) /* "AqHello1" */
 
+/* What AQ_AM_MAX_MEDIUM may be, in the unit that it travels in. */
+enum { LINE = 64, LINES_LEAST = 512 / LINE, LINES_MOST = (1 << 20) / LINE };
+
 /* As it travels; all little-endian. The address and the data follow without a gap. */
 struct hello_wire {
     uint64_t magic;
@@ -14,7 +17,7 @@ struct hello_wire {
     uint32_t code, status;
     uint64_t segment_addr, segment_size, segment_offset;
     unsigned char segment_key[AQI_KEY_MAX];
-    uint16_t uri_len, unused2;
+    uint16_t uri_len, medium_lines;
     uint32_t nbytes;
 };
 static_assert(sizeof(struct hello_wire) == AQI_HELLO_HEADER, "the header has no padding");
@@ -38,6 +41,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
                               .segment_size = htole64(hello->segment_size),
                               .segment_offset = htole64(hello->segment_offset),
                               .uri_len = htole16((uint16_t)uri_len),
+                              .medium_lines = htole16((uint16_t)(hello->max_medium / LINE)),
                               .nbytes = htole32(hello->nbytes)};
     unsigned char *at = buf;
     memcpy(wire.segment_key, hello->segment_key, AQI_KEY_MAX);
@@ -54,6 +58,10 @@ static bool plausible(const struct aqi_hello *hello)
     if (hello->objects > AQI_MEET_FDS || hello->memory > 1) return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
     if (hello->memory && hello->segment_size == 0) return false;
+    uint32_t lines = hello->max_medium / LINE;
+    if ((hello->type == AQI_HELLO_CALL || hello->type == AQI_HELLO_ACCEPT) &&
+        (lines < LINES_LEAST || lines > LINES_MOST))
+        return false;
     return hello->segment_size <= UINT64_MAX - hello->segment_addr &&
            hello->segment_size <= UINT64_MAX - hello->segment_offset;
 }
@@ -75,6 +83,7 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
                             .memory = wire.memory,
                             .code = le32toh(wire.code),
                             .status = (int32_t)le32toh(wire.status),
+                            .max_medium = (uint32_t)le16toh(wire.medium_lines) * LINE,
                             .segment_addr = le64toh(wire.segment_addr),
                             .segment_size = le64toh(wire.segment_size),
                             .segment_offset = le64toh(wire.segment_offset),

@@ -14,7 +14,7 @@
 
 #include "transport/transport.h"
 
-#define AQI_HELLO_VERSION  1
+#define AQI_HELLO_VERSION  2
 #define AQI_HELLO_HEADER   88
 #define AQI_HELLO_DATA_MAX (32u << 10)
 #define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_URI_MAX + AQI_HELLO_DATA_MAX)
@@ -35,6 +35,9 @@ struct aqi_hello {
     uint8_t memory;  /* … and then, 0 or 1, the one that the segment lies in */
     uint32_t code;   /* REFUSE: the program's own */
     int32_t status;  /* REFUSE: an aq_status, below 0 */
+    /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; the smaller one is for
+     * both. */
+    uint32_t max_medium;
     /* The segment that the sender shows; size 0: none. */
     uint64_t segment_addr, segment_size;
     uint64_t segment_offset; /* in its descriptor */

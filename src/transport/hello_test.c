@@ -16,6 +16,7 @@ static struct aqi_hello sample(void)
                               .objects = 2,
                               .memory = 1,
                               .code = 0x01020304,
+                              .max_medium = 8192,
                               .segment_addr = 0x7f0012345000,
                               .segment_size = 65536,
                               .segment_offset = 4096,
@@ -39,6 +40,7 @@ static void test_there_and_back(void **state)
         assert_int_equal(again.type, type);
         assert_int_equal(again.status, hello.status);
         assert_int_equal(again.code, 0x01020304);
+        assert_int_equal(again.max_medium, 8192);
         assert_int_equal(again.objects + again.memory, 3);
         assert_int_equal(again.segment_addr, hello.segment_addr);
         assert_int_equal(again.segment_size, hello.segment_size);
@@ -105,6 +107,9 @@ static void test_senseless(void **state)
     REFUSED(hello.type = AQI_HELLO_END);
     REFUSED(hello.objects = AQI_MEET_FDS + 1);
     REFUSED(hello.memory = 2);
+    REFUSED(hello.max_medium = 0);
+    REFUSED(hello.max_medium = 448);
+    REFUSED(hello.max_medium = (1u << 20) + 64);
     REFUSED(hello.segment_size = 0);
     REFUSED(hello.segment_addr = UINT64_MAX - 65534);
     REFUSED(hello.segment_offset = UINT64_MAX - 65534);

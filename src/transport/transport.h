@@ -151,6 +151,9 @@ struct aqi_tp_params {
     bool stranger;     /* the peer may be another user: do nothing with our rights on its word */
     uint8_t key[16];   /* the job's secret */
     size_t max_medium; /* wanted; the transport may offer less, never below 512 */
+    /* The server's end of a connection: where the client's end receives, which it has opened with
+     * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
+    const char *like;
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 

@@ -60,7 +60,10 @@ static void send_with(int socket, const struct sockaddr_un *to, socklen_t to_len
 /* Call the server of the play with one object; the other end of the line stays open here, too. */
 static void call(int object, int line[2])
 {
-    struct aqi_hello hello = {.type = AQI_HELLO_CALL, .objects = 1, .uri = "shm://job/1/1"};
+    struct aqi_hello hello = {.type = AQI_HELLO_CALL,
+                              .objects = 1,
+                              .max_medium = 8192,
+                              .uri = "shm://job/1/1/64/262144/65536"};
     struct sockaddr_un name;
     socklen_t len = name_of_play(&name);
     int raw = socket(AF_UNIX, SOCK_DGRAM, 0);
@@ -194,7 +197,8 @@ static void impostor(uint32_t number)
     int line;
     memcpy(&line, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(line));
     struct aqi_hello accept = {.type = AQI_HELLO_ACCEPT,
-                               .uri = "shm://job/1/1",
+                               .max_medium = 8192,
+                               .uri = "shm://job/1/1/64/262144/65536",
                                .segment_addr = 1 << 20,
                                .segment_size = 4096};
     const uint32_t key[] = {1, 1, 0, 0, 0, 0, UINT32_MAX, 0}; /* private, of local rank 1 */

@@ -18,6 +18,7 @@ static void check_again(const struct aqi_hello *hello, const uint8_t *data, size
     fuzz_require(again.type == hello->type && again.objects == hello->objects &&
                      again.memory == hello->memory && again.code == hello->code &&
                      again.status == hello->status && again.nbytes == hello->nbytes &&
+                     again.max_medium == hello->max_medium &&
                      again.segment_addr == hello->segment_addr &&
                      again.segment_size == hello->segment_size &&
                      again.segment_offset == hello->segment_offset,

@@ -27,7 +27,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_PAYLOAD",
      .def = "0",
      .doc = "Bytes of payload in flight from one process to another, requests and replies apart; "
-            "0: eight of the largest Medium. Rounded up to a power of two.",
+            "at least eight of the largest Medium and four of AQ_SHM_FRAGMENT, which 0 gives. "
+            "Rounded up to a power of two.",
      .unit = "bytes",
      .max = 1u << 30,
      .same = true,
@@ -120,13 +121,50 @@ static size_t max_piece(const struct aqi_tp_params *params, size_t max_medium)
     return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
 }
 
-static struct shm_layout layout_for(const struct aqi_tp_params *params, size_t max_medium,
-                                    size_t max_piece)
+/* What all who share inboxes have alike, as it stands in an address. */
+struct measures {
+    size_t slots, payload, piece;
+};
+
+#define ADDRESS "shm://job/%u/%u/%zu/%zu/%zu"
+
+static size_t least_payload(size_t max_medium, size_t piece)
 {
-    struct shm_layout layout = {.ranks = params->local_size, .slots = (uint32_t)shm_config.slots};
-    size_t payload = shm_config.payload;
-    payload = aqi_max(payload, aqi_max(8 * max_medium, SHM_PIECES * max_piece));
-    payload = power_of_two_from(payload);
+    return aqi_max(8 * max_medium, SHM_PIECES * piece);
+}
+
+static struct measures measures_here(const struct aqi_tp_params *params, size_t max_medium)
+{
+    struct measures m = {.slots = shm_config.slots, .piece = max_piece(params, max_medium)};
+    m.payload = power_of_two_from(aqi_max(shm_config.payload, least_payload(max_medium, m.piece)));
+    return m;
+}
+
+static bool power_between(size_t value, size_t least, size_t most)
+{
+    return value >= least && value <= most && (value & (value - 1)) == 0;
+}
+
+/* The measures of a stranger: what any settings could have made of them, and nothing else. */
+static aq_status measures_there(const char *uri, size_t max_medium, struct measures *out)
+{
+    enum { SLOTS_LEAST = 16, SLOTS_MOST = 65536, PAYLOAD_MOST = 1 << 30 };
+    struct measures m;
+    unsigned pid, rank;
+    char end;
+    if (sscanf(uri, ADDRESS "%c", &pid, &rank, &m.slots, &m.payload, &m.piece, &end) != 5 ||
+        !power_between(m.slots, SLOTS_LEAST, SLOTS_MOST) || m.piece > PAYLOAD_MOST ||
+        m.piece % AQI_CACHE_LINE != 0 || m.piece < max_medium ||
+        !power_between(m.payload, least_payload(max_medium, m.piece), PAYLOAD_MOST))
+        return aqi_fail(AQ_EPROTO, "shm", "the address \"%s\" of a peer makes no sense", uri);
+    *out = m;
+    return AQ_OK;
+}
+
+static struct shm_layout layout_for(const struct aqi_tp_params *params, const struct measures *m)
+{
+    struct shm_layout layout = {.ranks = params->local_size, .slots = (uint32_t)m->slots};
+    size_t payload = m->payload;
     layout.lines = (uint32_t)(payload / AQI_CACHE_LINE);
     layout.channel =
         aqi_round_up(sizeof(struct shm_channel_head) +
@@ -185,16 +223,20 @@ static aq_status map_inboxes(struct shm_tp *shm)
 static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
 {
     size_t max_medium = aqi_round_up(params->max_medium, 64);
+    struct measures measures = measures_here(params, max_medium);
+    aq_status st =
+        params->like != NULL ? measures_there(params->like, max_medium, &measures) : AQ_OK;
+    if (st != AQ_OK) return st;
     struct shm_tp *shm = calloc(1, sizeof(*shm));
     if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open");
     shm->wake_socket = -1;
     shm->params = *params;
+    shm->params.like = NULL; /* it is the caller's */
     shm->tp.hooks = params->hooks;
-    shm->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium,
-                                            .max_long = UINT32_MAX,
-                                            .max_piece = max_piece(params, max_medium)};
-    shm->layout = layout_for(params, max_medium, shm->tp.limits.max_piece);
-    aq_status st = AQ_ENOMEM;
+    shm->tp.limits = (struct aqi_tp_limits){
+        .max_medium = max_medium, .max_long = UINT32_MAX, .max_piece = measures.piece};
+    shm->layout = layout_for(params, &measures);
+    st = AQ_ENOMEM;
     shm->peers = calloc(shm->layout.ranks, sizeof(struct shm_peer *));
     shm->sources = calloc(shm->layout.ranks, sizeof(struct shm_source *));
     shm->polled = calloc(shm->layout.ranks, sizeof(*shm->polled));
@@ -215,11 +257,13 @@ fail:
     return st;
 }
 
-/* The number of the inbox, and the process it belongs to for people. */
+/* The process for people, the number of the inbox, and the measures of all inboxes. */
 static aq_status shm_address(struct aqi_tp *tp, char *uri)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
-    snprintf(uri, AQI_URI_MAX, "shm://job/%d/%u", (int)getpid(), shm->params.local_rank);
+    snprintf(uri, AQI_URI_MAX, ADDRESS, (unsigned)getpid(), shm->params.local_rank,
+             (size_t)shm->layout.slots, shm->layout.lines * (size_t)AQI_CACHE_LINE,
+             shm->tp.limits.max_piece);
     return AQ_OK;
 }
 
@@ -244,8 +288,10 @@ static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, st
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     unsigned pid, rank;
+    size_t slots, payload, piece;
     char end;
-    if (sscanf(uri, "shm://job/%u/%u%c", &pid, &rank, &end) != 2 || rank >= shm->layout.ranks)
+    if (sscanf(uri, ADDRESS "%c", &pid, &rank, &slots, &payload, &piece, &end) != 5 ||
+        rank >= shm->layout.ranks)
         return AQ_ENOTSUP;
     /* Whose "peer" is ourselves would believe its keys, which name memory here. */
     if ((rank == shm->params.local_rank) != (id == shm->params.self)) return AQ_ENOTSUP;
