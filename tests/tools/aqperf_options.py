@@ -25,6 +25,9 @@ WRONG = (
     (("--transport", "pigeon"), "no such transport; there are "),
     (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
+    (("--listen", "shm:///a", "--connect", "shm:///b"), "only one of them"),
+    (("--listen", "shm:///a", "--csv", "-"), "is said to the aqperf that connects"),
+    (("--connect", "shm:///a", "--api", "gasnet"), "only with --api aq"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
     (("--json",), "--json needs a value"),
     (("--nonsense",), "no such option"),
@@ -40,7 +43,8 @@ class Options(Case):
                 self.assertIn(message, result.stderr)
 
     def test_a_job_complains_once(self):
-        for options, message in (WRONG[0], WRONG[18]):
+        in_a_job = (("--connect", "shm:///a"), "--connect: not in a job of 2")
+        for options, message in (WRONG[0], WRONG[18], in_a_job):
             with self.subTest(options=options):
                 result = self.expect(job(2, AQPERF, *options), 2)
                 self.assertEqual(result.stderr.count(message), 1, result.stderr)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Handlers, in the order of the table in `start`. */
+/* Handlers, in the order of the table in api_aq_join. */
 enum handler {
     ON_PING,
     ON_PONG,
@@ -20,7 +20,7 @@ enum handler {
 
 static struct perf *job;
 static aq_handler handlers[HANDLER_COUNT];
-aq_team *api_aq_world;
+aq_team *api_aq_world, *api_aq_team;
 
 /* `call` is the expression; its name is enough. */
 void api_aq_check(aq_status status, const char *call)
@@ -67,14 +67,14 @@ static void on_answer(aq_am *am)
     heard.pongs++;
 }
 
-static void start(struct perf *perf)
+void api_aq_join(struct perf *perf)
 {
     job = perf;
     aq_init_params params = {.struct_size = sizeof(params), .client_name = "aqperf"};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
     CHECK(aq_init(&params, &api_aq_world));
+    api_aq_team = api_aq_world;
     talk_begin(perf, aq_team_rank(api_aq_world), aq_team_size(api_aq_world));
-    CHECK(aq_info_route(api_aq_world, perf->peer, &perf->transport));
     aq_handler_entry table[HANDLER_COUNT] = {
         [ON_PING] = {.fn = on_ping, .name = "ping"},
         [ON_PONG] = {.fn = on_counted, .context = &heard.pongs, .name = "pong"},
@@ -92,6 +92,12 @@ static void start(struct perf *perf)
         handlers[i] = table[i].index;
 }
 
+static void start(struct perf *perf)
+{
+    api_aq_join(perf);
+    CHECK(aq_info_route(api_aq_world, perf->peer, &perf->transport));
+}
+
 static struct shared *segment(unsigned rank, struct shared **mapped)
 {
     aq_segment_info info;
@@ -105,6 +111,11 @@ static void barrier(void)
     CHECK(aq_barrier(api_aq_world));
 }
 
+void api_aq_hello(unsigned rank)
+{
+    CHECK(aq_am_short(api_aq_team, rank, handlers[ON_HELLO], AQ_NO_ARGS, 0));
+}
+
 static void attach(struct perf *perf)
 {
     aq_segment *own;
@@ -113,43 +124,59 @@ static void attach(struct perf *perf)
     perf->neighbours = aq_team_size(aq_team_neighborhood());
     /* Every rank sends one message to every other; a barrier that follows lets them arrive. */
     for (unsigned i = 1; perf->options.all_pairs && i < perf->ranks; i++)
-        CHECK(aq_am_short(api_aq_world, (perf->rank + i) % perf->ranks, handlers[ON_HELLO],
-                          AQ_NO_ARGS, 0));
-    api_aq_rma_open(perf);
+        api_aq_hello((perf->rank + i) % perf->ranks);
+    api_aq_private_open(perf);
+    api_aq_atomic_open();
 }
 
 static void finish(struct perf *perf)
 {
     (void)perf;
-    api_aq_rma_close();
+    api_aq_atomic_close();
     CHECK(aq_finalize());
 }
 
-static void quit(int code)
+void api_aq_quit(int code)
 {
     aq_exit(code);
 }
 
-static size_t max_size(enum carrier carrier)
+size_t api_aq_max_size(enum carrier carrier)
 {
-    return carrier == CARRIER_LONG ? aq_am_max_long(api_aq_world) : aq_am_max_medium(api_aq_world);
+    return carrier == CARRIER_LONG ? aq_am_max_long(api_aq_team) : aq_am_max_medium(api_aq_team);
 }
 
-static void put_word(unsigned rank, uint64_t *there, uint64_t value)
+void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value)
 {
-    CHECK(aq_put_value(api_aq_world, rank, there, value, sizeof value, 0));
+    CHECK(aq_put_value(api_aq_team, rank, there, value, sizeof value, 0));
 }
 
-static uint64_t get_word(unsigned rank, uint64_t *there)
+uint64_t api_aq_get_word(unsigned rank, uint64_t *there)
 {
     uint64_t value;
-    CHECK(aq_get_value(api_aq_world, rank, there, sizeof value, 0, &value));
+    CHECK(aq_get_value(api_aq_team, rank, there, sizeof value, 0, &value));
     return value;
 }
 
-static void until(int (*over)(void *arg), void *arg)
+struct condition {
+    int (*over)(void *arg);
+    void *arg;
+};
+
+static int is_over_or_ended(void *arg)
 {
-    CHECK(aq_poll_until(over, arg));
+    const struct condition *condition = arg;
+    return condition->over(condition->arg) || api_aq_connection_ended();
+}
+
+/* What does not come over a connection until its end will not come. */
+void api_aq_until(int (*over)(void *arg), void *arg)
+{
+    struct condition either = {over, arg};
+    if (api_aq_team == api_aq_world)
+        CHECK(aq_poll_until(over, arg));
+    else
+        CHECK(aq_poll_until(is_over_or_ended, &either));
 }
 
 static int has_pongs(void *wanted)
@@ -159,13 +186,13 @@ static int has_pongs(void *wanted)
 
 static void await_pongs(uint64_t wanted)
 {
-    until(has_pongs, &wanted);
+    api_aq_until(has_pongs, &wanted);
 }
 
-static void ask(struct perf *perf, enum command what, size_t size)
+void api_aq_ask(struct perf *perf, enum command what, size_t size)
 {
     uint64_t wanted = heard.pongs + 1;
-    CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_ASK],
+    CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_ASK],
                       AQ_ARGS((aq_arg)what, (aq_arg)size, (aq_arg)(size >> 32)), 0));
     await_pongs(wanted);
 }
@@ -180,7 +207,7 @@ static void short_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0));
+        CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0));
         await_pongs(++wanted);
     }
 }
@@ -188,7 +215,7 @@ static void short_rtt(struct perf *perf, size_t size, uint64_t n)
 static void medium_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_medium(api_aq_world, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
+        CHECK(aq_am_medium(api_aq_team, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
                            AQ_NO_ARGS, 0, NULL));
         await_pongs(++wanted);
     }
@@ -197,7 +224,7 @@ static void medium_rtt(struct perf *perf, size_t size, uint64_t n)
 static void long_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_long(api_aq_world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+        CHECK(aq_am_long(api_aq_team, perf->peer, handlers[ON_PING_LONG], perf->source, size,
                          perf->peer_addr->data, AQ_NO_ARGS, 0, NULL));
         await_pongs(++wanted);
     }
@@ -207,13 +234,13 @@ static void send_shorts(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_short(api_aq_world, perf->peer, handlers[ON_FLOOD], AQ_NO_ARGS, 0));
+        CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_FLOOD], AQ_NO_ARGS, 0));
 }
 
 static void send_mediums(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_medium(api_aq_world, perf->peer, handlers[ON_FLOOD], perf->source, size,
+        CHECK(aq_am_medium(api_aq_team, perf->peer, handlers[ON_FLOOD], perf->source, size,
                            AQ_NO_ARGS, 0, NULL));
 }
 
@@ -222,7 +249,7 @@ static void send_reserved(struct perf *perf, size_t size, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         aq_am_buffer buffer;
         CHECK(
-            aq_am_reserve(api_aq_world, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
+            aq_am_reserve(api_aq_team, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
         memcpy(buffer.addr, perf->source, size);
         CHECK(aq_am_commit(&buffer, handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0));
     }
@@ -231,7 +258,7 @@ static void send_reserved(struct perf *perf, size_t size, uint64_t n)
 static void send_longs(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_long(api_aq_world, perf->peer, handlers[ON_FLOOD], perf->source, size,
+        CHECK(aq_am_long(api_aq_team, perf->peer, handlers[ON_FLOOD], perf->source, size,
                          perf->peer_addr->data, AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
     CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
 }
@@ -260,8 +287,51 @@ static void await_in(struct perf *perf, size_t size, uint64_t n)
     (void)size;
     if (perf->rank > 0) return;
     wanted += n * (uint64_t)senders(perf);
-    until(all_in, &wanted);
+    api_aq_until(all_in, &wanted);
 }
+
+const struct work api_aq_works[PATTERN_COUNT] = {
+    [AM_SHORT_RTT] = {.loop = short_rtt},
+    [AM_MEDIUM_RTT] = {.loop = medium_rtt},
+    [AM_LONG_RTT] = {.loop = long_rtt},
+    [AM_RING] = {.loop = talk_ring, .parts = talk_ring_hops},
+    [AM_SHORT_RATE] = {.loop = send_shorts, .after = talk_await_floods, .threads = true},
+    [AM_MEDIUM_RATE] = {.loop = send_mediums, .after = talk_await_floods, .threads = true},
+    [AM_RESERVE_RATE] = {.loop = send_reserved, .after = talk_await_floods, .threads = true},
+    [AM_LONG_RATE] = {.loop = send_longs, .after = talk_await_floods, .threads = true},
+    [AM_SHORT_IN] = {.loop = send_in, .after = await_in, .threads = true, .parts = senders},
+    [PUT_LAT] = {.loop = api_aq_put},
+    [GET_LAT] = {.loop = api_aq_get},
+    [PUT_VALUE] = {.loop = api_aq_put_value},
+    [GET_VALUE] = {.loop = api_aq_get_value},
+    [ATOMIC_LAT] = {.loop = api_aq_fetch_add},
+    [ATOMIC_CAS] = {.loop = api_aq_cas},
+    [ATOMIC_DOUBLE] = {.loop = api_aq_add_double},
+    [ATOMIC_RATE] = {.loop = api_aq_add, .threads = true},
+    [PUT_BW] = {.loop = api_aq_put_nbi, .threads = true},
+    [GET_BW] = {.loop = api_aq_get_nbi, .threads = true},
+    [PUT_RATE] = {.loop = api_aq_put_nbi, .threads = true},
+    [GET_RATE] = {.loop = api_aq_get_nbi, .threads = true},
+    [PUT_EVENTS] = {.loop = api_aq_put_events, .threads = true},
+    [MEMSET_BW] = {.loop = api_aq_memset},
+    [PUT_PRIVATE] = {.loop = api_aq_put_private},
+    [GET_PRIVATE] = {.loop = api_aq_get_private},
+    [STRIDED_PUT] = {.loop = api_aq_strided_put},
+    [STRIDED_GET] = {.loop = api_aq_strided_get},
+    [VECTOR_PUT] = {.loop = api_aq_vector_put, .before = api_aq_put_lists},
+    [VECTOR_GET] = {.loop = api_aq_vector_get, .before = api_aq_get_lists},
+    [INDEXED_PUT] = {.loop = api_aq_indexed_put, .before = api_aq_put_lists},
+    [INDEXED_GET] = {.loop = api_aq_indexed_get, .before = api_aq_get_lists},
+    [TEAM_SPLIT] = {.loop = api_aq_team_split},
+    [BARRIER] = {.loop = talk_barriers},
+    [BCAST] = {.loop = api_aq_bcast},
+    [REDUCE] = {.loop = api_aq_reduce},
+    [ALLREDUCE] = {.loop = api_aq_allreduce},
+    [GATHER] = {.loop = api_aq_gather},
+    [ALLGATHER] = {.loop = api_aq_allgather},
+    [SCATTER] = {.loop = api_aq_scatter},
+    [ALLTOALL] = {.loop = api_aq_alltoall},
+};
 
 const struct api api_aq = {
     .name = "aq",
@@ -269,54 +339,14 @@ const struct api api_aq = {
     .start = start,
     .attach = attach,
     .finish = finish,
-    .quit = quit,
-    .max_size = max_size,
+    .quit = api_aq_quit,
+    .max_size = api_aq_max_size,
     .barrier = barrier,
     .segment = segment,
-    .put_word = put_word,
-    .get_word = get_word,
-    .ask = ask,
+    .put_word = api_aq_put_word,
+    .get_word = api_aq_get_word,
+    .ask = api_aq_ask,
     .pass_token = pass_token,
-    .until = until,
-    .works = {
-        [AM_SHORT_RTT] = {.loop = short_rtt},
-        [AM_MEDIUM_RTT] = {.loop = medium_rtt},
-        [AM_LONG_RTT] = {.loop = long_rtt},
-        [AM_RING] = {.loop = talk_ring, .parts = talk_ring_hops},
-        [AM_SHORT_RATE] = {.loop = send_shorts, .after = talk_await_floods, .threads = true},
-        [AM_MEDIUM_RATE] = {.loop = send_mediums, .after = talk_await_floods, .threads = true},
-        [AM_RESERVE_RATE] = {.loop = send_reserved, .after = talk_await_floods, .threads = true},
-        [AM_LONG_RATE] = {.loop = send_longs, .after = talk_await_floods, .threads = true},
-        [AM_SHORT_IN] = {.loop = send_in, .after = await_in, .threads = true, .parts = senders},
-        [PUT_LAT] = {.loop = api_aq_put},
-        [GET_LAT] = {.loop = api_aq_get},
-        [PUT_VALUE] = {.loop = api_aq_put_value},
-        [GET_VALUE] = {.loop = api_aq_get_value},
-        [ATOMIC_LAT] = {.loop = api_aq_fetch_add},
-        [ATOMIC_CAS] = {.loop = api_aq_cas},
-        [ATOMIC_DOUBLE] = {.loop = api_aq_add_double},
-        [ATOMIC_RATE] = {.loop = api_aq_add, .threads = true},
-        [PUT_BW] = {.loop = api_aq_put_nbi, .threads = true},
-        [GET_BW] = {.loop = api_aq_get_nbi, .threads = true},
-        [PUT_RATE] = {.loop = api_aq_put_nbi, .threads = true},
-        [GET_RATE] = {.loop = api_aq_get_nbi, .threads = true},
-        [PUT_EVENTS] = {.loop = api_aq_put_events, .threads = true},
-        [MEMSET_BW] = {.loop = api_aq_memset},
-        [PUT_PRIVATE] = {.loop = api_aq_put_private},
-        [GET_PRIVATE] = {.loop = api_aq_get_private},
-        [STRIDED_PUT] = {.loop = api_aq_strided_put},
-        [STRIDED_GET] = {.loop = api_aq_strided_get},
-        [VECTOR_PUT] = {.loop = api_aq_vector_put, .before = api_aq_put_lists},
-        [VECTOR_GET] = {.loop = api_aq_vector_get, .before = api_aq_get_lists},
-        [INDEXED_PUT] = {.loop = api_aq_indexed_put, .before = api_aq_put_lists},
-        [INDEXED_GET] = {.loop = api_aq_indexed_get, .before = api_aq_get_lists},
-        [TEAM_SPLIT] = {.loop = api_aq_team_split},
-        [BARRIER] = {.loop = talk_barriers},
-        [BCAST] = {.loop = api_aq_bcast},
-        [REDUCE] = {.loop = api_aq_reduce},
-        [ALLREDUCE] = {.loop = api_aq_allreduce},
-        [GATHER] = {.loop = api_aq_gather},
-        [ALLGATHER] = {.loop = api_aq_allgather},
-        [SCATTER] = {.loop = api_aq_scatter},
-        [ALLTOALL] = {.loop = api_aq_alltoall},
-    }};
+    .until = api_aq_until,
+    .works = api_aq_works,
+};

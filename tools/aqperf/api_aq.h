@@ -9,12 +9,27 @@
 #define CHECK(call) api_aq_check(call, #call)
 void api_aq_check(aq_status status, const char *call);
 
-/* The team of all ranks. */
-extern aq_team *api_aq_world;
+/* The team of all ranks, and that of the pair patterns: the same, or a connection's. */
+extern aq_team *api_aq_world, *api_aq_team;
+
+/* api_aq.c, for both interfaces in it: the job and a connection. */
+void api_aq_join(struct perf *perf);
+void api_aq_quit(int code);
+size_t api_aq_max_size(enum carrier carrier);
+void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
+uint64_t api_aq_get_word(unsigned rank, uint64_t *there);
+void api_aq_ask(struct perf *perf, enum command what, size_t size);
+void api_aq_until(int (*over)(void *arg), void *arg);
+void api_aq_hello(unsigned rank);
+extern const struct work api_aq_works[PATTERN_COUNT];
+
+/* api_aq_connection.c: has it ended? Of rank 0 that ends the program. */
+bool api_aq_connection_ended(void);
 
 /* api_aq_rma.c: what its patterns need beside the segments. */
-void api_aq_rma_open(struct perf *perf);
-void api_aq_rma_close(void);
+void api_aq_private_open(struct perf *perf);
+void api_aq_atomic_open(void);
+void api_aq_atomic_close(void);
 loop_fn api_aq_put, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_nbi, api_aq_get_nbi;
 loop_fn api_aq_put_events, api_aq_memset, api_aq_put_private, api_aq_get_private;
 loop_fn api_aq_fetch_add, api_aq_cas, api_aq_add_double, api_aq_add;

@@ -5,7 +5,7 @@ static aq_atomic_domain *integers, *doubles;
 /* A second endpoint, with the private memory of ranks 0 and 1 as its segment. */
 static aq_team *pair;
 
-static void open_private(struct perf *perf)
+void api_aq_private_open(struct perf *perf)
 {
     aq_ep *ep;
     aq_segment *segment;
@@ -21,15 +21,14 @@ static void open_private(struct perf *perf)
     perf->peer_target = info.addr;
 }
 
-void api_aq_rma_open(struct perf *perf)
+void api_aq_atomic_open(void)
 {
     unsigned ops = AQ_OP_BIT(AQ_ADD) | AQ_OP_BIT(AQ_CAS);
-    open_private(perf);
-    CHECK(aq_atomic_domain_create(api_aq_world, AQ_U64, ops, &integers));
-    CHECK(aq_atomic_domain_create(api_aq_world, AQ_F64, AQ_OP_BIT(AQ_ADD), &doubles));
+    CHECK(aq_atomic_domain_create(api_aq_team, AQ_U64, ops, &integers));
+    CHECK(aq_atomic_domain_create(api_aq_team, AQ_F64, AQ_OP_BIT(AQ_ADD), &doubles));
 }
 
-void api_aq_rma_close(void)
+void api_aq_atomic_close(void)
 {
     aq_atomic_domain_destroy(integers);
     aq_atomic_domain_destroy(doubles);
@@ -38,39 +37,39 @@ void api_aq_rma_close(void)
 void api_aq_put(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put(api_aq_world, perf->peer, perf->peer_addr->data, perf->source, size, 0));
+        CHECK(aq_put(api_aq_team, perf->peer, perf->peer_addr->data, perf->source, size, 0));
 }
 
 void api_aq_get(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get(api_aq_world, perf->target, perf->peer, perf->peer_addr->data, size, 0));
+        CHECK(aq_get(api_aq_team, perf->target, perf->peer, perf->peer_addr->data, size, 0));
 }
 
 void api_aq_put_value(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_value(api_aq_world, perf->peer, perf->peer_addr->data, i, size, 0));
+        CHECK(aq_put_value(api_aq_team, perf->peer, perf->peer_addr->data, i, size, 0));
 }
 
 void api_aq_get_value(struct perf *perf, size_t size, uint64_t n)
 {
     uint64_t value;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_value(api_aq_world, perf->peer, perf->peer_addr->data, size, 0, &value));
+        CHECK(aq_get_value(api_aq_team, perf->peer, perf->peer_addr->data, size, 0, &value));
 }
 
 void api_aq_put_nbi(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_nbi(api_aq_world, perf->peer, perf->peer_addr->data, perf->source, size, 0));
+        CHECK(aq_put_nbi(api_aq_team, perf->peer, perf->peer_addr->data, perf->source, size, 0));
     CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 
 void api_aq_get_nbi(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_nbi(api_aq_world, perf->target, perf->peer, perf->peer_addr->data, size, 0));
+        CHECK(aq_get_nbi(api_aq_team, perf->target, perf->peer, perf->peer_addr->data, size, 0));
     CHECK(aq_nbi_wait(AQ_NBI_GET));
 }
 
@@ -81,7 +80,7 @@ void api_aq_put_events(struct perf *perf, size_t size, uint64_t n)
     while (n > 0) {
         size_t count = n < WINDOW ? (size_t)n : WINDOW;
         for (size_t i = 0; i < count; i++)
-            CHECK(aq_put_nb(api_aq_world, perf->peer, perf->peer_addr->data, perf->source, size, 0,
+            CHECK(aq_put_nb(api_aq_team, perf->peer, perf->peer_addr->data, perf->source, size, 0,
                             &events[i]));
         CHECK(aq_event_wait_all(events, count));
         n -= count;
@@ -92,7 +91,7 @@ void api_aq_memset(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         CHECK(
-            aq_memset_nbi(api_aq_world, perf->peer, perf->peer_addr->data, (int)i & 0xff, size, 0));
+            aq_memset_nbi(api_aq_team, perf->peer, perf->peer_addr->data, (int)i & 0xff, size, 0));
     CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 

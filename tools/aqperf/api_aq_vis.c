@@ -45,7 +45,7 @@ void api_aq_strided_put(struct perf *perf, size_t size, uint64_t n)
     const ptrdiff_t step = STEP, word = WORD;
     const size_t words = size / WORD;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_strided_nbi(api_aq_world, perf->peer, perf->peer_addr->data, &step,
+        CHECK(aq_put_strided_nbi(api_aq_team, perf->peer, perf->peer_addr->data, &step,
                                  perf->source, &word, WORD, &words, 1, 0));
     CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
@@ -55,7 +55,7 @@ void api_aq_strided_get(struct perf *perf, size_t size, uint64_t n)
     const ptrdiff_t step = STEP, word = WORD;
     const size_t words = size / WORD;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_strided_nbi(api_aq_world, perf->target, &word, perf->peer,
+        CHECK(aq_get_strided_nbi(api_aq_team, perf->target, &word, perf->peer,
                                  perf->peer_addr->data, &step, WORD, &words, 1, 0));
     CHECK(aq_nbi_wait(AQ_NBI_GET));
 }
@@ -64,7 +64,7 @@ void api_aq_vector_put(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_vector_nbi(api_aq_world, perf->peer, count, there.vecs, count, here.vecs, 0));
+        CHECK(aq_put_vector_nbi(api_aq_team, perf->peer, count, there.vecs, count, here.vecs, 0));
     CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
 
@@ -72,7 +72,7 @@ void api_aq_vector_get(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_vector_nbi(api_aq_world, count, here.vecs, perf->peer, count, there.vecs, 0));
+        CHECK(aq_get_vector_nbi(api_aq_team, count, here.vecs, perf->peer, count, there.vecs, 0));
     CHECK(aq_nbi_wait(AQ_NBI_GET));
 }
 
@@ -80,7 +80,7 @@ void api_aq_indexed_put(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_indexed_nbi(api_aq_world, perf->peer, count, there.at, WORD, count, here.at,
+        CHECK(aq_put_indexed_nbi(api_aq_team, perf->peer, count, there.at, WORD, count, here.at,
                                  WORD, 0));
     CHECK(aq_nbi_wait(AQ_NBI_PUT));
 }
@@ -89,7 +89,7 @@ void api_aq_indexed_get(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_indexed_nbi(api_aq_world, count, here.at, WORD, perf->peer, count, there.at,
+        CHECK(aq_get_indexed_nbi(api_aq_team, count, here.at, WORD, perf->peer, count, there.at,
                                  WORD, 0));
     CHECK(aq_nbi_wait(AQ_NBI_GET));
 }

@@ -22,7 +22,9 @@ static uint64_t line_seq, ring_seq, ring_consumed;
 void limits_wait_turn(const struct perf *perf, unsigned *turns)
 {
     unsigned patience = perf->crowded ? 256 : 16384;
-    if (++*turns % patience == 0) sched_yield();
+    if (++*turns % patience != 0) return;
+    sched_yield();
+    if (perf->api->look != NULL) perf->api->look();
 }
 
 static void send_line(struct perf *perf, const void *from, size_t size, uint64_t seq)

@@ -69,17 +69,21 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
     return NULL;
 }
 
-static void set_up(struct perf *perf, size_t *rows)
+/* The rows there are to measure, and the memory for them; 0 for nothing. Every rank finds the
+ * same, but for one that listens: its peer tells it in `attach`. */
+static size_t plan(struct perf *perf)
 {
-    perf->max_size = survey(perf, rows);
-    if (*rows == 0) { /* every rank finds the same */
-        if (perf->rank == 0) report_begin(perf);
-        return;
-    }
+    size_t rows;
+    perf->max_size = survey(perf, &rows);
     /* Every rank has a block of a collective, however small the size. */
     if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
-    if (perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
+    if (rows > 0 && perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
+    return rows;
+}
+
+static void set_up(struct perf *perf, size_t rows)
+{
     perf->api->attach(perf);
     talk_meet(perf);
     perf->api->barrier();
@@ -87,14 +91,13 @@ static void set_up(struct perf *perf, size_t *rows)
     memset(perf->mine->data, 1, 2 * perf->max_size);
     if (perf->rank > 0) return;
     perf->source = allocate(perf, 1, perf->max_size);
-    perf->results = allocate(perf, *rows, sizeof(struct result));
+    perf->results = allocate(perf, rows, sizeof(struct result));
     limits_probe_cma(perf);
-    report_begin(perf);
 }
 
 static void measure_all(struct perf *perf)
 {
-    for (size_t i = 0; i < perf->options.pattern_count; i++) {
+    for (size_t i = 0; perf->options.listen == NULL && i < perf->options.pattern_count; i++) {
         enum pattern_id id = perf->options.patterns[i];
         size_t count;
         const size_t *sizes = sizes_of(perf, id, &count);
@@ -124,8 +127,11 @@ int main(int argc, char **argv)
     struct outputs *outputs = NULL;
     if (perf.rank == 0 && (outputs = outputs_open(&perf.options)) == NULL) perf.api->quit(2);
 
-    size_t rows;
-    set_up(&perf, &rows);
+    bool answers = perf.options.listen != NULL;
+    size_t rows = answers ? 0 : plan(&perf);
+    if (answers || rows > 0) set_up(&perf, rows);
+    if (answers) measure_answer(&perf);
+    if (perf.rank == 0) report_begin(&perf);
     measure_all(&perf);
     int result = 0;
     if (perf.rank == 0) {

@@ -56,6 +56,7 @@ static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, u
 /* How many ns `n` operations took. */
 static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n)
 {
+    if (perf->api->look != NULL) perf->api->look(); /* mapped memory outlives the peer */
     if (work->bare) size = 0;
     if (work->before != NULL) work->before(perf, size, n);
     double ns = share(perf, work->loop, size, n, work->threads ? perf->options.threads : 1);
@@ -183,23 +184,25 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
     perf->api->barrier();
 }
 
-/* Rank 1: serve limits, and by polling the messages of the pattern, until rank 0 says to go on. */
-static void serve(struct perf *perf)
+/* Rank 1: serve limits, and by polling the messages of the pattern, until rank 0 says to go on.
+ * False: it will say no more. */
+static bool serve(struct perf *perf)
 {
     size_t size;
     enum command command;
-    while ((command = talk_await(perf, &size)) != COMMAND_NEXT)
+    while ((command = talk_await(perf, &size)) > COMMAND_NEXT)
         limits_serve(perf, command, size);
+    return command == COMMAND_NEXT;
 }
 
 static void follow(struct perf *perf, enum pattern_id id, size_t size)
 {
     if (!patterns[id].kind->all_ranks) {
-        if (perf->rank == 1) serve(perf);
+        if (perf->rank == 1) (void)serve(perf);
         return;
     }
     for (;;) {
-        if (perf->rank == 1) serve(perf);
+        if (perf->rank == 1) (void)serve(perf);
         perf->api->barrier();
         uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
         if (n == 0) break;
@@ -220,6 +223,17 @@ void measure_row(struct perf *perf, enum pattern_id pattern, size_t size)
     perf->api->barrier();
 }
 
+void measure_answer(struct perf *perf)
+{
+    while (serve(perf))
+        perf->api->barrier();
+}
+
+bool measure_connects(const struct kind *kind)
+{
+    return !kind->all_ranks && !kind->endpoints;
+}
+
 bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len)
 {
     static const char *const carriers[] = {[CARRIER_MEDIUM] = "Medium", [CARRIER_LONG] = "Long"};
@@ -227,6 +241,8 @@ bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char
     size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
     if (perf->api->works[pattern].loop == NULL)
         snprintf(text, len, "not measured through --api %s", perf->api->name);
+    else if (perf->api == &api_connection && !measure_connects(kind))
+        snprintf(text, len, "not over a connection");
     else if (size > most)
         snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
     else if (size < kind->least)

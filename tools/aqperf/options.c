@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_SIZE    ((size_t)1 << 30)
 #define MIN_REPEATS 5u
 #define MAX_REPEATS 1000u
 #define MIN_TIME_NS 1e3
@@ -45,9 +44,11 @@ static void help(void)
 {
     printf(
         "usage: aqrun -n N aqperf [OPTION]…\n"
+        "       aqperf --listen URI; aqperf --connect URI [OPTION]…\n"
         "\n"
         "Measures Aqueduct between rank 0 and rank 1 (barriers: of all ranks), and beside each\n"
-        "figure what the machine itself can do between the same two cores in the same run.\n"
+        "figure what the machine itself can do between the same two cores in the same run. Or\n"
+        "measures the patterns of two over a connection between two programs.\n"
         "\n"
         "  --pattern P,…      what to measure, also with wildcards: 'am-*' (default: all)\n"
         "  --sizes S,…        bytes, with K, M or G for powers of 1024, up to 1G\n"
@@ -63,6 +64,10 @@ static void help(void)
         "  --all-pairs        every rank has sent to every other before anything is measured\n"
         "  --no-pin           do not bind rank r to the r-th core (done when there are enough)\n"
         "  --api A            the programming interface to measure: aq, gasnet\n"
+        "  --listen URI       wait for one aqperf that connects, such as at shm:///perf, and "
+        "answer\n"
+        "                     it; of the options only --transport and --no-pin go with it\n"
+        "  --connect URI      measure over a connection with the aqperf that listens there\n"
         "  --list             the patterns and the limits they are compared with\n"
         "  --version          the version of the library\n"
         "  --help             this text\n"
@@ -232,6 +237,8 @@ enum option_id {
     OPT_NO_PIN,
     OPT_ALL_PAIRS,
     OPT_API,
+    OPT_LISTEN,
+    OPT_CONNECT,
     OPT_LIST,
     OPT_VERSION,
     OPT_HELP
@@ -277,6 +284,12 @@ static void take(struct options *options, int id, const char *value, const char 
     case OPT_API:
         set_api(options, value);
         break;
+    case OPT_LISTEN:
+        options->listen = value;
+        break;
+    case OPT_CONNECT:
+        options->connect = value;
+        break;
     case OPT_LIST:
         tell(report_list);
     case OPT_VERSION:
@@ -288,6 +301,24 @@ static void take(struct options *options, int id, const char *value, const char 
     default:
         wrong("%s: no such option; see aqperf --help", name);
     }
+}
+
+/* Over a connection there are two single processes, and the one that connects leads. */
+static void check_connection(struct options *options)
+{
+    const char *size = getenv("AQ_SIZE"); /* from aqrun */
+    const char *name = options->listen != NULL ? "--listen" : "--connect";
+    if (options->listen == NULL && options->connect == NULL) return;
+    if (options->listen != NULL && options->connect != NULL)
+        wrong("--listen and --connect: only one of them; the other is for another aqperf");
+    if (size != NULL && strcmp(size, "1") != 0)
+        wrong("%s: not in a job of %s; start aqperf without aqrun", name, size);
+    if (options->api != apis[0]) wrong("%s: only with --api %s", name, apis[0]->name);
+    if (options->listen != NULL &&
+        (options->pattern_count > 0 || options->size_count > 0 || options->json != NULL ||
+         options->csv != NULL || options->plot != NULL))
+        wrong("--listen: what is measured and where it goes is said to the aqperf that connects");
+    options->api = &api_connection;
 }
 
 void options_parse(struct options *options, int argc, char **argv)
@@ -304,6 +335,8 @@ void options_parse(struct options *options, int argc, char **argv)
                                           {"no-pin", no_argument, NULL, OPT_NO_PIN},
                                           {"all-pairs", no_argument, NULL, OPT_ALL_PAIRS},
                                           {"api", required_argument, NULL, OPT_API},
+                                          {"listen", required_argument, NULL, OPT_LISTEN},
+                                          {"connect", required_argument, NULL, OPT_CONNECT},
                                           {"list", no_argument, NULL, OPT_LIST},
                                           {"version", no_argument, NULL, OPT_VERSION},
                                           {"help", no_argument, NULL, OPT_HELP},
@@ -313,10 +346,11 @@ void options_parse(struct options *options, int argc, char **argv)
     for (int id; (id = getopt_long(argc, argv, ":", known, NULL)) != -1;)
         take(options, id, optarg, argv[optind - 1]);
     if (optind < argc) wrong("%s: only options are taken; see aqperf --help", argv[optind]);
-    for (unsigned i = 0; options->pattern_count < PATTERN_COUNT && i < PATTERN_COUNT; i++) {
-        if (i == 0 && options->pattern_count > 0) break;
-        add_pattern(options, (enum pattern_id)i);
-    }
+    check_connection(options);
+    bool chosen = options->pattern_count > 0;
+    for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
+        if (options->api != &api_connection || measure_connects(patterns[i].kind))
+            add_pattern(options, (enum pattern_id)i);
     if (options->threads > 1) options->pin = false; /* its threads would share the core */
     if (options->json != NULL && options->csv != NULL && strcmp(options->json, "-") == 0 &&
         strcmp(options->csv, "-") == 0)

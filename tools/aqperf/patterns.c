@@ -61,11 +61,13 @@ static const struct kind put_private = {.unit = UNIT_BANDWIDTH,
                                         .limit = LIMIT_DOUBLE_OUT,
                                         .second = LIMIT_CMA_PRIVATE_WRITE,
                                         .either = true,
+                                        .endpoints = true,
                                         .least = 1};
 static const struct kind get_private = {.unit = UNIT_BANDWIDTH,
                                         .limit = LIMIT_DOUBLE_IN,
                                         .second = LIMIT_CMA_PRIVATE_READ,
                                         .either = true,
+                                        .endpoints = true,
                                         .least = 1};
 static const struct kind scatter_out = {
     .unit = UNIT_BANDWIDTH, .limit = LIMIT_STRIDED_OUT, .word = LIMIT_STORE, .least = 8};

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define MAX_THREADS 64u /* of a rank */
+#define MAX_SIZE    ((size_t)1 << 30)
 
 enum unit {
     UNIT_NS,   /* per operation: less is better */
@@ -121,6 +122,7 @@ struct kind {
     enum unit unit;
     enum carrier carrier;
     bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
+    bool endpoints;       /* needs more than one: not over a connection */
     size_t least;         /* the smallest size that makes sense */
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
@@ -178,6 +180,7 @@ struct shared {
 enum command {
     COMMAND_NONE,
     COMMAND_COUNT,      /* only answer */
+    COMMAND_END,        /* of a connection: nothing comes any more */
     COMMAND_NEXT,       /* take part in the pattern of all ranks, or go on to the next row */
     COMMAND_ECHO,       /* limits.c: answer lines */
     COMMAND_STREAM,     /* limits.c: consume lines */
@@ -216,9 +219,10 @@ struct api {
     void (*ask)(struct perf *perf, enum command command, size_t size); /* the peer */
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
-    struct work works[PATTERN_COUNT];
+    void (*look)(void);       /* end the program if the peer is gone; NULL: the job sees to that */
+    const struct work *works; /* a row for each pattern */
 };
-extern const struct api api_aq, api_gasnet;
+extern const struct api api_aq, api_gasnet, api_connection;
 extern const struct api *const apis[]; /* ended by NULL */
 
 struct options {
@@ -229,6 +233,7 @@ struct options {
     size_t size_count; /* 0: each pattern's own */
     const char *transport;
     const char *json, *csv, *plot;
+    const char *listen, *connect; /* URIs: measure over a connection, and not in a job */
     uint64_t repeats;
     unsigned threads; /* of a rank, in the patterns of floods */
     double min_time_ns;
@@ -283,8 +288,12 @@ struct perf {
 
 /* measure.c: one row. Every rank calls it for every row, in the same order. */
 void measure_row(struct perf *perf, enum pattern_id pattern, size_t size);
+/* Instead, behind --listen: take part in whatever rows rank 0 measures, until it closes. */
+void measure_answer(struct perf *perf);
 /* Why this row cannot be measured, in `text`; false if it can. */
 bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len);
+/* Can it be measured over a connection? */
+bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
 
 /* talk.c: what is the same through any interface. In `start`: who we are and whom we talk to. */

@@ -27,7 +27,7 @@ static void introduce(struct perf *perf)
 
 void talk_meet(struct perf *perf)
 {
-    perf->lead_addr = perf->api->segment(0, NULL);
+    perf->lead_addr = perf->rank == 0 ? perf->mine : perf->api->segment(0, NULL);
     perf->peer_addr = perf->api->segment(perf->peer, &perf->theirs);
     introduce(perf);
     (void)perf->api->segment((perf->rank + 1) % perf->ranks, &perf->next);

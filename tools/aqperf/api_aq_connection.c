@@ -1,0 +1,182 @@
+/* Over a connection between two programs that were not started together: the pair patterns of
+ * api_aq.c. Who connects is rank 0 and leads; who listens is rank 1 and learns from the call what
+ * memory that takes. On either side the peer is rank 1 of the connection's team. */
+#include "api_aq.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { PEER = 1 };
+
+/* What comes with the call. The version stands for the layout of all that both sides share. */
+struct call {
+    char version[24];
+    uint64_t max_size;
+};
+
+static aq_connection *connection;
+static aq_segment *own;
+static bool listens;
+
+__attribute__((noreturn)) static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "aqperf: %s: %s\n", what, why);
+    aq_exit(1);
+}
+
+static struct call call_of(size_t max_size)
+{
+    struct call call = {.max_size = max_size};
+    snprintf(call.version, sizeof call.version, "aqperf %s", aq_version());
+    return call;
+}
+
+static void start(struct perf *perf)
+{
+    api_aq_join(perf);
+    listens = perf->options.listen != NULL;
+    perf->rank = listens ? 1 : 0;
+    perf->ranks = 2;
+    perf->peer = PEER;
+    perf->transport = listens ? perf->options.listen : perf->options.connect;
+}
+
+static void attach_segment(struct perf *perf)
+{
+    CHECK(aq_segment_attach(api_aq_world, perf->segment_size, &own));
+    perf->mine = aq_segment_addr(own);
+}
+
+static int has_event(void *event)
+{
+    return aq_connection_next_event(event) == AQ_OK;
+}
+
+static aq_connection_event next_event(void)
+{
+    aq_connection_event event;
+    CHECK(aq_poll_until(has_event, &event));
+    return event;
+}
+
+/* A caller: take it if it is one of ours, and reject others. */
+static void take_call(struct perf *perf, aq_connection *caller)
+{
+    aq_connection_info info;
+    struct call call = {.max_size = 0};
+    CHECK(aq_connection_query(caller, &info));
+    if (info.nbytes == sizeof call) memcpy(&call, info.data, sizeof call);
+    struct call expected = call_of(call.max_size);
+    if (connection != NULL || memcmp(&call, &expected, sizeof call) != 0 ||
+        call.max_size > MAX_SIZE) {
+        CHECK(aq_connection_reject(caller, 1,
+                                   connection != NULL ? "this aqperf measures with another one"
+                                                      : "this wants an aqperf of its own version"));
+        return;
+    }
+    connection = caller;
+    perf->max_size = (size_t)call.max_size;
+    perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
+    attach_segment(perf);
+    CHECK(aq_connection_accept(
+        caller, &(aq_accept_params){.struct_size = sizeof(aq_accept_params), .segment = own}));
+}
+
+/* Wait for one client. */
+static void be_called(struct perf *perf)
+{
+    aq_listener *listener;
+    aq_connection_event event;
+    CHECK(aq_listen(perf->options.listen, 0, NULL, &listener));
+    printf("aqperf: listening at %s\n", aq_listener_uri(listener));
+    fflush(stdout);
+    while ((event = next_event()).type != AQ_CONNECTION_OPENED) {
+        if (event.type != AQ_CONNECTION_REQUEST) fail(perf->options.listen, "the caller gave up");
+        take_call(perf, event.connection);
+    }
+    CHECK(aq_listener_close(listener));
+}
+
+static void attach(struct perf *perf)
+{
+    if (listens) {
+        be_called(perf);
+    } else {
+        struct call call = call_of(perf->max_size);
+        attach_segment(perf);
+        aq_connect_params params = {.struct_size = sizeof params,
+                                    .data = &call,
+                                    .nbytes = sizeof call,
+                                    .flags = AQ_CONNECT_WAIT,
+                                    .segment = own};
+        CHECK(aq_connect(perf->options.connect, &params, &connection));
+    }
+    api_aq_team = aq_connection_team(connection);
+    CHECK(aq_info_route(api_aq_team, PEER, &perf->transport));
+    api_aq_atomic_open();
+}
+
+bool api_aq_connection_ended(void)
+{
+    aq_connection_info info;
+    aq_connection_event event;
+    CHECK(aq_connection_query(connection, &info));
+    if (info.state != AQ_CONNECTION_ENDED) return false;
+    while (has_event(&event))
+        if (listens && event.type == AQ_CONNECTION_CLOSED) heard.command = COMMAND_END;
+    if (heard.command != COMMAND_END) fail("the connection has ended", info.reason);
+    return true;
+}
+
+/* In the loops of limits, where nothing else is called. */
+static void look(void)
+{
+    (void)aq_poll();
+    if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
+}
+
+static void finish(struct perf *perf)
+{
+    (void)perf;
+    api_aq_atomic_close();
+    CHECK(aq_connection_close(connection));
+    CHECK(aq_finalize());
+}
+
+static struct shared *segment(unsigned rank, struct shared **mapped)
+{
+    (void)rank;
+    aq_segment_info info;
+    CHECK(aq_segment_query(api_aq_team, PEER, &info));
+    if (mapped != NULL) *mapped = info.local;
+    return info.addr;
+}
+
+static int has_hellos(void *wanted)
+{
+    return heard.hellos >= *(uint64_t *)wanted;
+}
+
+static void barrier(void)
+{
+    static uint64_t met;
+    met++;
+    api_aq_hello(PEER);
+    api_aq_until(has_hellos, &met);
+}
+
+const struct api api_connection = {
+    .name = "connection",
+    .start = start,
+    .attach = attach,
+    .finish = finish,
+    .quit = api_aq_quit,
+    .max_size = api_aq_max_size,
+    .barrier = barrier,
+    .segment = segment,
+    .put_word = api_aq_put_word,
+    .get_word = api_aq_get_word,
+    .ask = api_aq_ask,
+    .until = api_aq_until,
+    .look = look,
+    .works = api_aq_works,
+};
