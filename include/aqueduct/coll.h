@@ -25,8 +25,8 @@ typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, c
  * All collectives share these rules. The members of a team start them in the same order (a notify
  * of a barrier counts as one of them) and may complete them in any order; different threads may
  * have collectives under way on different teams. Root, sizes, type and operator are the same in
- * all members where the text says no other. Buffers, tables and contexts stay valid and unchanged
- * until completion.
+ * all members where the text says no other: those that are found to differ end the job. Buffers,
+ * tables and contexts stay valid and unchanged until completion.
  *
  * Completion  `*ev` becomes complete when all members have started it: release at the start,
  *             acquire at completion.

@@ -112,7 +112,8 @@ AQ_API AQ_MUST_USE aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_te
  *
  * @return AQ_OK      The team is gone.
  * @return AQ_EINVAL  It is a team of the library.
- * @return AQ_ESTATE  A collective or barrier of the caller is under way on it; it still exists.
+ * @return AQ_ESTATE  A collective or barrier of the caller is under way on it, and it still exists;
+ *                    or it has been destroyed already.
  * @return AQ_EPEER   A member died; the team is gone all the same.
  * @return AQ_ECONTEXT
  */

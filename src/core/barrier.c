@@ -71,6 +71,7 @@ static aq_status start(aq_team *team, struct coll_name name)
         return AQ_OK;
     }
     b->op = (struct coll_op){.args = {.kind = COLL_ALLREDUCE,
+                                      .code = team->ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER,
                                       .dst = &b->agreed,
                                       .src = &b->agreed,
                                       .nbytes = sizeof(b->agreed),
@@ -165,6 +166,7 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
             if (complete(team)) {
                 aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, 0);
                 aq_status st = failed(team, call);
+                if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
                 return st == AQ_OK ? finish(team->barrier, at_wait) : st;
             }
             if (looks > 1) aqi_pause();
@@ -174,6 +176,7 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
             wait = (struct core_wait){0};
         else
             core_wait_round(&wait, CORE_CONDITION_MS);
+        coll_waits_long(team, team->coll->shm == NULL ? &team->barrier->op : NULL, &wait);
     }
 }
 

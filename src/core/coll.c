@@ -64,6 +64,11 @@ bool coll_broken(const aq_team *team)
 static void append(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
+    op->mark = coll_mark_of(&op->args);
+    if (!op->shared) {
+        coll->past[op->seq % COLL_PAST].seq = op->seq;
+        coll->past[op->seq % COLL_PAST].mark = op->mark;
+    }
     coll->messages += !op->shared;
     op->next = NULL;
     *coll->last = op;
@@ -79,6 +84,7 @@ static void complete(aq_team *team, struct coll_op **at)
     *at = op->next;
     if (coll->last == &op->next) coll->last = at;
     coll->messages -= !op->shared;
+    coll->failed = coll->failed || op->status != AQ_OK;
     coll_plan_free(&op->plan);
     coll_hier_free(op);
     if (team->whole != NULL)
@@ -318,7 +324,8 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     if (st != AQ_OK) return st;
     while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
            !coll_wait_round(team, &op.done, &wait))
-        ;
+        coll_waits_long(team, &op, &wait);
+    if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
     aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
     return op.status == AQ_EPEER ? dead(call) : op.status;
 }

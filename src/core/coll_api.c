@@ -101,6 +101,7 @@ static aq_status built_in(const char *call, struct coll_args *args, size_t count
 {
     size_t size = 0;
     args->fn = coll_builtin((int)type, (int)op, &size);
+    args->code = (uint8_t)(1 + (unsigned)type * COLL_CODE_OPS + (unsigned)op);
     return reduction(call, args, count, size);
 }
 

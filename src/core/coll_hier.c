@@ -358,12 +358,6 @@ bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
     }
 }
 
-static bool rooted(enum coll_kind kind)
-{
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
-}
-
 static aq_rank acting(const struct coll_shape *shape, const struct coll_op *op, aq_rank group)
 {
     return group == op->hier->root_group ? op->args.root : shape->order[shape->start[group]];
@@ -375,10 +369,10 @@ aq_status coll_hier_new(const aq_team *team, struct coll_op *op)
     struct coll_hier *h = calloc(1, sizeof(*h));
     op->hier = h;
     if (h != NULL) {
-        h->root_group = rooted(op->args.kind) ? shape->group_of[op->args.root] : AQ_RANK_NONE;
+        h->root_group = coll_rooted(op->args.kind) ? shape->group_of[op->args.root] : AQ_RANK_NONE;
         h->leads = acting(shape, op, shape->mine) == team->rank;
         h->across = op->args;
-        if (rooted(op->args.kind)) h->across.root = h->root_group;
+        if (coll_rooted(op->args.kind)) h->across.root = h->root_group;
         struct hier_view v = view_of(team, op);
         if (setters[op->args.kind](&v)) return AQ_OK;
     }

@@ -34,11 +34,26 @@ struct coll_args {
     size_t nbytes; /* of a block; of all for broadcast and reductions */
     const size_t *send_counts, *send_offsets;
     const size_t *recv_counts, *recv_offsets;
-    bool vary; /* a v-form whose sizes are not known to all */
+    bool vary;    /* a v-form whose sizes are not known to all */
+    uint8_t code; /* COLL_CODE_, or of a built-in reduction: coll_code */
     size_t element;
     aq_reduce_fn *fn;
     const void *context;
 };
+
+/* Codes of operations that the program does not call by their kind. */
+enum { COLL_CODE_OPS = 16, COLL_CODE_BARRIER = 253, COLL_CODE_DESTROY, COLL_CODE_TEAM };
+
+/* By what members tell that they are in the same operation; travels in lines and in messages. */
+struct coll_mark {
+    uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
+    uint32_t root, bytes;
+};
+
+static inline bool coll_mark_same(const struct coll_mark *a, const struct coll_mark *b)
+{
+    return a->what == b->what && a->root == b->root && a->bytes == b->bytes;
+}
 
 struct coll_step;
 struct coll_plan {
@@ -57,6 +72,7 @@ struct coll_op {
     struct coll_op *next;
     struct aqi_op *event;
     struct coll_args args;
+    struct coll_mark mark;
     uint32_t seq;
     bool shared;  /* runs in shared memory */
     bool started; /* messages for it find it */
@@ -69,6 +85,7 @@ struct coll_op {
     unsigned slot;
     enum coll_phase phase;
     bool waiting;      /* we have arrived and wait for the others */
+    bool checked;      /* all are in the same operation */
     bool more;         /* between segments: a second step */
     uint32_t seen;     /* flat: how many have been seen to have arrived */
     size_t unit;       /* bytes of each block that a round moves */
@@ -76,6 +93,7 @@ struct coll_op {
     size_t most;       /* the longest block */
     /* By messages. */
     struct coll_plan plan;
+    size_t asked; /* at this step those we wait for were told what we are in; 0: not yet */
     struct coll_hier *hier; /* NULL: among all members */
 };
 
@@ -83,15 +101,23 @@ struct coll_op {
 struct coll_shm;
 struct coll_early;
 
+enum { COLL_GATE_EVERY = 16, COLL_PAST = 2 * COLL_GATE_EVERY };
+
 struct core_coll {
     struct aqi_spin lock; /* of everything below; never held while handlers run */
     uint32_t started;     /* operations, counted on and on */
     uint32_t shm_started, message_ops;
     uint32_t messages; /* operations by messages that are under way */
     bool dozing;       /* the others know that we sleep */
+    bool stuck;        /* the others know what we have been waiting for */
+    bool failed;       /* an operation did */
     _Atomic bool news; /* a part in shared memory is over, which nobody has looked at */
     struct coll_op *first;
     struct coll_op **last;
+    struct { /* the last operations by messages, by seq */
+        uint32_t seq;
+        struct coll_mark mark;
+    } past[COLL_PAST];
     struct coll_early *early; /* messages for operations that are not started here */
     struct coll_shm *shm;     /* NULL: messages only */
 };
@@ -138,6 +164,23 @@ static inline void coll_fold(const struct coll_args *args, const void *from, voi
 {
     args->fn(from, into, len / args->element, args->context);
 }
+
+static inline bool coll_rooted(enum coll_kind kind)
+{
+    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
+           kind == COLL_SCATTER;
+}
+
+/* coll_differ.c */
+struct coll_mark coll_mark_of(const struct coll_args *args);
+struct coll_mark coll_mark_of_barrier(bool ends);
+/* Two members are in different operations: ends the job. */
+AQI_COLD void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other,
+                          struct coll_mark theirs);
+/* After each round in vain of a wait in a call; `op` NULL: for the barrier in shared memory. */
+AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
+                              const struct core_wait *wait);
+AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once it is over */
 
 /* coll_ops.c: the function for a built-in type and operator; NULL if there is none. */
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
@@ -262,7 +305,8 @@ struct coll_step {
 };
 void coll_msg_begin(aq_team *team, struct coll_op *op);
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+/* Tell those whom we wait for which operation we are in; the lock is held. */
+void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
-enum { COLL_GATE_EVERY = 16 };
 
 #endif

@@ -11,10 +11,17 @@
 
 enum { EAGER = 4096 };
 
+/* The tag of who has waited long and asks what we are in. */
+#define TAG_ASK UINT32_MAX
+
+/* The arguments of all messages; those with bytes have their offset (2), too. */
+enum { ARG_TEAM, ARG_SEQ = 2, ARG_TAG, ARG_MARK, ARGS = 7, ARG_OFFSET = ARGS, ARGS_BYTES = 9 };
+
 /* A message for an operation that has not started here. */
 struct coll_early {
     struct coll_early *next;
     uint32_t seq, tag, source;
+    struct coll_mark mark;
     bool ready; /* asks for the bytes of a send; else brings those of a receive */
     size_t len;
     unsigned char payload[];
@@ -74,6 +81,7 @@ static void take_bytes(struct coll_op *op, uint32_t source, uint32_t tag, uint64
 static void take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
 {
     struct coll_step *step = find_step(op, STEP_SEND, source, tag);
+    if (tag == TAG_ASK) return; /* compared already */
     if (step == NULL)
         drop();
     else
@@ -82,9 +90,23 @@ static void take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
 
 static struct coll_op *find_op(struct core_coll *coll, uint32_t seq)
 {
-    for (struct coll_op *op = coll->first; op != NULL; op = op->next)
-        if (op->seq == seq && op->started && !op->shared) return op;
-    return NULL;
+    struct coll_op *op = coll->first;
+    while (op != NULL && op->seq != seq)
+        op = op->next;
+    return op;
+}
+
+static struct coll_mark mark_in(const aq_am *am)
+{
+    return (struct coll_mark){(uint32_t)am->args[ARG_MARK], (uint32_t)am->args[ARG_MARK + 1],
+                              (uint32_t)am->args[ARG_MARK + 2]};
+}
+
+static void compare(const aq_team *team, const struct coll_op *op, uint32_t source,
+                    struct coll_mark mark)
+{
+    if (AQI_UNLIKELY(op->shared || !coll_mark_same(&op->mark, &mark)))
+        coll_differ(team, op->mark, aq_team_from_job(team, source), mark);
 }
 
 /* One of an operation ahead of us: bounded by the gates. */
@@ -97,8 +119,9 @@ static void put_by(struct core_coll *coll, const aq_am *am, bool ready)
         return;
     }
     *early = (struct coll_early){.next = coll->early,
-                                 .seq = (uint32_t)am->args[2],
-                                 .tag = (uint32_t)am->args[3],
+                                 .seq = (uint32_t)am->args[ARG_SEQ],
+                                 .tag = (uint32_t)am->args[ARG_TAG],
+                                 .mark = mark_in(am),
                                  .source = am->source,
                                  .ready = ready,
                                  .len = am->nbytes};
@@ -124,31 +147,48 @@ static AQI_COLD void unknown_team(const aq_am *am)
     core.boot.fatal(core.boot.arg, why);
 }
 
-/* args: the team's id (2), the operation, the tag and, with bytes, their offset (2). */
+/* A part of an operation that is over here, or a question about it: here it was another one. */
+static AQI_COLD void too_late(const aq_team *team, const aq_am *am)
+{
+    uint32_t seq = (uint32_t)am->args[ARG_SEQ], place = seq % COLL_PAST;
+    struct coll_mark theirs = mark_in(am), mine = {COLL_KINDS, 0, 0};
+    bool ask = (uint32_t)am->args[ARG_TAG] == TAG_ASK;
+    if (!ask) drop();
+    if (team->coll->past[place].seq == seq) mine = team->coll->past[place].mark;
+    if (team->coll->failed || (ask && (mine.what == COLL_KINDS || coll_mark_same(&mine, &theirs))))
+        return; /* what it waits for is on its way */
+    coll_differ(team, mine, aq_team_from_job(team, am->source), theirs);
+}
+
 static void on_message(aq_am *am, bool ready)
 {
-    if (am->nargs != (ready ? 4 : 6)) {
+    if (am->nargs != (ready ? ARGS : ARGS_BYTES)) {
         drop();
         return;
     }
     aq_team *team = team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
+    uint32_t seq = (uint32_t)am->args[ARG_SEQ], tag = (uint32_t)am->args[ARG_TAG];
     if (AQI_UNLIKELY(team == NULL)) {
-        unknown_team(am);
+        if (tag != TAG_ASK) unknown_team(am); /* else what is asked for came before we left */
         return;
     }
     struct core_coll *coll = team->coll;
     coll_lock(coll);
-    struct coll_op *op = find_op(coll, (uint32_t)am->args[2]);
+    struct coll_op *op = find_op(coll, seq);
+    if (op != NULL) compare(team, op, am->source, mark_in(am));
     if (op == NULL && coll_broken(team))
         drop(); /* of an operation that has failed here, from one that has not heard of the death */
-    else if (op == NULL)
+    else if (op == NULL && (int32_t)(seq - coll->started) < 0)
+        too_late(team, am);
+    else if (op == NULL || !op->started)
         put_by(coll, am, ready);
     else if (ready)
-        take_ready(op, am->source, (uint32_t)am->args[3]);
+        take_ready(op, am->source, tag);
     else
-        take_bytes(op, am->source, (uint32_t)am->args[3],
-                   (uint32_t)am->args[4] | (uint64_t)(uint32_t)am->args[5] << 32, am->payload,
-                   am->nbytes);
+        take_bytes(op, am->source, tag,
+                   (uint32_t)am->args[ARG_OFFSET] | (uint64_t)(uint32_t)am->args[ARG_OFFSET + 1]
+                                                        << 32,
+                   am->payload, am->nbytes);
     coll_unlock(coll);
 }
 
@@ -197,6 +237,7 @@ void coll_msg_begin(aq_team *team, struct coll_op *op)
             continue;
         }
         *at = early->next;
+        compare(team, op, early->source, early->mark);
         if (early->ready)
             take_ready(op, early->source, early->tag);
         else
@@ -205,16 +246,34 @@ void coll_msg_begin(aq_team *team, struct coll_op *op)
     }
 }
 
+static void set_args(aq_arg *args, const aq_team *team, const struct coll_op *op, uint32_t tag)
+{
+    const uint32_t words[ARGS] = {team->id[0],   team->id[1],   op->seq,       tag,
+                                  op->mark.what, op->mark.root, op->mark.bytes};
+    for (unsigned i = 0; i < ARGS; i++)
+        args[i] = (aq_arg)words[i];
+}
+
+static aq_status send_ready(const aq_team *team, const struct coll_op *op,
+                            const struct coll_step *step, uint32_t tag)
+{
+    aq_arg args[ARGS];
+    set_args(args, team, op, tag);
+    return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, ARGS);
+}
+
 static aq_status send_bytes(const aq_team *team, const struct coll_op *op,
                             const struct coll_step *step, size_t len)
 {
     struct core_route *route = &core.routes[step->peer];
     uint64_t offset = step->moved;
-    aq_arg args[] = {(aq_arg)team->id[0], (aq_arg)team->id[1], (aq_arg)op->seq,
-                     (aq_arg)step->tag,   (aq_arg)offset,      (aq_arg)(offset >> 32)};
+    aq_arg args[ARGS_BYTES];
+    set_args(args, team, op, step->tag);
+    args[ARG_OFFSET] = (aq_arg)offset;
+    args[ARG_OFFSET + 1] = (aq_arg)(offset >> 32);
     struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                         .handler = CORE_HANDLER_COLL_BYTES,
-                        .nargs = AQI_COUNT_OF(args),
+                        .nargs = ARGS_BYTES,
                         .nbytes = (uint32_t)len,
                         .args = args,
                         .payload = step->from + offset};
@@ -242,9 +301,7 @@ static aq_status push_recv(aq_team *team, struct coll_op *op, struct coll_step *
         memcpy(step->to, step->early, step->len);
         step->done = true;
     } else if (step->len > eager()) {
-        aq_arg args[] = {(aq_arg)team->id[0], (aq_arg)team->id[1], (aq_arg)op->seq,
-                         (aq_arg)step->tag};
-        aq_status st = core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, 4);
+        aq_status st = send_ready(team, op, step, step->tag);
         if (st != AQ_OK) return st;
     }
     step->begun = true;
@@ -283,6 +340,20 @@ bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
         if (st < 0) op->status = st;
     }
     return plan->at == plan->count || op->status != AQ_OK;
+}
+
+/* They are waited for in vain if they are in something else. */
+void coll_msg_ask(aq_team *team)
+{
+    for (struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
+        if (op->shared || !op->started || op->asked > op->plan.at) continue;
+        for (size_t i = op->plan.at; i < op->plan.count; i++) {
+            const struct coll_step *step = &op->plan.steps[i];
+            if (step->type != STEP_SEND && step->type != STEP_RECV) break;
+            if (!step->done && send_ready(team, op, step, TAG_ASK) != AQ_OK) return;
+        }
+        op->asked = op->plan.at + 1;
+    }
 }
 
 void coll_msg_close(struct core_coll *coll)

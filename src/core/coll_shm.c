@@ -16,9 +16,14 @@
 
 /* --- the layout of a block ------------------------------------------------------------------- */
 
-static size_t head_bytes(uint32_t members)
+static size_t stuck_at(uint32_t members)
 {
     return aqi_round_up(sizeof(struct shm_head) + members, AQI_CACHE_LINE);
+}
+
+static size_t head_bytes(uint32_t members)
+{
+    return aqi_round_up(stuck_at(members) + members * sizeof(struct shm_stuck), AQI_CACHE_LINE);
 }
 
 static size_t slot_bytes(uint32_t members)
@@ -53,6 +58,7 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
     uint32_t n = team->size;
     size_t area = (block->size - control_bytes(n)) / (2 * SHM_SLOTS) / AQI_CACHE_LINE;
     shm->head = (struct shm_head *)(void *)base;
+    shm->stuck = (struct shm_stuck *)(void *)(base + stuck_at(n));
     shm->members = n;
     shm->self = team->rank;
     shm->flat = block->flat != 0;
@@ -116,17 +122,27 @@ bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
 
 /* Release. True: we are the last of a counted round, and call shm_release when we have done the
  * work of the last. */
-bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
 {
     uint32_t round = ++slot->round;
+    atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
-        atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round,
-                              memory_order_release);
         wake_sleepers(team, shm);
         return false;
     }
-    uint32_t before = atomic_fetch_add_explicit(&slot->head->arrived, 1, memory_order_acq_rel);
-    return before + 1 == round * shm->members;
+    uint64_t before = atomic_fetch_add_explicit(&slot->head->arrived, (uint64_t)sum << 32 | 1,
+                                                memory_order_acq_rel);
+    return (uint32_t)before + 1 == round * shm->members;
+}
+
+/* By the last to come: have all added this? The count below has carried where it began anew. */
+static bool sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+{
+    uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
+    uint32_t want = slot->head->sum_before + sum * shm->members;
+    if ((uint32_t)arrived < shm->members) want++;
+    slot->head->sum_before = (uint32_t)(arrived >> 32);
+    return want == (uint32_t)(arrived >> 32);
 }
 
 void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
@@ -146,11 +162,16 @@ struct coll_name coll_name_combine(struct coll_name a, struct coll_name b)
     return (struct coll_name){NAME_MISMATCH, 0};
 }
 
-static struct coll_name all_names(struct coll_shm *shm, struct shm_slot *slot)
+static struct coll_name all_names(const aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
 {
     struct coll_name agreed = {NAME_NONE, 0};
-    for (uint32_t i = 0; i < shm->members; i++)
-        agreed = coll_name_combine(agreed, shm_line_of(slot, i, slot->round)->name);
+    for (uint32_t i = 0; i < shm->members; i++) {
+        const struct shm_line *line = shm_line_of(slot, i, slot->round);
+        if (AQI_UNLIKELY(line->ends != team->ends))
+            coll_differ(team, coll_mark_of_barrier(team->ends), i,
+                        coll_mark_of_barrier(line->ends));
+        agreed = coll_name_combine(agreed, line->name);
+    }
     return agreed;
 }
 
@@ -159,15 +180,19 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
 {
     struct coll_shm *shm = team->coll->shm;
     struct shm_slot *slot = &shm->slots[SHM_SLOTS];
-    shm_line_next(shm, slot)->name = name;
+    struct shm_line *line = shm_line_next(shm, slot);
+    line->name = name;
+    line->ends = team->ends;
     shm->barrier_seen = 0;
     if (!shm->flat && name.state != NAME_NONE)
         atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
-    if (!shm_arrive(team, shm, slot)) return;
+    if (!shm_arrive(team, shm, slot, team->ends)) return;
+    bool alike = sums_alike(shm, slot, team->ends);
     struct shm_line *release = shm_release_of(slot, slot->round);
     release->name = (struct coll_name){NAME_NONE, 0};
     uint32_t named = atomic_load_explicit(&slot->head->named, memory_order_relaxed);
-    if (named != slot->head->named_before) release->name = all_names(shm, slot);
+    if (named != slot->head->named_before || AQI_UNLIKELY(!alike))
+        release->name = all_names(team, shm, slot);
     slot->head->named_before = named;
     shm_release(team, shm, slot);
 }
@@ -178,7 +203,7 @@ bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
     struct shm_slot *slot = &shm->slots[SHM_SLOTS];
     if (!shm_all_here(shm, slot, &shm->barrier_seen)) return false;
     shm->barrier_done = slot->round;
-    *agreed = shm->flat ? all_names(shm, slot) : shm_release_of(slot, slot->round)->name;
+    *agreed = shm->flat ? all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;
     return true;
 }
 
@@ -195,7 +220,7 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->slot = team->coll->shm_started++ % SHM_SLOTS;
     op->unit = shm_unit(shm, &op->args);
     op->most = coll_longest(team, &op->args);
-    op->waiting = false;
+    op->waiting = op->checked = false;
     op->at = 0;
     op->length = aqi_min(op->unit, op->most);
     bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER;
@@ -298,21 +323,45 @@ static enum coll_phase take(const struct shm_view *v)
     }
 }
 
+/* --- are all in the same operation? ---------------------------------------------------------- */
+
+/* Of the first round of an operation; the others add nothing. */
+static uint32_t sum_of(const struct coll_op *op)
+{
+    uint64_t word = ((uint64_t)op->mark.root << 32 | op->mark.bytes) * 0x9e3779b97f4a7c15u;
+    word = (word ^ word >> 29 ^ op->mark.what) * 0xbf58476d1ce4e5b9u;
+    return op->checked ? 0 : (uint32_t)(word >> 32);
+}
+
+static void compare_lines(const struct shm_view *v)
+{
+    for (uint32_t i = 0; i < v->shm->members; i++) {
+        const struct shm_line *line = shm_line_of(v->slot, i, v->slot->round);
+        if (AQI_UNLIKELY(!coll_mark_same(&line->mark, &v->op->mark)))
+            coll_differ(v->team, v->op->mark, i, line->mark);
+    }
+}
+
 bool coll_shm_push(aq_team *team, struct coll_op *op)
 {
     struct coll_shm *shm = team->coll->shm;
     struct shm_view v = {team, shm, &shm->slots[op->slot], op};
     do {
         if (!op->waiting) {
+            uint32_t sum = sum_of(op);
             post(&v);
+            shm_line_next(shm, v.slot)->mark = op->mark;
             op->waiting = true;
             op->seen = 0;
-            if (shm_arrive(team, shm, v.slot)) {
+            if (shm_arrive(team, shm, v.slot, sum)) {
+                if (AQI_UNLIKELY(!sums_alike(shm, v.slot, sum))) compare_lines(&v);
                 if (op->phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
                 shm_release(team, shm, v.slot);
             }
         }
         if (!shm_all_here(shm, v.slot, &op->seen)) return false;
+        if (shm->flat && !op->checked) compare_lines(&v);
+        op->checked = true;
         op->waiting = false;
         op->phase = take(&v);
     } while (op->phase != SHM_DONE);

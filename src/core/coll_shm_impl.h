@@ -29,8 +29,14 @@ struct shm_talk {
 /* A line has one writer a round: a member, or the last to come. */
 struct shm_line {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t round; /* release, after the rest */
-    uint32_t unused;
-    struct coll_name name;
+    union {
+        struct coll_mark mark;
+        struct {
+            /* Of the barrier: */
+            uint32_t ends; /* in aq_team_destroy */
+            struct coll_name name;
+        };
+    };
     union {
         unsigned char bytes[SHM_INLINE];
         struct shm_talk talk;
@@ -39,15 +45,23 @@ struct shm_line {
 static_assert(sizeof(struct shm_line) == AQI_CACHE_LINE, "a line is one cache line");
 
 struct shm_slot_head {
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t arrived; /* counted on and on */
-    _Atomic uint32_t named;                           /* of a barrier: those who gave a name */
+    /* Counted on and on in the lower half; above are the sums of what they are in. */
+    alignas(AQI_CACHE_LINE) _Atomic uint64_t arrived;
+    uint32_t sum_before;
+    _Atomic uint32_t named; /* of a barrier: those who gave a name */
     uint32_t named_before;
     struct shm_line release[2]; /* by parity of the round */
 };
 
+/* A member that has waited long. */
+struct shm_stuck {
+    _Atomic uint64_t at; /* place + 1, and the round; release, after the rest. 0: it is not */
+    struct coll_mark mark;
+};
+
 struct shm_head {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t sleepers;
-    _Atomic uint8_t asleep[]; /* by rank in the team */
+    _Atomic uint8_t asleep[]; /* by rank in the team; afterwards a shm_stuck of each */
 };
 
 /* A slot as a member sees it. */
@@ -60,6 +74,7 @@ struct shm_slot {
 
 struct coll_shm {
     struct shm_head *head;
+    struct shm_stuck *stuck;
     uint32_t members, self;
     bool flat, crowded;
     size_t area, chunk;
@@ -71,6 +86,11 @@ static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t
                                            uint32_t round)
 {
     return &slot->lines[2 * (size_t)member + (round & 1)];
+}
+
+static inline struct shm_stuck *shm_stuck_of(const struct coll_shm *shm, uint32_t member)
+{
+    return &shm->stuck[member];
 }
 
 static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)
@@ -87,7 +107,7 @@ static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const stru
 
 struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);
 bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen);
-bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
+bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum);
 void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
 
 /* coll_shm_move.c: what the kinds write before they arrive and read afterwards. */

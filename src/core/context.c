@@ -42,6 +42,8 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
 {
     if (team == NULL)
         *st = aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    else if (team->dead)
+        *st = aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
     else
         *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, which has ranks 0 to %u",
                        call, rank, team->size - 1);

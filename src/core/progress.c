@@ -72,8 +72,7 @@ void core_yield(void)
 
 void core_wait_round(struct core_wait *wait, int sleep_ms)
 {
-    if (wait->rounds < core.spin_rounds) {
-        wait->rounds++;
+    if (wait->rounds++ < core.spin_rounds) {
         aqi_pause();
         return;
     }

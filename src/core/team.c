@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 64 };
+enum { BUCKETS = 64, GRAVES = 64 };
 
 static struct {
     struct aqi_spin lock;
     aq_team *buckets[BUCKETS]; /* by the hash of the id */
     aq_team neighborhood, host;
     aq_rank neighborhoods, hosts, my_neighborhood, my_host;
-    uint32_t made; /* teams of which this process was rank 0: half of an id */
+    uint32_t made;           /* teams of which this process was rank 0: half of an id */
+    aq_team *graves[GRAVES]; /* the last that were destroyed */
+    unsigned buried;
 } teams;
 
 /* Ids of the teams of the library: no process has made them. */
@@ -191,6 +193,8 @@ void core_teams_close(void)
     unequip(&core.world);
     unequip(&teams.neighborhood);
     unequip(&teams.host);
+    for (unsigned i = 0; i < GRAVES; i++)
+        free(teams.graves[i]);
     /* The program's own, if it has not destroyed them. */
     for (unsigned b = 0; b < BUCKETS; b++)
         while (teams.buckets[b] != NULL) {
@@ -230,6 +234,7 @@ aq_status core_team_usable(const char *call, const aq_team *team)
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
     if (team == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
     if (team->pair)
         return aqi_fail(
             AQ_EINVAL, "core",
@@ -265,8 +270,11 @@ static aq_status agree(const char *call, aq_team *parent, const aq_team *team, a
                        struct offer *answers)
 {
     struct offer answer = {.status = mine};
-    struct coll_args args = {
-        .kind = COLL_ALLGATHER, .src = &answer, .dst = answers, .nbytes = sizeof(answer)};
+    struct coll_args args = {.kind = COLL_ALLGATHER,
+                             .code = COLL_CODE_TEAM,
+                             .src = &answer,
+                             .dst = answers,
+                             .nbytes = sizeof(answer)};
     aq_status st = coll_run(call, parent, &args);
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
     for (aq_rank i = 0; st == AQ_OK && team != NULL && i < team->size; i++) {
@@ -296,7 +304,10 @@ static aq_status compare(const char *call, const aq_team *parent, const aq_team 
 aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
 {
     uint32_t own = (uint32_t)-mine, worst = 0;
-    aq_status st = aq_coll_allreduce(parent, &worst, &own, 1, AQ_U32, AQ_MAX);
+    struct coll_args args = {
+        .kind = COLL_ALLREDUCE, .code = COLL_CODE_TEAM, .src = &own, .dst = &worst, .nbytes = 4};
+    args.fn = coll_builtin(AQ_U32, AQ_MAX, &args.element);
+    aq_status st = coll_run(call, parent, &args);
     if (st != AQ_OK || worst == 0) return st;
     if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: no memory", call);
     if (mine != AQ_OK) return mine;
@@ -350,8 +361,11 @@ aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status 
     aq_status st = team_begin(call, parent, offers != NULL ? AQ_OK : AQ_ENOMEM);
     if (st == AQ_OK) {
         if (team != NULL) make_offer(team, &offer);
-        struct coll_args args = {
-            .kind = COLL_ALLGATHER, .src = &offer, .dst = offers, .nbytes = sizeof(offer)};
+        struct coll_args args = {.kind = COLL_ALLGATHER,
+                                 .code = COLL_CODE_TEAM,
+                                 .src = &offer,
+                                 .dst = offers,
+                                 .nbytes = sizeof(offer)};
         st = coll_run(call, parent, &args);
     }
     if (st == AQ_OK && team != NULL) {
@@ -390,12 +404,24 @@ aq_team *team_new(size_t size)
     return team;
 }
 
+/* Whoever goes on using it is to hear of it, and not to read what has come in its place. */
+static void bury(aq_team *team)
+{
+    *team = (aq_team){.dead = true};
+    teams_lock();
+    aq_team **grave = &teams.graves[teams.buried++ % GRAVES];
+    free(*grave);
+    *grave = team;
+    teams_unlock();
+}
+
 aq_status aq_team_destroy(aq_team *team)
 {
     static const char call[] = "aq_team_destroy";
     if (team == NULL) return AQ_OK;
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", call);
     if (built_in(team))
         return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it", call);
     if (core_barrier_pending(team))
@@ -406,6 +432,7 @@ aq_status aq_team_destroy(aq_team *team)
                         call);
     /* Who leaves this barrier knows that all are here; who made the memory takes it back after a
      * second one, when none looks at it any more. */
+    team->ends = true;
     st = aq_barrier(team);
     struct scratch_block block = block_made(team), local_block = block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
@@ -417,7 +444,7 @@ aq_status aq_team_destroy(aq_team *team)
     if (st == AQ_OK) scratch_free(&block);
     if (st == AQ_OK) scratch_free(&local_block);
     unequip(team);
-    free(team);
+    bury(team);
     return st;
 }
 

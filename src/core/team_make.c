@@ -98,8 +98,11 @@ static aq_team *same_color(const aq_team *parent, struct wish *wishes, int color
 static aq_status gather_wishes(const char *call, aq_team *team, const struct wish *mine,
                                aq_status can, struct wish *wishes)
 {
-    struct coll_args args = {
-        .kind = COLL_ALLGATHER, .src = mine, .dst = wishes, .nbytes = sizeof(*mine)};
+    struct coll_args args = {.kind = COLL_ALLGATHER,
+                             .code = COLL_CODE_TEAM,
+                             .src = mine,
+                             .dst = wishes,
+                             .nbytes = sizeof(*mine)};
     if (can == AQ_OK && wishes == NULL) can = AQ_ENOMEM;
     aq_status st = team_begin(call, team, can);
     return st == AQ_OK ? coll_run(call, team, &args) : st;

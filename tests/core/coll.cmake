@@ -1,5 +1,5 @@
 # Teams and collectives: by shared memory and by messages, for each number of ranks.
-foreach(program coll coll_threads teams teams_eps teams_memory)
+foreach(program coll coll_threads differ teams teams_eps teams_memory)
   add_executable(core_${program} ${program}.c support.c)
   target_link_libraries(core_${program} PRIVATE aqueduct_static Threads::Threads)
 endforeach()

@@ -106,7 +106,7 @@ static void test_gone_team(void **state)
     job_run(&run, "-n", "4", "-E", "AQ_COLL_SCRATCH=0", CORE_VICTIM, "gone_team", "gone_team");
     expect_code(&run, 1);
     expect_seconds(&run, 0, 2);
-    expect_text(&run, ERR, "goes on with a collective of a team that rank 3, here, has destroyed");
+    expect_text(&run, ERR, "(job rank 3) in aq_team_destroy");
     run_free(&run);
 }
 

@@ -70,6 +70,17 @@ static void test_library(void)
     CHECK_OK(aq_team_destroy(NULL));
 }
 
+static void refuse_dead(aq_team *team)
+{
+    static uint64_t one = 1, all;
+    CHECK_REFUSED(aq_barrier(team), AQ_ESTATE);
+    CHECK_REFUSED(aq_coll_allreduce(team, &all, &one, 1, AQ_U64, AQ_ADD), AQ_ESTATE);
+    CHECK_REFUSED(aq_put(team, 0, job.base, &one, 1, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_team_split(team, 0, 0, 0, &team), AQ_ESTATE);
+    CHECK_REFUSED(aq_team_destroy(team), AQ_ESTATE);
+    CHECK_EQUAL(aq_team_size(team), 0);
+}
+
 static void test_split(void)
 {
     aq_team *halves, *reversed, *none = job.team, *deeper;
@@ -106,6 +117,7 @@ static void test_split(void)
     CHECK_OK(aq_team_destroy(deeper));
     CHECK_OK(aq_team_destroy(reversed));
     CHECK_OK(aq_team_destroy(halves));
+    refuse_dead(halves);
 }
 
 static void test_create(void)
