@@ -99,7 +99,8 @@ aq_exit(int code);
  *
  * Then the job ends: call aq_exit or exit with the same code next. So a job whose processes end one
  * after the other loses nothing that the later ones still write, and one in which only some end is
- * ended by them, after the wait of the first. The first non-zero code counts, as in aq_exit.
+ * ended by them, after the wait of the first. Who still makes progress in the library 50 ms
+ * after the first has come is not waited for. The first non-zero code counts, as in aq_exit.
  *
  * Blocking    At most for `wait_ns`, of which no more than AQ_EXIT_TIMEOUT counts, and then until
  *             the others have been told. Runs handlers of replies only.

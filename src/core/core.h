@@ -63,6 +63,9 @@ void aqi_core_close(void);
 /* The process ends without that: the progress thread makes no more calls, or has had its time. */
 void aqi_core_halt_progress(void);
 
+/* Is this the progress thread? */
+bool aqi_core_on_progress_thread(void);
+
 /* A round while this process only waits for the others to end, too: what was begun moves on, and no
  * request is handled. Any thread, also inside a handler. */
 void aqi_core_ending(void);

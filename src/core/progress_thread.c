@@ -24,6 +24,7 @@ static struct {
     int kick; /* eventfd: look around, or stop */
     atomic_bool stop;
 } keeper;
+static _Thread_local bool on_keeper;
 
 static void drain_kicks(void)
 {
@@ -43,6 +44,7 @@ static void *serve(void *arg)
     uint64_t seen = 0;
     unsigned idle = 0;
     (void)arg;
+    on_keeper = true;
     if (core_self() == NULL) return NULL; /* which has said why */
     while (!atomic_load_explicit(&keeper.stop, memory_order_acquire)) {
         if (core_progress_round() != 0) {
@@ -126,6 +128,11 @@ void aqi_core_halt_progress(void)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(keeper.thread, NULL, &until);
+}
+
+bool aqi_core_on_progress_thread(void)
+{
+    return on_keeper;
 }
 
 int aq_job_progress_thread(void)

@@ -31,6 +31,7 @@ struct aqi_boot_info {
 enum aqi_boot_event_type {
     AQI_BOOT_PEER_LOST, /* `rank` died; `text` says of what; the job goes on */
     AQI_BOOT_EXIT,      /* somebody ended the job with `code`: end too */
+    AQI_BOOT_ENDING,    /* others have come to their end: who has nothing to do does, too */
     AQI_BOOT_AGREED     /* the answer to aqi_boot_agree */
 };
 struct aqi_boot_event {

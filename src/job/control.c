@@ -175,7 +175,7 @@ static bool control_sane(const struct aqi_control *message)
     case AQI_CONTROL_CALL:
         return message->call < AQI_CALLS;
     case AQI_CONTROL_EVENT:
-        return message->event <= AQI_BOOT_EXIT;
+        return message->event <= AQI_BOOT_ENDING;
     case AQI_CONTROL_RESULT:
         return message->status != AQ_OK || (message->offset <= message->bytes &&
                                             message->len <= message->bytes - message->offset);

@@ -9,7 +9,7 @@
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
  *                                          REFUSE  you cannot join, because
  *   CALL   my part of a collective call    RESULT  its result, in pieces; or why it failed
- *   READY  I have started                  EVENT   the job ends, or a rank died
+ *   READY  I have started                  EVENT   a rank died, others end, or the job does
  *   AGREE  ask those of a set who live     AGREED  all of them have, and who they are
  *   LEAVING  I make no more calls
  *   ENDING   I end when the others do
@@ -26,7 +26,7 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 2
+#define AQI_CONTROL_VERSION 3
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)

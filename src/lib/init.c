@@ -129,6 +129,11 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
 {
     (void)arg;
     switch (event->type) {
+    case AQI_BOOT_ENDING:
+        /* The program polls or waits, so it has not come to its end; the others need not wait. */
+        if (!atomic_load(&lib.leaving) && !aqi_core_on_progress_thread())
+            (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
+        break;
     case AQI_BOOT_EXIT:
         leave_with_job(event->code);
         break;

@@ -20,6 +20,10 @@
 enum end_steps { END_TERM, END_KILL, END_ABANDON, END_STEPS };
 static const unsigned end_quarters[END_STEPS] = {[END_TERM] = 1, [END_KILL] = 3, [END_ABANDON] = 4};
 
+/* Ranks that come to their end one after the other all get there: the others are asked no sooner,
+ * and who then looks at its messages agrees to an end at once. */
+#define END_ASK_NS 50000000u
+
 /* Ranks of which end_lost has told; mostly none, and then nobody looks through them all. */
 static uint32_t end_lost_ranks;
 
@@ -98,7 +102,9 @@ void end_wanted(struct rank *by, int code, uint64_t wait_ns)
         uint64_t most = 24ull * 3600 * 1000000000;
         snprintf(job.end.why, sizeof(job.end.why), "%s ended the job with code %d",
                  rank_name(by, name), code & 0xff);
-        job.end.grace_ns = aqi_now_ns() + aqi_min(wait_ns, most);
+        wait_ns = aqi_min(wait_ns, most);
+        job.end.ask_ns = aqi_now_ns() + aqi_min(wait_ns, END_ASK_NS);
+        job.end.grace_ns = aqi_now_ns() + wait_ns;
     }
     end_check_wanted();
 }
@@ -274,6 +280,20 @@ static uint64_t end_tick_lost(uint64_t now)
     return next;
 }
 
+/* Some ranks want the end: the others are asked, and at last it begins without them. */
+static uint64_t end_tick_wanted(uint64_t now)
+{
+    struct end *end = &job.end;
+    if (now >= end->grace_ns) {
+        end_begin(end->code, NULL, end->why); /* who wanted it waits to be told, too */
+        return UINT64_MAX;
+    }
+    if (now < end->ask_ns) return end->ask_ns;
+    if (end->ask_ns != UINT64_MAX) hub_tell(AQI_MAX_RANKS, AQI_BOOT_ENDING, 0, 0, end->why);
+    end->ask_ns = UINT64_MAX;
+    return end->grace_ns;
+}
+
 uint64_t end_tick(uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -284,11 +304,6 @@ uint64_t end_tick(uint64_t now)
                     (double)job.options.timeout_ns / 1e9);
     }
     if (!job.end.ending) next = aqi_min(next, end_tick_lost(now));
-    if (!job.end.ending && job.end.grace_ns != 0) {
-        if (now >= job.end.grace_ns)
-            end_begin(job.end.code, NULL, job.end.why); /* who wanted it waits to be told, too */
-        else
-            next = aqi_min(next, job.end.grace_ns);
-    }
+    if (!job.end.ending && job.end.grace_ns != 0) next = aqi_min(next, end_tick_wanted(now));
     return job.end.ending ? end_tick_ending(now) : next;
 }

@@ -54,6 +54,7 @@ struct rank {
 struct end {
     bool ending;
     uint64_t grace_ns; /* when it begins, although not all ranks want it; 0: none does */
+    uint64_t ask_ns;   /* when the others are asked to; UINT64_MAX: they have been */
     bool abandoned;    /* do not wait any longer, for processes or readers */
     int code;          /* aqrun's exit code as known so far */
     uint32_t by;       /* the rank that caused it, or AQI_MAX_RANKS */
