@@ -231,6 +231,26 @@ AQ_API aq_status aq_poll(void);
  */
 AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
 
+/** How blocking calls wait. */
+typedef enum aq_wait_mode {
+    AQ_WAIT_AUTO = 0,  /**< spin, yield, sleep: by time, and by whether threads exceed cores */
+    AQ_WAIT_SPIN = 1,  /**< never sleep; yield only where threads exceed cores */
+    AQ_WAIT_YIELD = 2, /**< never sleep; yield at once */
+    AQ_WAIT_BLOCK = 3  /**< sleep soon */
+} aq_wait_mode;
+
+/**
+ * How the waits of this process are to behave from now on; a hint. AQ_WAIT, when it is set, wins.
+ *
+ * Blocking    Never.
+ * Threads     Any, at any time.
+ *
+ * @return AQ_OK      So it is, or the user wants it otherwise.
+ * @return AQ_EINVAL  There is no such mode.
+ * @return AQ_ESTATE  Not initialised.
+ */
+AQ_API aq_status aq_wait_mode_set(aq_wait_mode mode);
+
 /** How long a wait made of aq_poll_wait calls has lasted; begins as all zero bits. */
 typedef struct aq_wait {
     uint64_t aqi_state[2];

@@ -138,7 +138,10 @@ struct core {
     struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
     _Atomic unsigned spin_rounds; /* of a wait, before it yields */
-    struct aqi_spin lock;         /* threads list, registration */
+    _Atomic aq_wait_mode wait_mode;
+    bool wait_hinted;     /* the program chose it, not the user */
+    unsigned waiters;     /* threads of this process that make calls */
+    struct aqi_spin lock; /* threads list, registration */
     struct core_thread *threads;
 };
 extern struct core core;

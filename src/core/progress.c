@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { WAIT_AUTO, WAIT_SPIN, WAIT_YIELD, WAIT_BLOCK };
-
 /* Sleeping costs 30 to 40 us at the wake on virtual machines (facts): only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
@@ -18,20 +16,32 @@ enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
 
 void core_progress_crowd(unsigned threads)
 {
+    static const unsigned rounds[] = {
+        [AQ_WAIT_AUTO] = SPIN_ROUNDS, [AQ_WAIT_SPIN] = UINT32_MAX, [AQ_WAIT_BLOCK] = BLOCK_ROUNDS};
+    aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
     bool crowded = (uint64_t)core.params.local_size * threads > aqi_cores();
-    switch (aqi_core_config.wait) {
-    case WAIT_SPIN:
-        core.spin_rounds = UINT32_MAX;
-        break;
-    case WAIT_YIELD:
-        core.spin_rounds = 0;
-        break;
-    case WAIT_BLOCK:
-        core.spin_rounds = BLOCK_ROUNDS;
-        break;
-    default:
-        core.spin_rounds = crowded ? 0 : SPIN_ROUNDS;
-    }
+    bool gives_way = mode == AQ_WAIT_AUTO || (mode == AQ_WAIT_SPIN && core.wait_hinted);
+    core.waiters = threads;
+    core.spin_rounds = crowded && gives_way ? 0 : rounds[mode];
+}
+
+aq_status aq_wait_mode_set(aq_wait_mode mode)
+{
+    size_t row = 0;
+    if (!atomic_load(&core.open))
+        return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
+    if ((unsigned)mode > AQ_WAIT_BLOCK)
+        return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
+                        (int)mode);
+    while (strcmp(aqi_core_settings.rows[row].name, "AQ_WAIT") != 0)
+        row++;
+    if (strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") != 0) return AQ_OK;
+    aqi_spin_lock(&core.lock);
+    core.wait_hinted = true;
+    atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
+    core_progress_crowd(core.waiters);
+    aqi_spin_unlock(&core.lock);
+    return AQ_OK;
 }
 
 static inline void attend_if_alerted(void)
@@ -78,8 +88,9 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
     }
     uint64_t now = aqi_now_ns();
     if (wait->yield_since == 0) wait->yield_since = now;
-    if (aqi_core_config.wait == WAIT_YIELD ||
-        (aqi_core_config.wait != WAIT_BLOCK && now - wait->yield_since < yield_ns))
+    aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
+    if (mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN ||
+        (mode == AQ_WAIT_AUTO && now - wait->yield_since < yield_ns))
         core_yield();
     else
         core_sleep(wait, sleep_ms);

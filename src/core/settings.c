@@ -3,6 +3,7 @@
 
 struct aqi_core_config aqi_core_config;
 
+/* In the order of aq_wait_mode. */
 static const char *const wait_modes[] = {"auto", "spin", "yield", "block", NULL};
 
 /* In the order of enum aqi_copy_method. */

@@ -99,10 +99,12 @@ void aqg_wait_round(struct aqg_wait *wait)
     aqgi_coll_poll();
 }
 
-/* A wait spins, then yields, then sleeps, whatever the hint: see AQ_WAIT. */
 int gasnet_set_waitmode(int mode)
 {
-    if (mode == GASNET_WAIT_SPIN || mode == GASNET_WAIT_BLOCK || mode == GASNET_WAIT_SPINBLOCK)
-        return GASNET_OK;
-    return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: there is no mode %d", mode);
+    static const aq_wait_mode modes[] = {[GASNET_WAIT_SPIN] = AQ_WAIT_SPIN,
+                                         [GASNET_WAIT_BLOCK] = AQ_WAIT_BLOCK,
+                                         [GASNET_WAIT_SPINBLOCK] = AQ_WAIT_AUTO};
+    if ((unsigned)mode > GASNET_WAIT_SPINBLOCK)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: there is no mode %d", mode);
+    return aqgi_error("gasnet_set_waitmode", aq_wait_mode_set(modes[mode]));
 }
