@@ -21,6 +21,8 @@ int main(int argc, char **argv)
     job_open(&argc, &argv, GASNET_PAGESIZE);
     (void)gasnett_getenv_int_withdefault("DEBUG_NUMBER", 7, 0);
     job_barrier();
+    if (job.rank == 0 && strcmp(how, "limit") == 0)
+        printf("at most %llu bytes\n", (unsigned long long)gasnet_getMaxLocalSegmentSize());
     if (job.rank == job.size - 1) {
         /* Of the fatal ones, one that sanitizers leave alone. */
         if (strcmp(how, "signal") == 0) raise(SIGSYS);

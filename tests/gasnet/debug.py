@@ -12,6 +12,15 @@ import time
 
 FRAMES = "gasnet_debug"  # the program's name stands in frames of its own functions
 OWN = "the client's own trace"
+PAGE = 4096
+
+
+def pages(part):
+    """The whole pages in this part of the host's memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(part * memory) // PAGE * PAGE
+
+
 # How it fails, what is set, the exit code (None: not 0), what must and what must not be said.
 CASES = (
     ("none", {}, 0, (), ("ENV parameter", "FATAL", FRAMES)),
@@ -33,6 +42,20 @@ CASES = (
      ("gex_RMA_PutBlocking", OWN), ()),
     ("asked", {"GASNET_BACKTRACE_SIGNAL": "SIGUSR2", "GASNET_BACKTRACE_TYPE": "OWN"}, 0,
      (OWN,), ()),
+    ("none", {"GASNET_VERBOSEENV": "1", "GASNET_MAX_SEGSIZE": "64MB/P"}, 0,
+     ("ENV parameter: GASNET_MAX_SEGSIZE = 64MB/P\n",
+      "ENV parameter: GASNET_EXITTIMEOUT = 2   (default)"), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "64MB"}, 0, (f"at most {64 << 20} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0.125 gb/p"}, 0, (f"at most {128 << 20} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "64M/H"}, 0, (f"at most {32 << 20} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "1000"}, 0, ("at most 4096 bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0.5/P"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "85%/P"}, 0, (f"at most {pages(0.85)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "50%"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": ".5/H"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "much"}, None, ("give a size such as",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=64M/X",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=0",), ()),
     ("none", {"GASNET_BACKTRACE": "perhaps"}, None, ("GASNET_BACKTRACE is \"perhaps\"",), ()),
 )
 

@@ -19,6 +19,7 @@ SEVERAL = (2, 4)
 # Who waits for ranks that only poll or wait hangs here.
 PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
 ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"},
+               37: {"AQ_TRACE": "job"},
                **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
 SEQ_CASES = {
     10: ((CODE,), ALONE, None),
@@ -34,6 +35,7 @@ SEQ_CASES = {
     32: ((134, -6), ALONE, "on purpose"),
     35: ((CODE,), SEVERAL, "heard SIGQUIT"),
     36: ((CODE,), SEVERAL, "heard SIGQUIT"),
+    37: ((CODE,), SEVERAL, "heard SIGQUIT"),
     40: ((CODE,), ALONE, None),
     41: ((CODE,), ALONE, None),
     45: ((CODE,), SEVERAL, "stayed"),
@@ -43,7 +45,7 @@ SEQ_CASES = {
     61: ((CODE,), ALONE, "exits"),
     62: ((CODE,), ALONE, "exits"),
 }
-SPINNING = (29, 36)
+SPINNING = (29, 36, 37)
 PAR_CASES = {
     10: ((CODE,), (2,), None),
     21: ((CODE,), (2,), "exits"),

@@ -127,6 +127,8 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
 
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(const struct aqg_build *build);
+/* GASNET_VERBOSEENV: tell what this library reads. */
+void aqgi_env_report(void);
 /* tools/: where it asks for the environment and the rank of the job. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
@@ -136,7 +138,9 @@ void aqgi_spawn(const struct aqg_build *build);
 aq_status aqgi_system_open(void);
 /* exit.c: stop for a debugger and print a backtrace, as far as the environment asks for them. */
 void aqgi_explain(void);
-/* exit.c: catch signals, unless the environment says not to. */
+/* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment has them.
+ */
+void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
 
 /* segment.c: where the segments of all endpoints with this index are mapped; look again. */

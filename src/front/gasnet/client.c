@@ -91,6 +91,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     aqg_getenv_hook = gasnet_getenv;
     aqg_rank_hook = rank_of_job;
     aqgi_env_prepare(build);
+    aqgi_signals_prepare();
     code = aqgi_error(call, open_job(build, name, &world));
     if (code == GASNET_OK) code = check_segment_mode(build);
     if (code != GASNET_OK) return code;
@@ -101,6 +102,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     aqgi.client.flags = flags;
     aqgi.client.name = strdup(name != NULL ? name : "");
     aqgi_signals_open();
+    aqgi_env_report();
     gasnett_backtrace_init(gasnett_exe_name());
     if (gasnett_getenv_yesno_withdefault("GASNET_FREEZE", 0))
         gasnett_freezeForDebuggerNow(&gasnet_frozen, "gasnet_frozen");

@@ -1,28 +1,12 @@
 /* The environment: GASNET_ variables that Aqueduct has under another name or in another form. */
 #include "aqg.h"
 
+#include <gasnet_tools.h>
+
 static bool is_yes(const char *text)
 {
     return text != NULL && (strcasecmp(text, "1") == 0 || strcasecmp(text, "y") == 0 ||
                             strcasecmp(text, "yes") == 0);
-}
-
-/* The number that a size is multiplied by for its suffix; 0: no suffix that there is. */
-static double unit_of(const char *suffix)
-{
-    static const char units[] = "BKMGT";
-    const char *found = *suffix != '\0' ? strchr(units, *suffix & ~0x20) : NULL;
-    if (found == NULL) return 0;
-    double unit = 1;
-    for (const char *at = units; at < found; at++)
-        unit *= 1024;
-    return unit;
-}
-
-static double host_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (double)pages * (double)size : 0;
 }
 
 static double ranks_of_host(void)
@@ -32,39 +16,70 @@ static double ranks_of_host(void)
     return ranks > 0 ? (double)ranks : 1;
 }
 
-/* "SIZE", a size with a suffix, or a fraction of the host's memory, "/P" per process or "/H". */
-static double segment_limit(const char *text)
+/* A size as gasnett_parse_int reads it, or a part of the host's memory such as 0.85 or 85%; then
+ * "/P", of each process, or "/H", for all of a host together: what is meant of a part. */
+static double segment_limit(const char *given)
 {
-    char *end;
-    double value;
-    const char *share = strrchr(text, '/');
-    bool of_host = share != NULL && (share[1] & ~0x20) == 'H';
-    value = strtod(text, &end);
-    double unit = unit_of(end);
-    bool fraction = unit == 0 && value > 0 && value <= 1;
-    if (fraction)
-        value *= host_memory();
-    else if (unit != 0)
-        value *= unit;
-    /* A fraction of memory is the host's share unless it says otherwise. */
-    if (of_host || (fraction && share == NULL)) value /= ranks_of_host();
-    return value;
+    char text[64], *end;
+    if ((size_t)snprintf(text, sizeof(text), "%s", given) >= sizeof(text))
+        aqgi_die("GASNET_MAX_SEGSIZE=%s: give a size such as 2GB or a part such as 0.85/H", given);
+    char *share = strchr(text, '/');
+    char whose = share != NULL ? (char)(share[1] & ~0x20) : '\0';
+    if (share != NULL && ((whose != 'P' && whose != 'H') || share[2] != '\0'))
+        aqgi_die("GASNET_MAX_SEGSIZE=%s: after the slash comes P, of each process, or H, of the "
+                 "host",
+                 given);
+    if (share != NULL) *share = '\0';
+    double value = strtod(text, &end);
+    if (*end == '%') value /= 100, end++;
+    bool part = *end == '\0' && (end[-1] == '%' || value <= 1);
+    if (!part)
+        value = (double)gasnett_parse_int(text, 1);
+    else if (end > text && value > 0 && value <= 1)
+        value *= (double)gasnett_getPhysMemSz(1);
+    else
+        aqgi_die("GASNET_MAX_SEGSIZE=%s: a part of memory is more than 0 and at most 1", given);
+    return whose == 'H' || (part && whose == '\0') ? value / ranks_of_host() : value;
+}
+
+/* What is asked for, by the user or else by the client; NULL: nothing is. */
+static const char *wanted_limit(void)
+{
+    static char number[32];
+    const char *text = getenv("GASNET_MAX_SEGSIZE");
+    if (text != NULL && *text != '\0') return text;
+    if (gasnet_max_segsize_str != NULL || gasnet_max_segsize == 0) return gasnet_max_segsize_str;
+    snprintf(number, sizeof(number), "%llu/P", (unsigned long long)gasnet_max_segsize);
+    return number;
 }
 
 static void set_segment_limit(void)
 {
-    const char *text = getenv("GASNET_MAX_SEGSIZE");
     char number[32];
-    double bytes = 0;
-    if (getenv("AQ_MAX_SEGMENT") != NULL) return;
-    if (text == NULL || *text == '\0') text = gasnet_max_segsize_str;
-    if (text != NULL)
-        bytes = segment_limit(text);
-    else if (gasnet_max_segsize != 0)
-        bytes = (double)gasnet_max_segsize;
-    if (bytes < GASNET_PAGESIZE) return;
-    snprintf(number, sizeof(number), "%.0f", bytes);
+    const char *text = wanted_limit();
+    if (getenv("AQ_MAX_SEGMENT") != NULL || text == NULL) return;
+    double bytes = segment_limit(text);
+    snprintf(number, sizeof(number), "%.0f", bytes > GASNET_PAGESIZE ? bytes : GASNET_PAGESIZE);
     setenv("AQ_MAX_SEGMENT", number, 1);
+}
+
+void aqgi_env_report(void)
+{
+    static const struct {
+        const char *name, *dflt;
+    } settings[] = {
+        {"GASNET_MAX_SEGSIZE", "0.85/H"}, {"GASNET_SUPERNODE_MAXSIZE", "0"},
+        {"GASNET_EXITTIMEOUT", "2"},      {"GASNET_COLL_SCRATCH_SIZE", NULL},
+        {"GASNET_MAX_THREADS", "256"},    {"GASNET_NO_CATCH_SIGNAL", NULL},
+        {"GASNET_CATCH_EXIT", "1"},       {"GASNET_RCV_THREAD", "0"},
+        {"GASNET_PSHM_NODES", NULL},
+    };
+    if (!gasnett_verboseenv()) return;
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        bool limit = i == 0 && wanted_limit() != NULL;
+        (void)gasnett_getenv_withdefault(settings[i].name,
+                                         limit ? wanted_limit() : settings[i].dflt);
+    }
 }
 
 void aqgi_env_prepare(const struct aqg_build *build)
@@ -74,6 +89,7 @@ void aqgi_env_prepare(const struct aqg_build *build)
     if (is_yes(getenv("GASNET_RCV_THREAD"))) setenv("AQ_PROGRESS_THREAD", "yes", 0);
     set_segment_limit();
     const char *scratch = getenv("GASNET_COLL_SCRATCH_SIZE");
-    if (scratch != NULL && segment_limit(scratch) >= GASNET_PAGESIZE)
-        aqgi.coll_scratch = (size_t)segment_limit(scratch);
+    if (scratch == NULL || *scratch == '\0') return;
+    int64_t bytes = gasnett_parse_int(scratch, 1);
+    if (bytes >= GASNET_PAGESIZE) aqgi.coll_scratch = (size_t)bytes;
 }

@@ -23,19 +23,36 @@ void aqgi_abort(void)
     aq_exit(EXIT_FAILURE);
 }
 
-static const struct {
+static void on_fatal(int number);
+static void on_terminate(int number);
+
+/* What is caught; and whose turn it is after us: Aqueduct's, if it has outputs to write, or the
+ * system's. */
+static struct caught {
     int number;
     const char *name;
-} fatal_signals[] = {
-    {SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-    {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGSYS, "SIGSYS"},
+    void (*handler)(int);
+    bool free; /* the program had no handler when it started the library */
+    struct sigaction next;
+} caught[] = {
+    {.number = SIGSEGV, .name = "SIGSEGV", .handler = on_fatal},
+    {.number = SIGBUS, .name = "SIGBUS", .handler = on_fatal},
+    {.number = SIGFPE, .name = "SIGFPE", .handler = on_fatal},
+    {.number = SIGILL, .name = "SIGILL", .handler = on_fatal},
+    {.number = SIGABRT, .name = "SIGABRT", .handler = on_fatal},
+    {.number = SIGSYS, .name = "SIGSYS", .handler = on_fatal},
+    {.number = SIGTERM, .name = "SIGTERM", .handler = on_terminate},
 };
+enum { CAUGHT = sizeof(caught) / sizeof(*caught) };
 
-static const char *name_of(int number)
+/* The next time it is not ours. */
+static const char *let_go(int number)
 {
-    for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(*fatal_signals); i++)
-        if (fatal_signals[i].number == number) return fatal_signals[i].name;
-    return "signal";
+    size_t i = 0;
+    while (i < CAUGHT - 1 && caught[i].number != number)
+        i++;
+    sigaction(number, &caught[i].next, NULL);
+    return caught[i].name;
 }
 
 /* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
@@ -43,10 +60,9 @@ static void on_fatal(int number)
 {
     char line[128];
     int len = snprintf(line, sizeof(line), "*** Caught a fatal signal: %s(%d) on node %u/%u\n",
-                       name_of(number), number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
+                       let_go(number), number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)len);
     (void)ignored;
-    signal(number, SIG_DFL);
     aqgi_explain();
     raise(number);
 }
@@ -76,7 +92,7 @@ static void flush_output(void)
 static void on_terminate(int number)
 {
     struct sigaction action;
-    signal(number, SIG_DFL);
+    (void)let_go(number);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
@@ -98,17 +114,19 @@ static bool listed(const char *list, int number, const char *name)
     return false;
 }
 
-static void catch_signal(int number, const char *name, void (*handler)(int))
+void aqgi_signals_prepare(void)
 {
-    struct sigaction old, action = {.sa_handler = handler, .sa_flags = SA_NODEFER};
-    if (listed(getenv("GASNET_NO_CATCH_SIGNAL"), number, name)) return;
-    if (sigaction(number, NULL, &old) != 0 || old.sa_handler != SIG_DFL) return;
-    sigaction(number, &action, NULL);
+    struct sigaction old;
+    for (size_t i = 0; i < CAUGHT; i++)
+        caught[i].free = sigaction(caught[i].number, NULL, &old) == 0 && old.sa_handler == SIG_DFL;
 }
 
 void aqgi_signals_open(void)
 {
-    for (size_t i = 0; i < sizeof(fatal_signals) / sizeof(*fatal_signals); i++)
-        catch_signal(fatal_signals[i].number, fatal_signals[i].name, on_fatal);
-    catch_signal(SIGTERM, "SIGTERM", on_terminate);
+    const char *spared = getenv("GASNET_NO_CATCH_SIGNAL");
+    for (size_t i = 0; i < CAUGHT; i++) {
+        struct sigaction action = {.sa_handler = caught[i].handler, .sa_flags = SA_NODEFER};
+        if (!caught[i].free || listed(spared, caught[i].number, caught[i].name)) continue;
+        sigaction(caught[i].number, &action, &caught[i].next);
+    }
 }

@@ -45,10 +45,7 @@ int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsiz
     if (numentries < 0) return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", call, numentries);
     int code = register_table(table, (size_t)numentries);
     if (code != GASNET_OK) return code;
-    code = gex_Segment_Attach(NULL, aqg_world, segsize != 0 ? segsize : GASNET_PAGESIZE);
-    if (code == GASNET_OK && gasnet_client_attach_hook != NULL && aqgi.ep.segment != NULL)
-        gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
-    return code;
+    return gex_Segment_Attach(NULL, aqg_world, segsize);
 }
 
 void gasnet_QueryGexObjects(gex_Client_t *client_p, gex_EP_t *endpoint_p, gex_TM_t *tm_p,

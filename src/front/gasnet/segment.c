@@ -66,8 +66,9 @@ int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
     if (tm != aqg_world || aqgi.attached)
         return aqgi_refuse(tm != aqg_world ? GASNET_ERR_BAD_ARG : GASNET_ERR_RESOURCE,
                            "%s: needs the primordial team, once", call);
+    if (size == 0) size = GASNET_PAGESIZE;
     if (!aqgi_everything() &&
-        (size == 0 || size % GASNET_PAGESIZE != 0 || size > gasnet_getMaxLocalSegmentSize()))
+        (size % GASNET_PAGESIZE != 0 || size > gasnet_getMaxLocalSegmentSize()))
         return aqgi_refuse(
             GASNET_ERR_BAD_ARG,
             "%s: %zu bytes; legal are multiples of %d up to %zu (GASNET_MAX_SEGSIZE)", call,
@@ -77,6 +78,8 @@ int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
     aqgi.attached = true;
     aqgi_reach_learn(0);
     if (!aqgi_everything()) aqgi.ep.segment = segment_new(aq);
+    if (gasnet_client_attach_hook != NULL && aqgi.ep.segment != NULL)
+        gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
     if (segment_p != NULL) *segment_p = aqgi.ep.segment;
     return GASNET_OK;
 }
