@@ -304,6 +304,9 @@ int main(int argc, char **argv)
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
     CHECK(gasnet_getMaxLocalSegmentSize() >= gasnet_getMaxGlobalSegmentSize());
     CHECK(gasnet_getMaxGlobalSegmentSize() > 0);
+    gex_System_SetVerboseErrors(0); /* what is refused has not registered the handlers */
+    CHECK_EQUAL(gasnet_attach(table, COUNT_OF(table), 100, 0), GASNET_ERR_BAD_ARG);
+    gex_System_SetVerboseErrors(1);
     CHECK_EQUAL(gasnet_attach(table, COUNT_OF(table), 2 * AREA, 0), GASNET_OK);
     CHECK_EQUAL(table[4].index, 255);
     gasnet_QueryGexObjects(&job.client, &job.ep, &job.tm, &job.segment);

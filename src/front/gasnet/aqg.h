@@ -143,6 +143,9 @@ void aqgi_explain(void);
 void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
 
+/* segment.c: may this process attach so many bytes now? A GASNET_ code, printed as by aqgi_refuse.
+ */
+int aqgi_attachable(const char *call, uintptr_t size);
 /* segment.c: where the segments of all endpoints with this index are mapped; look again. */
 struct aqg_reach *aqgi_reach(unsigned index);
 void aqgi_reach_learn(unsigned index);

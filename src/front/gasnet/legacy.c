@@ -40,10 +40,10 @@ int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsiz
         return aqgi_refuse(GASNET_ERR_NOT_INIT,
                            "%s: needs gasnet_init, or gex_Client_Init with GEX_FLAG_USES_GASNET1",
                            call);
-    if (aqgi.attached)
-        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: there is a segment already", call);
     if (numentries < 0) return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", call, numentries);
-    int code = register_table(table, (size_t)numentries);
+    int code = aqgi_attachable(call, segsize);
+    if (code != GASNET_OK) return code;
+    code = register_table(table, (size_t)numentries);
     if (code != GASNET_OK) return code;
     return gex_Segment_Attach(NULL, aqg_world, segsize);
 }

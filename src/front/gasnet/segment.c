@@ -58,21 +58,29 @@ static struct aqg_segment *segment_new(aq_segment *aq)
     return segment;
 }
 
+int aqgi_attachable(const char *call, uintptr_t size)
+{
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (aqgi.attached)
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: there is a segment already", call);
+    if (aqgi_everything() ||
+        (size % GASNET_PAGESIZE == 0 && size <= gasnet_getMaxLocalSegmentSize()))
+        return GASNET_OK;
+    return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                       "%s: %zu bytes; legal are multiples of %d up to %zu (GASNET_MAX_SEGSIZE)",
+                       call, (size_t)size, GASNET_PAGESIZE,
+                       (size_t)gasnet_getMaxLocalSegmentSize());
+}
+
 int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
 {
     static const char call[] = "gex_Segment_Attach";
     aq_segment *aq;
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
-    if (tm != aqg_world || aqgi.attached)
-        return aqgi_refuse(tm != aqg_world ? GASNET_ERR_BAD_ARG : GASNET_ERR_RESOURCE,
-                           "%s: needs the primordial team, once", call);
+    int refused = aqgi_attachable(call, size);
+    if (refused != GASNET_OK) return refused;
+    if (tm != aqg_world)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs the primordial team", call);
     if (size == 0) size = GASNET_PAGESIZE;
-    if (!aqgi_everything() &&
-        (size % GASNET_PAGESIZE != 0 || size > gasnet_getMaxLocalSegmentSize()))
-        return aqgi_refuse(
-            GASNET_ERR_BAD_ARG,
-            "%s: %zu bytes; legal are multiples of %d up to %zu (GASNET_MAX_SEGSIZE)", call,
-            (size_t)size, GASNET_PAGESIZE, (size_t)gasnet_getMaxLocalSegmentSize());
     int code = aqgi_error(call, aq_segment_attach(aqgi.world.aq, size, &aq));
     if (code != GASNET_OK) return code;
     aqgi.attached = true;
