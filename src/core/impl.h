@@ -139,7 +139,8 @@ struct core {
     atomic_bool any_lost;
     _Atomic unsigned spin_rounds; /* of a wait, before it yields */
     _Atomic aq_wait_mode wait_mode;
-    bool wait_hinted;     /* the program chose it, not the user */
+    aq_wait_mode wait_wanted;
+    bool wait_hinted;     /* by the program, not the user */
     unsigned waiters;     /* threads of this process that make calls */
     struct aqi_spin lock; /* threads list, registration */
     struct core_thread *threads;

@@ -18,11 +18,14 @@ void core_progress_crowd(unsigned threads)
 {
     static const unsigned rounds[] = {
         [AQ_WAIT_AUTO] = SPIN_ROUNDS, [AQ_WAIT_SPIN] = UINT32_MAX, [AQ_WAIT_BLOCK] = BLOCK_ROUNDS};
-    aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
     bool crowded = (uint64_t)core.params.local_size * threads > aqi_cores();
-    bool gives_way = mode == AQ_WAIT_AUTO || (mode == AQ_WAIT_SPIN && core.wait_hinted);
+    aq_wait_mode mode = core.wait_wanted;
+    /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
+     */
+    if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_AUTO;
     core.waiters = threads;
-    core.spin_rounds = crowded && gives_way ? 0 : rounds[mode];
+    atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
+    core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
 }
 
 aq_status aq_wait_mode_set(aq_wait_mode mode)
@@ -38,7 +41,7 @@ aq_status aq_wait_mode_set(aq_wait_mode mode)
     if (strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") != 0) return AQ_OK;
     aqi_spin_lock(&core.lock);
     core.wait_hinted = true;
-    atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
+    core.wait_wanted = mode;
     core_progress_crowd(core.waiters);
     aqi_spin_unlock(&core.lock);
     return AQ_OK;
