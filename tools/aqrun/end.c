@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* A shell needs a moment to pass on how the program that it ran has ended. */
-#define END_SHELL_NS 100000000u
+/* A shell needs a moment to pass on how the program that it ran has ended: of AQ_EXIT_TIMEOUT. */
+#define END_SHELL_PART 20
 
 /* What happens when, in quarters of AQ_EXIT_TIMEOUT after the end began. */
 enum end_steps { END_TERM, END_KILL, END_ABANDON, END_STEPS };
@@ -271,7 +271,7 @@ static uint64_t end_tick_lost(uint64_t now)
     for (uint32_t i = 0; i < job.spawned && !job.end.ending; i++) {
         struct rank *rank = &job.ranks[i];
         if (rank->lost_ns == 0 || !rank->running || rank->state != RANK_JOINED) continue;
-        uint64_t at = rank->lost_ns + END_SHELL_NS;
+        uint64_t at = rank->lost_ns + job.exit_timeout_ns / END_SHELL_PART;
         if (now >= at)
             end_unexplained(rank);
         else

@@ -20,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAPER_STRAYS_NS  500000000u
 #define REAPER_STRAYS_NAP 5 /* ms, when no SIGCHLD comes */
 
 /* The signals aqrun handles: what to do with each. */
@@ -199,7 +198,7 @@ static size_t reaper_kill_once(void)
 
 void reaper_kill_strays(void)
 {
-    uint64_t limit = aqi_now_ns() + REAPER_STRAYS_NS;
+    uint64_t limit = aqi_now_ns() + job.exit_timeout_ns;
     /* The children of those killed become ours in turn. */
     for (;;) {
         reaper_reap(SIGCHLD);
