@@ -20,7 +20,7 @@ static void test_unknown_names(void **state)
     };
     struct run run;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        job_run(&run, "-n", "2", "-E", cases[i].set, CORE_BARRIER);
+        job_run(&run, "-n", "2", "-E", cases[i].set, CORE_STRESS, "100");
         char name[64];
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(cases[i].set, "="), cases[i].set);
         expect_code(&run, 0);
@@ -54,7 +54,6 @@ static void test_bad_values(void **state)
         expect_text(&run, ERR, cases[i].name);
         expect_text(&run, ERR, cases[i].value);
         expect_text(&run, ERR, cases[i].legal);
-        expect_seconds(&run, 0, 2);
         run_free(&run);
         /* The same without a launcher. */
         run_start(&run, "env", set, CORE_BARRIER, NULL);
@@ -109,7 +108,6 @@ static void test_ranks_that_differ(void **state)
     assert_int_not_equal(run.code, 0);
     expect_text(&run, ERR, "the ranks disagree");
     expect_text(&run, ERR, "the same settings");
-    expect_seconds(&run, 0, 5);
     run_free(&run);
 }
 
@@ -132,7 +130,6 @@ static void test_settings_that_differ(void **state)
         job_run(&run, "-n", "3", "sh", "-c", command, CORE_BARRIER);
         assert_int_not_equal(run.code, 0);
         expect_text(&run, ERR, cases[i][1]);
-        expect_seconds(&run, 0, 5);
         run_free(&run);
     }
 }
@@ -158,8 +155,8 @@ static void test_few_descriptors(void **state)
     for (int limit = 3; limit <= 40; limit += limit < 16 ? 1 : 6) {
         struct run run;
         char command[200];
-        snprintf(command, sizeof(command), "ulimit -n %d; exec \"$0\"", limit);
-        job_run(&run, "-n", "3", "sh", "-c", command, CORE_STRESS);
+        snprintf(command, sizeof(command), "ulimit -n %d; exec \"$0\" \"$@\"", limit);
+        job_run(&run, "-n", "3", "sh", "-c", command, CORE_STRESS, "100");
         if (run.code == 0) {
             worked++;
         } else {
@@ -169,7 +166,6 @@ static void test_few_descriptors(void **state)
                 expect_text(&run, ERR, "ulimit -n");
             assert_true(run.code < 128);
         }
-        expect_seconds(&run, 0, 10);
         run_free(&run);
     }
     assert_true(worked > 0);

@@ -6,7 +6,6 @@
  */
 #include "support.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,8 +182,9 @@ static aq_status named_barrier(aq_team *team)
 {
     aq_status status = aq_barrier_notify(team, 7, 0);
     if (status != AQ_OK) return status;
+    aq_wait wait = {{0}};
     while ((status = aq_barrier_try(team, 7, 0)) == AQ_AGAIN)
-        sched_yield();
+        CHECK_OK(aq_poll_wait(&wait));
     return status;
 }
 
@@ -259,7 +259,7 @@ int main(int argc, char **argv)
     if (is_victim(job.self)) start_clock();
     while (has_victim(team) || (apart && !all_heard(team)))
         if (work(team) != AQ_OK) team = shrink(team);
-    for (aq_rank i = 0; i < 2 + 200 / job.size; i++)
+    for (aq_rank i = 0; i < 2 + 40 / job.size; i++)
         CHECK_OK(work(team));
     while (deaths < victims)
         (void)aq_poll();

@@ -196,7 +196,7 @@ static void test_a_rank_that_does_not_come(void **state)
     expect_code(&run, 3);
     expect_text(&run, OUT, "barrier: AQ_ETIMEOUT: rank 1 did not come to barrier within 0.3 s");
     expect_text(&run, OUT, "has not called aq_init");
-    expect_seconds(&run, 0.3, 4);
+    expect_no_sooner(&run, 0.3);
     run_free(&run);
 }
 
@@ -208,7 +208,6 @@ static void test_a_rank_that_has_no_use_for_it(void **state)
     expect_code(&run, 1);
     expect_text(&run, ERR, "exited with code 0 without calling aq_init, while rank");
     expect_text(&run, OUT, "barrier: AQ_EPEER: rank 1 (pid ");
-    expect_seconds(&run, 0, 4);
     run_free(&run);
 }
 
@@ -242,7 +241,7 @@ static void test_time_limit(void **state)
     job_run(&run, "-n", "2", "--timeout", "200ms", "sleep", "1000");
     expect_code(&run, 124);
     expect_text(&run, ERR, "has not ended within the 0.2 s of --timeout; ending the job");
-    expect_seconds(&run, 0.2, 2);
+    expect_no_sooner(&run, 0.2);
     run_free(&run);
 }
 
