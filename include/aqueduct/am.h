@@ -86,6 +86,7 @@ typedef struct aq_handler_entry {
  * in table order, and it is written back: the same tables give the same indices everywhere. Not
  * collective: synchronise (aq_barrier) before peers send to them.
  *
+ * Blocking    Never.
  * Threads     Any one at a time; not from inside a handler.
  *
  * @return AQ_OK        All rows are registered; the table may be freed.
@@ -229,7 +230,11 @@ AQ_API AQ_MUST_USE aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned
                                            unsigned nargs, unsigned flags, aq_am_buffer *buffer);
 
 /**
- * Prepare a reply with a negotiated payload; counts as the reply of `am` once committed.
+ * Prepare a reply with a negotiated payload; counts as the reply of `am` once committed. Otherwise
+ * as aq_am_reserve.
+ *
+ * Blocking    May wait for room, running handlers of replies only.
+ * Threads     The one that runs the handler.
  *
  * @return As aq_am_reserve.
  */
@@ -259,6 +264,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handl
 /**
  * Give a prepared message up; nothing is sent. A request being replied to may be replied to anew.
  *
+ * Blocking    Never.
  * Threads     The one that reserved it.
  */
 AQ_API void aq_am_cancel(aq_am_buffer *buffer);

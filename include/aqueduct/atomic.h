@@ -129,6 +129,7 @@ AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, v
  * Completion  When `*ev` is complete the operation is performed and `*result` valid.
  * Ordering    As AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags` say; none otherwise.
  * Blocking    May poll for resources, and so may run handlers, unless AQ_IMMEDIATE is set.
+ * Threads     Any; not from inside a handler.
  *
  * @return As aq_atomic; AQ_AGAIN only with AQ_IMMEDIATE.
  */
@@ -141,6 +142,10 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank
  * Start an atomic operation in the thread's implicit set: AQ_NBI_PUT for AQ_SET, AQ_NBI_GET for
  * AQ_GET, else AQ_NBI_ATOMIC. Otherwise as aq_atomic_nb.
  *
+ * Completion  After aq_nbi_wait of that kind, or with the event of the access region, the operation
+ *             is performed and `*result` valid.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_atomic_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_nbi(aq_atomic_domain *domain, aq_rank rank, void *addr,

@@ -47,7 +47,9 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
 AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags);
 
 /**
- * Poll once and ask whether the barrier is complete.
+ * Poll once and ask whether the barrier is complete. Otherwise as aq_barrier_wait.
+ *
+ * Blocking    Never; may run handlers.
  *
  * @return AQ_AGAIN  Not yet; the barrier stays pending.
  * @return As aq_barrier_wait otherwise.
@@ -55,8 +57,12 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned fla
 AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flags);
 
 /**
- * Notify and wait, anonymously.
+ * Notify and wait, anonymously; as aq_barrier_wait and aq_barrier_notify.
  *
+ * Ordering    Release and acquire: what any member had completed before is seen by all after it.
+ *
+ * @return AQ_OK      All have arrived.
+ * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
  * @return As aq_barrier_notify and aq_barrier_wait.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
@@ -64,6 +70,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
 /**
  * What the last completed barrier of a team was named.
  *
+ * Blocking    Never.
  * Threads     One at a time for one team, and not between notify and wait.
  *
  * @return AQ_OK        `*id` is the name that those who gave one agreed on.

@@ -60,9 +60,18 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void
                                                const void *src, size_t nbytes);
 
 /**
- * Start a broadcast. As aq_coll_broadcast, with the event of aq_coll_barrier_nb.
+ * Start a broadcast: what aq_coll_broadcast does, with an event.
  *
- * @return As aq_coll_broadcast.
+ * Completion  `*ev` becomes complete when the own buffers are final: `dst` holds the data, `src`
+ *             may be reused. Nothing is said about other members, and any collective may
+ *             synchronise them.
+ * Blocking    Never.
+ * Threads     One at a time for one team; not from inside a handler.
+ *
+ * @return AQ_OK      Started; `*ev` is valid (AQ_EVENT_DONE if it is already complete). Waiting for
+ *                    it says AQ_EPEER if a member died; then the content of `dst` is unknown.
+ * @return AQ_ERANK   `root` is not in the team.
+ * @return AQ_EINVAL, AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  As aq_coll_barrier_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, void *dst,
                                                   const void *src, size_t nbytes, unsigned flags,
@@ -86,9 +95,9 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *d
                                             size_t count, aq_atomic_type type, aq_atomic_op op);
 
 /**
- * Start a reduction to one member. As aq_coll_reduce, with the event of aq_coll_barrier_nb.
+ * Start a reduction to one member: what aq_coll_reduce does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_reduce.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if there is no such operator for the type.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst,
                                                const void *src, size_t count, aq_atomic_type type,
@@ -107,10 +116,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, vo
                                                  aq_reduce_fn *fn, const void *context);
 
 /**
- * Start a reduction with a function of the program to one member. As aq_coll_reduce_user, with the
- * event of aq_coll_barrier_nb.
+ * Start a reduction with a function of the program to one member: what aq_coll_reduce_user does,
+ * otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_reduce_user.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if `fn` is NULL or `size` is 0.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst,
                                                     const void *src, size_t count, size_t size,
@@ -129,16 +138,18 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce(aq_team *team, void *dst, const v
                                                size_t count, aq_atomic_type type, aq_atomic_op op);
 
 /**
- * Start a reduction to all members. As aq_coll_allreduce, with the event of aq_coll_barrier_nb.
+ * Start a reduction to all members: what aq_coll_allreduce does, otherwise as
+ * aq_coll_broadcast_nb.
  *
- * @return As aq_coll_allreduce.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if there is no such operator
+ * for the type.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src,
                                                   size_t count, aq_atomic_type type,
                                                   aq_atomic_op op, unsigned flags, aq_event *ev);
 
 /**
- * Combine with a function of the program, to all members, and wait; as aq_coll_reduce_user and
+ * Combine with a function of the program, to all members, and wait; as aq_coll_reduce_user and as
  * aq_coll_allreduce.
  *
  * @return As aq_coll_reduce_user, but for AQ_ERANK.
@@ -148,10 +159,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user(aq_team *team, void *dst, co
                                                     const void *context);
 
 /**
- * Start a reduction with a function of the program to all members. As aq_coll_allreduce_user, with
- * the event of aq_coll_barrier_nb.
+ * Start a reduction with a function of the program to all members: what aq_coll_allreduce_user
+ * does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_allreduce_user.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if `fn` is NULL or `size` is 0.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src,
                                                        size_t count, size_t size, aq_reduce_fn *fn,
@@ -172,9 +183,9 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather(aq_team *team, aq_rank root, void *d
                                             size_t nbytes);
 
 /**
- * Start a gather. As aq_coll_gather, with the event of aq_coll_barrier_nb.
+ * Start a gather: what aq_coll_gather does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_gather.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the blocks of all are too many bytes.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst,
                                                const void *src, size_t nbytes, unsigned flags,
@@ -193,10 +204,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *
                                              const void *src, size_t nbytes);
 
 /**
- * Start a gather of blocks of different sizes. As aq_coll_gatherv, with the event of
- * aq_coll_barrier_nb.
+ * Start a gather of blocks of different sizes: what aq_coll_gatherv does, otherwise as
+ * aq_coll_broadcast_nb.
  *
- * @return As aq_coll_gatherv.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if a table of the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst,
                                                 const size_t *counts, const size_t *offsets,
@@ -212,9 +223,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgather(aq_team *team, void *dst, const v
                                                size_t nbytes);
 
 /**
- * Start a gather to all. As aq_coll_allgather, with the event of aq_coll_barrier_nb.
+ * Start a gather to all: what aq_coll_allgather does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_allgather.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if the blocks of all are too
+ * many bytes.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src,
                                                   size_t nbytes, unsigned flags, aq_event *ev);
@@ -231,10 +243,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv(aq_team *team, void *dst, const 
                                                 const size_t *offsets, const void *src);
 
 /**
- * Start a gather to all of blocks of different sizes. As aq_coll_allgatherv, with the event of
- * aq_coll_barrier_nb.
+ * Start a gather to all of blocks of different sizes: what aq_coll_allgatherv does, otherwise as
+ * aq_coll_broadcast_nb.
  *
- * @return As aq_coll_allgatherv.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if a table is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
                                                    const size_t *offsets, const void *src,
@@ -254,9 +266,9 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter(aq_team *team, aq_rank root, void *
                                              const void *src, size_t nbytes);
 
 /**
- * Start a scatter. As aq_coll_scatter, with the event of aq_coll_barrier_nb.
+ * Start a scatter: what aq_coll_scatter does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_scatter.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the blocks of all are too many bytes.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst,
                                                 const void *src, size_t nbytes, unsigned flags,
@@ -275,10 +287,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void 
                                               const size_t *offsets);
 
 /**
- * Start a scatter of blocks of different sizes. As aq_coll_scatterv, with the event of
- * aq_coll_barrier_nb.
+ * Start a scatter of blocks of different sizes: what aq_coll_scatterv does, otherwise as
+ * aq_coll_broadcast_nb.
  *
- * @return As aq_coll_scatterv.
+ * @return As aq_coll_broadcast_nb; AQ_EINVAL also if a table of the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst,
                                                  size_t nbytes, const void *src,
@@ -297,9 +309,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall(aq_team *team, void *dst, const vo
                                               size_t nbytes);
 
 /**
- * Start an exchange. As aq_coll_alltoall, with the event of aq_coll_barrier_nb.
+ * Start an exchange: what aq_coll_alltoall does, otherwise as aq_coll_broadcast_nb.
  *
- * @return As aq_coll_alltoall.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if the blocks of all are too
+ * many bytes.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src,
                                                  size_t nbytes, unsigned flags, aq_event *ev);
@@ -318,10 +331,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const s
                                                const size_t *src_counts, const size_t *src_offsets);
 
 /**
- * Start an exchange of blocks of different sizes. As aq_coll_alltoallv, with the event of
- * aq_coll_barrier_nb.
+ * Start an exchange of blocks of different sizes: what aq_coll_alltoallv does, otherwise as
+ * aq_coll_broadcast_nb.
  *
- * @return As aq_coll_alltoallv.
+ * @return As aq_coll_broadcast_nb, but for AQ_ERANK; AQ_EINVAL also if a table is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv_nb(
     aq_team *team, void *dst, const size_t *dst_counts, const size_t *dst_offsets, const void *src,

@@ -259,6 +259,7 @@ AQ_API aq_team *aq_connection_team(aq_connection *connection);
 /**
  * The connection by which a message came; inside its handler.
  *
+ * Blocking    Never.
  * Threads     The handler's.
  *
  * @return     NULL: it came from a process of the job.

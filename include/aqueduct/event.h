@@ -36,6 +36,7 @@ typedef struct aqi_op *aq_event;
 /**
  * The leaf event of local completion: the source memory of the operation may be reused.
  *
+ * Blocking    Never.
  * Threads     Any.
  *
  * @return     A leaf of `root`, or AQ_EVENT_DONE when local completion has already happened.
@@ -50,6 +51,7 @@ AQ_API aq_event aq_event_local(aq_event root);
  * A leaf creates nothing to release. Until its root is released any number of leaves may be asked
  * for, tested and waited for, the same one repeatedly too.
  *
+ * Blocking    Never.
  * Threads     Any.
  *
  * @return     A leaf of `root`, or AQ_EVENT_DONE when these kinds are complete already.
@@ -81,7 +83,8 @@ AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
 AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
 
 /**
- * Ask whether all of `count` events are complete; those that are become AQ_EVENT_DONE.
+ * Ask whether all of `count` events are complete; those that are become AQ_EVENT_DONE. Otherwise as
+ * aq_event_test.
  *
  * @return AQ_OK     All complete (also when `count` is 0).
  * @return AQ_AGAIN  At least one is not.
@@ -90,7 +93,8 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
 AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
 
 /**
- * Ask whether some of `count` events are complete; those that are become AQ_EVENT_DONE.
+ * Ask whether some of `count` events are complete; those that are become AQ_EVENT_DONE. Otherwise
+ * as aq_event_test.
  *
  * @return AQ_OK     At least one was completed by this call, or none was outstanding.
  * @return AQ_AGAIN  None is complete.
@@ -129,9 +133,12 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
  * synchronised. AQ_NBI_LOCAL alone asks about the sources only and synchronises nothing else.
  *
  * Blocking    Never; runs no handler.
+ * Threads     Any; not from inside a handler; not inside an access region.
  *
  * @return AQ_OK     All complete.
  * @return AQ_AGAIN  Some are not.
+ * @return AQ_ESTATE  Inside an access region, or not initialised.
+ * @return AQ_EINVAL, AQ_ECONTEXT
  * @return AQ_EPEER  A peer died before its operation completed; that is reported once.
  */
 AQ_API AQ_MUST_USE aq_status aq_nbi_test(unsigned mask);
@@ -152,6 +159,9 @@ AQ_API AQ_MUST_USE aq_status aq_nbi_wait(unsigned mask);
 /**
  * Begin an access region: implicit operations of this thread now belong to one event.
  *
+ * Blocking    Never.
+ * Threads     Any; the region is the calling thread's. Not from inside a handler.
+ *
  * @return AQ_OK      Begun.
  * @return AQ_ESTATE  Already inside one (regions do not nest), or not initialised.
  * @return AQ_ENOMEM  No memory for the event.
@@ -160,6 +170,9 @@ AQ_API AQ_MUST_USE aq_status aq_nbi_begin(void);
 
 /**
  * End the access region; `*event` is the root event of all operations started inside it.
+ *
+ * Blocking    Never.
+ * Threads     The one that began it; not from inside a handler.
  *
  * @return AQ_OK      `*event` is valid; AQ_EVENT_DONE if all are complete.
  * @return AQ_ESTATE  Not inside a region.

@@ -53,6 +53,7 @@ typedef struct aq_counter_info {
 /**
  * The `index`-th setting, counted from 0, sorted by name. Works before aq_init.
  *
+ * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK        `*info` is filled in.
@@ -64,6 +65,7 @@ AQ_API AQ_MUST_USE aq_status aq_info_setting(size_t index, aq_setting_info *info
 /**
  * The `index`-th transport in the order of preference. Works before aq_init; probes by doing.
  *
+ * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK, or AQ_ERANGE when the list has ended.
@@ -73,6 +75,7 @@ AQ_API AQ_MUST_USE aq_status aq_info_transport(size_t index, aq_transport_info *
 /**
  * The `index`-th limit or property of machine and process. Works before aq_init.
  *
+ * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK, or AQ_ERANGE when the list has ended.

@@ -132,6 +132,7 @@ typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
  * deaths from before aq_on_peer_lost. It may call what handlers may call, but not reply. A second
  * call replaces the first; NULL: tell of nothing.
  *
+ * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK        From now on.

@@ -57,6 +57,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, c
 /**
  * Start a put that belongs to the thread's implicit set (aq_nbi_wait). Otherwise as aq_put_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
+ *             visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, const void *src,
@@ -74,8 +78,9 @@ AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, cons
                                     size_t len, unsigned flags);
 
 /**
- * Start a get with an explicit event; `dst` is valid when `*ev` is complete. Otherwise as
- * aq_put_nb.
+ * Start a get with an explicit event. Otherwise as aq_put_nb.
+ *
+ * Completion  When `*ev` is complete `dst` is valid.
  *
  * @return As aq_put_nb.
  */
@@ -85,6 +90,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, c
 /**
  * Start a get that belongs to the thread's implicit set. Otherwise as aq_get_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_GET), or with the event of the access region, `dst` is
+ *             valid.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src,
@@ -101,6 +110,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst
 /**
  * Start a put of a value with an explicit event. Otherwise as aq_put_nb and aq_put_value.
  *
+ * Completion  `*ev` becomes complete when the bytes are visible at the target.
+ *
  * @return As aq_put_nb; AQ_ESIZE if `len` is not 1 to 8.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *dst, uint64_t value,
@@ -109,6 +120,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *
 /**
  * Start a put of a value in the thread's implicit set. Otherwise as aq_put_value_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
+ *             visible at the target.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_value_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void *dst,
@@ -116,6 +131,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void 
 
 /**
  * Get `len` bytes (1 to 8) as a value, zero-extended, and wait. Otherwise as aq_get.
+ *
+ * Completion  On return they are in `*value`.
  *
  * @return As aq_get; AQ_ESIZE if `len` is not 1 to 8.
  */
@@ -133,6 +150,8 @@ AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, i
 /**
  * Start a memset with an explicit event. Otherwise as aq_put_nb.
  *
+ * Completion  `*ev` becomes complete when the bytes are visible at the target.
+ *
  * @return As aq_put_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst, int byte,
@@ -141,6 +160,10 @@ AQ_API AQ_MUST_USE aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst
 /**
  * Start a memset in the thread's implicit set. Otherwise as aq_memset_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
+ *             visible at the target.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_memset_nbi(aq_team *team, aq_rank rank, void *dst, int byte,

@@ -101,7 +101,7 @@ AQ_API aq_status aq_segment_destroy(aq_segment *segment);
  * An optimistic bound: the machine's memory divided among the processes of this host, or
  * AQ_MAX_SEGMENT if that is set.
  *
- * Threads     Any, after aq_init.
+ * Threads     Any, after aq_init, also inside handlers.
  */
 AQ_API size_t aq_segment_max(void);
 

@@ -64,7 +64,7 @@ AQ_API const char *aq_status_text(aq_status status);
 /**
  * The exact cause of the last failure on the calling thread: what happened, to what, what to do.
  *
- * Threads     Any; each thread has its own message.
+ * Threads     Any, also inside handlers; each thread has its own message.
  *
  * @return     Text valid until the next failing call on this thread; "" when nothing failed.
  */

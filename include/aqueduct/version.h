@@ -15,7 +15,7 @@ extern "C" {
 /**
  * The version of the library that is running, as "MAJOR.MINOR.PATCH".
  *
- * Threads     Any, at any time.
+ * Threads     Any, at any time, also inside handlers.
  *
  * @return     Static text.
  */

@@ -66,6 +66,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nb(aq_team *team, aq_rank rank, size_
 /**
  * Start a vector put in the thread's implicit set. Otherwise as aq_put_vector_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
+ *             visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count,
@@ -76,6 +80,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size
  * Get the bytes of the pieces `src` in the segment of `rank`, one after the other, into the local
  * pieces `dst`, and wait. Otherwise as aq_put_vector.
  *
+ * Completion  On return the bytes are in `dst`.
+ *
  * @return As aq_put_vector.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, const aq_vec *dst,
@@ -83,8 +89,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, cons
                                            unsigned flags);
 
 /**
- * Start a vector get with an explicit event; the pieces of `dst` are valid, and the list `dst` may
- * be reused, when `*ev` is complete. Otherwise as aq_put_vector_nb.
+ * Start a vector get with an explicit event. Otherwise as aq_put_vector_nb.
+ *
+ * Completion  When `*ev` is complete the pieces of `dst` are valid, and the list `dst` may be
+ *             reused; that of `src` on return.
  *
  * @return As aq_put_vector_nb.
  */
@@ -95,6 +103,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, size_t dst_count, c
 /**
  * Start a vector get in the thread's implicit set. Otherwise as aq_get_vector_nb.
  *
+ * Completion  After aq_nbi_wait(AQ_NBI_GET), or with the event of the access region, the pieces of
+ *             `dst` are valid, and the list `dst` may be reused; that of `src` on return.
+ *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, const aq_vec *dst,
@@ -114,7 +126,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed(aq_team *team, aq_rank rank, size_t 
                                             void *const *src, size_t src_len, unsigned flags);
 
 /**
- * Start an indexed put with an explicit event. Otherwise as aq_put_indexed and aq_put_vector_nb.
+ * Start an indexed put with an explicit event. Otherwise as aq_put_vector_nb and aq_put_indexed.
  *
  * @return As aq_put_vector_nb.
  */
@@ -124,8 +136,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nb(aq_team *team, aq_rank rank, size
                                                aq_event *ev);
 
 /**
- * Start an indexed put in the thread's implicit set. Otherwise as aq_put_indexed_nb.
+ * Start an indexed put in the thread's implicit set. Otherwise as aq_put_vector_nbi and
+ * aq_put_indexed.
  *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count,
@@ -134,7 +148,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, siz
 
 /**
  * Get `src_count` pieces of `src_len` bytes of the segment of `rank` into `dst_count` local pieces
- * of `dst_len` bytes, and wait. Otherwise as aq_put_indexed.
+ * of `dst_len` bytes, and wait. Otherwise as aq_get_vector and aq_put_indexed.
  *
  * @return As aq_put_vector.
  */
@@ -143,7 +157,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, size_t dst_count, voi
                                             void *const *src, size_t src_len, unsigned flags);
 
 /**
- * Start an indexed get with an explicit event. Otherwise as aq_get_indexed and aq_get_vector_nb.
+ * Start an indexed get with an explicit event. Otherwise as aq_get_vector_nb and aq_get_indexed.
  *
  * @return As aq_put_vector_nb.
  */
@@ -153,8 +167,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nb(aq_team *team, size_t dst_count, 
                                                aq_event *ev);
 
 /**
- * Start an indexed get in the thread's implicit set. Otherwise as aq_get_indexed_nb.
+ * Start an indexed get in the thread's implicit set. Otherwise as aq_get_vector_nbi and
+ * aq_get_indexed.
  *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count, void *const *dst,
@@ -181,7 +197,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided(aq_team *team, aq_rank rank, void *d
                                             const size_t *counts, size_t levels, unsigned flags);
 
 /**
- * Start a strided put with an explicit event. Otherwise as aq_put_strided and aq_put_vector_nb.
+ * Start a strided put with an explicit event. Otherwise as aq_put_vector_nb and aq_put_strided.
  *
  * @return As aq_put_vector_nb.
  */
@@ -192,8 +208,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided_nb(aq_team *team, aq_rank rank, void
                                                aq_event *ev);
 
 /**
- * Start a strided put in the thread's implicit set. Otherwise as aq_put_strided_nb.
+ * Start a strided put in the thread's implicit set. Otherwise as aq_put_vector_nbi and
+ * aq_put_strided.
  *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, void *dst,
@@ -204,7 +222,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, voi
 
 /**
  * Get a region of equal elements with regular distances from the segment of `rank`, and wait.
- * Otherwise as aq_put_strided.
+ * Otherwise as aq_get_vector and aq_put_strided.
  *
  * @return As aq_put_vector.
  */
@@ -214,7 +232,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, void *dst, const ptrd
                                             const size_t *counts, size_t levels, unsigned flags);
 
 /**
- * Start a strided get with an explicit event. Otherwise as aq_get_strided and aq_put_vector_nb.
+ * Start a strided get with an explicit event. Otherwise as aq_get_vector_nb and aq_get_strided.
  *
  * @return As aq_put_vector_nb.
  */
@@ -225,8 +243,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_strided_nb(aq_team *team, void *dst,
                                                unsigned flags, aq_event *ev);
 
 /**
- * Start a strided get in the thread's implicit set. Otherwise as aq_get_strided_nb.
+ * Start a strided get in the thread's implicit set. Otherwise as aq_get_vector_nbi and
+ * aq_get_strided.
  *
+ * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_get_strided_nbi(aq_team *team, void *dst,

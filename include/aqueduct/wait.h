@@ -16,6 +16,7 @@ extern "C" {
  * after aq_wait_prepare, so a loop is: prepare; if that says AQ_OK, poll(); aq_poll; look at what
  * came. It stays the library's and is closed by aq_finalize.
  *
+ * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK      `*fd` is the same at each call.

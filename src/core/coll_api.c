@@ -12,6 +12,12 @@ static aq_status check(const char *call, const aq_team *team, const struct coll_
     if (args->root >= team->size)
         return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, which has ranks 0 to %u",
                         call, args->root, team->size - 1);
+    /* Of these each member has a block for each, so that all of them have an end. */
+    bool blocks = args->kind == COLL_GATHER || args->kind == COLL_ALLGATHER ||
+                  args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
+    if (blocks && !args->vary && args->nbytes > SIZE_MAX / team->size)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u blocks of %zu bytes are too many", call,
+                        team->size, args->nbytes);
     return ev != NULL ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
 }
 
@@ -84,10 +90,6 @@ aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, void *dst, const voi
 
 static aq_status reduction(const char *call, struct coll_args *args, size_t count, size_t size)
 {
-    if (args->fn == NULL || size == 0)
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: no such operator for the type, or no function, or elements of 0 bytes",
-                        call);
     if (count > SIZE_MAX / size)
         return aqi_fail(AQ_EINVAL, "core", "%s: %zu elements of %zu bytes are too many", call,
                         count, size);
@@ -101,6 +103,11 @@ static aq_status built_in(const char *call, struct coll_args *args, size_t count
 {
     size_t size = 0;
     args->fn = coll_builtin((int)type, (int)op, &size);
+    if (args->fn == NULL)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: operator %d does not exist for type %d (see aq_atomic_op, "
+                        "aq_atomic_type; a reduction takes ADD, MULT, MIN, MAX, AND, OR, XOR)",
+                        call, (int)op, (int)type);
     args->code = (uint8_t)(1 + (unsigned)type * COLL_CODE_OPS + (unsigned)op);
     return reduction(call, args, count, size);
 }
@@ -128,6 +135,9 @@ static aq_status user(const char *call, struct coll_args *args, size_t count, si
 {
     args->fn = fn;
     args->context = context;
+    if (fn == NULL || size == 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %s", call,
+                        fn == NULL ? "the function is NULL" : "elements of 0 bytes");
     return reduction(call, args, count, size);
 }
 

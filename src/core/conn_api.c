@@ -22,9 +22,9 @@ static aq_status transport_for(const char *uri, const char *call, unsigned *out)
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "core",
-                    "%s: no transport in use connects programs%s%s: try shm:///PATH, and see "
+                    "%s: no transport in use connects programs at \"%s\": try shm:///PATH, and see "
                     "AQ_TRANSPORTS",
-                    call, uri != NULL ? " at " : "", uri != NULL ? uri : "");
+                    call, uri != NULL ? uri : "");
 }
 
 static aq_status begin(const char *call, const char *uri, unsigned *t)
@@ -106,11 +106,17 @@ aq_status aq_listener_close(aq_listener *listener)
 
 /* --- connecting ------------------------------------------------------------------------------ */
 
-static aq_status bad_params(const char *call)
+static aq_status is_null(const char *call, const char *what)
 {
-    return aqi_fail(AQ_EINVAL, "core",
-                    "%s: a pointer is NULL, flags are unknown, or params.struct_size is not set",
-                    call);
+    return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
+}
+
+/* The size that a program compiled in, within reason; `name` is the type's. */
+static aq_status check_size(const char *call, size_t struct_size, const char *name)
+{
+    if (struct_size >= sizeof(size_t) && struct_size <= 4096) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)", call,
+                    struct_size, name);
 }
 
 /* Take the data and the segment that a side gives. */
@@ -120,7 +126,8 @@ static aq_status take_params(aq_connection *conn, const void *data, size_t nbyte
     if (nbytes > aqi_core_config.conn_data)
         return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes of data, the most is %llu (AQ_CONN_DATA)",
                         call, nbytes, (unsigned long long)aqi_core_config.conn_data);
-    if (data == NULL && nbytes != 0) return bad_params(call);
+    if (data == NULL && nbytes != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of data at NULL", call, nbytes);
     void *copy = NULL;
     if (nbytes != 0) {
         copy = malloc(nbytes);
@@ -134,13 +141,17 @@ static aq_status take_params(aq_connection *conn, const void *data, size_t nbyte
     return AQ_OK;
 }
 
-static aq_status read_connect(const aq_connect_params *given, aq_connect_params *params)
+static aq_status read_connect(const char *call, const aq_connect_params *given,
+                              aq_connect_params *params)
 {
+    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
-    if (given->struct_size < sizeof(size_t) || given->struct_size > 4096) return AQ_EINVAL;
+    aq_status st = check_size(call, given->struct_size, "aq_connect_params");
+    if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
-    return (params->flags & ~(AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT)) != 0 ? AQ_EINVAL : AQ_OK;
+    if ((params->flags & ~known) == 0) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
 }
 
 static aq_status start(const char *uri, const aq_connect_params *given, bool silent,
@@ -150,10 +161,13 @@ static aq_status start(const char *uri, const aq_connect_params *given, bool sil
     unsigned t;
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (uri == NULL || out == NULL || strlen(uri) >= AQI_URI_MAX ||
-        read_connect(given, &params) != AQ_OK)
-        return bad_params(call);
-    st = begin(call, uri, &t);
+    if (uri == NULL || out == NULL)
+        return is_null(call, uri == NULL ? "uri" : "the place for the connection");
+    if (strlen(uri) >= AQI_URI_MAX)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the URI is longer than %d characters", call,
+                        AQI_URI_MAX - 1);
+    st = read_connect(call, given, &params);
+    if (st == AQ_OK) st = begin(call, uri, &t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     aq_connection *conn = conn_new(t, true);
@@ -203,11 +217,19 @@ static aq_status result(aq_connection *conn, const char *call)
     return aqi_fail_quiet(conn->status, "%s: %s: %s", call, conn->uri, conn->reason);
 }
 
+static aq_status check_client(const char *call, const aq_connection *conn)
+{
+    if (conn == NULL) return is_null(call, "the connection");
+    if (conn->client) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: the connection was asked for by the other side", call);
+}
+
 aq_status aq_connect_test(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connect_test");
     if (st != AQ_OK) return st;
-    if (conn == NULL || !conn->client) return bad_params("aq_connect_test");
+    st = check_client("aq_connect_test", conn);
+    if (st != AQ_OK) return st;
     return result(conn, "aq_connect_test");
 }
 
@@ -228,7 +250,8 @@ aq_status aq_connect_wait(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connect_wait");
     if (st != AQ_OK) return st;
-    if (conn == NULL || !conn->client) return bad_params("aq_connect_wait");
+    st = check_client("aq_connect_wait", conn);
+    if (st != AQ_OK) return st;
     return wait_for(conn, "aq_connect_wait");
 }
 
@@ -251,7 +274,7 @@ static aq_status take_request(aq_connection *conn, const char *call)
 {
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (conn == NULL) return bad_params(call);
+    if (conn == NULL) return is_null(call, "the connection");
     aqi_spin_lock(&conns.lock);
     bool waits = conn_state(conn) == AQ_CONNECTION_ASKED;
     bool gone = !waits && !conn->client && conn->tp == NULL;
@@ -293,8 +316,8 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
     aq_status st = take_request(conn, call);
     if (st != AQ_OK) return st;
     if (given != NULL) {
-        if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
-            return bad_params(call);
+        st = check_size(call, given->struct_size, "aq_accept_params");
+        if (st != AQ_OK) return st;
         memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
     }
     st = take_params(conn, params.data, params.nbytes, params.segment, call);
@@ -354,7 +377,8 @@ aq_status aq_connection_close(aq_connection *conn)
 
 aq_team *aq_connection_team(aq_connection *conn)
 {
-    return conn_state(conn) >= AQ_CONNECTION_OPEN && conn->was_open ? &conn->team : NULL;
+    return conn != NULL && conn_state(conn) >= AQ_CONNECTION_OPEN && conn->was_open ? &conn->team
+                                                                                    : NULL;
 }
 
 aq_connection *aq_connection_of(const aq_am *am)
@@ -366,7 +390,8 @@ aq_connection *aq_connection_of(const aq_am *am)
 
 aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *info)
 {
-    if (conn == NULL || info == NULL) return bad_params("aq_connection_query");
+    if (conn == NULL || info == NULL)
+        return is_null("aq_connection_query", conn == NULL ? "the connection" : "info");
     int state = conn_state(conn);
     bool over = state == AQ_CONNECTION_ENDED;
     *info = (aq_connection_info){.state = (aq_connection_state)state,

@@ -128,9 +128,12 @@ static inline aq_status transfer_now(enum kind kind, enum mode mode, aq_team *te
     struct core_route *route = core_route_to(team, rank, call, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
     unsigned known = kind == PUT ? CORE_PUT_FLAGS : CORE_RMA_FLAGS;
-    if (AQI_UNLIKELY((flags & ~known) != 0 || (mode == EXPLICIT && event == NULL) ||
-                     (kind != FILL && local == NULL && len != 0)))
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or a pointer is NULL", call);
+    if (AQI_UNLIKELY((flags & ~known) != 0))
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~known);
+    if (AQI_UNLIKELY(mode == EXPLICIT && event == NULL))
+        return aqi_fail(AQ_EINVAL, "core", "%s: the place for the event is NULL", call);
+    if (AQI_UNLIKELY(kind != FILL && local == NULL && len != 0))
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of this process at NULL", call, len);
     if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) remote += route->seg_addr;
     if (AQI_UNLIKELY(len != 0 && !core_in_segment(route, remote, len)))
         return core_out_of_segment(route, remote, len, call);

@@ -200,9 +200,12 @@ static aq_status check_new(void *addr, size_t size, aq_segment **segment, const 
 {
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (segment == NULL || size == 0 || size > UINTPTR_MAX - (uintptr_t)addr)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and 1 byte or more, not %zu at %p",
-                        call, size, addr);
+    if (segment == NULL || size == 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %s", call,
+                        segment == NULL ? "segment is NULL" : "0 bytes are no segment");
+    if (size > UINTPTR_MAX - (uintptr_t)addr)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes at %p end beyond the last address", call,
+                        size, addr);
     if (addr == NULL && (size > SIZE_MAX - aqi_page_size() || size > aq_segment_max()))
         return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, size,
                         aq_segment_max());

@@ -420,6 +420,13 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_coll_allreduce_user(team, &got, &one, 1, 4, NULL, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_reduce_user(team, size, &got, &one, 1, 4, add_users, NULL), AQ_ERANK);
     CHECK_REFUSED(aq_coll_reduce_user(team, 0, &got, &one, 1, 0, add_users, NULL), AQ_EINVAL);
+    if (size > 1) { /* more bytes than there are addresses */
+        size_t most = SIZE_MAX / size + 1;
+        CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, most), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_scatter_nb(team, 0, &got, &one, most, 0, &ev), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_allgather(team, &got, &one, SIZE_MAX), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_alltoall(team, &got, &one, most), AQ_EINVAL);
+    }
     CHECK_REFUSED(aq_coll_gatherv(team, self, &got, NULL, NULL, &one, 4), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allgatherv(team, &got, NULL, NULL, &one), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_scatterv(team, self, &got, 4, &one, NULL, NULL), AQ_EINVAL);

@@ -106,6 +106,37 @@ static void test_register(void)
 
 /* --- arguments --------------------------------------------------------------------------- */
 
+/* Of several things that may be wrong with a call the message names the one that is. */
+static void test_texts(void)
+{
+#define CHECK_TEXT(call, text)                                                                     \
+    do {                                                                                           \
+        CHECK_REFUSED(call, AQ_EINVAL);                                                            \
+        CHECK(strstr(aq_error_message(), text) != NULL);                                           \
+    } while (0)
+    aq_segment *segment;
+    aq_am_buffer reserved;
+    aq_connection *conn;
+    aq_connect_params params = {.struct_size = 3};
+    char byte = 0, uri[400] = "shm:///";
+    CHECK_TEXT(aq_put(job.team, 0, &byte, &byte, 1, 0x8000), "unknown flags 0x8000");
+    CHECK_TEXT(aq_put(job.team, 0, &byte, NULL, 1, 0), "1 bytes of this process at NULL");
+    CHECK_TEXT(aq_put_nb(job.team, 0, &byte, &byte, 1, 0, NULL), "place for the event");
+    CHECK_TEXT(aq_segment_create((void *)(UINTPTR_MAX - 7), 64, &segment), "the last address");
+    CHECK_TEXT(aq_segment_create(NULL, 0, &segment), "0 bytes");
+    CHECK_TEXT(aq_am_reserve(job.team, 0, 0, NULL, 1, 2, 0, 0, &reserved), "category");
+    CHECK_TEXT(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 3, 2, 0, 0, &reserved), "least 3");
+    CHECK_TEXT(aq_coll_allreduce(job.team, &byte, &byte, 1, AQ_I32, AQ_SUB), "operator 5");
+    CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "sizeof(aq_connect_params)");
+    params = (aq_connect_params){.struct_size = sizeof(params), .flags = 0x8000};
+    CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "unknown flags 0x8000");
+    CHECK_TEXT(aq_connect(NULL, NULL, &conn), "uri is NULL");
+    memset(uri + 7, 'x', sizeof(uri) - 8);
+    CHECK_TEXT(aq_connect(uri, NULL, &conn), "longer than");
+    CHECK(aq_connection_team(NULL) == NULL);
+#undef CHECK_TEXT
+}
+
 static void test_am_arguments(void)
 {
     static char payload[1 << 20];
@@ -348,6 +379,7 @@ int main(void)
     job_open(AQ_THREAD_SINGLE, 65536);
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);
     job_handlers(table, COUNT_OF(table));
+    test_texts();
     test_register();
     test_am_arguments();
     for (aq_rank rank = 0; rank < job.size; rank++)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Manual pages: every public function has one, nothing else has, and mandoc finds no fault.
+"""Manual pages: every public function has one that says whether it blocks and which threads may
+call it, nothing else has one, and mandoc finds no fault.
 
 usage: manual.py ROOT MAN_DIR
 """
@@ -25,6 +26,10 @@ def main():
                 for name in sorted(tools - {path.name for path in (man / "man1").glob("*")})]
     findings += [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]
     findings += [f"{man}/man3/{name} is of no public function" for name in sorted(present - wanted)]
+    for name in sorted(wanted & present):
+        text = (man / "man3" / name).read_text(encoding="ascii")
+        findings += [f"{man}/man3/{name} does not say: {title}"
+                     for title in ("Blocking", "Threads") if f'.SS "{title}"' not in text]
     pages = sorted(man.glob("man?/*"))
     if shutil.which("mandoc"):
         result = subprocess.run(["mandoc", "-T", "lint", *pages], capture_output=True, text=True,

@@ -7,7 +7,8 @@ AQ_API, types as "typedef struct/enum/…", values documented before or behind (
 import pathlib
 import re
 
-SECTIONS = ("Completion", "Ordering", "Blocking", "Threads", "Otherwise")
+INHERITED = ("Completion", "Ordering", "Blocking", "Threads")
+SECTIONS = INHERITED + ("Otherwise",)
 
 
 class Item:

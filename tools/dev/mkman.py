@@ -108,7 +108,10 @@ def prose(text):
 
 
 class Doc:
-    """A doc comment taken apart: paragraphs, named sections, return values."""
+    """
+    A doc comment taken apart: paragraphs, named sections, return values. What it takes from other
+    calls ("Otherwise as aq_put.") is looked up by `resolve`, so that each page says all of it.
+    """
 
     def __init__(self, lines):
         self.paragraphs = []
@@ -144,6 +147,76 @@ class Doc:
             return tagged.group(1), " ".join((tagged.group(2) or "").split())
         return None, " ".join(text.split())
 
+    def models(self):
+        """The calls that this one is like where it does not say otherwise."""
+        found = []
+        others = [text for title, text in self.sections if title == "Otherwise"]
+        for text in self.paragraphs + others:
+            for names in re.findall(r"\b[Aa]s ((?:aq_\w+(?: and |, )?)+)", text):
+                found += re.findall(r"aq_\w+", names)
+        return found
+
+    def resolve(self, docs, seen=()):
+        """
+        {title: text} of the sections of a call, and {code: text} of what it returns, with what is
+        only said of its models.
+        """
+        models = [name for name in self.models() if name in docs and name not in seen]
+        likes = {name: docs[name].resolve(docs, (*seen, *models)) for name in models}
+        sections = {}
+        for titles, text in self.sections:
+            for title in titles.split(", "):
+                sections[title] = self._completed(title, text, docs, seen)
+        for title in aqheaders.INHERITED:
+            for theirs, _ in likes.values():
+                if title in theirs:
+                    sections.setdefault(title, theirs[title])
+        # What handlers may call does not wait.
+        if "also inside handlers" in sections.get("Threads", ""):
+            sections.setdefault("Blocking", "Never.")
+        if likes:
+            sections.pop("Otherwise", None)
+        order = aqheaders.SECTIONS
+        return ({title: sections[title] for title in order if title in sections},
+                self._all_returns(docs, likes, seen))
+
+    @staticmethod
+    def _completed(title, text, docs, seen):
+        """ "As aq_put." with what that says."""
+        found = re.match(r"As (aq_\w+)\b(.*)", text)
+        if not found or found.group(1) not in docs or found.group(1) in seen:
+            return text
+        theirs = docs[found.group(1)].resolve(docs, (*seen, found.group(1)))[0].get(title)
+        rest = found.group(2).lstrip(" .;,")
+        rest = rest and f" {rest[0].upper()}{rest[1:]}"
+        return theirs + rest if theirs else text
+
+    def _all_returns(self, docs, likes, seen):
+        codes = {}
+        for tag, text in self.returns:
+            like = re.match(r"As ((?:aq_\w+(?: and )?)+)", text)
+            theirs = {}
+            for name in re.findall(r"aq_\w+", like.group(1)) if like else []:
+                if name not in likes and name in docs and name not in seen:
+                    likes[name] = docs[name].resolve(docs, (*seen, name))
+                theirs.update(likes[name][1] if name in likes else {})
+            if tag is not None:
+                codes |= {code: theirs.get(code, "" if like else text) for code in tag.split(", ")}
+                continue
+            excluded = re.findall(r"AQ_\w+", text.partition("but for")[2].partition(";")[0])
+            codes |= {code: said for code, said in theirs.items()
+                      if code not in codes and code not in excluded}
+            more = re.search(r", and (AQ_\w+(?:, AQ_\w+)*)", text)
+            for code in more.group(1).split(", ") if more else []:
+                codes.setdefault(code, "")
+            also = re.search(r"; (AQ_\w+)( also)? (if .*)", text)
+            if also:
+                before = codes.get(also.group(1)) if also.group(2) else None
+                first = "Also " if also.group(2) else ""
+                own = first + also.group(3)
+                codes[also.group(1)] = (f"{before} " if before else "") + own[0].upper() + own[1:]
+        return codes
+
     def brief(self):
         """The first sentence, as the NAME section wants it: no capital, no full stop."""
         first = re.split(r"(?<=[\w)`\"])[.:;](?:\s|$)", self.paragraphs[0], maxsplit=1)[0]
@@ -166,8 +239,9 @@ def prototype(code):
     return lines
 
 
-def call_page(item, header, meanings, options):
-    doc = Doc(item.doc)
+def call_page(item, header, docs, meanings, options):
+    doc = docs[item.name]
+    sections, codes = doc.resolve(docs, (item.name,))
     page = Page(item.name, 3, options)
     page.name(item.name, doc.brief())
     page.section("SYNOPSIS")
@@ -175,30 +249,29 @@ def call_page(item, header, meanings, options):
     page.section("DESCRIPTION")
     for paragraph in doc.paragraphs:
         page.paragraph(paragraph)
-    for title, text in doc.sections:
+    for title, text in sections.items():
         page.subsection(title)
         page.text(text)
     if not item.code.startswith(("void ", "_Noreturn")):
         page.section("RETURN VALUE")
-        return_value(page, doc, meanings)
+        return_value(page, doc, codes, meanings)
     others = [(other.name, 3) for other in header.functions() if other is not item]
     page.see_also([(f"aqueduct-{header.topic}", 7), ("aqueduct", 7)] + sorted(others))
     return page.source()
 
 
-def return_value(page, doc, meanings):
+def return_value(page, doc, codes, meanings):
     if not doc.returns:
         page.text(doc.paragraphs[0])
         return
     for tag, text in doc.returns:
-        if tag is None:
+        if tag is None and not re.match(r"As aq_\w+", text):
             page.paragraph(text if text.endswith((".", ":")) else text + ".")
-        elif text or "," not in tag:
-            page.tagged(tag, text or meanings[tag])
-        else:
-            # A bare list of codes: each has its general meaning.
-            for code in tag.split(", "):
-                page.tagged(code, meanings[code])
+    said = [text for text in codes.values()]
+    for code, text in codes.items():
+        # What is said of several codes says what they have in common.
+        shared = text and said.count(text) > 1
+        page.tagged(code, f"{meanings[code]} {text}" if shared else text or meanings[code])
 
 
 def topic_page(header, options):
@@ -291,6 +364,7 @@ def main():
     for declared, text in aqheaders.members(statuses):
         meanings[declared.split()[0]] = text[0].upper() + text[1:] + "."
 
+    docs = {item.name: Doc(item.doc) for header in headers for item in header.functions()}
     pages = {"man7/aqueduct.7": overview_page(headers, options)}
     for header in headers:
         if header.topic != "aqueduct":
@@ -298,7 +372,7 @@ def main():
         for item in header.functions():
             if not item.doc:
                 sys.exit(f"mkman: {item.where()}: {item.name} has no doc comment")
-            pages[f"man3/{item.name}.3"] = call_page(item, header, meanings, options)
+            pages[f"man3/{item.name}.3"] = call_page(item, header, docs, meanings, options)
 
     out = pathlib.Path(options.out)
     for section in ("man3", "man7"):
