@@ -29,8 +29,8 @@ WRONG = (
     (("--listen", "shm:///a", "--csv", "-"), "is said to the aqperf that connects"),
     (("--connect", "shm:///a", "--api", "gasnet"), "only with --api aq"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
-    (("--json",), "--json needs a value"),
-    (("--nonsense",), "no such option"),
+    (("--json",), "--json needs an argument"),
+    (("--nonsense",), "--nonsense is no option"),
     (("nonsense",), "only options are taken"),
 )
 

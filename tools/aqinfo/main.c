@@ -1,99 +1,64 @@
 /* aqinfo: which transports work here and why not, the limits of the machine, and every setting. */
+#include "command.h"
 #include "data.h"
 #include "names.h"
 #include <aqueduct/version.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE };
 
-struct options {
-    enum format format;
-    unsigned sections;
+static enum format format;
+static unsigned sections;
+
+static void as_json(const char *unused)
+{
+    (void)unused;
+    format = FORMAT_JSON;
+}
+
+static void as_markdown(const char *unused)
+{
+    (void)unused;
+    format = FORMAT_MARKDOWN;
+}
+
+static void as_trace(const char *unused)
+{
+    (void)unused;
+    format = FORMAT_TRACE;
+}
+
+#define SHOW_ALL (SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS)
+static const struct command_row rows[] = {
+    {0, "transports", NULL, "which work here, what they can do, and why one does not work",
+     ADDS_BITS(&sections, SHOW_TRANSPORTS)},
+    {0, "limits", NULL, "of machine and process, with advice where one costs something",
+     ADDS_BITS(&sections, SHOW_LIMITS)},
+    {0, "settings", NULL, "every setting: value, origin, what is legal, what it does",
+     ADDS_BITS(&sections, SHOW_SETTINGS)},
+    {0, "all", NULL, "all three", ADDS_BITS(&sections, SHOW_ALL)},
+    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}", TAKES(as_json)},
+    {0, "markdown", NULL, "the settings as docs/settings.md", TAKES(as_markdown)},
+    {0, "merge-traces", NULL,
+     "one time line out of the files FILE that AQ_TRACE_FILE made, for https://ui.perfetto.dev and "
+     "chrome://tracing",
+     TAKES(as_trace)},
 };
 
-static void help(void)
-{
-    printf("usage: aqinfo [OPTION]… [NAME]…\n"
-           "       aqinfo --merge-traces FILE…\n"
-           "\n"
-           "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
-           "limits, and the settings that are not at their default. With names of settings,\n"
-           "transports or limits: each of them in full.\n"
-           "\n"
-           "  --transports  which work here, what they can do, and why one does not work\n"
-           "  --limits      of machine and process, with advice where one costs something\n"
-           "  --settings    every setting: value, origin, what is legal, what it does\n"
-           "  --all         all three\n"
-           "  --json        as JSON: {version, transports, limits, settings, problems}\n"
-           "  --markdown    the settings as docs/settings.md\n"
-           "  --merge-traces FILE…  one time line out of what AQ_TRACE_FILE made, for\n"
-           "                https://ui.perfetto.dev and chrome://tracing\n"
-           "  --version     the version of the library\n"
-           "  --help        this text\n"
-           "\n"
-           "Exit code: 0; 1 if a setting has an illegal value; 2 for wrong usage.\n");
-}
+static const char head[] =
+    "usage: aqinfo [OPTION]… [NAME]…\n"
+    "       aqinfo --merge-traces FILE…\n"
+    "\n"
+    "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
+    "limits, and the settings that are not at their default. With names of settings,\n"
+    "transports or limits: each of them in full.\n"
+    "\n";
 
-static void options_parse(struct options *options, int argc, char **argv)
-{
-    enum {
-        OPT_ALL = 1,
-        OPT_TRANSPORTS,
-        OPT_LIMITS,
-        OPT_SETTINGS,
-        OPT_JSON,
-        OPT_MARKDOWN,
-        OPT_TRACE
-    };
-    static const struct option known[] = {{"all", no_argument, NULL, OPT_ALL},
-                                          {"transports", no_argument, NULL, OPT_TRANSPORTS},
-                                          {"limits", no_argument, NULL, OPT_LIMITS},
-                                          {"settings", no_argument, NULL, OPT_SETTINGS},
-                                          {"json", no_argument, NULL, OPT_JSON},
-                                          {"markdown", no_argument, NULL, OPT_MARKDOWN},
-                                          {"merge-traces", no_argument, NULL, OPT_TRACE},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
-    for (int found; (found = getopt_long(argc, argv, "hV", known, NULL)) != -1;) {
-        switch (found) {
-        case OPT_ALL:
-            options->sections |= SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS;
-            break;
-        case OPT_TRANSPORTS:
-            options->sections |= SHOW_TRANSPORTS;
-            break;
-        case OPT_LIMITS:
-            options->sections |= SHOW_LIMITS;
-            break;
-        case OPT_SETTINGS:
-            options->sections |= SHOW_SETTINGS;
-            break;
-        case OPT_JSON:
-            options->format = FORMAT_JSON;
-            break;
-        case OPT_MARKDOWN:
-            options->format = FORMAT_MARKDOWN;
-            break;
-        case OPT_TRACE:
-            options->format = FORMAT_TRACE;
-            break;
-        case 'V':
-            printf("aqinfo %s\n", aq_version());
-            exit(0);
-        case 'h':
-            help();
-            exit(0);
-        default:
-            fprintf(stderr, "aqinfo: aqinfo --help lists the options\n");
-            exit(2);
-        }
-    }
-}
+static const char tail[] =
+    "\n"
+    "Exit code: 0; 1 if a setting has an illegal value; 2 for wrong usage.\n";
 
 /* Is one of `names` one of those in `known`, which are separated by commas? */
 static int is_named(char *const *names, const char *known)
@@ -183,20 +148,20 @@ static void show_in_full(const struct data *data)
         text_limit(&data->limits[i]);
 }
 
-static unsigned sections_of(const struct options *options, int named)
+static unsigned sections_of(int named)
 {
-    if (options->format == FORMAT_MARKDOWN) return SHOW_SETTINGS;
-    if (named) return SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS;
-    if (options->sections != 0) return options->sections;
-    if (options->format == FORMAT_JSON) return SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS;
+    if (format == FORMAT_MARKDOWN) return SHOW_SETTINGS;
+    if (named) return SHOW_ALL;
+    if (sections != 0) return sections;
+    if (format == FORMAT_JSON) return SHOW_ALL;
     return SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_CHANGED;
 }
 
-static void show(enum format format, const struct data *data, unsigned sections, int named)
+static void show(const struct data *data, unsigned shown, int named)
 {
     switch (format) {
     case FORMAT_JSON:
-        json_show(data, sections);
+        json_show(data, shown);
         break;
     case FORMAT_MARKDOWN:
         markdown_show(data);
@@ -207,7 +172,7 @@ static void show(enum format format, const struct data *data, unsigned sections,
         if (named) {
             show_in_full(data);
         } else {
-            text_show(data, sections);
+            text_show(data, shown);
         }
         break;
     }
@@ -215,23 +180,22 @@ static void show(enum format format, const struct data *data, unsigned sections,
 
 int main(int argc, char **argv)
 {
-    struct options options = {0};
-    options_parse(&options, argc, argv);
-    char **names = argv + optind;
+    const struct command_line line = {.tool = "aqinfo",
+                                      .version = aq_version(),
+                                      .head = head,
+                                      .tail = tail,
+                                      .rows = rows,
+                                      .count = sizeof rows / sizeof rows[0]};
+    char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
-    if (named && options.format == FORMAT_MARKDOWN) {
-        fprintf(stderr, "aqinfo: --markdown shows all settings and takes no names\n");
-        return 2;
-    }
-
-    if (options.format == FORMAT_TRACE) {
-        if (!named) fprintf(stderr, "aqinfo: --merge-traces needs the names of files\n");
-        return named ? merge_traces(names) : 2;
-    }
+    if (named && format == FORMAT_MARKDOWN)
+        command_wrong("--markdown shows all settings and takes no names");
+    if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");
+    if (format == FORMAT_TRACE) return merge_traces(names);
 
     struct data data;
-    unsigned sections = sections_of(&options, named);
-    data_collect(&data, sections);
+    unsigned shown = sections_of(named);
+    data_collect(&data, shown);
     for (size_t i = 0; i < data.problem_count; i++)
         fprintf(stderr, "aqinfo: %s\n", data.problems[i]);
     int result = data.problem_count > 0;
@@ -239,7 +203,7 @@ int main(int argc, char **argv)
         result = 2;
     } else {
         if (named) keep_named(&data, names);
-        show(options.format, &data, sections, named);
+        show(&data, shown, named);
     }
     data_free(&data);
     if (fflush(stdout) != 0 || ferror(stdout)) {

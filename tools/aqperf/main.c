@@ -18,7 +18,7 @@ static void pin(struct perf *perf)
     }
     perf->cores = CPU_COUNT(&allowed);
     perf->crowded = perf->ranks > (unsigned)perf->cores;
-    if (perf->crowded || !perf->options.pin) return;
+    if (perf->crowded || perf->options.unpinned) return;
     unsigned seen = 0;
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &allowed) || seen++ != perf->rank) continue;

@@ -237,7 +237,7 @@ struct options {
     uint64_t repeats;
     unsigned threads; /* of a rank, in the patterns of floods */
     double min_time_ns;
-    bool pin;
+    bool unpinned;
     bool all_pairs;
 };
 

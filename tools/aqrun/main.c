@@ -187,7 +187,7 @@ int main(int argc, char **argv)
     job.options.ranks = 1;
     output_open(&job.output[0], STDOUT_FILENO, "standard output");
     output_open(&job.output[1], STDERR_FILENO, "standard error");
-    options_read(argc, argv, &job.options);
+    options_read(argc, argv);
     (void)aqi_log_configure("off"); /* what is worth a line, aqrun says itself */
     main_prepare();
     limits_check();

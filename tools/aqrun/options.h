@@ -14,9 +14,9 @@ struct options {
 };
 
 /*
- * Read the command line; -E and -T change the environment. Does not return for --help, --version
- * and errors.
+ * Read the command line into job.options; -E and -T change the environment. Does not return for
+ * --help, --version and errors.
  */
-void options_read(int argc, char **argv, struct options *options);
+void options_read(int argc, char **argv);
 
 #endif

@@ -1,0 +1,59 @@
+/* The command line of a tool as a table: parsing, complaints and --help come from its rows. */
+#ifndef TOOLS_COMMAND_H
+#define TOOLS_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* An option. --help and --version are in every table. */
+struct command_row {
+    char letter; /* 0: only the long name */
+    const char *name;
+    const char *arg; /* what it takes; NULL: nothing */
+    const char *doc;
+    struct {
+        void (*take)(const char *value);
+        const char **text; /* set to the value */
+        bool *flag;        /* set to true */
+        unsigned *bits;    /* `value` is added */
+        unsigned value;
+    } does; /* one of them */
+};
+
+/* What an option does, as the last field of its row. */
+#define TAKES(function)                                                                            \
+    {                                                                                              \
+        .take = function                                                                           \
+    }
+#define SETS_TEXT(to)                                                                              \
+    {                                                                                              \
+        .text = to                                                                                 \
+    }
+#define SETS_FLAG(to)                                                                              \
+    {                                                                                              \
+        .flag = to                                                                                 \
+    }
+#define ADDS_BITS(to, add)                                                                         \
+    {                                                                                              \
+        .bits = to, .value = add                                                                   \
+    }
+
+struct command_line {
+    const char *tool, *version;
+    const char *head, *tail; /* of --help, around the options */
+    const struct command_row *rows;
+    size_t count;
+    bool stops;  /* at the first word that is no option */
+    bool silent; /* another process of the job says it */
+};
+
+/* The index of the first word that is no option. Ends the program after --help and --version, and
+ * with code 2 when something is wrong. */
+int command_read(const struct command_line *line, int argc, char **argv);
+
+/* Say what is wrong and where help is, and end with code 2; once command_read has begun. */
+__attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
+/* Print what was asked for, unless silent, and end. */
+__attribute__((noreturn)) void command_tell(void (*text)(void));
+
+#endif
