@@ -10,12 +10,23 @@
 extern "C" {
 #endif
 
+/** In `flags` of a collective: its data moves only when all members have started it. */
+#define AQ_COLL_IN_ALL 0x100u
+/** In `flags` of a collective: it is complete only when the buffers of all members are final. */
+#define AQ_COLL_OUT_ALL 0x200u
+/**
+ * In `flags` of a reduction: the operator need not be commutative. Operands are combined in the
+ * order of the ranks, in whatever grouping; long reductions take longer.
+ */
+#define AQ_COLL_ORDERED 0x400u
+
 /**
  * A user's reduction: for all i below `count`, element i of `right_and_out` becomes
  * left[i] op right_and_out[i].
  *
- * The operator must be associative and commutative. It is called any number of times, for any
- * `count`, on any thread that makes progress; `left` is read only. It must not call the library.
+ * The operator must be associative and, unless AQ_COLL_ORDERED is given, commutative. It is called
+ * any number of times, for any `count`, on any thread that makes progress; `left` is read only. It
+ * must not call the library.
  */
 typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, const void *context);
 
@@ -26,7 +37,8 @@ typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, c
  * of a barrier counts as one of them) and may complete them in any order; different threads may
  * have collectives under way on different teams. Root, sizes, type and operator are the same in
  * all members where the text says no other: those that are found to differ end the job. Buffers,
- * tables and contexts stay valid and unchanged until completion.
+ * tables and contexts stay valid and unchanged until completion. `flags` may have AQ_IMMEDIATE,
+ * which changes nothing, and, but for barriers, AQ_COLL_IN_ALL and AQ_COLL_OUT_ALL.
  *
  * Completion  `*ev` becomes complete when all members have started it: release at the start,
  *             acquire at completion.
@@ -35,7 +47,7 @@ typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, c
  *
  * @return AQ_OK      Started; `*ev` is valid (AQ_EVENT_DONE if it is already complete). Waiting for
  *                    it says AQ_EPEER if a member died.
- * @return AQ_EINVAL  The team cannot do collectives, `flags` has more than AQ_IMMEDIATE, or a
+ * @return AQ_EINVAL  The team cannot do collectives, a bit of `flags` is not for this call, or a
  *                    pointer is NULL.
  * @return AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  Nothing began.
  */

@@ -90,6 +90,10 @@ static void complete(aq_team *team, struct coll_op **at)
     if (team->whole != NULL)
         atomic_store_explicit(&team->whole->coll->news, true, memory_order_relaxed);
     atomic_fetch_sub_explicit(&core_coll_busy, 1, memory_order_relaxed);
+    if (op->then != NULL) {
+        if (op->status != AQ_OK) op->then->status = op->status;
+        atomic_store_explicit(&op->then->held, false, memory_order_release);
+    }
     if (op->event != NULL) {
         struct aqi_comp *comp = &op->event->set.put;
         if (op->status != AQ_OK) aqi_comp_fail(comp, op->status);
@@ -281,6 +285,9 @@ aq_status coll_begin(aq_team *team, struct coll_op *op)
     bool stuck = false;
     coll_lock(team->coll);
     aq_status st = enter(team, op);
+    for (op = op->then; st == AQ_OK && op != NULL; op = op->then)
+        if (enter(team, op) != AQ_OK)
+            core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
     if (st == AQ_OK) push_list(team, &stuck);
     coll_unlock(team->coll);
     if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
@@ -330,7 +337,42 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     return op.status == AQ_EPEER ? dead(call) : op.status;
 }
 
-aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, aq_event *event)
+static void parts_free(struct coll_op *part)
+{
+    while (part != NULL) {
+        struct coll_op *then = part->then;
+        free(part);
+        part = then;
+    }
+}
+
+/* The operation, between the barriers that the flags want; the last of them tells `root`. */
+static struct coll_op *parts_new(const struct coll_args *args, unsigned flags, struct aqi_op *root)
+{
+    static const struct coll_args barrier = {.kind = COLL_BARRIER, .nbytes = 1, .element = 1};
+    const struct coll_args *wanted[] = {flags & AQ_COLL_IN_ALL ? &barrier : NULL, args,
+                                        flags & AQ_COLL_OUT_ALL ? &barrier : NULL};
+    struct coll_op *first = NULL, *last = NULL;
+    for (unsigned i = 0; i < AQI_COUNT_OF(wanted); i++) {
+        if (wanted[i] == NULL) continue;
+        struct coll_op *op = calloc(1, sizeof(*op));
+        if (op == NULL) {
+            parts_free(first);
+            return NULL;
+        }
+        op->args = *wanted[i];
+        op->owned = true;
+        atomic_store_explicit(&op->held, last != NULL, memory_order_relaxed);
+        if (last != NULL) last->then = op;
+        if (last == NULL) first = op;
+        last = op;
+    }
+    last->event = root;
+    return first;
+}
+
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
+                     aq_event *event)
 {
     if (coll_broken(team)) return dead(call);
     if (is_empty(team, args)) {
@@ -338,24 +380,21 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
         return AQ_OK;
     }
     struct aqi_op *root = core_op_get(core_self());
-    struct coll_op *op = calloc(1, sizeof(*op));
+    struct coll_op *parts = root != NULL ? parts_new(args, flags, root) : NULL;
     aq_status st = AQ_ENOMEM;
-    if (root == NULL || op == NULL) {
+    if (parts == NULL) {
         aqi_fail(st, "core", "%s: no memory for another operation", call);
         goto undo;
     }
-    op->args = *args;
-    op->event = root;
-    op->owned = true;
     atomic_store_explicit(&root->set.put.local, 1, memory_order_relaxed);
     atomic_store_explicit(&root->set.put.remote, 1, memory_order_relaxed);
     aqi_trace_point(AQI_TRACE_COLL, call, AQI_TRACE_NOBODY, args->nbytes);
-    st = coll_begin(team, op);
+    st = coll_begin(team, parts);
     if (st != AQ_OK) goto undo;
     *event = root;
     return AQ_OK;
 undo:
     if (root != NULL) core_op_put(root);
-    free(op);
+    parts_free(parts);
     return st;
 }

@@ -7,8 +7,11 @@ static aq_status check(const char *call, const aq_team *team, const struct coll_
 {
     aq_status st = core_team_usable(call, team);
     if (st != AQ_OK) return st;
-    if ((flags & ~AQ_IMMEDIATE) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~AQ_IMMEDIATE);
+    unsigned legal = AQ_IMMEDIATE;
+    if (args->kind != COLL_BARRIER) legal |= AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL;
+    if (args->fn != NULL) legal |= AQ_COLL_ORDERED;
+    if ((flags & ~legal) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~legal);
     if (args->root >= team->size)
         return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, which has ranks 0 to %u",
                         call, args->root, team->size - 1);
@@ -34,12 +37,13 @@ static aq_status check_buffers(const char *call, const aq_team *team, const stru
                     src && args->src == NULL ? "the source" : "the destination");
 }
 
-static aq_status begin(const char *call, aq_team *team, const struct coll_args *args,
-                       unsigned flags, aq_event *ev)
+static aq_status begin(const char *call, aq_team *team, struct coll_args *args, unsigned flags,
+                       aq_event *ev)
 {
     aq_status st = check(call, team, args, flags, ev);
     if (st == AQ_OK) st = check_buffers(call, team, args);
-    return st == AQ_OK ? coll_start(call, team, args, ev) : st;
+    args->ordered = (flags & AQ_COLL_ORDERED) != 0;
+    return st == AQ_OK ? coll_start(call, team, args, flags, ev) : st;
 }
 
 static aq_status run(const char *call, aq_team *team, const struct coll_args *args)

@@ -21,7 +21,9 @@ enum part { PART_UP, PART_ACROSS, PART_DOWN };
 struct coll_hier {
     struct coll_op up, down;
     bool has_up, has_down;
-    bool leads; /* we act for our neighbourhood */
+    bool leads;      /* we act for our neighbourhood */
+    bool waits;      /* the operation is held, and so are its parts; */
+    bool down_waits; /* this one also afterwards */
     enum part at;
     aq_rank root_group; /* AQ_RANK_NONE: the kind has no root */
     struct coll_args across;
@@ -353,6 +355,9 @@ bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
         return args->nbytes <= SMALL_BLOCK;
     case COLL_ALLTOALL:
         return args->nbytes <= SMALL_EXCHANGE;
+    case COLL_REDUCE:
+    case COLL_ALLREDUCE:
+        return team->shape->sorted || !args->ordered;
     default:
         return true;
     }
@@ -385,6 +390,12 @@ aq_status coll_hier_begin(aq_team *team, struct coll_op *op)
 {
     struct coll_hier *h = op->hier;
     aq_status st = AQ_OK;
+    h->waits = atomic_load_explicit(&op->held, memory_order_relaxed);
+    if (h->waits) {
+        h->down_waits = atomic_load_explicit(&h->down.held, memory_order_relaxed);
+        atomic_store_explicit(&h->up.held, true, memory_order_relaxed);
+        atomic_store_explicit(&h->down.held, true, memory_order_relaxed);
+    }
     if (h->has_up) st = coll_append(team->local, &h->up);
     if (st == AQ_OK && h->has_down) st = coll_append(team->local, &h->down);
     return st;
@@ -415,11 +426,21 @@ static bool over(const struct coll_op *part, bool used, struct coll_op *op)
     return true;
 }
 
+/* The operation is held no more. Acquired by who pushes the parts. */
+static void let_go(const aq_team *team, struct coll_hier *h)
+{
+    h->waits = false;
+    atomic_store_explicit(&h->up.held, false, memory_order_release);
+    atomic_store_explicit(&h->down.held, h->down_waits, memory_order_release);
+    if (team->local != NULL) coll_push_team(team->local);
+}
+
 /* After a failure the parts that follow run all the same: the neighbours wait for them. */
 bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
 {
     struct coll_hier *h = op->hier;
     struct hier_view v = view_of(team, op);
+    if (h->waits) let_go(team, h);
     if (h->at == PART_UP) {
         if (!over(&h->up, h->has_up, op)) return false;
         if (h->leads) {

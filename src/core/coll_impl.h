@@ -36,6 +36,7 @@ struct coll_args {
     const size_t *recv_counts, *recv_offsets;
     bool vary;    /* a v-form whose sizes are not known to all */
     uint8_t code; /* COLL_CODE_, or of a built-in reduction: coll_code */
+    bool ordered; /* a reduction in the order of the ranks */
     size_t element;
     aq_reduce_fn *fn;
     const void *context;
@@ -70,6 +71,7 @@ struct coll_hier;
 
 struct coll_op {
     struct coll_op *next;
+    struct coll_op *then; /* a later one of the list, held until this one is complete */
     struct aqi_op *event;
     struct coll_args args;
     struct coll_mark mark;
@@ -216,7 +218,7 @@ void coll_push_team(aq_team *team);
 aq_status coll_begin(aq_team *team, struct coll_op *op);
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
-aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args,
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);

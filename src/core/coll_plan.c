@@ -65,6 +65,20 @@ static void add_fold(struct maker *m, const void *from, void *into, size_t len)
     add(m, (struct coll_step){.type = STEP_FOLD, .to = into, .from = from, .len = len});
 }
 
+/* Fold `*in`, which others sent, into `*sum`. Where the order matters and those ranks come `after`
+ * ours, `*sum` is the left operand: then the two change places. */
+static void add_combine(struct maker *m, unsigned char **sum, unsigned char **in, size_t len,
+                        bool after)
+{
+    unsigned char *left = *in;
+    if (m->args->ordered && after) {
+        *in = *sum;
+        *sum = left;
+        left = *in;
+    }
+    add_fold(m, left, *sum, len);
+}
+
 static void add_fence(struct maker *m)
 {
     add(m, (struct coll_step){.type = STEP_FENCE});
@@ -158,51 +172,59 @@ static void plan_broadcast(struct maker *m)
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
+/* To the root, or, where the order matters, to rank 0, who sends the result on. */
 static void plan_reduce_tree(struct maker *m)
 {
     const struct coll_args *args = m->args;
-    aq_rank place = (m->self + m->n - args->root) % m->n;
+    aq_rank top = args->ordered ? 0 : args->root, place = (m->self + m->n - top) % m->n;
     size_t len = args->nbytes;
-    unsigned char *sum = args->dst, *in = temporary(m, 2 * len);
+    unsigned char *in = temporary(m, 2 * len), *sum;
+    uint64_t mask = 1;
     if (in == NULL) return;
-    if (place != 0) sum = in + len;
+    sum = place == 0 && top == args->root ? args->dst : in + len;
     add_copy(m, sum, args->src, len);
-    for (uint64_t mask = 1; mask < m->n; mask *= 2) {
-        if (place & mask) {
-            add_send(m, (aq_rank)(m->self + m->n - mask), 0, sum, len);
-            return;
-        }
+    for (; mask < m->n && (place & mask) == 0; mask *= 2) {
         if (place + mask >= m->n) continue;
         add_recv(m, (aq_rank)(m->self + mask), 0, in, len);
-        add_fold(m, in, sum, len);
+        add_combine(m, &sum, &in, len, true);
     }
+    if (place != 0) add_send(m, (aq_rank)(m->self + m->n - mask), 0, sum, len);
+    if (m->self == args->root && place == 0) add_copy(m, args->dst, sum, len);
+    if (m->self == args->root && place != 0) add_recv(m, top, 1, args->dst, len);
+    if (m->self != args->root && place == 0) add_send(m, args->root, 1, sum, len);
 }
 
-/* Recursive doubling among the largest power of two; the members beyond it add to one of them and
- * get the result from it. */
-static void plan_doubling(struct maker *m, unsigned char *sum, unsigned char *in, size_t len)
+/* Recursive doubling among a power of two places. Where there are more members, the first ones
+ * share a place in pairs, of which the second adds to the first and gets the result from it; so the
+ * places are in the order of the ranks. Returns where the result is, `sum` or `in`. */
+static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigned char *in,
+                                    size_t len)
 {
-    aq_rank half = 1;
-    while (half * 2 <= m->n)
-        half *= 2;
-    if (m->self >= half) {
-        add_send(m, m->self - half, 0, sum, len);
-        add_recv(m, m->self - half, 1, sum, len);
-        return;
+    aq_rank places = 1;
+    while (places * 2 <= m->n)
+        places *= 2;
+    aq_rank pairs = m->n - places;
+    bool paired = m->self < 2 * pairs;
+    if (paired && m->self % 2 == 1) {
+        add_send(m, m->self - 1, 0, sum, len);
+        add_recv(m, m->self - 1, 1, sum, len);
+        return sum;
     }
-    bool extra = m->self + half < m->n;
-    if (extra) {
-        add_recv(m, m->self + half, 0, in, len);
-        add_fold(m, in, sum, len);
+    if (paired) {
+        add_recv(m, m->self + 1, 0, in, len);
+        add_combine(m, &sum, &in, len, true);
     }
+    aq_rank place = paired ? m->self / 2 : m->self - pairs;
     uint32_t tag = 2;
-    for (aq_rank mask = 1; mask < half; mask *= 2, tag++) {
-        add_send(m, m->self ^ mask, tag, sum, len);
-        add_recv(m, m->self ^ mask, tag, in, len);
-        add_fold(m, in, sum, len);
+    for (aq_rank mask = 1; mask < places; mask *= 2, tag++) {
+        aq_rank other = place ^ mask, peer = other < pairs ? 2 * other : other + pairs;
+        add_send(m, peer, tag, sum, len);
+        add_recv(m, peer, tag, in, len);
+        add_combine(m, &sum, &in, len, other > place);
     }
     add_fence(m);
-    if (extra) add_send(m, m->self + half, 1, sum, len);
+    if (paired) add_send(m, m->self + 1, 1, sum, len);
+    return sum;
 }
 
 /* Each part goes round once and is added to at every stop (ring reduce-scatter). */
@@ -223,7 +245,8 @@ static void plan_ring_fold(struct maker *m, unsigned char *sum, unsigned char *i
 
 static bool worth_parts(const struct maker *m)
 {
-    return m->args->nbytes >= LARGE && m->n >= 3 && m->args->nbytes / m->args->element >= m->n;
+    return m->args->nbytes >= LARGE && m->n >= 3 && m->args->nbytes / m->args->element >= m->n &&
+           !m->args->ordered;
 }
 
 /* Large: each member folds a part, and the root collects them. In a tree it would get all of `len`
@@ -256,7 +279,7 @@ static void plan_allreduce(struct maker *m)
     if (in == NULL) return;
     add_copy(m, args->dst, args->src, args->nbytes);
     if (!worth_parts(m)) {
-        plan_doubling(m, args->dst, in, args->nbytes);
+        add_copy(m, args->dst, plan_doubling(m, args->dst, in, args->nbytes), args->nbytes);
         return;
     }
     plan_ring_fold(m, args->dst, in, args->nbytes);

@@ -167,6 +167,34 @@ static void reduce(aq_rank n, aq_rank root, size_t words)
         check_sum(n, rank, words);
 }
 
+/* Words are ranges of ranks that only join when the left one ends before the right one begins. */
+static void join(const void *left, void *right_and_out, size_t count, const void *context)
+{
+    const uint64_t *a = left;
+    uint64_t *b = right_and_out;
+    (void)context;
+    for (size_t i = 0; i < count; i++) {
+        bool meet = (uint32_t)a[i] + 1 == b[i] >> 32;
+        b[i] = meet ? (a[i] & 0xffffffff00000000) | (uint32_t)b[i] : UINT64_MAX;
+    }
+}
+
+static void ordered(aq_rank n, aq_rank root, size_t words)
+{
+    struct coll_args args = {.root = root, .nbytes = words * 8, .element = 8, .fn = join};
+    args.ordered = true;
+    for (int all = 0; all < 2; all++) {
+        args.kind = all ? COLL_ALLREDUCE : COLL_REDUCE;
+        for (aq_rank rank = 0; rank < n; rank++)
+            for (size_t i = 0; i < words; i++)
+                world.src[rank][i] = (uint64_t)(rank + i) << 32 | (uint32_t)(rank + i);
+        carry_out(n, &args);
+        for (aq_rank rank = 0; rank < n; rank++)
+            for (size_t i = 0; (all || rank == root) && i < words; i++)
+                assert_int_equal(world.dst[rank][i], (uint64_t)i << 32 | (uint32_t)(n - 1 + i));
+    }
+}
+
 static void gather(aq_rank n, aq_rank root, size_t words)
 {
     struct coll_args args = args_of(COLL_GATHER, root, words);
@@ -243,6 +271,7 @@ static void test_reductions(void **state)
 {
     (void)state;
     each(reduce);
+    each(ordered);
 }
 
 static void test_gather(void **state)

@@ -223,7 +223,8 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->waiting = op->checked = false;
     op->at = 0;
     op->length = aqi_min(op->unit, op->most);
-    bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER;
+    /* Between segments the sum begins with whose place it takes, out of order. */
+    bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
     op->phase = op->args.vary || large ? SHM_TALK : SHM_CHUNK;
 }
 

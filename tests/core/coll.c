@@ -319,6 +319,78 @@ static void test_user(aq_rank root, size_t count, size_t bytes)
     }
 }
 
+/* Elements are ranges of ranks, which join only where the left one ends before the right begins. */
+struct range {
+    uint32_t first, last;
+};
+
+static void join_ranges(const void *left, void *right_and_out, size_t count, const void *context)
+{
+    const struct range *a = left;
+    struct range *b = right_and_out;
+    (void)context;
+    for (size_t i = 0; i < count; i++) {
+        if (a[i].last + 1 != b[i].first) b[i].last = UINT32_MAX;
+        b[i].first = a[i].first;
+    }
+}
+
+static void test_ordered(aq_rank root, size_t count, bool in_place)
+{
+    for (int to_all = 0; to_all < 2; to_all++) {
+        aq_event ev;
+        bool mine = to_all || self == root;
+        struct range *from = (void *)in, *to = (void *)(in_place && mine ? in : out);
+        for (size_t i = 0; i < count; i++)
+            from[i] = (struct range){self + (uint32_t)i, self + (uint32_t)i};
+        finish(to_all ? aq_coll_allreduce_user_nb(team, to, from, count, 8, join_ranges, NULL,
+                                                  AQ_COLL_ORDERED, &ev)
+                      : aq_coll_reduce_user_nb(team, root, to, from, count, 8, join_ranges, NULL,
+                                               AQ_COLL_ORDERED, &ev),
+               &ev);
+        for (size_t i = 0; mine && i < count; i++) {
+            CHECK_EQUAL(to[i].first, i);
+            CHECK_EQUAL(to[i].last, size - 1 + i);
+        }
+    }
+}
+
+/* With AQ_COLL_IN_ALL and AQ_COLL_OUT_ALL: who has started is seen in a table of rank 0, what is
+ * final by getting it. Everything is at an offset in the segments. */
+static void test_together(void)
+{
+    enum { AT = 4096 };
+    static const unsigned flags[] = {0, AQ_COLL_IN_ALL, AQ_COLL_OUT_ALL,
+                                     AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL};
+    static unsigned char data[20000], got[20000];
+    static uint64_t table[AT / 8];
+    CHECK(size <= COUNT_OF(table));
+    for (unsigned round = 1; round <= 12; round++) {
+        aq_event ev[2];
+        aq_rank root = round % size, peer = (self + round) % size;
+        size_t len = round % 3 == 0 ? sizeof(data) : 64 + round;
+        unsigned how = flags[round % COUNT_OF(flags)];
+        void *mine = (void *)(self * sizeof(*table)); /* NOLINT: an offset */
+        CHECK_OK(aq_put_value(team, 0, mine, round, 8, AQ_REMOTE_OFFSET));
+        fill(data, len, seed_of(root, round));
+        CHECK_OK(aq_coll_broadcast_nb(team, root, (unsigned char *)job.base + AT, data, len, how,
+                                      &ev[0]));
+        CHECK_OK(aq_coll_barrier_nb(team, 0, &ev[1]));
+        CHECK_OK(aq_event_wait(&ev[0]));
+        if (how != 0) {
+            CHECK_OK(aq_get(team, table, 0, NULL, size * sizeof(*table), AQ_REMOTE_OFFSET));
+            for (aq_rank i = 0; i < size; i++)
+                CHECK(table[i] >= round);
+        }
+        if (how & AQ_COLL_OUT_ALL) {
+            CHECK_OK(aq_get(team, got, peer, (void *)AT, len, AQ_REMOTE_OFFSET));
+            check_filled("broadcast, at a peer", got, len, seed_of(root, round));
+        }
+        CHECK_OK(aq_event_wait(&ev[1]));
+        CHECK_OK(aq_barrier(team));
+    }
+}
+
 /* --- several under way ------------------------------------------------------------------- */
 
 enum { UNDER_WAY = 40 };
@@ -377,6 +449,7 @@ static void test_sizes(size_t most)
         if (len > most) break;
         test_broadcast(root, len, i % 2);
         test_reduce(root, len / 8, AQ_I64, AQ_ADD, i % 2);
+        test_ordered(root, len / 8, i % 2);
         if (len * size > room) continue;
         test_gather(root, len, i % 2);
         test_allgather(len, i % 2);
@@ -404,6 +477,7 @@ static void test_all(size_t most)
     test_user(size - 1, 3, 48);
     test_user(size / 2, 20, 4096);
     test_user(size / 2, 2, 40000);
+    test_together();
 }
 
 static void test_misuse(void)
@@ -414,6 +488,8 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_coll_barrier_nb(NULL, 0, &ev), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_barrier_nb(team, 0x8000, &ev), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_barrier_nb(team, 0, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_barrier_nb(team, AQ_COLL_IN_ALL, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_broadcast_nb(team, 0, &got, &one, 4, AQ_COLL_ORDERED, &ev), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_F32, AQ_XOR), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_I32, AQ_CAS), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_allreduce(team, NULL, &one, 1, AQ_I32, AQ_ADD), AQ_EINVAL);
