@@ -164,6 +164,35 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
                                         aq_event *local);
 
 /**
+ * Send a Medium request when the operation of `*ev` is complete: to tell the target of a put that
+ * its data is there.
+ *
+ * Completion  On return `src` and the arguments may be reused. `*ev`, any root event, becomes that
+ * of both: complete when the operation is and the message is sent, with the leaf of aq_event_local
+ * when the operation's is. If the operation fails nothing is sent. Blocking    Never, except where
+ * `*ev` is complete already (AQ_EVENT_DONE): then as aq_am_medium. Ordering, Threads  As
+ * aq_am_short.
+ *
+ * @return As aq_am_medium, but for AQ_AGAIN; AQ_EINVAL also if `ev` is NULL, AQ_ENOMEM. `*ev` is
+ *         unchanged unless AQ_OK.
+ */
+AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler,
+                                                   const void *src, size_t nbytes,
+                                                   const aq_arg *args, unsigned nargs,
+                                                   aq_event *ev);
+
+/**
+ * The same for the thread's implicit set: both together count as a put (AQ_NBI_PUT), and `*ev`
+ * becomes AQ_EVENT_DONE. Otherwise as aq_am_medium_after_nb.
+ *
+ * @return As aq_am_medium_after_nb.
+ */
+AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler,
+                                                    const void *src, size_t nbytes,
+                                                    const aq_arg *args, unsigned nargs,
+                                                    aq_event *ev);
+
+/**
  * Reply to a request with a Short, from inside its handler, at most one reply per request.
  *
  * Blocking    May wait for room, running handlers of replies only; never for request resources.

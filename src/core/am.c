@@ -513,6 +513,37 @@ aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void
     return send_long(route, &am, flags, local, "aq_am_long");
 }
 
+static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_handler handler,
+                              const void *src, size_t nbytes, const aq_arg *args, unsigned nargs,
+                              bool implicit, aq_event *event)
+{
+    aq_status st;
+    uint8_t eps;
+    struct core_route *route = begin_request(call, team, rank, handler, args, nargs, 0, &eps, &st);
+    if (route == NULL) return st;
+    st = check_payload(call, src, nbytes, core.max_medium);
+    if (st != AQ_OK) return st;
+    if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
+    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
+    aqi_count(AQI_CTR_AM_BYTES, nbytes);
+    if (*event == AQ_EVENT_DONE) return send(route, &am, NULL, 0, call);
+    return core_send_after(call, route, &am, implicit, event);
+}
+
+aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
+                                size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
+{
+    return medium_after("aq_am_medium_after_nb", team, rank, handler, src, nbytes, args, nargs,
+                        false, ev);
+}
+
+aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
+                                 size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
+{
+    return medium_after("aq_am_medium_after_nbi", team, rank, handler, src, nbytes, args, nargs,
+                        true, ev);
+}
+
 /* --- replying -------------------------------------------------------------------------------- */
 
 /* The request that is being replied to; NULL: `*st` says why it may not be. */

@@ -331,6 +331,7 @@ void aqi_core_close(void)
     core_segments_close();
     core_eps_close();
     core_vis_close();
+    core_after_close();
     core_lost_close();
     core_sleep_close();
     core_threads_close();

@@ -125,6 +125,18 @@ aq_status aq_event_wait(aq_event *event)
 
 /* --- several events -------------------------------------------------------------------------- */
 
+/* `root` is complete, and so are its leaves, though some were not when they were looked at. */
+static AQI_COLD void end_leaves(aq_event *events, size_t count, aq_event root, size_t *done,
+                                size_t *left)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_leaf(events[i]) || op_of(events[i]) != root) continue;
+        events[i] = AQ_EVENT_DONE;
+        ++*done;
+        --*left;
+    }
+}
+
 /*
  * One look at all of them. `*done` counts those that this look completed, `*left` those still open.
  * Leaves before roots: consuming a root ends its leaves, which may be in the same array.
@@ -141,6 +153,7 @@ static aq_status look(aq_event *events, size_t count, size_t *done, size_t *left
                 continue;
             }
             ++*done;
+            if (roots && AQI_UNLIKELY(*left != 0)) end_leaves(events, count, events[i], done, left);
             aq_status one = consume(&events[i]);
             if (st == AQ_OK) st = one;
         }

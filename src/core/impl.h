@@ -292,6 +292,15 @@ static inline struct core_route *core_message_route(const aq_team *team, struct 
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
                     const char *call);
 
+/* am_after.c: send `am` when `*event`, which is not complete, is; it becomes the event of both, or
+ * AQ_EVENT_DONE if they count as an implicit put. Progress pushes what waits, while there is any.
+ */
+aq_status core_send_after(const char *call, struct core_route *route, const struct aqi_am *am,
+                          bool implicit, aq_event *event);
+extern _Atomic uint32_t core_after_busy;
+unsigned core_after_push(void);
+void core_after_close(void);
+
 /* event.c: an operation is started with its counters already added. */
 struct aqi_op *core_op_get(struct core_thread *me);
 void core_op_put(struct aqi_op *op);

@@ -63,6 +63,8 @@ unsigned core_progress_round(void)
     if (AQI_UNLIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed))) core_coll_push();
     if (AQI_UNLIKELY(atomic_load_explicit(&core_conn_used, memory_order_relaxed)))
         n += core_conn_progress(AQI_PROGRESS_ALL);
+    if (AQI_UNLIKELY(atomic_load_explicit(&core_after_busy, memory_order_relaxed)))
+        n += core_after_push();
     if (n != 0) core_ring();
     return n;
 }

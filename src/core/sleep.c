@@ -71,6 +71,8 @@ static void watch(int sleep_ms, int extra, uint32_t heard)
     unsigned armed = 0;
     int conns;
     bool go = core_coll_doze(&sleep_ms);
+    /* One may wait for room, which no arrival announces. */
+    if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) sleep_ms = 1;
     while (armed < core.tp_count && go) {
         struct aqi_tp *tp = core.tps[armed++];
         int fd = tp->ops.wait_fd(tp);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 4000, SIZE = 16, PLAIN = 100 };
+enum { COUNT = 4000, SIZE = 16, PLAIN = 100, AFTER = 101 };
 
 static unsigned char *out, *in;
 static aq_event events[COUNT];
@@ -197,9 +197,71 @@ static void test_implicit(void)
     job_barrier();
 }
 
+/* --- a message after ----------------------------------------------------------------------- */
+
+static _Atomic uint32_t followed;
+
+/* The data of the put that it follows is there. */
+static void on_after(aq_am *am)
+{
+    size_t at = 0, len = (size_t)am->args[0];
+    CHECK_EQUAL(am->nbytes, sizeof(at));
+    memcpy(&at, am->payload, sizeof(at));
+    CHECK(filled((char *)job_at(job.self, (size_t)am->source * COUNT * SIZE + at), len, at + len));
+    followed++;
+}
+
+/* Explicit and implicit, in regions and not, small and large; the sources change when they may. */
+static void test_after(void)
+{
+    enum { EACH = 50, AREA = COUNT * SIZE };
+    static const size_t lens[] = {1, 16, 500, 2000, 3000};
+    size_t len, at = 0;
+    followed = 0;
+    job_barrier();
+    for (size_t i = 0; i < EACH; i++, at += len) { /* one after the other, never on top */
+        len = lens[i % COUNT_OF(lens)];
+        aq_rank to = target(i);
+        aq_arg arg = (aq_arg)len;
+        aq_event ev;
+        CHECK(at + len <= AREA);
+        fill(out, len, at + len);
+        CHECK_OK(
+            aq_put_nb(job.team, to, job_at(to, (size_t)job.self * AREA + at), out, len, 0, &ev));
+        if (i % 3 == 0) {
+            CHECK_OK(aq_am_medium_after_nb(job.team, to, AFTER, &at, sizeof(at), &arg, 1, &ev));
+            aq_event leaf = aq_event_local(ev);
+            CHECK_OK(aq_event_wait(&leaf));
+            memset(out, 0, len);
+            CHECK_OK(aq_event_wait(&ev));
+            continue;
+        }
+        if (i % 3 == 1) CHECK_OK(aq_nbi_begin());
+        CHECK_OK(aq_am_medium_after_nbi(job.team, to, AFTER, &at, sizeof(at), &arg, 1, &ev));
+        CHECK(ev == AQ_EVENT_DONE);
+        if (i % 3 == 1) {
+            CHECK_OK(aq_nbi_end(&ev));
+            CHECK_OK(aq_event_wait(&ev));
+        } else {
+            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+            memset(out, 0, len);
+            CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        }
+    }
+    while (followed < EACH)
+        (void)aq_poll();
+    aq_event done = AQ_EVENT_DONE;
+    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, 1, NULL, 0, NULL, 0, &done), AQ_EHANDLER);
+    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, AFTER, NULL, 0, NULL, 0, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_am_medium_after_nbi(job.team, 0, AFTER, NULL, 8, NULL, 0, &done), AQ_EINVAL);
+    job_barrier();
+    CHECK_EQUAL(followed, EACH);
+}
+
 int main(void)
 {
-    aq_handler_entry table[] = {{PLAIN, 0, 0, on_plain, NULL, "plain"}};
+    aq_handler_entry table[] = {{PLAIN, 0, 0, on_plain, NULL, "plain"},
+                                {AFTER, 1, 0, on_after, NULL, "after"}};
     job_open(AQ_THREAD_SINGLE, 0);
     CHECK_OK(aq_segment_attach(job.team, (size_t)COUNT * SIZE * job.size, &job.segment));
     job_handlers(table, COUNT_OF(table));
@@ -214,6 +276,7 @@ int main(void)
     test_leaves();
     test_mixed();
     test_implicit();
+    test_after();
     job_barrier();
     free(out);
     free(in);

@@ -1,0 +1,119 @@
+/*
+ * Messages that follow an operation: they are sent when it is complete, by whoever makes progress
+ * then. The operation's event is in a list with a copy of the message; who asked has an event, or
+ * an implicit operation, that stands for both.
+ */
+#include "core/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct after {
+    struct after *next;
+    aq_event first; /* what must be complete */
+    struct aqi_comp *comp;
+    bool told; /* that the sources may be reused */
+    struct core_route *route;
+    struct aqi_am am;
+    aq_arg args[AQ_AM_MAX_ARGS];
+    unsigned char payload[];
+};
+
+_Atomic uint32_t core_after_busy;
+static struct {
+    struct aqi_spin lock; /* never held while handlers run */
+    struct after *first;
+} list;
+
+static void finish(struct after *after, aq_status st)
+{
+    if (st != AQ_OK) aqi_comp_fail(after->comp, st);
+    if (!after->told) aqi_comp_local(after->comp);
+    aqi_comp_remote(after->comp);
+    free(after);
+    atomic_fetch_sub_explicit(&core_after_busy, 1, memory_order_relaxed);
+}
+
+/* As far as it goes now. True: it is over, with `*st`. */
+static bool push(struct after *after, aq_status *st)
+{
+    if (!after->told && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {
+        after->told = true;
+        aqi_comp_local(after->comp);
+    }
+    *st = aq_event_test(&after->first);
+    if (*st == AQ_OK)
+        *st = after->route->tp->ops.am_send(after->route->tp, after->route->peer, &after->am, NULL);
+    if (*st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    return *st != AQ_AGAIN;
+}
+
+unsigned core_after_push(void)
+{
+    unsigned n = 0;
+    aq_status st;
+    if (!aqi_spin_try(&list.lock)) return 0;
+    for (struct after **at = &list.first; *at != NULL;) {
+        struct after *after = *at;
+        if (!push(after, &st)) {
+            at = &after->next;
+            continue;
+        }
+        *at = after->next;
+        finish(after, st);
+        n++;
+    }
+    aqi_spin_unlock(&list.lock);
+    return n;
+}
+
+void core_after_close(void)
+{
+    while (list.first != NULL) {
+        struct after *after = list.first;
+        list.first = after->next;
+        free(after);
+    }
+    atomic_store(&core_after_busy, 0);
+}
+
+static aq_status append(const char *call, struct core_route *route, const struct aqi_am *am,
+                        aq_event first, struct aqi_comp *comp)
+{
+    struct after *after = malloc(sizeof(*after) + am->nbytes);
+    if (after == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory for the message", call);
+    *after = (struct after){.first = first, .comp = comp, .route = route, .am = *am};
+    if (am->nargs != 0) memcpy(after->args, am->args, am->nargs * sizeof(*am->args));
+    if (am->nbytes != 0) memcpy(after->payload, am->payload, am->nbytes);
+    after->am.args = after->args;
+    after->am.payload = after->payload;
+    aqi_comp_add(comp, &comp->local, 1);
+    aqi_comp_add(comp, &comp->remote, 1);
+    atomic_fetch_add_explicit(&core_after_busy, 1, memory_order_relaxed);
+    aqi_spin_lock(&list.lock);
+    struct after **at = &list.first;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = after;
+    aqi_spin_unlock(&list.lock);
+    return AQ_OK;
+}
+
+aq_status core_send_after(const char *call, struct core_route *route, const struct aqi_am *am,
+                          bool implicit, aq_event *event)
+{
+    struct core_thread *me = core_self();
+    if (implicit) {
+        aq_status st = append(call, route, am, *event, &core_implicit(me)->put);
+        if (st == AQ_OK) *event = AQ_EVENT_DONE;
+        return st;
+    }
+    struct aqi_op *op = core_op_get(me);
+    if (op == NULL) return AQ_ENOMEM;
+    aq_status st = append(call, route, am, *event, &op->set.put);
+    if (st == AQ_OK)
+        *event = op;
+    else
+        core_op_put(op);
+    return st;
+}
