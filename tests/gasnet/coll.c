@@ -180,6 +180,45 @@ static void reduce_user(gex_TM_t tm, size_t size, size_t count)
     free(dst);
 }
 
+/* Elements are ranges of ranks, which join only where the left one ends before the right begins. */
+static void join_ranges(const void *arg1, void *arg2_and_out, size_t count, const void *cdata)
+{
+    const uint32_t *left = (const uint32_t *)arg1;
+    uint32_t *right = (uint32_t *)arg2_and_out;
+    size_t i;
+    (void)cdata;
+    for (i = 0; i < 2 * count; i += 2) {
+        if (left[i + 1] + 1 != right[i]) right[i + 1] = UINT32_MAX;
+        right[i] = left[i];
+    }
+}
+
+static void reduce_ordered(gex_TM_t tm, size_t count)
+{
+    gex_Rank_t me = gex_TM_QueryRank(tm), members = gex_TM_QuerySize(tm), root = members - 1;
+    uint32_t *src = (uint32_t *)malloc(8 * count), *dst = (uint32_t *)malloc(8 * count);
+    size_t i;
+    int all, in_place;
+    CHECK(src != NULL && dst != NULL);
+    for (all = 0; all < 2; all++)
+        for (in_place = 0; in_place < 2; in_place++) {
+            uint32_t *to = in_place ? src : dst;
+            for (i = 0; i < 2 * count; i++)
+                src[i] = me + 10;
+            if (all)
+                gex_Event_Wait(gex_Coll_ReduceToAllNB(tm, to, src, GEX_DT_USER, 8, count,
+                                                      GEX_OP_USER_NC, join_ranges, NULL, 0));
+            else
+                gex_Event_Wait(gex_Coll_ReduceToOneNB(tm, root, me == root ? to : NULL, src,
+                                                      GEX_DT_USER, 8, count, GEX_OP_USER_NC,
+                                                      join_ranges, NULL, 0));
+            for (i = 0; i < count && (all || me == root); i++)
+                CHECK(to[2 * i] == 10 && to[2 * i + 1] == members + 9);
+        }
+    free(src);
+    free(dst);
+}
+
 /* --- many at once ----------------------------------------------------------------------------- */
 
 /* On all teams and of all kinds under way together; completed in another order on each rank. */
@@ -251,6 +290,8 @@ static void all_on(gex_TM_t tm)
     reduce_user(tm, 33, 100);
     reduce_user(tm, 32768, 2);
     reduce_user(tm, 40000, 1);
+    reduce_ordered(tm, 1);
+    reduce_ordered(tm, 20001);
     gex_Coll_BarrierBlocking(tm, 0);
 }
 

@@ -26,6 +26,23 @@ static void sum_ints(void *results, size_t result_count, const void *left_operan
         out[i] = left[i] + right[i];
 }
 
+/* Ranges of ranks, which join only where the left one ends before the right begins. */
+static void join_ranges(void *results, size_t result_count, const void *left_operands,
+                        size_t left_count, const void *right_operands, size_t elem_size, int flags,
+                        int arg)
+{
+    int *out = (int *)results;
+    const int *left = (const int *)left_operands, *right = (const int *)right_operands;
+    size_t i;
+    (void)flags;
+    CHECK(result_count == left_count && elem_size == 2 * sizeof(int) && arg == -5);
+    for (i = 0; i < 2 * result_count; i += 2) {
+        int first = left[i], last = left[i + 1] + 1 == right[i] ? right[i + 1] : -1;
+        out[i] = first;
+        out[i + 1] = last;
+    }
+}
+
 static unsigned char byte_of(gex_Rank_t from, gex_Rank_t to, unsigned round, size_t i)
 {
     return (unsigned char)(from * 41 + to * 13 + round * 5 + i);
@@ -226,6 +243,24 @@ static void reductions(gasnet_team_handle_t team)
     }
 }
 
+/* In the order of the ranks, and with handles, which are events, taken as such. */
+static void ordered(gasnet_team_handle_t team)
+{
+    int in[2 * BLOCK], out[2 * BLOCK];
+    gex_Rank_t me = gasnet_coll_team_node2rank(team, gasnet_mynode()), root;
+    gex_Rank_t size = gasnet_coll_team_size(team);
+    int flags = GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_NOSYNC | GASNET_COLL_LOCAL;
+    size_t i;
+    for (root = 0; root < size; root++) {
+        for (i = 0; i < 2 * BLOCK; i++)
+            in[i] = (int)me;
+        gex_Event_Wait(
+            gasnet_coll_reduce_nb(team, root, out, in, 0, 0, 2 * sizeof(int), BLOCK, 1, -5, flags));
+        for (i = 0; i < 2 * BLOCK && me == root; i += 2)
+            CHECK(out[i] == 0 && out[i + 1] == (int)size - 1);
+    }
+}
+
 /*
  * IN_ALLSYNC: what any process has put into the root's source before it came is sent along.
  * OUT_ALLSYNC: whoever is done may read what the others have got. Both with and without waiting.
@@ -317,7 +352,7 @@ static void barriers(gasnet_team_handle_t team)
 
 int main(int argc, char **argv)
 {
-    gasnet_coll_fn_entry_t table[1];
+    gasnet_coll_fn_entry_t table[2];
     gasnet_seginfo_t scratch;
     gasnet_image_t images[MOST];
     gasnet_team_handle_t half;
@@ -331,9 +366,11 @@ int main(int argc, char **argv)
     CHECK(job.size <= MOST);
     table[0].fnptr = sum_ints;
     table[0].flags = 0;
+    table[1].fnptr = join_ranges;
+    table[1].flags = GASNET_COLL_NONCOMM;
     for (rank = 0; rank < job.size; rank++)
         images[rank] = 1;
-    gasnet_coll_init(images, gasnet_mynode(), table, 1, 0);
+    gasnet_coll_init(images, gasnet_mynode(), table, 2, 0);
     scratch.addr = job.base + 8 * GASNET_PAGESIZE;
     scratch.size = GASNET_PAGESIZE;
     half = gasnet_coll_team_split(GASNET_TEAM_ALL, gasnet_mynode() % 2,
@@ -347,6 +384,8 @@ int main(int argc, char **argv)
         all_calls(half);
         reductions(GASNET_TEAM_ALL);
         reductions(half);
+        ordered(GASNET_TEAM_ALL);
+        ordered(half);
         barriers(half);
         barriers(GASNET_TEAM_ALL);
     }

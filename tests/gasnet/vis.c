@@ -10,6 +10,9 @@
 
 #include "draw.h"
 
+#include <sched.h>
+#include <signal.h>
+
 enum { ARENA = 16384, PIECES = 40, LEVELS = 4 };
 
 /* Each process owns an arena in each segment, and has a picture of what should be in it. */
@@ -394,6 +397,52 @@ static void tell_peers(gex_AM_Entry_t *table)
         CHECK_EQUAL(told_by[rank], TOLD);
 }
 
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    signalled = 1;
+}
+
+/* A put of which the peer is told returns while that one makes no call: it waits for a signal. */
+static void tell_the_deaf(gex_AM_Entry_t *table)
+{
+    char *mine = job.base + 63 * GASNET_PAGESIZE;
+    unsigned before = told;
+    pid_t self = getpid(), peer = 0;
+    int sends = job.rank % 2 == 0 && job.rank + 1 < job.size;
+    CHECK((size_t)job.size * ARENA <= 63 * GASNET_PAGESIZE);
+    CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
+    memcpy(mine, &self, sizeof(self));
+    job_barrier();
+    CHECK_EQUAL(gex_RMA_GetBlocking(job.tm, &peer, job.next, job_at(job.next, 63 * GASNET_PAGESIZE),
+                                    sizeof(peer), 0),
+                0);
+    job_barrier();
+    if (job.rank % 2 == 1) {
+        while (!signalled)
+            sched_yield();
+        GASNET_BLOCKUNTIL(__atomic_load_n(&told, __ATOMIC_ACQUIRE) == before + 2);
+    }
+    if (sends) {
+        unsigned char bytes[300] = {1};
+        void *dst = arena_of(job.next), *src = bytes;
+        gex_Event_t event;
+        gex_VIS_SetPeerCompletionHandler(table[1].gex_index, NULL, 0, 0);
+        event = gex_VIS_IndexedPutNB(job.tm, job.next, 1, &dst, sizeof(bytes), 1, &src,
+                                     sizeof(bytes), 0);
+        gex_VIS_SetPeerCompletionHandler(table[1].gex_index, NULL, 0, 0);
+        CHECK_EQUAL(gex_VIS_IndexedPutNBI(job.tm, job.next, 1, &dst, sizeof(bytes), 1, &src,
+                                          sizeof(bytes), 0),
+                    0);
+        CHECK_EQUAL(kill(peer, SIGUSR1), 0);
+        gex_Event_Wait(event);
+        gex_NBI_Wait(GEX_EC_PUT, 0);
+    }
+    job_barrier();
+}
+
 int main(int argc, char **argv)
 {
     gex_AM_Entry_t table[2] = {
@@ -408,7 +457,6 @@ int main(int argc, char **argv)
     CHECK_EQUAL(gex_EP_RegisterHandlers(job.ep, table, 2), GASNET_OK);
     draw_seed(job.rank);
     job_barrier();
-    CHECK((size_t)job.size * ARENA <= 64 * GASNET_PAGESIZE);
     for (int round = 0; round < 24; round++) {
         for (gex_Rank_t rank = 0; rank < job.size; rank++) {
             enum form form = (enum form)((round + (int)rank) % FORMS);
@@ -421,6 +469,7 @@ int main(int argc, char **argv)
         repeat_and_spoil(rank);
     job_barrier();
     tell_peers(table);
+    tell_the_deaf(table);
     job_barrier();
     gasnet_exit(0);
 }

@@ -156,17 +156,6 @@ int aqgi_barrier_wait(aq_team *team, int id, int flags);
 int aqgi_barrier_try(aq_team *team, int id, int flags);
 int aqgi_barrier_result(aq_team *team, int *id);
 
-/* coll_legacy.c: a team is about to be destroyed; collective over it. */
-void aqgi_coll_forget(aq_team *team);
-/* Go on with collectives of several steps, where there are any. */
-extern int aqgi_coll_pending;
-void aqgi_coll_progress(void);
-static inline void aqgi_coll_poll(void)
-{
-    if (AQG_UNLIKELY(__atomic_load_n(&aqgi_coll_pending, __ATOMIC_RELAXED) != 0))
-        aqgi_coll_progress();
-}
-
 /* am.c: register the handlers of `copies`, which stay for good; `rows` has room for as many. */
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
                   size_t count);
@@ -216,6 +205,22 @@ static inline unsigned aqgi_immediate(gex_Flags_t flags)
 {
     return flags & GEX_FLAG_IMMEDIATE;
 }
-static_assert(GEX_FLAG_IMMEDIATE == AQ_IMMEDIATE, "one bit for both");
+
+/* Those flags of a transfer that Aqueduct wants to know: the same bits. */
+static inline unsigned aqgi_flags(gex_Flags_t flags)
+{
+    return flags & (GEX_FLAG_IMMEDIATE | GEX_FLAG_PEER_SEG_OFFSET);
+}
+static_assert(GEX_FLAG_IMMEDIATE == AQ_IMMEDIATE && GEX_FLAG_PEER_SEG_OFFSET == AQ_REMOTE_OFFSET,
+              "one bit for both");
+
+/* segment.c: the address of an offset into the segment of the team's own endpoint. */
+void *aqgi_at_offset(gex_TM_t tm, const void *offset);
+/* The local address of a transfer. */
+static inline void *aqgi_local(gex_TM_t tm, const void *addr, gex_Flags_t flags)
+{
+    if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) return aqgi_at_offset(tm, addr);
+    return (void *)(uintptr_t)addr;
+}
 
 #endif

@@ -16,6 +16,7 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *dst, const 
 /* What a reduction combines: elements of a type of Aqueduct, or by a function of the client. */
 struct reduction {
     bool user;
+    unsigned how; /* flags */
     aq_atomic_type type;
     aq_atomic_op op;
 };
@@ -40,11 +41,8 @@ static const struct {
 static struct reduction reduction_of(const char *call, gex_DT_t dt, size_t dt_sz, gex_OP_t op,
                                      gex_Coll_ReduceFn_t user_op)
 {
-    struct reduction r = {.user = op == GEX_OP_USER};
-    if (op == GEX_OP_USER_NC)
-        aqgi_die("%s: GEX_OP_USER_NC is not supported: use GEX_OP_USER with a function that is "
-                 "commutative",
-                 call);
+    struct reduction r = {.user = op == GEX_OP_USER || op == GEX_OP_USER_NC,
+                          .how = op == GEX_OP_USER_NC ? AQ_COLL_ORDERED : 0};
     if (r.user && user_op == NULL) aqgi_die("%s: GEX_OP_USER needs a function", call);
     if (r.user && dt == GEX_DT_USER) return r;
 
@@ -78,7 +76,7 @@ gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *dst, cons
     (void)flags;
     aqgi_done(call, r.user
                         ? aq_coll_reduce_user_nb(team, root, dst, src, dt_cnt, dt_sz, user_op,
-                                                 user_cdata, 0, &event)
+                                                 user_cdata, r.how, &event)
                         : aq_coll_reduce_nb(team, root, dst, src, dt_cnt, r.type, r.op, 0, &event));
     return aqgi_event(event);
 }
@@ -93,7 +91,7 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void *dst, const void *src, gex_
     aq_team *team = aqgi_aq(tm);
     (void)flags;
     aqgi_done(call, r.user ? aq_coll_allreduce_user_nb(team, dst, src, dt_cnt, dt_sz, user_op,
-                                                       user_cdata, 0, &event)
+                                                       user_cdata, r.how, &event)
                            : aq_coll_allreduce_nb(team, dst, src, dt_cnt, r.type, r.op, 0, &event));
     return aqgi_event(event);
 }

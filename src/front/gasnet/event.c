@@ -75,19 +75,19 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags)
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 {
     (void)flags;
+    if (event_mask == 0) return GASNET_OK; /* nothing is asked for */
     return tested("gex_NBI_Test", aq_nbi_test(event_mask));
 }
 
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)
 {
     (void)flags;
-    aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask));
+    if (event_mask != 0) aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask));
 }
 
 int gasnet_AMPoll(void)
 {
     aq_status st = aq_poll();
-    aqgi_coll_poll();
     return st >= 0 ? GASNET_OK : aqgi_error("gasnet_AMPoll", st);
 }
 
@@ -96,7 +96,6 @@ static_assert(sizeof(struct aqg_wait) >= sizeof(aq_wait), "the public one has ro
 void aqg_wait_round(struct aqg_wait *wait)
 {
     aqgi_done("GASNET_BLOCKUNTIL", aq_poll_wait((aq_wait *)(void *)wait));
-    aqgi_coll_poll();
 }
 
 int gasnet_set_waitmode(int mode)

@@ -141,8 +141,9 @@ static inline struct call call_of(const char *name, gex_AD_t ad, gex_DT_t dt, vo
         aqgi_die("%s: 0x%x is not one of the domain's operations, 0x%x", name, (unsigned)opcode,
                  (unsigned)ad->ops);
     unsigned bit = (unsigned)__builtin_ctz(opcode);
-    struct call call = {name, rank, ops[bit], bit >= FETCHING ? result : NULL,
-                        aqgi_immediate(flags)};
+    struct call call = {name, rank, ops[bit],
+                        bit >= FETCHING ? aqgi_local(ad->tm, result, flags) : NULL,
+                        aqgi_flags(flags)};
     if (flags & GEX_FLAG_AD_ACQ) call.flags |= AQ_ATOMIC_ACQUIRE;
     if (flags & GEX_FLAG_AD_REL) call.flags |= AQ_ATOMIC_RELEASE;
     if ((flags & GEX_FLAG_RANK_IS_JOBRANK) && ad->from_job != NULL)
@@ -154,7 +155,8 @@ static inline struct call call_of(const char *name, gex_AD_t ad, gex_DT_t dt, vo
 #define DIRECT(DT, T)                                                                              \
     static inline bool direct_##DT(gex_AD_t ad, const struct call *c, void *addr, T a, T b)        \
     {                                                                                              \
-        T old = 0, *at = ad->direct ? aqg_mapped(ad->tm, c->rank, addr, sizeof(T)) : NULL;         \
+        bool mapped = ad->direct && (c->flags & AQ_REMOTE_OFFSET) == 0;                            \
+        T old = 0, *at = mapped ? aqg_mapped(ad->tm, c->rank, addr, sizeof(T)) : NULL;             \
         if (at == NULL || (uintptr_t)at % sizeof(T) != 0) return false;                            \
         switch (c->op) {                                                                           \
         case AQ_ADD:                                                                               \

@@ -1,33 +1,25 @@
 /* Puts and gets to memory that is not mapped here, and whatever the inline checks refuse. */
 #include "aqg.h"
 
-/* Flags that say something about addresses change nothing, except offsets, which mean others. */
-static unsigned flags_of(const char *call, gex_Flags_t flags)
-{
-    if (flags & (GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET))
-        aqgi_die("%s: GEX_FLAG_SELF_SEG_OFFSET and GEX_FLAG_PEER_SEG_OFFSET are not supported: "
-                 "give addresses",
-                 call);
-    return aqgi_immediate(flags);
-}
-
 /* --- puts ------------------------------------------------------------------------------------ */
 
 int aqg_put(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
             gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_PutBlocking";
-    unsigned how = flags_of(call, flags);
-    return aqgi_started(call, aq_put(aqgi_aq(tm), rank, dest, src, nbytes, how));
+    unsigned how = aqgi_flags(flags);
+    return aqgi_started(call,
+                        aq_put(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how));
 }
 
 int aqg_put_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
                 gex_Event_t *lc_opt, gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_PutNBI";
-    unsigned how = flags_of(call, flags);
+    unsigned how = aqgi_flags(flags);
     if (lc_opt == GEX_EVENT_NOW) how |= AQ_LOCAL_NOW;
-    return aqgi_started(call, aq_put_nbi(aqgi_aq(tm), rank, dest, src, nbytes, how));
+    return aqgi_started(
+        call, aq_put_nbi(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how));
 }
 
 gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
@@ -35,9 +27,10 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
 {
     static const char call[] = "gex_RMA_PutNB";
     aq_event event = AQ_EVENT_DONE;
-    unsigned how = flags_of(call, flags);
+    unsigned how = aqgi_flags(flags);
     if (lc_opt == GEX_EVENT_NOW) how |= AQ_LOCAL_NOW;
-    aq_status st = aq_put_nb(aqgi_aq(tm), rank, dest, src, nbytes, how, &event);
+    aq_status st =
+        aq_put_nb(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how, &event);
     if (st == AQ_OK && (uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP)
         *lc_opt = aqgi_event(aq_event_local(event));
     return aqgi_started_nb(call, st, event);
@@ -47,7 +40,7 @@ int aqg_put_value(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t valu
                   gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_PutBlockingVal";
-    unsigned how = flags_of(call, flags);
+    unsigned how = aqgi_flags(flags);
     return aqgi_started(call, aq_put_value(aqgi_aq(tm), rank, dest, value, nbytes, how));
 }
 
@@ -55,7 +48,7 @@ int aqg_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t 
                       size_t nbytes, gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_PutNBIVal";
-    unsigned how = flags_of(call, flags);
+    unsigned how = aqgi_flags(flags);
     return aqgi_started(call, aq_put_value_nbi(aqgi_aq(tm), rank, dest, value, nbytes, how));
 }
 
@@ -64,7 +57,7 @@ gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_V
 {
     static const char call[] = "gex_RMA_PutNBVal";
     aq_event event = AQ_EVENT_DONE;
-    unsigned how = flags_of(call, flags);
+    unsigned how = aqgi_flags(flags);
     aq_status st = aq_put_value_nb(aqgi_aq(tm), rank, dest, value, nbytes, how, &event);
     return aqgi_started_nb(call, st, event);
 }
@@ -75,16 +68,18 @@ int aqg_get(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nb
             gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_GetBlocking";
-    unsigned how = flags_of(call, flags);
-    return aqgi_started(call, aq_get(aqgi_aq(tm), dest, rank, src, nbytes, how));
+    unsigned how = aqgi_flags(flags);
+    return aqgi_started(call,
+                        aq_get(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how));
 }
 
 int aqg_get_nbi(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
                 gex_Flags_t flags)
 {
     static const char call[] = "gex_RMA_GetNBI";
-    unsigned how = flags_of(call, flags);
-    return aqgi_started(call, aq_get_nbi(aqgi_aq(tm), dest, rank, src, nbytes, how));
+    unsigned how = aqgi_flags(flags);
+    return aqgi_started(
+        call, aq_get_nbi(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how));
 }
 
 gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
@@ -92,8 +87,9 @@ gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src
 {
     static const char call[] = "gex_RMA_GetNB";
     aq_event event = AQ_EVENT_DONE;
-    unsigned how = flags_of(call, flags);
-    aq_status st = aq_get_nb(aqgi_aq(tm), dest, rank, src, nbytes, how, &event);
+    unsigned how = aqgi_flags(flags);
+    aq_status st =
+        aq_get_nb(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how, &event);
     return aqgi_started_nb(call, st, event);
 }
 
@@ -102,7 +98,6 @@ gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, siz
 {
     static const char call[] = "gex_RMA_GetBlockingVal";
     uint64_t value = 0;
-    (void)flags_of(call, flags);
-    aqgi_done(call, aq_get_value(aqgi_aq(tm), rank, src, nbytes, 0, &value));
+    aqgi_done(call, aq_get_value(aqgi_aq(tm), rank, src, nbytes, aqgi_flags(flags), &value));
     return value;
 }

@@ -183,6 +183,15 @@ int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, voi
     return bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0;
 }
 
+void *aqgi_at_offset(gex_TM_t tm, const void *offset)
+{
+    const struct aqg_segment *segment = aqgi_team(tm)->ep->segment;
+    if (segment != NULL) return (char *)segment->addr + (uintptr_t)offset;
+    if (!aqgi_everything())
+        aqgi_die("GEX_FLAG_SELF_SEG_OFFSET: no segment is bound to the local endpoint");
+    return (void *)(uintptr_t)offset;
+}
+
 /* --- endpoints ------------------------------------------------------------------------------- */
 
 static const struct {

@@ -120,7 +120,8 @@ static gex_TM_t team_new(aq_team *aq, void *scratch, size_t size, gex_Flags_t fl
                                .ep = aqgi.eps[aq_ep_index(aq_team_ep(aq))],
                                .flags = flags};
     if ((flags & GEX_FLAG_TM_NO_SCRATCH) == 0 && size != 0) {
-        team->scratch.gex_addr = scratch;
+        team->scratch.gex_addr =
+            flags & GEX_FLAG_SCRATCH_SEG_OFFSET ? aqgi_at_offset(&team->head, scratch) : scratch;
         team->scratch.gex_len = size;
     }
     return &team->head;
@@ -186,7 +187,6 @@ int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch_p, gex_Flags_t flags)
 {
     struct aqgi_team *team = aqgi_team(tm);
     (void)flags;
-    aqgi_coll_forget(team->aq);
     aqgi_done("gex_TM_Destroy", aq_team_destroy(team->aq));
     int given = scratch_p != NULL && team->scratch.gex_len != 0;
     if (given) *scratch_p = team->scratch;

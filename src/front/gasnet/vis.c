@@ -37,14 +37,15 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
     armed.nbytes = nbytes;
 }
 
-/* The put is complete: so this message cannot be there before its data. */
-static void tell(const char *call, aq_status st, gex_TM_t tm, gex_Rank_t rank)
+/* Tell the target when the put of `event` is complete. */
+static gex_Event_t tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event, bool nbi)
 {
-    aqgi_done(call, st);
     const aq_arg handler = armed.handler;
     armed.handler = 0;
-    aqgi_done(call, aq_am_medium(aqgi_aq(tm), rank, AQGI_COMPLETION, armed.src, armed.nbytes,
-                                 &handler, 1, 0, NULL));
+    aqgi_done(call, (nbi ? aq_am_medium_after_nbi
+                         : aq_am_medium_after_nb)(aqgi_aq(tm), rank, AQGI_COMPLETION, armed.src,
+                                                  armed.nbytes, &handler, 1, &event));
+    return aqgi_event(event);
 }
 
 static void on_completion(aq_am *am)
@@ -67,70 +68,112 @@ aq_status aqgi_vis_open(gex_EP_t ep)
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
+/* With GEX_FLAG_SELF_SEG_OFFSET: turn the offsets of the local side into addresses. What is
+ * returned is to be freed after the transfer. */
+static void *place_base(gex_TM_t tm, void **base)
+{
+    *base = aqgi_at_offset(tm, *base);
+    return NULL;
+}
+
+static void *place_list(gex_TM_t tm, size_t count, void *const **list)
+{
+    void **placed = malloc((count + 1) * sizeof(*placed));
+    if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
+    for (size_t i = 0; i < count; i++)
+        placed[i] = aqgi_at_offset(tm, (*list)[i]);
+    *list = placed;
+    return placed;
+}
+
+static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
+{
+    gex_Memvec_t *placed = malloc((count + 1) * sizeof(*placed));
+    if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
+    for (size_t i = 0; i < count; i++)
+        placed[i] = (gex_Memvec_t){aqgi_at_offset(tm, (*list)[i].gex_addr), (*list)[i].gex_len};
+    *list = placed;
+    return placed;
+}
+
 /*
- * The three forms of one transfer; IN are its parameters, the rest the same as Aqueduct takes them.
- * Its sources become free as those of an implicit or explicit put: with the leaf or AQ_NBI_LOCAL.
- * A put that is to be told of, IS_ARMED, is waited for in each form.
+ * The three forms of one transfer: IN are its parameters, NAMES their names, the rest the same as
+ * Aqueduct takes them. Its sources become free as those of an implicit or explicit put: with the
+ * leaf or AQ_NBI_LOCAL. One with local offsets, for which PLACE makes other lists, is waited for.
  */
-#define FORMS(NAME, CALL, IS_ARMED, PEER, IN, ...)                                                 \
+#define FORMS(NAME, CALL, ARMED, PEER, PLACE, IN, NAMES, ...)                                      \
     gex_Event_t gex_VIS_##NAME##NB IN                                                              \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NB";                                          \
         aq_event event = AQ_EVENT_DONE;                                                            \
-        if (IS_ARMED) {                                                                            \
-            tell(call, CALL(__VA_ARGS__, 0), tm, PEER);                                            \
-            return GEX_EVENT_INVALID;                                                              \
-        }                                                                                          \
-        aq_status st = CALL##_nb(__VA_ARGS__, aqgi_immediate(flags), &event);                      \
+        if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET))                                        \
+            return gex_VIS_##NAME##Blocking NAMES == 0 ? GEX_EVENT_INVALID : GEX_EVENT_NO_OP;      \
+        aq_status st = CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event);                          \
+        if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return tell(call, tm, PEER, event, false);         \
         return aqgi_started_nb(call, st, event);                                                   \
     }                                                                                              \
     int gex_VIS_##NAME##NBI IN                                                                     \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NBI";                                         \
-        if (IS_ARMED) {                                                                            \
-            tell(call, CALL(__VA_ARGS__, 0), tm, PEER);                                            \
-            return 0;                                                                              \
-        }                                                                                          \
-        return aqgi_started(call, CALL##_nbi(__VA_ARGS__, aqgi_immediate(flags)));                 \
+        aq_event event = AQ_EVENT_DONE;                                                            \
+        if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) return gex_VIS_##NAME##Blocking NAMES; \
+        if (!AQG_UNLIKELY(ARMED))                                                                  \
+            return aqgi_started(call, CALL##_nbi(__VA_ARGS__, aqgi_flags(flags)));                 \
+        int refused = aqgi_started(call, CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event));       \
+        if (!refused) (void)tell(call, tm, PEER, event, true);                                     \
+        return refused;                                                                            \
     }                                                                                              \
     int gex_VIS_##NAME##Blocking IN                                                                \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "Blocking";                                    \
-        if (IS_ARMED) {                                                                            \
-            tell(call, CALL(__VA_ARGS__, 0), tm, PEER);                                            \
-            return 0;                                                                              \
+        if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) {                                      \
+            void *placed = PLACE;                                                                  \
+            flags &= ~GEX_FLAG_SELF_SEG_OFFSET;                                                    \
+            int refused = gex_VIS_##NAME##Blocking NAMES;                                          \
+            free(placed);                                                                          \
+            return refused;                                                                        \
         }                                                                                          \
-        return aqgi_started(call, CALL(__VA_ARGS__, aqgi_immediate(flags)));                       \
+        if (!AQG_UNLIKELY(ARMED)) return aqgi_started(call, CALL(__VA_ARGS__, aqgi_flags(flags))); \
+        gex_Event_t event = gex_VIS_##NAME##NB NAMES;                                              \
+        if (event == GEX_EVENT_NO_OP) return 1;                                                    \
+        gex_Event_Wait(event);                                                                     \
+        return 0;                                                                                  \
     }
 
-FORMS(VectorPut, aq_put_vector, AQG_UNLIKELY(armed.handler != 0), dstrank,
+FORMS(VectorPut, aq_put_vector, armed.handler != 0, dstrank, place_vec(tm, srccount, &srclist),
       (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, gex_Memvec_t const dstlist[],
        size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags),
-      aqgi_aq(tm), dstrank, dstcount, vec(dstlist), srccount, vec(srclist))
+      (tm, dstrank, dstcount, dstlist, srccount, srclist, flags), aqgi_aq(tm), dstrank, dstcount,
+      vec(dstlist), srccount, vec(srclist))
 
-FORMS(VectorGet, aq_get_vector, false, srcrank,
+FORMS(VectorGet, aq_get_vector, false, srcrank, place_vec(tm, dstcount, &dstlist),
       (gex_TM_t tm, size_t dstcount, gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
        size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags),
-      aqgi_aq(tm), dstcount, vec(dstlist), srcrank, srccount, vec(srclist))
+      (tm, dstcount, dstlist, srcrank, srccount, srclist, flags), aqgi_aq(tm), dstcount,
+      vec(dstlist), srcrank, srccount, vec(srclist))
 
-FORMS(IndexedPut, aq_put_indexed, AQG_UNLIKELY(armed.handler != 0), dstrank,
+FORMS(IndexedPut, aq_put_indexed, armed.handler != 0, dstrank, place_list(tm, srccount, &srclist),
       (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, void *const dstlist[], size_t dstlen,
        size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags),
-      aqgi_aq(tm), dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen)
+      (tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen, flags), aqgi_aq(tm),
+      dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen)
 
-FORMS(IndexedGet, aq_get_indexed, false, srcrank,
+FORMS(IndexedGet, aq_get_indexed, false, srcrank, place_list(tm, dstcount, &dstlist),
       (gex_TM_t tm, size_t dstcount, void *const dstlist[], size_t dstlen, gex_Rank_t srcrank,
        size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags),
-      aqgi_aq(tm), dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen)
+      (tm, dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen, flags), aqgi_aq(tm),
+      dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen)
 
-FORMS(StridedPut, aq_put_strided, AQG_UNLIKELY(armed.handler != 0), dstrank,
+FORMS(StridedPut, aq_put_strided, armed.handler != 0, dstrank, place_base(tm, &srcaddr),
       (gex_TM_t tm, gex_Rank_t dstrank, void *dstaddr, const ptrdiff_t dststrides[], void *srcaddr,
        const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,
        gex_Flags_t flags),
+      (tm, dstrank, dstaddr, dststrides, srcaddr, srcstrides, elemsz, count, stridelevels, flags),
       aqgi_aq(tm), dstrank, dstaddr, dststrides, srcaddr, srcstrides, elemsz, count, stridelevels)
 
-FORMS(StridedGet, aq_get_strided, false, srcrank,
+FORMS(StridedGet, aq_get_strided, false, srcrank, place_base(tm, &dstaddr),
       (gex_TM_t tm, void *dstaddr, const ptrdiff_t dststrides[], gex_Rank_t srcrank, void *srcaddr,
        const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,
        gex_Flags_t flags),
+      (tm, dstaddr, dststrides, srcrank, srcaddr, srcstrides, elemsz, count, stridelevels, flags),
       aqgi_aq(tm), dstaddr, dststrides, srcrank, srcaddr, srcstrides, elemsz, count, stridelevels)

@@ -30,6 +30,16 @@ gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_V
 gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
                               gex_Flags_t flags);
 
+/* With these flags addresses are offsets into segments. */
+#define AQG_SEG_OFFSETS (GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET)
+
+/* Where the memory of a transfer is mapped here; NULL: the library sees to it. */
+AQG_INLINE void *aqg_there(gex_TM_t tm, gex_Rank_t rank, const void *addr, size_t nbytes,
+                           gex_Flags_t flags)
+{
+    return AQG_LIKELY((flags & AQG_SEG_OFFSETS) == 0) ? aqg_mapped(tm, rank, addr, nbytes) : NULL;
+}
+
 /* Whoever learns of the put (by message, barrier or flag) sees its bytes. */
 AQG_INLINE void aqg_store(void *at, const void *src, size_t nbytes)
 {
@@ -71,7 +81,7 @@ AQG_INLINE int aqg_value_size_ok(size_t nbytes)
 AQG_INLINE int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                                    size_t nbytes, gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_put(tm, rank, dest, src, nbytes, flags);
     aqg_store(at, src, nbytes);
     return 0;
@@ -80,7 +90,7 @@ AQG_INLINE int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, void *dest, con
 AQG_INLINE int gex_RMA_PutNBI(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                               size_t nbytes, gex_Event_t *lc_opt, gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_put_nbi(tm, rank, dest, src, nbytes, lc_opt, flags);
     aqg_store(at, src, nbytes);
     return 0;
@@ -90,7 +100,7 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm, gex_Rank_t rank, 
                                                   const void *src, size_t nbytes,
                                                   gex_Event_t *lc_opt, gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_put_nb(tm, rank, dest, src, nbytes, lc_opt, flags);
     aqg_store(at, src, nbytes);
     if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
@@ -100,7 +110,7 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm, gex_Rank_t rank, 
 AQG_INLINE int gex_RMA_GetBlocking(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
                                    size_t nbytes, gex_Flags_t flags)
 {
-    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_get(tm, dest, rank, src, nbytes, flags);
     aqg_load(dest, at, nbytes);
     return 0;
@@ -109,7 +119,7 @@ AQG_INLINE int gex_RMA_GetBlocking(gex_TM_t tm, void *dest, gex_Rank_t rank, con
 AQG_INLINE int gex_RMA_GetNBI(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
                               size_t nbytes, gex_Flags_t flags)
 {
-    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_get_nbi(tm, dest, rank, src, nbytes, flags);
     aqg_load(dest, at, nbytes);
     return 0;
@@ -118,7 +128,7 @@ AQG_INLINE int gex_RMA_GetNBI(gex_TM_t tm, void *dest, gex_Rank_t rank, const vo
 AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm, void *dest, gex_Rank_t rank,
                                                   const void *src, size_t nbytes, gex_Flags_t flags)
 {
-    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL)) return aqg_get_nb(tm, dest, rank, src, nbytes, flags);
     aqg_load(dest, at, nbytes);
     return GEX_EVENT_INVALID;
@@ -127,7 +137,7 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm, void *dest, gex_R
 AQG_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
                                       gex_RMA_Value_t value, size_t nbytes, gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
         return aqg_put_value(tm, rank, dest, value, nbytes, flags);
     aqg_store_value(at, value, nbytes);
@@ -137,7 +147,7 @@ AQG_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
 AQG_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
                                  size_t nbytes, gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
         return aqg_put_value_nbi(tm, rank, dest, value, nbytes, flags);
     aqg_store_value(at, value, nbytes);
@@ -148,7 +158,7 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t ran
                                                      gex_RMA_Value_t value, size_t nbytes,
                                                      gex_Flags_t flags)
 {
-    void *at = aqg_mapped(tm, rank, dest, nbytes);
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
     if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
         return aqg_put_value_nb(tm, rank, dest, value, nbytes, flags);
     aqg_store_value(at, value, nbytes);
@@ -158,7 +168,7 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t ran
 AQG_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t rank, const void *src,
                                                   size_t nbytes, gex_Flags_t flags)
 {
-    const void *at = aqg_mapped(tm, rank, src, nbytes);
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
     gex_RMA_Value_t value = 0;
     if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
         return aqg_get_value(tm, rank, src, nbytes, flags);
