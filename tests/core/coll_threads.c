@@ -9,6 +9,9 @@
 
 enum { THREADS = 4, ROUNDS = 150 };
 
+static const unsigned flags[] = {0, AQ_COLL_IN_ALL, AQ_COLL_OUT_ALL,
+                                 AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL};
+
 static void *work(void *arg)
 {
     aq_team *team = arg;
@@ -20,7 +23,8 @@ static void *work(void *arg)
         CHECK_EQUAL(sum, (uint64_t)size * (size - 1) / 2 + i * size);
         CHECK_OK(aq_coll_barrier_nb(team, 0, &events[0]));
         CHECK_OK(aq_coll_allgather_nb(team, parts, &mine, 8, 0, &events[1]));
-        CHECK_OK(aq_coll_broadcast_nb(team, (aq_rank)i % size, &sum, &mine, 8, 0, &events[2]));
+        CHECK_OK(aq_coll_broadcast_nb(team, (aq_rank)i % size, &sum, &mine, 8,
+                                      flags[i % COUNT_OF(flags)], &events[2]));
         CHECK_OK(aq_event_wait_all(events, COUNT_OF(events)));
         CHECK_EQUAL(sum, i % size + i);
         for (aq_rank rank = 0; rank < size; rank++)
@@ -55,7 +59,8 @@ static _Noreturn void test_death(void)
         if (i % 2) {
             status = aq_coll_allreduce(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD);
         } else {
-            status = aq_coll_allreduce_nb(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD, 0, &ev);
+            status = aq_coll_allreduce_nb(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD,
+                                          flags[i / 2 % COUNT_OF(flags)], &ev);
             if (status == AQ_OK) status = aq_event_wait(&ev);
         }
     }
