@@ -122,6 +122,8 @@ typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
  * Be told of the deaths of other processes, in a job that goes on without them (aqrun --survive, or
  * AQ_SURVIVE=yes; else a death ends the job).
  *
+ * In such a job calls that fail with AQ_EPEER do not print why.
+ *
  * When `fn` is called the library knows the process as dead: operations under way to it fail with
  * AQ_EPEER, so do messages to it, and collectives and barriers of teams with it. Teams without it
  * go on; aq_team_shrink makes one of the living. Memory of the dead that is mapped stays readable

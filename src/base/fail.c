@@ -11,11 +11,23 @@
 #define FAIL_MESSAGE_BYTES 1024
 
 static _Thread_local char fail_message[FAIL_MESSAGE_BYTES];
-static atomic_bool fail_silent;
+static atomic_bool fail_silent, fail_losses_expected;
 
 void aq_error_log(int on)
 {
     atomic_store(&fail_silent, on == 0);
+}
+
+void aqi_fail_expect_losses(bool on)
+{
+    atomic_store(&fail_losses_expected, on);
+}
+
+static void fail_log(aq_status status, const char *folder)
+{
+    if (atomic_load(&fail_silent)) return;
+    if (status == AQ_EPEER && atomic_load(&fail_losses_expected)) return;
+    aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
 }
 
 /* Append to a message being made; what does not fit is cut off. Returns the new length. */
@@ -49,7 +61,7 @@ aq_status aqi_fail(aq_status status, const char *folder, const char *fmt, ...)
     fail_append(text, 0, fmt, args);
     va_end(args);
     fail_keep(text);
-    if (!atomic_load(&fail_silent)) aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    fail_log(status, folder);
     errno = saved_errno;
     return status;
 }
@@ -65,7 +77,7 @@ aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const ch
     /* strerror is safe between threads in glibc since 2.32, and in musl. */
     fail_append_text(text, used, ": %s", strerror(err));
     fail_keep(text);
-    if (!atomic_load(&fail_silent)) aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    fail_log(status, folder);
     errno = saved_errno;
     return status;
 }

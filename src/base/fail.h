@@ -23,6 +23,10 @@ AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PR
  * without logging again. */
 AQI_COLD aq_status aqi_fail_context(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
 
+/* From now on losses (AQ_EPEER) are recorded without logging: the job goes on without the dead, and
+ * each death has been told. */
+void aqi_fail_expect_losses(bool on);
+
 /* Forget this thread's message (tests). */
 void aqi_fail_clear(void);
 

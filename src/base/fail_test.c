@@ -135,6 +135,21 @@ static void logging_can_be_switched_off(void **state)
     assert_string_equal(aq_error_message(), "unheard, too: No such file or directory");
 }
 
+static void expected_losses_are_recorded_only(void **state)
+{
+    (void)state;
+    struct capture capture;
+    capture_start(&capture);
+    aqi_fail_expect_losses(true);
+    assert_int_equal(aqi_fail(AQ_EPEER, "core", "rank 1 is dead"), AQ_EPEER);
+    aqi_fail(AQ_ERANK, "core", "another failure");
+    aqi_fail_expect_losses(false);
+    capture_end(&capture);
+    assert_null(strstr(capture.text, "rank 1 is dead"));
+    assert_non_null(strstr(capture.text, "another failure"));
+    assert_string_equal(aq_error_message(), "another failure");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +161,7 @@ int main(void)
         cmocka_unit_test_setup(long_text_is_cut, forget),
         cmocka_unit_test_setup(control_characters_become_spaces, forget),
         cmocka_unit_test_setup(logging_can_be_switched_off, forget),
+        cmocka_unit_test_setup(expected_losses_are_recorded_only, forget),
         cmocka_unit_test_setup(each_thread_has_its_message, forget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,6 +253,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
         aqi_core_close();
         return st;
     }
+    aqi_fail_expect_losses(params->survive);
     atomic_store(&core.open, true);
     st = core_progress_thread_start();
     if (st != AQ_OK) {

@@ -116,6 +116,7 @@ static const struct aqi_setting rows[] = {
      .advice = "Raise it if more than about eight teams do large collectives at a time.",
      .unit = "bytes",
      .max = 1 << 30,
+     .same = true,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct aqi_core_config, scratch)},
     {.name = "AQ_NEIGHBORHOOD",

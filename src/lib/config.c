@@ -72,7 +72,7 @@ static const struct aqi_setting rows[] = {
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma list of "
             "again=PERCENT, late=POLLS, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER.",
-     .advice = "Only for tests.",
+     .advice = "Only for tests. hide=alloc and credits are to be the same in every process.",
      .type = AQI_SET_TEXT,
      .offset = offsetof(struct lib_config, fault)},
 };

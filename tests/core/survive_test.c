@@ -44,6 +44,7 @@ static void run_job(const struct job *job, const struct death *death)
     expect_count(&run, ERR, ends, victims);
     expect_count(&run, ERR, "aqrun: the job ended without rank ", victims);
     expect_count(&run, OUT, " leaves\n", ranks - victims);
+    expect_count(&run, ERR, "dead", 0); /* a call that fails of it does not say so again */
     run_free(&run);
 }
 

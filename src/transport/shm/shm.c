@@ -47,6 +47,7 @@ static const struct aqi_setting rows[] = {
             "64K, or that where a host has more than 16 processes.",
      .unit = "bytes",
      .max = 1 << 24,
+     .same = true,
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct shm_config, piece)},
     {.name = "AQ_SHM_HOT",
