@@ -32,6 +32,17 @@ static inline void aqi_pause(void)
 #endif
 }
 
+/* Bring the cache line of `at` to this core, to be written soon; takes it from another one.
+ * Harmless on memory that is not there. */
+static inline void aqi_prefetch_write(const void *at)
+{
+#if defined(__x86_64__) /* the compiler has only a prefetch to read, for the oldest processors */
+    __asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)at));
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 static inline size_t aqi_round_up(size_t value, size_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;

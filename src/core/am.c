@@ -330,7 +330,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     unsigned char *at = route->local + (am->addr - route->seg_addr);
     const void *src = am->payload;
     struct aqi_tp *tp = route->tp;
-    am->kind = AQI_AM_LONG_HEADER;
+    aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
     if ((flags & AQ_IMMEDIATE) == 0) {
         memcpy(at, src, am->nbytes);
         return send(route, am, NULL, flags, call);
@@ -400,7 +400,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
         return send_long_carried(route, am, flags, local, call);
     aq_status st;
     if (am->nbytes == 0) {
-        am->kind = AQI_AM_LONG_HEADER;
+        aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
         st = send(route, am, NULL, flags, call);
     } else {
         st = send_long_mapped(route, am, flags, call);
@@ -432,10 +432,7 @@ static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const v
                                        size_t nbytes, const void *dst, const aq_arg *args,
                                        unsigned nargs, uint8_t flags)
 {
-    return (struct aqi_am){.kind = kind,
-                           .handler = handler,
-                           .nargs = (uint8_t)nargs,
-                           .flags = flags,
+    return (struct aqi_am){.head = aqi_am_head(kind, handler, nargs, flags),
                            .nbytes = (uint32_t)nbytes,
                            .addr = (uint64_t)(uintptr_t)dst,
                            .args = args,
@@ -573,7 +570,7 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
     if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
     if (st != AQ_OK) return st;
     message->replied = true;
-    am->flags = message->reply_flags;
+    am->head |= aqi_am_head(0, 0, 0, message->reply_flags); /* there were none */
     if (am->kind == AQI_AM_LONG)
         st = send_long(message->route, am, flags, NULL, call);
     else

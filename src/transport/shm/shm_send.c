@@ -56,11 +56,20 @@ static inline uint32_t lines_of(size_t nbytes)
     return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
 }
 
+/*
+ * So many slots on, a line is called back from the receiver, which had it last: in a stream of
+ * messages it has come when it is written, and is not yet the one that the receiver looks at.
+ */
+enum { SLOTS_AHEAD = 8 };
+
 /* Pairs with the acquire load of the stamp in shm_receive.c. */
 static inline void publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slot *slot)
 {
-    tx->line_after[tx->tail & (shm->layout.slots - 1)] = tx->line;
-    atomic_store_explicit(shm_stamp(slot), ++tx->tail, memory_order_release);
+    uint32_t mask = shm->layout.slots - 1, tail = tx->tail;
+    tx->line_after[tail & mask] = tx->line;
+    tx->tail = tail + 1;
+    atomic_store_explicit(shm_stamp(slot), tail + 1, memory_order_release);
+    aqi_prefetch_write(&tx->slots[(tail + SLOTS_AHEAD) & mask]);
 }
 
 /*
@@ -88,7 +97,8 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
-    unsigned ring = am->flags & AQI_AM_IS_REPLY ? SHM_REPLIES : SHM_REQUESTS;
+    static_assert(SHM_REQUESTS == 0 && SHM_REPLIES == AQI_AM_IS_REPLY, "the bit is the ring");
+    size_t ring = am->flags & AQI_AM_IS_REPLY;
     struct shm_tx *tx = &to->tx[ring];
     aq_status st = AQ_AGAIN;
 
