@@ -63,8 +63,10 @@ void aqi_core_close(void);
 /* The process ends without that: the progress thread makes no more calls, or has had its time. */
 void aqi_core_halt_progress(void);
 
-/* Is this the progress thread? */
+/* Is this the progress thread? And, from it: the next thread of the program that makes progress
+ * attends, too. */
 bool aqi_core_on_progress_thread(void);
+void aqi_core_news(void);
 
 /* A round while this process only waits for the others to end, too: what was begun moves on, and no
  * request is handled. Any thread, also inside a handler. */

@@ -118,7 +118,7 @@ struct core {
     aq_thread_mode thread_mode;
     bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
-    atomic_bool lost_news;  /* a death that the program wants to hear of */
+    atomic_bool lost_news;  /* a death, or a word of the job, for the program's threads */
     _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
     struct aqi_core_params params;
     struct aqi_core_boot boot;

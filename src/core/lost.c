@@ -109,6 +109,11 @@ AQI_COLD unsigned core_lost_tell(void)
     return told;
 }
 
+void aqi_core_news(void)
+{
+    atomic_store(&core.lost_news, true);
+}
+
 aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context)
 {
     aq_status st = aqi_core_callable("aq_on_peer_lost");

@@ -75,7 +75,7 @@ unsigned core_progress(void)
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
     if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed)))
-        n += core_lost_tell(), core_ring();
+        n += core_lost_tell(), core.boot.attend(core.boot.arg), core_ring();
     return n;
 }
 

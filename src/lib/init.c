@@ -31,6 +31,7 @@ static struct {
     uint64_t exit_wait_ns; /* of aq_init_params */
     /* In aq_exit_together: the end of the job is what we wait for; and it has come. */
     atomic_bool waiting, told;
+    atomic_bool asked; /* whether we come to our end, too */
 } lib;
 
 /* This thread ends the process. */
@@ -130,9 +131,8 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
     (void)arg;
     switch (event->type) {
     case AQI_BOOT_ENDING:
-        /* The program polls or waits, so it has not come to its end; the others need not wait. */
-        if (!atomic_load(&lib.leaving) && !aqi_core_on_progress_thread())
-            (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
+        atomic_store(&lib.asked, true);
+        if (aqi_core_on_progress_thread()) aqi_core_news();
         break;
     case AQI_BOOT_EXIT:
         leave_with_job(event->code);
@@ -146,12 +146,23 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
     }
 }
 
+/* A thread of the program that polls or waits has not come to its end: the others need not wait. */
+static void answer(void)
+{
+    if (AQI_LIKELY(!atomic_load_explicit(&lib.asked, memory_order_relaxed)) ||
+        aqi_core_on_progress_thread() || !atomic_exchange(&lib.asked, false))
+        return;
+    if (!atomic_load(&lib.leaving))
+        (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
+}
+
 static void boot_attend(void *arg)
 {
     if (pthread_mutex_trylock(&control) != 0) return;
     aq_status st = aqi_boot_progress(arg, on_event, NULL);
     pthread_mutex_unlock(&control);
     if (st == AQ_EPEER) leave_with_job(EXIT_FAILURE);
+    answer();
 }
 
 /* When the job ends while this waits, it ends as in any other wait. */

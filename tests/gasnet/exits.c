@@ -131,6 +131,7 @@ static int run(void)
     case 21: /* one exits or returns, others in a barrier */
         return one_exits(which, others[0]);
     case 23:
+    case 24: /* with the progress thread */
         return one_exits(which, others[1]);
     case 25:
         return one_exits(which, others[2]);

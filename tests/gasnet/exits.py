@@ -19,6 +19,7 @@ SEVERAL = (2, 4)
 # Who waits for ranks that only poll or wait hangs here.
 PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
 ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"},
+               24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
                **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
 SEQ_CASES = {
@@ -27,6 +28,7 @@ SEQ_CASES = {
     20: ((CODE,), SEVERAL, None),
     21: ((CODE,), SEVERAL, "exits"),
     23: ((CODE,), ALONE, "exits"),
+    24: ((CODE,), ALONE, "exits"),
     25: ((CODE,), ALONE, "exits"),
     27: ((CODE,), ALONE, "exits"),
     29: ((CODE,), SEVERAL, "rank 0 spins"),
