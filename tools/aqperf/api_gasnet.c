@@ -1,5 +1,10 @@
 /* The patterns through the GASNet interface: the calls that its programs would make for them. */
-#include "api_gasnet.h"
+#include "perf.h"
+#include <gasnetex.h>
+
+#include <gasnet_coll.h>
+#include <gasnet_ratomic.h>
+#include <gasnet_vis.h>
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,14 +28,16 @@ enum handler {
 static struct perf *job;
 static gex_AD_t domain;
 static gex_AM_Index_t handlers[HANDLER_COUNT];
-gex_TM_t api_gasnet_world;
-gex_EP_t api_gasnet_ep;
+static gex_TM_t world, pair; /* of all ranks; of a second endpoint, with private memory */
+static gex_EP_t endpoint;
 
-void api_gasnet_check(int code, const char *call)
+/* End the job with a message unless the call succeeded. */
+#define CHECK(call) check(call, #call)
+static void check(int code, const char *call)
 {
     if (code == GASNET_OK) return;
-    fprintf(stderr, "aqperf: rank %u: %s: %s\n", gex_System_QueryJobRank(), call,
-            gasnet_ErrorName(code));
+    fprintf(stderr, "aqperf: rank %u: %.*s: %s\n", gex_System_QueryJobRank(),
+            (int)strcspn(call, "("), call, gasnet_ErrorName(code));
     gasnet_exit(1);
 }
 
@@ -124,18 +131,15 @@ static void start(struct perf *perf)
     }
     /* Rank 0 has results to write when the others have nothing left to do. */
     setenv("AQ_CATCH_EXIT", "no", 0);
-    api_gasnet_check(
-        gex_Client_Init(&client, &api_gasnet_ep, &api_gasnet_world, "AQPERF", NULL, NULL, 0),
-        "gex_Client_Init");
-    talk_begin(perf, gex_TM_QueryRank(api_gasnet_world), gex_TM_QuerySize(api_gasnet_world));
+    CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, 0));
+    talk_begin(perf, gex_TM_QueryRank(world), gex_TM_QuerySize(world));
     perf->transport = GASNET_CONDUIT_NAME_STR;
     for (size_t i = 0; i < HANDLER_COUNT; i++) {
         table[i].gex_fnptr = rows[i].fn;
         table[i].gex_flags = rows[i].flags;
         table[i].gex_nargs = rows[i].nargs;
     }
-    api_gasnet_check(gex_EP_RegisterHandlers(api_gasnet_ep, table, HANDLER_COUNT),
-                     "gex_EP_RegisterHandlers");
+    CHECK(gex_EP_RegisterHandlers(endpoint, table, HANDLER_COUNT));
     for (size_t i = 0; i < HANDLER_COUNT; i++)
         handlers[i] = table[i].gex_index;
 }
@@ -143,27 +147,45 @@ static void start(struct perf *perf)
 static void barrier(void)
 {
     gasnet_barrier_notify(0, GASNET_BARRIERFLAG_UNNAMED);
-    api_gasnet_check(gasnet_barrier_wait(0, GASNET_BARRIERFLAG_UNNAMED), "gasnet_barrier_wait");
+    CHECK(gasnet_barrier_wait(0, GASNET_BARRIERFLAG_UNNAMED));
 }
 
 static struct shared *segment(unsigned rank, struct shared **mapped)
 {
     void *owner, *local;
     uintptr_t size;
-    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(api_gasnet_world, rank, &owner, &local, &size, 0));
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(world, rank, &owner, &local, &size, 0));
     if (mapped != NULL) *mapped = local;
     return owner;
+}
+
+static void attach_private(struct perf *perf)
+{
+    gex_Client_t client = gex_EP_QueryClient(endpoint);
+    gex_EP_t ep;
+    gex_Segment_t segment;
+    void *owner = NULL;
+    uintptr_t size;
+    CHECK(gex_EP_Create(&ep, client, GEX_EP_CAPABILITY_RMA, 0));
+    if (perf->target != NULL) {
+        CHECK(gex_Segment_Create(&segment, client, perf->target, perf->max_size, GEX_MK_HOST, 0));
+        CHECK(gex_EP_BindSegment(ep, segment, 0));
+    }
+    CHECK(gex_EP_PublishBoundSegment(world, &ep, 1, 0));
+    pair = gex_TM_Pair(ep, gex_EP_QueryIndex(ep));
+    gex_Event_Wait(gex_EP_QueryBoundSegmentNB(pair, perf->peer, &owner, NULL, &size, 0));
+    perf->peer_target = owner;
 }
 
 static void attach(struct perf *perf)
 {
     gex_Segment_t own;
     uintptr_t size = (perf->segment_size + GASNET_PAGESIZE - 1) / GASNET_PAGESIZE * GASNET_PAGESIZE;
-    api_gasnet_check(gex_Segment_Attach(&own, api_gasnet_world, size), "gex_Segment_Attach");
+    CHECK(gex_Segment_Attach(&own, world, size));
     perf->mine = gex_Segment_QueryAddr(own);
     gex_System_QueryNbrhdInfo(NULL, &perf->neighbours, NULL);
-    api_gasnet_attach_private(perf);
-    gex_AD_Create(&domain, api_gasnet_world, GEX_DT_U64, GEX_OP_FADD, 0);
+    attach_private(perf);
+    gex_AD_Create(&domain, world, GEX_DT_U64, GEX_OP_FADD, 0);
 }
 
 static void finish(struct perf *perf)
@@ -185,12 +207,12 @@ static size_t max_size(enum carrier carrier)
 
 static void put_word(unsigned rank, uint64_t *there, uint64_t value)
 {
-    gex_RMA_PutBlockingVal(api_gasnet_world, rank, there, value, sizeof value, 0);
+    gex_RMA_PutBlockingVal(world, rank, there, value, sizeof value, 0);
 }
 
 static uint64_t get_word(unsigned rank, uint64_t *there)
 {
-    return gex_RMA_GetBlockingVal(api_gasnet_world, rank, there, sizeof *there, 0);
+    return gex_RMA_GetBlockingVal(world, rank, there, sizeof *there, 0);
 }
 
 static void until(int (*over)(void *arg), void *arg)
@@ -201,21 +223,21 @@ static void until(int (*over)(void *arg), void *arg)
 static void ask(struct perf *perf, enum command what, size_t size)
 {
     uint64_t wanted = heard.pongs + 1;
-    gex_AM_RequestShort3(api_gasnet_world, perf->peer, handlers[ON_ASK], 0, (gex_AM_Arg_t)what,
+    gex_AM_RequestShort3(world, perf->peer, handlers[ON_ASK], 0, (gex_AM_Arg_t)what,
                          (gex_AM_Arg_t)size, (gex_AM_Arg_t)(size >> 32));
     GASNET_BLOCKUNTIL(heard.pongs >= wanted);
 }
 
 static void pass_token(struct perf *perf)
 {
-    gex_AM_RequestShort0(api_gasnet_world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
+    gex_AM_RequestShort0(world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
 }
 
 static void am_short_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestShort0(api_gasnet_world, perf->peer, handlers[ON_PING], 0);
+        gex_AM_RequestShort0(world, perf->peer, handlers[ON_PING], 0);
         wanted++;
         GASNET_BLOCKUNTIL(heard.pongs >= wanted);
     }
@@ -224,8 +246,8 @@ static void am_short_rtt(struct perf *perf, size_t size, uint64_t n)
 static void am_medium_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestMedium0(api_gasnet_world, perf->peer, handlers[ON_PING_MEDIUM], perf->source,
-                              size, GEX_EVENT_NOW, 0);
+        gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
+                              GEX_EVENT_NOW, 0);
         wanted++;
         GASNET_BLOCKUNTIL(heard.pongs >= wanted);
     }
@@ -234,8 +256,8 @@ static void am_medium_rtt(struct perf *perf, size_t size, uint64_t n)
 static void am_long_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestLong0(api_gasnet_world, perf->peer, handlers[ON_PING_LONG], perf->source,
-                            size, perf->peer_addr->data, GEX_EVENT_NOW, 0);
+        gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+                            perf->peer_addr->data, GEX_EVENT_NOW, 0);
         wanted++;
         GASNET_BLOCKUNTIL(heard.pongs >= wanted);
     }
@@ -245,14 +267,14 @@ static void am_short_rate(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        gex_AM_RequestShort0(api_gasnet_world, perf->peer, handlers[ON_FLOOD], 0);
+        gex_AM_RequestShort0(world, perf->peer, handlers[ON_FLOOD], 0);
 }
 
 static void am_medium_rate(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_AM_RequestMedium0(api_gasnet_world, perf->peer, handlers[ON_FLOOD_MEDIUM], perf->source,
-                              size, GEX_EVENT_NOW, 0);
+        gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_MEDIUM], perf->source, size,
+                              GEX_EVENT_NOW, 0);
 }
 
 /* The payload is written where the library wants it. */
@@ -260,7 +282,7 @@ static void am_reserve_rate(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         gex_AM_SrcDesc_t sd =
-            gex_AM_PrepareRequestMedium(api_gasnet_world, perf->peer, NULL, size, size, NULL, 0, 0);
+            gex_AM_PrepareRequestMedium(world, perf->peer, NULL, size, size, NULL, 0, 0);
         memcpy(gex_AM_SrcDescAddr(sd), perf->source, size);
         gex_AM_CommitRequestMedium0(sd, handlers[ON_FLOOD_MEDIUM], size);
     }
@@ -269,15 +291,13 @@ static void am_reserve_rate(struct perf *perf, size_t size, uint64_t n)
 static void put_lat(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutBlocking(api_gasnet_world, perf->peer, perf->peer_addr->data, perf->source, size,
-                            0);
+        gex_RMA_PutBlocking(world, perf->peer, perf->peer_addr->data, perf->source, size, 0);
 }
 
 static void get_lat(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_RMA_GetBlocking(api_gasnet_world, perf->target, perf->peer, perf->peer_addr->data, size,
-                            0);
+        gex_RMA_GetBlocking(world, perf->target, perf->peer, perf->peer_addr->data, size, 0);
 }
 
 static void atomic_lat(struct perf *perf, size_t size, uint64_t n)
@@ -292,7 +312,7 @@ static void atomic_lat(struct perf *perf, size_t size, uint64_t n)
 static void put_bw(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutNBI(api_gasnet_world, perf->peer, perf->peer_addr->data, perf->source, size,
+        gex_RMA_PutNBI(world, perf->peer, perf->peer_addr->data, perf->source, size,
                        GEX_EVENT_DEFER, 0);
     gex_NBI_Wait(GEX_EC_PUT, 0);
 }
@@ -300,14 +320,14 @@ static void put_bw(struct perf *perf, size_t size, uint64_t n)
 static void get_bw(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_RMA_GetNBI(api_gasnet_world, perf->target, perf->peer, perf->peer_addr->data, size, 0);
+        gex_RMA_GetNBI(world, perf->target, perf->peer, perf->peer_addr->data, size, 0);
     gex_NBI_Wait(GEX_EC_GET, 0);
 }
 
 static void put_value(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutBlockingVal(api_gasnet_world, perf->peer, perf->peer_addr->data, i, size, 0);
+        gex_RMA_PutBlockingVal(world, perf->peer, perf->peer_addr->data, i, size, 0);
 }
 
 static volatile uint64_t got; /* somebody wants it */
@@ -316,15 +336,96 @@ static void get_value(struct perf *perf, size_t size, uint64_t n)
 {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < n; i++)
-        sum += gex_RMA_GetBlockingVal(api_gasnet_world, perf->peer, perf->peer_addr->data, size, 0);
+        sum += gex_RMA_GetBlockingVal(world, perf->peer, perf->peer_addr->data, size, 0);
     got = sum;
 }
 
 static void put_events(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_RMA_PutNB(api_gasnet_world, perf->peer, perf->peer_addr->data,
-                                     perf->source, size, GEX_EVENT_DEFER, 0));
+        gex_Event_Wait(gex_RMA_PutNB(world, perf->peer, perf->peer_addr->data, perf->source, size,
+                                     GEX_EVENT_DEFER, 0));
+}
+
+static void put_private(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0);
+    gex_NBI_Wait(GEX_EC_PUT, 0);
+}
+
+static void get_private(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0);
+    gex_NBI_Wait(GEX_EC_GET, 0);
+}
+
+/* The shape of api_aq_vis.c: every other word of the target, from adjacent words. */
+enum { WORD = 8, STEP = 16 };
+
+static void strided_put(struct perf *perf, size_t size, uint64_t n)
+{
+    const ptrdiff_t there = STEP, here = WORD;
+    const size_t count = size / WORD;
+    for (uint64_t i = 0; i < n; i++)
+        gex_VIS_StridedPutNBI(world, perf->peer, perf->peer_addr->data, &there, perf->source, &here,
+                              WORD, &count, 1, 0);
+    gex_NBI_Wait(GEX_EC_PUT, 0);
+}
+
+static void bcast(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gex_Event_Wait(
+            gex_Coll_BroadcastNB(world, 0, talk_arrivals(perf), perf->mine->data, size, 0));
+}
+
+static void reduce(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_arrivals(perf), perf->mine->data,
+                                              GEX_DT_DBL, sizeof(double), size / sizeof(double),
+                                              GEX_OP_ADD, NULL, NULL, 0));
+}
+
+static void allreduce(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
+                                              GEX_DT_DBL, sizeof(double), size / sizeof(double),
+                                              GEX_OP_ADD, NULL, NULL, 0));
+}
+
+/* The collectives of GASNet-1, each with its own addresses. */
+enum { FLAGS = GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC };
+
+static void gather(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data,
+                           talk_block(perf, size), FLAGS);
+}
+
+static void allgather(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
+                               talk_block(perf, size), FLAGS);
+}
+
+static void scatter(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data,
+                            talk_block(perf, size), FLAGS);
+}
+
+static void alltoall(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
+                             talk_block(perf, size), FLAGS);
 }
 
 static const struct work works[PATTERN_COUNT] = {
@@ -345,17 +446,17 @@ static const struct work works[PATTERN_COUNT] = {
     [PUT_RATE] = {.loop = put_bw},
     [GET_RATE] = {.loop = get_bw},
     [PUT_EVENTS] = {.loop = put_events},
-    [PUT_PRIVATE] = {.loop = api_gasnet_put_private},
-    [GET_PRIVATE] = {.loop = api_gasnet_get_private},
-    [STRIDED_PUT] = {.loop = api_gasnet_strided_put},
+    [PUT_PRIVATE] = {.loop = put_private},
+    [GET_PRIVATE] = {.loop = get_private},
+    [STRIDED_PUT] = {.loop = strided_put},
     [BARRIER] = {.loop = talk_barriers},
-    [BCAST] = {.loop = api_gasnet_bcast},
-    [REDUCE] = {.loop = api_gasnet_reduce},
-    [ALLREDUCE] = {.loop = api_gasnet_allreduce},
-    [GATHER] = {.loop = api_gasnet_gather},
-    [ALLGATHER] = {.loop = api_gasnet_allgather},
-    [SCATTER] = {.loop = api_gasnet_scatter},
-    [ALLTOALL] = {.loop = api_gasnet_alltoall},
+    [BCAST] = {.loop = bcast},
+    [REDUCE] = {.loop = reduce},
+    [ALLREDUCE] = {.loop = allreduce},
+    [GATHER] = {.loop = gather},
+    [ALLGATHER] = {.loop = allgather},
+    [SCATTER] = {.loop = scatter},
+    [ALLTOALL] = {.loop = alltoall},
 };
 
 const struct api api_gasnet = {
