@@ -5,6 +5,7 @@
  */
 #include "base/stats.h"
 #include "harness.h"
+#include "raw.h"
 #include "transport/hello.h"
 
 #include <fcntl.h>
@@ -81,37 +82,12 @@ static void honest(void)
 
 /* --- raw calls ------------------------------------------------------------------------------- */
 
-static socklen_t server_name(struct sockaddr_un *name)
-{
-    static const char prefix[] = "aqueduct";
-    const char *path = play->uri + strlen("shm://");
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(name->sun_path + 1, prefix, sizeof(prefix) - 1);
-    memcpy(name->sun_path + sizeof(prefix), path, strlen(path));
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(prefix) + strlen(path));
-}
-
 /* Send a datagram with descriptors to the server, when it has room. */
 static void post(int socket, const void *data, size_t len, const int *fds, unsigned nfds)
 {
-    union {
-        struct cmsghdr header;
-        unsigned char bytes[CMSG_SPACE(16 * sizeof(int))];
-    } control;
     struct sockaddr_un name;
-    struct iovec part = {(void *)(uintptr_t)data, len};
-    struct msghdr message = {
-        .msg_name = &name, .msg_namelen = server_name(&name), .msg_iov = &part, .msg_iovlen = 1};
-    memset(&control, 0, sizeof(control));
-    if (nfds > 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
-    }
-    CHECK(sendmsg(socket, &message, 0) == (ssize_t)len); /* blocks while the queue is full */
+    socklen_t name_len = raw_name(&name);
+    raw_send(socket, &name, name_len, data, len, fds, nfds);
 }
 
 /* Call with these bytes and objects; the answer, or type 0 for none. Keeps the line in `*keep`. */

@@ -5,6 +5,7 @@
  */
 #include "base/stats.h"
 #include "harness.h"
+#include "raw.h"
 #include "transport/hello.h"
 #include "transport/shm/shm_impl.h"
 
@@ -21,41 +22,7 @@
 
 enum { SERVED = 1, CALLED, DONE, PAGES, SLOTS, LINE_BYTES };
 
-static socklen_t name_of_play(struct sockaddr_un *name)
-{
-    static const char prefix[] = "aqueduct";
-    const char *path = play->uri + strlen("shm://");
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(name->sun_path + 1, prefix, sizeof(prefix) - 1);
-    memcpy(name->sun_path + sizeof(prefix), path, strlen(path));
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof(prefix) + strlen(path));
-}
-
 static unsigned char bytes[AQI_HELLO_MAX];
-
-static void send_with(int socket, const struct sockaddr_un *to, socklen_t to_len, size_t len,
-                      const int *fds, unsigned nfds)
-{
-    union {
-        struct cmsghdr header;
-        unsigned char bytes[CMSG_SPACE(32 * sizeof(int))];
-    } control;
-    struct iovec part = {bytes, len};
-    struct msghdr message = {.msg_name = (void *)(uintptr_t)to,
-                             .msg_namelen = to_len,
-                             .msg_iov = &part,
-                             .msg_iovlen = 1};
-    memset(&control, 0, sizeof(control));
-    if (nfds > 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
-    }
-    CHECK(sendmsg(socket, &message, 0) == (ssize_t)len);
-}
 
 /* Call the server of the play with one object; the other end of the line stays open here, too. */
 static void call(int object, int line[2])
@@ -65,11 +32,11 @@ static void call(int object, int line[2])
                               .max_medium = 8192,
                               .uri = "shm://job/1/1/64/262144/65536"};
     struct sockaddr_un name;
-    socklen_t len = name_of_play(&name);
+    socklen_t len = raw_name(&name);
     int raw = socket(AF_UNIX, SOCK_DGRAM, 0);
     CHECK(raw >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line) == 0);
     int fds[] = {line[1], object};
-    send_with(raw, &name, len, aqi_hello_encode(&hello, bytes), fds, 2);
+    raw_send(raw, &name, len, bytes, aqi_hello_encode(&hello, bytes), fds, 2);
     close(raw);
 }
 
@@ -94,7 +61,7 @@ static void babbler(uint32_t number)
     role_await(SERVED, 1);
     call(object, line);
     close(line[1]);
-    send_with(line[0], NULL, 0, 3, NULL, 0);
+    raw_send(line[0], NULL, 0, bytes, 3, NULL, 0);
     CHECK(recv(line[0], bytes, 1, 0) == 0); /* the server hangs up */
 }
 
@@ -165,7 +132,7 @@ static void giver(uint32_t number)
         CHECK(recv(line[0], bytes, sizeof(bytes), 0) > 0);
         CHECK(setsockopt(line[1], SOL_SOCKET, SO_PASSCRED, &off, sizeof(off)) == 0);
         (void)setsockopt(line[1], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on)); /* since Linux 6.5 */
-        send_with(line[0], NULL, 0, aqi_hello_encode(&bye, bytes), many, n);
+        raw_send(line[0], NULL, 0, bytes, aqi_hello_encode(&bye, bytes), many, n);
         close(line[1]);
         while (recv(line[0], bytes, sizeof(bytes), 0) > 0) /* until the server hangs up */
             ;
@@ -180,7 +147,7 @@ static void impostor(uint32_t number)
 {
     (void)number;
     struct sockaddr_un name;
-    socklen_t len = name_of_play(&name);
+    socklen_t len = raw_name(&name);
     int raw = socket(AF_UNIX, SOCK_DGRAM, 0);
     CHECK(raw >= 0 && bind(raw, (struct sockaddr *)&name, len) == 0);
     atomic_store(&play->flag[SERVED], 1);
@@ -203,7 +170,7 @@ static void impostor(uint32_t number)
                                .segment_size = 4096};
     const uint32_t key[] = {1, 1, 0, 0, 0, 0, UINT32_MAX, 0}; /* private, of local rank 1 */
     memcpy(accept.segment_key, key, sizeof(key));
-    send_with(line, NULL, 0, aqi_hello_encode(&accept, bytes), NULL, 0);
+    raw_send(line, NULL, 0, bytes, aqi_hello_encode(&accept, bytes), NULL, 0);
     role_await(DONE, 1);
 }
 

@@ -5,12 +5,12 @@
 #ifndef AQT_CORE_SUPPORT_H
 #define AQT_CORE_SUPPORT_H
 
+#include "../common/check.h"
+
 #include <aqueduct/aqueduct.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* This process in the job. Set by job_open. */
 struct job {
@@ -27,19 +27,6 @@ extern struct job job;
 
 _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) check_failed(__FILE__, __LINE__, "not so: %s", #condition);              \
-    } while (0)
-
-#define CHECK_EQUAL(got, want)                                                                     \
-    do {                                                                                           \
-        long long check_got = (long long)(got), check_want = (long long)(want);                    \
-        if (check_got != check_want)                                                               \
-            check_failed(__FILE__, __LINE__, "%s is %lld, expected %s = %lld", #got, check_got,    \
-                         #want, check_want);                                                       \
-    } while (0)
 
 #define CHECK_STATUS(call, want)                                                                   \
     do {                                                                                           \

@@ -5,10 +5,10 @@
 #ifndef AQT_GASNET_SUPPORT_H
 #define AQT_GASNET_SUPPORT_H
 
+#include "../common/check.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 __attribute__((format(printf, 3, 4), noreturn, unused)) static void check_failed(const char *file,
                                                                                  int line,
@@ -23,19 +23,6 @@ __attribute__((format(printf, 3, 4), noreturn, unused)) static void check_failed
     va_end(args);
     gasnet_exit(1);
 }
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) check_failed(__FILE__, __LINE__, "not so: %s", #condition);              \
-    } while (0)
-
-#define CHECK_EQUAL(got, want)                                                                     \
-    do {                                                                                           \
-        long long check_got = (long long)(got), check_want = (long long)(want);                    \
-        if (check_got != check_want)                                                               \
-            check_failed(__FILE__, __LINE__, "%s is %lld, expected %s = %lld", #got, check_got,    \
-                         #want, check_want);                                                       \
-    } while (0)
 
 /* Count in a handler: it may run on the progress thread while another runs on the program's. */
 __attribute__((unused)) static void one_more(unsigned *counter)

@@ -1,0 +1,17 @@
+/* For programs that speak the protocol of strangers themselves, over their own sockets. */
+#ifndef AQT_CONN_RAW_H
+#define AQT_CONN_RAW_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* Where the server of the play listens. */
+socklen_t raw_name(struct sockaddr_un *name);
+
+/* Send with descriptors; to where the socket is connected if `to` is NULL. Blocks while the queue
+ * is full. */
+void raw_send(int socket, const struct sockaddr_un *to, socklen_t to_len, const void *data,
+              size_t len, const int *fds, unsigned nfds);
+
+#endif
