@@ -67,6 +67,7 @@ AQ_API aq_event aq_event_leaf(aq_event root, unsigned mask);
  * @return AQ_OK     Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
  * @return AQ_AGAIN  Not yet.
  * @return AQ_EPEER  The peer died; a root is released all the same.
+ * @return AQ_EINVAL  `event` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
 
@@ -79,6 +80,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
  * @return AQ_OK        Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
  * @return AQ_EPEER     The peer died; the root is released all the same.
  * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_EINVAL  `event` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
 
@@ -89,6 +91,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
  * @return AQ_OK     All complete (also when `count` is 0).
  * @return AQ_AGAIN  At least one is not.
  * @return AQ_EPEER  The peer of one that completed died; it is released all the same.
+ * @return AQ_EINVAL  `events` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
 
@@ -99,6 +102,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
  * @return AQ_OK     At least one was completed by this call, or none was outstanding.
  * @return AQ_AGAIN  None is complete.
  * @return AQ_EPEER  The peer of one that completed died; it is released all the same.
+ * @return AQ_EINVAL  `events` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
 
@@ -111,6 +115,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
  * @return AQ_OK        All complete.
  * @return AQ_EPEER     The peer of at least one died; all are released.
  * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_EINVAL  `events` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
 
@@ -123,6 +128,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
  * @return AQ_OK        At least one was completed, or none was outstanding.
  * @return AQ_EPEER     The peer of one that completed died.
  * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_EINVAL  `events` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
 

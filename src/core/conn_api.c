@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+static aq_status is_null(const char *call, const char *what)
+{
+    return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
+}
+
 /* --- listening ------------------------------------------------------------------------------- */
 
 /* The transport that `uri` names, or the first that can meet strangers. */
@@ -44,9 +49,10 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     unsigned t;
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (out == NULL || (flags & ~AQ_LISTEN_ANYBODY) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: no place for the listener, or flags %#x", call,
-                        flags);
+    if (out == NULL) return is_null(call, "the place for the listener");
+    if ((flags & ~AQ_LISTEN_ANYBODY) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call,
+                        flags & ~AQ_LISTEN_ANYBODY);
     st = begin(call, uri, &t);
     if (st != AQ_OK) return st;
     aq_listener *listener = calloc(1, sizeof(*listener));
@@ -105,11 +111,6 @@ aq_status aq_listener_close(aq_listener *listener)
 }
 
 /* --- connecting ------------------------------------------------------------------------------ */
-
-static aq_status is_null(const char *call, const char *what)
-{
-    return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
-}
 
 /* The size that a program compiled in, within reason; `name` is the type's. */
 static aq_status check_size(const char *call, size_t struct_size, const char *name)

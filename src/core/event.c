@@ -161,13 +161,18 @@ static aq_status look(aq_event *events, size_t count, size_t *done, size_t *left
     return st;
 }
 
+static AQI_COLD aq_status no_events(const char *call)
+{
+    return aqi_fail(AQ_EINVAL, "core", "%s: events is NULL", call);
+}
+
 static aq_status wait_for(aq_event *events, size_t count, bool some, const char *call)
 {
     struct core_wait wait = {0};
     size_t done, left;
     aq_status st = core_callable(core_self(), call);
     if (st != AQ_OK) return st;
-    if (events == NULL && count != 0) return aqi_fail(AQ_EINVAL, "core", "%s: no events", call);
+    if (events == NULL && count != 0) return no_events(call);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     for (;;) {
         aq_status one = look(events, count, &done, &left);
@@ -195,6 +200,7 @@ aq_status aq_event_wait_some(aq_event *events, size_t count)
 aq_status aq_event_test_all(aq_event *events, size_t count)
 {
     size_t done, left;
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return no_events("aq_event_test_all");
     aq_status st = look(events, count, &done, &left);
     return st != AQ_OK ? st : left == 0 ? AQ_OK : AQ_AGAIN;
 }
@@ -202,6 +208,7 @@ aq_status aq_event_test_all(aq_event *events, size_t count)
 aq_status aq_event_test_some(aq_event *events, size_t count)
 {
     size_t done, left;
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return no_events("aq_event_test_some");
     aq_status st = look(events, count, &done, &left);
     return st != AQ_OK ? st : done != 0 || left == 0 ? AQ_OK : AQ_AGAIN;
 }

@@ -131,6 +131,12 @@ static void test_texts(void)
     params = (aq_connect_params){.struct_size = sizeof(params), .flags = 0x8000};
     CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "unknown flags 0x8000");
     CHECK_TEXT(aq_connect(NULL, NULL, &conn), "uri is NULL");
+    CHECK_TEXT(aq_event_test(NULL), "event is NULL");
+    CHECK_TEXT(aq_event_wait(NULL), "events is NULL");
+    CHECK_TEXT(aq_event_test_all(NULL, 3), "events is NULL");
+    CHECK_TEXT(aq_event_test_some(NULL, 1), "events is NULL");
+    CHECK_TEXT(aq_event_wait_all(NULL, 3), "events is NULL");
+    CHECK_OK(aq_event_test_all(NULL, 0));
     memset(uri + 7, 'x', sizeof(uri) - 8);
     CHECK_TEXT(aq_connect(uri, NULL, &conn), "longer than");
     CHECK(aq_connection_team(NULL) == NULL);
