@@ -99,7 +99,7 @@ aq_exit(int code);
  *
  * Then the job ends: call aq_exit or exit with the same code next. So a job whose processes end one
  * after the other loses nothing that the later ones still write, and one in which only some end is
- * ended by them, after the wait of the first. Who still makes progress in the library 50 ms
+ * ended by them, after the wait of the first. Who still makes progress in the library 0.3 s
  * after the first has come is not waited for. The first non-zero code counts, as in aq_exit.
  *
  * Blocking    At most for `wait_ns`, of which no more than AQ_EXIT_TIMEOUT counts, and then until

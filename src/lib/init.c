@@ -146,13 +146,24 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
     }
 }
 
-/* A thread of the program that polls or waits has not come to its end: the others need not wait. */
+/*
+ * Others have come to their end, and ask again and again. A program that still polls or waits at
+ * the third question will not come to its own: they need not wait for it. One question is not
+ * enough, nor three that are read at once: a process that had no core for a while may be on its way
+ * out of a barrier.
+ */
 static void answer(void)
 {
+    enum { ENOUGH = 3, APART_NS = 50000000 };
+    static _Atomic unsigned questions;
+    static _Atomic uint64_t last_ns;
     if (AQI_LIKELY(!atomic_load_explicit(&lib.asked, memory_order_relaxed)) ||
         aqi_core_on_progress_thread() || !atomic_exchange(&lib.asked, false))
         return;
-    if (!atomic_load(&lib.leaving))
+    uint64_t now = aqi_now_ns();
+    if (questions != 0 && now - last_ns < APART_NS) return;
+    last_ns = now;
+    if (++questions == ENOUGH && !atomic_load(&lib.leaving))
         (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
 }
 

@@ -21,8 +21,8 @@ enum end_steps { END_TERM, END_KILL, END_ABANDON, END_STEPS };
 static const unsigned end_quarters[END_STEPS] = {[END_TERM] = 1, [END_KILL] = 3, [END_ABANDON] = 4};
 
 /* Ranks that come to their end one after the other all get there: the others are asked no sooner,
- * and who then looks at its messages agrees to an end at once. */
-#define END_ASK_NS 50000000u
+ * and again after twice the time each. Who still looks at its messages after a few agrees to it. */
+#define END_ASK_NS 75000000u
 
 /* Ranks of which end_lost has told; mostly none, and then nobody looks through them all. */
 static uint32_t end_lost_ranks;
@@ -103,8 +103,9 @@ void end_wanted(struct rank *by, int code, uint64_t wait_ns)
         snprintf(job.end.why, sizeof(job.end.why), "%s ended the job with code %d",
                  rank_name(by, name), code & 0xff);
         wait_ns = aqi_min(wait_ns, most);
-        job.end.ask_ns = aqi_now_ns() + aqi_min(wait_ns, END_ASK_NS);
-        job.end.grace_ns = aqi_now_ns() + wait_ns;
+        job.end.wanted_ns = aqi_now_ns();
+        job.end.ask_ns = job.end.wanted_ns + END_ASK_NS;
+        job.end.grace_ns = job.end.wanted_ns + wait_ns;
     }
     end_check_wanted();
 }
@@ -288,10 +289,11 @@ static uint64_t end_tick_wanted(uint64_t now)
         end_begin(end->code, NULL, end->why); /* who wanted it waits to be told, too */
         return UINT64_MAX;
     }
-    if (now < end->ask_ns) return end->ask_ns;
-    if (end->ask_ns != UINT64_MAX) hub_tell(AQI_MAX_RANKS, AQI_BOOT_ENDING, 0, 0, end->why);
-    end->ask_ns = UINT64_MAX;
-    return end->grace_ns;
+    if (now >= end->ask_ns) {
+        hub_tell(AQI_MAX_RANKS, AQI_BOOT_ENDING, 0, 0, end->why);
+        end->ask_ns = now + (now - end->wanted_ns);
+    }
+    return aqi_min(end->ask_ns, end->grace_ns);
 }
 
 uint64_t end_tick(uint64_t now)

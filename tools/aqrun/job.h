@@ -53,13 +53,14 @@ struct rank {
 
 struct end {
     bool ending;
-    uint64_t grace_ns; /* when it begins, although not all ranks want it; 0: none does */
-    uint64_t ask_ns;   /* when the others are asked to; UINT64_MAX: they have been */
-    bool abandoned;    /* do not wait any longer, for processes or readers */
-    int code;          /* aqrun's exit code as known so far */
-    uint32_t by;       /* the rank that caused it, or AQI_MAX_RANKS */
-    uint64_t since_ns; /* when the end began */
-    size_t step;       /* of the escalation in end.c */
+    uint64_t grace_ns;  /* when it begins, although not all ranks want it; 0: none does */
+    uint64_t wanted_ns; /* when the first wanted it */
+    uint64_t ask_ns;    /* when the others are asked, or asked again */
+    bool abandoned;     /* do not wait any longer, for processes or readers */
+    int code;           /* aqrun's exit code as known so far */
+    uint32_t by;        /* the rank that caused it, or AQI_MAX_RANKS */
+    uint64_t since_ns;  /* when the end began */
+    size_t step;        /* of the escalation in end.c */
     char why[AQI_CONTROL_TEXT + 1];
 };
 
