@@ -10,7 +10,6 @@
 
 #include "draw.h"
 
-#include <sched.h>
 #include <signal.h>
 
 enum { ARENA = 16384, PIECES = 40, LEVELS = 4 };
@@ -397,13 +396,8 @@ static void tell_peers(gex_AM_Entry_t *table)
         CHECK_EQUAL(told_by[rank], TOLD);
 }
 
-static volatile sig_atomic_t signalled;
-
-static void on_signal(int signal_number)
-{
-    (void)signal_number;
-    signalled = 1;
-}
+/* Blocked before any thread is made, so that it can be waited for. */
+static sigset_t wake_up;
 
 /* A put of which the peer is told returns while that one makes no call: it waits for a signal. */
 static void tell_the_deaf(gex_AM_Entry_t *table)
@@ -413,7 +407,6 @@ static void tell_the_deaf(gex_AM_Entry_t *table)
     pid_t self = getpid(), peer = 0;
     int sends = job.rank % 2 == 0 && job.rank + 1 < job.size;
     CHECK((size_t)job.size * ARENA <= 63 * GASNET_PAGESIZE);
-    CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
     memcpy(mine, &self, sizeof(self));
     job_barrier();
     CHECK_EQUAL(gex_RMA_GetBlocking(job.tm, &peer, job.next, job_at(job.next, 63 * GASNET_PAGESIZE),
@@ -421,8 +414,8 @@ static void tell_the_deaf(gex_AM_Entry_t *table)
                 0);
     job_barrier();
     if (job.rank % 2 == 1) {
-        while (!signalled)
-            sched_yield();
+        int got = 0;
+        CHECK(sigwait(&wake_up, &got) == 0 && got == SIGUSR1);
         GASNET_BLOCKUNTIL(__atomic_load_n(&told, __ATOMIC_ACQUIRE) == before + 2);
     }
     if (sends) {
@@ -448,6 +441,9 @@ int main(int argc, char **argv)
     gex_AM_Entry_t table[2] = {
         {0, (gex_AM_Fn_t)on_put, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, 0, NULL, "on_put"},
         {0, (gex_AM_Fn_t)on_nothing, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REPLY, 0, NULL, "nothing"}};
+    sigemptyset(&wake_up);
+    sigaddset(&wake_up, SIGUSR1);
+    CHECK_EQUAL(pthread_sigmask(SIG_BLOCK, &wake_up, NULL), 0);
     CHECK_EQUAL(
         gex_Client_Init(&job.client, &job.ep, &job.tm, "TEST", &argc, &argv, GEX_FLAG_USES_GASNET1),
         GASNET_OK);
