@@ -17,6 +17,9 @@ GOOD_HEADER = """/* Things. */
 /**
  * Do a thing.
  *
+ * Blocking    Never.
+ * Threads     Any.
+ *
  * @return AQ_OK  Done.
  */
 AQ_API aq_status aq_thing_do(int how);
@@ -140,6 +143,9 @@ class LintTest(unittest.TestCase):
         self.assert_clean("manual", man)
         page = (man / "man3/aq_thing_do.3").read_text(encoding="utf-8")
         self.assertIn("aq_thing_do \\-\ndo a thing\n", page)
+        (man / "man3/aq_thing_do.3").write_text(page.replace("Threads", "Strings"),
+                                                encoding="utf-8")
+        self.assert_finds("aq_thing_do.3 does not say: Threads", "manual", man)
         (man / "man3/aq_thing_do.3").unlink()
         self.assert_finds("aq_thing_do.3 is missing", "manual", man)
 
