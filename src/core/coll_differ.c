@@ -21,16 +21,22 @@ enum { STUCK_NS = 100000000, STUCK_TURNS = 16, STUCK_SPINS = 1 << 15 };
 
 /* --- marks ----------------------------------------------------------------------------------- */
 
-enum { MARK_KIND = 0x7f, MARK_VARY = 0x80, MARK_CODE_SHIFT = 8, MARK_HIGH_SHIFT = 16 };
+enum {
+    MARK_KIND = 0x3f,
+    MARK_ORDERED = 0x40,
+    MARK_VARY = 0x80,
+    MARK_CODE_SHIFT = 8,
+    MARK_HIGH_SHIFT = 16
+};
 
 struct coll_mark coll_mark_of(const struct coll_args *args)
 {
     bool vary = args->vary || args->send_counts != NULL || args->recv_counts != NULL;
     uint64_t bytes = vary ? 0 : args->nbytes;
-    return (struct coll_mark){(uint32_t)args->kind | (vary ? MARK_VARY : 0) |
-                                  (uint32_t)args->code << MARK_CODE_SHIFT |
-                                  (uint32_t)(bytes >> 32) << MARK_HIGH_SHIFT,
-                              args->root, (uint32_t)bytes};
+    return (struct coll_mark){
+        (uint32_t)args->kind | (vary ? MARK_VARY : 0) | (args->ordered ? MARK_ORDERED : 0) |
+            (uint32_t)args->code << MARK_CODE_SHIFT | (uint32_t)(bytes >> 32) << MARK_HIGH_SHIFT,
+        args->root, (uint32_t)bytes};
 }
 
 struct coll_mark coll_mark_of_barrier(bool ends)
@@ -79,6 +85,7 @@ static void describe(struct coll_mark mark, char *text)
     if (code != 0)
         n += snprintf(text + n, (size_t)(TEXT - n), " (AQ_%s, AQ_%s)", type_name(code),
                       operator_name(code));
+    if (mark.what & MARK_ORDERED) n += snprintf(text + n, (size_t)(TEXT - n), ", in order");
     if (coll_rooted((enum coll_kind)kind))
         snprintf(text + n, (size_t)(TEXT - n), " with root %u", mark.root);
 }

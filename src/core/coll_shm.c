@@ -221,67 +221,18 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->unit = shm_unit(shm, &op->args);
     op->most = coll_longest(team, &op->args);
     op->waiting = op->checked = false;
-    op->at = 0;
+    op->at = op->begun = 0;
     op->length = aqi_min(op->unit, op->most);
     /* Between segments the sum begins with whose place it takes, out of order. */
     bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
     op->phase = op->args.vary || large ? SHM_TALK : SHM_CHUNK;
 }
 
-/* An address of our segment that the others may have mapped, or 0. */
-static uint64_t in_segment(const void *at, size_t len)
-{
-    const struct core_route *self = &core.routes[core.params.rank];
-    uint64_t addr = (uint64_t)(uintptr_t)at;
-    return self->local != NULL && core_in_segment(self, addr, len) ? addr : 0;
-}
-
-/* Who has no such buffer has nothing against going between segments: 1. */
-static void talk_post(const struct shm_view *v)
-{
-    const struct coll_args *args = &v->op->args;
-    struct shm_talk *talk = &shm_line_next(v->shm, v->slot)->talk;
-    size_t n = v->shm->members, len = args->nbytes;
-    bool root = v->team->rank == args->root;
-    *talk = (struct shm_talk){.most = coll_longest(v->team, args), .src = 1, .dst = 1};
-    if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL) len *= n;
-    if ((args->kind != COLL_BROADCAST && args->kind != COLL_SCATTER) || root)
-        talk->src = args->vary && args->send_counts != NULL ? 0 : in_segment(args->src, len);
-    if (args->kind == COLL_ALLREDUCE || (args->kind == COLL_REDUCE && root))
-        talk->dst = in_segment(args->dst, len);
-}
-
-/* Nothing that a member says leads out of its segment. */
-static bool may_go_direct(const struct shm_view *v, uint32_t member, const struct shm_talk *talk)
-{
-    const struct core_route *route = coll_route(v->team, member);
-    if (talk->src == 0 || talk->dst == 0) return false;
-    if (talk->src != 1 && !core_in_segment(route, talk->src, talk->most)) return false;
-    return talk->dst == 1 || core_in_segment(route, talk->dst, talk->most);
-}
-
-/* All decide alike, from the same lines. */
-static enum coll_phase talk_read(const struct shm_view *v)
-{
-    bool direct = true;
-    v->op->most = 0;
-    for (uint32_t i = 0; i < v->shm->members; i++) {
-        const struct shm_talk *talk = &shm_line_of(v->slot, i, v->slot->round)->talk;
-        v->op->most = aqi_max(v->op->most, talk->most);
-        direct = direct && may_go_direct(v, i, talk);
-    }
-    v->op->length = aqi_min(v->op->unit, v->op->most);
-    if (v->op->most == 0) return SHM_DONE;
-    if (!direct || v->op->most < SHM_DIRECT_LEAST) return SHM_CHUNK;
-    v->op->more = shm_direct(v);
-    return SHM_DIRECT;
-}
-
 static void post(const struct shm_view *v)
 {
     switch (v->op->phase) {
     case SHM_TALK:
-        talk_post(v);
+        shm_talk_post(v);
         break;
     case SHM_CHUNK:
         shm_post(v);
@@ -306,7 +257,7 @@ static enum coll_phase take(const struct shm_view *v)
 {
     switch (v->op->phase) {
     case SHM_TALK:
-        return talk_read(v);
+        return shm_talk_read(v);
     case SHM_CHUNK:
         if (shm_in_slices(v->shm, v->op)) return SHM_SLICE;
         shm_read(v);
@@ -366,6 +317,7 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
         op->waiting = false;
         op->phase = take(&v);
     } while (op->phase != SHM_DONE);
+    if (op->begun != 0) shm_talk_over(&v);
     return true;
 }
 

@@ -265,6 +265,20 @@ static const unsigned char *source_of(const struct shm_view *v, uint32_t member)
     return mapped(v, member, talk_of(v, member, 0)->src);
 }
 
+/* Get `len` bytes of a member's source, [at, at + len) of it. */
+static void fetch(const struct shm_view *v, uint32_t member, size_t at, void *to, size_t len)
+{
+    const struct shm_talk *talk = talk_of(v, member, 0);
+    if (len == 0) return;
+    if (!talk->src_private) {
+        memcpy(to, source_of(v, member) + at, len);
+        return;
+    }
+    const struct core_route *route = coll_route(v->team, member);
+    aq_status st = route->tp->ops.pull(route->tp, route->peer, talk->src + at, to, len);
+    if (st != AQ_OK && v->op->status == AQ_OK) v->op->status = st;
+}
+
 /* Our slice of all sources into the same slice of `to`, which is on top of one source or none. */
 static void direct_fold(const struct shm_view *v, uint32_t first, unsigned char *to)
 {
@@ -289,7 +303,7 @@ static void direct_gather(const struct shm_view *v)
         uint32_t i = (v->shm->self + k) % v->shm->members;
         unsigned char *to;
         size_t len = coll_recv_block(args, i, &to);
-        if (len != 0) memcpy(to, source_of(v, i) + (all ? v->shm->self * args->nbytes : 0), len);
+        fetch(v, i, all ? v->shm->self * args->nbytes : 0, to, len);
     }
 }
 
@@ -299,11 +313,10 @@ bool shm_direct(const struct shm_view *v)
     uint32_t self = v->shm->self, root = args->root;
     switch (args->kind) {
     case COLL_BROADCAST:
-        if (self != root) memcpy(args->dst, source_of(v, root), args->nbytes);
+        if (self != root) fetch(v, root, 0, args->dst, args->nbytes);
         break;
     case COLL_SCATTER:
-        if (self != root && args->nbytes != 0)
-            memcpy(args->dst, source_of(v, root) + self * args->nbytes, args->nbytes);
+        if (self != root) fetch(v, root, self * args->nbytes, args->dst, args->nbytes);
         break;
     case COLL_REDUCE:
         direct_fold(v, root, mapped(v, root, talk_of(v, root, 0)->dst));

@@ -256,6 +256,13 @@ static aq_status wrap_send(struct aqi_tp *tp, struct aqi_peer *peer, const struc
     return fb->own.am_send(tp, peer, am, comp);
 }
 
+static aq_status gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
+                          size_t len)
+{
+    (void)tp, (void)peer, (void)addr, (void)dst, (void)len;
+    return AQ_ENOTSUP;
+}
+
 /* Without am_reserve the payload is collected in a buffer and sent at commit. */
 static aq_status gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
                              size_t nbytes, struct aqi_slot *slot)
@@ -421,6 +428,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     ops->get = ops->get != NULL ? wrap_get : gap_get;
     ops->fill = ops->fill != NULL ? wrap_fill : gap_fill;
     ops->atomic = ops->atomic != NULL ? wrap_atomic : gap_atomic;
+    FILL(pull, gap_pull);
     FILL(mem_alloc, gap_alloc);
     FILL(mem_reg, gap_reg);
     FILL(mem_dereg, gap_dereg);

@@ -23,15 +23,11 @@ static const struct {
     const char *name;
     unsigned bits;
 } hideable[] = {
-    {"reserve", AQI_CAP_RESERVE},
-    {"put", AQI_CAP_PUT},
-    {"get", AQI_CAP_GET},
-    {"atomic", AQI_CAP_ATOMIC},
-    {"fill", AQI_CAP_FILL},
-    {"long", AQI_CAP_LONG},
-    {"map", AQI_CAP_MAP | AQI_CAP_MEM_FD},
-    {"alloc", AQI_CAP_ALLOC},
-    {"wait", AQI_CAP_WAIT_FD},
+    {"reserve", AQI_CAP_RESERVE}, {"put", AQI_CAP_PUT},
+    {"get", AQI_CAP_GET},         {"atomic", AQI_CAP_ATOMIC},
+    {"fill", AQI_CAP_FILL},       {"pull", AQI_CAP_PULL},
+    {"long", AQI_CAP_LONG},       {"map", AQI_CAP_MAP | AQI_CAP_MEM_FD},
+    {"alloc", AQI_CAP_ALLOC},     {"wait", AQI_CAP_WAIT_FD},
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
@@ -122,7 +118,7 @@ bad:
         AQ_ESETTING, "fault",
         "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
         "die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= with a + list of reserve "
-        "put get atomic fill long map alloc wait",
+        "put get atomic fill pull long map alloc wait",
         spec);
 }
 
@@ -392,6 +388,15 @@ static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const st
     return held(f, op, st);
 }
 
+static aq_status fault_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
+                            size_t len)
+{
+    struct fault_tp *f = (struct fault_tp *)tp;
+    aq_status st = gate(f, peer);
+    if (st == AQ_EPEER) return st;
+    return f->in->ops.pull(f->in, peer, addr, dst, len);
+}
+
 static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 {
     struct fault_tp *f = (struct fault_tp *)tp;
@@ -560,6 +565,7 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
     if (caps & AQI_CAP_PUT) ops->put = fault_put;
     if (caps & AQI_CAP_GET) ops->get = fault_get;
     if (caps & AQI_CAP_FILL) ops->fill = fault_fill;
+    if (caps & AQI_CAP_PULL) ops->pull = fault_pull;
     if (caps & AQI_CAP_ATOMIC) ops->atomic = fault_atomic;
     if (caps & AQI_CAP_ALLOC) ops->mem_alloc = fault_alloc;
     if (caps & AQI_CAP_MEM_FD) ops->mem_fd = fault_mem_fd;

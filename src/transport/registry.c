@@ -45,6 +45,7 @@ static const struct {
     SLOT(AQI_CAP_GET, get),
     SLOT(AQI_CAP_ATOMIC, atomic),
     SLOT(AQI_CAP_FILL, fill),
+    SLOT(AQI_CAP_PULL, pull),
     SLOT(AQI_CAP_ALLOC, mem_alloc),
     SLOT(AQI_CAP_REG, mem_reg),
     SLOT(AQI_CAP_REG, mem_dereg),

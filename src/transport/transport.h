@@ -106,9 +106,10 @@ enum aqi_caps {
     AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
                                   posted: credit_gate.h says to what, and what else it promises */
     AQI_CAP_ANY_MEMORY =
-        1u << 11,             /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
-    AQI_CAP_MEET = 1u << 12,  /* meet: connections of programs not started together */
-    AQI_CAP_MEM_FD = 1u << 13 /* mem_fd */
+        1u << 11,              /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
+    AQI_CAP_MEET = 1u << 12,   /* meet: connections of programs not started together */
+    AQI_CAP_MEM_FD = 1u << 13, /* mem_fd */
+    AQI_CAP_PULL = 1u << 14    /* pull */
 };
 
 /* What progress may do. */
@@ -283,6 +284,15 @@ struct aqi_transport {
     /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put. */
     aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                         const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
+
+    /*
+     * Copy [addr, addr + len) of the peer's address space, wherever it lies, to `dst` with one copy
+     * that is over on return and needs nothing of the peer, which has told us the address. For 0
+     * bytes say only whether it can be done: what may change that later is an error, as is memory
+     * that is not there (AQ_ERANGE). AQ_ENOTSUP: it cannot.
+     */
+    aq_status (*pull)(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
+                      size_t len);
 
     /*
      * Memory that peers can reach best. Collective over the ranks of this host: `len` may differ

@@ -226,6 +226,38 @@ static void rma_foreign(struct ct_ep *ep)
     free(memory);
 }
 
+/* Memory of a peer, wherever it lies, as of now; a place where none is. */
+static void rma_pull(struct ct_ep *ep)
+{
+    static const size_t sizes[] = {1, 7, 4096, 4097, 300000};
+    unsigned char *memory = malloc(300000), *buffer = malloc(300000);
+    CT_CHECK(memory != NULL && buffer != NULL);
+    uint32_t target = ct_next(ep);
+    const struct aqi_transport *ops = &ep->tp->ops;
+    struct aqi_peer *peer = ep->peers[target];
+    ep->world->addr[ep->self] = (uint64_t)(uintptr_t)memory;
+    ct_barrier(ep);
+    uint64_t theirs = ep->world->addr[target];
+    bool can = ops->pull(ep->tp, peer, theirs, buffer, 0) == AQ_OK;
+    if (!can) {
+        CT_EQUAL(ops->pull(ep->tp, peer, theirs, buffer, 1), AQ_ENOTSUP);
+        ct_skip(ep, "memory of peers cannot be pulled");
+    }
+    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
+        size_t at = 300000 - sizes[i];
+        ct_fill(memory, 300000, ep->self + i);
+        ct_fill(memory + at, sizes[i], ep->self + sizes[i]);
+        ct_barrier(ep);
+        if (can) CT_OK(ops->pull(ep->tp, peer, theirs + at, buffer, sizes[i]));
+        if (can) CT_CHECK(ct_filled(buffer, sizes[i], target + sizes[i]));
+        ct_barrier(ep);
+    }
+    if (can) CT_EQUAL(ops->pull(ep->tp, peer, 4096, buffer, 8), AQ_ERANGE);
+    ct_barrier(ep);
+    free(buffer);
+    free(memory);
+}
+
 /* A peer's own memory is zero at first, mapped where it says, and of different sizes. */
 static void rma_memory(struct ct_ep *ep)
 {
@@ -344,6 +376,7 @@ const struct ct_case ct_cases_rma[] = {
     {"fill: every size, and nothing beside it", rma_fill, 0},
     {"put: local completion", rma_local, 0},
     {"put and get: memory from malloc", rma_foreign, 0},
+    {"pull: memory of a peer, wherever it lies", rma_pull, 0},
     {"keys that make no sense", rma_bad_keys, CT_PEERS},
     {"served puts and gets outside the memory", rma_outside, 0},
     {NULL, NULL, 0},

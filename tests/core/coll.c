@@ -187,7 +187,7 @@ static int64_t combine(aq_atomic_op op, int64_t a, int64_t b)
     case AQ_ADD:
         return a + b;
     case AQ_MULT:
-        return a * b;
+        return (int64_t)((uint64_t)a * (uint64_t)b); /* may wrap */
     case AQ_MIN:
         return a < b ? a : b;
     case AQ_MAX:

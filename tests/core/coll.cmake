@@ -26,8 +26,16 @@ foreach(ranks 2 5)
   aq_core(coll.storm.${ranks} ${ranks} coll ENV ${coll_faults})
   aq_core(coll.block.${ranks} ${ranks} coll few ENV AQ_WAIT=block)
   aq_core(coll.large.${ranks} ${ranks} coll large)
+  aq_core(coll.copied.${ranks} ${ranks} coll ENV AQ_SHM_CMA=no)
+  aq_core(coll.unpulled.${ranks} ${ranks} coll large ENV AQ_FAULT=hide=pull)
   aq_core(coll.large_messages.${ranks} ${ranks} coll large ENV AQ_SHM_MAP=no)
 endforeach()
+# One that cannot be read directly, nor read the others: all copy.
+add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
+  "unshare -p true || exit 77; test $AQ_RANK = 1 || exec \"$<TARGET_FILE:core_coll>\"; \
+   exec unshare -pf --kill-child \"$<TARGET_FILE:core_coll>\"")
+set_tests_properties(core.coll.namespace PROPERTIES TIMEOUT 120 LABELS core PROCESSORS 2
+  SKIP_RETURN_CODE 77 ENVIRONMENT "${mark}" FIXTURES_REQUIRED nothing_left)
 foreach(ranks 32 64)
   aq_core(coll.${ranks} ${ranks} coll many)
 endforeach()

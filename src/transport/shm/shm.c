@@ -355,7 +355,7 @@ const struct aqi_transport aqi_shm_transport = {
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
             AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY |
-            AQI_CAP_MEM_FD | AQI_CAP_MEET,
+            AQI_CAP_MEM_FD | AQI_CAP_MEET | AQI_CAP_PULL,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
@@ -371,6 +371,7 @@ const struct aqi_transport aqi_shm_transport = {
     .put = shm_put,
     .get = shm_get,
     .fill = shm_fill,
+    .pull = shm_cma_pull,
     .atomic = shm_atomic,
     .mem_alloc = shm_mem_alloc,
     .mem_reg = shm_mem_reg,

@@ -73,18 +73,25 @@ static bool move_word(const struct shm_peer *peer, bool write, uint64_t *word, u
     return move_once(peer, write, &here, 1, there, sizeof(*word)) == sizeof(*word);
 }
 
-static AQI_COLD void give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
+static void give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
 {
-    static atomic_bool said;
+    atomic_store(&shm->cma_error, err);
     atomic_store(&peer->cma, SHM_CMA_FAILS);
     atomic_store(&shm->cma_found, SHM_CMA_FAILS);
+}
+
+/* A put or get goes another way, which makes a difference to the program. */
+static AQI_COLD void tell(const struct shm_tp *shm, const struct shm_peer *peer)
+{
+    static atomic_bool said;
+    if (shm->params.stranger) return;
     aqi_log_once(&said, shm->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "shm",
                  "memory of peer %u (process %u) outside the shared segments cannot be read "
                  "directly (%s), so its owner has to poll for every put and get: give the "
                  "processes one pid namespace, set kernel.yama.ptrace_scope=0, let seccomp allow "
                  "process_vm_readv, or run the container with CAP_SYS_PTRACE; AQ_SHM_CMA=no if "
                  "that is meant",
-                 peer->peer.id, peer->inbox->pid, strerror(err));
+                 peer->peer.id, peer->inbox->pid, strerror(atomic_load(&shm->cma_error)));
 }
 
 /* Try it on real memory of the peer: read what only it can know, write, and read that back. */
@@ -163,7 +170,11 @@ static bool worth_waking(struct shm_peer *peer, size_t len)
 
 bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 {
-    if (shm_config.cma == SHM_CMA_NO || !possible(shm, peer)) return false;
+    if (shm_config.cma == SHM_CMA_NO) return false;
+    if (!possible(shm, peer)) {
+        tell(shm, peer);
+        return false;
+    }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
     if (len == 0) return false; /* who asks for nothing wants to know what is sure */
     if (shm_config.cma_least != 0 && len >= shm_config.cma_least) return true;
@@ -207,6 +218,20 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
         done += n;
     }
     return AQ_OK;
+}
+
+aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
+                       size_t len)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_peer *from = (struct shm_peer *)peer;
+    if (AQI_UNLIKELY(from->lost)) return AQ_EPEER;
+    if (shm_config.cma == SHM_CMA_NO || !possible(shm, from)) return AQ_ENOTSUP;
+    aq_status st = shm_cma_move(shm, from, false, dst, addr, len);
+    /* What may become of a peer that dies is an event; what else fails now did not before. */
+    return st == AQ_ENOTSUP ? aqi_fail(AQ_ESYS, "shm", "cannot read memory of peer %u any more: %s",
+                                       peer->id, strerror(errno))
+                            : st;
 }
 
 /* The same block of bytes over and over. */

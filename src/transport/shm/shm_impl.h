@@ -174,6 +174,7 @@ struct shm_tp {
     struct shm_area areas[SHM_AREAS];
     uint32_t area_count;
     struct shm_proof *proof;
+    _Atomic int cma_error;     /* and why it failed */
     _Atomic uint8_t cma_found; /* what the last try gave, enum shm_cma */
 };
 
@@ -290,6 +291,8 @@ const char *shm_cma_state(const struct shm_tp *shm);
 bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len);
 aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, void *here,
                        uint64_t there, size_t len);
+aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
+                       size_t len);
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
                        size_t len);
 
