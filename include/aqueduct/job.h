@@ -236,10 +236,11 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
 
 /** How blocking calls wait. */
 typedef enum aq_wait_mode {
-    AQ_WAIT_AUTO = 0,  /**< spin, yield, sleep: by time, and by whether threads exceed cores */
-    AQ_WAIT_SPIN = 1,  /**< never sleep; where threads exceed cores as AQ_WAIT_AUTO */
+    AQ_WAIT_AUTO = 0,  /**< spin, then share; at once where threads exceed cores */
+    AQ_WAIT_SPIN = 1,  /**< never sleep; where threads exceed cores: share */
     AQ_WAIT_YIELD = 2, /**< never sleep; yield at once */
-    AQ_WAIT_BLOCK = 3  /**< sleep soon */
+    AQ_WAIT_BLOCK = 3, /**< sleep soon */
+    AQ_WAIT_SHARE = 4  /**< yield at once, sleep after a millisecond */
 } aq_wait_mode;
 
 /**

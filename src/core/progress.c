@@ -16,13 +16,16 @@ enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
 
 void core_progress_crowd(unsigned threads)
 {
-    static const unsigned rounds[] = {
-        [AQ_WAIT_AUTO] = SPIN_ROUNDS, [AQ_WAIT_SPIN] = UINT32_MAX, [AQ_WAIT_BLOCK] = BLOCK_ROUNDS};
+    static const unsigned rounds[] = {[AQ_WAIT_AUTO] = SPIN_ROUNDS,
+                                      [AQ_WAIT_SPIN] = UINT32_MAX,
+                                      [AQ_WAIT_YIELD] = 0,
+                                      [AQ_WAIT_BLOCK] = BLOCK_ROUNDS,
+                                      [AQ_WAIT_SHARE] = 0};
     bool crowded = (uint64_t)core.params.local_size * threads > aqi_cores();
     aq_wait_mode mode = core.wait_wanted;
     /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
      */
-    if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_AUTO;
+    if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
     core.waiters = threads;
     atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
@@ -33,7 +36,7 @@ aq_status aq_wait_mode_set(aq_wait_mode mode)
     size_t row = 0;
     if (!atomic_load(&core.open))
         return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
-    if ((unsigned)mode > AQ_WAIT_BLOCK)
+    if ((unsigned)mode > AQ_WAIT_SHARE)
         return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
                         (int)mode);
     while (strcmp(aqi_core_settings.rows[row].name, "AQ_WAIT") != 0)
@@ -95,7 +98,7 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
     if (wait->yield_since == 0) wait->yield_since = now;
     aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
     if (mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN ||
-        (mode == AQ_WAIT_AUTO && now - wait->yield_since < yield_ns))
+        (mode != AQ_WAIT_BLOCK && now - wait->yield_since < yield_ns))
         core_yield();
     else
         core_sleep(wait, sleep_ms);

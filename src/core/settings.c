@@ -4,7 +4,7 @@
 struct aqi_core_config aqi_core_config;
 
 /* In the order of aq_wait_mode. */
-static const char *const wait_modes[] = {"auto", "spin", "yield", "block", NULL};
+static const char *const wait_modes[] = {"auto", "spin", "yield", "block", "share", NULL};
 
 /* In the order of enum aqi_copy_method. */
 static const char *const copy_methods[] = {"memcpy", "string", "stream", "auto", NULL};
@@ -148,9 +148,9 @@ static const struct aqi_setting rows[] = {
      .offset = offsetof(struct aqi_core_config, copy_least)},
     {.name = "AQ_WAIT",
      .def = "auto",
-     .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); auto: "
-            "spin, then yield, then sleep after a millisecond, yielding at once where ranks exceed "
-            "cores.",
+     .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); share "
+            "(yield, sleep after a millisecond); auto: spin, then as share, at once where ranks "
+            "exceed cores.",
      .advice = "spin gives the last few nanoseconds when every rank has a core of its own.",
      .choices = wait_modes,
      .type = AQI_SET_CHOICE,

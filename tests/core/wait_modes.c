@@ -76,10 +76,11 @@ int main(int argc, char **argv)
     CHECK_REFUSED(aq_wait_mode_set(AQ_WAIT_SPIN), AQ_ESTATE);
     job_open(AQ_THREAD_SINGLE, 4096);
     check_mode(AQ_WAIT_BLOCK, false, true);
+    check_mode(AQ_WAIT_SHARE, !given, true);
     check_mode(AQ_WAIT_YIELD, !given, given);
     check_mode(AQ_WAIT_SPIN, !given && job.size > 1, given || job.size > 1);
     check_mode(AQ_WAIT_AUTO, !given, true);
-    CHECK_REFUSED(aq_wait_mode_set((aq_wait_mode)4), AQ_EINVAL);
+    CHECK_REFUSED(aq_wait_mode_set((aq_wait_mode)5), AQ_EINVAL);
     job_close();
     return 0;
 }

@@ -101,7 +101,7 @@ void aqg_wait_round(struct aqg_wait *wait)
 int gasnet_set_waitmode(int mode)
 {
     static const aq_wait_mode modes[] = {[GASNET_WAIT_SPIN] = AQ_WAIT_SPIN,
-                                         [GASNET_WAIT_BLOCK] = AQ_WAIT_BLOCK,
+                                         [GASNET_WAIT_BLOCK] = AQ_WAIT_SHARE,
                                          [GASNET_WAIT_SPINBLOCK] = AQ_WAIT_AUTO};
     if ((unsigned)mode > GASNET_WAIT_SPINBLOCK)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: there is no mode %d", mode);
