@@ -30,7 +30,7 @@ static uint64_t counter(const char *name)
     aq_counter_info info;
     for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
         if (strcmp(info.name, name) == 0) return info.value;
-    CHECK(!"there is such a counter");
+    CHECK(false); /* there is such a counter */
     return 0;
 }
 
