@@ -23,8 +23,8 @@ static const struct aqi_setting job_rows[] = {
          .unit = "s",
          .min = 100 * JOB_MILLISECOND,
          .max = 24 * 60 * JOB_MINUTE,
-         .doc = "How long the processes of a job wait for one another when they start and when "
-                "they leave.",
+         .doc = "How long the processes of a job wait for one another in aq_init, and in later "
+                "exchanges through aqrun once all have come there.",
          .advice =
              "Raise it when programs load slowly, for example from a busy network file system.",
          .offset = offsetof(struct aqi_job_config, start_timeout_ns)},
