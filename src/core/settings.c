@@ -7,7 +7,7 @@ struct aqi_core_config aqi_core_config;
 static const char *const wait_modes[] = {"auto", "spin", "yield", "block", "share", NULL};
 
 /* In the order of enum aqi_copy_method. */
-static const char *const copy_methods[] = {"memcpy", "string", "stream", "auto", NULL};
+static const char *const copy_methods[] = {"memcpy", "string", "stream", "pages", "auto", NULL};
 
 static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
 
@@ -132,8 +132,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_COPY",
      .def = "auto",
      .doc = "How puts and gets of AQ_COPY_LEAST bytes and more copy mapped memory: memcpy of the C "
-            "library; string moves of the processor; stream, past the caches; auto: the fastest of "
-            "the first few copies of about that size.",
+            "library; string moves of the processor; stream, past the caches; pages, the same with "
+            "two pages at a time; auto: the fastest of the first few copies of about that size.",
      .advice = "memcpy if the data is used at once and streaming took it out of the caches.",
      .choices = copy_methods,
      .type = AQI_SET_CHOICE,
