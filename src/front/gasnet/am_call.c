@@ -4,7 +4,6 @@
 #include "am_call.h"
 
 /* A handler is called through the type it has: as many arguments as the message brings. */
-typedef gex_AM_Arg_t arg;
 static inline gex_AM_Fn_t handler_of(const aq_am *am)
 {
     return ((const gex_AM_Entry_t *)am->context)->gex_fnptr;
@@ -15,200 +14,41 @@ static inline gex_Token_t token_of(aq_am *am)
     return (gex_Token_t)(void *)am;
 }
 
-#define A(i) am->args[i]
-static void call_short_0(aq_am *am)
-{
-    ((void (*)(gex_Token_t))handler_of(am))(token_of(am));
-}
-static void call_bytes_0(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t))handler_of(am))(token_of(am), am->payload, am->nbytes);
-}
-static void call_short_1(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg))handler_of(am))(token_of(am), A(0));
-}
-static void call_bytes_1(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg))handler_of(am))(token_of(am), am->payload,
-                                                                 am->nbytes, A(0));
-}
-static void call_short_2(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg))handler_of(am))(token_of(am), A(0), A(1));
-}
-static void call_bytes_2(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg))handler_of(am))(token_of(am), am->payload,
-                                                                      am->nbytes, A(0), A(1));
-}
-static void call_short_3(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg))handler_of(am))(token_of(am), A(0), A(1), A(2));
-}
-static void call_bytes_3(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2));
-}
-static void call_short_4(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg))handler_of(am))(token_of(am), A(0), A(1), A(2),
-                                                                A(3));
-}
-static void call_bytes_4(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3));
-}
-static void call_short_5(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg))handler_of(am))(token_of(am), A(0), A(1), A(2),
-                                                                     A(3), A(4));
-}
-static void call_bytes_5(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4));
-}
-static void call_short_6(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg))handler_of(am))(token_of(am), A(0), A(1),
-                                                                          A(2), A(3), A(4), A(5));
-}
-static void call_bytes_6(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4), A(5));
-}
-static void call_short_7(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6));
-}
-static void call_bytes_7(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4), A(5), A(6));
-}
-static void call_short_8(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7));
-}
-static void call_bytes_8(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7));
-}
-static void call_short_9(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8));
-}
-static void call_bytes_9(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(
-        am))(token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7),
-             A(8));
-}
-static void call_short_10(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8), A(9));
-}
-static void call_bytes_10(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3),
-                                    A(4), A(5), A(6), A(7), A(8), A(9));
-}
-static void call_short_11(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8), A(9), A(10));
-}
-static void call_bytes_11(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3),
-                                    A(4), A(5), A(6), A(7), A(8), A(9), A(10));
-}
-static void call_short_12(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg))handler_of(
-        am))(token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8), A(9), A(10),
-             A(11));
-}
-static void call_bytes_12(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3),
-                                    A(4), A(5), A(6), A(7), A(8), A(9), A(10), A(11));
-}
-static void call_short_13(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7),
-                                    A(8), A(9), A(10), A(11), A(12));
-}
-static void call_bytes_13(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg, arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0), A(1), A(2),
-                                         A(3), A(4), A(5), A(6), A(7), A(8), A(9), A(10), A(11),
-                                         A(12));
-}
-static void call_short_14(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7),
-                                    A(8), A(9), A(10), A(11), A(12), A(13));
-}
-static void call_bytes_14(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg, arg, arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0), A(1),
-                                              A(2), A(3), A(4), A(5), A(6), A(7), A(8), A(9), A(10),
-                                              A(11), A(12), A(13));
-}
-static void call_short_15(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg))handler_of(am))(token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7),
-                                    A(8), A(9), A(10), A(11), A(12), A(13), A(14));
-}
-static void call_bytes_15(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg, arg, arg, arg))handler_of(am))(token_of(am), am->payload, am->nbytes, A(0),
-                                                   A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8),
-                                                   A(9), A(10), A(11), A(12), A(13), A(14));
-}
-static void call_short_16(aq_am *am)
-{
-    ((void (*)(gex_Token_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg, arg))handler_of(am))(token_of(am), A(0), A(1), A(2), A(3), A(4), A(5), A(6),
-                                         A(7), A(8), A(9), A(10), A(11), A(12), A(13), A(14),
-                                         A(15));
-}
-static void call_bytes_16(aq_am *am)
-{
-    ((void (*)(gex_Token_t, void *, size_t, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg, arg,
-               arg, arg, arg, arg, arg))handler_of(am))(
-        token_of(am), am->payload, am->nbytes, A(0), A(1), A(2), A(3), A(4), A(5), A(6), A(7), A(8),
-        A(9), A(10), A(11), A(12), A(13), A(14), A(15));
-}
-#undef A
+/* So many arguments of a message, each with a comma before it. */
+#define GIVEN_0
+#define GIVEN_1  , am->args[0]
+#define GIVEN_2  GIVEN_1, am->args[1]
+#define GIVEN_3  GIVEN_2, am->args[2]
+#define GIVEN_4  GIVEN_3, am->args[3]
+#define GIVEN_5  GIVEN_4, am->args[4]
+#define GIVEN_6  GIVEN_5, am->args[5]
+#define GIVEN_7  GIVEN_6, am->args[6]
+#define GIVEN_8  GIVEN_7, am->args[7]
+#define GIVEN_9  GIVEN_8, am->args[8]
+#define GIVEN_10 GIVEN_9, am->args[9]
+#define GIVEN_11 GIVEN_10, am->args[10]
+#define GIVEN_12 GIVEN_11, am->args[11]
+#define GIVEN_13 GIVEN_12, am->args[12]
+#define GIVEN_14 GIVEN_13, am->args[13]
+#define GIVEN_15 GIVEN_14, am->args[14]
+#define GIVEN_16 GIVEN_15, am->args[15]
 
-static aq_am_fn *const call_short[] = {
-    call_short_0,  call_short_1,  call_short_2,  call_short_3,  call_short_4,  call_short_5,
-    call_short_6,  call_short_7,  call_short_8,  call_short_9,  call_short_10, call_short_11,
-    call_short_12, call_short_13, call_short_14, call_short_15, call_short_16};
-static aq_am_fn *const call_bytes[] = {
-    call_bytes_0,  call_bytes_1,  call_bytes_2,  call_bytes_3,  call_bytes_4,  call_bytes_5,
-    call_bytes_6,  call_bytes_7,  call_bytes_8,  call_bytes_9,  call_bytes_10, call_bytes_11,
-    call_bytes_12, call_bytes_13, call_bytes_14, call_bytes_15, call_bytes_16};
+#define CALLERS(M)                                                                                 \
+    static void call_short_##M(aq_am *am)                                                          \
+    {                                                                                              \
+        ((void (*)(gex_Token_t AQG_PARAMS_##M))handler_of(am))(token_of(am) GIVEN_##M);            \
+    }                                                                                              \
+    static void call_bytes_##M(aq_am *am)                                                          \
+    {                                                                                              \
+        ((void (*)(gex_Token_t, void *, size_t AQG_PARAMS_##M))handler_of(am))(                    \
+            token_of(am), am->payload, am->nbytes GIVEN_##M);                                      \
+    }
+AQG_EACH(CALLERS)
+
+#define SHORT(M) call_short_##M,
+#define BYTES(M) call_bytes_##M,
+static aq_am_fn *const call_short[] = {AQG_EACH(SHORT)};
+static aq_am_fn *const call_bytes[] = {AQG_EACH(BYTES)};
 static_assert(sizeof(call_short) / sizeof(*call_short) == AQ_AM_MAX_ARGS + 1, "one for each");
 
 static void call_any(aq_am *am)

@@ -17,37 +17,18 @@ gex_OP_t gex_AD_QueryOps(gex_AD_t ad);
 void gex_AD_SetCData(gex_AD_t ad, const void *val);
 void *gex_AD_QueryCData(gex_AD_t ad);
 
-gex_Event_t gex_AD_OpNB_I32(gex_AD_t ad, int32_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, int32_t operand1, int32_t operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-gex_Event_t gex_AD_OpNB_U32(gex_AD_t ad, uint32_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, uint32_t operand1, uint32_t operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-gex_Event_t gex_AD_OpNB_I64(gex_AD_t ad, int64_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, int64_t operand1, int64_t operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-gex_Event_t gex_AD_OpNB_U64(gex_AD_t ad, uint64_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, uint64_t operand1, uint64_t operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-gex_Event_t gex_AD_OpNB_FLT(gex_AD_t ad, float *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, float operand1, float operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-gex_Event_t gex_AD_OpNB_DBL(gex_AD_t ad, double *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                            gex_OP_t opcode, double operand1, double operand2,
-                            gex_Flags_t flags) AQG_MUST_USE;
-
-int gex_AD_OpNBI_I32(gex_AD_t ad, int32_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, int32_t operand1, int32_t operand2, gex_Flags_t flags);
-int gex_AD_OpNBI_U32(gex_AD_t ad, uint32_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, uint32_t operand1, uint32_t operand2, gex_Flags_t flags);
-int gex_AD_OpNBI_I64(gex_AD_t ad, int64_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, int64_t operand1, int64_t operand2, gex_Flags_t flags);
-int gex_AD_OpNBI_U64(gex_AD_t ad, uint64_t *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, uint64_t operand1, uint64_t operand2, gex_Flags_t flags);
-int gex_AD_OpNBI_FLT(gex_AD_t ad, float *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, float operand1, float operand2, gex_Flags_t flags);
-int gex_AD_OpNBI_DBL(gex_AD_t ad, double *result_p, gex_Rank_t tgt_rank, void *tgt_addr,
-                     gex_OP_t opcode, double operand1, double operand2, gex_Flags_t flags);
+#define AQG_AD(DT, T)                                                                              \
+    gex_Event_t gex_AD_OpNB_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,    \
+                                 gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags)       \
+        AQG_MUST_USE;                                                                              \
+    int gex_AD_OpNBI_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,           \
+                          gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags);
+AQG_AD(I32, int32_t)
+AQG_AD(U32, uint32_t)
+AQG_AD(I64, int64_t)
+AQG_AD(U64, uint64_t)
+AQG_AD(FLT, float)
+AQG_AD(DBL, double)
 
 AQG_END
 

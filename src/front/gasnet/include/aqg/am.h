@@ -108,126 +108,77 @@ AQG_INLINE int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
 /* --- the numbered names ------------------------------------------------------------------------
  */
 
-/* The parameters of M arguments, and the array they become. */
-#define AQG_PARAMS_0
-#define AQG_ARRAY_0   const gex_AM_Arg_t *const aqg_args = NULL;
-#define AQG_PARAMS_1  , gex_AM_Arg_t a0
-#define AQG_PARAMS_2  AQG_PARAMS_1, gex_AM_Arg_t a1
-#define AQG_PARAMS_3  AQG_PARAMS_2, gex_AM_Arg_t a2
-#define AQG_PARAMS_4  AQG_PARAMS_3, gex_AM_Arg_t a3
-#define AQG_PARAMS_5  AQG_PARAMS_4, gex_AM_Arg_t a4
-#define AQG_PARAMS_6  AQG_PARAMS_5, gex_AM_Arg_t a5
-#define AQG_PARAMS_7  AQG_PARAMS_6, gex_AM_Arg_t a6
-#define AQG_PARAMS_8  AQG_PARAMS_7, gex_AM_Arg_t a7
-#define AQG_PARAMS_9  AQG_PARAMS_8, gex_AM_Arg_t a8
-#define AQG_PARAMS_10 AQG_PARAMS_9, gex_AM_Arg_t a9
-#define AQG_PARAMS_11 AQG_PARAMS_10, gex_AM_Arg_t a10
-#define AQG_PARAMS_12 AQG_PARAMS_11, gex_AM_Arg_t a11
-#define AQG_PARAMS_13 AQG_PARAMS_12, gex_AM_Arg_t a12
-#define AQG_PARAMS_14 AQG_PARAMS_13, gex_AM_Arg_t a13
-#define AQG_PARAMS_15 AQG_PARAMS_14, gex_AM_Arg_t a14
-#define AQG_PARAMS_16 AQG_PARAMS_15, gex_AM_Arg_t a15
-#define AQG_VALUES_1  a0
-#define AQG_VALUES_2  AQG_VALUES_1, a1
-#define AQG_VALUES_3  AQG_VALUES_2, a2
-#define AQG_VALUES_4  AQG_VALUES_3, a3
-#define AQG_VALUES_5  AQG_VALUES_4, a4
-#define AQG_VALUES_6  AQG_VALUES_5, a5
-#define AQG_VALUES_7  AQG_VALUES_6, a6
-#define AQG_VALUES_8  AQG_VALUES_7, a7
-#define AQG_VALUES_9  AQG_VALUES_8, a8
-#define AQG_VALUES_10 AQG_VALUES_9, a9
-#define AQG_VALUES_11 AQG_VALUES_10, a10
-#define AQG_VALUES_12 AQG_VALUES_11, a11
-#define AQG_VALUES_13 AQG_VALUES_12, a12
-#define AQG_VALUES_14 AQG_VALUES_13, a13
-#define AQG_VALUES_15 AQG_VALUES_14, a14
-#define AQG_VALUES_16 AQG_VALUES_15, a15
-#define AQG_ARRAY_1   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_1};
-#define AQG_ARRAY_2   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_2};
-#define AQG_ARRAY_3   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_3};
-#define AQG_ARRAY_4   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_4};
-#define AQG_ARRAY_5   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_5};
-#define AQG_ARRAY_6   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_6};
-#define AQG_ARRAY_7   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_7};
-#define AQG_ARRAY_8   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_8};
-#define AQG_ARRAY_9   const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_9};
-#define AQG_ARRAY_10  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_10};
-#define AQG_ARRAY_11  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_11};
-#define AQG_ARRAY_12  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_12};
-#define AQG_ARRAY_13  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_13};
-#define AQG_ARRAY_14  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_14};
-#define AQG_ARRAY_15  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_15};
-#define AQG_ARRAY_16  const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_16};
-
 #define AQG_AM_NAMES(M)                                                                            \
     AQG_INLINE int gex_AM_RequestShort##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,    \
                                           gex_Flags_t flags AQG_PARAMS_##M)                        \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_request_short(tm, rank, handler, flags, aqg_args, M);             \
+        AQG_ARRAY(M) return aqg_request_short(tm, rank, handler, flags, AQG_ARGS(M));              \
     }                                                                                              \
     AQG_INLINE int gex_AM_RequestMedium##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,   \
                                            const void *src, size_t nbytes, gex_Event_t *lc_opt,    \
                                            gex_Flags_t flags AQG_PARAMS_##M)                       \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_request_medium(tm, rank, handler, src, nbytes, lc_opt, flags,     \
-                                                aqg_args, M);                                      \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_request_medium(tm, rank, handler, src, nbytes, lc_opt, flags, AQG_ARGS(M));     \
     }                                                                                              \
     AQG_INLINE int gex_AM_RequestLong##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,     \
                                          const void *src, size_t nbytes, void *dest_addr,          \
                                          gex_Event_t *lc_opt, gex_Flags_t flags AQG_PARAMS_##M)    \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_request_long(tm, rank, handler, src, nbytes, dest_addr, lc_opt,   \
-                                              flags, aqg_args, M);                                 \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_request_long(tm, rank, handler, src, nbytes, dest_addr, lc_opt, flags,          \
+                                AQG_ARGS(M));                                                      \
     }                                                                                              \
     AQG_INLINE int gex_AM_ReplyShort##M(gex_Token_t token, gex_AM_Index_t handler,                 \
                                         gex_Flags_t flags AQG_PARAMS_##M)                          \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_reply_short(token, handler, flags, aqg_args, M);                  \
+        AQG_ARRAY(M) return aqg_reply_short(token, handler, flags, AQG_ARGS(M));                   \
     }                                                                                              \
     AQG_INLINE int gex_AM_ReplyMedium##M(gex_Token_t token, gex_AM_Index_t handler,                \
                                          const void *src, size_t nbytes, gex_Event_t *lc_opt,      \
                                          gex_Flags_t flags AQG_PARAMS_##M)                         \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_reply_medium(token, handler, src, nbytes, lc_opt, flags,          \
-                                              aqg_args, M);                                        \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_reply_medium(token, handler, src, nbytes, lc_opt, flags, AQG_ARGS(M));          \
     }                                                                                              \
     AQG_INLINE int gex_AM_ReplyLong##M(gex_Token_t token, gex_AM_Index_t handler, const void *src, \
                                        size_t nbytes, void *dest_addr, gex_Event_t *lc_opt,        \
                                        gex_Flags_t flags AQG_PARAMS_##M)                           \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_reply_long(token, handler, src, nbytes, dest_addr, lc_opt, flags, \
-                                            aqg_args, M);                                          \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_reply_long(token, handler, src, nbytes, dest_addr, lc_opt, flags, AQG_ARGS(M)); \
     }
 
 #define AQG_COMMIT_MEDIUM_NAMES(M, Kind, KIND)                                                     \
     AQG_INLINE void gex_AM_Commit##Kind##Medium##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,    \
                                                    size_t nbytes AQG_PARAMS_##M)                   \
     {                                                                                              \
-        AQG_ARRAY_##M(void)                                                                        \
-            aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, aqg_args, M, 0);            \
+        AQG_ARRAY(M)                                                                               \
+        (void)aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, AQG_ARGS(M), 0);          \
     }                                                                                              \
     AQG_INLINE int gex_AM_Commit##Kind##Medium##M##_v2(gex_AM_SrcDesc_t sd,                        \
                                                        gex_AM_Index_t handler, size_t nbytes,      \
                                                        gex_Flags_t commit_flags AQG_PARAMS_##M)    \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, aqg_args,  \
-                                        M, commit_flags);                                          \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, AQG_ARGS(M),             \
+                          commit_flags);                                                           \
     }
 
 #define AQG_COMMIT_LONG_NAMES(M, Kind, KIND)                                                       \
     AQG_INLINE void gex_AM_Commit##Kind##Long##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,      \
                                                  size_t nbytes, void *dest_addr AQG_PARAMS_##M)    \
     {                                                                                              \
-        AQG_ARRAY_##M(void)                                                                        \
-            aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, aqg_args, M, 0);         \
+        AQG_ARRAY(M)                                                                               \
+        (void)aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, AQG_ARGS(M), 0);       \
     }                                                                                              \
     AQG_INLINE int gex_AM_Commit##Kind##Long##M##_v2(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,  \
                                                      size_t nbytes, void *dest_addr,               \
                                                      gex_Flags_t commit_flags AQG_PARAMS_##M)      \
     {                                                                                              \
-        AQG_ARRAY_##M return aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr,         \
-                                        aqg_args, M, commit_flags);                                \
+        AQG_ARRAY(M)                                                                               \
+        return aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, AQG_ARGS(M),          \
+                          commit_flags);                                                           \
     }
 
 #define AQG_AM_ALL_NAMES(M)                                                                        \
@@ -237,23 +188,7 @@ AQG_INLINE int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
     AQG_COMMIT_LONG_NAMES(M, Request, REQUEST)                                                     \
     AQG_COMMIT_LONG_NAMES(M, Reply, REPLY)
 
-AQG_AM_ALL_NAMES(0)
-AQG_AM_ALL_NAMES(1)
-AQG_AM_ALL_NAMES(2)
-AQG_AM_ALL_NAMES(3)
-AQG_AM_ALL_NAMES(4)
-AQG_AM_ALL_NAMES(5)
-AQG_AM_ALL_NAMES(6)
-AQG_AM_ALL_NAMES(7)
-AQG_AM_ALL_NAMES(8)
-AQG_AM_ALL_NAMES(9)
-AQG_AM_ALL_NAMES(10)
-AQG_AM_ALL_NAMES(11)
-AQG_AM_ALL_NAMES(12)
-AQG_AM_ALL_NAMES(13)
-AQG_AM_ALL_NAMES(14)
-AQG_AM_ALL_NAMES(15)
-AQG_AM_ALL_NAMES(16)
+AQG_EACH(AQG_AM_ALL_NAMES)
 
 /* --- the names that count ----------------------------------------------------------------------
  */

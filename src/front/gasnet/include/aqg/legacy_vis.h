@@ -19,155 +19,47 @@ AQG_INLINE const ptrdiff_t *aqg_strides(const size_t *strides)
     return (const ptrdiff_t *)(const void *)strides;
 }
 
-AQG_INLINE void gasnet_putv_bulk(gasnet_node_t dstnode, size_t dstcount,
-                                 gasnet_memvec_t const dstlist[], size_t srccount,
-                                 gasnet_memvec_t const srclist[])
-{
-    (void)gex_VIS_VectorPutBlocking(aqg_world, dstnode, dstcount, aqg_memvec(dstlist), srccount,
-                                    aqg_memvec(srclist), 0);
-}
+/* The three forms of a transfer: its parameters, and what they are to GASNet-EX. */
+#define AQG_LEGACY_VIS(name, Name, PARAMS, ...)                                                    \
+    AQG_INLINE void gasnet_##name##_bulk PARAMS                                                    \
+    {                                                                                              \
+        (void)gex_VIS_##Name##Blocking(aqg_world, __VA_ARGS__, 0);                                 \
+    }                                                                                              \
+    AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_##name##_nb_bulk PARAMS                         \
+    {                                                                                              \
+        return gex_VIS_##Name##NB(aqg_world, __VA_ARGS__, 0);                                      \
+    }                                                                                              \
+    AQG_INLINE void gasnet_##name##_nbi_bulk PARAMS                                                \
+    {                                                                                              \
+        (void)gex_VIS_##Name##NBI(aqg_world, __VA_ARGS__, 0);                                      \
+    }
 
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_putv_nb_bulk(gasnet_node_t dstnode, size_t dstcount,
-                                                            gasnet_memvec_t const dstlist[],
-                                                            size_t srccount,
-                                                            gasnet_memvec_t const srclist[])
-{
-    return gex_VIS_VectorPutNB(aqg_world, dstnode, dstcount, aqg_memvec(dstlist), srccount,
-                               aqg_memvec(srclist), 0);
-}
-
-AQG_INLINE void gasnet_putv_nbi_bulk(gasnet_node_t dstnode, size_t dstcount,
-                                     gasnet_memvec_t const dstlist[], size_t srccount,
-                                     gasnet_memvec_t const srclist[])
-{
-    (void)gex_VIS_VectorPutNBI(aqg_world, dstnode, dstcount, aqg_memvec(dstlist), srccount,
-                               aqg_memvec(srclist), 0);
-}
-
-AQG_INLINE void gasnet_getv_bulk(size_t dstcount, gasnet_memvec_t const dstlist[],
-                                 gasnet_node_t srcnode, size_t srccount,
-                                 gasnet_memvec_t const srclist[])
-{
-    (void)gex_VIS_VectorGetBlocking(aqg_world, dstcount, aqg_memvec(dstlist), srcnode, srccount,
-                                    aqg_memvec(srclist), 0);
-}
-
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_getv_nb_bulk(size_t dstcount,
-                                                            gasnet_memvec_t const dstlist[],
-                                                            gasnet_node_t srcnode, size_t srccount,
-                                                            gasnet_memvec_t const srclist[])
-{
-    return gex_VIS_VectorGetNB(aqg_world, dstcount, aqg_memvec(dstlist), srcnode, srccount,
-                               aqg_memvec(srclist), 0);
-}
-
-AQG_INLINE void gasnet_getv_nbi_bulk(size_t dstcount, gasnet_memvec_t const dstlist[],
-                                     gasnet_node_t srcnode, size_t srccount,
-                                     gasnet_memvec_t const srclist[])
-{
-    (void)gex_VIS_VectorGetNBI(aqg_world, dstcount, aqg_memvec(dstlist), srcnode, srccount,
-                               aqg_memvec(srclist), 0);
-}
-
-AQG_INLINE void gasnet_puti_bulk(gasnet_node_t dstnode, size_t dstcount, void *const dstlist[],
-                                 size_t dstlen, size_t srccount, void *const srclist[],
-                                 size_t srclen)
-{
-    (void)gex_VIS_IndexedPutBlocking(aqg_world, dstnode, dstcount, dstlist, dstlen, srccount,
-                                     srclist, srclen, 0);
-}
-
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_puti_nb_bulk(gasnet_node_t dstnode, size_t dstcount,
-                                                            void *const dstlist[], size_t dstlen,
-                                                            size_t srccount, void *const srclist[],
-                                                            size_t srclen)
-{
-    return gex_VIS_IndexedPutNB(aqg_world, dstnode, dstcount, dstlist, dstlen, srccount, srclist,
-                                srclen, 0);
-}
-
-AQG_INLINE void gasnet_puti_nbi_bulk(gasnet_node_t dstnode, size_t dstcount, void *const dstlist[],
-                                     size_t dstlen, size_t srccount, void *const srclist[],
-                                     size_t srclen)
-{
-    (void)gex_VIS_IndexedPutNBI(aqg_world, dstnode, dstcount, dstlist, dstlen, srccount, srclist,
-                                srclen, 0);
-}
-
-AQG_INLINE void gasnet_geti_bulk(size_t dstcount, void *const dstlist[], size_t dstlen,
-                                 gasnet_node_t srcnode, size_t srccount, void *const srclist[],
-                                 size_t srclen)
-{
-    (void)gex_VIS_IndexedGetBlocking(aqg_world, dstcount, dstlist, dstlen, srcnode, srccount,
-                                     srclist, srclen, 0);
-}
-
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_geti_nb_bulk(size_t dstcount, void *const dstlist[],
-                                                            size_t dstlen, gasnet_node_t srcnode,
-                                                            size_t srccount, void *const srclist[],
-                                                            size_t srclen)
-{
-    return gex_VIS_IndexedGetNB(aqg_world, dstcount, dstlist, dstlen, srcnode, srccount, srclist,
-                                srclen, 0);
-}
-
-AQG_INLINE void gasnet_geti_nbi_bulk(size_t dstcount, void *const dstlist[], size_t dstlen,
-                                     gasnet_node_t srcnode, size_t srccount, void *const srclist[],
-                                     size_t srclen)
-{
-    (void)gex_VIS_IndexedGetNBI(aqg_world, dstcount, dstlist, dstlen, srcnode, srccount, srclist,
-                                srclen, 0);
-}
-
-AQG_INLINE void gasnet_puts_bulk(gasnet_node_t dstnode, void *dstaddr, const size_t dststrides[],
-                                 void *srcaddr, const size_t srcstrides[], const size_t count[],
-                                 size_t stridelevels)
-{
-    (void)gex_VIS_StridedPutBlocking(aqg_world, dstnode, dstaddr, aqg_strides(dststrides), srcaddr,
-                                     aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
-
-AQG_MUST_USE AQG_INLINE gasnet_handle_t
-gasnet_puts_nb_bulk(gasnet_node_t dstnode, void *dstaddr, const size_t dststrides[], void *srcaddr,
-                    const size_t srcstrides[], const size_t count[], size_t stridelevels)
-{
-    return gex_VIS_StridedPutNB(aqg_world, dstnode, dstaddr, aqg_strides(dststrides), srcaddr,
-                                aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
-
-AQG_INLINE void gasnet_puts_nbi_bulk(gasnet_node_t dstnode, void *dstaddr,
-                                     const size_t dststrides[], void *srcaddr,
-                                     const size_t srcstrides[], const size_t count[],
-                                     size_t stridelevels)
-{
-    (void)gex_VIS_StridedPutNBI(aqg_world, dstnode, dstaddr, aqg_strides(dststrides), srcaddr,
-                                aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
-
-AQG_INLINE void gasnet_gets_bulk(void *dstaddr, const size_t dststrides[], gasnet_node_t srcnode,
-                                 void *srcaddr, const size_t srcstrides[], const size_t count[],
-                                 size_t stridelevels)
-{
-    (void)gex_VIS_StridedGetBlocking(aqg_world, dstaddr, aqg_strides(dststrides), srcnode, srcaddr,
-                                     aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
-
-AQG_MUST_USE AQG_INLINE gasnet_handle_t
-gasnet_gets_nb_bulk(void *dstaddr, const size_t dststrides[], gasnet_node_t srcnode, void *srcaddr,
-                    const size_t srcstrides[], const size_t count[], size_t stridelevels)
-{
-    return gex_VIS_StridedGetNB(aqg_world, dstaddr, aqg_strides(dststrides), srcnode, srcaddr,
-                                aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
-
-AQG_INLINE void gasnet_gets_nbi_bulk(void *dstaddr, const size_t dststrides[],
-                                     gasnet_node_t srcnode, void *srcaddr,
-                                     const size_t srcstrides[], const size_t count[],
-                                     size_t stridelevels)
-{
-    (void)gex_VIS_StridedGetNBI(aqg_world, dstaddr, aqg_strides(dststrides), srcnode, srcaddr,
-                                aqg_strides(srcstrides), count[0], count + 1, stridelevels, 0);
-}
+AQG_LEGACY_VIS(putv, VectorPut,
+               (gasnet_node_t dstnode, size_t dstcount, gasnet_memvec_t const dstlist[],
+                size_t srccount, gasnet_memvec_t const srclist[]),
+               dstnode, dstcount, aqg_memvec(dstlist), srccount, aqg_memvec(srclist))
+AQG_LEGACY_VIS(getv, VectorGet,
+               (size_t dstcount, gasnet_memvec_t const dstlist[], gasnet_node_t srcnode,
+                size_t srccount, gasnet_memvec_t const srclist[]),
+               dstcount, aqg_memvec(dstlist), srcnode, srccount, aqg_memvec(srclist))
+AQG_LEGACY_VIS(puti, IndexedPut,
+               (gasnet_node_t dstnode, size_t dstcount, void *const dstlist[], size_t dstlen,
+                size_t srccount, void *const srclist[], size_t srclen),
+               dstnode, dstcount, dstlist, dstlen, srccount, srclist, srclen)
+AQG_LEGACY_VIS(geti, IndexedGet,
+               (size_t dstcount, void *const dstlist[], size_t dstlen, gasnet_node_t srcnode,
+                size_t srccount, void *const srclist[], size_t srclen),
+               dstcount, dstlist, dstlen, srcnode, srccount, srclist, srclen)
+AQG_LEGACY_VIS(puts, StridedPut,
+               (gasnet_node_t dstnode, void *dstaddr, const size_t dststrides[], void *srcaddr,
+                const size_t srcstrides[], const size_t count[], size_t stridelevels),
+               dstnode, dstaddr, aqg_strides(dststrides), srcaddr, aqg_strides(srcstrides),
+               count[0], count + 1, stridelevels)
+AQG_LEGACY_VIS(gets, StridedGet,
+               (void *dstaddr, const size_t dststrides[], gasnet_node_t srcnode, void *srcaddr,
+                const size_t srcstrides[], const size_t count[], size_t stridelevels),
+               dstaddr, aqg_strides(dststrides), srcnode, srcaddr, aqg_strides(srcstrides),
+               count[0], count + 1, stridelevels)
 
 AQG_END
 
