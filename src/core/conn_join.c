@@ -147,7 +147,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.hooks.peer_lost = hook_peer_lost;
     params.hooks.range_ok = hook_range_ok;
     params.hooks.share = hook_share;
-    params.hooks.arg = conn;
+    params.hooks.arg = params.hooks.host = conn;
     params.self = params.local_rank = self;
     params.size = params.local_size = 2;
     params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0

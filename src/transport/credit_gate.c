@@ -20,7 +20,7 @@ struct aqi_credit_gate {
     struct aqi_tp *tp;
     struct aqi_transport own; /* the transport's operations */
     struct aqi_tp_params params;
-    struct aqi_peer **peers; /* by id */
+    struct aqi_peer *const *peers; /* by id, the fallback layer's */
     struct aqi_credits credits;
     struct aqi_credit_peer *accounts;
     bool *due; /* by id: a hidden reply found no room */
@@ -321,15 +321,6 @@ static aq_status gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-static aq_status gate_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
-                              struct aqi_peer **peer)
-{
-    struct aqi_credit_gate *g = tp->gate;
-    aq_status st = g->own.connect(tp, uri, id, peer);
-    if (st == AQ_OK && id < g->params.size) g->peers[id] = *peer;
-    return st;
-}
-
 static void gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
@@ -366,26 +357,26 @@ aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_
     struct aqi_credit_gate *g = calloc(1, sizeof(*g));
     if (g != NULL) {
         g->params = *params;
-        g->peers = calloc(params->size, sizeof(struct aqi_peer *));
         g->accounts = calloc(params->size, sizeof(*g->accounts));
         g->due = calloc(params->size, sizeof(*g->due));
         *gate = g;
-        if (g->peers != NULL && g->accounts != NULL && g->due != NULL) return AQ_OK;
+        if (g->accounts != NULL && g->due != NULL) return AQ_OK;
         aqi_credit_gate_destroy(g);
     }
     return aqi_fail(AQ_ENOMEM, "transport", "no memory for the credits of %u peers", params->size);
 }
 
-void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_tp *tp)
+void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const *peers,
+                              struct aqi_tp *tp)
 {
     struct aqi_transport *ops = &tp->ops;
     struct aqi_credit_limits limits = aqi_credit_gate_limits(&g->params, &tp->limits);
     aqi_credits_init(&g->credits, &limits, g->accounts, g->params.size);
     g->tp = tp;
+    g->peers = peers;
     g->own = *ops;
     tp->gate = g;
     ops->am_send = gate_am_send;
-    ops->connect = gate_connect;
     ops->disconnect = gate_disconnect;
     ops->progress = gate_progress;
     ops->quiet = gate_quiet;
@@ -399,7 +390,6 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_tp *tp)
 void aqi_credit_gate_destroy(struct aqi_credit_gate *g)
 {
     if (g == NULL) return;
-    free(g->peers);
     free(g->accounts);
     free(g->due);
     free(g);

@@ -11,7 +11,7 @@
  * That counts everything: the program's messages, barriers and collectives of the core, and the
  * fallback layer's own (its puts, gets and atomics are requests and replies like any other). One
  * reply cannot be sent from inside its handler: the header of a Long whose payload goes ahead as a
- * put. It travels later, flagged AQI_AM_IS_LATE, as a request with a credit of its own.
+ * put. It travels later, as AQI_AM_LONG_LATE, a request with a credit of its own.
  */
 #ifndef AQI_CREDIT_GATE_H
 #define AQI_CREDIT_GATE_H
@@ -25,8 +25,9 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
                                                 const struct aqi_tp_limits *limits);
 
 aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_credit_gate **gate);
-/* Put it in front of the operations of the open transport. */
-void aqi_credit_gate_complete(struct aqi_credit_gate *gate, struct aqi_tp *tp);
+/* Put it in front of the operations of the open transport; `peers` by id, as they get connected. */
+void aqi_credit_gate_complete(struct aqi_credit_gate *gate, struct aqi_peer *const *peers,
+                              struct aqi_tp *tp);
 void aqi_credit_gate_destroy(struct aqi_credit_gate *gate);
 
 /* A message has arrived: account for it, hand it to `deliver` without its credits. */

@@ -40,24 +40,6 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
     fb->up.peer_lost(fb->up.arg, id, why);
 }
 
-static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
-{
-    struct aqi_fallback *fb = arg;
-    return fb->up.range_ok(fb->up.arg, addr, len);
-}
-
-static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
-{
-    struct aqi_fallback *fb = arg;
-    return fb->up.share(fb->up.arg, name, bytes, fd);
-}
-
-static void hook_relax(void *arg, unsigned round)
-{
-    struct aqi_fallback *fb = arg;
-    fb->up.relax(fb->up.arg, round);
-}
-
 /* --- what the caller calls, wrapped around the transport's own ------------------------------- */
 
 static aq_status wrap_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
@@ -131,10 +113,15 @@ static aq_status submit(struct aqi_fallback *fb, const struct fallback_op *init,
     return begun ? AQ_OK : AQ_AGAIN;
 }
 
-static aq_status gap_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+/* With the transport's own operation, unless it has none or says that it cannot reach this memory.
+ */
+static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
 {
-    (void)rmem;
+    aq_status st = tp->fallback->own.put != NULL
+                       ? tp->fallback->own.put(tp, peer, rmem, addr, src, len, comp)
+                       : AQ_ENOTSUP;
+    if (st != AQ_ENOTSUP) return st;
     if (len == 0) {
         aqi_comp_local(comp);
         aqi_comp_remote(comp);
@@ -149,10 +136,13 @@ static aq_status gap_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return submit(tp->fallback, &op, false);
 }
 
-static aq_status gap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
 {
-    (void)rmem;
+    aq_status st = tp->fallback->own.get != NULL
+                       ? tp->fallback->own.get(tp, peer, rmem, addr, dst, len, comp)
+                       : AQ_ENOTSUP;
+    if (st != AQ_ENOTSUP) return st;
     if (len == 0) {
         aqi_comp_remote(comp);
         return AQ_OK;
@@ -162,10 +152,13 @@ static aq_status gap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return submit(tp->fallback, &op, false);
 }
 
-static aq_status gap_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                           uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
-    (void)rmem;
+    aq_status st = tp->fallback->own.fill != NULL
+                       ? tp->fallback->own.fill(tp, peer, rmem, addr, byte, len, comp)
+                       : AQ_ENOTSUP;
+    if (st != AQ_ENOTSUP) return st;
     struct fallback_op op = {.kind = FB_OP_FILL,
                              .peer = peer,
                              .addr = addr,
@@ -176,10 +169,13 @@ static aq_status gap_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct
     return submit(tp->fallback, &op, false);
 }
 
-static aq_status gap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
-    (void)rmem;
+    aq_status st = tp->fallback->own.atomic != NULL
+                       ? tp->fallback->own.atomic(tp, peer, rmem, req, result, comp)
+                       : AQ_ENOTSUP;
+    if (st != AQ_ENOTSUP) return st;
     struct fallback_op op = {.kind = FB_OP_ATOMIC,
                              .peer = peer,
                              .addr = req->addr,
@@ -188,35 +184,6 @@ static aq_status gap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const stru
                              .result = req->fetch ? result : NULL,
                              .atomic = *req};
     return submit(tp->fallback, &op, false);
-}
-
-/* With the transport's own operation, unless it says that it cannot reach this memory. */
-static aq_status wrap_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                          uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
-{
-    aq_status st = tp->fallback->own.put(tp, peer, rmem, addr, src, len, comp);
-    return st == AQ_ENOTSUP ? gap_put(tp, peer, rmem, addr, src, len, comp) : st;
-}
-
-static aq_status wrap_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                          uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
-{
-    aq_status st = tp->fallback->own.get(tp, peer, rmem, addr, dst, len, comp);
-    return st == AQ_ENOTSUP ? gap_get(tp, peer, rmem, addr, dst, len, comp) : st;
-}
-
-static aq_status wrap_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                             const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
-{
-    aq_status st = tp->fallback->own.atomic(tp, peer, rmem, req, result, comp);
-    return st == AQ_ENOTSUP ? gap_atomic(tp, peer, rmem, req, result, comp) : st;
-}
-
-static aq_status wrap_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                           uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
-{
-    aq_status st = tp->fallback->own.fill(tp, peer, rmem, addr, byte, len, comp);
-    return st == AQ_ENOTSUP ? gap_fill(tp, peer, rmem, addr, byte, len, comp) : st;
 }
 
 /* A Long that fits a message travels packed; a larger one as a put and then a header. */
@@ -281,16 +248,14 @@ static aq_status gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool repl
 static aq_status gap_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
                             const struct aqi_am *am)
 {
+    aq_status st = AQ_OK;
     if (am != NULL) {
         struct aqi_am out = *am;
         out.payload = slot->payload;
-        aq_status st = tp->ops.am_send(tp, peer, &out, NULL);
-        if (st == AQ_AGAIN) return st;
-        free(slot->payload);
-        return st;
+        st = tp->ops.am_send(tp, peer, &out, NULL);
     }
-    free(slot->payload);
-    return AQ_OK;
+    if (st != AQ_AGAIN) free(slot->payload);
+    return st;
 }
 
 static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
@@ -301,6 +266,7 @@ static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **ad
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                     -1, 0);
     if (memory == NULL || at == MAP_FAILED) {
+        if (at != MAP_FAILED) munmap(at, size);
         free(memory);
         return aqi_fail(AQ_ENOMEM, "transport",
                         "cannot map a segment of %zu bytes: lower the size or raise ulimit -v",
@@ -388,12 +354,9 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
     fb->up = params->hooks;
     aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, false);
     *inner = *params;
-    inner->hooks = (struct aqi_tp_hooks){.deliver = credits ? hook_deliver_credited : hook_deliver,
-                                         .peer_lost = hook_peer_lost,
-                                         .range_ok = hook_range_ok,
-                                         .share = hook_share,
-                                         .relax = hook_relax,
-                                         .arg = fb};
+    inner->hooks.deliver = credits ? hook_deliver_credited : hook_deliver;
+    inner->hooks.peer_lost = hook_peer_lost;
+    inner->hooks.arg = fb;
     *fallback = fb;
     return AQ_OK;
 no_memory:
@@ -409,10 +372,7 @@ no_memory:
 void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
 {
     struct aqi_transport *ops = &tp->ops;
-    if (fb->gate != NULL) {
-        aqi_credit_gate_complete(fb->gate, tp);
-        tp->limits.max_piece = 0; /* receive buffers are for Mediums */
-    }
+    if (fb->gate != NULL) aqi_credit_gate_complete(fb->gate, fb->peers, tp);
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
@@ -424,10 +384,10 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(disconnect, gap_disconnect);
     FILL(am_reserve, gap_reserve);
     FILL(am_commit, gap_commit);
-    ops->put = ops->put != NULL ? wrap_put : gap_put;
-    ops->get = ops->get != NULL ? wrap_get : gap_get;
-    ops->fill = ops->fill != NULL ? wrap_fill : gap_fill;
-    ops->atomic = ops->atomic != NULL ? wrap_atomic : gap_atomic;
+    ops->put = any_put;
+    ops->get = any_get;
+    ops->fill = any_fill;
+    ops->atomic = any_atomic;
     FILL(pull, gap_pull);
     FILL(mem_alloc, gap_alloc);
     FILL(mem_reg, gap_reg);

@@ -94,11 +94,11 @@ static inline void fallback_unlock(struct aqi_fallback *fb)
     if (fb->params.threads) aqi_spin_unlock(&fb->lock);
 }
 
-/* The most that one message of a put or get carries. */
+/* The most that one message of a put or get carries; posted receive buffers are for Mediums. */
 static inline size_t fallback_piece(const struct aqi_fallback *fb)
 {
     const struct aqi_tp_limits *limits = &fb->tp->limits;
-    return limits->max_piece != 0 ? limits->max_piece : limits->max_medium;
+    return limits->max_piece != 0 && fb->gate == NULL ? limits->max_piece : limits->max_medium;
 }
 
 /* fallback_ops.c: the initiator's side. The lock is held. */

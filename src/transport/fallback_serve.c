@@ -31,13 +31,13 @@ static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct a
     for (unsigned round = 0;; round++) {
         if (atomic_load_explicit(&fb->down[source], memory_order_relaxed)) return;
         if (fb->own.am_send(tp, fb->peers[source], &am, NULL) != AQ_AGAIN) return;
-        if (fb->own.progress(tp, AQI_PROGRESS_REPLIES) == 0) fb->up.relax(fb->up.arg, round);
+        if (fb->own.progress(tp, AQI_PROGRESS_REPLIES) == 0) fb->up.relax(fb->up.host, round);
     }
 }
 
 static void serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
-    bool ok = fb->up.range_ok(fb->up.arg, am->addr, am->nbytes);
+    bool ok = fb->up.range_ok(fb->up.host, am->addr, am->nbytes);
     if (ok) memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
     int32_t length = (int32_t)am->nbytes;
     serve_reply(fb, source, am, ok ? FB_PUT_ACK : FB_REFUSED, &length, 1, NULL, 0);
@@ -47,7 +47,7 @@ static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi
 {
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
-    if (len > fallback_piece(fb) || !fb->up.range_ok(fb->up.arg, am->addr, len))
+    if (len > fallback_piece(fb) || !fb->up.range_ok(fb->up.host, am->addr, len))
         serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
     else
         serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,
@@ -63,7 +63,7 @@ static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct 
                              .type = (uint8_t)am->args[7]};
     size_t size = aqi_atomic_size(req.type);
     if (!aqi_atomic_valid(req.op, req.type) || am->addr % size != 0 ||
-        !fb->up.range_ok(fb->up.arg, am->addr, size)) {
+        !fb->up.range_ok(fb->up.host, am->addr, size)) {
         serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
         return;
     }
@@ -75,7 +75,7 @@ static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct 
 static void serve_fill(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     uint64_t len = arg_u64(am, 3);
-    bool ok = fb->up.range_ok(fb->up.arg, am->addr, len);
+    bool ok = fb->up.range_ok(fb->up.host, am->addr, len);
     if (ok) memset((void *)(uintptr_t)am->addr, am->args[2], len);
     serve_reply(fb, source, am, ok ? FB_FILLED : FB_REFUSED, NULL, 0, NULL, 0);
 }
@@ -164,7 +164,7 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
     case AQI_AM_LONG_PACKED:
     case AQI_AM_LONG_HEADER:
     case AQI_AM_LONG_LATE:
-        ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.arg, am->addr, am->nbytes));
+        ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.host, am->addr, am->nbytes));
         if (!ok) break;
         if (am->kind == AQI_AM_LONG_PACKED)
             memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);

@@ -2,6 +2,7 @@
 #include "transport/fault.h"
 
 #include "base/fail.h"
+#include "base/pool.h"
 #include "base/spin.h"
 #include "transport/fault_credits.h"
 
@@ -11,13 +12,22 @@
 
 static struct {
     bool on;
-    unsigned again, late, hide;
-    bool credits;
-    uint32_t depth; /* 0: as asked */
-    uint32_t die_id;
+    unsigned hide;
+    uint64_t again, late, credits, seed;
+    uint64_t depth; /* 0: as asked */
+    uint64_t die_id;
     uint64_t die_after; /* 0: nobody dies */
-    uint64_t seed;
 } fault_config;
+
+static const struct {
+    const char *name;
+    uint64_t max;
+    uint64_t *value;
+} numbers[] = {
+    {"again", 95, &fault_config.again},       {"late", 1000, &fault_config.late},
+    {"credits", 1, &fault_config.credits},    {"depth", UINT32_MAX, &fault_config.depth},
+    {"seed", UINT64_MAX, &fault_config.seed},
+};
 
 static const struct {
     const char *name;
@@ -57,47 +67,23 @@ static bool parse_hide(char *list, unsigned *bits)
 
 static bool parse_die(char *value)
 {
-    uint64_t id, after;
     char *at = strchr(value, '@');
     if (at == NULL) return false;
     *at = 0;
-    if (!parse_number(value, UINT32_MAX, &id) || !parse_number(at + 1, UINT64_MAX, &after) ||
-        after == 0)
-        return false;
-    fault_config.die_id = (uint32_t)id;
-    fault_config.die_after = after;
-    return true;
+    return parse_number(value, UINT32_MAX, &fault_config.die_id) &&
+           parse_number(at + 1, UINT64_MAX, &fault_config.die_after) && fault_config.die_after != 0;
 }
 
 static bool parse_item(char *item)
 {
-    uint64_t number = 0;
     char *value = strchr(item, '=');
     if (value == NULL) return false;
     *value++ = 0;
     if (strcmp(item, "hide") == 0) return parse_hide(value, &fault_config.hide);
     if (strcmp(item, "die") == 0) return parse_die(value);
-    if (strcmp(item, "seed") == 0) return parse_number(value, UINT64_MAX, &fault_config.seed);
-    if (strcmp(item, "credits") == 0) {
-        if (!parse_number(value, 1, &number)) return false;
-        fault_config.credits = number != 0;
-        return true;
-    }
-    if (strcmp(item, "depth") == 0) {
-        if (!parse_number(value, UINT32_MAX, &number)) return false;
-        fault_config.depth = (uint32_t)number;
-        return true;
-    }
-    if (strcmp(item, "again") == 0) {
-        if (!parse_number(value, 95, &number)) return false;
-        fault_config.again = (unsigned)number;
-        return true;
-    }
-    if (strcmp(item, "late") == 0) {
-        if (!parse_number(value, 1000, &number)) return false;
-        fault_config.late = (unsigned)number;
-        return true;
-    }
+    for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++)
+        if (strcmp(item, numbers[i].name) == 0)
+            return parse_number(value, numbers[i].max, numbers[i].value);
     return false;
 }
 
@@ -129,7 +115,7 @@ bool aqi_fault_wanted(void)
 
 unsigned aqi_fault_caps(unsigned caps)
 {
-    return (caps & ~fault_config.hide) | (fault_config.credits ? AQI_CAP_CREDITS : 0);
+    return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }
 
 /* --- the decorator --------------------------------------------------------------------------- */
@@ -149,7 +135,8 @@ struct late_op {
     uint8_t kind; /* what is still to begin */
     int byte;
     struct aqi_peer *peer;
-    struct aqi_rmem rmem;
+    const struct aqi_rmem *rmem;
+    struct aqi_rmem rmem_copy;
     uint64_t addr;
     void *local;
     size_t len;
@@ -160,22 +147,23 @@ struct late_op {
     struct late_op *next;
 };
 
-struct fault_tp {
-    struct aqi_tp tp;
-    struct aqi_tp *in;
+struct aqi_fault {
+    struct aqi_tp *tp;
+    struct aqi_transport own; /* the transport's operations */
     struct aqi_tp_hooks up;
-    struct aqi_tp_params params;
+    bool threads;
     struct aqi_spin lock;
     uint64_t random;
     unsigned burst; /* calls still to refuse */
     uint64_t calls; /* to the one that is to die */
     atomic_bool dead, told;
+    struct aqi_pool pool;
     struct late_op *late;
     struct fault_credits *credits; /* NULL: not enforced */
 };
 
 /* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators". */
-static unsigned draw(struct fault_tp *f, unsigned below)
+static unsigned draw(struct aqi_fault *f, unsigned below)
 {
     f->random ^= f->random >> 12;
     f->random ^= f->random << 25;
@@ -184,7 +172,7 @@ static unsigned draw(struct fault_tp *f, unsigned below)
 }
 
 /* Before each call to a peer: AQ_OK lets it through. */
-static aq_status gate(struct fault_tp *f, const struct aqi_peer *peer)
+static aq_status gate(struct aqi_fault *f, const struct aqi_peer *peer)
 {
     aq_status st = AQ_OK;
     aqi_spin_lock(&f->lock);
@@ -204,48 +192,46 @@ static aq_status gate(struct fault_tp *f, const struct aqi_peer *peer)
 }
 
 /* Stand between an operation's counters and the transport; NULL: nothing is to be delayed. */
-static struct late_op *hold(struct fault_tp *f, struct aqi_comp *comp, bool has_local)
+static struct late_op *hold(struct aqi_fault *f, const struct late_op *what, struct aqi_comp *comp)
 {
     if (fault_config.late == 0 || comp == NULL) return NULL;
-    struct late_op *op = calloc(1, sizeof(*op));
+    struct late_op *op = aqi_pool_get(&f->pool);
     if (op == NULL) return NULL;
-    atomic_store(&op->inner.local, has_local ? 1u : 0u);
-    atomic_store(&op->inner.remote, 1u);
-    op->inner.shared = f->params.threads;
+    *op = *what;
+    op->has_local = what->kind == LATE_PUT;
+    op->inner = (struct aqi_comp){.local = op->has_local, .remote = 1, .shared = f->threads};
     op->comp = comp;
-    op->has_local = has_local;
     return op;
 }
 
-static aq_status held(struct fault_tp *f, struct late_op *op, aq_status st)
+static aq_status held(struct aqi_fault *f, struct late_op *op, aq_status st)
 {
-    if (op == NULL) return st;
     if (st != AQ_OK) {
-        free(op);
+        aqi_pool_put(&f->pool, op);
         return st;
     }
     aqi_spin_lock(&f->lock);
-    op->wait = 1 + draw(f, fault_config.late);
+    op->wait = 1 + draw(f, (unsigned)fault_config.late);
     op->next = f->late;
     f->late = op;
     aqi_spin_unlock(&f->lock);
     return AQ_OK;
 }
 
-static aq_status begin_late(struct fault_tp *f, struct late_op *op)
+static aq_status begin(struct aqi_fault *f, const struct late_op *op, struct aqi_comp *comp)
 {
-    struct aqi_tp *in = f->in;
+    struct aqi_tp *tp = f->tp;
     if (op->kind == LATE_PUT)
-        return in->ops.put(in, op->peer, &op->rmem, op->addr, op->local, op->len, &op->inner);
+        return f->own.put(tp, op->peer, op->rmem, op->addr, op->local, op->len, comp);
     if (op->kind == LATE_GET)
-        return in->ops.get(in, op->peer, &op->rmem, op->addr, op->local, op->len, &op->inner);
-    return in->ops.fill(in, op->peer, &op->rmem, op->addr, op->byte, op->len, &op->inner);
+        return f->own.get(tp, op->peer, op->rmem, op->addr, op->local, op->len, comp);
+    return f->own.fill(tp, op->peer, op->rmem, op->addr, op->byte, op->len, comp);
 }
 
 /* Begin what has waited long enough. One that fails now has begun as far as its caller knows. */
-static void try_late(struct fault_tp *f, struct late_op *op)
+static void try_late(struct aqi_fault *f, struct late_op *op)
 {
-    aq_status st = begin_late(f, op);
+    aq_status st = begin(f, op, &op->inner);
     if (st == AQ_AGAIN) return;
     op->kind = LATE_BEGUN;
     if (st == AQ_OK) return;
@@ -255,32 +241,29 @@ static void try_late(struct fault_tp *f, struct late_op *op)
 }
 
 /*
- * Keep a put, get or fill for later. First ask for 0 bytes, since whether the transport reaches
- * this memory at all must be answered now.
+ * A put, get or fill: kept for later if completions are late. First 0 bytes are asked for, since
+ * whether the transport reaches this memory at all must be answered now.
  */
-static aq_status defer(struct fault_tp *f, struct late_op *op, const struct late_op *what)
+static aq_status transfer(struct aqi_tp *tp, const struct late_op *what, struct aqi_comp *comp)
 {
-    struct late_op probe = *what;
-    probe.inner = (struct aqi_comp){.local = op->has_local ? 1 : 0, .remote = 1};
+    struct aqi_fault *f = tp->fault;
+    aq_status st = gate(f, what->peer);
+    if (st != AQ_OK) return st;
+    struct late_op *op = hold(f, what, comp);
+    if (op == NULL) return begin(f, what, comp);
+    struct late_op probe = *op;
     probe.len = 0;
-    aq_status st = begin_late(f, &probe);
-    if (st == AQ_OK) {
-        op->kind = what->kind;
-        op->byte = what->byte;
-        op->peer = what->peer;
-        op->rmem = what->rmem;
-        op->addr = what->addr;
-        op->local = what->local;
-        op->len = what->len;
-        if (op->kind == LATE_PUT && op->len <= sizeof(op->bytes)) {
-            if (op->len != 0) memcpy(op->bytes, op->local, op->len);
-            op->local = op->bytes;
-        }
+    st = begin(f, &probe, &probe.inner);
+    op->rmem_copy = *what->rmem;
+    op->rmem = &op->rmem_copy;
+    if (st == AQ_OK && op->kind == LATE_PUT && op->len <= sizeof(op->bytes)) {
+        if (op->len != 0) memcpy(op->bytes, op->local, op->len);
+        op->local = op->bytes;
     }
     return held(f, op, st);
 }
 
-static bool holds_back(struct fault_tp *f)
+static bool holds_back(struct aqi_fault *f)
 {
     aqi_spin_lock(&f->lock);
     bool some = f->late != NULL;
@@ -288,7 +271,7 @@ static bool holds_back(struct fault_tp *f)
     return some;
 }
 
-static unsigned release_late(struct fault_tp *f)
+static unsigned release_late(struct aqi_fault *f)
 {
     unsigned n = 0;
     struct late_op *ready = NULL;
@@ -314,7 +297,7 @@ static unsigned release_late(struct fault_tp *f)
         if (op->inner.status != AQ_OK) aqi_comp_fail(op->comp, (aq_status)op->inner.status);
         if (op->has_local) aqi_comp_local(op->comp);
         aqi_comp_remote(op->comp);
-        free(op);
+        aqi_pool_put(&f->pool, op);
     }
     return n;
 }
@@ -322,11 +305,11 @@ static unsigned release_late(struct fault_tp *f)
 static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                                struct aqi_comp *comp)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
+    struct aqi_fault *f = tp->fault;
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
     fault_credits_sent(f->credits, peer->id, am, true);
-    st = f->in->ops.am_send(f->in, peer, am, comp);
+    st = f->own.am_send(tp, peer, am, comp);
     if (st != AQ_OK) fault_credits_sent(f->credits, peer->id, am, false);
     return st;
 }
@@ -334,75 +317,59 @@ static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
 static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                            uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    aq_status st = gate(f, peer);
-    if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, comp, true);
-    if (op == NULL) return f->in->ops.put(f->in, peer, rmem, addr, src, len, comp);
     struct late_op what = {.kind = LATE_PUT,
                            .peer = peer,
-                           .rmem = *rmem,
+                           .rmem = rmem,
                            .addr = addr,
                            .local = (void *)(uintptr_t)src,
                            .len = len};
-    return defer(f, op, &what);
+    return transfer(tp, &what, comp);
 }
 
 static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                            uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    aq_status st = gate(f, peer);
-    if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, comp, false);
-    if (op == NULL) return f->in->ops.get(f->in, peer, rmem, addr, dst, len, comp);
     struct late_op what = {
-        .kind = LATE_GET, .peer = peer, .rmem = *rmem, .addr = addr, .local = dst, .len = len};
-    return defer(f, op, &what);
+        .kind = LATE_GET, .peer = peer, .rmem = rmem, .addr = addr, .local = dst, .len = len};
+    return transfer(tp, &what, comp);
 }
 
 static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    aq_status st = gate(f, peer);
-    if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, comp, false);
-    if (op == NULL) return f->in->ops.fill(f->in, peer, rmem, addr, byte, len, comp);
     struct late_op what = {
-        .kind = LATE_FILL, .peer = peer, .rmem = *rmem, .addr = addr, .byte = byte, .len = len};
-    return defer(f, op, &what);
+        .kind = LATE_FILL, .peer = peer, .rmem = rmem, .addr = addr, .byte = byte, .len = len};
+    return transfer(tp, &what, comp);
 }
 
 static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                               const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
+    struct aqi_fault *f = tp->fault;
+    struct late_op what = {.kind = LATE_BEGUN,
+                           .result = req->fetch ? result : NULL,
+                           .result_size = aqi_atomic_size(req->type)};
     aq_status st = gate(f, peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, comp, false);
-    if (op == NULL) return f->in->ops.atomic(f->in, peer, rmem, req, result, comp);
-    if (req->fetch) op->result = result;
-    op->result_size = aqi_atomic_size(req->type);
-    st = f->in->ops.atomic(f->in, peer, rmem, req, &op->value, &op->inner);
-    return held(f, op, st);
+    struct late_op *op = hold(f, &what, comp);
+    if (op == NULL) return f->own.atomic(tp, peer, rmem, req, result, comp);
+    return held(f, op, f->own.atomic(tp, peer, rmem, req, &op->value, &op->inner));
 }
 
 static aq_status fault_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
                             size_t len)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    aq_status st = gate(f, peer);
+    aq_status st = gate(tp->fault, peer);
     if (st == AQ_EPEER) return st;
-    return f->in->ops.pull(f->in, peer, addr, dst, len);
+    return tp->fault->own.pull(tp, peer, addr, dst, len);
 }
 
 static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    unsigned n = f->in->ops.progress(f->in, mode) + release_late(f);
+    struct aqi_fault *f = tp->fault;
+    unsigned n = f->own.progress(tp, mode) + release_late(f);
     if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
-        f->up.peer_lost(f->up.arg, fault_config.die_id, "AQ_FAULT says that it died");
+        f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "AQ_FAULT says that it died");
         n++;
     }
     return n;
@@ -410,106 +377,57 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
 
 static aq_status fault_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    return holds_back(f) ? AQ_AGAIN : f->in->ops.quiet(f->in, peer);
+    return holds_back(tp->fault) ? AQ_AGAIN : tp->fault->own.quiet(tp, peer);
 }
 
-static void fault_close(struct aqi_tp *tp)
+static void fault_free(struct aqi_fault *f)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    f->in->ops.close(f->in);
-    while (f->late != NULL) {
-        struct late_op *op = f->late;
-        f->late = op->next;
-        free(op);
-    }
+    aqi_pool_destroy(&f->pool);
     fault_credits_free(f->credits);
     free(f);
 }
 
-/* The rest goes straight through to the transport inside. */
-#define IN(tp) (((struct fault_tp *)(tp))->in)
-
-static aq_status fault_address(struct aqi_tp *tp, char *uri)
+static void fault_close(struct aqi_tp *tp)
 {
-    return IN(tp)->ops.address(IN(tp), uri);
-}
-
-static aq_status fault_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
-                               struct aqi_peer **peer)
-{
-    return IN(tp)->ops.connect(IN(tp), uri, id, peer);
+    struct aqi_fault *f = tp->fault;
+    f->own.close(tp);
+    fault_free(f);
 }
 
 static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    fault_credits_forget(((struct fault_tp *)tp)->credits, peer->id);
-    if (IN(tp)->ops.disconnect != NULL) IN(tp)->ops.disconnect(IN(tp), peer);
+    fault_credits_forget(tp->fault->credits, peer->id);
+    if (tp->fault->own.disconnect != NULL) tp->fault->own.disconnect(tp, peer);
 }
 
 static aq_status fault_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
                                size_t nbytes, struct aqi_slot *slot)
 {
-    aq_status st = gate((struct fault_tp *)tp, peer);
-    return st != AQ_OK ? st : IN(tp)->ops.am_reserve(IN(tp), peer, reply, nargs, nbytes, slot);
+    aq_status st = gate(tp->fault, peer);
+    return st != AQ_OK ? st : tp->fault->own.am_reserve(tp, peer, reply, nargs, nbytes, slot);
 }
 
 static aq_status fault_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
                               const struct aqi_am *am)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
+    struct aqi_fault *f = tp->fault;
     if (am != NULL) fault_credits_sent(f->credits, peer->id, am, true);
-    aq_status st = f->in->ops.am_commit(f->in, peer, slot, am);
+    aq_status st = f->own.am_commit(tp, peer, slot, am);
     if (st != AQ_OK && am != NULL) fault_credits_sent(f->credits, peer->id, am, false);
     return st;
-}
-
-static aq_status fault_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
-{
-    return IN(tp)->ops.mem_alloc(IN(tp), len, most, addr);
-}
-
-static aq_status fault_reg(struct aqi_tp *tp, void *addr, size_t len,
-                           unsigned char key[AQI_KEY_MAX])
-{
-    return IN(tp)->ops.mem_reg(IN(tp), addr, len, key);
-}
-
-static void fault_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
-{
-    IN(tp)->ops.mem_dereg(IN(tp), key);
-}
-
-static aq_status fault_map(struct aqi_tp *tp, struct aqi_peer *peer,
-                           const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                           struct aqi_rmem *rmem)
-{
-    return IN(tp)->ops.mem_map(IN(tp), peer, key, addr, len, rmem);
-}
-
-static aq_status fault_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
-                              uint64_t *offset)
-{
-    return IN(tp)->ops.mem_fd(IN(tp), addr, len, fd, offset);
-}
-
-static int fault_wait_fd(struct aqi_tp *tp)
-{
-    return IN(tp)->ops.wait_fd(IN(tp));
 }
 
 /* Held-back completions need polls, not arrivals. */
 static aq_status fault_arm(struct aqi_tp *tp, bool on)
 {
-    struct fault_tp *f = (struct fault_tp *)tp;
-    if (on && holds_back(f)) return AQ_AGAIN;
-    return f->in->ops.arm(f->in, on);
+    if (on && holds_back(tp->fault)) return AQ_AGAIN;
+    return tp->fault->own.arm(tp, on);
 }
 
 static int fault_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     char inner[200] = "";
-    if (IN(tp)->ops.describe != NULL) IN(tp)->ops.describe(IN(tp), inner, sizeof(inner));
+    if (tp->fault->own.describe != NULL) tp->fault->own.describe(tp, inner, sizeof(inner));
     return snprintf(buf, len, "%s with faults: %s", tp->ops.name, inner);
 }
 
@@ -518,63 +436,59 @@ static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer,
                                   const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
                                   struct aqi_rmem *rmem)
 {
-    aq_status st = fault_map(tp, peer, key, addr, len, rmem);
+    aq_status st = tp->fault->own.mem_map(tp, peer, key, addr, len, rmem);
     if (st == AQ_OK) rmem->local = NULL;
     return st;
+}
+
+/* In front of the transport's operations; what is not named here stays the transport's own. */
+static void fault_decorate(struct aqi_transport *ops)
+{
+    const unsigned hidden = ops->caps & ~aqi_fault_caps(ops->caps);
+    ops->caps = aqi_fault_caps(ops->caps);
+    ops->close = fault_close;
+    ops->disconnect = fault_disconnect;
+    ops->am_send = fault_am_send;
+    ops->progress = fault_progress;
+    ops->quiet = fault_quiet;
+    ops->describe = fault_describe;
+    if ((hidden & AQI_CAP_MAP) && ops->mem_map != NULL) ops->mem_map = fault_map_hidden;
+    aqi_tp_hide(ops, hidden);
+#define WRAP(slot, with) ops->slot = ops->slot != NULL ? (with) : NULL
+    WRAP(am_reserve, fault_reserve);
+    WRAP(am_commit, fault_commit);
+    WRAP(put, fault_put);
+    WRAP(get, fault_get);
+    WRAP(fill, fault_fill);
+    WRAP(pull, fault_pull);
+    WRAP(atomic, fault_atomic);
+    WRAP(arm, fault_arm);
+#undef WRAP
 }
 
 aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
                          struct aqi_tp **tp)
 {
-    struct fault_tp *f = calloc(1, sizeof(*f));
+    struct aqi_fault *f = calloc(1, sizeof(*f));
     if (f == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to open");
+    aqi_pool_init(&f->pool, sizeof(struct late_op), 32, true);
     struct aqi_tp_params inner = *params;
-    aq_status st = fault_config.credits ? fault_credits_new(params, &inner, &f->credits) : AQ_OK;
-    if (st == AQ_OK) st = transport->open(&inner, &f->in);
+    aq_status st =
+        fault_config.credits != 0 ? fault_credits_new(params, &inner, &f->credits) : AQ_OK;
+    if (st == AQ_OK) st = transport->open(&inner, &f->tp);
     if (st != AQ_OK) {
-        fault_credits_free(f->credits);
-        free(f);
+        fault_free(f);
         return st;
     }
-    f->in->ops = *transport;
+    f->own = *transport;
     f->up = params->hooks;
-    f->params = *params;
+    f->threads = params->threads;
     f->random = fault_config.seed * 0x9e3779b97f4a7c15u + params->self + 1;
-    f->tp.hooks = params->hooks;
-    f->tp.limits = f->in->limits;
-    if (fault_config.depth != 0) f->tp.limits.depth = fault_config.depth;
-    if (f->credits != NULL) fault_credits_limit(f->credits, &f->tp.limits);
-
-    unsigned caps = aqi_fault_caps(transport->caps);
-    struct aqi_transport *ops = &f->tp.ops;
-    *ops = (struct aqi_transport){.name = transport->name,
-                                  .doc = transport->doc,
-                                  .caps = caps,
-                                  .probe = transport->probe,
-                                  .open = transport->open,
-                                  .close = fault_close,
-                                  .address = fault_address,
-                                  .connect = fault_connect,
-                                  .disconnect = fault_disconnect,
-                                  .am_send = fault_am_send,
-                                  .progress = fault_progress,
-                                  .quiet = fault_quiet,
-                                  .describe = fault_describe,
-                                  .meet = transport->meet};
-    if (caps & AQI_CAP_RESERVE) ops->am_reserve = fault_reserve, ops->am_commit = fault_commit;
-    if (caps & AQI_CAP_PUT) ops->put = fault_put;
-    if (caps & AQI_CAP_GET) ops->get = fault_get;
-    if (caps & AQI_CAP_FILL) ops->fill = fault_fill;
-    if (caps & AQI_CAP_PULL) ops->pull = fault_pull;
-    if (caps & AQI_CAP_ATOMIC) ops->atomic = fault_atomic;
-    if (caps & AQI_CAP_ALLOC) ops->mem_alloc = fault_alloc;
-    if (caps & AQI_CAP_MEM_FD) ops->mem_fd = fault_mem_fd;
-    if (caps & AQI_CAP_WAIT_FD) ops->wait_fd = fault_wait_fd, ops->arm = fault_arm;
-    if (caps & AQI_CAP_REG) {
-        ops->mem_reg = fault_reg;
-        ops->mem_dereg = fault_dereg;
-        ops->mem_map = caps & AQI_CAP_MAP ? fault_map : fault_map_hidden;
-    }
-    *tp = &f->tp;
+    if (fault_config.depth != 0) f->tp->limits.depth = (uint32_t)fault_config.depth;
+    if (f->credits != NULL) fault_credits_limit(f->credits, &f->tp->limits);
+    f->tp->fault = f;
+    f->tp->ops = *transport;
+    fault_decorate(&f->tp->ops);
+    *tp = f->tp;
     return AQ_OK;
 }

@@ -123,24 +123,6 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
     c->up.peer_lost(c->up.arg, id, why);
 }
 
-static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
-{
-    struct fault_credits *c = arg;
-    return c->up.range_ok(c->up.arg, addr, len);
-}
-
-static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
-{
-    struct fault_credits *c = arg;
-    return c->up.share(c->up.arg, name, bytes, fd);
-}
-
-static void hook_relax(void *arg, unsigned round)
-{
-    struct fault_credits *c = arg;
-    c->up.relax(c->up.arg, round);
-}
-
 aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
                             struct fault_credits **credits)
 {
@@ -148,12 +130,9 @@ aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_pa
     if (c == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to watch %u peers", params->size);
     c->up = params->hooks;
     c->params = *params;
-    inner->hooks = (struct aqi_tp_hooks){.deliver = hook_deliver,
-                                         .peer_lost = hook_peer_lost,
-                                         .range_ok = hook_range_ok,
-                                         .share = hook_share,
-                                         .relax = hook_relax,
-                                         .arg = c};
+    inner->hooks.deliver = hook_deliver;
+    inner->hooks.peer_lost = hook_peer_lost;
+    inner->hooks.arg = c;
     *credits = c;
     return AQ_OK;
 }

@@ -56,6 +56,12 @@ static const struct {
     SLOT(AQI_CAP_WAIT_FD, arm),
 };
 
+void aqi_tp_hide(struct aqi_transport *ops, unsigned caps)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(promises); i++)
+        if (promises[i].bit & caps) memset((char *)ops + promises[i].offset, 0, sizeof(void *));
+}
+
 static aq_status check_contract(const struct aqi_transport *transport)
 {
     if ((transport->caps & AQI_CAP_MAP) && !(transport->caps & AQI_CAP_REG))

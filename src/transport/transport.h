@@ -132,14 +132,16 @@ struct aqi_tp_hooks {
      * progress(ALL) only, with no lock held.
      */
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
+    void *arg; /* of the two above: a layer in between puts its own in their place */
+
     /* May a peer write or read [addr, addr + len) of this process? For what fallback.c serves. */
-    bool (*range_ok)(void *arg, uint64_t addr, size_t len);
+    bool (*range_ok)(void *host, uint64_t addr, size_t len);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
-    aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
+    aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);
     /* Called in each round of a wait for room in a reply: looks at the control channel, yields. */
-    void (*relax)(void *arg, unsigned round);
-    void *arg;
+    void (*relax)(void *host, unsigned round);
+    void *host; /* of the three above, whoever calls */
 };
 
 struct aqi_tp_params {
@@ -344,11 +346,14 @@ struct aqi_tp {
     struct aqi_tp_limits limits;
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
+    struct aqi_fault *fault;      /* with AQ_FAULT */
 };
 
 /* registry.c: all transports in order of preference, ended by NULL. */
 extern const struct aqi_transport *const aqi_transports[];
 const struct aqi_transport *aqi_transport_find(const char *name);
+/* Take out the operations that these capabilities promise. */
+void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
 
 /*
  * Check the contract, open, wrap in the fault decorator if AQ_FAULT asks for it, fill the gaps.

@@ -208,7 +208,7 @@ static aq_status map_inboxes(struct shm_tp *shm)
     const struct aqi_tp_hooks *hooks = &shm->params.hooks;
     void *at;
     int fd;
-    aq_status st = hooks->share(hooks->arg, "aq-inboxes", total, &fd);
+    aq_status st = hooks->share(hooks->host, "aq-inboxes", total, &fd);
     if (st != AQ_OK) return st;
     st = aqi_shmem_map(fd, total, &at);
     close(fd);

@@ -33,7 +33,7 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
         return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit an address space",
                         shm->params.local_size, stride);
     size_t total = stride * shm->params.local_size;
-    aq_status st = tp->hooks.share(tp->hooks.arg, "aq-segments", total, &fd);
+    aq_status st = tp->hooks.share(tp->hooks.host, "aq-segments", total, &fd);
     if (st != AQ_OK) return st;
     st = aqi_shmem_map(fd, total, &at);
     if (st != AQ_OK) {
