@@ -23,89 +23,66 @@ void aqi_fail_expect_losses(bool on)
     atomic_store(&fail_losses_expected, on);
 }
 
-static void fail_log(aq_status status, const char *folder)
+static bool fail_is_logged(aq_status status)
 {
-    if (atomic_load(&fail_silent)) return;
-    if (status == AQ_EPEER && atomic_load(&fail_losses_expected)) return;
-    aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    return !atomic_load(&fail_silent) &&
+           !(status == AQ_EPEER && atomic_load(&fail_losses_expected));
 }
 
-/* Append to a message being made; what does not fit is cut off. Returns the new length. */
-static size_t fail_append(char *text, size_t used, const char *fmt, va_list args)
+/*
+ * Make the message of a text, ": " and `more` (NULL: none), and log it for `folder` (NULL: do not).
+ * It is made aside, since the arguments may point into the old one.
+ */
+static aq_status fail_record(aq_status status, const char *folder, const char *more,
+                             const char *fmt, va_list args)
 {
-    int n = vsnprintf(text + used, FAIL_MESSAGE_BYTES - used, fmt, args);
-    return n < 0 ? used : aqi_min(used + (size_t)n, FAIL_MESSAGE_BYTES - 1);
-}
-
-static AQI_PRINTF(3, 4) void fail_append_text(char *text, size_t used, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fail_append(text, used, fmt, args);
-    va_end(args);
-}
-
-/* The arguments of the caller may point into the old message, so a new one is made aside. */
-static void fail_keep(char *text)
-{
+    int saved_errno = errno;
+    char text[FAIL_MESSAGE_BYTES] = "";
+    int n = vsnprintf(text, sizeof(text), fmt, args);
+    size_t used = n < 0 ? 0 : aqi_min((size_t)n, sizeof(text) - 1);
+    if (more != NULL) snprintf(text + used, sizeof(text) - used, ": %s", more);
     aqi_log_printable(text);
-    memcpy(fail_message, text, FAIL_MESSAGE_BYTES);
+    memcpy(fail_message, text, sizeof(text));
+    if (folder != NULL && fail_is_logged(status))
+        aqi_log(AQI_LOG_ERROR, folder, "%s", fail_message);
+    errno = saved_errno;
+    return status;
 }
 
 aq_status aqi_fail(aq_status status, const char *folder, const char *fmt, ...)
 {
-    int saved_errno = errno;
-    char text[FAIL_MESSAGE_BYTES] = "";
     va_list args;
     va_start(args, fmt);
-    fail_append(text, 0, fmt, args);
+    status = fail_record(status, folder, NULL, fmt, args);
     va_end(args);
-    fail_keep(text);
-    fail_log(status, folder);
-    errno = saved_errno;
     return status;
 }
 
 aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const char *fmt, ...)
 {
-    int saved_errno = errno;
-    char text[FAIL_MESSAGE_BYTES] = "";
     va_list args;
     va_start(args, fmt);
-    size_t used = fail_append(text, 0, fmt, args);
-    va_end(args);
     /* strerror is safe between threads in glibc since 2.32, and in musl. */
-    fail_append_text(text, used, ": %s", strerror(err));
-    fail_keep(text);
-    fail_log(status, folder);
-    errno = saved_errno;
+    status = fail_record(status, folder, strerror(err), fmt, args);
+    va_end(args);
     return status;
 }
 
 aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...)
 {
-    int saved_errno = errno;
-    char text[FAIL_MESSAGE_BYTES] = "";
     va_list args;
     va_start(args, fmt);
-    fail_append(text, 0, fmt, args);
+    status = fail_record(status, NULL, NULL, fmt, args);
     va_end(args);
-    fail_keep(text);
-    errno = saved_errno;
     return status;
 }
 
 aq_status aqi_fail_context(aq_status status, const char *fmt, ...)
 {
-    int saved_errno = errno;
-    char text[FAIL_MESSAGE_BYTES] = "";
     va_list args;
     va_start(args, fmt);
-    size_t used = fail_append(text, 0, fmt, args);
+    status = fail_record(status, NULL, fail_message, fmt, args);
     va_end(args);
-    fail_append_text(text, used, ": %s", fail_message);
-    fail_keep(text);
-    errno = saved_errno;
     return status;
 }
 

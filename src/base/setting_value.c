@@ -61,6 +61,26 @@ static bool value_parse_digits(const char **text, uint64_t *number)
     return true;
 }
 
+/*
+ * ".25", in parts of VALUE_PARTS; what is beyond the ninth place is cut off, and `*cut` says if it
+ * was more than zeros.
+ */
+static bool value_parse_fraction(const char **text, uint64_t *parts, bool *cut)
+{
+    const char *c = *text;
+    uint64_t place = VALUE_PARTS;
+    if (c[0] != '.' || c[1] < '0' || c[1] > '9') return false;
+    *parts = 0;
+    *cut = false;
+    for (c++; *c >= '0' && *c <= '9'; c++) {
+        place /= 10;
+        *parts += place * (uint64_t)(*c - '0');
+        if (place == 0 && *c != '0') *cut = true;
+    }
+    *text = c;
+    return true;
+}
+
 static bool value_scale(const struct value_unit *units, size_t count, const char *name,
                         uint64_t *number)
 {
@@ -99,19 +119,16 @@ static bool value_in_range(const struct aqi_setting *row, uint64_t number)
 /* The rest of a time whose whole part is `number`: "", "ms", ".25s"; what is below 1 ns is cut. */
 static bool value_scale_time(const struct aqi_setting *row, const char *text, uint64_t *number)
 {
-    uint64_t parts = 0, of = 1, unit = 1;
-    if (*text == '.') {
-        if (text[1] < '0' || text[1] > '9') return false;
-        for (text++; *text >= '0' && *text <= '9'; text++)
-            if (of < 100000000u) { /* so that it fits, times minutes */
-                parts = parts * 10 + (uint64_t)(*text - '0');
-                of *= 10;
-            }
-    }
+    uint64_t parts = 0, unit = 1;
+    bool cut;
+    if (*text == '.' && !value_parse_fraction(&text, &parts, &cut)) return false;
     if (*text == '\0') text = value_bare_time_unit(row);
-    return value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) &&
-           !__builtin_mul_overflow(*number, unit, number) &&
-           !__builtin_add_overflow(*number, unit * parts / of, number);
+    if (!value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) ||
+        __builtin_mul_overflow(*number, unit, number))
+        return false;
+    /* In two steps, as the parts of minutes do not fit times their nanoseconds. */
+    uint64_t of_parts = unit / VALUE_PARTS * parts + unit % VALUE_PARTS * parts / VALUE_PARTS;
+    return !__builtin_add_overflow(*number, of_parts, number);
 }
 
 static bool value_parse_number(const struct aqi_setting *row, const char *text, uint64_t *number)
@@ -145,24 +162,15 @@ static bool value_parse_ratio(const char *text, uint64_t *parts)
     return true;
 }
 
-/* "0.8": what is beyond the ninth place must be digits and is cut off. */
+/* "0.8", ".8" or "1.0". */
 static bool value_parse_decimal(const char *text, uint64_t *parts)
 {
-    uint64_t whole = 0, rest = 0;
-    unsigned places = 0;
+    uint64_t whole = 0, rest;
+    bool cut;
     if (*text != '.' && !value_parse_digits(&text, &whole)) return false;
-    if (*text++ != '.' || whole > 1 || *text == '\0') return false;
-    for (; *text >= '0' && *text <= '9'; text++)
-        if (places < VALUE_PLACES) {
-            rest = rest * 10 + (uint64_t)(*text - '0');
-            places++;
-        } else if (whole == 1 && *text != '0') {
-            return false;
-        }
-    for (; places < VALUE_PLACES; places++)
-        rest *= 10;
+    if (whole > 1 || !value_parse_fraction(&text, &rest, &cut)) return false;
     *parts = whole * VALUE_PARTS + rest;
-    return *text == '\0';
+    return *text == '\0' && !(whole == 1 && cut);
 }
 
 static bool value_parse_share(const struct aqi_setting *row, const char *text, uint64_t *number)

@@ -66,7 +66,7 @@ static const struct {
     {&row_time, "1500ns", 1500},
     {&row_time, "1.5", 1500},
     {&row_time, "0.25s", 250000000},
-    {&row_time, "0.99999999999m", 59999999400},
+    {&row_time, "0.99999999999m", 59999999940},
     {&row_time, "2.0001us", 2000},
     {&row_time_plain, "5", 5},
     {&row_time_plain, "0", 0},
