@@ -343,7 +343,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     st = tp->ops.am_commit(tp, route->peer, &slot, am);
     if (st == AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, &slot, NULL);
     if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
-    return st;
+    return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
 /* The source of a message that has been copied already. */

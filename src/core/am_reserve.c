@@ -158,6 +158,7 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
         uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
         st = commit_slot(route, buffer->aqi_am, buffer, &am, flags);
         aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, nbytes);
+        if (st == AQ_EPEER) st = core_lost(route, call);
     } else
         st = is_long ? core_send_long(route, &am, flags, call)
                      : core_send_medium(route, &am, flags, call);

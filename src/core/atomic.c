@@ -56,7 +56,14 @@ void aq_atomic_domain_destroy(aq_atomic_domain *domain)
     free(domain);
 }
 
-enum mode { BLOCKING, EXPLICIT, IMPLICIT };
+/* One that the transport carries. */
+struct carried {
+    struct core_route *route;
+    const struct aqi_atomic *req;
+    void *result;
+    unsigned flags;
+    const char *call;
+};
 
 /* Check everything and fill in the request. NULL: `*st` says why not. */
 static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const void *addr,
@@ -99,54 +106,33 @@ static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const
     return route;
 }
 
-static aq_status start(struct core_route *route, const struct aqi_atomic *req, void *result,
-                       unsigned flags, struct aqi_comp *comp, const char *call)
+static aq_status start(void *arg, struct aqi_comp *comp)
 {
+    const struct carried *c = arg;
     struct core_wait wait = {0};
-    struct aqi_tp *tp = route->tp;
+    struct aqi_tp *tp = c->route->tp;
     aq_status st;
     aqi_comp_add(comp, &comp->remote, 1);
     do
-        st = tp->ops.atomic(tp, route->peer, route->rmem, req, result, comp);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, false, flags)) == AQ_OK);
+        st = tp->ops.atomic(tp, c->route->peer, c->route->rmem, c->req, c->result, comp);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, c->route, false, c->flags)) == AQ_OK);
     if (st == AQ_OK) return AQ_OK;
     aqi_comp_remote(comp);
-    return st == AQ_EPEER ? core_lost(route, call) : st;
+    return st == AQ_EPEER ? core_lost(c->route, c->call) : st;
 }
 
-static struct aqi_comp *kind_of(struct core_set *set, uint8_t op)
+/* An event is one of an atomic operation, whichever; implicit ones count as what they do. */
+static size_t kind_of(enum core_mode mode, uint8_t op)
 {
-    return op == AQ_SET ? &set->put : op == AQ_GET ? &set->get : &set->atomic;
+    if (mode == IMPLICIT && op == AQ_SET) return offsetof(struct core_set, put);
+    if (mode == IMPLICIT && op == AQ_GET) return offsetof(struct core_set, get);
+    return offsetof(struct core_set, atomic);
 }
 
-static aq_status carried(struct core_route *route, enum mode mode, const struct aqi_atomic *req,
-                         void *result, unsigned flags, aq_event *ev, const char *call)
-{
-    struct core_thread *me = core_self();
-    if (mode == IMPLICIT)
-        return start(route, req, result, flags, kind_of(core_implicit(me), req->op), call);
-    if (mode == BLOCKING) {
-        struct aqi_comp comp = {.shared = core.multi};
-        aq_status st = start(route, req, result, flags, &comp, call);
-        if (st != AQ_OK) return st;
-        core_wait_zero(&comp.remote);
-        return comp.status == AQ_OK ? AQ_OK
-                                    : aqi_fail((aq_status)comp.status, "core", "%s: %s", call,
-                                               aq_status_text((aq_status)comp.status));
-    }
-    struct aqi_op *op = core_op_get(me);
-    if (op == NULL) return AQ_ENOMEM;
-    aq_status st = start(route, req, result, flags, &op->set.atomic, call);
-    if (st == AQ_OK)
-        *ev = op;
-    else
-        core_op_put(op);
-    return st;
-}
-
-static inline aq_status perform_now(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
-                                    aq_atomic_op op, const void *operand1, const void *operand2,
-                                    void *result, unsigned flags, aq_event *ev, const char *call)
+static inline aq_status perform_now(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
+                                    void *addr, aq_atomic_op op, const void *operand1,
+                                    const void *operand2, void *result, unsigned flags,
+                                    aq_event *ev, const char *call)
 {
     struct aqi_atomic req;
     aq_status st;
@@ -156,8 +142,10 @@ static inline aq_status perform_now(enum mode mode, aq_atomic_domain *d, aq_rank
     if (AQI_UNLIKELY((flags & ~FLAGS) != 0 || (mode == EXPLICIT && ev == NULL)))
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
     aqi_count(AQI_CTR_ATOMIC, 1);
-    if (AQI_UNLIKELY(route->local == NULL))
-        return carried(route, mode, &req, result, flags, ev, call);
+    if (AQI_UNLIKELY(route->local == NULL)) {
+        struct carried c = {route, &req, result, flags, call};
+        return core_carry(mode, kind_of(mode, req.op), route, start, &c, ev, call);
+    }
     uint64_t old = aqi_atomic_apply(&req, route->local + (req.addr - route->seg_addr));
     if (result != NULL) memcpy(result, &old, d->size);
     if (mode == EXPLICIT) *ev = AQ_EVENT_DONE;
@@ -165,7 +153,7 @@ static inline aq_status perform_now(enum mode mode, aq_atomic_domain *d, aq_rank
     return AQ_OK;
 }
 
-static aq_status perform(enum mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
+static aq_status perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
                          aq_atomic_op op, const void *operand1, const void *operand2, void *result,
                          unsigned flags, aq_event *ev, const char *call)
 {

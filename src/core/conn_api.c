@@ -238,12 +238,8 @@ static aq_status wait_for(aq_connection *conn, const char *call)
 {
     struct core_wait wait = {0};
     aq_status st;
-    while ((st = result(conn, call)) == AQ_AGAIN) {
-        if (core_progress() != 0)
-            wait = (struct core_wait){0};
-        else
-            core_wait_round(&wait, CORE_SLEEP_MS);
-    }
+    while ((st = result(conn, call)) == AQ_AGAIN)
+        core_wait_step(&wait, CORE_SLEEP_MS);
     return st;
 }
 

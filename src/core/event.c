@@ -27,6 +27,43 @@ void core_op_put(struct aqi_op *op)
     aqi_pool_put(&op->owner->ops, op);
 }
 
+static inline struct aqi_comp *kind_at(struct core_set *set, size_t kind)
+{
+    return (struct aqi_comp *)(void *)((char *)set + kind);
+}
+
+static aq_status carry_and_wait(const struct core_route *route,
+                                aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
+                                const char *call)
+{
+    struct aqi_comp comp = {.shared = core.multi};
+    aq_status st = start(arg, &comp);
+    /* Also after a failure: a part of it may be under way. */
+    core_wait_zero(&comp.remote);
+    core_wait_zero(&comp.local);
+    if (st != AQ_OK || comp.status == AQ_OK) return st;
+    st = (aq_status)comp.status;
+    if (st == AQ_EPEER) return core_lost(route, call);
+    return aqi_fail(st, "core", "%s: failed at rank %u: %s", call, route->rank, aq_status_text(st));
+}
+
+aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *route,
+                     aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
+                     aq_event *event, const char *call)
+{
+    struct core_thread *me = core_self();
+    if (mode == IMPLICIT) return start(arg, kind_at(core_implicit(me), kind));
+    if (mode == BLOCKING) return carry_and_wait(route, start, arg, call);
+    struct aqi_op *op = core_op_get(me);
+    if (op == NULL) return AQ_ENOMEM;
+    aq_status st = start(arg, kind_at(&op->set, kind));
+    if (st == AQ_OK)
+        *event = op;
+    else
+        core_op_put(op);
+    return st;
+}
+
 /* --- what is complete ------------------------------------------------------------------------ */
 
 static inline bool zero(_Atomic uint32_t *counter)
@@ -178,10 +215,7 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, const char 
         aq_status one = look(events, count, &done, &left);
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
-        if (core_progress() != 0)
-            wait = (struct core_wait){0};
-        else
-            core_wait_round(&wait, CORE_SLEEP_MS);
+        core_wait_step(&wait, CORE_SLEEP_MS);
     }
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
     return st;
@@ -243,12 +277,8 @@ aq_status aq_nbi_wait(unsigned mask)
     aq_status st = implicit_set("aq_nbi_wait", mask, &me);
     if (st != AQ_OK) return st;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
-    while (!set_complete(&me->nbi, mask)) {
-        if (core_progress() != 0)
-            wait = (struct core_wait){0};
-        else
-            core_wait_round(&wait, CORE_SLEEP_MS);
-    }
+    while (!set_complete(&me->nbi, mask))
+        core_wait_step(&wait, CORE_SLEEP_MS);
     aqi_trace_end(AQI_TRACE_WAIT, "aq_nbi_wait", begun, AQI_TRACE_NOBODY, 0);
     return set_status(&me->nbi, mask);
 }

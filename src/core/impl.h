@@ -226,6 +226,14 @@ static inline void core_done_directly(struct core_thread *me)
 void core_yield(void);
 /* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
 void core_wait_round(struct core_wait *wait, int sleep_ms);
+/* One turn of a wait: progress, and such a round if it brought nothing. */
+static inline void core_wait_step(struct core_wait *wait, int sleep_ms)
+{
+    if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else
+        core_wait_round(wait, sleep_ms);
+}
 /* Make progress until the counter is 0. */
 void core_wait_zero(_Atomic uint32_t *counter);
 /*
@@ -301,7 +309,16 @@ extern _Atomic uint32_t core_after_busy;
 unsigned core_after_push(void);
 void core_after_close(void);
 
-/* event.c: an operation is started with its counters already added. */
+/* How an operation completes. */
+enum core_mode { BLOCKING, EXPLICIT, IMPLICIT };
+/*
+ * event.c: start what a transport carries, counted in the kind at `kind` (an offset in a core_set)
+ * of the thread, of an event or of this call, which then waits.
+ */
+aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *route,
+                     aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
+                     aq_event *event, const char *call);
+/* An operation is started with its counters already added. */
 struct aqi_op *core_op_get(struct core_thread *me);
 void core_op_put(struct aqi_op *op);
 static inline struct core_set *core_implicit(struct core_thread *me)

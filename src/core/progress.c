@@ -107,12 +107,8 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
 void core_wait_zero(_Atomic uint32_t *counter)
 {
     struct core_wait wait = {0};
-    while (atomic_load_explicit(counter, memory_order_acquire) != 0) {
-        if (core_progress() != 0)
-            wait = (struct core_wait){0};
-        else
-            core_wait_round(&wait, CORE_SLEEP_MS);
-    }
+    while (atomic_load_explicit(counter, memory_order_acquire) != 0)
+        core_wait_step(&wait, CORE_SLEEP_MS);
 }
 
 void core_hook_relax(void *arg, unsigned round)
@@ -151,10 +147,8 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
     if (reply && route->rank >= core.params.size) core_conn_stalled(wait, route);
     if (reply)
         reply_round(wait->rounds++);
-    else if (core_progress() != 0)
-        *wait = (struct core_wait){0};
     else
-        core_wait_round(wait, 1); /* room is not an arrival: it wakes nobody */
+        core_wait_step(wait, 1); /* room is not an arrival: it wakes nobody */
     return AQ_OK;
 }
 
@@ -174,12 +168,8 @@ aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
     if (st != AQ_OK) return st;
     if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_poll_until: no condition");
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
-    while (!condition(arg)) {
-        if (core_progress() != 0)
-            wait = (struct core_wait){0};
-        else
-            core_wait_round(&wait, CORE_CONDITION_MS);
-    }
+    while (!condition(arg))
+        core_wait_step(&wait, CORE_CONDITION_MS);
     atomic_thread_fence(memory_order_acquire);
     aqi_trace_end(AQI_TRACE_WAIT, "aq_poll_until", begun, AQI_TRACE_NOBODY, 0);
     return AQ_OK;

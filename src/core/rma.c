@@ -5,27 +5,28 @@
 
 #include <string.h>
 
-/* How an operation completes. */
-enum mode { BLOCKING, EXPLICIT, IMPLICIT };
-
 /* What kind it is, and so in which counters it counts. */
 enum kind { PUT, GET, FILL };
 
+/* Where these count: fills as puts. */
+#define KIND_OF(kind)                                                                              \
+    ((kind) == GET ? offsetof(struct core_set, get) : offsetof(struct core_set, put))
+
 /* One that the transport carries. */
 struct transfer {
+    struct core_route *route;
     enum kind kind;
-    enum mode mode;
     uint64_t remote;
     void *local; /* the source of a put, the destination of a get */
     int byte;    /* of a fill */
     size_t len;
     unsigned flags;
-    aq_event *event;
     const char *call;
 };
 
-static aq_status submit(struct core_route *route, const struct transfer *t, struct aqi_comp *comp)
+static aq_status submit(const struct transfer *t, struct aqi_comp *comp)
 {
+    struct core_route *route = t->route;
     struct aqi_tp *tp = route->tp;
     if (t->kind == PUT)
         return tp->ops.put(tp, route->peer, route->rmem, t->remote, t->local, t->len, comp);
@@ -35,66 +36,37 @@ static aq_status submit(struct core_route *route, const struct transfer *t, stru
 }
 
 /* Hand it to the transport, with the counters added, waiting for room unless told not to. */
-static aq_status start(struct core_route *route, const struct transfer *t, struct aqi_comp *comp)
+static aq_status start(void *arg, struct aqi_comp *comp)
 {
+    const struct transfer *t = arg;
     struct core_wait wait = {0};
     uint32_t local = t->kind == PUT ? 1 : 0;
     aq_status st;
     if (local) aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
     do
-        st = submit(route, t, comp);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, false, t->flags)) == AQ_OK);
+        st = submit(t, comp);
+    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, t->route, false, t->flags)) == AQ_OK);
     if (st == AQ_OK) {
         if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
         return AQ_OK;
     }
     if (local) aqi_comp_local(comp);
     aqi_comp_remote(comp);
-    return st == AQ_EPEER ? core_lost(route, t->call) : st;
+    return st == AQ_EPEER ? core_lost(t->route, t->call) : st;
 }
 
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
                          size_t len, unsigned flags, struct aqi_comp *comp, const char *call)
 {
-    struct transfer t = {.kind = get ? GET : PUT,
+    struct transfer t = {.route = route,
+                         .kind = get ? GET : PUT,
                          .remote = remote,
                          .local = local,
                          .len = len,
                          .flags = flags,
                          .call = call};
-    return start(route, &t, comp);
-}
-
-static aq_status carried(struct core_route *route, const struct transfer *t)
-{
-    struct core_thread *me = core_self();
-    struct aqi_op *op;
-    aq_status st;
-    if (t->mode == IMPLICIT) {
-        struct core_set *set = core_implicit(me);
-        return start(route, t, t->kind == GET ? &set->get : &set->put);
-    }
-    if (t->mode == BLOCKING) {
-        struct aqi_comp comp = {.shared = core.multi};
-        st = start(route, t, &comp);
-        if (st != AQ_OK) return st;
-        core_wait_zero(&comp.remote);
-        core_wait_zero(&comp.local);
-        if (comp.status == AQ_EPEER) return core_lost(route, t->call);
-        return comp.status == AQ_OK
-                   ? AQ_OK
-                   : aqi_fail((aq_status)comp.status, "core", "%s: failed at the target: %s",
-                              t->call, aq_status_text((aq_status)comp.status));
-    }
-    op = core_op_get(me);
-    if (op == NULL) return AQ_ENOMEM;
-    st = start(route, t, t->kind == GET ? &op->set.get : &op->set.put);
-    if (st != AQ_OK)
-        core_op_put(op);
-    else
-        *t->event = op;
-    return st;
+    return start(&t, comp);
 }
 
 static inline void copy(const struct core_route *route, enum kind kind, uint64_t remote,
@@ -116,9 +88,9 @@ static inline void copy(const struct core_route *route, enum kind kind, uint64_t
 
 /* Its arguments are scalars, not a struct, so that they stay in registers where memory is mapped.
  */
-static inline aq_status transfer_now(enum kind kind, enum mode mode, aq_team *team, aq_rank rank,
-                                     const void *there, const void *here, int byte, size_t len,
-                                     unsigned flags, aq_event *event, const char *call)
+static inline aq_status transfer_now(enum kind kind, enum core_mode mode, aq_team *team,
+                                     aq_rank rank, const void *there, const void *here, int byte,
+                                     size_t len, unsigned flags, aq_event *event, const char *call)
 {
     uint64_t remote = (uint64_t)(uintptr_t)there;
     void *local = (void *)(uintptr_t)here;
@@ -140,16 +112,15 @@ static inline aq_status transfer_now(enum kind kind, enum mode mode, aq_team *te
     aqi_count(kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
     aqi_count(kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
     if (AQI_UNLIKELY(route->local == NULL && len != 0)) {
-        const struct transfer t = {.kind = kind,
-                                   .mode = mode,
-                                   .remote = remote,
-                                   .local = local,
-                                   .byte = byte,
-                                   .len = len,
-                                   .flags = flags,
-                                   .event = event,
-                                   .call = call};
-        return carried(route, &t);
+        struct transfer t = {.route = route,
+                             .kind = kind,
+                             .remote = remote,
+                             .local = local,
+                             .byte = byte,
+                             .len = len,
+                             .flags = flags,
+                             .call = call};
+        return core_carry(mode, KIND_OF(kind), route, start, &t, event, call);
     }
     if (len != 0) copy(route, kind, remote, local, byte, len);
     if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
@@ -157,7 +128,7 @@ static inline aq_status transfer_now(enum kind kind, enum mode mode, aq_team *te
     return AQ_OK;
 }
 
-static AQI_COLD aq_status transfer_traced(enum kind kind, enum mode mode, aq_team *team,
+static AQI_COLD aq_status transfer_traced(enum kind kind, enum core_mode mode, aq_team *team,
                                           aq_rank rank, const void *there, const void *here,
                                           int byte, size_t len, unsigned flags, aq_event *event,
                                           const char *call)
@@ -168,7 +139,7 @@ static AQI_COLD aq_status transfer_traced(enum kind kind, enum mode mode, aq_tea
     return st;
 }
 
-static inline aq_status transfer(enum kind kind, enum mode mode, aq_team *team, aq_rank rank,
+static inline aq_status transfer(enum kind kind, enum core_mode mode, aq_team *team, aq_rank rank,
                                  const void *there, const void *here, int byte, size_t len,
                                  unsigned flags, aq_event *event, const char *call)
 {
@@ -218,7 +189,7 @@ aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src, si
 /* --- values: their bytes lie on the stack, for a put this small is copied before it returns ----
  */
 
-static inline aq_status put_value(enum mode mode, aq_team *team, aq_rank rank, void *dst,
+static inline aq_status put_value(enum core_mode mode, aq_team *team, aq_rank rank, void *dst,
                                   uint64_t value, size_t len, unsigned flags, aq_event *ev,
                                   const char *call)
 {

@@ -1,13 +1,11 @@
 /* Vector, indexed and strided transfers: checks, and copies where the segment is mapped. */
 #include "core/vis_impl.h"
 
-enum mode { BLOCKING, EXPLICIT, IMPLICIT };
-
 /* One call. `remote` and `local` are as the caller sees them, whichever is the destination. */
 struct call {
     const char *name;
     bool get;
-    enum mode mode;
+    enum core_mode mode;
     unsigned flags;
     aq_event *event;
     struct core_route *route;
@@ -115,9 +113,16 @@ static void part_of(const struct region *r, size_t k, struct vis_side *remote,
 }
 
 /* All parts by messages. `region` NULL: the sides are those of `t`, one part. */
-static aq_status carry_parts(struct vis_transfer *t, const struct region *region,
-                             struct aqi_comp *comp)
+struct parts {
+    struct vis_transfer t;
+    const struct region *region;
+};
+
+static aq_status carry_parts(void *arg, struct aqi_comp *comp)
 {
+    struct parts *parts = arg;
+    struct vis_transfer *t = &parts->t;
+    const struct region *region = parts->region;
     aq_status st = AQ_OK;
     if (!t->get) aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
@@ -134,45 +139,20 @@ static aq_status carry_parts(struct vis_transfer *t, const struct region *region
     return st;
 }
 
-static aq_status carried(const struct call *c, struct vis_transfer *t, const struct region *region)
-{
-    struct core_thread *me = core_self();
-    aq_status st;
-    if (c->mode == IMPLICIT) {
-        struct core_set *set = core_implicit(me);
-        return carry_parts(t, region, c->get ? &set->get : &set->put);
-    }
-    if (c->mode == BLOCKING) {
-        struct aqi_comp comp = {.shared = core.multi};
-        st = carry_parts(t, region, &comp);
-        core_wait_zero(&comp.remote);
-        core_wait_zero(&comp.local);
-        if (st != AQ_OK || comp.status == AQ_OK) return st;
-        return aqi_fail((aq_status)comp.status, "core", "%s: failed at rank %u: %s", c->name,
-                        c->route->rank, aq_status_text((aq_status)comp.status));
-    }
-    struct aqi_op *op = core_op_get(me);
-    if (op == NULL) return AQ_ENOMEM;
-    st = carry_parts(t, region, c->get ? &op->set.get : &op->set.put);
-    if (st != AQ_OK)
-        core_op_put(op);
-    else
-        *c->event = op;
-    return st;
-}
-
 /* Either two sides or a region. */
 static aq_status move_now(const struct call *c, struct vis_side *remote, struct vis_side *local,
                           const struct region *region, size_t bytes)
 {
     if (bytes != 0 && c->route->local == NULL) {
-        struct vis_transfer t = {
-            .route = c->route, .get = c->get, .flags = c->flags, .call = c->name};
+        struct parts parts = {
+            .t = {.route = c->route, .get = c->get, .flags = c->flags, .call = c->name},
+            .region = region};
         if (region == NULL) {
-            t.remote = *remote;
-            t.local = *local;
+            parts.t.remote = *remote;
+            parts.t.local = *local;
         }
-        aq_status st = carried(c, &t, region);
+        size_t kind = c->get ? offsetof(struct core_set, get) : offsetof(struct core_set, put);
+        aq_status st = core_carry(c->mode, kind, c->route, carry_parts, &parts, c->event, c->name);
         if (st != AQ_OK) return st;
     } else if (bytes != 0) {
         if (c->get) atomic_thread_fence(memory_order_acquire);

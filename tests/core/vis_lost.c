@@ -1,6 +1,6 @@
 /*
  * The target of scattered transfers is lost while messages of theirs wait for answers: every wait
- * ends, with AQ_EPEER where something was under way, and then calls are refused.
+ * ends, with AQ_EPEER where something was under way, and then calls are refused, each saying so.
  */
 #include "support.h"
 
@@ -49,7 +49,8 @@ int main(int argc, char **argv)
 {
     const char *rank = getenv("AQ_RANK");
     bool put = argc > 1 && strcmp(argv[1], "put") == 0;
-    if (rank != NULL && strcmp(rank, "1") == 0) setenv("AQ_FAULT", "hide=map+put+get,die=0@400", 1);
+    if (rank != NULL && strcmp(rank, "1") == 0)
+        setenv("AQ_FAULT", "hide=map+put+get+reserve,die=0@400", 1);
     job_open(AQ_THREAD_SINGLE, SIZE);
     if (job.self == 0) CHECK_OK(aq_poll_until(never, NULL)); /* the end of the job ends it */
     void *there = job_at(0, 0);
@@ -60,5 +61,9 @@ int main(int argc, char **argv)
     CHECK_REFUSED(aq_put_strided(job.team, 0, there, (ptrdiff_t[]){16}, memory, (ptrdiff_t[]){16},
                                  8, (size_t[]){9}, 1, 0),
                   AQ_EPEER);
+    aq_am_buffer buffer;
+    CHECK_OK(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 8, 8, 0, 0, &buffer));
+    CHECK_STATUS(aq_am_commit(&buffer, AQ_HANDLER_BASE, 8, NULL, NULL, 0, 0), AQ_EPEER);
+    CHECK(strstr(aq_error_message(), "aq_am_commit") != NULL);
     aq_exit(0);
 }
