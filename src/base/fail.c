@@ -77,15 +77,6 @@ aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...)
     return status;
 }
 
-aq_status aqi_fail_context(aq_status status, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    status = fail_record(status, NULL, fail_message, fmt, args);
-    va_end(args);
-    return status;
-}
-
 void aqi_fail_clear(void)
 {
     fail_message[0] = '\0';

@@ -19,10 +19,6 @@ AQI_COLD aq_status aqi_fail_errno(aq_status status, int err, const char *folder,
 /* Record without logging: who knew first is another process, and has said it (aqrun). */
 AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
 
-/* Put the text and ": " in front of this thread's message ("while attaching the segment: ..."),
- * without logging again. */
-AQI_COLD aq_status aqi_fail_context(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
-
 /* From now on losses (AQ_EPEER) are recorded without logging: the job goes on without the dead, and
  * each death has been told. */
 void aqi_fail_expect_losses(bool on);

@@ -46,20 +46,6 @@ static void errno_is_told(void **state)
     assert_string_equal(aq_error_message(), "opening x: No such file or directory");
 }
 
-static void context_goes_in_front_and_is_not_logged(void **state)
-{
-    (void)state;
-    struct capture capture;
-    capture_start(&capture);
-    assert_int_equal(aqi_fail(AQ_EPEER, "shm", "rank 1 died"), AQ_EPEER);
-    capture_end(&capture);
-    capture_start(&capture);
-    aq_status status = aqi_fail_context(AQ_EPEER, "while connecting to %d", 1);
-    assert_string_equal(capture_end(&capture), "");
-    assert_int_equal(status, AQ_EPEER);
-    assert_string_equal(aq_error_message(), "while connecting to 1: rank 1 died");
-}
-
 /* A caller may quote the old message in the new one. */
 static void old_message_may_be_an_argument(void **state)
 {
@@ -82,7 +68,6 @@ static void long_text_is_cut(void **state)
     capture_start(&capture);
     (void)aqi_fail(AQ_ESYS, "base", "%s", text);
     (void)aqi_fail_errno(AQ_ESYS, ENOENT, "base", "%s", text);
-    (void)aqi_fail_context(AQ_ESYS, "%s", text);
     capture_end(&capture);
     size_t len = strlen(aq_error_message());
     assert_true(len > 200 && len < sizeof(text));
@@ -156,7 +141,6 @@ int main(void)
         cmocka_unit_test_setup(nothing_failed_yet, forget),
         cmocka_unit_test_setup(records_logs_and_returns, forget),
         cmocka_unit_test_setup(errno_is_told, forget),
-        cmocka_unit_test_setup(context_goes_in_front_and_is_not_logged, forget),
         cmocka_unit_test_setup(old_message_may_be_an_argument, forget),
         cmocka_unit_test_setup(long_text_is_cut, forget),
         cmocka_unit_test_setup(control_characters_become_spaces, forget),

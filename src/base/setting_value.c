@@ -231,14 +231,6 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
     return legal;
 }
 
-aq_status aqi_setting_parse(const struct aqi_setting *row, const char *text, void *value)
-{
-    if (aqi_setting_read(row, text, value)) return AQ_OK;
-    char complaint[512];
-    aqi_setting_complain(row, row->name, text, complaint, sizeof(complaint));
-    return aqi_fail(AQ_ESETTING, "base", "%s", complaint);
-}
-
 /* snprintf after what is already there; counts on when the room is used up, as snprintf does. */
 static AQI_PRINTF(4, 5) void value_add(char *buf, size_t len, int *used, const char *fmt, ...)
 {

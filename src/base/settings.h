@@ -65,13 +65,12 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
 void aqi_settings_warn_unknown(struct aqi_settings_table *const *tables, size_t count);
 
 /*
- * Parse one text for one row into `value` (the field's type); untouched on AQ_ESETTING. The parser
- * that is fuzzed. For AQI_SET_TEXT the value is `text` itself, not a copy.
+ * Parse one text for one row into `value` (the field's type); false: it is not legal, and `value`
+ * is untouched. The parser that is fuzzed. For AQI_SET_TEXT the value is `text` itself, not a copy.
  */
-aq_status aqi_setting_parse(const struct aqi_setting *row, const char *text, void *value);
-
-/* The same without logging, and the sentence that would be logged, for `variable`=`text`. */
 bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value);
+
+/* What to say of an illegal `variable`=`text`; returns what snprintf would. */
 int aqi_setting_complain(const struct aqi_setting *row, const char *variable, const char *text,
                          char *buf, size_t len);
 

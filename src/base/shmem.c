@@ -1,25 +1,19 @@
-/* Shared memory without names: sealed memfd objects, and descriptors passed over Unix sockets. */
+/* Shared memory without names: sealed memfd objects. */
 #include "base/shmem.h"
 
 #include "base/fail.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
-
-#define SHMEM_FDS_MAX 253 /* SCM_MAX_FD of the kernel */
-/* The rest of a message whose beginning is on its way: the reader is alive, so this is long. */
-#define SHMEM_SEND_REST_MS 10000
 
 size_t aqi_page_size(void)
 {
@@ -152,137 +146,4 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
 void aqi_shmem_unmap(void *addr, size_t size)
 {
     if (addr != NULL) munmap(addr, size);
-}
-
-static aq_status shmem_send_failed(int err, size_t nfds)
-{
-    switch (err) {
-    case EPIPE:
-    case ECONNRESET:
-    case ENOTCONN:
-    case ECONNREFUSED:
-        return aqi_fail_errno(AQ_EPEER, err, "base", "sending to a process that is gone");
-    case ETOOMANYREFS:
-        return aqi_fail_errno(AQ_ELIMIT, err, "base",
-                              "sending %zu descriptors: too many are on their way unreceived (at "
-                              "most %llu); raise the limit with `ulimit -n`",
-                              nfds, shmem_limit(RLIMIT_NOFILE));
-    case EMSGSIZE:
-        return aqi_fail_errno(AQ_ESIZE, err, "base", "sending a message over a Unix socket");
-    default:
-        return aqi_fail_errno(AQ_ESYS, err, "base", "sendmsg with %zu descriptors", nfds);
-    }
-}
-
-/* Room for the most descriptors the kernel passes, and for credentials if the socket wants them. */
-union shmem_control {
-    struct cmsghdr header;
-    unsigned char bytes[CMSG_SPACE(SHMEM_FDS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
-};
-
-/* What a stream socket had no room for; the descriptors have gone with the first byte. */
-static aq_status shmem_send_rest(int socket, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = send(socket, data, len, MSG_NOSIGNAL);
-        if (n >= 0) {
-            data += n;
-            len -= (size_t)n;
-            continue;
-        }
-        if (errno == EINTR) continue;
-        if (errno != EAGAIN) return shmem_send_failed(errno, 0);
-        struct pollfd wait = {.fd = socket, .events = POLLOUT};
-        if (poll(&wait, 1, SHMEM_SEND_REST_MS) == 0)
-            return aqi_fail(AQ_ETIMEOUT, "base",
-                            "a peer did not take the rest of a message (%zu bytes) within %d s",
-                            len, SHMEM_SEND_REST_MS / 1000);
-    }
-    return AQ_OK;
-}
-
-aq_status aqi_fd_send(int socket, const void *data, size_t len, const int *fds, size_t nfds)
-{
-    if (len == 0 || nfds > SHMEM_FDS_MAX)
-        return aqi_fail(AQ_EINVAL, "base",
-                        "a message of %zu bytes with %zu descriptors cannot be sent: at least one "
-                        "byte and at most %d descriptors",
-                        len, nfds, SHMEM_FDS_MAX);
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    union shmem_control control;
-    if (nfds > 0) {
-        memset(&control, 0, sizeof(control));
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(nfds * sizeof(int));
-        memcpy(CMSG_DATA(&control.header), fds, nfds * sizeof(int));
-    }
-    ssize_t n;
-    do
-        n = sendmsg(socket, &message, MSG_NOSIGNAL);
-    while (n < 0 && errno == EINTR);
-    if (n < 0) return errno == EAGAIN ? AQ_AGAIN : shmem_send_failed(errno, nfds);
-    return shmem_send_rest(socket, (const char *)data + n, len - (size_t)n);
-}
-
-/* Collect the descriptors of all control messages; returns how many. */
-static size_t shmem_take_fds(struct msghdr *message, int *fds)
-{
-    size_t count = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-        size_t n = aqi_min((c->cmsg_len - CMSG_LEN(0)) / sizeof(int), SHMEM_FDS_MAX - count);
-        memcpy(fds + count, CMSG_DATA(c), n * sizeof(int));
-        count += n;
-    }
-    return count;
-}
-
-/* Was the message whole and what the caller has room for? */
-static aq_status shmem_check_received(const struct msghdr *message, size_t count, size_t room)
-{
-    if ((message->msg_flags & MSG_CTRUNC) != 0)
-        return aqi_fail_no_fd(EMFILE, "base", "receiving descriptors");
-    if ((message->msg_flags & MSG_TRUNC) != 0)
-        return aqi_fail(AQ_EPROTO, "base", "a peer sent a longer message than is legal");
-    if (count > room)
-        return aqi_fail(AQ_EPROTO, "base", "a peer sent %zu descriptors where %zu are legal", count,
-                        room);
-    return AQ_OK;
-}
-
-aq_status aqi_fd_receive(int socket, void *data, size_t *len, int *fds, size_t *nfds)
-{
-    struct iovec part = {.iov_base = data, .iov_len = *len};
-    union shmem_control control;
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
-    ssize_t n;
-    do
-        n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN) return AQ_AGAIN;
-    if (n < 0 && errno != ECONNRESET)
-        return aqi_fail_errno(AQ_ESYS, errno, "base", "recvmsg with descriptors");
-    /* Not logged: the end of the other side is often expected, and the caller knows who it was. */
-    if (n <= 0) return AQ_EPEER;
-
-    /* With room for all that the kernel passes, only a lack of descriptors can cut the list. */
-    int received[SHMEM_FDS_MAX];
-    size_t count = shmem_take_fds(&message, received);
-    aq_status status = shmem_check_received(&message, count, *nfds);
-    if (status != AQ_OK) {
-        for (size_t i = 0; i < count; i++)
-            close(received[i]);
-        return status;
-    }
-    if (count > 0) memcpy(fds, received, count * sizeof(int));
-    *len = (size_t)n;
-    *nfds = count;
-    return AQ_OK;
 }

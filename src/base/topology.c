@@ -18,19 +18,8 @@
 
 /* As found at the first call: pinning a thread must not make the machine look smaller. */
 static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
-static int *topology_cpus; /* numbers of the cores of the affinity mask, or NULL */
-static unsigned topology_cpu_count;
+static unsigned topology_cpu_count; /* of the affinity mask */
 static struct aqi_cgroup_limits topology_limits;
-
-/* The numbers of the cores in a mask of `bytes` bytes. */
-static void topology_list_mask(const cpu_set_t *mask, size_t bytes)
-{
-    unsigned count = (unsigned)CPU_COUNT_S(bytes, mask);
-    topology_cpus = calloc(aqi_max(count, 1), sizeof(*topology_cpus));
-    if (topology_cpus == NULL) return;
-    for (int cpu = 0; topology_cpu_count < count; cpu++)
-        if (CPU_ISSET_S((size_t)cpu, bytes, mask)) topology_cpus[topology_cpu_count++] = cpu;
-}
 
 static void topology_read_affinity(void)
 {
@@ -41,7 +30,7 @@ static void topology_read_affinity(void)
         size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
         bool read = sched_getaffinity(0, bytes, mask) == 0;
         int err = errno;
-        if (read) topology_list_mask(mask, bytes);
+        if (read) topology_cpu_count = (unsigned)CPU_COUNT_S(bytes, mask);
         CPU_FREE(mask);
         if (read || err != EINVAL) return;
     }
@@ -64,25 +53,6 @@ unsigned aqi_cores(void)
         cores = whole + ((double)whole < topology_limits.cpus);
     }
     return (unsigned)cores;
-}
-
-aq_status aqi_pin(unsigned index)
-{
-    pthread_once(&topology_once, topology_setup);
-    if (topology_cpu_count == 0)
-        return aqi_fail(AQ_ENOTSUP, "base", "pinning: the system did not tell which cores to use");
-    int cpu = topology_cpus[index % topology_cpu_count];
-    size_t cpus = (size_t)cpu + 1, bytes = CPU_ALLOC_SIZE(cpus);
-    cpu_set_t *mask = CPU_ALLOC(cpus);
-    if (mask == NULL) return aqi_fail(AQ_ENOMEM, "base", "no memory for a mask of cores");
-    CPU_ZERO_S(bytes, mask);
-    CPU_SET_S((size_t)cpu, bytes, mask);
-    aq_status status = AQ_OK;
-    if (sched_setaffinity(0, bytes, mask) != 0)
-        status = aqi_fail_errno(errno == EPERM ? AQ_EACCESS : AQ_ESYS, errno, "base",
-                                "pinning this thread to core %d", cpu);
-    CPU_FREE(mask);
-    return status;
 }
 
 uint64_t aqi_memory(void)

@@ -7,9 +7,6 @@
 /* Cores this process may run on (affinity mask and cgroup quota); at least 1. */
 unsigned aqi_cores(void);
 
-/* Pin the calling thread to the `index`-th (modulo) core of its affinity mask at first call. */
-aq_status aqi_pin(unsigned index);
-
 /* Physical memory this process may use in bytes (cgroup limit included). */
 uint64_t aqi_memory(void);
 

@@ -1,4 +1,4 @@
-/* Cores, memory, pinning and the description of the machine that runs the test. */
+/* Cores, memory and the description of the machine that runs the test. */
 #include "base/topology.h"
 
 #include "base/capture_test.h"
@@ -28,37 +28,6 @@ static void memory_is_plausible(void **state)
     uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     assert_in_range(aqi_memory(), 1 << 20, physical);
     assert_true(aqi_memory() <= aqi_cgroup_read("").memory);
-}
-
-static void *pin_to_each(void *arg)
-{
-    cpu_set_t allowed, mask;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return NULL;
-    unsigned count = (unsigned)CPU_COUNT(&allowed), before = aqi_cores();
-    size_t last = 0;
-    for (unsigned index = 0; index < count + 1; index++) {
-        if (aqi_pin(index) != AQ_OK) return NULL;
-        size_t cpu = (size_t)sched_getcpu();
-        if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return NULL;
-        if (CPU_COUNT(&mask) != 1 || !CPU_ISSET(cpu, &mask) || !CPU_ISSET(cpu, &allowed))
-            return NULL;
-        /* In rising order, and then from the first again. */
-        if (index > 0 && (index < count ? cpu <= last : cpu > last)) return NULL;
-        last = cpu;
-    }
-    return aqi_cores() == before ? arg : NULL;
-}
-
-/* In a thread of its own, which takes its mask with it when it ends. */
-static void pinning(void **state)
-{
-    (void)state;
-    pthread_t thread;
-    int mark;
-    void *result = NULL;
-    assert_int_equal(pthread_create(&thread, NULL, pin_to_each, &mark), 0);
-    pthread_join(thread, &result);
-    assert_ptr_equal(result, &mark);
 }
 
 static void check_description(int (*describe)(char *buf, size_t len), const char *source)
@@ -94,7 +63,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_within_the_mask),
         cmocka_unit_test(memory_is_plausible),
-        cmocka_unit_test(pinning),
         cmocka_unit_test(description),
         cmocka_unit_test(description_without_hwloc),
     };

@@ -26,31 +26,16 @@ aq_status aqi_boot_open(struct aqi_boot **boot)
     opened->info.kind = kind->name;
     opened->fd = -1;
     aq_status status = kind->open(opened);
-    if (status != AQ_OK) goto free_boot;
-    /* Kinds of more than one host will fill the table; all zero is right for one. */
-    opened->hosts = calloc(opened->info.size, sizeof(*opened->hosts));
-    if (opened->hosts == NULL) {
-        status = aqi_fail(AQ_ENOMEM, "job", "no memory for a table of %u hosts", opened->info.size);
-        goto close_kind;
-    }
-    *boot = opened;
-    return AQ_OK;
-
-close_kind:
-    kind->close(opened);
-free_boot:
-    free(opened);
+    if (status == AQ_OK)
+        *boot = opened;
+    else
+        free(opened);
     return status;
 }
 
 const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot)
 {
     return &boot->info;
-}
-
-const uint32_t *aqi_boot_hosts(const struct aqi_boot *boot)
-{
-    return boot->hosts;
 }
 
 aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
@@ -121,6 +106,5 @@ aq_status aqi_boot_finalize(struct aqi_boot *boot)
 void aqi_boot_close(struct aqi_boot *boot)
 {
     boot->kind->close(boot);
-    free(boot->hosts);
     free(boot);
 }

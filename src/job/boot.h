@@ -54,9 +54,6 @@ typedef void aqi_boot_event_fn(void *arg, const struct aqi_boot_event *event);
 aq_status aqi_boot_open(struct aqi_boot **boot);
 const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot);
 
-/* The host number of every rank (table of `size` entries, owned by the boot). */
-const uint32_t *aqi_boot_hosts(const struct aqi_boot *boot);
-
 /*
  * Collective calls, made in the same order by every rank, before finalize. Bounded by
  * AQ_START_TIMEOUT; AQ_ETIMEOUT names the ranks that did not come, AQ_EPEER the one that died.

@@ -12,7 +12,6 @@
 struct aqi_boot {
     const struct aqi_boot_kind *kind;
     struct aqi_boot_info info;
-    uint32_t *hosts;
     const _Atomic uint32_t *alerts; /* events sent to this rank so far */
     _Atomic uint32_t seen;          /* events handed on by progress */
     int fd;                         /* readable when there is an event; -1 */

@@ -115,21 +115,3 @@ void aqi_credits_forget(struct aqi_credits *c, uint32_t peer)
     c->out -= p->out.count;
     *p = (struct aqi_credit_peer){.dead = true};
 }
-
-const char *aqi_credits_broken(const struct aqi_credits *c)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < c->peers; i++) {
-        const struct aqi_credit_peer *p = &c->peer[i];
-        sum += p->out.count;
-        if (p->out.count > c->limits.depth) return "more requests out to a peer than its depth";
-        if (p->held.count + p->banked.count > c->limits.depth)
-            return "a peer has sent more requests than the depth";
-        if (p->out.count == 0 && p->out.bytes != 0) return "bytes out without a request";
-        if (c->limits.bytes != 0 && p->out.count > 1 && p->out.bytes > c->limits.bytes)
-            return "more bytes out to a peer than its budget";
-    }
-    if (sum != c->out) return "the total is not the sum of the peers";
-    if (c->out > c->limits.total) return "more requests out than the total";
-    return NULL;
-}

@@ -94,7 +94,4 @@ bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer);
 /* The peer is dead: what is out to it comes back, and from now on everything is allowed. */
 void aqi_credits_forget(struct aqi_credits *c, uint32_t peer);
 
-/* NULL, or which law is broken: out above a limit, or a total that is not the sum. For tests. */
-const char *aqi_credits_broken(const struct aqi_credits *c);
-
 #endif

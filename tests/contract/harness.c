@@ -1,6 +1,7 @@
 /* What cases call: meeting, sending, memory, data. The making of worlds is in world.c. */
 #include "harness.h"
 
+#include "../job/pass_fd.h"
 #include "base/clock.h"
 #include "base/shmem.h"
 
@@ -80,22 +81,18 @@ static aq_status harness_share(void *arg, const char *name, size_t bytes, int *f
 {
     struct ct_ep *ep = arg;
     struct ct_world *world = ep->world;
-    aq_status status;
     if (ep->self != 0) {
         uint64_t got_bytes = 0;
-        size_t len = sizeof(got_bytes), nfds = 1;
-        status = aqi_fd_receive(world->share[ep->self][1], &got_bytes, &len, fd, &nfds);
-        if (status != AQ_OK) return status;
-        CT_EQUAL(nfds, 1);
+        CT_CHECK(take_fd(world->share[ep->self][1], &got_bytes, sizeof(got_bytes), fd));
         CT_EQUAL(got_bytes, bytes);
         return AQ_OK;
     }
     int made;
-    if ((status = aqi_shmem_create(name, bytes, &made)) != AQ_OK) return status;
+    aq_status status = aqi_shmem_create(name, bytes, &made);
+    if (status != AQ_OK) return status;
     for (uint32_t rank = 1; rank < ep->size; rank++) {
         uint64_t say = bytes;
-        status = aqi_fd_send(world->share[rank][0], &say, sizeof(say), &made, 1);
-        if (status != AQ_OK) return status;
+        CT_CHECK(pass_fd(world->share[rank][0], &say, sizeof(say), made));
     }
     *fd = made;
     return AQ_OK;

@@ -74,17 +74,14 @@ static void check_value(const struct aqi_setting *row, const char *text)
 {
     if (row->type == AQI_SET_TEXT) {
         const char *value = NULL;
-        fuzz_require(aqi_setting_parse(row, text, &value) == AQ_OK && value == text,
-                     "any text is a text");
+        fuzz_require(aqi_setting_read(row, text, &value) && value == text, "any text is a text");
         return;
     }
     uint64_t value = UNTOUCHED;
-    if (aqi_setting_parse(row, text, &value) == AQ_OK) {
+    if (aqi_setting_read(row, text, &value)) {
         check_in_range(row, value);
         check_written(row, value);
     } else {
-        fuzz_require(strncmp(aq_error_message(), row->name, strlen(row->name)) == 0,
-                     "the message names the variable");
         check_refused(row, text, value);
     }
 }

@@ -6,6 +6,7 @@
 #include "base/shmem.h"
 #include "job/channel.h"
 #include "job/settings.h"
+#include "pass_fd.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -196,14 +197,13 @@ static aq_status do_hello(long number)
     size_t len = aqi_control_encode(&(struct aqi_control){.type = AQI_CONTROL_HELLO}, head);
     head[0] = (uint8_t)number;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0) return AQ_ESYS;
-    aq_status status = aqi_fd_send(place, head, len, &pair[1], 1);
-    if (status != AQ_OK) return status;
+    if (!pass_fd(place, head, len, pair[1])) return AQ_ESYS;
     close(pair[1]);
     struct pollfd state = {.fd = pair[0], .events = POLLIN};
     poll(&state, 1, -1);
     struct aqi_control answer;
     len = sizeof(buf);
-    status = aqi_channel_receive(pair[0], buf, &len, &passed);
+    aq_status status = aqi_channel_receive(pair[0], buf, &len, &passed);
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &answer);
     if (status != AQ_OK) return status;
     char text[AQI_CONTROL_TEXT + 1];

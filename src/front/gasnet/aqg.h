@@ -82,7 +82,6 @@ struct aqgi_state {
     struct aqg_ep ep;       /* the primordial one */
     struct aqgi_team world; /* the primordial team */
     struct aqg_ep *eps[AQGI_EPS];
-    struct aqg_segment *attached_segment;
     struct aqg_reach *reach[AQGI_EPS]; /* of all processes, by endpoint index; NULL: not used yet */
 };
 extern struct aqgi_state aqgi;

@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <sys/wait.h>
 
-enum { FATAL_MECHANISMS = 3, FATAL_FRAMES = 64 };
+enum { FATAL_FRAMES = 64 };
 
 /* A client may define it with an initializer, which then counts instead. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;

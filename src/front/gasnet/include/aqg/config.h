@@ -109,7 +109,6 @@
 #define AQG_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define AQG_INLINE      static inline __attribute__((unused))
 #define AQG_MUST_USE    __attribute__((warn_unused_result))
-#define AQG_COLD        __attribute__((cold))
 
 /* Around declarations; the library's names stay visible when a client hides its own. */
 #ifdef __cplusplus
