@@ -78,6 +78,14 @@ aq_rank job_previous(void)
     return (job.self + job.size - 1) % job.size;
 }
 
+uint64_t job_counter(const char *name)
+{
+    aq_counter_info info;
+    for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
+        if (strcmp(info.name, name) == 0) return info.value;
+    check_failed(__FILE__, __LINE__, "there is no counter %s", name);
+}
+
 struct await {
     const _Atomic uint32_t *counter;
     uint32_t value;

@@ -58,6 +58,9 @@ void *job_at(aq_rank rank, size_t offset);
 aq_rank job_next(void);
 aq_rank job_previous(void);
 
+/* A counter of the library, in this process. */
+uint64_t job_counter(const char *name);
+
 /* Poll until *counter >= value. */
 void job_await(const _Atomic uint32_t *counter, uint32_t value);
 

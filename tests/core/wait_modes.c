@@ -25,20 +25,11 @@ struct wait {
     struct timespec since;
 };
 
-static uint64_t counter(const char *name)
-{
-    aq_counter_info info;
-    for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
-        if (strcmp(info.name, name) == 0) return info.value;
-    CHECK(false); /* there is such a counter */
-    return 0;
-}
-
 static int is_over(void *arg)
 {
     struct wait *wait = arg;
     struct timespec now;
-    if (wait->sleeps) return counter("sleep") > wait->slept;
+    if (wait->sleeps) return job_counter("sleep") > wait->slept;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t ms = (int64_t)(now.tv_sec - wait->since.tv_sec) * 1000 +
                  (now.tv_nsec - wait->since.tv_nsec) / 1000000;
@@ -47,13 +38,13 @@ static int is_over(void *arg)
 
 static void check_mode(aq_wait_mode mode, bool yields, bool sleeps)
 {
-    struct wait wait = {.sleeps = sleeps, .slept = counter("sleep")};
-    uint64_t yielded = counter("yield");
+    struct wait wait = {.sleeps = sleeps, .slept = job_counter("sleep")};
+    uint64_t yielded = job_counter("yield");
     CHECK_OK(aq_wait_mode_set(mode));
     clock_gettime(CLOCK_MONOTONIC, &wait.since);
     CHECK_OK(aq_poll_until(is_over, &wait));
-    CHECK_EQUAL(counter("yield") > yielded, yields);
-    CHECK_EQUAL(counter("sleep") > wait.slept, sleeps);
+    CHECK_EQUAL(job_counter("yield") > yielded, yields);
+    CHECK_EQUAL(job_counter("sleep") > wait.slept, sleeps);
 }
 
 /* One core for all ranks: two are more than there are cores. */

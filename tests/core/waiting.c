@@ -47,14 +47,6 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-static uint64_t counter(const char *name)
-{
-    aq_counter_info info;
-    for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
-        if (strcmp(info.name, name) == 0) return info.value;
-    check_failed(__FILE__, __LINE__, "there is no counter %s", name);
-}
-
 /* Are all threads of a process asleep in the kernel? */
 static bool asleep(long pid)
 {
@@ -145,10 +137,10 @@ static void wait_and_count(const char *what, void (*wait)(void))
     double cpu = cpu_ms(), start = now_ms();
     int64_t pid = getpid();
     CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), &pid, sizeof(pid), 0));
-    uint64_t yields = counter("yield"), sleeps = counter("sleep"), looked = looks;
+    uint64_t yields = job_counter("yield"), sleeps = job_counter("sleep"), looked = looks;
     wait();
-    yields = counter("yield") - yields;
-    sleeps = counter("sleep") - sleeps;
+    yields = job_counter("yield") - yields;
+    sleeps = job_counter("sleep") - sleeps;
     looked = looks - looked;
     cpu = cpu_ms() - cpu;
     double time = now_ms() - start;
