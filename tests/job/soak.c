@@ -59,35 +59,38 @@ struct processes {
     size_t count;
 };
 
-static bool is_guard(pid_t pid)
+static bool is_named(pid_t pid, const char *wanted)
 {
     char path[64], name[32] = "";
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
     int fd = open(path, O_RDONLY);
     if (fd < 0) return false;
-    bool found = read(fd, name, sizeof(name) - 1) > 0 && strcmp(name, "aq-guard\n") == 0;
+    bool found = read(fd, name, sizeof(name) - 1) > 0 && strcmp(name, wanted) == 0;
     close(fd);
     return found;
 }
 
-static void look(const struct run *run, struct processes *found)
+/* What has not become a program yet may be the guard before it names itself. It is left out where
+ * the guard must live, see possible(). */
+static void look(const struct run *run, struct processes *found, bool shell)
 {
     pid_t pids[MOST_PROCESSES];
     size_t count = run_processes(run, pids, MOST_PROCESSES);
     *found = (struct processes){0};
     for (size_t i = 0; i < count; i++) {
         if (pids[i] == run->pid) continue;
-        if (is_guard(pids[i]))
+        if (shell && is_named(pids[i], "aqrun\n")) continue;
+        if (is_named(pids[i], "aq-guard\n"))
             found->guard = pids[i];
         else
             found->others[found->count++] = pids[i];
     }
 }
 
-static void hit(const struct run *run, enum target target, int number)
+static void hit(const struct run *run, enum target target, int number, bool shell)
 {
     struct processes found;
-    look(run, &found);
+    look(run, &found, shell);
     bool aqrun = target == AQRUN || target >= AQRUN_AND_RANKS;
     bool guard = target == GUARD || target == AQRUN_AND_GUARD || target == ALL;
     bool ranks = target == RANKS || target == AQRUN_AND_RANKS || target == ALL;
@@ -110,14 +113,18 @@ static void nap(uint64_t us)
         continue;
 }
 
+static bool is_shell(const struct program *program)
+{
+    return strcmp(program->argv[0], "sh") == 0;
+}
+
 /*
  * With the guard dead or aqrun past its last words, what a shell started may be ours to end:
  * without both, nobody is there to do it (docs/semantics.md), so that this is not tried.
  */
 static bool possible(const struct program *program, enum target target)
 {
-    bool shell = strcmp(program->argv[0], "sh") == 0;
-    return !shell || (target != AQRUN_AND_GUARD && target != ALL);
+    return !is_shell(program) || (target != AQRUN_AND_GUARD && target != ALL);
 }
 
 static void one(unsigned long number)
@@ -140,7 +147,7 @@ static void one(unsigned long number)
     job_start(&run, "-E", "AQ_EXIT_TIMEOUT=2s", "-n", ranks, argv[0], argv[1], argv[2], argv[3],
               argv[4], argv[5]);
     nap(us);
-    hit(&run, target, signal_number);
+    hit(&run, target, signal_number, is_shell(program));
     /* It may have hit nobody, or somebody whom the job can do without. */
     if (target < AQRUN_AND_RANKS && target != AQRUN) {
         nap(soak_random(100000));
