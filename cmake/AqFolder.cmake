@@ -38,6 +38,6 @@ function(aq_unit_tests)
     string(REGEX REPLACE "_test$" "" short ${file})
     add_test(NAME unit.${folder}.${short} COMMAND ${target})
     set_tests_properties(unit.${folder}.${short} PROPERTIES
-      TIMEOUT 120 LABELS unit SKIP_RETURN_CODE 77)
+      TIMEOUT 300 LABELS unit SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()

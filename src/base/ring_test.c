@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-#define MESSAGES 200000u
+#define MESSAGES 50000u
 
 static void full_and_empty(void **state)
 {

@@ -201,7 +201,10 @@ static void test_failing_to_join(void **state)
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_boot *boot;
+        const uint64_t patience_ns = aqi_job_config.start_timeout_ns;
+        if (cases[i].script == script_silence) aqi_job_config.start_timeout_ns = 100000000;
         assert_int_equal(join(cases[i].script, &boot), cases[i].status);
+        aqi_job_config.start_timeout_ns = patience_ns;
         assert_non_null(strstr(aq_error_message(), cases[i].text));
         leave();
     }
@@ -405,8 +408,6 @@ static void test_a_call_that_fails(void **state)
 static int setup(void **state)
 {
     (void)state;
-    /* One launcher here never answers. */
-    aqi_job_config.start_timeout_ns = 100000000;
     signal(SIGPIPE, SIG_IGN);
     return 0;
 }

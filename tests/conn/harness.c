@@ -28,7 +28,7 @@ pid_t play_start(void (*role)(uint32_t number), uint32_t number)
     pid_t pid = fork();
     if (pid < 0) abort();
     if (pid > 0) return pid;
-    alarm(60);
+    alarm(200);
     role(number);
     exit(0);
 }

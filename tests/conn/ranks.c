@@ -47,7 +47,7 @@ static void uri_of(aq_rank rank, char uri[64])
 static void outsider(unsigned ranks)
 {
     char uri[64];
-    alarm(60);
+    alarm(200);
     job_open(AQ_THREAD_SINGLE, 4096);
     handlers();
     for (aq_rank rank = 0; rank < ranks; rank++) {

@@ -68,7 +68,7 @@ def run(aqrun, program, case, ranks):
         command = [aqrun, "-n", str(ranks), *command]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              stdin=subprocess.DEVNULL, timeout=30, check=False,
+                              stdin=subprocess.DEVNULL, timeout=100, check=False,
                               env={**os.environ, **ENVIRONMENT.get(case[0], {})})
     except subprocess.TimeoutExpired:
         return "hangs"

@@ -21,7 +21,7 @@ foreach(mode IN LISTS modes)
   target_compile_definitions(${target} PRIVATE TOOLS_WITH_GASNET=1)
   target_link_libraries(${target} PRIVATE gasnet-smp-${mode} Threads::Threads)
   add_test(NAME gasnet.tools.below.${mode} COMMAND ${target})
-  set_tests_properties(gasnet.tools.below.${mode} PROPERTIES TIMEOUT 120 LABELS gasnet)
+  set_tests_properties(gasnet.tools.below.${mode} PROPERTIES TIMEOUT 300 LABELS gasnet)
 endforeach()
 add_executable(gasnet_tools_threads tools_threads.c)
 target_link_libraries(gasnet_tools_threads PRIVATE gasnet_tools-par)
@@ -34,4 +34,4 @@ add_test(NAME gasnet.tools.refused COMMAND ${Python3_EXECUTABLE}
   ${PROJECT_BINARY_DIR}/src/front/gasnet/include/smp-conduit)
 set_tests_properties(gasnet.tools.seq.c gasnet.tools.seq.cxx gasnet.tools.par.c
   gasnet.tools.par.cxx gasnet.tools.threads gasnet.tools.refused PROPERTIES
-  TIMEOUT 120 LABELS gasnet)
+  TIMEOUT 300 LABELS gasnet)

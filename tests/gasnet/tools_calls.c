@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 GASNETT_IDENT(tools_ident, "$ToolsTest: here $");
@@ -141,15 +142,25 @@ static void tools_on_alarm(int sig)
     (void)sig;
 }
 
+/* Again and again, as the first may come before there is anything to interrupt; 0: no more. */
+static void tools_alarms(int period_us)
+{
+    struct itimerval each;
+    memset(&each, 0, sizeof(each));
+    each.it_value.tv_usec = each.it_interval.tv_usec = period_us;
+    CHECK(setitimer(ITIMER_REAL, &each, NULL) == 0);
+}
+
 static void tools_interrupted(void)
 {
     struct sigaction action;
     memset(&action, 0, sizeof(action));
     action.sa_handler = tools_on_alarm;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
-    alarm(1);
+    tools_alarms(100000);
     errno = 0;
     CHECK(gasnett_nsleep(UINT64_C(60000000000)) != 0 && errno == EINTR);
+    tools_alarms(0);
 }
 
 static void tools_fences(void)
@@ -545,7 +556,7 @@ static void tools_thaw(int sig)
 static void tools_freeze(void)
 {
     gasnett_reghandler(SIGALRM, tools_thaw);
-    alarm(1);
+    tools_alarms(100000);
     gasnett_freezeForDebuggerNow(&tools_frozen, "tools_frozen");
     gasnett_fatalerror("thawed");
 }
