@@ -127,7 +127,7 @@ bool api_aq_connection_ended(void)
     return true;
 }
 
-/* In the loops of limits, where nothing else is called. */
+/* In the loops of limits, where nothing else is called, and between all loops. */
 static void look(void)
 {
     (void)aq_poll();

@@ -47,12 +47,19 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
     return seq;
 }
 
+/* One line there and back. It is answered also when it is the last: rank 1 then is out of its loop,
+ * before it can be told of another. */
+static void turn(struct perf *perf, size_t size, uint64_t flag)
+{
+    send_line(perf, perf->source, size, ((line_seq & ~STOP) + 1) | flag);
+    line_seq = await_line(perf, line_seq);
+}
+
 static void echo(struct perf *perf, size_t size, uint64_t n)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        send_line(perf, perf->source, size, line_seq + 1);
-        line_seq = await_line(perf, line_seq);
-    }
+    for (uint64_t i = 1; i < n; i++)
+        turn(perf, size, 0);
+    turn(perf, size, STOP);
 }
 
 /* The first one only tells that rank 1 is there. */
@@ -60,29 +67,17 @@ static void begin_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n;
     perf->api->ask(perf, COMMAND_ECHO, size);
-    echo(perf, size, 1);
-}
-
-static void end_echo(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size, (void)n;
-    line_seq++;
-    send_line(perf, NULL, 0, line_seq | STOP);
-    /* There is no answer to that one: rank 1 has done the same with its inbox. */
-    atomic_store_explicit(&perf->mine->inbox.seq, line_seq, memory_order_relaxed);
+    turn(perf, size, 0);
 }
 
 static void serve_echo(struct perf *perf, size_t size)
 {
     struct shared *here = perf->mine;
     const void *payload = size <= sizeof here->inbox.payload ? here->inbox.payload : here->data;
-    for (;;) {
-        uint64_t seq = await_line(perf, line_seq);
-        line_seq = seq & ~STOP;
-        if (seq & STOP) break;
-        send_line(perf, payload, size, seq);
-    }
-    atomic_store_explicit(&here->inbox.seq, line_seq, memory_order_relaxed);
+    do {
+        line_seq = await_line(perf, line_seq);
+        send_line(perf, payload, size, line_seq);
+    } while ((line_seq & STOP) == 0);
 }
 
 static double two(const struct perf *perf)
@@ -289,24 +284,20 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
-    [LIMIT_LINE_RTT] =
-        {.name = "line-rtt",
-         .doc = "a flag to rank 1 in one cache line and back in another",
-         .work = {.loop = echo, .before = begin_echo, .after = end_echo, .bare = true}},
+    [LIMIT_LINE_RTT] = {.name = "line-rtt",
+                        .doc = "a flag to rank 1 in one cache line and back in another",
+                        .work = {.loop = echo, .before = begin_echo, .bare = true}},
     [LIMIT_LINE_ECHO] = {.name = "line-echo",
                          .doc = "line-rtt with the payload copied before each flag is set",
-                         .work = {.loop = echo, .before = begin_echo, .after = end_echo}},
+                         .work = {.loop = echo, .before = begin_echo}},
     [LIMIT_LINE_STREAM] = {.name = "line-stream",
                            .doc =
                                "numbered cache lines, with the payload, through a ring to rank 1",
                            .work = {.loop = stream, .before = begin_stream}},
-    [LIMIT_LINE_ROUNDS] = {.name = "line-rounds",
-                           .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
-                           .work = {.loop = echo,
-                                    .before = begin_echo,
-                                    .after = end_echo,
-                                    .bare = true,
-                                    .parts = rounds_in_rtt}},
+    [LIMIT_LINE_ROUNDS] =
+        {.name = "line-rounds",
+         .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
+         .work = {.loop = echo, .before = begin_echo, .bare = true, .parts = rounds_in_rtt}},
     [LIMIT_BARE_BARRIER] = {.name = "yield-rounds",
                             .doc = "a counter in shared memory that all ranks wait at, yielding",
                             .work = {.loop = limits_bare_barrier},
@@ -321,11 +312,7 @@ const struct limit limits[LIMIT_COUNT] = {
                          .all_ranks = true},
     [LIMIT_LINE_HOP] = {.name = "line-hop",
                         .doc = "half a line-rtt",
-                        .work = {.loop = echo,
-                                 .before = begin_echo,
-                                 .after = end_echo,
-                                 .bare = true,
-                                 .parts = two}},
+                        .work = {.loop = echo, .before = begin_echo, .bare = true, .parts = two}},
     [LIMIT_STORE] = {.name = "store",
                      .doc = "a store of 8 bytes into the peer's mapped segment",
                      .work = {.loop = store_words}},
