@@ -164,7 +164,8 @@ static bool long_enough(const struct core_wait *wait)
 void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
 {
     struct core_coll *coll = team->coll;
-    if (!long_enough(wait)) return;
+    /* Another thread may yet come to where the others are. */
+    if (core.thread_mode == AQ_THREAD_MULTIPLE || !long_enough(wait)) return;
     coll_lock(coll);
     struct coll_mark mark = op != NULL ? op->mark : coll_mark_of_barrier(team->ends);
     if (coll_broken(team))
