@@ -56,6 +56,7 @@ bool coll_broken(const aq_team *team)
 {
     if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
     if (team->whole != NULL) team = team->whole;
+    if (team->coll != NULL && atomic_load(&team->coll->parted)) return true;
     for (aq_rank i = 0; i < team->size; i++)
         if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
     return false;

@@ -10,6 +10,7 @@
 #include "core/coll_shm_impl.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,6 +91,19 @@ static void describe(struct coll_mark mark, char *text)
         snprintf(text + n, (size_t)(TEXT - n), " with root %u", mark.root);
 }
 
+/*
+ * After a death members leave their operations at different points, and some have not heard of it
+ * yet. So where the job goes on this is no more than a team that cannot be used any longer.
+ */
+static bool parted(const aq_team *team)
+{
+    if (!core.params.survive && !atomic_load(&core.any_lost)) return false;
+    if (team->whole != NULL) team = team->whole;
+    atomic_store(&team->coll->parted, true);
+    atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
+    return true;
+}
+
 void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other, struct coll_mark theirs)
 {
     char my_text[TEXT], their_text[TEXT], why[3 * TEXT + 300];
@@ -101,6 +115,10 @@ void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other, stru
              "order, with the same root, sizes, type and operator",
              team->id[0], team->id[1], team->size, team->rank, core.params.rank, my_text, other,
              aq_team_to_job(team, other), their_text);
+    if (parted(team)) {
+        aqi_log(AQI_LOG_INFO, "core", "%s", why);
+        return;
+    }
     core.boot.fatal(core.boot.arg, why);
 }
 

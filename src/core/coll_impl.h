@@ -115,6 +115,7 @@ struct core_coll {
     bool dozing;       /* the others know that we sleep */
     bool stuck;        /* the others know what we have been waiting for */
     bool failed;       /* an operation did */
+    atomic_bool parted; /* members are in different ones, which a death may have led to */
     _Atomic bool news; /* a part in shared memory is over, which nobody has looked at */
     struct coll_op *first;
     struct coll_op **last;
@@ -224,7 +225,7 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
-bool coll_broken(const aq_team *team); /* has a member died? */
+bool coll_broken(const aq_team *team); /* has a member died, or parted from the others? */
 bool coll_idle(const aq_team *team);
 
 /* scratch.c: shared memory for teams whose members map each other. */

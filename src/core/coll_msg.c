@@ -102,11 +102,12 @@ static struct coll_mark mark_in(const aq_am *am)
                               (uint32_t)am->args[ARG_MARK + 2]};
 }
 
-static void compare(const aq_team *team, const struct coll_op *op, uint32_t source,
-                    struct coll_mark mark)
+static bool alike(const aq_team *team, const struct coll_op *op, uint32_t source,
+                  struct coll_mark mark)
 {
-    if (AQI_UNLIKELY(op->shared || !coll_mark_same(&op->mark, &mark)))
-        coll_differ(team, op->mark, aq_team_from_job(team, source), mark);
+    if (AQI_LIKELY(!op->shared && coll_mark_same(&op->mark, &mark))) return true;
+    coll_differ(team, op->mark, aq_team_from_job(team, source), mark);
+    return false;
 }
 
 /* One of an operation ahead of us: bounded by the gates. */
@@ -175,8 +176,8 @@ static void on_message(aq_am *am, bool ready)
     struct core_coll *coll = team->coll;
     coll_lock(coll);
     struct coll_op *op = find_op(coll, seq);
-    if (op != NULL) compare(team, op, am->source, mark_in(am));
-    if (op == NULL && coll_broken(team))
+    bool other = op != NULL && !alike(team, op, am->source, mark_in(am));
+    if (other || (op == NULL && coll_broken(team)))
         drop(); /* of an operation that has failed here, from one that has not heard of the death */
     else if (op == NULL && (int32_t)(seq - coll->started) < 0)
         too_late(team, am);
@@ -237,8 +238,9 @@ void coll_msg_begin(aq_team *team, struct coll_op *op)
             continue;
         }
         *at = early->next;
-        compare(team, op, early->source, early->mark);
-        if (early->ready)
+        if (!alike(team, op, early->source, early->mark))
+            drop();
+        else if (early->ready)
             take_ready(op, early->source, early->tag);
         else
             take_bytes(op, early->source, early->tag, 0, early->payload, early->len);

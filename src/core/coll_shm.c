@@ -285,13 +285,15 @@ static uint32_t sum_of(const struct coll_op *op)
     return op->checked ? 0 : (uint32_t)(word >> 32);
 }
 
-static void compare_lines(const struct shm_view *v)
+static bool alike(const struct shm_view *v)
 {
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_line *line = shm_line_of(v->slot, i, v->slot->round);
-        if (AQI_UNLIKELY(!coll_mark_same(&line->mark, &v->op->mark)))
-            coll_differ(v->team, v->op->mark, i, line->mark);
+        if (AQI_LIKELY(coll_mark_same(&line->mark, &v->op->mark))) continue;
+        coll_differ(v->team, v->op->mark, i, line->mark);
+        return false;
     }
+    return true;
 }
 
 bool coll_shm_push(aq_team *team, struct coll_op *op)
@@ -306,13 +308,13 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
             op->waiting = true;
             op->seen = 0;
             if (shm_arrive(team, shm, v.slot, sum)) {
-                if (AQI_UNLIKELY(!sums_alike(shm, v.slot, sum))) compare_lines(&v);
+                if (AQI_UNLIKELY(!sums_alike(shm, v.slot, sum)) && !alike(&v)) return false;
                 if (op->phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
                 shm_release(team, shm, v.slot);
             }
         }
         if (!shm_all_here(shm, v.slot, &op->seen)) return false;
-        if (shm->flat && !op->checked) compare_lines(&v);
+        if (shm->flat && !op->checked && !alike(&v)) return false;
         op->checked = true;
         op->waiting = false;
         op->phase = take(&v);

@@ -71,5 +71,6 @@ aq_core(coll_threads.uneven_progress 3 coll_threads ENV AQ_NEIGHBORHOOD=2 AQ_PRO
 aq_core(barrier.uneven.5 5 barrier ENV AQ_NEIGHBORHOOD=1,2)
 aq_core(barrier.uneven_block.4 4 barrier ENV AQ_NEIGHBORHOOD=2,1 AQ_WAIT=block)
 aq_core(coll_threads.progress 2 coll_threads ENV AQ_PROGRESS_THREAD=yes)
-aq_core(coll.death 3 coll_threads dies ENV AQ_SHM_MAP=no AQ_FAULT=die=1@300)
-aq_core(coll.death.uneven 4 coll_threads dies ENV AQ_NEIGHBORHOOD=2,1 AQ_FAULT=die=2@300)
+aq_core(coll.death 3 coll_threads dies ENV AQ_SURVIVE=yes AQ_SHM_MAP=no AQ_FAULT=die=1@300)
+aq_core(coll.death.uneven 4 coll_threads dies ENV AQ_SURVIVE=yes AQ_NEIGHBORHOOD=2,1
+  AQ_FAULT=die=2@300)
