@@ -111,12 +111,12 @@ struct core_coll {
     struct aqi_spin lock; /* of everything below; never held while handlers run */
     uint32_t started;     /* operations, counted on and on */
     uint32_t shm_started, message_ops;
-    uint32_t messages; /* operations by messages that are under way */
-    bool dozing;       /* the others know that we sleep */
-    bool stuck;        /* the others know what we have been waiting for */
-    bool failed;       /* an operation did */
+    uint32_t messages;  /* operations by messages that are under way */
+    bool dozing;        /* the others know that we sleep */
+    bool stuck;         /* the others know what we have been waiting for */
+    bool failed;        /* an operation did */
     atomic_bool parted; /* members are in different ones, which a death may have led to */
-    _Atomic bool news; /* a part in shared memory is over, which nobody has looked at */
+    _Atomic bool news;  /* a part in shared memory is over, which nobody has looked at */
     struct coll_op *first;
     struct coll_op **last;
     struct { /* the last operations by messages, by seq */
