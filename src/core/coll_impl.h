@@ -93,8 +93,6 @@ struct coll_op {
     size_t unit;       /* bytes of each block that a round moves */
     size_t at, length; /* of this round in each block; `length` 0: not begun */
     size_t most;       /* the longest block */
-    bool pulls;        /* goes between private memory with one copy */
-    uint64_t begun;    /* ticks, when it was known in which way it goes; 0: there was no choice */
     /* By messages. */
     struct coll_plan plan;
     size_t asked; /* at this step those we wait for were told what we are in; 0: not yet */

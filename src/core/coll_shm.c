@@ -221,7 +221,7 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->unit = shm_unit(shm, &op->args);
     op->most = coll_longest(team, &op->args);
     op->waiting = op->checked = false;
-    op->at = op->begun = 0;
+    op->at = 0;
     op->length = aqi_min(op->unit, op->most);
     /* Between segments the sum begins with whose place it takes, out of order. */
     bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
@@ -319,7 +319,6 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
         op->waiting = false;
         op->phase = take(&v);
     } while (op->phase != SHM_DONE);
-    if (op->begun != 0) shm_talk_over(&v);
     return true;
 }
 

@@ -26,16 +26,8 @@ struct shm_talk {
     uint64_t src, dst;    /* 0: not to be reached, NO_BUFFER: it has none */
     uint32_t src_private; /* not in its segment: has to be pulled */
     uint32_t can_pull;    /* from all whose data it gets */
-    uint32_t wants_pull;  /* of member 0: that is the better way */
 };
 #define NO_BUFFER 1u
-
-/* What both ways through private memory took at best, found out by member 0. */
-enum { WAY_COPY, WAY_PULL, WAYS, WAY_SIZES = 12 };
-struct shm_way {
-    uint64_t best[WAYS]; /* ticks */
-    uint32_t tries[WAYS];
-};
 
 /* A line has one writer a round: a member, or the last to come. */
 struct shm_line {
@@ -90,7 +82,6 @@ struct coll_shm {
     bool flat, crowded;
     size_t area, chunk;
     uint32_t barrier_seen, barrier_done;
-    struct shm_way ways[COLL_KINDS][WAY_SIZES];
     struct shm_slot slots[SHM_SLOTS + 1];
 };
 
@@ -132,7 +123,6 @@ struct shm_view {
 /* coll_shm_talk.c: a round in which members tell where their buffers are, and decide. */
 void shm_talk_post(const struct shm_view *v);
 enum coll_phase shm_talk_read(const struct shm_view *v);
-void shm_talk_over(const struct shm_view *v); /* the operation is: how long did it take? */
 size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */
 void shm_post(const struct shm_view *v);
 void shm_read(const struct shm_view *v);

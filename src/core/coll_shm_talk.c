@@ -5,13 +5,14 @@
  */
 #include "core/coll_shm_impl.h"
 
-#include "base/clock.h"
-
-enum { TRIES = 3, AGAIN = 256 }; /* of both ways at first; later now and then of the worse one */
-
-static bool is_reduction(const struct coll_args *args)
+/*
+ * Has each byte one reader, and all members something to read? Then a single copy wins. What many
+ * want is cheaper copied into shared memory once than read by all of them through the system, and
+ * what only the root wants is copied by all at once on its way through shared memory.
+ */
+static bool is_dealt_out(const struct coll_args *args)
 {
-    return args->kind == COLL_REDUCE || args->kind == COLL_ALLREDUCE;
+    return args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
 }
 
 /* --- what we say ----------------------------------------------------------------------------- */
@@ -35,29 +36,10 @@ static bool can_pull_from(const struct shm_view *v, uint32_t member)
 static bool can_pull(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
-    if (args->kind == COLL_BROADCAST || args->kind == COLL_SCATTER)
-        return can_pull_from(v, args->root);
-    if (args->kind == COLL_GATHER && v->shm->self != args->root) return true;
+    if (args->kind == COLL_SCATTER) return can_pull_from(v, args->root);
     for (uint32_t i = 0; i < v->shm->members; i++)
         if (!can_pull_from(v, i)) return false;
     return true;
-}
-
-static struct shm_way *way_of(const struct shm_view *v, size_t bytes)
-{
-    unsigned size = 0;
-    for (bytes /= SHM_DIRECT_LEAST; bytes > 1 && size + 1 < WAY_SIZES; bytes /= 2)
-        size++;
-    return &v->shm->ways[v->op->args.kind][size];
-}
-
-static bool wants_pull(const struct shm_view *v, size_t bytes)
-{
-    const struct shm_way *way = way_of(v, bytes);
-    uint32_t copies = way->tries[WAY_COPY], pulls = way->tries[WAY_PULL];
-    if (copies < TRIES || pulls < TRIES) return pulls <= copies;
-    bool pull = way->best[WAY_PULL] < way->best[WAY_COPY];
-    return pull != ((copies + pulls) % AGAIN == 0);
 }
 
 void shm_talk_post(const struct shm_view *v)
@@ -74,13 +56,12 @@ void shm_talk_post(const struct shm_view *v)
     }
     if (args->kind == COLL_ALLREDUCE || (args->kind == COLL_REDUCE && root))
         talk->dst = in_segment(args->dst, len);
-    if (is_reduction(args) || (args->vary && args->send_counts != NULL)) return;
+    if (!is_dealt_out(args) || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
         talk->src = len != 0 ? (uint64_t)(uintptr_t)args->src : NO_BUFFER;
         talk->src_private = 1;
     }
     talk->can_pull = can_pull(v);
-    talk->wants_pull = v->shm->self == 0 && wants_pull(v, most);
 }
 
 /* --- what all make of it --------------------------------------------------------------------- */
@@ -100,7 +81,7 @@ static bool may_go_direct(const struct shm_view *v, uint32_t member, const struc
 enum coll_phase shm_talk_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;
-    bool direct = true, can_pull = true, some_private = false, wanted = false;
+    bool direct = true, can_pull = true, some_private = false;
     op->most = 0;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_talk *talk = &shm_line_of(v->slot, i, v->slot->round)->talk;
@@ -108,24 +89,11 @@ enum coll_phase shm_talk_read(const struct shm_view *v)
         direct = direct && may_go_direct(v, i, talk);
         can_pull = can_pull && talk->can_pull;
         some_private = some_private || talk->src_private;
-        wanted = wanted || talk->wants_pull;
     }
     op->length = aqi_min(op->unit, op->most);
     if (op->most == 0) return SHM_DONE;
     if (op->most < SHM_DIRECT_LEAST) return SHM_CHUNK;
-    if (direct && some_private) {
-        if (can_pull && v->shm->self == 0) op->begun = aqi_ticks() | 1;
-        direct = op->pulls = can_pull && wanted;
-    }
-    if (!direct) return SHM_CHUNK;
+    if (!direct || (some_private && !can_pull)) return SHM_CHUNK;
     op->more = shm_direct(v);
     return SHM_DIRECT;
-}
-
-void shm_talk_over(const struct shm_view *v)
-{
-    struct shm_way *way = way_of(v, v->op->most);
-    unsigned which = v->op->pulls ? WAY_PULL : WAY_COPY;
-    uint64_t took = aqi_ticks() - v->op->begun;
-    if (way->tries[which]++ == 0 || took < way->best[which]) way->best[which] = took;
 }
