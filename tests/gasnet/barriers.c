@@ -56,7 +56,8 @@ static int mismatched(const struct drawn *drawn, gex_Rank_t size, int *named, in
 static void one_round(gasnet_team_handle_t team, unsigned round)
 {
     gex_Rank_t size = gex_TM_QuerySize(team), me = gex_TM_QueryRank(team);
-    struct drawn drawn[MOST], mine;
+    static struct drawn drawn[MOST];
+    struct drawn mine;
     int named, id = 0, got, told = 0, world = team == GASNET_TEAM_ALL;
     int bad, own;
     draw_all(drawn, size);
