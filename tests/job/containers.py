@@ -254,12 +254,18 @@ class Namespaces(Case):
                 self.expect(run([self.aqrun, "-n", "3", *prefix, self.place / "core_victim", how,
                                  where]), code)
 
+    def until(self, condition):
+        limit = time.monotonic() + PATIENCE
+        while not condition() and time.monotonic() < limit:
+            time.sleep(0.01)
+        self.assertTrue(condition())
+
     def processes(self, mark):
         """Those with this in their environment: their numbers and names."""
         found = {}
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
                     found[int(folder.name)] = (folder / "comm").read_text(encoding="ascii").strip()
             except OSError:
                 continue
@@ -273,19 +279,17 @@ class Namespaces(Case):
         # The sleepers hold no pipe of ours, and two have left the groups of their ranks.
         script = "sleep 1000 & setsid sleep 1000 & echo started; wait"
         with subprocess.Popen(["env", mark, *prefix, os.fspath(self.aqrun), "-n", "2", "sh", "-c",
-                               script], stdout=subprocess.PIPE, text=True) as job:
+                               script], stdout=subprocess.PIPE, text=True) as job, \
+                contextlib.ExitStack() as at_end:
+            at_end.callback(job.kill)  # and so all in it, should they live on
             for _ in range(2):
                 self.assertEqual(job.stdout.readline(), "started\n")
-            found = self.processes(mark.encode())
-            self.assertGreaterEqual(list(found.values()).count("sleep"), 2)
-            for pid, name in found.items():
+            self.until(lambda: list(self.processes(mark).values()).count("sleep") == 4)
+            for pid, name in self.processes(mark).items():
                 if name in ("aqrun", "aq-guard"):
                     with contextlib.suppress(ProcessLookupError):  # it went with the other
                         os.kill(pid, signal.SIGKILL)
-            limit = time.monotonic() + PATIENCE
-            while self.processes(mark.encode()) and time.monotonic() < limit:
-                job.poll()
-            self.assertEqual(self.processes(mark.encode()), {})
+            self.until(lambda: job.poll() is not None and not self.processes(mark))
 
     def test_no_network(self):
         self.within("unshare", "--net")
