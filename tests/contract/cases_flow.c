@@ -16,8 +16,8 @@ struct flow_state {
     _Atomic uint32_t received;
     _Atomic uint32_t answers;
     uint32_t requests_inside; /* delivered while a handler of ours was in progress(REPLIES) */
-    bool holding;
-    bool held;
+    atomic_bool holding;
+    atomic_bool held;
 };
 
 static void flow_state_init(struct ct_ep *ep, struct flow_state *state, uint32_t room)
@@ -224,7 +224,8 @@ static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     (void)source;
     (void)am;
     if (state->held) return;
-    state->held = state->holding = true;
+    state->holding = true;
+    state->held = true;
     while (atomic_load(&state->answers) == 0)
         if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) ct_relax();
     /* And some more: whatever else is there, no request may come through. */
@@ -279,10 +280,10 @@ static void flow_progress_replies(struct ct_ep *ep)
     }
     uint32_t answers = ep->size == 1 ? 20 : 0;
     if (ep->size > 1) answers = (ep->self == 0 ? 1u : 0u) + (ep->self == ep->size - 1 ? 19u : 0u);
-    while (atomic_load(&state.answers) < answers)
+    /* Nobody waits for an answer to the message that holds: it may be the last to come. */
+    while (atomic_load(&state.answers) < answers || (ep->self == 0 && !atomic_load(&state.held)))
         ct_poll(ep);
     ct_barrier(ep);
-    if (ep->self == 0) CT_CHECK(state.held);
     CT_EQUAL(state.requests_inside, 0);
     CT_EQUAL(state.answers, answers);
     free(state.seen);
