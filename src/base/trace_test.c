@@ -91,11 +91,12 @@ static char *contents(void)
     return text;
 }
 
+/* Not by strstr, of which the sanitizers look through the whole rest of the text each time. */
 static size_t occurrences(const char *text, const char *word)
 {
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, word)) != NULL; at += strlen(word))
-        n++;
+    size_t n = 0, len = strlen(word);
+    for (; *text != '\0'; text++)
+        n += *text == *word && strncmp(text, word, len) == 0;
     return n;
 }
 
