@@ -140,6 +140,7 @@ static void push_list(aq_team *team, bool *stuck)
         bool over = broken;
         if (broken) {
             op->status = AQ_EPEER;
+            if (op->shared) coll_shm_leave(team);
         } else if (may_push(op, slots, gate, messages)) {
             over = push_op(team, op, stuck);
         }

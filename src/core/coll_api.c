@@ -55,10 +55,9 @@ static aq_status run(const char *call, aq_team *team, const struct coll_args *ar
 }
 
 /* A table of counts makes no sense without one of offsets. */
-static aq_status check_tables(const char *call, bool needed, const size_t *counts,
-                              const size_t *offsets)
+static aq_status check_tables(const char *call, const size_t *counts, const size_t *offsets)
 {
-    if (!needed || (counts != NULL && offsets != NULL)) return AQ_OK;
+    if (counts != NULL && offsets != NULL) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: a table of counts or offsets is NULL", call);
 }
 
@@ -216,15 +215,20 @@ aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst, const void *
     return begin("aq_coll_gather_nb", team, &args, flags, ev);
 }
 
-/* The tables matter in the root only. */
-static aq_status gatherv(const char *call, const aq_team *team, struct coll_args *args,
-                         const size_t *counts, const size_t *offsets)
+/* A gather or scatter with tables, which matter in the root only. */
+static aq_status root_tables(const char *call, const aq_team *team, struct coll_args *args,
+                             const size_t *counts, const size_t *offsets)
 {
-    bool is_root = team != NULL && team->rank == args->root;
     args->vary = true;
-    args->recv_counts = is_root ? counts : NULL;
-    args->recv_offsets = is_root ? offsets : NULL;
-    return check_tables(call, is_root, counts, offsets);
+    if (team == NULL || team->rank != args->root) return AQ_OK;
+    if (args->kind == COLL_GATHER) {
+        args->recv_counts = counts;
+        args->recv_offsets = offsets;
+    } else {
+        args->send_counts = counts;
+        args->send_offsets = offsets;
+    }
+    return check_tables(call, counts, offsets);
 }
 
 aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst, const size_t *counts,
@@ -232,7 +236,7 @@ aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst, const size_t *
 {
     static const char call[] = "aq_coll_gatherv";
     struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
-    aq_status st = gatherv(call, team, &args, counts, offsets);
+    aq_status st = root_tables(call, team, &args, counts, offsets);
     return st == AQ_OK ? run(call, team, &args) : st;
 }
 
@@ -242,7 +246,7 @@ aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst, const size_
 {
     static const char call[] = "aq_coll_gatherv_nb";
     struct coll_args args = args_of(COLL_GATHER, root, dst, src, nbytes);
-    aq_status st = gatherv(call, team, &args, counts, offsets);
+    aq_status st = root_tables(call, team, &args, counts, offsets);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -262,7 +266,7 @@ aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src, size_t
 static aq_status allgatherv(const char *call, const aq_team *team, struct coll_args *args,
                             const size_t *counts, const size_t *offsets)
 {
-    aq_status st = check_tables(call, true, counts, offsets);
+    aq_status st = check_tables(call, counts, offsets);
     if (st == AQ_OK) st = core_team_usable(call, team);
     if (st != AQ_OK) return st;
     args->nbytes = counts[team->rank];
@@ -305,22 +309,12 @@ aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst, const void 
     return begin("aq_coll_scatter_nb", team, &args, flags, ev);
 }
 
-static aq_status scatterv(const char *call, const aq_team *team, struct coll_args *args,
-                          const size_t *counts, const size_t *offsets)
-{
-    bool is_root = team != NULL && team->rank == args->root;
-    args->vary = true;
-    args->send_counts = is_root ? counts : NULL;
-    args->send_offsets = is_root ? offsets : NULL;
-    return check_tables(call, is_root, counts, offsets);
-}
-
 aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes, const void *src,
                            const size_t *counts, const size_t *offsets)
 {
     static const char call[] = "aq_coll_scatterv";
     struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
-    aq_status st = scatterv(call, team, &args, counts, offsets);
+    aq_status st = root_tables(call, team, &args, counts, offsets);
     return st == AQ_OK ? run(call, team, &args) : st;
 }
 
@@ -330,7 +324,7 @@ aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst, size_t nby
 {
     static const char call[] = "aq_coll_scatterv_nb";
     struct coll_args args = args_of(COLL_SCATTER, root, dst, src, nbytes);
-    aq_status st = scatterv(call, team, &args, counts, offsets);
+    aq_status st = root_tables(call, team, &args, counts, offsets);
     return st == AQ_OK ? begin(call, team, &args, flags, ev) : st;
 }
 
@@ -351,8 +345,8 @@ aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src, size_t 
 static aq_status alltoallv(const char *call, struct coll_args *args)
 {
     args->vary = true;
-    aq_status st = check_tables(call, true, args->recv_counts, args->recv_offsets);
-    return st == AQ_OK ? check_tables(call, true, args->send_counts, args->send_offsets) : st;
+    aq_status st = check_tables(call, args->recv_counts, args->recv_offsets);
+    return st == AQ_OK ? check_tables(call, args->send_counts, args->send_offsets) : st;
 }
 
 aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,

@@ -287,6 +287,7 @@ struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
 bool coll_shm_at_barrier(const struct coll_shm *shm); /* arrived, and not known to be over */
 /* Before sleeping: ask to be woken by the last to come. False: something is complete already. */
 bool coll_shm_doze(aq_team *team, bool on);
+void coll_shm_leave(const aq_team *team); /* an operation that may not be over for others */
 
 /* coll_plan.c: what member `self` of `n` does. */
 void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);

@@ -266,6 +266,7 @@ static enum coll_phase take(const struct shm_view *v)
         shm_slice_read(v);
         return next_chunk(v->op);
     case SHM_DIRECT:
+        if (shm_some_left(v->shm)) v->op->status = AQ_EPEER;
         if (!v->op->more) return SHM_DONE;
         v->op->more = false;
         shm_direct_rest(v);
@@ -320,6 +321,16 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
         op->phase = take(&v);
     } while (op->phase != SHM_DONE);
     return true;
+}
+
+/*
+ * A member that hears of a death leaves, and may use its buffers for something else, while others,
+ * who miss nobody in this round, still read them: they must see that it has left when they have.
+ */
+AQI_COLD void coll_shm_leave(const aq_team *team)
+{
+    atomic_store_explicit(&team->coll->shm->head->left, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 /* --- sleeping -------------------------------------------------------------------------------- */

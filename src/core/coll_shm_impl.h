@@ -64,6 +64,7 @@ struct shm_stuck {
 
 struct shm_head {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t sleepers;
+    _Atomic uint32_t left;    /* some member has gone out of an operation that others are in */
     _Atomic uint8_t asleep[]; /* by rank in the team; afterwards a shm_stuck of each */
 };
 
@@ -106,6 +107,13 @@ static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const stru
                                           uint32_t member, uint32_t round)
 {
     return slot->data + (round & 1) * shm->area + member * shm->chunk;
+}
+
+/* Acquire: what was read before it was as a member had it, who has left since. */
+static inline bool shm_some_left(const struct coll_shm *shm)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return AQI_UNLIKELY(atomic_load_explicit(&shm->head->left, memory_order_relaxed) != 0);
 }
 
 struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);

@@ -276,7 +276,9 @@ static void fetch(const struct shm_view *v, uint32_t member, size_t at, void *to
     }
     const struct core_route *route = coll_route(v->team, member);
     aq_status st = route->tp->ops.pull(route->tp, route->peer, talk->src + at, to, len);
-    if (st != AQ_OK && v->op->status == AQ_OK) v->op->status = st;
+    if (st == AQ_OK || v->op->status != AQ_OK) return;
+    if (st != AQ_EPEER && !shm_some_left(v->shm)) aqi_fail(st, "core", "%s", aq_error_message());
+    v->op->status = st;
 }
 
 /* Our slice of all sources into the same slice of `to`, which is on top of one source or none. */

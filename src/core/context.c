@@ -70,7 +70,8 @@ AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t 
 static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
-    aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
+    if (!core.params.survive) /* else it is no news to warn of: aqrun says it */
+        aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
 }
 

@@ -291,7 +291,8 @@ struct aqi_transport {
      * Copy [addr, addr + len) of the peer's address space, wherever it lies, to `dst` with one copy
      * that is over on return and needs nothing of the peer, which has told us the address. For 0
      * bytes say only whether it can be done: what may change that later is an error, as is memory
-     * that is not there (AQ_ERANGE). AQ_ENOTSUP: it cannot.
+     * that is not there (AQ_ERANGE, which is not logged: the peer may have given it back since it
+     * has heard of a death). AQ_ENOTSUP: it cannot.
      */
     aq_status (*pull)(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
                       size_t len);

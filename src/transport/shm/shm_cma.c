@@ -185,9 +185,9 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-/* What a call that moved nothing means. */
+/* What a call that moved nothing means. `folder` is NULL where the caller logs it. */
 static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int err, bool write,
-                                  const void *here, uint64_t there)
+                                  const void *here, uint64_t there, const char *folder)
 {
     switch (err) {
     case ESRCH:
@@ -195,7 +195,7 @@ static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int
         atomic_store_explicit(&shm->some_lost, true, memory_order_release);
         return AQ_EPEER;
     case EFAULT:
-        return aqi_fail(AQ_ERANGE, "shm",
+        return aqi_fail(AQ_ERANGE, folder,
                         "cannot %s peer %u (process %u) at 0x%llx: no memory is mapped there%s, or "
                         "none here at %p",
                         write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
@@ -209,12 +209,12 @@ static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int
 }
 
 aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, void *here,
-                       uint64_t there, size_t len)
+                       uint64_t there, size_t len, const char *folder)
 {
     for (size_t done = 0; done < len;) {
         struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
         size_t n = move_once(peer, write, &local, 1, there + done, local.iov_len);
-        if (n == 0) return failure(shm, peer, errno, write, local.iov_base, there + done);
+        if (n == 0) return failure(shm, peer, errno, write, local.iov_base, there + done, folder);
         done += n;
     }
     return AQ_OK;
@@ -227,7 +227,7 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
     struct shm_peer *from = (struct shm_peer *)peer;
     if (AQI_UNLIKELY(from->lost)) return AQ_EPEER;
     if (shm_config.cma == SHM_CMA_NO || !possible(shm, from)) return AQ_ENOTSUP;
-    aq_status st = shm_cma_move(shm, from, false, dst, addr, len);
+    aq_status st = shm_cma_move(shm, from, false, dst, addr, len, NULL);
     /* What may become of a peer that dies is an event; what else fails now did not before. */
     return st == AQ_ENOTSUP ? aqi_fail(AQ_ESYS, "shm", "cannot read memory of peer %u any more: %s",
                                        peer->id, strerror(errno))
@@ -250,7 +250,7 @@ aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there
             planned += n;
         }
         size_t n = move_once(peer, true, local, count, there + done, planned);
-        if (n == 0) return failure(shm, peer, errno, true, block, there + done);
+        if (n == 0) return failure(shm, peer, errno, true, block, there + done, "shm");
         done += n;
     }
     return AQ_OK;

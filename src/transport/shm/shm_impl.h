@@ -290,7 +290,7 @@ aq_status shm_cma_open(struct shm_tp *shm);
 const char *shm_cma_state(const struct shm_tp *shm);
 bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len);
 aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, void *here,
-                       uint64_t there, size_t len);
+                       uint64_t there, size_t len, const char *folder);
 aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
                        size_t len);
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,

@@ -165,7 +165,7 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         memcpy(at, src, len);
     } else {
         aq_status st = check_cma(shm, to, rmem, len);
-        if (st == AQ_OK) st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len);
+        if (st == AQ_OK) st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len, "shm");
         if (st != AQ_OK) return st;
     }
     atomic_thread_fence(memory_order_release);
@@ -185,7 +185,7 @@ aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         memcpy(dst, at, len);
     } else {
         aq_status st = check_cma(shm, from, rmem, len);
-        if (st == AQ_OK) st = shm_cma_move(shm, from, false, dst, addr, len);
+        if (st == AQ_OK) st = shm_cma_move(shm, from, false, dst, addr, len, "shm");
         if (st != AQ_OK) return st;
     }
     aqi_comp_remote(comp);
