@@ -107,6 +107,20 @@ static void test_many_ranks(void **state)
     run_job(&job, &deaths[0]);
 }
 
+/* Who has left an operation does not spoil it for those who are in it. */
+static void test_left(void **state)
+{
+    static const char *const memory[] = {"private", "segment"};
+    (void)state;
+    for (unsigned i = 0; i < 12; i++) {
+        struct run run;
+        job_run(&run, "--survive", "-n", "4", CORE_LEFT, memory[i % 2]);
+        expect_code(&run, 137);
+        expect_count(&run, OUT, " leaves\n", 3);
+        run_free(&run);
+    }
+}
+
 /* Who asks for an end gets it. */
 static void test_ends_all_the_same(void **state)
 {
@@ -145,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_bare),
         cmocka_unit_test(test_credits),
         cmocka_unit_test(test_block),
+        cmocka_unit_test(test_left),
         cmocka_unit_test(test_ends_all_the_same),
         cmocka_unit_test(test_many_ranks),
         cmocka_unit_test(test_nobody_dies),
