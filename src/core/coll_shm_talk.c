@@ -66,6 +66,13 @@ void shm_talk_post(const struct shm_view *v)
 
 /* --- what all make of it --------------------------------------------------------------------- */
 
+/* Where members may leave an operation, no other writes into their memory: they would not know
+ * until when. */
+static bool others_may_write(const struct coll_args *args)
+{
+    return args->kind != COLL_REDUCE || !core.params.survive;
+}
+
 /* Nothing that a member says leads out of its segment. */
 static bool may_go_direct(const struct shm_view *v, uint32_t member, const struct shm_talk *talk)
 {
@@ -81,7 +88,7 @@ static bool may_go_direct(const struct shm_view *v, uint32_t member, const struc
 enum coll_phase shm_talk_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;
-    bool direct = true, can_pull = true, some_private = false;
+    bool direct = others_may_write(&op->args), can_pull = true, some_private = false;
     op->most = 0;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_talk *talk = &shm_line_of(v->slot, i, v->slot->round)->talk;
