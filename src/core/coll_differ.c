@@ -130,10 +130,12 @@ static struct shm_slot *slot_of(struct coll_shm *shm, const struct coll_op *op)
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
+/* Also if it has gone on since: a member that was stuck may say so still when it is no more. */
 static bool has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
 {
-    return atomic_load_explicit(&shm_line_of(slot, member, round)->round, memory_order_acquire) ==
-           round;
+    uint32_t at =
+        atomic_load_explicit(&shm_line_of(slot, member, round)->round, memory_order_acquire);
+    return at - round <= INT32_MAX;
 }
 
 /*

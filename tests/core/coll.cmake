@@ -1,5 +1,5 @@
 # Teams and collectives: by shared memory and by messages, for each number of ranks.
-foreach(program coll coll_threads differ teams teams_eps teams_memory)
+foreach(program coll coll_slow coll_threads differ teams teams_eps teams_memory)
   add_executable(core_${program} ${program}.c support.c)
   target_link_libraries(core_${program} PRIVATE aqueduct_static Threads::Threads)
 endforeach()
@@ -31,6 +31,7 @@ foreach(ranks 2 5)
   aq_core(coll.unpulled.${ranks} ${ranks} coll large ENV AQ_FAULT=hide=pull)
   aq_core(coll.large_messages.${ranks} ${ranks} coll large ENV AQ_SHM_MAP=no)
 endforeach()
+aq_core(coll_slow.2 2 coll_slow ENV AQ_SHM_CMA=no)
 # One that cannot be read directly, nor read the others: all copy.
 add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
   "unshare -p true || exit 77; test $AQ_RANK = 1 || exec \"$<TARGET_FILE:core_coll>\"; \
