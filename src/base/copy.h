@@ -13,7 +13,7 @@ enum aqi_copy_method {
     AQI_COPY_MEMCPY, /* of the C library */
     AQI_COPY_STRING, /* the processor's string move */
     AQI_COPY_STREAM, /* stores that go round the caches */
-    AQI_COPY_PAGES,  /* the same, two pages at a time */
+    AQI_COPY_PAGES,  /* the same, four pages at a time */
     AQI_COPY_METHODS,
     AQI_COPY_AUTO = AQI_COPY_METHODS /* found out by timing the copies that are made */
 };

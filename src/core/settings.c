@@ -133,7 +133,7 @@ static const struct aqi_setting rows[] = {
      .def = "auto",
      .doc = "How puts and gets of AQ_COPY_LEAST bytes and more copy mapped memory: memcpy of the C "
             "library; string moves of the processor; stream, past the caches; pages, the same with "
-            "two pages at a time; auto: the fastest of the first few copies of about that size.",
+            "four pages at a time; auto: the fastest of the first few copies of about that size.",
      .advice = "memcpy if the data is used at once and streaming took it out of the caches.",
      .choices = copy_methods,
      .type = AQI_SET_CHOICE,
