@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,24 +20,28 @@ static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
 static unsigned topology_cpu_count; /* of the affinity mask */
 static struct aqi_cgroup_limits topology_limits;
 
-static void topology_read_affinity(void)
+cpu_set_t *aqi_allowed_cpus(size_t *bytes)
 {
     /* The kernel refuses masks shorter than its own, which may be longer than cpu_set_t. */
     for (int cpus = CPU_SETSIZE; cpus <= TOPOLOGY_CPUS_MAX; cpus *= 2) {
         cpu_set_t *mask = CPU_ALLOC((size_t)cpus);
-        if (mask == NULL) return;
-        size_t bytes = CPU_ALLOC_SIZE((size_t)cpus);
-        bool read = sched_getaffinity(0, bytes, mask) == 0;
+        if (mask == NULL) return NULL;
+        *bytes = CPU_ALLOC_SIZE((size_t)cpus);
+        if (sched_getaffinity(0, *bytes, mask) == 0) return mask;
         int err = errno;
-        if (read) topology_cpu_count = (unsigned)CPU_COUNT_S(bytes, mask);
         CPU_FREE(mask);
-        if (read || err != EINVAL) return;
+        errno = err;
+        if (err != EINVAL) break;
     }
+    return NULL;
 }
 
 static void topology_setup(void)
 {
-    topology_read_affinity();
+    size_t bytes;
+    cpu_set_t *mask = aqi_allowed_cpus(&bytes);
+    if (mask != NULL) topology_cpu_count = (unsigned)CPU_COUNT_S(bytes, mask);
+    CPU_FREE(mask);
     topology_limits = aqi_cgroup_read("");
 }
 
@@ -78,6 +81,13 @@ static bool topology_read_cpu(unsigned cpu, const char *file, char *text, int le
     char path[128];
     snprintf(path, sizeof(path), TOPOLOGY_SYS_CPU "/cpu%u/%s", cpu, file);
     return topology_read_text(path, text, len);
+}
+
+unsigned aqi_core_of(unsigned cpu)
+{
+    char list[32];
+    bool read = topology_read_cpu(cpu, "topology/thread_siblings_list", list, sizeof(list));
+    return read ? (unsigned)strtoul(list, NULL, 10) : cpu;
 }
 
 /* How many entries of a folder are `prefix` and a number? */

@@ -4,8 +4,17 @@
 
 #include "base/base.h"
 
+#include <sched.h>
+
 /* Cores this process may run on (affinity mask and cgroup quota); at least 1. */
 unsigned aqi_cores(void);
+
+/* The processors of the affinity mask as it is now, for CPU_FREE, and the size of the mask; NULL:
+ * the system does not say, see errno. */
+cpu_set_t *aqi_allowed_cpus(size_t *bytes);
+
+/* The first processor (hardware thread) of the core that has this one. */
+unsigned aqi_core_of(unsigned cpu);
 
 /* Physical memory this process may use in bytes (cgroup limit included). */
 uint64_t aqi_memory(void);

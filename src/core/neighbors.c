@@ -5,8 +5,6 @@
  */
 #include "core/coll_impl.h"
 
-#include "base/topology.h"
-
 #include <stdlib.h>
 
 static struct {
@@ -41,7 +39,7 @@ aq_status core_neighbors_open(void)
 {
     uint32_t size = core.params.size;
     struct core_place mine = {.host = core.params.host,
-                              .crowded = core.params.local_size > aqi_cores()};
+                              .crowded = core.params.local_size > core.params.cores};
     aq_status st = find_group(&mine.group);
     if (st != AQ_OK) return st;
     neighbors.places = calloc(size, sizeof(*neighbors.places));

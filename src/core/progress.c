@@ -2,7 +2,6 @@
 #include "core/impl.h"
 
 #include "base/clock.h"
-#include "base/topology.h"
 
 #include <sched.h>
 #include <string.h>
@@ -21,7 +20,7 @@ void core_progress_crowd(unsigned threads)
                                       [AQ_WAIT_YIELD] = 0,
                                       [AQ_WAIT_BLOCK] = BLOCK_ROUNDS,
                                       [AQ_WAIT_SHARE] = 0};
-    bool crowded = (uint64_t)core.params.local_size * threads > aqi_cores();
+    bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
     aq_wait_mode mode = core.wait_wanted;
     /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
      */

@@ -15,6 +15,8 @@ struct aqi_job_config aqi_job_config = {
     .job_id = "",
 };
 
+static const char *const job_binds[] = {"none", "core", NULL};
+
 static const struct aqi_setting job_rows[] = {
     [AQI_JOB_START_TIMEOUT] =
         {.name = "AQ_START_TIMEOUT",
@@ -57,6 +59,17 @@ static const struct aqi_setting job_rows[] = {
                                 "(aq_on_peer_lost) instead of ended; aqrun --survive sets it.",
                          .advice = "Only for programs that can do without a process.",
                          .offset = offsetof(struct aqi_job_config, survive)},
+    [AQI_JOB_BIND] = {.name = "AQ_BIND",
+                      .type = AQI_SET_CHOICE,
+                      .choices = job_binds,
+                      .def = "none",
+                      .doc = "Where aqrun lets processes run: none, where the system likes; core, "
+                             "each on one core, dealt out in turn over those that aqrun may use; "
+                             "aqrun --bind sets it.",
+                      .advice = "core where ranks exceed cores and meet often, or have a core each "
+                                "and nothing else runs; not for programs with several busy "
+                                "threads, nor for two jobs on the same cores.",
+                      .offset = offsetof(struct aqi_job_config, bind)},
     [AQI_JOB_RANK] = {.name = "AQ_RANK",
                       .type = AQI_SET_COUNT,
                       .def = "0",
@@ -87,6 +100,14 @@ static const struct aqi_setting job_rows[] = {
                             .by_launcher = true,
                             .doc = "The number of processes of the job on this host.",
                             .offset = offsetof(struct aqi_job_config, local_size)},
+    [AQI_JOB_LOCAL_CORES] = {.name = "AQ_LOCAL_CORES",
+                             .type = AQI_SET_COUNT,
+                             .def = "0",
+                             .max = UINT32_MAX,
+                             .by_launcher = true,
+                             .doc = "How many processors the bound processes of the job on this "
+                                    "host share; 0: they are not bound.",
+                             .offset = offsetof(struct aqi_job_config, local_cores)},
     [AQI_JOB_BOOT_FD] = {.name = "AQ_BOOT_FD",
                          .type = AQI_SET_COUNT,
                          .def = "0",

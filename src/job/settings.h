@@ -11,11 +11,13 @@ struct aqi_job_config {
     uint64_t exit_timeout_ns;
     uint64_t catch_exit;
     uint64_t survive;
+    uint64_t bind;
     uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
     uint64_t size;
     uint64_t local_rank;
     uint64_t local_size;
-    uint64_t boot_fd; /* 0: not started by aqrun */
+    uint64_t local_cores; /* 0: those that this process may use */
+    uint64_t boot_fd;     /* 0: not started by aqrun */
     const char *job_id;
 };
 
@@ -24,10 +26,12 @@ enum aqi_job_row {
     AQI_JOB_EXIT_TIMEOUT,
     AQI_JOB_CATCH_EXIT,
     AQI_JOB_SURVIVE,
+    AQI_JOB_BIND,
     AQI_JOB_RANK,
     AQI_JOB_SIZE,
     AQI_JOB_LOCAL_RANK,
     AQI_JOB_LOCAL_SIZE,
+    AQI_JOB_LOCAL_CORES,
     AQI_JOB_BOOT_FD,
     AQI_JOB_ID,
     AQI_JOB_ROWS

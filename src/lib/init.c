@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/topology.h"
 #include "base/trace.h"
 #include "core/core.h"
 #include "job/boot.h"
@@ -289,6 +290,13 @@ static bool survives(void)
     return aqi_job_config.survive != 0;
 }
 
+/* Those that a bound process may use itself say nothing of how many there are for all. */
+static uint32_t local_cores(void)
+{
+    uint64_t told = aqi_job_config.local_cores;
+    return told != 0 ? (uint32_t)told : aqi_cores();
+}
+
 static aq_status open_core(const aq_init_params *params, aq_team **world)
 {
     const struct aqi_boot_info *info = aqi_boot_info(lib.boot);
@@ -305,6 +313,7 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
                                    .size = info->size,
                                    .local_rank = info->local_rank,
                                    .local_size = info->local_size,
+                                   .cores = local_cores(),
                                    .host = info->host,
                                    .survive = survives()};
     memcpy(core.key, info->key, sizeof(core.key));

@@ -1,6 +1,7 @@
 /* Starting jobs: the command line, the environment of ranks, limits, and starts that fail. */
 #include "harness.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,96 @@ static void test_the_environment_of_ranks(void **state)
     expect_count(&run, OUT, "\n", 3);
     assert_string_equal(run.text[ERR], "");
     run_free(&run);
+}
+
+/* What a rank prints of itself: the processors it may use, as in "0-3,8". */
+#define PRINT_CPUS                                                                                 \
+    "echo \"$AQ_RANK cores=$AQ_LOCAL_CORES "                                                       \
+    "cpus=$(sed -n 's/Cpus_allowed_list:.//p' /proc/self/status)\""
+
+static void read_cpus(const struct run *run, unsigned rank, unsigned cores, cpu_set_t *set)
+{
+    char start[40];
+    snprintf(start, sizeof(start), "%u cores=%u cpus=", rank, cores);
+    const char *at = strstr(run->text[OUT], start);
+    if (at == NULL) fail_msg("no \"%s\" in: %s", start, run->text[OUT]);
+    CPU_ZERO(set);
+    for (at += strlen(start); *at >= '0' && *at <= '9';) {
+        char *end;
+        unsigned long first = strtoul(at, &end, 10);
+        unsigned long last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+        for (; first <= last; first++)
+            CPU_SET(first, set);
+        at = *end == ',' ? end + 1 : end;
+    }
+}
+
+/* Each rank has one core of those that aqrun may use, in turn; together they have them all. */
+static void test_ranks_bound_to_cores(void **state)
+{
+    (void)state;
+    cpu_set_t all, together, first, mine, common;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0) skip();
+    unsigned cpus = (unsigned)CPU_COUNT(&all), ranks = cpus + 1, cores = 0;
+    if (ranks > 128) skip(); /* one such job is enough of a load */
+    char number[16];
+    struct run run;
+    snprintf(number, sizeof(number), "%u", ranks);
+    job_run(&run, "--bind", "core", "-v", "-n", number, "sh", "-c", PRINT_CPUS);
+    expect_code(&run, 0);
+    expect_count(&run, ERR, " on processors ", ranks);
+    const char *told = strstr(run.text[OUT], "cores=");
+    assert_non_null(told);
+    unsigned shared = (unsigned)atoi(told + strlen("cores="));
+    assert_in_range(shared, 1, cpus); /* fewer with a quota of time */
+    CPU_ZERO(&together);
+    for (unsigned rank = 0; rank < ranks; rank++) {
+        read_cpus(&run, rank, shared, &mine);
+        if (rank == 0) first = mine;
+        CPU_AND(&common, &mine, &together);
+        if (CPU_COUNT(&common) == 0) {
+            assert_int_equal(cores, rank); /* all before had another core, too */
+            cores++;
+        } else if (rank % cores == 0)
+            assert_true(CPU_EQUAL(&mine, &first));
+        CPU_OR(&together, &together, &mine);
+    }
+    assert_true(CPU_EQUAL(&together, &all));
+    run_free(&run);
+}
+
+static void test_ranks_not_bound(void **state)
+{
+    (void)state;
+    cpu_set_t all, mine;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0) skip();
+    struct run run;
+    job_run(&run, "--bind", "none", "sh", "-c", "AQ_LOCAL_CORES=${AQ_LOCAL_CORES-0}; " PRINT_CPUS);
+    expect_code(&run, 0);
+    read_cpus(&run, 0, 0, &mine);
+    assert_true(CPU_EQUAL(&mine, &all));
+    run_free(&run);
+}
+
+static void test_ranks_that_cannot_be_bound(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "--bind", "anywhere", "true");
+    expect_code(&run, 2);
+    expect_text(&run, ERR, "AQ_BIND=\"anywhere\" is not legal");
+    run_free(&run);
+    static const char *const calls[] = {"sched_getaffinity", "sched_setaffinity"};
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        run_start(&run, JOB_FORBID, calls[i], JOB_AQRUN, "--bind", "core", "-n", "3", "true", NULL);
+        run_wait(&run);
+        if (run.code == 77) skip();
+        expect_code(&run, 1);
+        expect_text(&run, ERR, calls[i]);
+        expect_text(&run, ERR, ": Operation not permitted; start without --bind");
+        expect_count(&run, ERR, "aqrun: ", 1);
+        run_free(&run);
+    }
 }
 
 static void test_all_sizes(void **state)
@@ -253,6 +344,9 @@ int main(void)
         cmocka_unit_test(test_help_and_version),
         cmocka_unit_test(test_test_only),
         cmocka_unit_test(test_the_environment_of_ranks),
+        cmocka_unit_test(test_ranks_bound_to_cores),
+        cmocka_unit_test(test_ranks_not_bound),
+        cmocka_unit_test(test_ranks_that_cannot_be_bound),
         cmocka_unit_test(test_all_sizes),
         cmocka_unit_test(test_descriptors_of_ranks),
         cmocka_unit_test(test_programs_that_cannot_be_run),

@@ -16,9 +16,11 @@ static void pin(struct perf *perf)
         perf->crowded = perf->ranks > 1;
         return;
     }
-    perf->cores = CPU_COUNT(&allowed);
+    const char *bound = getenv("AQ_LOCAL_CORES"); /* by aqrun --bind */
+    perf->cores = bound != NULL ? atoi(bound) : CPU_COUNT(&allowed);
     perf->crowded = perf->ranks > (unsigned)perf->cores;
-    if (perf->crowded || perf->options.unpinned) return;
+    perf->pinned = bound != NULL && !perf->crowded;
+    if (perf->pinned || perf->crowded || perf->options.unpinned) return;
     unsigned seen = 0;
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &allowed) || seen++ != perf->rank) continue;

@@ -76,6 +76,7 @@ struct job {
     uint32_t leaving;
     uint32_t lost; /* ranks that the job goes on without */
     bool survive;  /* it does go on: AQ_SURVIVE */
+    bool bind;     /* each rank to a core: AQ_BIND */
     uint8_t key[AQI_JOB_KEY_BYTES];
     char id[40];
     uint64_t start_timeout_ns;

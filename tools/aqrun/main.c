@@ -2,6 +2,7 @@
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "bind.h"
 #include "collective.h"
 #include "end.h"
 #include "guard.h"
@@ -117,6 +118,7 @@ static void main_prepare(void)
     job.start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT);
     job.exit_timeout_ns = main_setting(AQI_JOB_EXIT_TIMEOUT);
     job.survive = main_setting(AQI_JOB_SURVIVE) != 0;
+    job.bind = main_setting(AQI_JOB_BIND) != 0;
     if (getrandom(job.key, sizeof(job.key), 0) != (ssize_t)sizeof(job.key) ||
         getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
         die("getrandom: %s", strerror(errno));
@@ -191,6 +193,7 @@ int main(int argc, char **argv)
     (void)aqi_log_configure("off"); /* what is worth a line, aqrun says itself */
     main_prepare();
     limits_check();
+    bind_open();
     int epoll = loop_open();
     if (job.options.test_only) {
         spawn_print(epoll);

@@ -80,6 +80,11 @@ static void option_survive(const char *value)
     if (setenv("AQ_SURVIVE", "yes", 1) != 0) die("--survive: %s", strerror(errno));
 }
 
+static void option_bind(const char *value)
+{
+    if (setenv("AQ_BIND", value, 1) != 0) die("--bind %s: %s", value, strerror(errno));
+}
+
 static void option_timeout(const char *value)
 {
     static const struct aqi_setting row = {.name = "--timeout",
@@ -102,6 +107,10 @@ static const struct command_row option_rows[] = {
     {'T', "transport", "LIST",
      "the transports to choose from (sets AQ_TRANSPORTS; aqinfo shows them)",
      TAKES(option_transports)},
+    {0, "bind", "WHERE",
+     "core: each process runs on one core, dealt out in turn; none (default): anywhere (sets "
+     "AQ_BIND)",
+     TAKES(option_bind)},
     {'p', "prefix", NULL, "begin each line of output with the number of its process: [3] text",
      SETS_FLAG(&job.options.prefix)},
     {'v', "verbose", NULL, "say on standard error what is happening",
@@ -144,6 +153,7 @@ static const char options_tail[] =
     "Environment:\n"
     "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
     "  AQ_EXIT_TIMEOUT   how long the end of the job may take (default 2s)\n"
+    "  AQ_BIND           core: as --bind core (default none)\n"
     "  AQ_SURVIVE        yes: as --survive (default no)\n"
     "\n"
     "Exit code: the first of the processes' codes that is not 0, or what was given to aq_exit;\n"

@@ -1,6 +1,7 @@
 /* Fork and exec of the ranks, a few at a time so that aqrun stays attentive meanwhile. */
 #include "spawn.h"
 
+#include "bind.h"
 #include "end.h"
 #include "hub.h"
 #include "input.h"
@@ -19,10 +20,11 @@
 
 #define SPAWN_BATCH 16
 
-/* How a child says that its exec failed; small enough to be written in one piece. */
+/* How a child says what failed; small enough to be written in one piece. */
 struct spawn_report {
     uint32_t rank;
     int32_t err;
+    uint32_t unbound; /* sched_setaffinity did, not exec */
 };
 
 static struct {
@@ -77,7 +79,14 @@ void spawn_read_reports(void)
         if (got == 0) source_close(&spawn.reports);
         if (got != (ssize_t)sizeof(report)) return;
         if (job.end.ending) continue; /* all fail for the same reason */
-        char hint[80];
+        char hint[80], where[BIND_TEXT_BYTES];
+        if (report.unbound) {
+            end_job(EXIT_FAILED, NULL,
+                    "cannot bind rank %u%s: sched_setaffinity: %s; start without "
+                    "--bind",
+                    report.rank, bind_text(report.rank, where), strerror(report.err));
+            continue;
+        }
         spawn_hint(report.err, hint, sizeof(hint));
         end_job(report.err == ENOENT ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN, NULL,
                 "cannot run %s: %s%s", job.options.command[0], strerror(report.err), hint);
@@ -87,7 +96,7 @@ void spawn_read_reports(void)
 /* The variables that say who a rank is; `set` is called for each. */
 static void spawn_environment(uint32_t rank, void (*set)(const char *name, const char *value))
 {
-    char number[16], size[16], place[16];
+    char number[16], size[16], place[16], cores[16];
     snprintf(number, sizeof(number), "%u", rank);
     snprintf(size, sizeof(size), "%u", job.size);
     snprintf(place, sizeof(place), "%d", spawn.epoll);
@@ -95,6 +104,10 @@ static void spawn_environment(uint32_t rank, void (*set)(const char *name, const
     set("AQ_SIZE", size);
     set("AQ_LOCAL_RANK", number);
     set("AQ_LOCAL_SIZE", size);
+    if (job.bind) {
+        snprintf(cores, sizeof(cores), "%u", bind_processors());
+        set("AQ_LOCAL_CORES", cores);
+    }
     set("AQ_JOB_ID", job.id);
     set("AQ_BOOT_FD", place);
 }
@@ -125,8 +138,9 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
         if (files->standard[i] != i) dup2(files->standard[i], i);
     /* The epoll set is of no use here, so its number, the same in all ranks, is free. */
     dup2(files->place, spawn.epoll);
-    execvp(job.options.command[0], job.options.command);
-    struct spawn_report report = {.rank = rank->number, .err = errno};
+    bool bound = bind_rank(rank->number);
+    if (bound) execvp(job.options.command[0], job.options.command);
+    struct spawn_report report = {.rank = rank->number, .err = errno, .unbound = !bound};
     bool missing = errno == ENOENT;
     ssize_t written = write(spawn.report_to, &report, sizeof(report));
     _exit(missing && written > 0 ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN);
@@ -166,7 +180,8 @@ static void spawn_rank(struct rank *rank)
     job.groups[rank->number] = pid;
     job.spawned++;
     job.running++;
-    tell("rank %u is process %d", rank->number, (int)pid);
+    char where[BIND_TEXT_BYTES];
+    tell("rank %u is process %d%s", rank->number, (int)pid, bind_text(rank->number, where));
 }
 
 bool spawn_some(void)
