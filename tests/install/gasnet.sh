@@ -109,6 +109,7 @@ got=0
 # shellcheck disable=SC2016 # it is not to be expanded
 awkward='$HOME;"'--
 run=$tree/bin/gasnetrun_smp
+setarch -R true 2>/dev/null && export CLIENT_SAME=1
 ran=0
 for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
     for ident in "GASNetConduitName: SMP" "GASNetSegment: GASNET_SEGMENT_FAST" \

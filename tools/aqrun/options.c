@@ -9,6 +9,7 @@
 #include <aqueduct/version.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/personality.h>
 
 static void option_ranks(const char *value)
 {
@@ -85,6 +86,14 @@ static void option_bind(const char *value)
     if (setenv("AQ_BIND", value, 1) != 0) die("--bind %s: %s", value, strerror(errno));
 }
 
+/* What the processes inherit. Some containers forbid it: then they run as they are. */
+static void option_same_addresses(const char *value)
+{
+    int now = personality(0xffffffff);
+    (void)value;
+    if (now != -1) (void)personality((unsigned long)now | ADDR_NO_RANDOMIZE);
+}
+
 static void option_timeout(const char *value)
 {
     static const struct aqi_setting row = {.name = "--timeout",
@@ -119,6 +128,10 @@ static const struct command_row option_rows[] = {
      SETS_FLAG(&job.options.test_only)},
     {0, "survive", NULL, "go on when a process dies, and tell the others (sets AQ_SURVIVE=yes)",
      TAKES(option_survive)},
+    {0, "same-addresses", NULL,
+     "place programs and their static data at the same addresses in all processes, if the system "
+     "lets us",
+     TAKES(option_same_addresses)},
     {0, "timeout", "TIME",
      "end the job when it runs longer, such as 90s or 10m; the exit code is then 124",
      TAKES(option_timeout)},

@@ -32,7 +32,8 @@ static char *read_command_line(size_t *len)
     return text;
 }
 
-/* aqrun -n N -- PROGRAM ARGUMENTS: what we were called with, the program by its full path. */
+/* aqrun -n N PROGRAM ARGUMENTS: what we were called with, the program by its full path. Programs
+ * for processes that are forked from one find their static data where the others have it. */
 static char **make_command(const char *count)
 {
     static char program[PATH_MAX];
@@ -44,6 +45,7 @@ static char **make_command(const char *count)
     char **command = calloc(len + 8, sizeof(*command));
     if (command == NULL) return NULL;
     command[n++] = (char *)(uintptr_t) "aqrun";
+    command[n++] = (char *)(uintptr_t) "--same-addresses";
     command[n++] = (char *)(uintptr_t) "-n";
     command[n++] = (char *)(uintptr_t)count;
     command[n++] = program;

@@ -1,11 +1,13 @@
 /*
  * A client of the GASNet interface as a stranger writes it, in the common subset of C and C++:
- * GASNet-1 with EX beside it, a message around the ring, and its arguments printed.
+ * GASNet-1 with EX beside it, a message around the ring, and its arguments printed. With
+ * CLIENT_SAME its static data must be where the others have it.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
 static int greeted;
+static const char *same;
 
 static void on_reply(gasnet_token_t token)
 {
@@ -13,11 +15,12 @@ static void on_reply(gasnet_token_t token)
     greeted++;
 }
 
-static void on_greeting(gasnet_token_t token, gasnet_handlerarg_t value)
+static void on_greeting(gasnet_token_t token, gasnet_handlerarg_t value, gasnet_handlerarg_t place)
 {
     gasnet_node_t source;
     gasnet_AMGetMsgSource(token, &source);
     if (value != 42 + (int)source) gasnet_exit(9);
+    if (same != NULL && place != (gasnet_handlerarg_t)(uintptr_t)&greeted) gasnet_exit(10);
     greeted++;
     gasnet_AMReplyShort0(token, 201);
 }
@@ -32,9 +35,12 @@ int main(int argc, char **argv)
     if (gasnet_init(&argc, &argv) != GASNET_OK) return 1;
     if (gasnet_attach(table, 2, 16 * GASNET_PAGESIZE, 0) != GASNET_OK) return 1;
     gasnet_QueryGexObjects(NULL, NULL, &tm, NULL);
+    same = gasnet_getenv("CLIENT_SAME");
+    gasnet_barrier(0, GASNET_BARRIERFLAG_ANONYMOUS);
     began = gasnett_ticks_now();
     next = (gasnet_mynode() + 1) % gasnet_nodes();
-    gasnet_AMRequestShort1(next, 200, 42 + (int)gasnet_mynode());
+    gasnet_AMRequestShort2(next, 200, 42 + (int)gasnet_mynode(),
+                           (gasnet_handlerarg_t)(uintptr_t)&greeted);
     GASNET_BLOCKUNTIL(greeted == 2);
     gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
     if (gasnett_ticks_to_ns(gasnett_ticks_now() - began) == 0) gasnet_exit(8);
