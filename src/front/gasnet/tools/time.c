@@ -20,9 +20,7 @@ enum {
 };
 
 int aqg_ticks_native;
-#ifdef AQG_THREAD_SANITIZER
-int aqg_fence_line;
-#endif
+int aqg_fence_line; /* for clients with the thread sanitizer */
 
 static pthread_once_t time_once = PTHREAD_ONCE_INIT;
 static uint64_t time_ticks0, time_ns0; /* the first reading */
