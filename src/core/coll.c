@@ -62,6 +62,13 @@ bool coll_broken(const aq_team *team)
     return false;
 }
 
+void coll_part(const aq_team *team)
+{
+    if (team->whole != NULL) team = team->whole;
+    atomic_store(&team->coll->parted, true);
+    atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
+}
+
 static void append(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
@@ -145,6 +152,8 @@ static void push_list(aq_team *team, bool *stuck)
             over = push_op(team, op, stuck);
         }
         if (over) {
+            if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_part(team);
+            broken = broken || op->status == AQ_EPEER;
             complete(team, at);
             continue;
         }

@@ -98,9 +98,7 @@ static void describe(struct coll_mark mark, char *text)
 static bool parted(const aq_team *team)
 {
     if (!core.params.survive && !atomic_load(&core.any_lost)) return false;
-    if (team->whole != NULL) team = team->whole;
-    atomic_store(&team->coll->parted, true);
-    atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
+    coll_part(team);
     return true;
 }
 

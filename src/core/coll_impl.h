@@ -224,6 +224,7 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
 bool coll_broken(const aq_team *team); /* has a member died, or parted from the others? */
+void coll_part(const aq_team *team);   /* from now on it is broken here */
 bool coll_idle(const aq_team *team);
 
 /* scratch.c: shared memory for teams whose members map each other. */

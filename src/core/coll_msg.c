@@ -318,7 +318,9 @@ static void do_locally(const struct coll_op *op, const struct coll_step *step)
 
 /*
  * Sends and receives are all under way at once up to the next step that is done here, which waits
- * for them. The last step of a plan is one of those.
+ * for them. The last step of a plan is one of those. A transport may refuse to send to the dead
+ * before anybody is told of the death: neighbours who wait for the result must not get what is
+ * there instead.
  */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
 {
@@ -340,6 +342,7 @@ bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
         }
         if (st == AQ_AGAIN) *stuck = true;
         if (st < 0) op->status = st;
+        if (st == AQ_EPEER) coll_part(team);
     }
     return plan->at == plan->count || op->status != AQ_OK;
 }

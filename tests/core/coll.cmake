@@ -76,3 +76,7 @@ aq_core(coll_threads.progress 2 coll_threads ENV AQ_PROGRESS_THREAD=yes)
 aq_core(coll.death 3 coll_threads dies ENV AQ_SURVIVE=yes AQ_SHM_MAP=no AQ_FAULT=die=1@300)
 aq_core(coll.death.uneven 4 coll_threads dies ENV AQ_SURVIVE=yes AQ_NEIGHBORHOOD=2,1
   AQ_FAULT=die=2@300)
+foreach(calls 300 301) # one of them in a reduction, whose neighbour must not get a part of the sum
+  aq_core(coll.death.partial.${calls} 4 coll_threads dies ENV AQ_SURVIVE=yes AQ_NEIGHBORHOOD=1,2
+    AQ_FAULT=die=0@${calls})
+endforeach()

@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 enum { THREADS = 4, ROUNDS = 150 };
@@ -52,10 +53,12 @@ static void test_threads(void)
  */
 static _Noreturn void test_death(void)
 {
-    uint64_t mine = 1, sum;
+    uint64_t mine, sum;
     aq_event ev;
     aq_status status = AQ_OK;
     for (uint64_t i = 0; status == AQ_OK; i++) {
+        mine = i;
+        sum = UINT64_MAX;
         if (i % 2) {
             status = aq_coll_allreduce(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD);
         } else {
@@ -63,11 +66,17 @@ static _Noreturn void test_death(void)
                                           flags[i / 2 % COUNT_OF(flags)], &ev);
             if (status == AQ_OK) status = aq_event_wait(&ev);
         }
+        if (status == AQ_OK) CHECK_EQUAL(sum, i * job.size);
     }
     CHECK_EQUAL(status, AQ_EPEER);
     /* Nor does any later one complete. */
     status = aq_coll_barrier_nb(job.team, 0, &ev);
     CHECK_EQUAL(status == AQ_OK ? aq_event_wait(&ev) : status, AQ_EPEER);
+    /* Time for the others to take what we have left as their result. */
+    for (int i = 0; i < 500; i++) {
+        sched_yield();
+        (void)aq_poll();
+    }
     aq_exit(0);
 }
 
