@@ -77,9 +77,11 @@ static const struct aqi_setting rows[] = {
      .offset = offsetof(struct shm_config, cma)},
     {.name = "AQ_SHM_CMA_LEAST",
      .def = "0",
-     .doc = "From this size on CMA is used although the owner of the memory polls; 0: never, since "
-            "copying by both processes is faster.",
-     .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no.",
+     .doc =
+         "From this size on CMA is used although the owner of the memory polls; 0: from 16 KB to "
+         "1 MB where the kernel is found to copy fast enough, else not, since copying by both "
+         "processes is faster then.",
+     .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no; 1T: never.",
      .unit = "bytes",
      .type = AQI_SET_BYTES,
      .offset = offsetof(struct shm_config, cma_least)},

@@ -168,6 +168,51 @@ static bool worth_waking(struct shm_peer *peer, size_t len)
     return enough;
 }
 
+/*
+ * Does the kernel copy so fast that a polling owner is of no use? Messages let two processes copy
+ * at once, but through caches that are apart; where CMA needs less than FAST_QUARTERS / 4 of the
+ * time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/performance.md: 2.3 to
+ * 3 times there, 5 and 8 on the machines where messages are). Found by copying within this process.
+ */
+enum { FAST_LEAST = 16 << 10, FAST_MOST = 1 << 20, FAST_QUARTERS = 14 };
+
+static AQI_COLD bool time_kernel(void)
+{
+    enum { LEN = 64 << 10, TIMES = 8 };
+    unsigned char *from = calloc(2, LEN);
+    uint64_t kernel = UINT64_MAX, user = UINT64_MAX;
+    if (from == NULL) return false;
+    unsigned char *to = from + LEN;
+    for (int i = 0; i < TIMES; i++) {
+        struct iovec local = {to, LEN}, remote = {from, LEN};
+        uint64_t t0 = aqi_ticks();
+        ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        uint64_t t1 = aqi_ticks();
+        memcpy(from, to, LEN);
+        user = aqi_min(user, aqi_ticks() - t1);
+        if (n == LEN) kernel = aqi_min(kernel, t1 - t0);
+    }
+    free(from);
+    return kernel < user / 4 * FAST_QUARTERS;
+}
+
+static bool kernel_is_fast(void)
+{
+    static _Atomic int found = -1; /* threads that find out at once find the same, or nearly */
+    int fast = atomic_load_explicit(&found, memory_order_relaxed);
+    if (AQI_UNLIKELY(fast < 0)) {
+        fast = time_kernel();
+        atomic_store_explicit(&found, fast, memory_order_relaxed);
+    }
+    return fast != 0;
+}
+
+static bool fast_size(size_t len)
+{
+    if (shm_config.cma_least != 0) return len >= shm_config.cma_least;
+    return len >= FAST_LEAST && len <= FAST_MOST && kernel_is_fast();
+}
+
 bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 {
     if (shm_config.cma == SHM_CMA_NO) return false;
@@ -177,7 +222,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
     if (len == 0) return false; /* who asks for nothing wants to know what is sure */
-    if (shm_config.cma_least != 0 && len >= shm_config.cma_least) return true;
+    if (fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
         return !worth_waking(peer, len);
     return !attends(peer);
