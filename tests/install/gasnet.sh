@@ -91,7 +91,7 @@ done
     $(pkg-config --libs gasnet-smp-par) 2>"$top/log" || fail "a client of seq links with par"
 grep -q 'undefined reference.*aqg_built_for_smp_seq' "$top/log" || fail "link: $(cat "$top/log")"
 
-# --- the thread sanitizer in the client only -------------------------------------------------------
+# --- the thread sanitizer in the client only ------------------------------------------------------
 # shellcheck disable=SC2046
 cc -fsanitize=thread -o "$top/sanitized" "$here/client.c" \
     $(pkg-config --cflags --libs gasnet-smp-par) 2>"$top/log" || fail "tsan: $(cat "$top/log")"
