@@ -168,10 +168,10 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
  * its data is there.
  *
  * Completion  On return `src` and the arguments may be reused. `*ev`, any root event, becomes that
- * of both: complete when the operation is and the message is sent, with the leaf of aq_event_local
- * when the operation's is. If the operation fails nothing is sent. Blocking    Never, except where
- * `*ev` is complete already (AQ_EVENT_DONE): then as aq_am_medium. Ordering, Threads  As
- * aq_am_short.
+ *             of both: complete when the operation is and the message is sent, with the leaf of
+ *             aq_event_local when the operation's is. If the operation fails nothing is sent.
+ * Blocking    Never, except where `*ev` is complete already (AQ_EVENT_DONE): then as aq_am_medium.
+ * Ordering, Threads  As aq_am_short.
  *
  * @return As aq_am_medium, but for AQ_AGAIN; AQ_EINVAL also if `ev` is NULL, AQ_ENOMEM. `*ev` is
  *         unchanged unless AQ_OK.

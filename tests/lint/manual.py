@@ -6,6 +6,7 @@ usage: manual.py ROOT MAN_DIR
 """
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,10 @@ def main():
         text = (man / "man3" / name).read_text(encoding="ascii")
         findings += [f"{man}/man3/{name} does not say: {title}"
                      for title in ("Blocking", "Threads") if f'.SS "{title}"' not in text]
+    inside = re.compile(rf"[^,\s] +({'|'.join(aqheaders.INHERITED)})  ")
+    findings += [f"{item.where()}: a section begins inside a line; indent what is before it"
+                 for header in headers for item in header.functions()
+                 if item.doc and any(map(inside.search, item.doc))]
     pages = sorted(man.glob("man?/*"))
     if shutil.which("mandoc"):
         result = subprocess.run(["mandoc", "-T", "lint", *pages], capture_output=True, text=True,
