@@ -518,7 +518,7 @@ static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_
     uint8_t eps;
     struct core_route *route = begin_request(call, team, rank, handler, args, nargs, 0, &eps, &st);
     if (route == NULL) return st;
-    st = check_payload(call, src, nbytes, core.max_medium);
+    st = check_payload(call, src, nbytes, route->max_medium);
     if (st != AQ_OK) return st;
     if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
     struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);

@@ -12,8 +12,8 @@ struct after {
     struct after *next;
     aq_event first; /* what must be complete */
     struct aqi_comp *comp;
-    bool told; /* that the sources may be reused */
-    struct core_route *route;
+    bool told;                /* that the sources may be reused */
+    struct core_route *route; /* NULL: closed meanwhile */
     struct aqi_am am;
     aq_arg args[AQ_AM_MAX_ARGS];
     unsigned char payload[];
@@ -42,8 +42,10 @@ static bool push(struct after *after, aq_status *st)
         aqi_comp_local(after->comp);
     }
     *st = aq_event_test(&after->first);
+    struct core_route *route = after->route;
     if (*st == AQ_OK)
-        *st = after->route->tp->ops.am_send(after->route->tp, after->route->peer, &after->am, NULL);
+        *st = route == NULL ? AQ_EPEER
+                            : route->tp->ops.am_send(route->tp, route->peer, &after->am, NULL);
     if (*st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
     return *st != AQ_AGAIN;
 }
@@ -65,6 +67,24 @@ unsigned core_after_push(void)
     }
     aqi_spin_unlock(&list.lock);
     return n;
+}
+
+bool core_after_waits(const struct core_route *route)
+{
+    bool found = false;
+    aqi_spin_lock(&list.lock);
+    for (const struct after *after = list.first; after != NULL && !found; after = after->next)
+        found = after->route == route;
+    aqi_spin_unlock(&list.lock);
+    return found;
+}
+
+void core_after_drop(const struct core_route *route)
+{
+    aqi_spin_lock(&list.lock);
+    for (struct after *after = list.first; after != NULL; after = after->next)
+        if (after->route == route) after->route = NULL;
+    aqi_spin_unlock(&list.lock);
 }
 
 void core_after_close(void)

@@ -58,6 +58,8 @@ void conn_destroy(aq_connection *conn)
     if (conn->tp != NULL) {
         core_vis_peer_down(conn_id(conn));
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
+        for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
+            core_after_drop(&conn->routes[i]);
     }
     aqi_spin_lock(&conns.lock);
     conn_unwatch(conn);

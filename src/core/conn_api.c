@@ -344,13 +344,17 @@ aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *r
 
 /* --- closing --------------------------------------------------------------------------------- */
 
+static bool is_busy(const aq_connection *conn)
+{
+    return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
+}
+
 /* What is under way to the peer ends, or the time is out. */
 static void wait_quiet(aq_connection *conn)
 {
     struct core_wait wait = {0};
     uint64_t until = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
-    while (conn_state(conn) == AQ_CONNECTION_OPEN &&
-           conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN && aqi_now_ns() < until)
+    while (conn_state(conn) == AQ_CONNECTION_OPEN && is_busy(conn) && aqi_now_ns() < until)
         if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 

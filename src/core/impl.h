@@ -307,6 +307,8 @@ aq_status core_send_after(const char *call, struct core_route *route, const stru
                           bool implicit, aq_event *event);
 extern _Atomic uint32_t core_after_busy;
 unsigned core_after_push(void);
+bool core_after_waits(const struct core_route *route); /* for a message to go this way */
+void core_after_drop(const struct core_route *route);  /* it is closed: they fail */
 void core_after_close(void);
 
 /* How an operation completes. */

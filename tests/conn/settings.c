@@ -52,6 +52,7 @@ static void open_with(uint32_t number, uint32_t side)
 static void messages(aq_team *team)
 {
     aq_am_buffer buffer;
+    aq_event done = AQ_EVENT_DONE;
     uint32_t sent = 0;
     CHECK_EQUAL(aq_am_max_medium(team), largest);
     for (size_t n = 1; n <= largest; n = n * 2 < largest || n == largest ? n * 2 : largest) {
@@ -61,6 +62,8 @@ static void messages(aq_team *team)
     }
     job_await(&answers, sent);
     CHECK_REFUSED(aq_am_medium(team, 1, ECHO, bytes, largest + 1, AQ_NO_ARGS, 0, NULL), AQ_ESIZE);
+    CHECK_REFUSED(aq_am_medium_after_nb(team, 1, ECHO, bytes, largest + 1, AQ_NO_ARGS, &done),
+                  AQ_ESIZE);
     CHECK_REFUSED(aq_am_reserve(team, 1, AQ_AM_MEDIUM, NULL, largest + 1, SIZE, 0, 0, &buffer),
                   AQ_ESIZE);
     CHECK_OK(aq_am_reserve(team, 1, AQ_AM_MEDIUM, NULL, 1, SIZE, 0, 0, &buffer));

@@ -1,0 +1,95 @@
+/*
+ * A connection is closed while a message that follows an operation waits for room: it still goes if
+ * the peer takes what is before it, and else fails when the time is out.
+ */
+#include "harness.h"
+
+#include <stdlib.h>
+
+enum { FILL = 100, LAST, BYTES = 64 };
+enum { BEGUN = 0, SERVED, FULL, OVER };
+
+static unsigned char memory[BYTES];
+static unsigned lasts;
+
+static void on_fill(aq_am *am)
+{
+    (void)am;
+}
+
+static void on_last(aq_am *am)
+{
+    CHECK(filled(am->payload, am->nbytes, 5));
+    lasts++;
+}
+
+static void open_with_handlers(void)
+{
+    aq_handler_entry table[] = {{.index = FILL, .nargs = 0, .fn = on_fill},
+                                {.index = LAST, .nargs = 0, .fn = on_last}};
+    role_open(AQ_THREAD_SINGLE, 0);
+    job_handlers(table, COUNT_OF(table));
+}
+
+static void server(uint32_t looks)
+{
+    open_with_handlers();
+    listen_here();
+    aq_accept_params params = {.struct_size = sizeof(params)};
+    CHECK_OK(aq_segment_create(memory, BYTES, &params.segment));
+    aq_connection *conn = expect_event(AQ_CONNECTION_REQUEST).connection;
+    CHECK_OK(aq_connection_accept(conn, &params));
+    expect_event(AQ_CONNECTION_OPENED);
+    role_await(BEGUN, 1);
+    while (!filled(memory, BYTES, 5))
+        CHECK(aq_poll() >= AQ_OK);
+    atomic_store(&play->flag[SERVED], 1);
+    role_await(looks ? FULL : OVER, 1);
+    CHECK(expect_event(AQ_CONNECTION_CLOSED).connection == conn);
+    CHECK_EQUAL(lasts, looks);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
+static void client(uint32_t looks)
+{
+    static unsigned char bytes[BYTES];
+    aq_connect_params params = {
+        .struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT, .timeout_ns = 60000000000};
+    aq_segment_info info;
+    aq_connection *conn;
+    aq_event ev;
+    setenv("AQ_SHM_CMA", "no", 1); /* the server has to take part */
+    setenv("AQ_CONN_TIMEOUT", looks ? "60s" : "50ms", 1);
+    open_with_handlers();
+    CHECK_OK(aq_connect(play->uri, &params, &conn));
+    aq_team *team = aq_connection_team(conn);
+    CHECK_OK(aq_segment_query(team, 1, &info));
+    fill(bytes, BYTES, 5);
+    CHECK_OK(aq_put_nb(team, 1, info.addr, bytes, BYTES, 0, &ev));
+    CHECK(ev != AQ_EVENT_DONE);
+    CHECK_OK(aq_am_medium_after_nbi(team, 1, LAST, bytes, BYTES, AQ_NO_ARGS, &ev));
+    atomic_store(&play->flag[BEGUN], 1);
+    role_await(SERVED, 1);
+    aq_status st;
+    do
+        st = aq_am_short(team, 1, FILL, AQ_NO_ARGS, AQ_IMMEDIATE);
+    while (st == AQ_OK);
+    CHECK_EQUAL(st, AQ_AGAIN);
+    atomic_store(&play->flag[FULL], 1);
+    CHECK_OK(aq_connection_close(conn));
+    CHECK_STATUS(aq_nbi_wait(AQ_NBI_PUT), looks ? AQ_OK : AQ_EPEER);
+    atomic_store(&play->flag[OVER], 1);
+    job_close();
+}
+
+int main(void)
+{
+    for (uint32_t looks = 0; looks < 2; looks++) {
+        play_begin("closing");
+        pid_t one = play_start(server, looks), other = play_start(client, looks);
+        play_ended(one);
+        play_ended(other);
+    }
+    return 0;
+}
