@@ -125,6 +125,23 @@ size_t aq_am_max_long(const aq_team *team)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
+static AQI_COLD void refused(char *why, size_t room, const struct core_handler *h, unsigned index,
+                             uint32_t source, const struct aqi_am *am)
+{
+    static const char *const kinds[] = {
+        [AQI_AM_SHORT] = "Short", [AQI_AM_MEDIUM] = "Medium", [AQI_AM_LONG] = "Long"};
+    char takes[32] = "any number of";
+    if (h->nargs != AQ_AM_ANY_ARGS) snprintf(takes, sizeof(takes), "%u", h->nargs);
+    snprintf(why, room,
+             "rank %u sent a %s %s with %u arguments to handler %u (%s) of endpoint %u, which is "
+             "registered for%s%s%s%s%s with %s arguments",
+             source, kinds[am->kind], am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs,
+             am->handler, h->name ? h->name : "no name", index,
+             h->accepts & AQ_AM_SHORT ? " Short" : "", h->accepts & AQ_AM_MEDIUM ? " Medium" : "",
+             h->accepts & AQ_AM_LONG ? " Long" : "", h->accepts & AQ_AM_REQUEST ? " requests" : "",
+             h->accepts & AQ_AM_REPLY ? " replies" : "", takes);
+}
+
 /*
  * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
  * the message would be a silent hang.
@@ -146,12 +163,7 @@ static AQI_COLD void unwanted(const aq_ep *ep, uint32_t source, const struct aqi
             "%u: call aq_am_register in every process, then aq_barrier, before sending",
             source, am->handler, index);
     else
-        snprintf(why, sizeof(why),
-                 "rank %u sent a message that handler %u (%s) of endpoint %u does not accept: kind "
-                 "%u, %s, %u arguments; it is registered for mask %#x and %u arguments (255: any)",
-                 source, am->handler, h->name ? h->name : "no name", index, am->kind,
-                 am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs, h->accepts,
-                 h->nargs);
+        refused(why, sizeof(why), h, index, source, am);
     core.boot.fatal(core.boot.arg, why);
 }
 

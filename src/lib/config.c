@@ -71,7 +71,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_FAULT",
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma list of "
-            "again=PERCENT, late=POLLS, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER.",
+            "again=PERCENT, late=POLLS, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER, "
+            "credits=0..1, depth=NUMBER.",
      .advice = "Only for tests. hide=alloc and credits are to be the same in every process.",
      .type = AQI_SET_TEXT,
      .offset = offsetof(struct lib_config, fault)},

@@ -107,6 +107,10 @@ static void leave_with_job(int code)
  */
 static void on_process_exit(int code, void *arg)
 {
+    /* Else a job of which a part is missing would look like a good one. */
+    static const char forgotten[] =
+        "exit(0) or a return from main before aq_finalize: that ends the job, also for those that "
+        "are not done; call aq_finalize in every process, or aq_exit if the end is meant";
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     if (!aqi_job_config.catch_exit)
@@ -114,7 +118,7 @@ static void on_process_exit(int code, void *arg)
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code, lib.exit_wait_ns);
     else if (begin_leaving() && aqi_job_config.survive == 0)
-        aqi_boot_exit(lib.boot, code, NULL);
+        aqi_boot_exit(lib.boot, code, code == 0 && aq_job_size() > 1 ? forgotten : NULL);
     aqi_core_halt_progress();
     lib_outputs_end();
 }

@@ -182,6 +182,13 @@ static void end_unknown_handler(void)
     job_await(&received, UINT32_MAX);
 }
 
+/* And one for a handler that does not take such messages. */
+static void end_refused(void)
+{
+    CHECK_OK(aq_am_short(job.team, 0, EXIT, AQ_ARGS(1, 2), 0));
+    job_await(&received, UINT32_MAX);
+}
+
 /* A message to an endpoint that the receiver has not made, or has made without messages. */
 static void end_no_endpoint(void)
 {
@@ -335,6 +342,7 @@ static const struct choice hows[] = {
     {"return5", end_return},
     {"return0", end_return},
     {"unknown", end_unknown_handler},
+    {"refused", end_refused},
     {"fork", end_forked_child},
     {"int", end_int},
     {"own_handler", end_in_own_handler},
