@@ -109,11 +109,25 @@ static const char *value_bare_time_unit(const struct aqi_setting *row)
     return row->unit == NULL ? "ns" : row->unit;
 }
 
+static uint64_t value_max(const struct aqi_setting *row)
+{
+    uint64_t held = row->type == AQI_SET_SHARE ? VALUE_FRACTION - 1 : UINT64_MAX;
+    return row->min == 0 && row->max == 0 ? held : aqi_min(row->max, held);
+}
+
+/* What is no more than the end of 64 bits is told in a unit that people know. */
+static uint64_t value_max_told(const struct aqi_setting *row)
+{
+    uint64_t max = value_max(row), unit = 1;
+    if (row->type == AQI_SET_BYTES || row->type == AQI_SET_SHARE) unit = byte_units[0].factor;
+    if (row->type == AQI_SET_TIME) unit = time_units[0].factor;
+    return max >= VALUE_FRACTION - 1 ? max / unit * unit : max;
+}
+
 static bool value_in_range(const struct aqi_setting *row, uint64_t number)
 {
     if (row->power_of_two && (number == 0 || (number & (number - 1)) != 0)) return false;
-    if (row->min == 0 && row->max == 0) return true;
-    return number >= row->min && number <= row->max;
+    return number >= row->min && number <= value_max(row);
 }
 
 /* The rest of a time whose whole part is `number`: "", "ms", ".25s"; what is below 1 ns is cut. */
@@ -175,8 +189,7 @@ static bool value_parse_decimal(const char *text, uint64_t *parts)
 
 static bool value_parse_share(const struct aqi_setting *row, const char *text, uint64_t *number)
 {
-    if (strpbrk(text, "./") == NULL)
-        return value_parse_number(row, text, number) && *number < VALUE_FRACTION;
+    if (strpbrk(text, "./") == NULL) return value_parse_number(row, text, number);
     bool legal = strchr(text, '/') != NULL ? value_parse_ratio(text, number)
                                            : value_parse_decimal(text, number);
     if (!legal || *number == 0 || *number > VALUE_PARTS) return false;
@@ -297,17 +310,9 @@ int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
         return used;
     }
     if (row->type == AQI_SET_SHARE) value_add(buf, len, &used, "a fraction above 0 up to 1.0, or ");
-    if (row->min == 0 && row->max == 0) {
-        value_add(buf, len, &used, "0 or more");
-    } else {
-        value_add_number(buf, len, &used, row, row->min);
-        if (row->max == UINT64_MAX) {
-            value_add(buf, len, &used, " or more");
-        } else {
-            value_add(buf, len, &used, " to ");
-            value_add_number(buf, len, &used, row, row->max);
-        }
-    }
+    value_add_number(buf, len, &used, row, row->min);
+    value_add(buf, len, &used, " to ");
+    value_add_number(buf, len, &used, row, value_max_told(row));
     if (row->power_of_two) value_add(buf, len, &used, ", a power of two");
     return used;
 }

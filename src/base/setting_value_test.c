@@ -201,12 +201,14 @@ static void ranges_read_well(void **state)
         const char *range;
     } cases[] = {
         {&row_bool, "0 1 no yes off on false true"},
-        {&row_count, "0 or more"},
+        {&row_count, "0 to 18446744073709551615"},
+        {&row_bytes, "0 to 16777215T"},
+        {&row_time_plain, "0 to 307445734m"},
         {&row_range, "2 to 64, a power of two"},
         {&row_time, "1us to 1m"},
         {&row_choice, "red green blue"},
         {&row_text, "any text"},
-        {&row_open, "4K or more"},
+        {&row_open, "4K to 16777215T"},
     };
     char range[64];
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
