@@ -77,7 +77,6 @@ void conn_dial(aq_connection *conn)
                               .max_medium = (uint32_t)core.max_medium,
                               .data = conn->sent,
                               .nbytes = conn->nsent};
-    char reason[AQI_URI_MAX + 64];
     conn->retry_ns = UINT64_MAX;
     aq_status st = conn->tp->ops.address(conn->tp, hello.uri);
     if (st == AQ_OK) {
@@ -91,8 +90,7 @@ void conn_dial(aq_connection *conn)
     if (st == AQ_AGAIN || (st == AQ_EREFUSED && (conn->flags & AQ_CONNECT_WAIT) != 0)) {
         retry_later(conn);
     } else if (st == AQ_EREFUSED) {
-        snprintf(reason, sizeof(reason), "nobody listens at %s: start the server first", conn->uri);
-        fail(conn, st, reason);
+        fail(conn, st, "nobody listens there: start the server first");
     } else {
         fail(conn, st, aq_error_message());
     }
@@ -106,7 +104,6 @@ static void drop_line(aq_connection *conn)
 
 void conn_times(uint64_t now_ns)
 {
-    char reason[AQI_URI_MAX + 100];
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
@@ -114,10 +111,9 @@ void conn_times(uint64_t now_ns)
             drop_line(conn);
             conn_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            snprintf(reason, sizeof(reason),
-                     conn->line != NULL ? "%s does not answer: the server is busy or stopped"
-                                        : "%s took no call in time: nobody listens or it is full",
-                     conn->uri);
+            const char *reason = conn->line != NULL
+                                     ? "it does not answer: the server is busy or stopped"
+                                     : "it took no call in time: nobody listens or it is full";
             drop_line(conn);
             fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {

@@ -16,6 +16,8 @@ static aq_status try(const char *uri, unsigned flags, uint64_t timeout_ns, const
     CHECK(conn == NULL);
     if (strstr(aq_error_message(), text) == NULL)
         check_failed(__FILE__, __LINE__, "\"%s\" is not in \"%s\"", text, aq_error_message());
+    const char *named = strstr(aq_error_message(), uri); /* whom it is about, and once */
+    if (st != AQ_OK) CHECK(named != NULL && strstr(named + 1, uri) == NULL);
     return st;
 }
 
