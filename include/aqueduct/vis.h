@@ -9,6 +9,9 @@
 extern "C" {
 #endif
 
+/** The most `levels` of a strided region: more with two elements or more fit no address space. */
+#define AQ_STRIDED_LEVELS 64
+
 /** A piece of memory. */
 typedef struct aq_vec {
     void *addr;
@@ -189,7 +192,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count,
  * `elem` 0 or any count 0 does nothing. With `levels` 0 it is one element and the arrays are not
  * looked at. The arrays may be reused on return, in all forms. Otherwise as aq_put_vector.
  *
- * @return As aq_put_vector.
+ * @return AQ_EINVAL  Also with more than AQ_STRIDED_LEVELS `levels`; the arrays are not looked at.
+ * @return As aq_put_vector otherwise.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_strided(aq_team *team, aq_rank rank, void *dst,
                                             const ptrdiff_t *dst_strides, const void *src,

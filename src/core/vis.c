@@ -278,6 +278,9 @@ static aq_status overflows(const struct call *c)
 static aq_status region_bytes(const struct call *c, const struct region *r, size_t *bytes)
 {
     *bytes = r->elem;
+    if (r->levels > AQ_STRIDED_LEVELS)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu levels, the most is %d", c->name, r->levels,
+                        AQ_STRIDED_LEVELS);
     if (r->elem == 0 || r->levels == 0) return AQ_OK;
     if (r->counts == NULL || r->remote_strides == NULL || r->local_strides == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: the counts or the strides are NULL", c->name);

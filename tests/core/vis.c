@@ -394,6 +394,12 @@ static void test_refused_regions(char *inside)
     size_t two[] = {2, 2}, huge[] = {SIZE_MAX / 2, 3};
     ptrdiff_t near[] = {4, 8}, far[] = {4, PTRDIFF_MAX}, back[] = {4, PTRDIFF_MIN};
     char *first = job_at(target, 0);
+    /* Too many levels: the arrays have fewer and are not to be read. */
+    CHECK_REFUSED(
+        aq_put_strided(t, target, inside, near, local, near, 4, two, AQ_STRIDED_LEVELS + 1, 0),
+        AQ_EINVAL);
+    CHECK_REFUSED(aq_get_strided(t, local, near, target, inside, near, 4, NULL, SIZE_MAX, 0),
+                  AQ_EINVAL);
     CHECK_REFUSED(aq_put_strided(t, target, inside, far, local, near, 4, two, 2, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, back, 4, two, 2, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, near, 4, huge, 2, 0), AQ_ESIZE);
