@@ -356,6 +356,7 @@ aq_status core_team_usable(const char *call, const aq_team *team);
 /* neighbors.c: where the ranks are, and who may load and store whose memory. */
 struct core_place {
     uint32_t host, group, crowded; /* more ranks on the host than cores */
+    uint32_t allocator;            /* the first transport that allocates memory */
 };
 aq_status core_neighbors_open(void);
 /* Collective: `maps` says whose memory this process has mapped. */
@@ -366,6 +367,7 @@ uint32_t core_node_of(uint32_t job_rank); /* the lowest rank of its neighbourhoo
 bool core_is_apart(uint32_t job_rank);    /* not to be mapped, also where it could be */
 
 /* scratch.c */
+uint32_t core_scratch_allocator(void); /* its place among core.tps, or core.tp_count */
 aq_status core_scratch_open(void);
 void core_scratch_close(void);
 

@@ -35,18 +35,32 @@ static aq_status find_group(uint32_t *group)
     }
 }
 
+/* Allocating is collective: who would do without can only leave the others waiting. */
+static aq_status same_allocator(void)
+{
+    for (uint32_t rank = 1; rank < core.params.size; rank++)
+        if (neighbors.places[rank].allocator != neighbors.places[0].allocator)
+            return aqi_fail(AQ_ESETTING, "core",
+                            "rank %u gets its memory from another transport than rank 0: give all "
+                            "processes the same hide=alloc in AQ_FAULT",
+                            rank);
+    return AQ_OK;
+}
+
 aq_status core_neighbors_open(void)
 {
     uint32_t size = core.params.size;
     struct core_place mine = {.host = core.params.host,
-                              .crowded = core.params.local_size > core.params.cores};
+                              .crowded = core.params.local_size > core.params.cores,
+                              .allocator = core_scratch_allocator()};
     aq_status st = find_group(&mine.group);
     if (st != AQ_OK) return st;
     neighbors.places = calloc(size, sizeof(*neighbors.places));
     neighbors.nodes = calloc(size, sizeof(*neighbors.nodes));
     if (neighbors.places == NULL || neighbors.nodes == NULL)
         return aqi_fail(AQ_ENOMEM, "core", "no memory for the places of %u ranks", size);
-    return core.boot.allgather(core.boot.arg, &mine, sizeof(mine), neighbors.places);
+    st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), neighbors.places);
+    return st == AQ_OK ? same_allocator() : st;
 }
 
 void core_neighbors_close(void)

@@ -30,15 +30,22 @@ struct scratch_card {
     unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
 };
 
+uint32_t core_scratch_allocator(void)
+{
+    uint32_t t = 0;
+    while (t < core.tp_count && (core.tps[t]->ops.caps & AQI_CAP_ALLOC) == 0)
+        t++;
+    return t;
+}
+
+/* Collective: core_neighbors_open has seen that all allocate from the same transport. */
 static aq_status scratch_get(struct scratch_card *card)
 {
-    struct aqi_tp *tp = NULL;
+    uint32_t from = core_scratch_allocator();
     void *addr;
     size_t size = aqi_round_up(aqi_core_config.scratch, aqi_page_size());
-    for (unsigned t = 0; t < core.tp_count && tp == NULL; t++)
-        if (core.tps[t]->ops.caps & AQI_CAP_ALLOC) tp = core.tps[t];
-    if (tp == NULL || core.params.size == 1 || size == 0) return AQ_OK;
-    aq_status st = tp->ops.mem_alloc(tp, size, size, &addr);
+    if (from == core.tp_count || core.params.size == 1 || size == 0) return AQ_OK;
+    aq_status st = core.tps[from]->ops.mem_alloc(core.tps[from], size, size, &addr);
     for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
         st = core.tps[t]->ops.mem_reg(core.tps[t], addr, size, card->keys[t]);
     if (st != AQ_OK) return st;
