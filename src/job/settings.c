@@ -3,6 +3,8 @@
 
 #include "job/boot.h"
 
+#include <stdlib.h>
+
 #define JOB_MILLISECOND 1000000u
 #define JOB_MINUTE      (60000ull * JOB_MILLISECOND)
 
@@ -131,3 +133,19 @@ struct aqi_settings_table aqi_job_settings = {
     .count = AQI_COUNT_OF(job_rows),
     .values = &aqi_job_config,
 };
+
+static bool job_given(enum aqi_job_row row, uint64_t *number)
+{
+    const char *text = getenv(job_rows[row].name);
+    return text != NULL && aqi_setting_read(&job_rows[row], text, number);
+}
+
+bool aqi_job_rank_given(uint32_t *rank)
+{
+    uint64_t given, size, fd;
+    if (!job_given(AQI_JOB_RANK, &given) || !job_given(AQI_JOB_SIZE, &size) ||
+        !job_given(AQI_JOB_BOOT_FD, &fd) || fd == 0 || given >= size)
+        return false;
+    *rank = (uint32_t)given;
+    return true;
+}

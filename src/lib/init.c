@@ -359,6 +359,9 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
 {
     aq_init_params params;
     int never = NEVER;
+    uint32_t rank;
+    /* What is wrong with the settings is to be told apart by rank, too. */
+    if (atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank)) aqi_log_identity(rank);
     if (world == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_init: world is NULL");
     aq_status st = read_params(given, &params);
     if (st != AQ_OK) return st;

@@ -43,6 +43,7 @@ static void test_bad_values(void **state)
         {"AQ_WAIT", "never", "block"},          {"AQ_LOG", "loudly", "debug"},
         {"AQ_FAULT", "again=200", "again="},    {"AQ_TRANSPORTS", "pigeon", "shm"},
         {"AQ_NEIGHBORHOOD", "few", "sizes"},    {"AQ_STATS", "perhaps", "yes"},
+        {"AQ_MAX_SEGMENT", "9E", "16777215T"},
     };
     struct run run;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -54,6 +55,7 @@ static void test_bad_values(void **state)
         expect_text(&run, ERR, cases[i].name);
         expect_text(&run, ERR, cases[i].value);
         expect_text(&run, ERR, cases[i].legal);
+        expect_count(&run, ERR, "aq[pid", 0); /* said by ranks */
         run_free(&run);
         /* The same without a launcher. */
         run_start(&run, "env", set, CORE_BARRIER, NULL);
@@ -81,6 +83,19 @@ static void test_good_values(void **state)
         expect_code(&run, 0);
         run_free(&run);
     }
+}
+
+/* Not the text of a program whose ranks do different things. */
+static void test_memory_from_elsewhere(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "3", "sh", "-c",
+            "[ $AQ_RANK = 1 ] && export AQ_FAULT=hide=alloc; exec " CORE_BARRIER);
+    assert_int_not_equal(run.code, 0);
+    expect_text(&run, ERR, "rank 1 gets its memory from another transport than rank 0");
+    expect_text(&run, ERR, "hide=alloc");
+    run_free(&run);
 }
 
 static void test_no_route(void **state)
@@ -231,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_unknown_names),
         cmocka_unit_test(test_bad_values),
         cmocka_unit_test(test_good_values),
+        cmocka_unit_test(test_memory_from_elsewhere),
         cmocka_unit_test(test_no_route),
         cmocka_unit_test(test_ranks_that_differ),
         cmocka_unit_test(test_settings_that_differ),
