@@ -93,6 +93,7 @@ struct coll_op {
     size_t unit;       /* bytes of each block that a round moves */
     size_t at, length; /* of this round in each block; `length` 0: not begun */
     size_t most;       /* the longest block */
+    uint32_t first;    /* all-to-all: of the members whose blocks are in this round */
     /* By messages. */
     struct coll_plan plan;
     size_t asked; /* at this step those we wait for were told what we are in; 0: not yet */

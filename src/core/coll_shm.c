@@ -221,7 +221,7 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->unit = shm_unit(shm, &op->args);
     op->most = coll_longest(team, &op->args);
     op->waiting = op->checked = false;
-    op->at = 0;
+    op->at = op->first = 0;
     op->length = aqi_min(op->unit, op->most);
     /* Between segments the sum begins with whose place it takes, out of order. */
     bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
@@ -245,8 +245,11 @@ static void post(const struct shm_view *v)
     }
 }
 
-static enum coll_phase next_chunk(struct coll_op *op)
+static enum coll_phase next_chunk(const struct coll_shm *shm, struct coll_op *op)
 {
+    op->first = shm_group_end(shm, op);
+    if (op->first < shm->members) return SHM_CHUNK;
+    op->first = 0;
     op->at += op->length;
     op->length = aqi_min(op->unit, op->most - op->at);
     return op->length == 0 ? SHM_DONE : SHM_CHUNK;
@@ -261,10 +264,10 @@ static enum coll_phase take(const struct shm_view *v)
     case SHM_CHUNK:
         if (shm_in_slices(v->shm, v->op)) return SHM_SLICE;
         shm_read(v);
-        return next_chunk(v->op);
+        return next_chunk(v->shm, v->op);
     case SHM_SLICE:
         shm_slice_read(v);
-        return next_chunk(v->op);
+        return next_chunk(v->shm, v->op);
     case SHM_DIRECT:
         if (shm_some_left(v->shm)) v->op->status = AQ_EPEER;
         if (!v->op->more) return SHM_DONE;

@@ -11,6 +11,7 @@ enum {
     SHM_INLINE = 48,
     SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
     SHM_LEAST_CHUNK = 128,
+    SHM_LEAST_PIECE = 64, /* for one member; rather a round for a part of them */
     /* Small enough for the nearest caches, where all run at once; where they take turns, a round is
      * dear and moves more. Of a member, and of a broadcast: */
     SHM_MOST_CHUNK = 64 * 1024,
@@ -132,6 +133,7 @@ struct shm_view {
 void shm_talk_post(const struct shm_view *v);
 enum coll_phase shm_talk_read(const struct shm_view *v);
 size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */
+uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op);
 void shm_post(const struct shm_view *v);
 void shm_read(const struct shm_view *v);
 void shm_last(const struct shm_view *v); /* by the last to come, of a counted round */

@@ -51,7 +51,7 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
     case COLL_ALLREDUCE:
         return shm->chunk / args->element * args->element;
     case COLL_ALLTOALL:
-        return shm->chunk / shm->members / 8 * 8;
+        return aqi_max(shm->chunk / shm->members / 8 * 8, SHM_LEAST_PIECE);
     default:
         return shm->chunk;
     }
@@ -59,17 +59,32 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
 
 /* --- broadcast, gather, all-gather, scatter, all-to-all -------------------------------------- */
 
+/*
+ * All-to-all: a chunk holds a piece for each member of [op->first, shm_group_end), all members if
+ * it is large enough; else there is a round for each such group.
+ */
+static size_t piece_bytes(const struct coll_op *op)
+{
+    return aqi_round_up(op->length, 8);
+}
+
+uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op)
+{
+    if (op->args.kind != COLL_ALLTOALL) return shm->members;
+    return (uint32_t)aqi_min(op->first + shm->chunk / piece_bytes(op), shm->members);
+}
+
 static void post_blocks(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
     uint32_t next = v->slot->round + 1;
     bool all = op->args.kind == COLL_ALLTOALL;
-    for (uint32_t i = 0; i < v->shm->members; i++) {
+    for (uint32_t i = op->first, end = shm_group_end(v->shm, op); i < end; i++) {
         const unsigned char *from;
         size_t len = part_len(op, coll_send_block(&op->args, i, &from));
         if (i == v->shm->self || len == 0) continue;
-        unsigned char *to = all ? shm_chunk_of(v->shm, v->slot, v->shm->self, next) + i * op->unit
-                                : shm_chunk_of(v->shm, v->slot, i, next);
+        unsigned char *to = shm_chunk_of(v->shm, v->slot, all ? v->shm->self : i, next);
+        if (all) to += (i - op->first) * piece_bytes(op);
         memcpy(to, from + op->at, len);
     }
 }
@@ -126,14 +141,16 @@ static void own_block(const struct shm_view *v)
 static void read_gathered(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
+    const uint32_t self = v->shm->self;
     bool all = op->args.kind == COLL_ALLTOALL;
+    if (self < op->first || self >= shm_group_end(v->shm, op)) return;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         unsigned char *to;
         size_t len = part_len(op, coll_recv_block(&op->args, i, &to));
-        if (i == v->shm->self || len == 0) continue;
-        const unsigned char *from =
-            all ? shm_chunk_of(v->shm, v->slot, i, v->slot->round) + v->shm->self * op->unit
-                : part_of(v, i);
+        if (i == self || len == 0) continue;
+        const unsigned char *from = all ? shm_chunk_of(v->shm, v->slot, i, v->slot->round) +
+                                              (self - op->first) * piece_bytes(op)
+                                        : part_of(v, i);
         memcpy(to + op->at, from, len);
     }
 }
@@ -214,7 +231,7 @@ void shm_read(const struct shm_view *v)
     default:
         return;
     }
-    if (root && op->at == 0) own_block(v);
+    if (root && op->at == 0 && op->first == 0) own_block(v);
 }
 
 /* A long reduction is shared out: each folds a slice of all parts; a second round brings them

@@ -22,6 +22,9 @@ aq_core(coll.fours.64 64 coll many ENV AQ_NEIGHBORHOOD=4)
 aq_core(coll.uneven.32 32 coll many ENV AQ_NEIGHBORHOOD=1,20,7)
 # Neighbours in a team that had no shared memory left for it.
 aq_core(coll.little_scratch 6 coll ENV AQ_NEIGHBORHOOD=3 AQ_COLL_SCRATCH=32K)
+# A chunk with room for some members only: all-to-all goes in groups of them.
+aq_core(coll.groups.17 17 coll ENV AQ_COLL_SCRATCH=80K)
+aq_core(coll.groups.5 5 coll ENV AQ_COLL_SCRATCH=32K)
 foreach(ranks 2 5)
   aq_core(coll.storm.${ranks} ${ranks} coll ENV ${coll_faults})
   aq_core(coll.block.${ranks} ${ranks} coll few ENV AQ_WAIT=block)
