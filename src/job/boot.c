@@ -43,11 +43,6 @@ aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len
     return boot->kind->allgather(boot, mine, len, all);
 }
 
-aq_status aqi_boot_barrier(struct aqi_boot *boot)
-{
-    return boot->kind->barrier(boot);
-}
-
 aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
 {
     return boot->kind->share(boot, name, bytes, fd);

@@ -58,9 +58,9 @@ const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot);
  * Collective calls, made in the same order by every rank, before finalize. Bounded by
  * AQ_START_TIMEOUT; AQ_ETIMEOUT names the ranks that did not come, AQ_EPEER the one that died.
  */
-/* Every rank gives `len` bytes (the same everywhere); `all` gets size x len bytes in rank order. */
+/* Every rank gives `len` bytes (the same everywhere); `all` gets size x len bytes in rank order. Of
+ * 0 bytes it is a barrier. */
 aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all);
-aq_status aqi_boot_barrier(struct aqi_boot *boot);
 /* One shared memory object of `bytes` (the same value everywhere) for all ranks of this host. */
 aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
 

@@ -224,7 +224,6 @@ const char *aqi_control_call_name(uint32_t call)
 {
     static const char *const names[AQI_CALLS] = {
         [AQI_CALL_ALLGATHER] = "allgather",
-        [AQI_CALL_BARRIER] = "barrier",
         [AQI_CALL_SHARE] = "share",
     };
     return call < AQI_CALLS ? names[call] : "unknown";

@@ -26,7 +26,7 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 3
+#define AQI_CONTROL_VERSION 4
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
@@ -53,7 +53,7 @@ enum aqi_control_type {
     AQI_CONTROL_TYPES
 };
 
-enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_BARRIER, AQI_CALL_SHARE, AQI_CALLS };
+enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_SHARE, AQI_CALLS };
 
 /* Any message; each type uses the fields that its comment names. */
 struct aqi_control {
@@ -97,7 +97,7 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
 /* The text of a message as a string of at most AQI_CONTROL_TEXT bytes, unprintable bytes as '?'. */
 void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
 
-/* "allgather", "barrier", "share". */
+/* "allgather", "share". */
 const char *aqi_control_call_name(uint32_t call);
 
 #endif

@@ -323,16 +323,16 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
     return result->status == AQ_OK ? AQ_OK : fork_break(fork, fork_refused(result));
 }
 
-static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,
-                             size_t len, void *all)
+static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
 {
+    struct fork_boot *fork = fork_of(boot);
     uint64_t total = (uint64_t)len * fork->boot.info.size;
     if (len > AQI_CONTROL_PART || total > AQI_CONTROL_GATHER)
         return aqi_fail(AQ_ESIZE, "job",
                         "allgather of %zu bytes from each of %u ranks: at most %u each and %llu "
                         "together",
                         len, fork->boot.info.size, AQI_CONTROL_PART, AQI_CONTROL_GATHER);
-    aq_status status = fork_call(fork, call, mine, len, len);
+    aq_status status = fork_call(fork, AQI_CALL_ALLGATHER, mine, len, len);
     uint64_t got = 0;
     while (status == AQ_OK) {
         struct aqi_control piece;
@@ -348,16 +348,6 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
         if (got == total) break;
     }
     return status;
-}
-
-static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
-{
-    return fork_gather(fork_of(boot), AQI_CALL_ALLGATHER, mine, len, all);
-}
-
-static aq_status fork_barrier(struct aqi_boot *boot)
-{
-    return fork_gather(fork_of(boot), AQI_CALL_BARRIER, NULL, 0, NULL);
 }
 
 static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
@@ -479,7 +469,6 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .launched = fork_launched,
     .open = fork_open,
     .allgather = fork_allgather,
-    .barrier = fork_barrier,
     .share = fork_share,
     .ready = fork_ready,
     .leaving = fork_leaving,

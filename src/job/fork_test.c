@@ -347,13 +347,13 @@ static void test_events(void **state)
     close(launcher.control);
     launcher.control = -1;
     assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_EPEER);
-    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_int_equal(aqi_boot_finalize(boot), AQ_EPEER);
     aqi_boot_close(boot);
     leave();
 }
 
-static void test_an_event_ends_a_barrier(void **state)
+static void test_an_event_ends_a_call(void **state)
 {
     (void)state;
     struct aqi_boot *boot;
@@ -362,11 +362,11 @@ static void test_an_event_ends_a_barrier(void **state)
     await_script();
     send_event(AQI_BOOT_EXIT, 0);
     atomic_store(launcher.page, 1);
-    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_string_equal(aq_error_message(), "it died");
     /* The event itself is still to be told, and later calls fail at once. */
     assert_true(aqi_boot_alert(boot));
-    assert_int_equal(aqi_boot_barrier(boot), AQ_EPEER);
+    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 1);
     assert_false(aqi_boot_alert(boot));
@@ -390,7 +390,7 @@ static void test_a_call_that_fails(void **state)
            -1);
     assert_int_equal(aqi_boot_allgather(boot, "x", 1, all), AQ_EMISMATCH);
     assert_string_equal(aq_error_message(), "disagree");
-    assert_int_equal(aqi_boot_barrier(boot), AQ_EMISMATCH);
+    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
     aqi_boot_close(boot);
     leave();
     /* A result of the wrong size must not be written beyond `all`. */
@@ -421,7 +421,7 @@ int main(void)
         cmocka_unit_test(test_allgather_in_pieces),
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_events),
-        cmocka_unit_test(test_an_event_ends_a_barrier),
+        cmocka_unit_test(test_an_event_ends_a_call),
         cmocka_unit_test(test_a_call_that_fails),
     };
     return cmocka_run_group_tests_name("fork", tests, setup, NULL);

@@ -26,7 +26,6 @@ struct aqi_boot_kind {
     /* Join; fills `info`, `alerts` and `fd` of a zeroed struct. Undoes itself when it fails. */
     aq_status (*open)(struct aqi_boot *boot);
     aq_status (*allgather)(struct aqi_boot *boot, const void *mine, size_t len, void *all);
-    aq_status (*barrier)(struct aqi_boot *boot);
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
     aq_status (*ready)(struct aqi_boot *boot);
     aq_status (*leaving)(struct aqi_boot *boot);

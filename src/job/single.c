@@ -51,12 +51,6 @@ static aq_status single_allgather(struct aqi_boot *boot, const void *mine, size_
     return AQ_OK;
 }
 
-static aq_status single_barrier(struct aqi_boot *boot)
-{
-    (void)boot;
-    return AQ_OK;
-}
-
 static aq_status single_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
 {
     (void)boot;
@@ -147,7 +141,6 @@ const struct aqi_boot_kind aqi_boot_single = {
     .launched = single_launched,
     .open = single_open,
     .allgather = single_allgather,
-    .barrier = single_barrier,
     .share = single_share,
     .ready = single_stage,
     .leaving = single_stage,

@@ -129,8 +129,6 @@ static bool collective_sane(const struct rank *rank, const struct aqi_control *m
                message->bytes * job.size <= AQI_CONTROL_GATHER &&
                message->len <= message->bytes - part->got &&
                (message->len != 0 || message->bytes == 0);
-    case AQI_CALL_BARRIER:
-        return message->bytes == 0 && message->len == 0;
     default:
         return message->len <= AQI_CONTROL_NAME;
     }
@@ -147,17 +145,10 @@ static bool collective_agrees(const struct aqi_control *message)
 static void collective_describe(uint32_t call, uint64_t bytes, const char *name, size_t name_len,
                                 char *text, size_t room)
 {
-    switch (call) {
-    case AQI_CALL_ALLGATHER:
-        snprintf(text, room, "allgather of %llu bytes", (unsigned long long)bytes);
-        break;
-    case AQI_CALL_SHARE:
-        snprintf(text, room, "share of %llu bytes as \"%.*s\"", (unsigned long long)bytes,
-                 (int)name_len, name);
-        break;
-    default:
-        snprintf(text, room, "%s", aqi_control_call_name(call));
-    }
+    int n = snprintf(text, room, "%s of %llu bytes", aqi_control_call_name(call),
+                     (unsigned long long)bytes);
+    if (call == AQI_CALL_SHARE)
+        snprintf(text + n, room - (size_t)n, " as \"%.*s\"", (int)name_len, name);
 }
 
 /* The calls of the program that lead here. */

@@ -1,4 +1,4 @@
-/* Collective calls of the ranks: allgather, barrier, share. */
+/* Collective calls of the ranks: allgather, share. */
 #ifndef AQRUN_COLLECTIVE_H
 #define AQRUN_COLLECTIVE_H
 
