@@ -51,15 +51,15 @@ static ssize_t output_attempt(const struct output *output)
     struct pollfd state = {.fd = fd, .events = POLLOUT};
     switch (output->way) {
     case OUTPUT_SOCKET:
-        return send(fd, output->bytes, output->used, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return send(fd, output->waiting.at, output->waiting.used, MSG_DONTWAIT | MSG_NOSIGNAL);
     case OUTPUT_POLLED:
         if (poll(&state, 1, 0) == 0) {
             errno = EAGAIN;
             return -1;
         }
-        return write(fd, output->bytes, aqi_min(output->used, PIPE_BUF));
+        return write(fd, output->waiting.at, aqi_min(output->waiting.used, PIPE_BUF));
     default:
-        return write(fd, output->bytes, output->used);
+        return write(fd, output->waiting.at, output->waiting.used);
     }
 }
 
@@ -67,7 +67,7 @@ static ssize_t output_attempt(const struct output *output)
 static void output_shut(struct output *output, int err)
 {
     output->closed = true;
-    output->used = 0;
+    output->waiting.used = 0;
     source_watch(&output->source, 0);
     relay_shut(output);
     if (err == EPIPE) return;
@@ -77,11 +77,11 @@ static void output_shut(struct output *output, int err)
 
 static void output_drain(struct output *output)
 {
-    while (output->used != 0 && !output->closed) {
+    while (output->waiting.used != 0 && !output->closed) {
         ssize_t written = output_attempt(output);
         if (written > 0) {
-            output->used -= (size_t)written;
-            memmove(output->bytes, output->bytes + written, output->used);
+            output->waiting.used -= (size_t)written;
+            memmove(output->waiting.at, output->waiting.at + written, output->waiting.used);
         } else if (written < 0 && errno == EAGAIN) {
             source_watch(&output->source, EPOLLOUT);
             return;
@@ -97,33 +97,38 @@ static void output_ready(struct source *source, uint32_t events)
     (void)events;
     struct output *output = AQRUN_OF(source, struct output, source);
     output_drain(output);
-    if (!output->full || output->used > OUTPUT_READY) return;
+    if (!output->full || output->waiting.used > OUTPUT_READY) return;
     output->full = false;
     relay_resume(output);
 }
 
+void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what)
+{
+    if (len == 0) return;
+    if (bytes->room - bytes->used < len) {
+        size_t room = aqi_max(2 * bytes->room, bytes->used + len);
+        char *larger = realloc(bytes->at, room);
+        if (larger == NULL) die("no memory to relay %s", what);
+        bytes->at = larger;
+        bytes->room = room;
+    }
+    memcpy(bytes->at + bytes->used, from, len);
+    bytes->used += len;
+}
+
 void output_append(struct output *output, const void *bytes, size_t len)
 {
-    if (output->closed || len == 0) return;
-    if (output->room - output->used < len) {
-        size_t room = aqi_max(2 * output->room, output->used + len);
-        char *larger = realloc(output->bytes, room);
-        if (larger == NULL) die("no memory to relay %s", output->name);
-        output->bytes = larger;
-        output->room = room;
-    }
-    memcpy(output->bytes + output->used, bytes, len);
-    output->used += len;
+    if (!output->closed) bytes_append(&output->waiting, bytes, len, output->name);
 }
 
 void output_flush(struct output *output)
 {
     /* While it waits for room, more attempts are in vain. */
     if (output->source.watched == 0) output_drain(output);
-    if (output->used > OUTPUT_FULL) output->full = true;
+    if (output->waiting.used > OUTPUT_FULL) output->full = true;
 }
 
 bool output_empty(const struct output *output)
 {
-    return output->used == 0;
+    return output->waiting.used == 0;
 }

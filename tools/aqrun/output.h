@@ -12,16 +12,23 @@ enum output_way {
     OUTPUT_FILE    /* never makes us wait for a reader */
 };
 
+struct bytes {
+    char *at;
+    size_t used;
+    size_t room;
+};
+
 struct output {
     struct source source;
     const char *name;
     enum output_way way;
-    bool closed; /* the reader is gone */
-    bool full;   /* relays wait until it is written */
-    char *bytes; /* not yet written */
-    size_t used;
-    size_t room;
+    bool closed;          /* the reader is gone */
+    bool full;            /* relays wait until it is written */
+    struct bytes waiting; /* not yet written */
 };
+
+/* Append; dies, telling what it was for, when there is no memory. */
+void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what);
 
 void output_open(struct output *output, int fd, const char *name);
 

@@ -2,7 +2,6 @@
 #include "relay.h"
 
 #include "job.h"
-#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,29 +27,16 @@ int relay_open(struct relay *relay, uint32_t rank, struct output *to)
     return ends[1];
 }
 
-static void relay_keep(struct relay *relay, const char *bytes, size_t len)
-{
-    if (relay->room - relay->used < len) {
-        size_t room = aqi_max(2 * relay->room, relay->used + len);
-        char *larger = realloc(relay->line, room);
-        if (larger == NULL) die("no memory to relay the output of rank %u", relay->rank);
-        relay->line = larger;
-        relay->room = room;
-    }
-    memcpy(relay->line + relay->used, bytes, len);
-    relay->used += len;
-}
-
 /* Write one line: what was kept of it, the `len` bytes at `bytes`, and a newline. */
 static void relay_line(struct relay *relay, const char *bytes, size_t len)
 {
     char prefix[16];
     int prefix_len = snprintf(prefix, sizeof(prefix), "[%u] ", relay->rank);
     output_append(relay->to, prefix, (size_t)prefix_len);
-    output_append(relay->to, relay->line, relay->used);
+    output_append(relay->to, relay->line.at, relay->line.used);
     output_append(relay->to, bytes, len);
     output_append(relay->to, "\n", 1);
-    relay->used = 0;
+    relay->line.used = 0;
 }
 
 static void relay_lines(struct relay *relay, const char *bytes, size_t len)
@@ -62,18 +48,17 @@ static void relay_lines(struct relay *relay, const char *bytes, size_t len)
         bytes += line + 1;
         len -= line + 1;
     }
-    if (len != 0) relay_keep(relay, bytes, len);
-    if (relay->used > RELAY_LINE_MAX) relay_line(relay, NULL, 0);
+    bytes_append(&relay->line, bytes, len, "the output of ranks");
+    if (relay->line.used > RELAY_LINE_MAX) relay_line(relay, NULL, 0);
 }
 
 static void relay_close(struct relay *relay)
 {
-    if (relay->used != 0) relay_line(relay, NULL, 0);
+    if (relay->line.used != 0) relay_line(relay, NULL, 0);
     output_flush(relay->to);
     source_close(&relay->source);
-    free(relay->line);
-    relay->line = NULL;
-    relay->room = 0;
+    free(relay->line.at);
+    relay->line = (struct bytes){0};
 }
 
 /* Read once; false when nothing is there now. Closes at the end. */

@@ -2,18 +2,14 @@
 #ifndef AQRUN_RELAY_H
 #define AQRUN_RELAY_H
 
-#include "loop.h"
-
-struct output;
+#include "output.h"
 
 struct relay {
     struct source source; /* closed: the rank's side has ended, or there never was one */
     struct output *to;
     uint32_t rank;
     bool paused;
-    char *line; /* the beginning of a line whose end has not come */
-    size_t used;
-    size_t room;
+    struct bytes line; /* the beginning of one whose end has not come */
 };
 
 /* Make a pipe; returns its write end for the rank. The caller closes that after the fork. */
