@@ -96,12 +96,13 @@ static void rma_sizes(struct ct_ep *ep)
                                    262144,  (1u << 20) + 3,
                                    8u << 20};
     static const size_t skew[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 5}, {63, 1}};
-    size_t largest = sizes[AQI_COUNT_OF(sizes) - 1];
+    size_t count = AQI_COUNT_OF(sizes) - CT_SANITIZED; /* of the largest it sees nothing new */
+    size_t largest = sizes[count - 1];
     struct rma_place place = rma_open(ep, largest + 4 * RMA_GUARD);
     unsigned char *buffer = malloc(largest + 4 * RMA_GUARD);
     CT_CHECK(buffer != NULL);
-    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
-        size_t skews = sizes[i] > 65536 ? 2 : AQI_COUNT_OF(skew);
+    for (size_t i = 0; i < count; i++) {
+        size_t skews = CT_SANITIZED || sizes[i] > 65536 ? 2 : AQI_COUNT_OF(skew);
         for (size_t s = 0; s < skews; s++)
             rma_round(ep, &place, sizes[i], skew[s][0], skew[s][1], buffer);
     }

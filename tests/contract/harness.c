@@ -365,7 +365,10 @@ void ct_fill(void *buf, size_t len, uint64_t seed)
     unsigned char *bytes = buf;
     for (size_t done = 0; done < len; done += 8) {
         uint64_t word = ct_mix(seed + done);
-        memcpy(bytes + done, &word, aqi_min(8, len - done));
+        if (len - done >= sizeof(word))
+            memcpy(bytes + done, &word, sizeof(word));
+        else
+            memcpy(bytes + done, &word, len - done);
     }
 }
 
@@ -373,8 +376,12 @@ bool ct_filled(const void *buf, size_t len, uint64_t seed)
 {
     const unsigned char *bytes = buf;
     for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = ct_mix(seed + done);
-        if (memcmp(bytes + done, &word, aqi_min(8, len - done)) != 0) return false;
+        uint64_t word = ct_mix(seed + done), seen = word;
+        if (len - done >= sizeof(word))
+            memcpy(&seen, bytes + done, sizeof(word));
+        else
+            memcpy(&seen, bytes + done, len - done);
+        if (seen != word) return false;
     }
     return true;
 }

@@ -122,7 +122,10 @@ void fill(void *buf, size_t len, uint64_t seed)
     unsigned char *bytes = buf;
     for (size_t done = 0; done < len; done += 8) {
         uint64_t word = mix(seed + done);
-        memcpy(bytes + done, &word, len - done < 8 ? len - done : 8);
+        if (len - done >= sizeof(word))
+            memcpy(bytes + done, &word, sizeof(word));
+        else
+            memcpy(bytes + done, &word, len - done);
     }
 }
 
@@ -130,8 +133,12 @@ bool filled(const void *buf, size_t len, uint64_t seed)
 {
     const unsigned char *bytes = buf;
     for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = mix(seed + done);
-        if (memcmp(bytes + done, &word, len - done < 8 ? len - done : 8) != 0) return false;
+        uint64_t word = mix(seed + done), seen = word;
+        if (len - done >= sizeof(word))
+            memcpy(&seen, bytes + done, sizeof(word));
+        else
+            memcpy(&seen, bytes + done, len - done);
+        if (seen != word) return false;
     }
     return true;
 }

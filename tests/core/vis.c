@@ -284,6 +284,7 @@ static void perform(bool put_now, enum shape shape, enum form form)
 
 static void compare(const unsigned char *got, const char *what, enum shape shape, enum form form)
 {
+    if (memcmp(got, model, AREA) == 0) return;
     for (size_t i = 0; i < AREA; i++)
         if (got[i] != model[i])
             check_failed(__FILE__, __LINE__,
