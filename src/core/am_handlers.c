@@ -1,0 +1,233 @@
+/* Handlers: the tables of endpoints, and running what a message names. */
+#include "core/impl.h"
+
+#include <stdio.h>
+
+static_assert(AQ_AM_SHORT == 1u << (AQI_AM_SHORT - 1) &&
+                  AQ_AM_MEDIUM == 1u << (AQI_AM_MEDIUM - 1) &&
+                  AQ_AM_LONG == 1u << (AQI_AM_LONG - 1),
+              "a category is the bit of its kind");
+
+enum { ACCEPT_ALL = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG | AQ_AM_REQUEST | AQ_AM_REPLY };
+
+/* --- registration ---------------------------------------------------------------------------- */
+
+static void set_handler(aq_ep *ep, aq_handler index, const aq_handler_entry *row, uint8_t accepts)
+{
+    struct core_handler *h = &ep->handlers[index];
+    h->context = row->context;
+    h->name = row->name;
+    h->accepts = accepts;
+    h->nargs = row->nargs;
+    atomic_store_explicit(&h->fn, row->fn, memory_order_release);
+}
+
+void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
+{
+    const aq_handler_entry row = {.fn = fn, .name = name, .nargs = AQ_AM_ANY_ARGS};
+    set_handler(&core.ep, index, &row, ACCEPT_ALL);
+}
+
+static aq_status check_row(const aq_handler_entry *row, size_t i)
+{
+    if (row->fn == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu has no function", i);
+    if (row->nargs > AQ_AM_MAX_ARGS && row->nargs != AQ_AM_ANY_ARGS)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "aq_am_register: row %zu wants %u arguments, the most is %u", i, row->nargs,
+                        AQ_AM_MAX_ARGS);
+    if ((row->accepts & ~(unsigned)ACCEPT_ALL) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu accepts unknown bits %#x", i,
+                        row->accepts);
+    return AQ_OK;
+}
+
+/* Choose the indices without touching the table that is in force. */
+static aq_status choose_indices(const aq_ep *ep, const aq_handler_entry *table, size_t count,
+                                aq_handler chosen[CORE_HANDLERS])
+{
+    bool taken[CORE_HANDLERS];
+    for (unsigned i = 0; i < CORE_HANDLERS; i++)
+        taken[i] = ep->handlers[i].fn != NULL;
+    for (size_t i = 0; i < count; i++) {
+        aq_handler index = table[i].index;
+        if (index == AQ_HANDLER_AUTO) continue;
+        if (index < AQ_HANDLER_BASE || taken[index])
+            return aqi_fail(AQ_EHANDLER, "core",
+                            "aq_am_register: index %u of row %zu is %s: use %u to 255, or "
+                            "AQ_HANDLER_AUTO",
+                            index, i, index < AQ_HANDLER_BASE ? "reserved" : "taken",
+                            AQ_HANDLER_BASE);
+        taken[index] = true;
+        chosen[i] = index;
+    }
+    unsigned next = CORE_HANDLERS - 1;
+    for (size_t i = 0; i < count; i++) {
+        if (table[i].index != AQ_HANDLER_AUTO) continue;
+        while (next >= AQ_HANDLER_BASE && taken[next])
+            next--;
+        if (next < AQ_HANDLER_BASE)
+            return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: all %u indices are taken",
+                            CORE_HANDLERS - AQ_HANDLER_BASE);
+        taken[next] = true;
+        chosen[i] = (aq_handler)next;
+    }
+    return AQ_OK;
+}
+
+/* A mask without a category accepts every category, and likewise for request and reply. */
+static uint8_t accepts_of(unsigned bits)
+{
+    unsigned categories = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG;
+    if ((bits & categories) == 0) bits |= categories;
+    if ((bits & (AQ_AM_REQUEST | AQ_AM_REPLY)) == 0) bits |= AQ_AM_REQUEST | AQ_AM_REPLY;
+    return (uint8_t)bits;
+}
+
+aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
+{
+    aq_handler chosen[CORE_HANDLERS];
+    aq_status st = core_callable(core_self(), "aq_am_register");
+    if (st != AQ_OK) return st;
+    if (!core_is_ep(ep) || (table == NULL && count != 0))
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: no endpoint or no table");
+    if ((ep->capabilities & AQ_EP_AM) == 0)
+        return aqi_fail(AQ_ENOTSUP, "core",
+                        "aq_am_register: endpoint %u was created without AQ_EP_AM", ep->index);
+    if (count > CORE_HANDLERS - AQ_HANDLER_BASE)
+        return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers, the most is %u", count,
+                        CORE_HANDLERS - AQ_HANDLER_BASE);
+    for (size_t i = 0; i < count && st == AQ_OK; i++)
+        st = check_row(&table[i], i);
+    if (st != AQ_OK) return st;
+    aqi_spin_lock(&core.lock);
+    st = choose_indices(ep, table, count, chosen);
+    for (size_t i = 0; i < count && st == AQ_OK; i++) {
+        table[i].index = chosen[i];
+        set_handler(ep, chosen[i], &table[i], accepts_of(table[i].accepts));
+    }
+    aqi_spin_unlock(&core.lock);
+    return st;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+static AQI_COLD void refused(char *why, size_t room, const struct core_handler *h, unsigned index,
+                             uint32_t source, const struct aqi_am *am)
+{
+    static const char *const kinds[] = {
+        [AQI_AM_SHORT] = "Short", [AQI_AM_MEDIUM] = "Medium", [AQI_AM_LONG] = "Long"};
+    char takes[32] = "any number of";
+    if (h->nargs != AQ_AM_ANY_ARGS) snprintf(takes, sizeof(takes), "%u", h->nargs);
+    snprintf(why, room,
+             "rank %u sent a %s %s with %u arguments to handler %u (%s) of endpoint %u, which is "
+             "registered for%s%s%s%s%s with %s arguments",
+             source, kinds[am->kind], am->flags & AQI_AM_IS_REPLY ? "reply" : "request", am->nargs,
+             am->handler, h->name ? h->name : "no name", index,
+             h->accepts & AQ_AM_SHORT ? " Short" : "", h->accepts & AQ_AM_MEDIUM ? " Medium" : "",
+             h->accepts & AQ_AM_LONG ? " Long" : "", h->accepts & AQ_AM_REQUEST ? " requests" : "",
+             h->accepts & AQ_AM_REPLY ? " replies" : "", takes);
+}
+
+/*
+ * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
+ * the message would be a silent hang.
+ */
+static AQI_COLD void unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    unsigned index = aqi_am_to_ep(am->flags);
+    const struct core_handler *h = ep != NULL ? &ep->handlers[am->handler] : NULL;
+    char why[300];
+    if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0)
+        snprintf(why, sizeof(why),
+                 "rank %u sent a message to endpoint %u, which %s: call aq_ep_create with AQ_EP_AM "
+                 "in every process, then aq_barrier, before sending",
+                 source, index, ep == NULL ? "does not exist here" : "has no messages here");
+    else if (h->fn == NULL)
+        snprintf(
+            why, sizeof(why),
+            "rank %u sent a message for handler %u, which is not registered here with endpoint "
+            "%u: call aq_am_register in every process, then aq_barrier, before sending",
+            source, am->handler, index);
+    else
+        refused(why, sizeof(why), h, index, source, am);
+    core.boot.fatal(core.boot.arg, why);
+}
+
+static AQI_COLD void run_traced(aq_am_fn *fn, aq_am *am, const char *name)
+{
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+    fn(am);
+    aqi_trace_end(AQI_TRACE_AM, name != NULL ? name : "handler", begun, am->source, am->nbytes);
+}
+
+/*
+ * Run the handler of `ep`, which a message has come to by `route` from endpoint `source_ep` of
+ * `source`. False: it is for no handler that would take it.
+ */
+static inline bool run(aq_ep *ep, struct core_route *route, uint32_t source, unsigned source_ep,
+                       const struct aqi_am *am)
+{
+    const struct core_handler *h = &ep->handlers[am->handler];
+    aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
+    bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    uint8_t category = (uint8_t)(1u << (am->kind - 1));
+    unsigned needs = category | (is_reply ? AQ_AM_REPLY : AQ_AM_REQUEST);
+    if (AQI_UNLIKELY(fn == NULL || (needs & ~h->accepts) != 0 ||
+                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs)))
+        return false;
+    struct core_thread *me = core_self();
+    struct core_message *outer = me->handling; /* a request that waits for room in its reply */
+    struct core_message message = {.am = {.args = am->args,
+                                          .payload = (void *)(uintptr_t)am->payload,
+                                          .nbytes = am->nbytes,
+                                          .context = h->context,
+                                          .ep = ep,
+                                          .source = source,
+                                          .nargs = am->nargs,
+                                          .handler = am->handler,
+                                          .category = category,
+                                          .is_reply = is_reply,
+                                          .source_ep = (uint8_t)source_ep},
+                                   .route = route,
+                                   .reply_flags = AQI_AM_IS_REPLY | aqi_am_to(source_ep) |
+                                                  aqi_am_from(ep->index)};
+    me->handling = &message;
+    if (AQI_LIKELY(!aqi_tracing(AQI_TRACE_AM)))
+        fn(&message.am);
+    else
+        run_traced(fn, &message.am, h->name);
+    me->handling = outer;
+    aqi_count(AQI_CTR_AM_RECEIVED, 1);
+    return true;
+}
+
+/* A message to or from an endpoint after the first. */
+static AQI_COLD void run_further(uint32_t source, const struct aqi_am *am)
+{
+    unsigned source_ep = aqi_am_from_ep(am->flags);
+    aq_ep *ep = atomic_load_explicit(&core.eps[aqi_am_to_ep(am->flags)], memory_order_acquire);
+    if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0) {
+        unwanted(ep, source, am);
+        return;
+    }
+    core_ep_reach(source_ep);
+    struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
+    if (!run(ep, route, source, source_ep, am)) unwanted(ep, source, am);
+}
+
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
+    if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
+        run_further(source, am);
+    else if (AQI_UNLIKELY(!run(&core.ep, &core.routes[source], source, 0, am)))
+        unwanted(&core.ep, source, am);
+}
+
+bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
+{
+    bool ours = am->handler >= CORE_HANDLER_VIS_PUT && am->handler <= CORE_HANDLER_VIS_DATA;
+    if ((am->flags & AQI_AM_EPS) != 0 || (am->handler < AQ_HANDLER_BASE && !ours)) return false;
+    return run(&core.ep, route, source, 0, am);
+}
