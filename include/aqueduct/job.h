@@ -209,7 +209,7 @@ AQ_API aq_ep *aq_team_ep(const aq_team *team);
 /**
  * Make progress: receive, run the handlers of messages that have arrived, complete operations.
  *
- * Blocking    Never.
+ * Blocking    Never. With more threads than cores it yields once in 64 times that nothing was done.
  * Threads     Any; not from inside a handler.
  *
  * @return AQ_OK        Something was done.

@@ -191,7 +191,7 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
     static const char call[] = "aq_barrier_try";
     aq_status st = pending(call, team, flags);
     if (st != AQ_OK) return st;
-    core_progress();
+    (void)core_poll(core_self());
     if (!complete(team)) return coll_broken(team) ? dead(team, call) : AQ_AGAIN;
     st = failed(team, call);
     return st == AQ_OK ? finish(team->barrier, name_of(id, flags)) : st;

@@ -104,7 +104,8 @@ struct core_thread {
     struct core_set nbi;
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
-    unsigned unpolled; /* blocking calls that needed no progress, since the last that made some */
+    unsigned idle_polls; /* by the program, that found nothing where threads exceed cores */
+    unsigned unpolled;   /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */
     struct aqi_slot slot[2];
@@ -224,6 +225,8 @@ static inline void core_done_directly(struct core_thread *me)
     if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
 }
 void core_yield(void);
+/* A round of progress that the program asked for: what core_progress says. */
+unsigned core_poll(struct core_thread *me);
 /* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
 void core_wait_round(struct core_wait *wait, int sleep_ms);
 /* One turn of a wait: progress, and such a round if it brought nothing. */

@@ -151,11 +151,23 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
     return AQ_OK;
 }
 
+/* A program that spins here keeps the core from those that it waits for, and one that looks in now
+ * and then must not lose it each time. */
+enum { POLLS_PER_YIELD = 64 };
+
+unsigned core_poll(struct core_thread *me)
+{
+    unsigned n = core_progress();
+    if (n == 0 && core.spin_rounds == 0 && ++me->idle_polls % POLLS_PER_YIELD == 0) core_yield();
+    return n;
+}
+
 aq_status aq_poll(void)
 {
-    aq_status st = core_callable(core_self(), "aq_poll");
+    struct core_thread *me = core_self();
+    aq_status st = core_callable(me, "aq_poll");
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    unsigned n = core_progress();
+    unsigned n = core_poll(me);
     aqi_count(n != 0 ? AQI_CTR_POLL : AQI_CTR_POLL_EMPTY, 1);
     return n != 0 ? AQ_OK : AQ_AGAIN;
 }

@@ -1,5 +1,6 @@
 /*
- * What aq_wait_mode_set changes: whether waits yield and sleep, as the counters tell. A wait that
+ * What aq_wait_mode_set changes: whether waits yield and sleep, as the counters tell, and whether
+ * polling without end does. A wait that
  * is to sleep ends once it has; another after more rounds and more time than any mode needs to
  * sleep.
  *
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 10000, WAIT_MS = 20 };
+enum { ROUNDS = 10000, WAIT_MS = 20, POLLS = 1000 };
 
 struct wait {
     bool sleeps;
@@ -47,6 +48,15 @@ static void check_mode(aq_wait_mode mode, bool yields, bool sleeps)
     CHECK_EQUAL(job_counter("sleep") > wait.slept, sleeps);
 }
 
+static void check_polls(aq_wait_mode mode, bool yields)
+{
+    uint64_t yielded = job_counter("yield");
+    CHECK_OK(aq_wait_mode_set(mode));
+    for (unsigned i = 0; i < POLLS; i++)
+        CHECK(aq_poll() >= AQ_OK);
+    CHECK_EQUAL(job_counter("yield") > yielded, yields);
+}
+
 /* One core for all ranks: two are more than there are cores. */
 static void share_core(void)
 {
@@ -71,6 +81,10 @@ int main(int argc, char **argv)
     check_mode(AQ_WAIT_YIELD, !given, given);
     check_mode(AQ_WAIT_SPIN, !given && job.size > 1, given || job.size > 1);
     check_mode(AQ_WAIT_AUTO, !given, true);
+    check_polls(AQ_WAIT_BLOCK, false);
+    check_polls(AQ_WAIT_SHARE, !given);
+    check_polls(AQ_WAIT_SPIN, !given && job.size > 1);
+    check_polls(AQ_WAIT_AUTO, !given && job.size > 1);
     CHECK_REFUSED(aq_wait_mode_set((aq_wait_mode)5), AQ_EINVAL);
     job_close();
     return 0;
