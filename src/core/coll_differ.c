@@ -136,6 +136,22 @@ static bool has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t r
     return at - round <= INT32_MAX;
 }
 
+/* Does every operation wait for others, or can begin only after one that does (may_push)? */
+static bool all_wait(const aq_team *team)
+{
+    struct coll_shm *shm = team->coll->shm;
+    unsigned slots = 0;
+    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
+        uint32_t seen = 0;
+        if (!op->shared) return false;
+        bool first = !atomic_load(&op->held) && (slots & 1u << op->slot) == 0;
+        if (first && (!op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen)))
+            return false;
+        slots |= 1u << op->slot;
+    }
+    return true;
+}
+
 /*
  * A member that is stuck waits in a call, at a place and round of which it has told, and has
  * nothing to arrive at elsewhere meanwhile. If it is not where we are, and we not where it is,
@@ -152,6 +168,7 @@ static void look_for_others(const aq_team *team, struct coll_shm *shm, const str
         if (has_arrived(slot, i, slot->round) ||
             has_arrived(&shm->slots[place - 1], shm->self, round))
             continue;
+        if (!all_wait(team)) return; /* what it has told goes on before us */
         coll_differ(team, mine, i, other->mark);
     }
 }
@@ -161,8 +178,7 @@ static void stuck_in_memory(aq_team *team, const struct coll_op *mine, struct co
     struct coll_shm *shm = team->coll->shm;
     const struct shm_slot *slot = slot_of(shm, mine);
     struct shm_stuck *stuck = shm_stuck_of(shm, shm->self);
-    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next)
-        if (!op->shared || !op->waiting || atomic_load(&op->held)) return;
+    if (!all_wait(team)) return;
     if (!team->coll->stuck) stuck->mark = mark;
     team->coll->stuck = true;
     /* Of two members one sees the other: each first says that it is stuck. */
@@ -179,20 +195,29 @@ static bool long_enough(const struct core_wait *wait)
     return wait->rounds % STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > STUCK_NS;
 }
 
-void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
+/* Another thread may yet come to where the others are. */
+bool core_coll_may_be_stuck(const struct core_wait *wait)
 {
-    struct core_coll *coll = team->coll;
-    /* Another thread may yet come to where the others are. */
-    if (core.thread_mode == AQ_THREAD_MULTIPLE || !long_enough(wait)) return;
-    coll_lock(coll);
+    return core.thread_mode != AQ_THREAD_MULTIPLE && long_enough(wait);
+}
+
+/* The lock is held. */
+static void stuck_in(aq_team *team, const struct coll_op *op)
+{
     struct coll_mark mark = op != NULL ? op->mark : coll_mark_of_barrier(team->ends);
-    if (coll_broken(team))
-        ;
-    else if (coll->shm != NULL && (op == NULL || op->shared))
+    if (coll_broken(team)) return;
+    if (team->coll->shm != NULL && (op == NULL || op->shared))
         stuck_in_memory(team, op, mark);
     else
         coll_msg_ask(team);
-    coll_unlock(coll);
+}
+
+void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
+{
+    if (!core_coll_may_be_stuck(wait)) return;
+    coll_lock(team->coll);
+    stuck_in(team, op);
+    coll_unlock(team->coll);
 }
 
 void coll_waited(aq_team *team)
@@ -200,4 +225,43 @@ void coll_waited(aq_team *team)
     struct coll_shm *shm = team->coll->shm;
     team->coll->stuck = false;
     if (shm != NULL) atomic_store(&shm_stuck_of(shm, shm->self)->at, 0);
+}
+
+/* --- waiting for events ---------------------------------------------------------------------- */
+
+/* Of which event the teams are asked; one thread at a time waits, where anything is asked. */
+static const struct aqi_op *event_waited;
+
+/* Is it the event of an operation of this team? Of several parts the last one has it. */
+static bool ask_for_event(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    coll_lock(coll);
+    for (const struct coll_op *op = coll->first; op != NULL; op = op->next) {
+        const struct coll_op *last = op;
+        while (last->then != NULL)
+            last = last->then;
+        if (last->event != event_waited || atomic_load(&op->held)) continue;
+        stuck_in(team, op);
+        break;
+    }
+    coll_unlock(coll);
+    return true;
+}
+
+void core_coll_event_waits(const struct aqi_op *op)
+{
+    event_waited = op;
+    (void)team_each(ask_for_event);
+}
+
+static bool waited(aq_team *team)
+{
+    if (team->coll->stuck) coll_waited(team);
+    return true;
+}
+
+void core_coll_event_waited(void)
+{
+    (void)team_each(waited);
 }

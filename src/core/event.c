@@ -203,10 +203,19 @@ static AQI_COLD aq_status no_events(const char *call)
     return aqi_fail(AQ_EINVAL, "core", "%s: events is NULL", call);
 }
 
+/* Of the events of collectives; true: a collective may be what is waited for. */
+static AQI_COLD bool look_for_causes(const aq_event *events, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (events[i] != AQ_EVENT_DONE) core_coll_event_waits(op_of(events[i]));
+    return true;
+}
+
 static aq_status wait_for(aq_event *events, size_t count, bool some, const char *call)
 {
     struct core_wait wait = {0};
     size_t done, left;
+    bool asked = false;
     aq_status st = core_callable(core_self(), call);
     if (st != AQ_OK) return st;
     if (events == NULL && count != 0) return no_events(call);
@@ -216,7 +225,11 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, const char 
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
         core_wait_step(&wait, CORE_SLEEP_MS);
+        if (AQI_LIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed) == 0)) continue;
+        if ((!some || count == 1) && core_coll_may_be_stuck(&wait))
+            asked = look_for_causes(events, count);
     }
+    if (AQI_UNLIKELY(asked)) core_coll_event_waited();
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
     return st;
 }

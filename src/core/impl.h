@@ -386,6 +386,11 @@ void core_coll_push(void);
  * will end it. False: something is complete. core_coll_wake undoes it either way. */
 bool core_coll_doze(int *sleep_ms);
 void core_coll_wake(void);
+/* coll_differ.c: has a wait been so long that one looks for members in other collectives? If so,
+ * for each event without which it cannot end; and once after such a wait. */
+bool core_coll_may_be_stuck(const struct core_wait *wait);
+AQI_COLD void core_coll_event_waits(const struct aqi_op *op);
+AQI_COLD void core_coll_event_waited(void);
 /* coll_msg.c */
 void core_coll_handlers(void);
 

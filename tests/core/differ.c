@@ -24,6 +24,16 @@ static void do_operation(const char *what)
         CHECK_OK(aq_coll_barrier_nb(team, 0, &ev));
         CHECK_OK(aq_event_wait(&ev));
     }
+    if (IS("allreduce_nb")) {
+        CHECK_OK(aq_coll_allreduce_nb(team, out, in, number / 8, AQ_I64, AQ_ADD, 0, &ev));
+        CHECK_OK(aq_event_wait(&ev));
+    }
+    if (IS("broadcast_all")) {
+        aq_event two[2];
+        CHECK_OK(aq_coll_broadcast_nb(team, 0, out, in, number, AQ_COLL_IN_ALL, &two[0]));
+        CHECK_OK(aq_coll_broadcast_nb(team, 0, out, in, number, 0, &two[1]));
+        CHECK_OK(aq_event_wait_all(two, 2));
+    }
     if (IS("broadcast")) CHECK_OK(aq_coll_broadcast(team, 0, out, in, number));
     if (IS("rooted")) CHECK_OK(aq_coll_broadcast(team, (aq_rank)number, out, in, 8));
     if (IS("reduce")) CHECK_OK(aq_coll_reduce(team, 0, out, in, number / 8, AQ_I64, AQ_ADD));
