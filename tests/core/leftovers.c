@@ -115,8 +115,8 @@ static unsigned count_sockets(bool print)
 int main(int argc, char **argv)
 {
     if (argc != 2) return 2;
-    /* Processes that were told to end may still be about it: up to two seconds. */
-    for (int tries = 0; tries < 40; tries++) {
+    /* Processes that were told to end may still be about it: up to ten seconds. */
+    for (int tries = 0; tries < 200; tries++) {
         if (count_processes(argv[1], false) + count_files(false) + count_sockets(false) == 0)
             return 0;
         struct timespec tick = {.tv_nsec = 50 * 1000 * 1000};
