@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 static void test_killed_ranks(void **state)
 {
@@ -244,6 +246,32 @@ static void test_a_rank_killed_from_outside(void **state)
     run_free(&run);
 }
 
+/* Killed and still there, as one that gives back much memory: here as the zombie of a tracer. */
+static void test_a_killed_rank_that_takes_long(void **state)
+{
+    (void)state;
+    struct run run;
+    int status = 0;
+    job_start(&run, "-v", "-n", "2", "-E", "AQ_EXIT_TIMEOUT=4s", JOB_CLIENT, "open", "barrier",
+              "print=1", "hang@1", "wait");
+    run_until(&run, OUT, "1\n", 2);
+    pid_t slow = rank_pid(&run, 1), victim = rank_pid(&run, 0);
+    assert_true(slow > 0 && victim > 0);
+    bool traced = ptrace(PTRACE_SEIZE, slow, NULL, NULL) == 0;
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    if (traced) {
+        run_until(&run, ERR, "is killed and not gone yet", 1);
+        while (waitpid(slow, &status, __WALL) == slow && !WIFSIGNALED(status))
+            continue;
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    run_wait(&run);
+    expect_code(&run, 137);
+    expect_no_text(&run, ERR, "leaving it behind");
+    run_free(&run);
+    if (!traced) skip(); /* not allowed here */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_strays_are_ended),
         cmocka_unit_test(test_many_ranks_die_at_once),
         cmocka_unit_test(test_a_rank_killed_from_outside),
+        cmocka_unit_test(test_a_killed_rank_that_takes_long),
     };
     return cmocka_run_group_tests_name("death", tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 /* A shell needs a moment to pass on how the program that it ran has ended: of AQ_EXIT_TIMEOUT. */
@@ -19,6 +20,10 @@
 /* What happens when, in quarters of AQ_EXIT_TIMEOUT after the end began. */
 enum end_steps { END_TERM, END_KILL, END_ABANDON, END_STEPS };
 static const unsigned end_quarters[END_STEPS] = {[END_TERM] = 1, [END_KILL] = 3, [END_ABANDON] = 4};
+
+/* Looks, a quarter apart, at killed processes that are not gone: so many at most, and so many
+ * asleep where no signal comes, after which it is left behind. */
+enum { END_LOOKS = 60, END_LOOKS_ASLEEP = 2 };
 
 /* Ranks that come to their end one after the other all get there: the others are asked no sooner,
  * and again after twice the time each. Who still looks at its messages after a few agrees to it. */
@@ -246,13 +251,50 @@ static void end_take_step(size_t step)
     }
 }
 
+/* Is it asleep where no signal comes? What cannot be known counts as that. */
+static bool end_is_asleep(const struct rank *rank)
+{
+    char path[40], text[512], state = 'D';
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)rank->pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return true;
+    size_t len = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[len] = '\0';
+    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    return name_end == NULL || sscanf(name_end, ") %c", &state) != 1 || state == 'D';
+}
+
+/*
+ * Nothing withstands SIGKILL, but it may take long to give back gigabytes on a machine that is
+ * busy: are there any who still go?
+ */
+static bool end_some_go(void)
+{
+    char name[RANK_NAME_BYTES];
+    bool some = false;
+    if (job.end.looks >= END_LOOKS) return false;
+    for (uint32_t i = 0; i < job.spawned; i++) {
+        struct rank *rank = &job.ranks[i];
+        if (!rank->running) continue;
+        rank->asleep = end_is_asleep(rank) ? rank->asleep + 1 : 0;
+        some = some || rank->asleep < END_LOOKS_ASLEEP;
+        if (job.end.looks == 0) tell("%s is killed and not gone yet", rank_name(rank, name));
+    }
+    return some;
+}
+
 static uint64_t end_tick_ending(uint64_t now)
 {
     struct end *end = &job.end;
     while (end->step < END_STEPS) {
-        uint64_t at = end->since_ns + job.exit_timeout_ns / 4 * end_quarters[end->step];
+        unsigned quarters = end_quarters[end->step] + end->looks;
+        uint64_t at = end->since_ns + job.exit_timeout_ns / 4 * quarters;
         if (now < at) return at;
-        end_take_step(end->step++);
+        if (end->step == END_ABANDON && end_some_go())
+            end->looks++;
+        else
+            end_take_step(end->step++);
     }
     return UINT64_MAX;
 }

@@ -48,6 +48,7 @@ struct rank {
     struct source life; /* pidfd of the process that said HELLO when it is not the forked one */
     uint64_t lost_ns;   /* when that one ended without BYE; 0: it did not */
     char *fate;         /* RANK_LOST: of what it died */
+    unsigned asleep;    /* looks in a row that found it killed and asleep */
     struct relay relay[2];
 };
 
@@ -61,6 +62,7 @@ struct end {
     uint32_t by;        /* the rank that caused it, or AQI_MAX_RANKS */
     uint64_t since_ns;  /* when the end began */
     size_t step;        /* of the escalation in end.c */
+    unsigned looks;     /* at processes that were killed and are not gone */
     char why[AQI_CONTROL_TEXT + 1];
 };
 
