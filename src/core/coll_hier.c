@@ -435,7 +435,7 @@ static void let_go(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a failure the parts that follow run all the same: the neighbours wait for them. */
+/* After a death the team is broken, and what follows is over as well (coll_part). */
 bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
 {
     struct coll_hier *h = op->hier;
@@ -451,6 +451,9 @@ bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
     }
     if (h->at == PART_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, stuck)) return false;
+        /* Of a death the neighbours hear; of anything else they would take what is there. */
+        if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
+            core.boot.fatal(core.boot.arg, aq_error_message());
         if (h->leads) after_across(&v);
         h->at = PART_DOWN;
         if (h->has_down) {
