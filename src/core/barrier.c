@@ -127,6 +127,12 @@ static inline bool complete(aq_team *team)
     return atomic_load_explicit(&b->op.done, memory_order_acquire);
 }
 
+/* Who is dead now may have left a barrier that became complete after we looked. */
+static bool hopeless(aq_team *team)
+{
+    return AQI_UNLIKELY(coll_broken(team)) && !complete(team);
+}
+
 static aq_status pending(const char *call, const aq_team *team, unsigned flags)
 {
     aq_status st = check(call, team, flags);
@@ -171,7 +177,7 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
             }
             if (looks > 1) aqi_pause();
         }
-        if (AQI_UNLIKELY(coll_broken(team))) return dead(team, call);
+        if (hopeless(team)) return dead(team, call);
         if (done != 0)
             wait = (struct core_wait){0};
         else
@@ -192,7 +198,7 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
     aq_status st = pending(call, team, flags);
     if (st != AQ_OK) return st;
     (void)core_poll(core_self());
-    if (!complete(team)) return coll_broken(team) ? dead(team, call) : AQ_AGAIN;
+    if (!complete(team)) return hopeless(team) ? dead(team, call) : AQ_AGAIN;
     st = failed(team, call);
     return st == AQ_OK ? finish(team->barrier, name_of(id, flags)) : st;
 }
