@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FLOOD = 100, EXIT };
+enum { FLOOD = 100, EXIT, STARTED };
 
 static aq_team *divided; /* all ranks again */
 static _Atomic uint32_t received;
@@ -218,11 +218,6 @@ static void end_finalize(void)
 
 /* --- where the others are ---------------------------------------------------------------- */
 
-static void in_barrier(void)
-{
-    CHECK_STATUS(aq_barrier(job.team), job.size == 1 ? AQ_OK : AQ_EPEER);
-}
-
 static void in_gone_team(void)
 {
     for (;;)
@@ -232,6 +227,13 @@ static void in_gone_team(void)
 static void in_poll_until(void)
 {
     job_await(&received, UINT32_MAX);
+}
+
+/* The death may be known here before it is known that it ends the job. */
+static void in_barrier(void)
+{
+    CHECK_STATUS(aq_barrier(job.team), job.size == 1 ? AQ_OK : AQ_EPEER);
+    if (job.size > 1) in_poll_until();
 }
 
 static void in_spin(void)
@@ -397,10 +399,30 @@ static void pass_time(void)
     }
 }
 
+static _Atomic uint32_t others;
+
+static void on_started(aq_am *am)
+{
+    (void)am;
+    others++;
+}
+
+/* All have left the barrier, too, when the last rank comes to its end. */
+static void start_all(void)
+{
+    aq_rank last = job.size - 1;
+    job_barrier();
+    if (job.self != last)
+        CHECK_OK(aq_am_short(job.team, last, STARTED, AQ_NO_ARGS, 0));
+    else
+        job_await(&others, last);
+}
+
 int main(int argc, char **argv)
 {
     aq_handler_entry table[] = {
         {FLOOD, 0, 0, on_flood, NULL, "flood"},
+        {STARTED, 0, AQ_AM_SHORT | AQ_AM_REQUEST, on_started, NULL, "started"},
         {EXIT, 1, AQ_AM_SHORT | AQ_AM_REQUEST, on_exit_request, NULL, "exit"},
     };
     if (argc != 3) return 2;
@@ -414,7 +436,7 @@ int main(int argc, char **argv)
     aq_ep *deaf;
     CHECK_OK(aq_ep_create(AQ_EP_RMA, &deaf));
     printf("rank %u was here\n", job.self);
-    job_barrier();
+    start_all();
     if (job.self != job.size - 1 || job.size == 1) where->run();
     if (strcmp(where->name, "nowhere") != 0) pass_time();
     how->run();
