@@ -69,6 +69,17 @@ void coll_part(const aq_team *team)
     atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
 }
 
+/* A locked instruction only where other threads count, too. */
+static void count_busy(uint32_t by)
+{
+    if (core.multi)
+        atomic_fetch_add_explicit(&core_coll_busy, by, memory_order_relaxed);
+    else
+        atomic_store_explicit(&core_coll_busy,
+                              atomic_load_explicit(&core_coll_busy, memory_order_relaxed) + by,
+                              memory_order_relaxed);
+}
+
 static void append(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
@@ -81,7 +92,7 @@ static void append(struct core_coll *coll, struct coll_op *op)
     op->next = NULL;
     *coll->last = op;
     coll->last = &op->next;
-    atomic_fetch_add_explicit(&core_coll_busy, 1, memory_order_relaxed);
+    count_busy(1);
 }
 
 /* Out of the list, and tell who waits; `op` may be gone afterwards. */
@@ -97,7 +108,7 @@ static void complete(aq_team *team, struct coll_op **at)
     coll_hier_free(op);
     if (team->whole != NULL)
         atomic_store_explicit(&team->whole->coll->news, true, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&core_coll_busy, 1, memory_order_relaxed);
+    count_busy(-1u);
     if (op->then != NULL) {
         if (op->status != AQ_OK) op->then->status = op->status;
         atomic_store_explicit(&op->then->held, false, memory_order_release);
