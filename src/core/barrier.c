@@ -89,15 +89,20 @@ static AQI_COLD aq_status dead(const aq_team *team, const char *call)
     return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
 }
 
-aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
+static inline aq_status notify(const char *call, aq_team *team, int id, unsigned flags)
 {
-    aq_status st = check("aq_barrier_notify", team, flags);
+    aq_status st = check(call, team, flags);
     if (st != AQ_OK) return st;
     if (team->barrier->notified)
         return aqi_fail(AQ_ESTATE, "core",
-                        "aq_barrier_notify: the last notify has not been followed by a wait");
-    if (AQI_UNLIKELY(coll_broken(team))) return dead(team, "aq_barrier_notify");
+                        "%s: the last aq_barrier_notify has not been followed by a wait", call);
+    if (AQI_UNLIKELY(coll_broken(team))) return dead(team, call);
     return start(team, name_of(id, flags));
+}
+
+aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
+{
+    return notify("aq_barrier_notify", team, id, flags);
 }
 
 static AQI_COLD aq_status mismatch(bool own)
@@ -160,9 +165,8 @@ static void look_only(aq_team *team)
         core_yield();
 }
 
-static aq_status wait_for(aq_team *team, struct coll_name at_wait)
+static aq_status wait_for(const char *call, aq_team *team, struct coll_name at_wait)
 {
-    static const char call[] = "aq_barrier_wait";
     struct core_wait wait = {0};
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? LOOKS : 1;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
@@ -188,8 +192,9 @@ static aq_status wait_for(aq_team *team, struct coll_name at_wait)
 
 aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
 {
-    aq_status st = pending("aq_barrier_wait", team, flags);
-    return st == AQ_OK ? wait_for(team, name_of(id, flags)) : st;
+    static const char call[] = "aq_barrier_wait";
+    aq_status st = pending(call, team, flags);
+    return st == AQ_OK ? wait_for(call, team, name_of(id, flags)) : st;
 }
 
 aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
@@ -205,8 +210,9 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
 
 aq_status aq_barrier(aq_team *team)
 {
-    aq_status st = aq_barrier_notify(team, 0, AQ_BARRIER_ANONYMOUS);
-    return st == AQ_OK ? wait_for(team, (struct coll_name){NAME_NONE, 0}) : st;
+    static const char call[] = "aq_barrier";
+    aq_status st = notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
+    return st == AQ_OK ? wait_for(call, team, (struct coll_name){NAME_NONE, 0}) : st;
 }
 
 aq_status aq_barrier_result(aq_team *team, int *id)

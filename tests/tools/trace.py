@@ -100,7 +100,7 @@ class Trace(Case):
 
     def test_on_standard_error_it_is_text(self):
         said = self.expect(job(1, STRESS, "20", AQ_TRACE="coll"), 0).stderr
-        self.assertRegex(said, r"aq\[0\.0\] \d+\.\d{3} us coll aq_barrier_wait bytes 0 took ")
+        self.assertRegex(said, r"aq\[0\.0\] \d+\.\d{3} us coll aq_barrier bytes 0 took ")
         self.assertNotIn(" rma ", said)
 
     def test_the_names_of_gasnet(self):
