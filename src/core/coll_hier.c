@@ -128,10 +128,13 @@ static bool set_barrier(const struct hier_view *v)
 static bool set_broadcast(const struct hier_view *v)
 {
     struct coll_args *down = use_down(v, COLL_BROADCAST);
-    if (is_root(v))
-        atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
-    else
+    if (!is_root(v)) {
         down->src = v->args->dst;
+        return true;
+    }
+    /* Both ways at once; what goes to the others copies for ourselves, too. */
+    atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
+    if (v->h->leads) down->dst = (void *)(uintptr_t)down->src;
     return true;
 }
 
