@@ -17,7 +17,7 @@ struct am_state {
 static int32_t am_arg(uint32_t source, uint32_t number, unsigned i)
 {
     static const int32_t special[] = {0, 1, -1, INT32_MAX, INT32_MIN, 0x01020304};
-    uint64_t mixed = ct_mix(((uint64_t)source << 40) + ((uint64_t)number << 8) + i);
+    uint64_t mixed = mix(((uint64_t)source << 40) + ((uint64_t)number << 8) + i);
     return mixed % 3 == 0 ? special[mixed / 3 % 6] : (int32_t)(uint32_t)mixed;
 }
 
@@ -110,7 +110,7 @@ static void am_on_medium(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     CT_EQUAL(am->kind, AQI_AM_MEDIUM);
     for (unsigned i = 0; i < am->nargs; i++)
         CT_EQUAL(am->args[i], am_arg(source, number, i));
-    CT_CHECK(ct_filled(am->payload, am->nbytes, am_seed(source, number)));
+    CT_CHECK(filled(am->payload, am->nbytes, am_seed(source, number)));
     memset((void *)am->payload, 0, am->nbytes); /* it is ours to write to */
     state->seen += number;
     state->received++;
@@ -122,7 +122,7 @@ static void am_send_medium(struct ct_ep *ep, uint32_t nbytes, unsigned nargs, st
     int32_t args[AQI_AM_MAX_ARGS];
     uint32_t number = nbytes * 32 + nargs;
     am_args(args, ep->self, number, nargs);
-    ct_fill(payload, nbytes, am_seed(ep->self, number));
+    fill(payload, nbytes, am_seed(ep->self, number));
     struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                         .handler = PLAIN,
                         .nargs = (uint8_t)nargs,
@@ -229,7 +229,7 @@ static void am_on_long(struct ct_ep *ep, uint32_t source, const struct aqi_am *a
     CT_EQUAL(am->nargs, 2);
     CT_EQUAL((size_t)(am->addr - (uint64_t)(uintptr_t)ep->mem.addr), am->args[1]);
     if (am->nbytes > 0) CT_CHECK((uint64_t)(uintptr_t)am->payload == am->addr);
-    CT_CHECK(ct_filled(ep->mem.addr + am->args[1], am->nbytes, am_seed(source, number)));
+    CT_CHECK(filled(ep->mem.addr + am->args[1], am->nbytes, am_seed(source, number)));
     if (am->flags & AQI_AM_IS_REPLY)
         state->answers++;
     else
@@ -254,7 +254,7 @@ static void am_long(struct ct_ep *ep)
         ct_comp_init(ep, &comp);
         bool with_comp = i % 2 == 1;
         if (with_comp) aqi_comp_add(&comp, &comp.local, 1);
-        ct_fill(buffer, sizes[i], am_seed(ep->self, (uint32_t)i));
+        fill(buffer, sizes[i], am_seed(ep->self, (uint32_t)i));
         struct aqi_am am = {.kind = AQI_AM_LONG,
                             .handler = PLAIN,
                             .nargs = 2,
@@ -299,7 +299,7 @@ static void am_on_answer(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     for (unsigned i = 0; i < am->nargs; i++)
         CT_EQUAL(am->args[i], am_arg(ep->self, number, i));
     if (am->kind == AQI_AM_LONG) CT_EQUAL(am->addr, (uint64_t)(uintptr_t)ep->mem.addr);
-    CT_CHECK(ct_filled(am->payload, am->nbytes, am_seed(ep->self, number)));
+    CT_CHECK(filled(am->payload, am->nbytes, am_seed(ep->self, number)));
     state->answers++;
 }
 
@@ -325,7 +325,7 @@ static void am_replies(struct ct_ep *ep)
         if (am.kind != AQI_AM_SHORT) am.nbytes = (uint32_t)(ct_random(ep) % (max + 1));
         /* A Long request goes to the upper half, its answer to the lower one. */
         if (am.kind == AQI_AM_LONG) am.addr = ep->mem.remote[to].addr + max;
-        ct_fill(buffer, am.nbytes, am_seed(ep->self, number));
+        fill(buffer, am.nbytes, am_seed(ep->self, number));
         ct_send(ep, to, &am, NULL);
         am_wait(ep, &state.answers, number + 1);
     }
@@ -373,7 +373,7 @@ static void am_reserve_commit(struct ct_ep *ep)
         struct aqi_slot slot;
         CT_OK(am_try_reserve(ep, to, nargs, room, &slot));
         CT_EQUAL((uintptr_t)slot.payload % 16, 0);
-        ct_fill(slot.payload, room, i); /* all of the room is ours */
+        fill(slot.payload, room, i); /* all of the room is ours */
         if (i % 3 == 0) {
             CT_OK(ep->tp->ops.am_commit(ep->tp, ep->peers[to], &slot, NULL));
             continue;
@@ -381,7 +381,7 @@ static void am_reserve_commit(struct ct_ep *ep)
         int32_t args[AQI_AM_MAX_ARGS];
         uint32_t number = nbytes * 32 + nargs;
         am_args(args, ep->self, number, nargs);
-        ct_fill(slot.payload, nbytes, am_seed(ep->self, number));
+        fill(slot.payload, nbytes, am_seed(ep->self, number));
         struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                             .handler = PLAIN,
                             .nargs = (uint8_t)nargs,
@@ -460,7 +460,7 @@ static void am_reserve_reply(struct ct_ep *ep)
                             .args = args,
                             .payload = buffer};
         am_args(args, ep->self, number, am.nargs);
-        ct_fill(buffer, am.nbytes, am_seed(ep->self, number));
+        fill(buffer, am.nbytes, am_seed(ep->self, number));
         ct_send(ep, ct_next(ep), &am, NULL);
         am_wait(ep, &state.answers, number + 1);
     }

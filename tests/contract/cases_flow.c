@@ -39,14 +39,14 @@ static void flow_mark(struct flow_state *state, uint32_t number)
 static void flow_on_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     (void)source;
-    CT_CHECK(ct_filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
+    CT_CHECK(filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
     flow_mark(ep->user, (uint32_t)am->args[0]);
 }
 
 static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32_t nbytes,
                           void *buffer)
 {
-    ct_fill(buffer, nbytes, number);
+    fill(buffer, nbytes, number);
     struct aqi_am am = {.kind = nbytes == 0 ? AQI_AM_SHORT : AQI_AM_MEDIUM,
                         .handler = REQUEST,
                         .nargs = 1,
@@ -124,7 +124,7 @@ static void flow_on_long(struct ct_ep *ep, uint32_t source, const struct aqi_am 
 {
     (void)source;
     CT_EQUAL(am->kind, AQI_AM_LONG);
-    CT_CHECK(ct_filled(am->payload, am->nbytes, am->nbytes));
+    CT_CHECK(filled(am->payload, am->nbytes, am->nbytes));
     flow_mark(ep->user, (uint32_t)am->args[0]);
 }
 
@@ -138,7 +138,7 @@ static void flow_flood_long(struct ct_ep *ep)
     ct_mem_open(ep, SIZE);
     unsigned char *buffer = malloc(SIZE);
     CT_CHECK(buffer != NULL);
-    ct_fill(buffer, SIZE, SIZE);
+    fill(buffer, SIZE, SIZE);
     uint32_t to = ct_next(ep), sent = 0;
     struct aqi_am am = {.kind = AQI_AM_LONG,
                         .handler = REQUEST,
@@ -156,7 +156,7 @@ static void flow_flood_long(struct ct_ep *ep)
     CT_EQUAL(status, AQ_AGAIN);
     memset(buffer, 0, SIZE);
     ct_meet(ep);
-    ct_fill(buffer, SIZE, SIZE);
+    fill(buffer, SIZE, SIZE);
     for (uint32_t more = 0; more < 100; more++, sent++) {
         am.args = (int32_t[]){(int32_t)sent};
         ct_send(ep, to, &am, NULL);
@@ -184,7 +184,7 @@ static void flow_on_answer(struct ct_ep *ep, uint32_t source, const struct aqi_a
 {
     struct flow_state *state = ep->user;
     (void)source;
-    CT_CHECK(ct_filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
+    CT_CHECK(filled(am->payload, am->nbytes, (uint64_t)am->args[0]));
     state->answers++;
 }
 
@@ -312,7 +312,7 @@ static void flow_on_slow(struct ct_ep *ep, uint32_t source, const struct aqi_am 
         CT_CHECK(!ct_overdue(&start, SLOW_SECONDS));
     }
     CT_EQUAL(am->args[0], 1000);
-    CT_CHECK(ct_filled(am->payload, am->nbytes, 1000));
+    CT_CHECK(filled(am->payload, am->nbytes, 1000));
     ct_reply(ep, source, &answer);
 }
 
@@ -329,7 +329,7 @@ static void flow_slow_handler(struct ct_ep *ep)
     ep->handlers[HOLD] = flow_on_slow;
     ct_meet(ep);
     if (ep->self == 1) {
-        ct_fill(buffer, SLOW_BYTES, 1000);
+        fill(buffer, SLOW_BYTES, 1000);
         struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                             .handler = HOLD,
                             .nargs = 1,
@@ -396,7 +396,7 @@ static void flow_quiet(struct ct_ep *ep)
     CT_CHECK(buffer != NULL);
     struct aqi_comp comp;
     ct_comp_init(ep, &comp);
-    ct_fill(buffer, SIZE, ep->self);
+    fill(buffer, SIZE, ep->self);
     for (uint32_t i = 0; i < COUNT; i++) {
         ct_put(ep, to, (size_t)i * SIZE, buffer, SIZE, &comp);
         unsigned char small[16];
@@ -415,7 +415,7 @@ static void flow_quiet(struct ct_ep *ep)
     ct_barrier(ep);
     uint32_t from = (ep->self + ep->size - 1) % ep->size;
     for (uint32_t i = 0; i < COUNT; i++)
-        CT_CHECK(ct_filled(ep->mem.addr + (size_t)i * SIZE, SIZE, from));
+        CT_CHECK(filled(ep->mem.addr + (size_t)i * SIZE, SIZE, from));
     while (atomic_load(&state.received) < COUNT)
         ct_poll(ep);
     ct_mem_close(ep);

@@ -34,7 +34,7 @@ static void meet_read(struct meet_state *state, const struct aqi_writer *writer,
     state->len = letter->len;
     CT_CHECK(letter->len >= sizeof(state->seed));
     memcpy(&state->seed, letter->bytes, sizeof(state->seed));
-    CT_CHECK(ct_filled((const char *)letter->bytes + 8, letter->len - 8, state->seed));
+    CT_CHECK(filled((const char *)letter->bytes + 8, letter->len - 8, state->seed));
     for (unsigned i = 0; i < letter->nfds; i++) {
         CT_CHECK(fstat(letter->fds[i], &info) == 0);
         state->object = info.st_size;
@@ -117,7 +117,7 @@ static const struct aqi_letter *meet_write(struct meet_out *out, size_t len, uns
                                            off_t size, uint64_t seed)
 {
     memcpy(out->bytes, &seed, sizeof(seed));
-    ct_fill(out->bytes + 8, len - 8, seed);
+    fill(out->bytes + 8, len - 8, seed);
     for (unsigned i = 0; i < objects; i++) {
         out->fds[i] = memfd_create("object", MFD_CLOEXEC);
         CT_CHECK(out->fds[i] >= 0 && ftruncate(out->fds[i], size) == 0);

@@ -56,19 +56,19 @@ static void rma_round(struct ct_ep *ep, const struct rma_place *place, size_t le
     ct_barrier(ep);
     struct aqi_comp comp;
     rma_comp_init(ep, &comp);
-    ct_fill(buffer + from, len, ep->self + len);
+    fill(buffer + from, len, ep->self + len);
     ct_put(ep, target, place->mine + offset, buffer + from, len, &comp);
     rma_comp_wait(ep, &comp);
     ct_barrier(ep);
     CT_CHECK(rma_untouched(seen, offset));
-    CT_CHECK(ct_filled(seen + offset, len, source + len));
+    CT_CHECK(filled(seen + offset, len, source + len));
     CT_CHECK(rma_untouched(seen + offset + len, RMA_GUARD));
     memset(buffer, 0xa5, len + 3 * RMA_GUARD);
     rma_comp_init(ep, &comp);
     ct_get(ep, target, place->mine + offset, buffer + RMA_GUARD + from, len, &comp);
     rma_comp_wait(ep, &comp);
     CT_CHECK(rma_untouched(buffer, RMA_GUARD + from));
-    CT_CHECK(ct_filled(buffer + RMA_GUARD + from, len, ep->self + len));
+    CT_CHECK(filled(buffer + RMA_GUARD + from, len, ep->self + len));
     CT_CHECK(rma_untouched(buffer + RMA_GUARD + from + len, RMA_GUARD - from));
     ct_barrier(ep);
 }
@@ -119,7 +119,7 @@ static void rma_many(struct ct_ep *ep)
     unsigned char *out = malloc(COUNT * SIZE), *in = malloc(COUNT * SIZE);
     CT_CHECK(out != NULL && in != NULL);
     for (uint32_t i = 0; i < COUNT; i++)
-        ct_fill(out + i * SIZE, SIZE, ep->self * 1000 + i);
+        fill(out + i * SIZE, SIZE, ep->self * 1000 + i);
     struct aqi_comp comp;
     rma_comp_init(ep, &comp);
     for (uint32_t i = 0; i < COUNT; i++)
@@ -132,12 +132,12 @@ static void rma_many(struct ct_ep *ep)
     }
     rma_comp_wait(ep, &comp);
     for (uint32_t i = 0; i < COUNT; i++)
-        CT_CHECK(ct_filled(in + i * SIZE, SIZE, ep->self * 1000 + COUNT - 1 - i));
+        CT_CHECK(filled(in + i * SIZE, SIZE, ep->self * 1000 + COUNT - 1 - i));
     ct_barrier(ep);
     uint32_t source = (ep->self + ep->size - 1) % ep->size;
     for (uint32_t i = 0; i < 2 * COUNT; i++)
-        CT_CHECK(ct_filled(ep->mem.addr + place.slice * source + i * SIZE, SIZE,
-                           source * 1000 + i % COUNT));
+        CT_CHECK(filled(ep->mem.addr + place.slice * source + i * SIZE, SIZE,
+                        source * 1000 + i % COUNT));
     free(out);
     free(in);
     ct_mem_close(ep);
@@ -185,14 +185,14 @@ static void rma_local(struct ct_ep *ep)
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         struct aqi_comp comp;
         ct_comp_init(ep, &comp);
-        ct_fill(buffer, sizes[i], ep->self + i);
+        fill(buffer, sizes[i], ep->self + i);
         ct_put(ep, target, place.mine, buffer, sizes[i], &comp);
         while (ct_comp_local(&comp) != 0)
             ct_poll(ep);
         memset(buffer, 0, sizes[i]);
         ct_comp_wait(ep, &comp);
         ct_barrier(ep);
-        CT_CHECK(ct_filled(ep->mem.addr + place.slice * source, sizes[i], source + i));
+        CT_CHECK(filled(ep->mem.addr + place.slice * source, sizes[i], source + i));
         ct_barrier(ep);
     }
     free(buffer);
@@ -211,15 +211,15 @@ static void rma_foreign(struct ct_ep *ep)
         uint32_t target = ct_next(ep), source = (ep->self + ep->size - 1) % ep->size;
         struct aqi_comp comp;
         ct_comp_init(ep, &comp);
-        ct_fill(buffer, len, ep->self);
+        fill(buffer, len, ep->self);
         ct_put(ep, target, len * ep->self + 1, buffer, len - 1, &comp);
         ct_comp_wait(ep, &comp);
         ct_barrier(ep);
-        CT_CHECK(ct_filled(memory + len * source + 1, len - 1, source));
+        CT_CHECK(filled(memory + len * source + 1, len - 1, source));
         memset(buffer, 0, len);
         ct_get(ep, target, len * ep->self + 1, buffer, len - 1, &comp);
         ct_comp_wait(ep, &comp);
-        CT_CHECK(ct_filled(buffer, len - 1, ep->self));
+        CT_CHECK(filled(buffer, len - 1, ep->self));
         ct_mem_close(ep);
     }
     ct_barrier(ep);
@@ -246,11 +246,11 @@ static void rma_pull(struct ct_ep *ep)
     }
     for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
         size_t at = 300000 - sizes[i];
-        ct_fill(memory, 300000, ep->self + i);
-        ct_fill(memory + at, sizes[i], ep->self + sizes[i]);
+        fill(memory, 300000, ep->self + i);
+        fill(memory + at, sizes[i], ep->self + sizes[i]);
         ct_barrier(ep);
         if (can) CT_OK(ops->pull(ep->tp, peer, theirs + at, buffer, sizes[i]));
-        if (can) CT_CHECK(ct_filled(buffer, sizes[i], target + sizes[i]));
+        if (can) CT_CHECK(filled(buffer, sizes[i], target + sizes[i]));
         ct_barrier(ep);
     }
     if (can) CT_EQUAL(ops->pull(ep->tp, peer, 4096, buffer, 8), AQ_ERANGE);

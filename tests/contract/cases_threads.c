@@ -26,8 +26,8 @@ struct threads_worker {
 static uint64_t threads_check(const struct aqi_am *am)
 {
     uint64_t seed = (uint32_t)am->args[0];
-    CT_CHECK(ct_filled(am->payload, am->nbytes, seed));
-    return ct_mix(seed) + am->nbytes;
+    CT_CHECK(filled(am->payload, am->nbytes, seed));
+    return mix(seed) + am->nbytes;
 }
 
 static void threads_on_note(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
@@ -67,8 +67,8 @@ static void threads_message(struct threads_worker *w, uint32_t to, uint8_t handl
                         .nbytes = seed % 500,
                         .args = (int32_t[]){(int32_t)seed},
                         .payload = buffer};
-    ct_fill(buffer, am.nbytes, seed);
-    atomic_fetch_add(sum, ct_mix(seed) + am.nbytes);
+    fill(buffer, am.nbytes, seed);
+    atomic_fetch_add(sum, mix(seed) + am.nbytes);
     ct_send(w->ep, to, &am, NULL);
 }
 
@@ -80,7 +80,7 @@ static void threads_put_get(struct threads_worker *w, uint32_t to)
     size_t offset = SLICE * ((size_t)w->ep->self * THREADS + w->index + 1);
     struct aqi_comp comp;
     ct_comp_init(w->ep, &comp);
-    ct_fill(out, len, w->random);
+    fill(out, len, w->random);
     ct_put(w->ep, to, offset, out, len, &comp);
     ct_comp_wait(w->ep, &comp);
     ct_get(w->ep, to, offset, in, len, &comp);
@@ -107,7 +107,7 @@ static void *threads_work(void *arg)
     struct threads_worker *w = arg;
     struct threads_state *state = w->ep->user;
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        w->random = ct_mix(w->random + round);
+        w->random = mix(w->random + round);
         uint32_t to = ct_next(w->ep);
         threads_message(w, to, NOTE, &state->sent_sum);
         threads_message(w, to, QUESTION, &state->asked_sum);
@@ -174,7 +174,7 @@ static void *threads_reserve_work(void *arg)
         struct aqi_slot slot;
         while (ops->am_reserve(ep->tp, ep->peers[to], false, 1, nbytes, &slot) == AQ_AGAIN)
             ct_poll(ep);
-        ct_fill(slot.payload, nbytes, seed);
+        fill(slot.payload, nbytes, seed);
         struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                             .handler = NOTE,
                             .nargs = 1,
@@ -207,7 +207,7 @@ static void threads_reserve(struct ct_ep *ep)
     ct_barrier(ep);
     uint64_t sum = 0;
     for (uint32_t seed = 0; seed < THREADS * ROUNDS; seed++)
-        if (seed % ROUNDS % 4 != 3) sum += ct_mix(seed) + seed % 500;
+        if (seed % ROUNDS % 4 != 3) sum += mix(seed) + seed % 500;
     CT_CHECK(atomic_load(&state->note_sum) == sum);
     CT_EQUAL(atomic_load(&state->notes), THREADS * ROUNDS * 3 / 4);
     free(state);

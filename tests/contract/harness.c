@@ -346,44 +346,10 @@ void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, vo
 
 /* --- data -------------------------------------------------------------------------------- */
 
-uint64_t ct_mix(uint64_t value)
-{
-    value += 0x9e3779b97f4a7c15u;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return value ^ (value >> 31);
-}
-
 uint64_t ct_random(struct ct_ep *ep)
 {
     ep->random += 0x9e3779b97f4a7c15u;
-    return ct_mix(ep->random);
-}
-
-void ct_fill(void *buf, size_t len, uint64_t seed)
-{
-    unsigned char *bytes = buf;
-    for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = ct_mix(seed + done);
-        if (len - done >= sizeof(word))
-            memcpy(bytes + done, &word, sizeof(word));
-        else
-            memcpy(bytes + done, &word, len - done);
-    }
-}
-
-bool ct_filled(const void *buf, size_t len, uint64_t seed)
-{
-    const unsigned char *bytes = buf;
-    for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = ct_mix(seed + done), seen = word;
-        if (len - done >= sizeof(word))
-            memcpy(&seen, bytes + done, sizeof(word));
-        else
-            memcpy(&seen, bytes + done, len - done);
-        if (seen != word) return false;
-    }
-    return true;
+    return mix(ep->random);
 }
 
 bool ct_overdue(uint64_t *start_ns, unsigned seconds)

@@ -11,6 +11,8 @@
 
 #include "transport/transport.h"
 
+#include "../common/data.h"
+
 #define CT_MAX_RANKS 8
 #define CT_FLAGS     32
 
@@ -158,11 +160,7 @@ void ct_get(struct ct_ep *ep, uint32_t rank, size_t offset, void *dst, size_t le
 void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, void *result,
                struct aqi_comp *comp);
 
-/* Data that says where it comes from: byte i of the stream `seed`. */
-uint64_t ct_mix(uint64_t value);
 uint64_t ct_random(struct ct_ep *ep);
-void ct_fill(void *buf, size_t len, uint64_t seed);
-bool ct_filled(const void *buf, size_t len, uint64_t seed);
 
 /* Is this the first time that the time since `*start` (0: now) is over `seconds`? A failure bound.
  */

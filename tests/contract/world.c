@@ -31,7 +31,7 @@ static void *world_rank_main(void *arg)
     ep->self = me->rank;
     ep->size = config->ranks;
     ep->threads = config->threads;
-    ep->random = ct_mix(config->seed + me->rank);
+    ep->random = mix(config->seed + me->rank);
     ct_meet(ep);
     if ((me->c->needs & CT_CLOSED) == 0) ct_open(ep);
     me->c->run(ep);

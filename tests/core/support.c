@@ -103,44 +103,10 @@ void job_await(const _Atomic uint32_t *counter, uint32_t value)
     CHECK_OK(aq_poll_until(await_over, &await));
 }
 
-uint64_t mix(uint64_t value)
-{
-    value += 0x9e3779b97f4a7c15u;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return value ^ (value >> 31);
-}
-
 uint64_t job_random(void)
 {
     job.random += 0x9e3779b97f4a7c15u;
     return mix(job.random);
-}
-
-void fill(void *buf, size_t len, uint64_t seed)
-{
-    unsigned char *bytes = buf;
-    for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = mix(seed + done);
-        if (len - done >= sizeof(word))
-            memcpy(bytes + done, &word, sizeof(word));
-        else
-            memcpy(bytes + done, &word, len - done);
-    }
-}
-
-bool filled(const void *buf, size_t len, uint64_t seed)
-{
-    const unsigned char *bytes = buf;
-    for (size_t done = 0; done < len; done += 8) {
-        uint64_t word = mix(seed + done), seen = word;
-        if (len - done >= sizeof(word))
-            memcpy(&seen, bytes + done, sizeof(word));
-        else
-            memcpy(&seen, bytes + done, len - done);
-        if (seen != word) return false;
-    }
-    return true;
 }
 
 bool all_bytes(const void *buf, size_t len, unsigned char byte)

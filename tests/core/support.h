@@ -6,6 +6,7 @@
 #define AQT_CORE_SUPPORT_H
 
 #include "../common/check.h"
+#include "../common/data.h"
 
 #include <aqueduct/aqueduct.h>
 #include <stdbool.h>
@@ -65,9 +66,6 @@ uint64_t job_counter(const char *name);
 void job_await(const _Atomic uint32_t *counter, uint32_t value);
 
 uint64_t job_random(void);
-uint64_t mix(uint64_t value);
-void fill(void *buf, size_t len, uint64_t seed);
-bool filled(const void *buf, size_t len, uint64_t seed);
 bool all_bytes(const void *buf, size_t len, unsigned char byte);
 /* Fill a table of arguments from a number, all bits and both signs; and compare with it. */
 void fill_args(aq_arg *args, unsigned nargs, uint64_t seed);
