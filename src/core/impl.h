@@ -253,7 +253,7 @@ void core_progress_crowd(unsigned threads);
 
 enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
 
-/* progress_thread.c: started last and stopped first, if core.progress_thread. */
+/* wait/thread.c: started last and stopped first, if core.progress_thread. */
 aq_status core_progress_thread_start(void);
 void core_progress_thread_stop(void);
 /* A thread of the program is about to sleep and will watch. */
@@ -278,7 +278,7 @@ void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
                         unsigned nargs);
 
-/* For am_reserve.c: check what every message needs; the request that may be replied to now (NULL:
+/* For am/reserve.c: check what every message needs; the request that may be replied to now (NULL:
  * `*st` says why not); send with waiting. */
 aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
                              unsigned nargs, unsigned flags);
@@ -303,8 +303,9 @@ static inline struct core_route *core_message_route(const aq_team *team, struct 
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
                     const char *call);
 
-/* am_after.c: send `am` when `*event`, which is not complete, is; it becomes the event of both, or
- * AQ_EVENT_DONE if they count as an implicit put. Progress pushes what waits, while there is any.
+/* am/deferred.c: send `am` when `*event`, which is not complete, is; it becomes the event of both,
+ * or AQ_EVENT_DONE if they count as an implicit put. Progress pushes what waits, while there is
+ * any.
  */
 aq_status core_send_after(const char *call, struct core_route *route, const struct aqi_am *am,
                           bool implicit, aq_event *event);
@@ -386,12 +387,12 @@ void core_coll_push(void);
  * will end it. False: something is complete. core_coll_wake undoes it either way. */
 bool core_coll_doze(int *sleep_ms);
 void core_coll_wake(void);
-/* coll_differ.c: has a wait been so long that one looks for members in other collectives? If so,
+/* coll/signature.c: has a wait been so long that one looks for members in other collectives? If so,
  * for each event without which it cannot end; and once after such a wait. */
 bool core_coll_may_be_stuck(const struct core_wait *wait);
 AQI_COLD void core_coll_event_waits(const struct aqi_op *op);
 AQI_COLD void core_coll_event_waited(void);
-/* coll_msg.c */
+/* coll/msg.c */
 void core_coll_handlers(void);
 
 /* rma.c: start a put or get that the transport carries; counts in `comp`. */
@@ -400,7 +401,7 @@ void core_coll_handlers(void);
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
                          size_t len, unsigned flags, struct aqi_comp *comp, const char *call);
 
-/* vis_message.c */
+/* vis/message.c */
 void core_vis_open(void);
 void core_vis_close(void);
 void core_vis_peer_down(uint32_t rank);
@@ -426,7 +427,7 @@ bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len); /
 /* context.c: what a transport is opened with, for all ranks of the job. */
 void core_tp_params(struct aqi_tp_params *params);
 
-/* conn.c, conn_join.c, conn_wait.c: connections of programs not started together. */
+/* conn.c, conn/join.c, conn/wait.c: connections of programs not started together. */
 extern _Atomic uint32_t core_conn_used; /* listeners and connections: 0 costs nothing */
 unsigned core_conn_progress(enum aqi_progress_mode mode);
 aq_status core_conn_ready(void);

@@ -72,13 +72,13 @@ static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter
     }
 }
 
-/* The source of one operation may be reused. Read by the acquire load in core/event.c. */
+/* The source of one operation may be reused. Read by the acquire load in core/event/event.c. */
 static inline void aqi_comp_local(struct aqi_comp *comp)
 {
     if (comp != NULL) aqi_comp_add(comp, &comp->local, UINT32_MAX);
 }
 
-/* One operation is complete. Read by the acquire load in core/event.c. */
+/* One operation is complete. Read by the acquire load in core/event/event.c. */
 static inline void aqi_comp_remote(struct aqi_comp *comp)
 {
     if (comp != NULL) aqi_comp_add(comp, &comp->remote, UINT32_MAX);

@@ -1,0 +1,230 @@
+/*
+ * Barriers in two phases, with names. In shared memory to notify is to arrive, and nothing has to
+ * be pushed until the wait; by messages it is an all-reduce of the names, pushed by progress.
+ */
+#include "core/coll/coll.h"
+
+#include "core/coll/shm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOKS = 64, TURNS = 4 }; /* before all transports are asked again */
+
+struct core_barrier {
+    bool notified;
+    struct coll_name agreed;
+    struct coll_name mine; /* as given to notify */
+    struct coll_op op;     /* by messages */
+};
+
+static void fold_names(const void *left, void *right_and_out, size_t count, const void *context)
+{
+    const struct coll_name *a = left;
+    struct coll_name *b = right_and_out;
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        b[i] = coll_name_combine(a[i], b[i]);
+}
+
+aq_status core_barrier_open(aq_team *team)
+{
+    team->barrier = calloc(1, sizeof(*team->barrier));
+    return team->barrier != NULL ? AQ_OK : aqi_fail(AQ_ENOMEM, "core", "no memory for a barrier");
+}
+
+void core_barrier_close(aq_team *team)
+{
+    free(team->barrier);
+    team->barrier = NULL;
+}
+
+bool core_barrier_pending(const aq_team *team)
+{
+    return team->barrier->notified;
+}
+
+static aq_status check(const char *call, const aq_team *team, unsigned flags)
+{
+    aq_status st = core_team_usable(call, team);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    if (AQI_UNLIKELY((flags & ~(AQ_BARRIER_ANONYMOUS | AQ_BARRIER_MISMATCH)) != 0))
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags);
+    return AQ_OK;
+}
+
+static struct coll_name name_of(int id, unsigned flags)
+{
+    if (flags & AQ_BARRIER_MISMATCH) return (struct coll_name){NAME_MISMATCH, 0};
+    if (flags & AQ_BARRIER_ANONYMOUS) return (struct coll_name){NAME_NONE, 0};
+    return (struct coll_name){NAME_GIVEN, id};
+}
+
+static aq_status start(aq_team *team, struct coll_name name)
+{
+    struct core_barrier *b = team->barrier;
+    b->mine = b->agreed = name;
+    b->notified = true;
+    if (team->size == 1) return AQ_OK;
+    if (team->coll->shm != NULL) {
+        coll_shm_arrive(team, name);
+        return AQ_OK;
+    }
+    b->op = (struct coll_op){.args = {.kind = COLL_ALLREDUCE,
+                                      .code = team->ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER,
+                                      .dst = &b->agreed,
+                                      .src = &b->agreed,
+                                      .nbytes = sizeof(b->agreed),
+                                      .element = sizeof(b->agreed),
+                                      .fn = fold_names}};
+    aq_status st = coll_begin(team, &b->op);
+    if (st != AQ_OK) b->notified = false;
+    return st;
+}
+
+/* The barrier will never be complete, and no other of this team will. */
+static AQI_COLD aq_status dead(const aq_team *team, const char *call)
+{
+    team->barrier->notified = false;
+    return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
+}
+
+static inline aq_status notify(const char *call, aq_team *team, int id, unsigned flags)
+{
+    aq_status st = check(call, team, flags);
+    if (st != AQ_OK) return st;
+    if (team->barrier->notified)
+        return aqi_fail(AQ_ESTATE, "core",
+                        "%s: the last aq_barrier_notify has not been followed by a wait", call);
+    if (AQI_UNLIKELY(coll_broken(team))) return dead(team, call);
+    return start(team, name_of(id, flags));
+}
+
+aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
+{
+    return notify("aq_barrier_notify", team, id, flags);
+}
+
+static AQI_COLD aq_status mismatch(bool own)
+{
+    /* An answer, which programs may ask for, rather than a failure to be logged. */
+    return aqi_fail_quiet(AQ_EMISMATCH,
+                          own ? "barrier: this process named another id at wait than at notify"
+                              : "barrier: the processes named different ids");
+}
+
+/* The barrier is complete: take its result and make it ready for the next. */
+static inline aq_status finish(struct core_barrier *b, struct coll_name at_wait)
+{
+    bool own =
+        b->mine.state == NAME_GIVEN && at_wait.state == NAME_GIVEN && b->mine.id != at_wait.id;
+    b->notified = false;
+    aqi_count(AQI_CTR_BARRIER, 1);
+    if (AQI_LIKELY(b->agreed.state != NAME_MISMATCH && !own)) return AQ_OK;
+    return mismatch(own);
+}
+
+static inline bool complete(aq_team *team)
+{
+    struct core_barrier *b = team->barrier;
+    if (team->coll->shm != NULL) return coll_shm_arrived(team, &b->agreed);
+    if (team->size == 1) return true;
+    return atomic_load_explicit(&b->op.done, memory_order_acquire);
+}
+
+/* Who is dead now may have left a barrier that became complete after we looked. */
+static bool hopeless(aq_team *team)
+{
+    return AQI_UNLIKELY(coll_broken(team)) && !complete(team);
+}
+
+static aq_status pending(const char *call, const aq_team *team, unsigned flags)
+{
+    aq_status st = check(call, team, flags);
+    if (st == AQ_OK && !team->barrier->notified)
+        st = aqi_fail(AQ_ESTATE, "core", "%s: without aq_barrier_notify", call);
+    return st;
+}
+
+/* A failed operation by messages is complete, too. */
+static aq_status failed(const aq_team *team, const char *call)
+{
+    if (team->coll->shm == NULL && team->barrier->op.status != AQ_OK)
+        return team->barrier->op.status == AQ_EPEER ? dead(team, call) : team->barrier->op.status;
+    return AQ_OK;
+}
+
+/*
+ * Where ranks share cores each turn brings cold caches, and all of them together are what a barrier
+ * costs: a turn that comes too early gives the core away again after one look.
+ */
+static void look_only(aq_team *team)
+{
+    if (core.spin_rounds > 0 || team->coll->shm == NULL) return;
+    for (unsigned turn = 0; turn < TURNS && !complete(team); turn++)
+        core_yield();
+}
+
+static aq_status wait_for(const char *call, aq_team *team, struct coll_name at_wait)
+{
+    struct core_wait wait = {0};
+    unsigned done = core_progress(), looks = core.spin_rounds > 0 ? LOOKS : 1;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
+    for (;; done = core_progress()) {
+        look_only(team);
+        for (unsigned i = 0; i < looks; i++) {
+            if (complete(team)) {
+                aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, 0);
+                aq_status st = failed(team, call);
+                if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
+                return st == AQ_OK ? finish(team->barrier, at_wait) : st;
+            }
+            if (looks > 1) aqi_pause();
+        }
+        if (hopeless(team)) return dead(team, call);
+        if (done != 0)
+            wait = (struct core_wait){0};
+        else
+            core_wait_round(&wait, CORE_CONDITION_MS);
+        coll_waits_long(team, team->coll->shm == NULL ? &team->barrier->op : NULL, &wait);
+    }
+}
+
+aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
+{
+    static const char call[] = "aq_barrier_wait";
+    aq_status st = pending(call, team, flags);
+    return st == AQ_OK ? wait_for(call, team, name_of(id, flags)) : st;
+}
+
+aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
+{
+    static const char call[] = "aq_barrier_try";
+    aq_status st = pending(call, team, flags);
+    if (st != AQ_OK) return st;
+    (void)core_poll(core_self());
+    if (!complete(team)) return hopeless(team) ? dead(team, call) : AQ_AGAIN;
+    st = failed(team, call);
+    return st == AQ_OK ? finish(team->barrier, name_of(id, flags)) : st;
+}
+
+aq_status aq_barrier(aq_team *team)
+{
+    static const char call[] = "aq_barrier";
+    aq_status st = notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
+    return st == AQ_OK ? wait_for(call, team, (struct coll_name){NAME_NONE, 0}) : st;
+}
+
+aq_status aq_barrier_result(aq_team *team, int *id)
+{
+    static const char call[] = "aq_barrier_result";
+    aq_status st = check(call, team, 0);
+    if (st != AQ_OK) return st;
+    const struct core_barrier *b = team->barrier;
+    if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", call);
+    if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", call);
+    if (b->agreed.state == NAME_MISMATCH) return AQ_EMISMATCH;
+    if (b->agreed.state != NAME_GIVEN) return AQ_AGAIN;
+    *id = b->agreed.id;
+    return AQ_OK;
+}

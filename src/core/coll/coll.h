@@ -1,0 +1,318 @@
+/*
+ * What the files of teams and collectives share.
+ *
+ * A collective is an operation in the list of its team. Members start them in the same order, so
+ * the number in that order names it in messages and chooses its place in shared memory. Where all
+ * members map each other's scratch memory it runs there (coll/shm.c), else it is a plan of sends
+ * and receives (coll/plan.c), which coll/msg.c carries out; on a team that spans neighbourhoods it
+ * has parts of both kinds (coll/hier.c). Progress pushes the operations on.
+ */
+#ifndef AQI_CORE_COLL_IMPL_H
+#define AQI_CORE_COLL_IMPL_H
+
+#include "core/impl.h"
+
+enum coll_kind {
+    COLL_BARRIER,
+    COLL_BROADCAST,
+    COLL_REDUCE,
+    COLL_ALLREDUCE,
+    COLL_GATHER,
+    COLL_ALLGATHER,
+    COLL_SCATTER,
+    COLL_ALLTOALL,
+    COLL_GATE, /* internal: bounds how far the members of a team are apart (coll/msg.c) */
+    COLL_KINDS
+};
+
+/* What a call asks for. A table of counts makes the v-form; NULL: `nbytes` for everybody. */
+struct coll_args {
+    enum coll_kind kind;
+    aq_rank root;
+    void *dst;
+    const void *src;
+    size_t nbytes; /* of a block; of all for broadcast and reductions */
+    const size_t *send_counts, *send_offsets;
+    const size_t *recv_counts, *recv_offsets;
+    bool vary;    /* a v-form whose sizes are not known to all */
+    uint8_t code; /* COLL_CODE_, or of a built-in reduction: coll_code */
+    bool ordered; /* a reduction in the order of the ranks */
+    size_t element;
+    aq_reduce_fn *fn;
+    const void *context;
+};
+
+/* Codes of operations that the program does not call by their kind. */
+enum { COLL_CODE_OPS = 16, COLL_CODE_BARRIER = 253, COLL_CODE_DESTROY, COLL_CODE_TEAM };
+
+/* By what members tell that they are in the same operation; travels in lines and in messages. */
+struct coll_mark {
+    uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
+    uint32_t root, bytes;
+};
+
+static inline bool coll_mark_same(const struct coll_mark *a, const struct coll_mark *b)
+{
+    return a->what == b->what && a->root == b->root && a->bytes == b->bytes;
+}
+
+struct coll_step;
+struct coll_plan {
+    struct coll_step *steps;
+    size_t count, room, at;
+    unsigned char *temporary;
+    bool failed; /* no memory */
+};
+
+/* Where an operation in shared memory stands. */
+enum coll_phase { SHM_TALK, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
+
+struct coll_hier;
+
+struct coll_op {
+    struct coll_op *next;
+    struct coll_op *then; /* a later one of the list, held until this one is complete */
+    struct aqi_op *event;
+    struct coll_args args;
+    struct coll_mark mark;
+    uint32_t seq;
+    bool shared;  /* runs in shared memory */
+    bool started; /* messages for it find it */
+    /* Keeps its place and does not begin: release by who lets it go, acquire by who pushes it. */
+    _Atomic bool held;
+    bool owned; /* allocated by coll.c; else by who waits */
+    aq_status status;
+    _Atomic bool done; /* release by who completes it, acquire by who waits */
+    /* In shared memory. */
+    unsigned slot;
+    enum coll_phase phase;
+    bool waiting;      /* we have arrived and wait for the others */
+    bool checked;      /* all are in the same operation */
+    bool more;         /* between segments: a second step */
+    uint32_t seen;     /* flat: how many have been seen to have arrived */
+    size_t unit;       /* bytes of each block that a round moves */
+    size_t at, length; /* of this round in each block; `length` 0: not begun */
+    size_t most;       /* the longest block */
+    uint32_t first;    /* all-to-all: of the members whose blocks are in this round */
+    /* By messages. */
+    struct coll_plan plan;
+    size_t asked; /* at this step those we wait for were told what we are in; 0: not yet */
+    struct coll_hier *hier; /* NULL: among all members */
+};
+
+/* The scratch memory of a team: see scratch.c for the layout. */
+struct coll_shm;
+struct coll_early;
+
+enum { COLL_GATE_EVERY = 16, COLL_PAST = 2 * COLL_GATE_EVERY };
+
+struct core_coll {
+    struct aqi_spin lock; /* of everything below; never held while handlers run */
+    uint32_t started;     /* operations, counted on and on */
+    uint32_t shm_started, message_ops;
+    uint32_t messages;  /* operations by messages that are under way */
+    bool dozing;        /* the others know that we sleep */
+    bool stuck;         /* the others know what we have been waiting for */
+    bool failed;        /* an operation did */
+    atomic_bool parted; /* members are in different ones, which a death may have led to */
+    _Atomic bool news;  /* a part in shared memory is over, which nobody has looked at */
+    struct coll_op *first;
+    struct coll_op **last;
+    struct { /* the last operations by messages, by seq */
+        uint32_t seq;
+        struct coll_mark mark;
+    } past[COLL_PAST];
+    struct coll_early *early; /* messages for operations that are not started here */
+    struct coll_shm *shm;     /* NULL: messages only */
+};
+
+static inline void coll_lock(struct core_coll *coll)
+{
+    if (core.multi) aqi_spin_lock(&coll->lock);
+}
+
+static inline void coll_unlock(struct core_coll *coll)
+{
+    if (core.multi) aqi_spin_unlock(&coll->lock);
+}
+
+static inline const struct core_route *coll_route(const aq_team *team, aq_rank rank)
+{
+    return &core.routes[team->map != NULL ? team->map[rank] : rank];
+}
+
+/* The block for, or from, a member: its place and length. */
+static inline size_t coll_send_block(const struct coll_args *args, aq_rank rank,
+                                     const unsigned char **at)
+{
+    size_t offset = args->send_offsets != NULL ? args->send_offsets[rank] : rank * args->nbytes;
+    *at = (const unsigned char *)args->src + offset;
+    return args->send_counts != NULL ? args->send_counts[rank] : args->nbytes;
+}
+
+static inline size_t coll_recv_block(const struct coll_args *args, aq_rank rank, unsigned char **at)
+{
+    size_t offset = args->recv_offsets != NULL ? args->recv_offsets[rank] : rank * args->nbytes;
+    *at = (unsigned char *)args->dst + offset;
+    return args->recv_counts != NULL ? args->recv_counts[rank] : args->nbytes;
+}
+
+/* The longest block that we know of. */
+size_t coll_longest(const aq_team *team, const struct coll_args *args);
+
+/* Copy unless it is the same place. */
+void coll_copy(void *dst, const void *src, size_t len);
+
+/* Fold `len` bytes: into = from op into. */
+static inline void coll_fold(const struct coll_args *args, const void *from, void *into, size_t len)
+{
+    args->fn(from, into, len / args->element, args->context);
+}
+
+static inline bool coll_rooted(enum coll_kind kind)
+{
+    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
+           kind == COLL_SCATTER;
+}
+
+/* coll/signature.c */
+struct coll_mark coll_mark_of(const struct coll_args *args);
+struct coll_mark coll_mark_of_barrier(bool ends);
+/* Two members are in different operations: ends the job. */
+AQI_COLD void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other,
+                          struct coll_mark theirs);
+/* After each round in vain of a wait in a call; `op` NULL: for the barrier in shared memory. */
+AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
+                              const struct core_wait *wait);
+AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once it is over */
+
+/* coll/builtin.c: the function for a built-in type and operator; NULL if there is none. */
+aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
+
+/* coll/shape.c: the neighbourhoods of a team that spans several. */
+struct coll_shape {
+    aq_rank groups, mine; /* neighbourhoods, and which one is ours */
+    bool sorted;          /* `order` is that of the ranks */
+    aq_rank *group_of;    /* by rank */
+    aq_rank *order;       /* ranks by neighbourhood; places in that order: */
+    aq_rank *place;       /* of a rank */
+    aq_rank *start;       /* of a neighbourhood, and the end of the last */
+    aq_rank tables[];
+};
+aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
+void coll_shape_free(aq_team *team);
+static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank group)
+{
+    return shape->start[group + 1] - shape->start[group];
+}
+
+/* coll/hier.c: operations in parts, in shared memory and between neighbourhoods. */
+bool coll_hier_takes(const aq_team *team, const struct coll_args *args);
+aq_status coll_hier_new(const aq_team *team, struct coll_op *op);
+aq_status coll_hier_begin(aq_team *team, struct coll_op *op);
+void coll_hier_free(struct coll_op *op);
+void coll_hier_plan(const aq_team *team, struct coll_op *op);
+bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+
+/* coll.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
+aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
+void coll_push_team(aq_team *team);
+aq_status coll_begin(aq_team *team, struct coll_op *op);
+bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
+aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
+                     aq_event *event);
+aq_status coll_open(aq_team *team);
+void coll_close(aq_team *team);
+bool coll_broken(const aq_team *team); /* has a member died, or parted from the others? */
+void coll_part(const aq_team *team);   /* from now on it is broken here */
+bool coll_idle(const aq_team *team);
+
+/* scratch.c: shared memory for teams whose members map each other. */
+enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
+struct scratch_block {
+    uint64_t offset;  /* in the scratch memory of the team's rank 0 */
+    uint64_t size;    /* 0: none */
+    uint32_t flat;    /* all look at all; else they count */
+    uint32_t crowded; /* members share cores */
+};
+
+/* team.c: a team with room for `size` members, all zero; NULL, with the error recorded. */
+aq_team *team_new(size_t size);
+/* Make a team ready whose ranks are set; its memory comes from a block of its rank 0. */
+aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
+                     const struct scratch_block *block);
+/* team/make.c: the endpoints that the parent names of its members. */
+aq_status team_inherit_eps(aq_team *team, const aq_team *parent);
+/* Collective over the parent: what one of its members cannot do none does. The first cause of it
+ * is recorded for those who can. */
+aq_status team_begin(const char *call, aq_team *parent, aq_status mine);
+/* Of one that was never equipped. */
+void team_free(aq_team *team);
+/* The end of every call that makes teams: see there. Frees `team` when it fails. */
+aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine,
+                    aq_team **out);
+/* Free a team, in use or not, of which the others are not told. */
+void team_drop(aq_team *team);
+/* team/shrink.c: a call that made `team` has ended so for us. Where the job survives deaths it ends
+ * alike for all members of `parent` who live: if one failed by a death, all do, and none has the
+ * team. */
+aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *team);
+aq_team *team_find(uint32_t root, uint32_t count);
+/* Ask every team, until one says false; false then, also if another thread is in here. */
+bool team_each(bool (*fn)(aq_team *team));
+
+/* scratch.c */
+bool scratch_reaches(const aq_team *team); /* do all members map each other? */
+void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block);
+void scratch_alloc(aq_team *team, struct scratch_block *block); /* by the team's rank 0 */
+void scratch_free(const struct scratch_block *block);
+void *scratch_at(const aq_team *team, const struct scratch_block *block);
+
+/* coll/shm.c */
+struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
+void coll_shm_free(struct coll_shm *shm);
+bool coll_shm_takes(const aq_team *team, const struct coll_args *args);
+void coll_shm_begin(aq_team *team, struct coll_op *op);
+bool coll_shm_push(aq_team *team, struct coll_op *op); /* true: complete */
+unsigned coll_shm_slots(void);
+size_t coll_shm_least(uint32_t members); /* bytes of a block that is of any use */
+void coll_shm_clear(void *at, uint32_t members);
+/* The barrier has a place of its own: arrive with a name, and learn what all named. */
+struct coll_name {
+    uint32_t state;
+    int32_t id;
+};
+void coll_shm_arrive(aq_team *team, struct coll_name name);
+bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
+struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
+bool coll_shm_at_barrier(const struct coll_shm *shm); /* arrived, and not known to be over */
+/* Before sleeping: ask to be woken by the last to come. False: something is complete already. */
+bool coll_shm_doze(aq_team *team, bool on);
+void coll_shm_leave(const aq_team *team); /* an operation that may not be over for others */
+
+/* coll/plan.c: what member `self` of `n` does. */
+void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);
+void coll_plan_free(struct coll_plan *plan);
+
+/* coll/msg.c */
+enum coll_step_type { STEP_SEND, STEP_RECV, STEP_COPY, STEP_FOLD, STEP_FENCE };
+struct coll_step {
+    uint8_t type;
+    bool begun; /* a send: has bytes under way or asked; a receive: may be written to */
+    bool ready; /* the receiver of a large send has asked for it */
+    bool done;
+    uint32_t tag;
+    aq_rank peer; /* in the team */
+    unsigned char *to;
+    const unsigned char *from;
+    size_t len, moved;
+    unsigned char *early; /* a small payload that came before its turn */
+};
+void coll_msg_begin(aq_team *team, struct coll_op *op);
+bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+/* Tell those whom we wait for which operation we are in; the lock is held. */
+void coll_msg_ask(aq_team *team);
+void coll_msg_close(struct core_coll *coll);
+
+#endif

@@ -1,0 +1,471 @@
+/*
+ * Collectives of a team that spans neighbourhoods, in up to three parts: *up* in shared memory to
+ * one member of each neighbourhood, *across* by messages between those, and *down* again. The
+ * parts in shared memory are operations of the team of the neighbourhood (team->local), which all
+ * its members append in the same order; what must wait for the part before is held.
+ *
+ * Between neighbourhoods the root acts for its own, in others the first member does.
+ */
+#include "core/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SMALL_BLOCK = 4 * 1024, /* larger ones go directly between root and member */
+    SMALL_EXCHANGE = 512    /* blocks of an all-to-all that are worth being collected */
+};
+
+enum part { PART_UP, PART_ACROSS, PART_DOWN };
+
+struct coll_hier {
+    struct coll_op up, down;
+    bool has_up, has_down;
+    bool leads;      /* we act for our neighbourhood */
+    bool waits;      /* the operation is held, and so are its parts; */
+    bool down_waits; /* this one also afterwards */
+    enum part at;
+    aq_rank root_group; /* AQ_RANK_NONE: the kind has no root */
+    struct coll_args across;
+    unsigned char *all; /* blocks by neighbourhood: in `memory`, or in place */
+    unsigned char *memory;
+    unsigned char *packed; /* all-to-all: what goes out, and what comes in */
+    size_t *tables;
+};
+
+struct hier_view {
+    const aq_team *team;
+    const struct coll_shape *shape;
+    struct coll_hier *h;
+    const struct coll_args *args;
+    aq_rank n, first, size; /* of members; of our neighbourhood: first place, and members */
+    aq_rank local_root;     /* rank there of who acts for it */
+};
+
+static struct hier_view view_of(const aq_team *team, const struct coll_op *op)
+{
+    const struct coll_shape *shape = team->shape;
+    struct hier_view v = {.team = team,
+                          .shape = shape,
+                          .h = op->hier,
+                          .args = &op->args,
+                          .n = team->size,
+                          .first = shape->start[shape->mine],
+                          .size = coll_group_size(shape, shape->mine)};
+    if (op->hier->root_group == shape->mine) v.local_root = shape->place[op->args.root] - v.first;
+    return v;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static bool get_memory(struct coll_hier *h, size_t bytes)
+{
+    h->memory = malloc(bytes ? bytes : 1);
+    h->all = h->memory;
+    return h->memory != NULL;
+}
+
+/* Four tables, of whatever is counted by neighbourhood or by neighbour. */
+static size_t *get_table(const struct hier_view *v, unsigned which)
+{
+    size_t entries = aqi_max(v->shape->groups, v->size) + (size_t)1;
+    if (v->h->tables == NULL) v->h->tables = calloc(4 * entries, sizeof(size_t));
+    return v->h->tables != NULL ? v->h->tables + which * entries : NULL;
+}
+
+/* Of equal blocks: how long the blocks of each neighbourhood are, and where they begin. */
+static bool set_tables(const struct hier_view *v, size_t block, const size_t **counts,
+                       const size_t **offsets)
+{
+    size_t *count = get_table(v, 0), *offset = get_table(v, 1);
+    if (count == NULL) return false;
+    for (aq_rank g = 0; g < v->shape->groups; g++) {
+        count[g] = coll_group_size(v->shape, g) * block;
+        offset[g] = v->shape->start[g] * block;
+    }
+    *counts = count;
+    *offsets = offset;
+    return true;
+}
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+static struct coll_args *use(struct coll_op *part, bool *has, const struct hier_view *v,
+                             enum coll_kind kind)
+{
+    *has = v->size > 1;
+    part->args = *v->args;
+    part->args.kind = kind;
+    part->args.root = v->local_root;
+    part->args.send_counts = part->args.send_offsets = NULL;
+    part->args.recv_counts = part->args.recv_offsets = NULL;
+    return &part->args;
+}
+
+static struct coll_args *use_up(const struct hier_view *v, enum coll_kind kind)
+{
+    return use(&v->h->up, &v->h->has_up, v, kind);
+}
+
+static struct coll_args *use_down(const struct hier_view *v, enum coll_kind kind)
+{
+    atomic_store_explicit(&v->h->down.held, v->h->leads, memory_order_relaxed);
+    return use(&v->h->down, &v->h->has_down, v, kind);
+}
+
+static bool is_root(const struct hier_view *v)
+{
+    return v->h->root_group != AQ_RANK_NONE && v->team->rank == v->args->root;
+}
+
+static bool set_barrier(const struct hier_view *v)
+{
+    use_up(v, COLL_BARRIER);
+    use_down(v, COLL_BARRIER);
+    return true;
+}
+
+static bool set_broadcast(const struct hier_view *v)
+{
+    struct coll_args *down = use_down(v, COLL_BROADCAST);
+    if (!is_root(v)) {
+        down->src = v->args->dst;
+        return true;
+    }
+    /* Both ways at once; what goes to the others copies for ourselves, too. */
+    atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
+    if (v->h->leads) down->dst = (void *)(uintptr_t)down->src;
+    return true;
+}
+
+static bool set_reduce(const struct hier_view *v)
+{
+    struct coll_args *up = use_up(v, COLL_REDUCE);
+    if (!v->h->leads || v->size == 1) return true;
+    if (!is_root(v)) {
+        if (!get_memory(v->h, v->args->nbytes)) return false;
+        up->dst = v->h->memory;
+    }
+    v->h->across.src = up->dst;
+    return true;
+}
+
+static bool set_allreduce(const struct hier_view *v)
+{
+    use_up(v, COLL_REDUCE);
+    use_down(v, COLL_BROADCAST)->src = v->args->dst;
+    if (v->size > 1) v->h->across.src = v->args->dst;
+    return true;
+}
+
+/* The root collects in `dst` if its blocks have that order, else beside it. */
+static bool set_gather(const struct hier_view *v)
+{
+    struct coll_hier *h = v->h;
+    struct coll_args *up = use_up(v, COLL_GATHER);
+    size_t block = v->args->nbytes;
+    if (!h->leads) return true;
+    if (!set_tables(v, block, &h->across.recv_counts, &h->across.recv_offsets)) return false;
+    h->across.nbytes = v->size * block;
+    if (is_root(v) && v->shape->sorted)
+        h->all = v->args->dst;
+    else if (!get_memory(h, (is_root(v) ? v->n : v->size) * block))
+        return false;
+    up->dst = h->all + (is_root(v) ? v->first * block : 0);
+    h->across.dst = h->all;
+    if (v->size > 1) h->across.src = up->dst;
+    return true;
+}
+
+/* The root deals out from `src` if that has the order of neighbourhoods, else from a copy. */
+static bool set_scatter(const struct hier_view *v)
+{
+    struct coll_hier *h = v->h;
+    struct coll_args *down = use_down(v, COLL_SCATTER);
+    size_t block = v->args->nbytes;
+    if (!h->leads) return true;
+    if (!set_tables(v, block, &h->across.send_counts, &h->across.send_offsets)) return false;
+    h->across.nbytes = v->size * block;
+    if (is_root(v)) {
+        h->across.src = v->args->src;
+        if (!v->shape->sorted) {
+            if (!get_memory(h, v->n * block)) return false;
+            for (aq_rank i = 0; i < v->n; i++)
+                memcpy(h->all + i * block,
+                       (const unsigned char *)v->args->src + v->shape->order[i] * block, block);
+            h->across.src = h->all;
+        }
+        down->src = (const unsigned char *)h->across.src + v->first * block;
+        /* What is its own neighbourhood's goes down from there. */
+        if (v->size > 1) h->across.dst = (void *)(uintptr_t)down->src;
+        atomic_store_explicit(&h->down.held, false, memory_order_relaxed);
+    } else if (v->size > 1) {
+        if (!get_memory(h, v->size * block)) return false;
+        down->src = h->across.dst = h->all;
+    }
+    return true;
+}
+
+static size_t block_at(const struct hier_view *v, aq_rank place)
+{
+    const size_t *counts = v->args->recv_counts;
+    return counts != NULL ? counts[v->shape->order[place]] : v->args->nbytes;
+}
+
+/* How many bytes each neighbourhood has, and each neighbour; returns the sum, SIZE_MAX: no memory.
+ */
+static size_t measure_blocks(const struct hier_view *v)
+{
+    size_t *counts = get_table(v, 0), *offsets = get_table(v, 1), at = 0;
+    size_t *near_counts = get_table(v, 2), *near_offsets = get_table(v, 3);
+    if (counts == NULL) return SIZE_MAX;
+    for (aq_rank g = 0, place = 0; g < v->shape->groups; g++) {
+        offsets[g] = at;
+        for (; place < v->shape->start[g + 1]; place++) {
+            if (g == v->shape->mine) {
+                near_counts[place - v->first] = block_at(v, place);
+                near_offsets[place - v->first] = at - offsets[g];
+            }
+            at += block_at(v, place);
+        }
+        counts[g] = at - offsets[g];
+    }
+    v->h->across.recv_counts = counts;
+    v->h->across.recv_offsets = offsets;
+    return at;
+}
+
+static bool in_place(const struct hier_view *v)
+{
+    return v->shape->sorted && v->args->recv_counts == NULL;
+}
+
+static bool set_allgather(const struct hier_view *v)
+{
+    struct coll_hier *h = v->h;
+    size_t all = measure_blocks(v);
+    if (all == SIZE_MAX) return false;
+    if (in_place(v))
+        h->all = v->args->dst;
+    else if (!get_memory(h, all))
+        return false;
+    unsigned char *own = h->all + h->across.recv_offsets[v->shape->mine];
+    struct coll_args *up = use_up(v, COLL_GATHER);
+    up->dst = own;
+    up->vary = v->args->recv_counts != NULL;
+    if (up->vary && h->leads) {
+        up->recv_counts = get_table(v, 2);
+        up->recv_offsets = get_table(v, 3);
+    }
+    if (v->size > 1) h->across.src = own;
+    h->across.dst = h->all;
+    struct coll_args *down = use_down(v, COLL_BROADCAST);
+    down->dst = h->all;
+    down->src = h->all;
+    down->nbytes = all;
+    return true;
+}
+
+/*
+ * Who acts gathers all blocks of its neighbours, sorts them by where they go, exchanges with the
+ * others, and sorts them by whom they are for.
+ */
+static bool set_alltoall(const struct hier_view *v)
+{
+    struct coll_hier *h = v->h;
+    size_t block = v->args->nbytes, row = v->n * block, all = v->size * row;
+    struct coll_args *up = use_up(v, COLL_GATHER), *down = use_down(v, COLL_SCATTER);
+    up->nbytes = down->nbytes = row;
+    if (!h->leads) return true;
+    if (!get_memory(h, 3 * all) ||
+        !set_tables(v, v->size * block, &h->across.send_counts, &h->across.send_offsets))
+        return false;
+    h->across.recv_counts = h->across.send_counts;
+    h->across.recv_offsets = h->across.send_offsets;
+    h->packed = h->all + all;
+    h->across.src = h->packed;
+    h->across.dst = h->packed + all;
+    up->dst = h->all;
+    down->src = h->all;
+    return true;
+}
+
+static bool (*const setters[COLL_KINDS])(const struct hier_view *v) = {
+    [COLL_BARRIER] = set_barrier,     [COLL_GATE] = set_barrier,
+    [COLL_BROADCAST] = set_broadcast, [COLL_REDUCE] = set_reduce,
+    [COLL_ALLREDUCE] = set_allreduce, [COLL_GATHER] = set_gather,
+    [COLL_ALLGATHER] = set_allgather, [COLL_SCATTER] = set_scatter,
+    [COLL_ALLTOALL] = set_alltoall,
+};
+
+/* --- between the parts ----------------------------------------------------------------------- */
+
+/* Blocks of an all-to-all: [neighbour][rank] to [neighbourhood][neighbour][member of that]. */
+static void pack_exchange(const struct hier_view *v)
+{
+    size_t block = v->args->nbytes;
+    const unsigned char *from = v->size > 1 ? v->h->all : v->args->src;
+    unsigned char *to = v->h->packed;
+    for (aq_rank g = 0; g < v->shape->groups; g++)
+        for (aq_rank near = 0; near < v->size; near++)
+            for (aq_rank p = v->shape->start[g]; p < v->shape->start[g + 1]; p++, to += block)
+                memcpy(to, from + ((size_t)near * v->n + v->shape->order[p]) * block, block);
+}
+
+/* [neighbourhood][member of that][neighbour] to [neighbour][rank]. */
+static void unpack_exchange(const struct hier_view *v)
+{
+    size_t block = v->args->nbytes;
+    const unsigned char *from = v->h->across.dst;
+    unsigned char *to = v->size > 1 ? v->h->all : v->args->dst;
+    for (aq_rank p = 0; p < v->n; p++)
+        for (aq_rank near = 0; near < v->size; near++, from += block)
+            memcpy(to + ((size_t)near * v->n + v->shape->order[p]) * block, from, block);
+}
+
+static void before_across(const struct hier_view *v)
+{
+    if (v->args->kind == COLL_ALLTOALL) pack_exchange(v);
+}
+
+static void after_across(const struct hier_view *v)
+{
+    if (v->args->kind == COLL_ALLTOALL) unpack_exchange(v);
+}
+
+/* From the order of the neighbourhoods to that of the ranks. */
+static void finish(const struct hier_view *v)
+{
+    bool gathered = v->args->kind == COLL_GATHER && is_root(v) && !v->shape->sorted;
+    if (!gathered && (v->args->kind != COLL_ALLGATHER || in_place(v))) return;
+    const unsigned char *from = v->h->all;
+    for (aq_rank p = 0; p < v->n; p++) {
+        unsigned char *to;
+        size_t len = coll_recv_block(v->args, v->shape->order[p], &to);
+        coll_copy(to, from, len);
+        from += len;
+    }
+}
+
+/* --- the life of an operation ---------------------------------------------------------------- */
+
+bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
+{
+    if (team->shape == NULL || args->vary) return false;
+    switch (args->kind) {
+    case COLL_GATHER:
+    case COLL_SCATTER:
+        return args->nbytes <= SMALL_BLOCK;
+    case COLL_ALLTOALL:
+        return args->nbytes <= SMALL_EXCHANGE;
+    case COLL_REDUCE:
+    case COLL_ALLREDUCE:
+        return team->shape->sorted || !args->ordered;
+    default:
+        return true;
+    }
+}
+
+static aq_rank acting(const struct coll_shape *shape, const struct coll_op *op, aq_rank group)
+{
+    return group == op->hier->root_group ? op->args.root : shape->order[shape->start[group]];
+}
+
+aq_status coll_hier_new(const aq_team *team, struct coll_op *op)
+{
+    const struct coll_shape *shape = team->shape;
+    struct coll_hier *h = calloc(1, sizeof(*h));
+    op->hier = h;
+    if (h != NULL) {
+        h->root_group = coll_rooted(op->args.kind) ? shape->group_of[op->args.root] : AQ_RANK_NONE;
+        h->leads = acting(shape, op, shape->mine) == team->rank;
+        h->across = op->args;
+        if (coll_rooted(op->args.kind)) h->across.root = h->root_group;
+        struct hier_view v = view_of(team, op);
+        if (setters[op->args.kind](&v)) return AQ_OK;
+    }
+    coll_hier_free(op);
+    return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
+}
+
+/* Every neighbour appends the same parts. */
+aq_status coll_hier_begin(aq_team *team, struct coll_op *op)
+{
+    struct coll_hier *h = op->hier;
+    aq_status st = AQ_OK;
+    h->waits = atomic_load_explicit(&op->held, memory_order_relaxed);
+    if (h->waits) {
+        h->down_waits = atomic_load_explicit(&h->down.held, memory_order_relaxed);
+        atomic_store_explicit(&h->up.held, true, memory_order_relaxed);
+        atomic_store_explicit(&h->down.held, true, memory_order_relaxed);
+    }
+    if (h->has_up) st = coll_append(team->local, &h->up);
+    if (st == AQ_OK && h->has_down) st = coll_append(team->local, &h->down);
+    return st;
+}
+
+void coll_hier_free(struct coll_op *op)
+{
+    if (op->hier == NULL) return;
+    free(op->hier->memory);
+    free(op->hier->tables);
+    free(op->hier);
+    op->hier = NULL;
+}
+
+void coll_hier_plan(const aq_team *team, struct coll_op *op)
+{
+    const struct coll_shape *shape = team->shape;
+    coll_plan_make(&op->plan, &op->hier->across, shape->groups, shape->mine);
+    for (size_t i = 0; i < op->plan.count; i++)
+        op->plan.steps[i].peer = acting(shape, op, op->plan.steps[i].peer);
+}
+
+static bool over(const struct coll_op *part, bool used, struct coll_op *op)
+{
+    if (!used) return true;
+    if (!atomic_load_explicit(&part->done, memory_order_acquire)) return false;
+    if (op->status == AQ_OK) op->status = part->status;
+    return true;
+}
+
+/* The operation is held no more. Acquired by who pushes the parts. */
+static void let_go(const aq_team *team, struct coll_hier *h)
+{
+    h->waits = false;
+    atomic_store_explicit(&h->up.held, false, memory_order_release);
+    atomic_store_explicit(&h->down.held, h->down_waits, memory_order_release);
+    if (team->local != NULL) coll_push_team(team->local);
+}
+
+/* After a death the team is broken, and what follows is over as well (coll_part). */
+bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
+{
+    struct coll_hier *h = op->hier;
+    struct hier_view v = view_of(team, op);
+    if (h->waits) let_go(team, h);
+    if (h->at == PART_UP) {
+        if (!over(&h->up, h->has_up, op)) return false;
+        if (h->leads) {
+            before_across(&v);
+            coll_msg_begin(team, op);
+        }
+        h->at = PART_ACROSS;
+    }
+    if (h->at == PART_ACROSS) {
+        if (h->leads && !coll_msg_push(team, op, stuck)) return false;
+        /* Of a death the neighbours hear; of anything else they would take what is there. */
+        if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
+            core.boot.fatal(core.boot.arg, aq_error_message());
+        if (h->leads) after_across(&v);
+        h->at = PART_DOWN;
+        if (h->has_down) {
+            /* Acquired by who pushes it. */
+            atomic_store_explicit(&h->down.held, false, memory_order_release);
+            coll_push_team(team->local);
+        }
+    }
+    if (!over(&h->down, h->has_down, op)) return false;
+    finish(&v);
+    return true;
+}

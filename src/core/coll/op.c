@@ -1,0 +1,422 @@
+/*
+ * Collectives: the operations of a team from their start to their end, and pushing them on. What
+ * they do is in coll_shm*.c (shared memory), coll/plan.c with coll/msg.c (messages), and
+ * coll/hier.c (both).
+ */
+#include "core/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOKS = 64, TURNS = 4 }; /* at shared memory before all transports are asked */
+
+_Atomic uint32_t core_coll_busy;
+static atomic_bool coll_stuck; /* a message found no room, which no arrival announces */
+
+void coll_copy(void *dst, const void *src, size_t len)
+{
+    if (len != 0 && dst != src) memmove(dst, src, len);
+}
+
+/* --- an operation's life --------------------------------------------------------------------- */
+
+aq_status coll_open(aq_team *team)
+{
+    struct core_coll *coll = calloc(1, sizeof(*coll));
+    if (coll == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for the state of a team");
+    coll->last = &coll->first;
+    team->coll = coll;
+    return AQ_OK;
+}
+
+/* Also with operations under way, when the job ends without them. */
+void coll_close(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (coll == NULL) return;
+    while (coll->first != NULL) {
+        struct coll_op *op = coll->first;
+        coll->first = op->next;
+        coll_plan_free(&op->plan);
+        coll_hier_free(op);
+        if (op->owned) free(op);
+    }
+    coll_msg_close(coll);
+    coll_shm_free(coll->shm);
+    free(coll);
+    team->coll = NULL;
+}
+
+bool coll_idle(const aq_team *team)
+{
+    return team->coll->first == NULL;
+}
+
+bool coll_broken(const aq_team *team)
+{
+    if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
+    if (team->whole != NULL) team = team->whole;
+    if (team->coll != NULL && atomic_load(&team->coll->parted)) return true;
+    for (aq_rank i = 0; i < team->size; i++)
+        if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
+    return false;
+}
+
+void coll_part(const aq_team *team)
+{
+    if (team->whole != NULL) team = team->whole;
+    atomic_store(&team->coll->parted, true);
+    atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
+}
+
+/* A locked instruction only where other threads count, too. */
+static void count_busy(uint32_t by)
+{
+    if (core.multi)
+        atomic_fetch_add_explicit(&core_coll_busy, by, memory_order_relaxed);
+    else
+        atomic_store_explicit(&core_coll_busy,
+                              atomic_load_explicit(&core_coll_busy, memory_order_relaxed) + by,
+                              memory_order_relaxed);
+}
+
+static void append(struct core_coll *coll, struct coll_op *op)
+{
+    op->seq = coll->started++;
+    op->mark = coll_mark_of(&op->args);
+    if (!op->shared) {
+        coll->past[op->seq % COLL_PAST].seq = op->seq;
+        coll->past[op->seq % COLL_PAST].mark = op->mark;
+    }
+    coll->messages += !op->shared;
+    op->next = NULL;
+    *coll->last = op;
+    coll->last = &op->next;
+    count_busy(1);
+}
+
+/* Out of the list, and tell who waits; `op` may be gone afterwards. */
+static void complete(aq_team *team, struct coll_op **at)
+{
+    struct core_coll *coll = team->coll;
+    struct coll_op *op = *at;
+    *at = op->next;
+    if (coll->last == &op->next) coll->last = at;
+    coll->messages -= !op->shared;
+    coll->failed = coll->failed || op->status != AQ_OK;
+    coll_plan_free(&op->plan);
+    coll_hier_free(op);
+    if (team->whole != NULL)
+        atomic_store_explicit(&team->whole->coll->news, true, memory_order_relaxed);
+    count_busy(-1u);
+    if (op->then != NULL) {
+        if (op->status != AQ_OK) op->then->status = op->status;
+        atomic_store_explicit(&op->then->held, false, memory_order_release);
+    }
+    if (op->event != NULL) {
+        struct aqi_comp *comp = &op->event->set.put;
+        if (op->status != AQ_OK) aqi_comp_fail(comp, op->status);
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+    }
+    if (op->owned)
+        free(op);
+    else
+        atomic_store_explicit(&op->done, true, memory_order_release);
+}
+
+/* May it begin? In shared memory when its slot is free; by messages when no gate is before it. */
+static bool may_push(const struct coll_op *op, unsigned slots, bool gate, bool messages)
+{
+    if (AQI_UNLIKELY(atomic_load_explicit(&op->held, memory_order_acquire))) return false;
+    if (op->shared) return (slots & 1u << op->slot) == 0;
+    if (op->args.kind == COLL_GATE && messages) return false;
+    return !gate;
+}
+
+static bool push_op(aq_team *team, struct coll_op *op, bool *stuck)
+{
+    if (op->shared) return coll_shm_push(team, op);
+    if (op->hier != NULL) return coll_hier_push(team, op, stuck);
+    if (!op->started) coll_msg_begin(team, op);
+    return coll_msg_push(team, op, stuck);
+}
+
+/* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
+ * the operations that they belong to, are their parts. */
+static void push_list(aq_team *team, bool *stuck)
+{
+    struct core_coll *coll = team->coll;
+    unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
+    bool gate = false, messages = false, broken = coll_broken(team);
+    if (team->local != NULL) {
+        atomic_store_explicit(&coll->news, false, memory_order_relaxed);
+        coll_push_team(team->local);
+    }
+    for (struct coll_op **at = &coll->first; *at != NULL;) {
+        struct coll_op *op = *at;
+        bool over = broken;
+        if (broken) {
+            op->status = AQ_EPEER;
+            if (op->shared) coll_shm_leave(team);
+        } else if (may_push(op, slots, gate, messages)) {
+            over = push_op(team, op, stuck);
+        }
+        if (over) {
+            if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_part(team);
+            broken = broken || op->status == AQ_EPEER;
+            complete(team, at);
+            continue;
+        }
+        if (op->shared) slots |= 1u << op->slot;
+        if (!op->shared) messages = true;
+        if (op->args.kind == COLL_GATE) gate = true;
+        if (slots == all_slots && (gate || coll->messages == 0)) break;
+        at = &op->next;
+    }
+}
+
+void coll_push_team(aq_team *team)
+{
+    bool stuck = false;
+    coll_lock(team->coll);
+    push_list(team, &stuck);
+    coll_unlock(team->coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+}
+
+static bool try_push_team(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (core.multi && !aqi_spin_try(&coll->lock)) return true;
+    bool stuck = false;
+    if (coll->first != NULL) push_list(team, &stuck);
+    coll_unlock(coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    return true;
+}
+
+void core_coll_push(void)
+{
+    atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
+    team_each(try_push_team);
+}
+
+static bool doze(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    if (coll->first != NULL && atomic_load_explicit(&coll->news, memory_order_relaxed))
+        return false;
+    if (coll->shm == NULL || (coll->first == NULL && !coll_shm_at_barrier(coll->shm))) return true;
+    coll->dozing = true;
+    return coll_shm_doze(team, true);
+}
+
+static bool wake_up(aq_team *team)
+{
+    if (team->coll->dozing) (void)coll_shm_doze(team, false);
+    team->coll->dozing = false;
+    return true;
+}
+
+bool core_coll_doze(int *sleep_ms)
+{
+    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) *sleep_ms = 1;
+    /* Another thread may change what we look at: no sleep is long instead (sleep.c). */
+    if (core.multi) return true;
+    return team_each(doze);
+}
+
+void core_coll_wake(void)
+{
+    if (!core.multi) (void)team_each(wake_up);
+}
+
+/* --- starting and waiting -------------------------------------------------------------------- */
+
+/* Nothing moves: there is nothing to wait for. */
+static bool is_empty(const aq_team *team, const struct coll_args *args)
+{
+    return args->kind != COLL_BARRIER && !args->vary && coll_longest(team, args) == 0;
+}
+
+size_t coll_longest(const aq_team *team, const struct coll_args *args)
+{
+    const size_t *counts = args->send_counts != NULL ? args->send_counts : args->recv_counts;
+    size_t most = counts != NULL ? 0 : args->nbytes;
+    for (aq_rank i = 0; counts != NULL && i < team->size; i++)
+        most = aqi_max(most, counts[i]);
+    return most;
+}
+
+/* In which way it goes, the same in all members. What can fail comes before anything is appended.
+ */
+static aq_status choose_way(aq_team *team, struct coll_op *op)
+{
+    op->shared = coll_shm_takes(team, &op->args);
+    if (op->shared || !coll_hier_takes(team, &op->args)) return AQ_OK;
+    return coll_hier_new(team, op);
+}
+
+static void append_way(aq_team *team, struct coll_op *op)
+{
+    append(team->coll, op);
+    if (op->shared) coll_shm_begin(team, op);
+    if (op->hier == NULL || coll_hier_begin(team, op) == AQ_OK) return;
+    core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
+}
+
+/* Members are at most so many operations apart that a slow one can keep what comes early. */
+static aq_status append_gate(aq_team *team)
+{
+    if (team->coll->message_ops++ % COLL_GATE_EVERY != COLL_GATE_EVERY - 1) return AQ_OK;
+    struct coll_op *gate = calloc(1, sizeof(*gate));
+    if (gate == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
+    gate->args.kind = COLL_GATE;
+    gate->owned = true;
+    aq_status st = choose_way(team, gate);
+    if (st == AQ_OK)
+        append_way(team, gate);
+    else
+        free(gate);
+    return st;
+}
+
+/* The lock is held. */
+static aq_status enter(aq_team *team, struct coll_op *op)
+{
+    aq_status st = choose_way(team, op);
+    if (st == AQ_OK && !op->shared) st = append_gate(team);
+    if (st == AQ_OK)
+        append_way(team, op);
+    else
+        coll_hier_free(op);
+    return st;
+}
+
+aq_status coll_append(aq_team *team, struct coll_op *op)
+{
+    coll_lock(team->coll);
+    aq_status st = enter(team, op);
+    coll_unlock(team->coll);
+    return st;
+}
+
+aq_status coll_begin(aq_team *team, struct coll_op *op)
+{
+    bool stuck = false;
+    coll_lock(team->coll);
+    aq_status st = enter(team, op);
+    for (op = op->then; st == AQ_OK && op != NULL; op = op->then)
+        if (enter(team, op) != AQ_OK)
+            core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
+    if (st == AQ_OK) push_list(team, &stuck);
+    coll_unlock(team->coll);
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    return st;
+}
+
+bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
+{
+    /* Ranks that share cores: a turn in which nothing can be done is to be a short one. */
+    for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < TURNS; i++) {
+        core_yield();
+        coll_push_team(team);
+        if (atomic_load_explicit(done, memory_order_acquire)) return true;
+    }
+    for (unsigned i = 0; core.spin_rounds > 0 && i < LOOKS; i++) {
+        if (atomic_load_explicit(done, memory_order_acquire)) return true;
+        aqi_pause();
+        coll_push_team(team);
+    }
+    if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else if (!atomic_load_explicit(done, memory_order_acquire))
+        core_wait_round(wait, CORE_CONDITION_MS);
+    return atomic_load_explicit(done, memory_order_acquire);
+}
+
+static aq_status dead(const char *call)
+{
+    return aqi_fail(AQ_EPEER, "core",
+                    "%s: a member of the team is dead or unreachable: its data is missing", call);
+}
+
+aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args)
+{
+    struct coll_op op = {.args = *args};
+    struct core_wait wait = {0};
+    if (coll_broken(team)) return dead(call);
+    if (is_empty(team, args)) return AQ_OK;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
+    aq_status st = coll_begin(team, &op);
+    if (st != AQ_OK) return st;
+    while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
+           !coll_wait_round(team, &op.done, &wait))
+        coll_waits_long(team, &op, &wait);
+    if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
+    aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
+    return op.status == AQ_EPEER ? dead(call) : op.status;
+}
+
+static void parts_free(struct coll_op *part)
+{
+    while (part != NULL) {
+        struct coll_op *then = part->then;
+        free(part);
+        part = then;
+    }
+}
+
+/* The operation, between the barriers that the flags want; the last of them tells `root`. */
+static struct coll_op *parts_new(const struct coll_args *args, unsigned flags, struct aqi_op *root)
+{
+    static const struct coll_args barrier = {.kind = COLL_BARRIER, .nbytes = 1, .element = 1};
+    const struct coll_args *wanted[] = {flags & AQ_COLL_IN_ALL ? &barrier : NULL, args,
+                                        flags & AQ_COLL_OUT_ALL ? &barrier : NULL};
+    struct coll_op *first = NULL, *last = NULL;
+    for (unsigned i = 0; i < AQI_COUNT_OF(wanted); i++) {
+        if (wanted[i] == NULL) continue;
+        struct coll_op *op = calloc(1, sizeof(*op));
+        if (op == NULL) {
+            parts_free(first);
+            return NULL;
+        }
+        op->args = *wanted[i];
+        op->owned = true;
+        atomic_store_explicit(&op->held, last != NULL, memory_order_relaxed);
+        if (last != NULL) last->then = op;
+        if (last == NULL) first = op;
+        last = op;
+    }
+    last->event = root;
+    return first;
+}
+
+aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
+                     aq_event *event)
+{
+    if (coll_broken(team)) return dead(call);
+    if (is_empty(team, args)) {
+        *event = AQ_EVENT_DONE;
+        return AQ_OK;
+    }
+    struct aqi_op *root = core_op_get(core_self());
+    struct coll_op *parts = root != NULL ? parts_new(args, flags, root) : NULL;
+    aq_status st = AQ_ENOMEM;
+    if (parts == NULL) {
+        aqi_fail(st, "core", "%s: no memory for another operation", call);
+        goto undo;
+    }
+    atomic_store_explicit(&root->set.put.local, 1, memory_order_relaxed);
+    atomic_store_explicit(&root->set.put.remote, 1, memory_order_relaxed);
+    aqi_trace_point(AQI_TRACE_COLL, call, AQI_TRACE_NOBODY, args->nbytes);
+    st = coll_begin(team, parts);
+    if (st != AQ_OK) goto undo;
+    *event = root;
+    return AQ_OK;
+undo:
+    if (root != NULL) core_op_put(root);
+    parts_free(parts);
+    return st;
+}

@@ -1,0 +1,382 @@
+/*
+ * Collectives in shared memory. All of them are rounds: everybody writes its part to a place of its
+ * own, everybody arrives, and then reads what it needs from the others. Places alternate between
+ * two, so that arriving at the next round says that the last one has been read.
+ *
+ * Few members look at each other's lines (flat); many count in one word, and the last to come does
+ * the work that needs all parts and releases the others: where ranks exceed cores each of them then
+ * runs once per round. Large transfers between attached segments copy directly.
+ */
+#include "core/coll/shm.h"
+
+#include "base/shmem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the layout of a block ------------------------------------------------------------------- */
+
+static size_t stuck_at(uint32_t members)
+{
+    return aqi_round_up(sizeof(struct shm_head) + members, AQI_CACHE_LINE);
+}
+
+static size_t head_bytes(uint32_t members)
+{
+    return aqi_round_up(stuck_at(members) + members * sizeof(struct shm_stuck), AQI_CACHE_LINE);
+}
+
+static size_t slot_bytes(uint32_t members)
+{
+    return sizeof(struct shm_slot_head) + 2 * (size_t)members * sizeof(struct shm_line);
+}
+
+static size_t control_bytes(uint32_t members)
+{
+    return aqi_round_up(head_bytes(members) + (SHM_SLOTS + 1) * slot_bytes(members),
+                        aqi_page_size());
+}
+
+size_t coll_shm_least(uint32_t members)
+{
+    return control_bytes(members) + 2 * SHM_SLOTS * SHM_LEAST_CHUNK * ((size_t)members + 1);
+}
+
+void coll_shm_clear(void *at, uint32_t members)
+{
+    memset(at, 0, control_bytes(members));
+}
+
+struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
+{
+    unsigned char *base = scratch_at(team, block);
+    struct coll_shm *shm = calloc(1, sizeof(*shm));
+    if (shm == NULL || base == NULL) {
+        free(shm);
+        return NULL;
+    }
+    uint32_t n = team->size;
+    size_t area = (block->size - control_bytes(n)) / (2 * SHM_SLOTS) / AQI_CACHE_LINE;
+    shm->head = (struct shm_head *)(void *)base;
+    shm->stuck = (struct shm_stuck *)(void *)(base + stuck_at(n));
+    shm->members = n;
+    shm->self = team->rank;
+    shm->flat = block->flat != 0;
+    shm->crowded = block->crowded != 0;
+    shm->area = area * AQI_CACHE_LINE;
+    shm->chunk = shm->area / (n + 1) / AQI_CACHE_LINE * AQI_CACHE_LINE;
+    shm->chunk = aqi_min(shm->chunk, shm->crowded ? SHM_CROWDED_CHUNK : SHM_MOST_CHUNK);
+    for (unsigned i = 0; i <= SHM_SLOTS; i++) {
+        unsigned char *slot = base + head_bytes(n) + i * slot_bytes(n);
+        shm->slots[i].head = (struct shm_slot_head *)(void *)slot;
+        shm->slots[i].lines = (struct shm_line *)(void *)(slot + sizeof(struct shm_slot_head));
+        shm->slots[i].data = base + control_bytes(n) + i * 2 * shm->area;
+    }
+    return shm;
+}
+
+void coll_shm_free(struct coll_shm *shm)
+{
+    free(shm);
+}
+
+unsigned coll_shm_slots(void)
+{
+    return SHM_SLOTS;
+}
+
+/* --- arriving, and knowing that all have ----------------------------------------------------- */
+
+/* Our round is published; those who sleep on it have said so before they looked (coll_shm_doze). */
+static inline void wake_sleepers(aq_team *team, struct coll_shm *shm)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_acquire) == 0)) return;
+    for (aq_rank i = 0; i < team->size; i++) {
+        if (atomic_load_explicit(&shm->head->asleep[i], memory_order_relaxed) == 0) continue;
+        struct core_route *route = &core.routes[aq_team_to_job(team, i)];
+        /* One whose ring is full has arrivals and will not sleep; a fault decorator may refuse. */
+        for (int attempt = 0; attempt < 100; attempt++)
+            if (core_try_send(route, CORE_HANDLER_WAKE, NULL, 0) != AQ_AGAIN) break;
+    }
+}
+
+/* Our line of the next round, to be written before shm_arrive. */
+struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot)
+{
+    return shm_line_of(slot, shm->self, slot->round + 1);
+}
+
+/* Acquire: what the others published with this round is seen. */
+bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
+{
+    uint32_t round = slot->round;
+    if (!shm->flat)
+        return atomic_load_explicit(&shm_release_of(slot, round)->round, memory_order_acquire) ==
+               round;
+    while (*seen < shm->members && atomic_load_explicit(&shm_line_of(slot, *seen, round)->round,
+                                                        memory_order_acquire) == round)
+        ++*seen;
+    return *seen == shm->members;
+}
+
+/* Release. True: we are the last of a counted round, and call shm_release when we have done the
+ * work of the last. */
+bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+{
+    uint32_t round = ++slot->round;
+    atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
+    if (shm->flat) {
+        wake_sleepers(team, shm);
+        return false;
+    }
+    uint64_t before = atomic_fetch_add_explicit(&slot->head->arrived, (uint64_t)sum << 32 | 1,
+                                                memory_order_acq_rel);
+    return (uint32_t)before + 1 == round * shm->members;
+}
+
+/* By the last to come: have all added this? The count below has carried where it began anew. */
+static bool sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+{
+    uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
+    uint32_t want = slot->head->sum_before + sum * shm->members;
+    if ((uint32_t)arrived < shm->members) want++;
+    slot->head->sum_before = (uint32_t)(arrived >> 32);
+    return want == (uint32_t)(arrived >> 32);
+}
+
+void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+{
+    atomic_store_explicit(&shm_release_of(slot, slot->round)->round, slot->round,
+                          memory_order_release);
+    wake_sleepers(team, shm);
+}
+
+/* --- the barrier ----------------------------------------------------------------------------- */
+
+struct coll_name coll_name_combine(struct coll_name a, struct coll_name b)
+{
+    if (a.state == NAME_NONE) return b;
+    if (b.state == NAME_NONE) return a;
+    if (a.state == NAME_GIVEN && b.state == NAME_GIVEN && a.id == b.id) return a;
+    return (struct coll_name){NAME_MISMATCH, 0};
+}
+
+static struct coll_name all_names(const aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+{
+    struct coll_name agreed = {NAME_NONE, 0};
+    for (uint32_t i = 0; i < shm->members; i++) {
+        const struct shm_line *line = shm_line_of(slot, i, slot->round);
+        if (AQI_UNLIKELY(line->ends != team->ends))
+            coll_differ(team, coll_mark_of_barrier(team->ends), i,
+                        coll_mark_of_barrier(line->ends));
+        agreed = coll_name_combine(agreed, line->name);
+    }
+    return agreed;
+}
+
+/* Names are rare: in a counted round they are looked at only if somebody gave one. */
+void coll_shm_arrive(aq_team *team, struct coll_name name)
+{
+    struct coll_shm *shm = team->coll->shm;
+    struct shm_slot *slot = &shm->slots[SHM_SLOTS];
+    struct shm_line *line = shm_line_next(shm, slot);
+    line->name = name;
+    line->ends = team->ends;
+    shm->barrier_seen = 0;
+    if (!shm->flat && name.state != NAME_NONE)
+        atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
+    if (!shm_arrive(team, shm, slot, team->ends)) return;
+    bool alike = sums_alike(shm, slot, team->ends);
+    struct shm_line *release = shm_release_of(slot, slot->round);
+    release->name = (struct coll_name){NAME_NONE, 0};
+    uint32_t named = atomic_load_explicit(&slot->head->named, memory_order_relaxed);
+    if (named != slot->head->named_before || AQI_UNLIKELY(!alike))
+        release->name = all_names(team, shm, slot);
+    slot->head->named_before = named;
+    shm_release(team, shm, slot);
+}
+
+bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
+{
+    struct coll_shm *shm = team->coll->shm;
+    struct shm_slot *slot = &shm->slots[SHM_SLOTS];
+    if (!shm_all_here(shm, slot, &shm->barrier_seen)) return false;
+    shm->barrier_done = slot->round;
+    *agreed = shm->flat ? all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;
+    return true;
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+bool coll_shm_takes(const aq_team *team, const struct coll_args *args)
+{
+    return team->coll->shm != NULL && shm_unit(team->coll->shm, args) != 0;
+}
+
+void coll_shm_begin(aq_team *team, struct coll_op *op)
+{
+    struct coll_shm *shm = team->coll->shm;
+    op->slot = team->coll->shm_started++ % SHM_SLOTS;
+    op->unit = shm_unit(shm, &op->args);
+    op->most = coll_longest(team, &op->args);
+    op->waiting = op->checked = false;
+    op->at = op->first = 0;
+    op->length = aqi_min(op->unit, op->most);
+    /* Between segments the sum begins with whose place it takes, out of order. */
+    bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
+    op->phase = op->args.vary || large ? SHM_TALK : SHM_CHUNK;
+}
+
+static void post(const struct shm_view *v)
+{
+    switch (v->op->phase) {
+    case SHM_TALK:
+        shm_talk_post(v);
+        break;
+    case SHM_CHUNK:
+        shm_post(v);
+        break;
+    case SHM_SLICE:
+        shm_slice_post(v);
+        break;
+    default:
+        break;
+    }
+}
+
+static enum coll_phase next_chunk(const struct coll_shm *shm, struct coll_op *op)
+{
+    op->first = shm_group_end(shm, op);
+    if (op->first < shm->members) return SHM_CHUNK;
+    op->first = 0;
+    op->at += op->length;
+    op->length = aqi_min(op->unit, op->most - op->at);
+    return op->length == 0 ? SHM_DONE : SHM_CHUNK;
+}
+
+/* All have come to this round: take what it brought, and say what the next one is for. */
+static enum coll_phase take(const struct shm_view *v)
+{
+    switch (v->op->phase) {
+    case SHM_TALK:
+        return shm_talk_read(v);
+    case SHM_CHUNK:
+        if (shm_in_slices(v->shm, v->op)) return SHM_SLICE;
+        shm_read(v);
+        return next_chunk(v->shm, v->op);
+    case SHM_SLICE:
+        shm_slice_read(v);
+        return next_chunk(v->shm, v->op);
+    case SHM_DIRECT:
+        if (shm_some_left(v->shm)) v->op->status = AQ_EPEER;
+        if (!v->op->more) return SHM_DONE;
+        v->op->more = false;
+        shm_direct_rest(v);
+        return SHM_DIRECT;
+    default:
+        return SHM_DONE;
+    }
+}
+
+/* --- are all in the same operation? ---------------------------------------------------------- */
+
+/* Of the first round of an operation; the others add nothing. */
+static uint32_t sum_of(const struct coll_op *op)
+{
+    uint64_t word = ((uint64_t)op->mark.root << 32 | op->mark.bytes) * 0x9e3779b97f4a7c15u;
+    word = (word ^ word >> 29 ^ op->mark.what) * 0xbf58476d1ce4e5b9u;
+    return op->checked ? 0 : (uint32_t)(word >> 32);
+}
+
+static bool alike(const struct shm_view *v)
+{
+    for (uint32_t i = 0; i < v->shm->members; i++) {
+        const struct shm_line *line = shm_line_of(v->slot, i, v->slot->round);
+        if (AQI_LIKELY(coll_mark_same(&line->mark, &v->op->mark))) continue;
+        coll_differ(v->team, v->op->mark, i, line->mark);
+        return false;
+    }
+    return true;
+}
+
+bool coll_shm_push(aq_team *team, struct coll_op *op)
+{
+    struct coll_shm *shm = team->coll->shm;
+    struct shm_view v = {team, shm, &shm->slots[op->slot], op};
+    do {
+        if (!op->waiting) {
+            uint32_t sum = sum_of(op);
+            post(&v);
+            shm_line_next(shm, v.slot)->mark = op->mark;
+            op->waiting = true;
+            op->seen = 0;
+            if (shm_arrive(team, shm, v.slot, sum)) {
+                if (AQI_UNLIKELY(!sums_alike(shm, v.slot, sum)) && !alike(&v)) return false;
+                if (op->phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
+                shm_release(team, shm, v.slot);
+            }
+        }
+        if (!shm_all_here(shm, v.slot, &op->seen)) return false;
+        if (shm->flat && !op->checked && !alike(&v)) return false;
+        op->checked = true;
+        op->waiting = false;
+        op->phase = take(&v);
+    } while (op->phase != SHM_DONE);
+    return true;
+}
+
+/*
+ * A member that hears of a death leaves, and may use its buffers for something else, while others,
+ * who miss nobody in this round, still read them: they must see that it has left when they have.
+ */
+AQI_COLD void coll_shm_leave(const aq_team *team)
+{
+    atomic_store_explicit(&team->coll->shm->head->left, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* --- sleeping -------------------------------------------------------------------------------- */
+
+static bool ready(aq_team *team, const struct coll_op *op)
+{
+    struct coll_shm *shm = team->coll->shm;
+    uint32_t seen = 0;
+    if (atomic_load_explicit(&op->held, memory_order_relaxed)) return false;
+    return !op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen);
+}
+
+bool coll_shm_at_barrier(const struct coll_shm *shm)
+{
+    return shm->slots[SHM_SLOTS].round != shm->barrier_done;
+}
+
+/*
+ * Say that we sleep, then look once more: either we see the round, or who completes it sees us. An
+ * operation that has not begun to wait has something to do.
+ */
+bool coll_shm_doze(aq_team *team, bool on)
+{
+    struct coll_shm *shm = team->coll->shm;
+    if (!on) {
+        atomic_store_explicit(&shm->head->asleep[shm->self], 0, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&shm->head->sleepers, 1, memory_order_relaxed);
+        return true;
+    }
+    atomic_store_explicit(&shm->head->asleep[shm->self], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&shm->head->sleepers, 1, memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
+    uint32_t seen = 0;
+    unsigned slots = 0;
+    struct shm_slot *barrier = &shm->slots[SHM_SLOTS];
+    if (coll_shm_at_barrier(shm) && shm_all_here(shm, barrier, &seen)) {
+        shm->barrier_done = barrier->round; /* once: it may be waited for much later */
+        return false;
+    }
+    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
+        if (!op->shared || (slots & 1u << op->slot) != 0) continue;
+        slots |= 1u << op->slot;
+        if (ready(team, op)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,147 @@
+/* The layout of a team's block of scratch memory, for the files of collectives in shared memory. */
+#ifndef AQI_CORE_COLL_SHM_IMPL_H
+#define AQI_CORE_COLL_SHM_IMPL_H
+
+#include "core/coll/coll.h"
+
+enum { NAME_NONE, NAME_GIVEN, NAME_MISMATCH };
+
+enum {
+    SHM_SLOTS = 2, /* operations of a team that run at a time, and one more slot for its barrier */
+    SHM_INLINE = 48,
+    SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
+    SHM_LEAST_CHUNK = 128,
+    SHM_LEAST_PIECE = 64, /* for one member; rather a round for a part of them */
+    /* Small enough for the nearest caches, where all run at once; where they take turns, a round is
+     * dear and moves more. Of a member, and of a broadcast: */
+    SHM_MOST_CHUNK = 64 * 1024,
+    SHM_MOST_BURST = 32 * 1024,
+    SHM_CROWDED_CHUNK = 256 * 1024,
+    SHM_CROWDED_BURST = 256 * 1024,
+    SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth another round to talk about segments */
+};
+
+/* What a member says before a large operation, for all to decide alike. */
+struct shm_talk {
+    uint64_t most;        /* its longest block */
+    uint64_t src, dst;    /* 0: not to be reached, NO_BUFFER: it has none */
+    uint32_t src_private; /* not in its segment: has to be pulled */
+    uint32_t can_pull;    /* from all whose data it gets */
+};
+#define NO_BUFFER 1u
+
+/* A line has one writer a round: a member, or the last to come. */
+struct shm_line {
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t round; /* release, after the rest */
+    union {
+        struct coll_mark mark;
+        struct {
+            /* Of the barrier: */
+            uint32_t ends; /* in aq_team_destroy */
+            struct coll_name name;
+        };
+    };
+    union {
+        unsigned char bytes[SHM_INLINE];
+        struct shm_talk talk;
+    };
+};
+static_assert(sizeof(struct shm_line) == AQI_CACHE_LINE, "a line is one cache line");
+
+struct shm_slot_head {
+    /* Counted on and on in the lower half; above are the sums of what they are in. */
+    alignas(AQI_CACHE_LINE) _Atomic uint64_t arrived;
+    uint32_t sum_before;
+    _Atomic uint32_t named; /* of a barrier: those who gave a name */
+    uint32_t named_before;
+    struct shm_line release[2]; /* by parity of the round */
+};
+
+/* A member that has waited long. */
+struct shm_stuck {
+    _Atomic uint64_t at; /* place + 1, and the round; release, after the rest. 0: it is not */
+    struct coll_mark mark;
+};
+
+struct shm_head {
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t sleepers;
+    _Atomic uint32_t left;    /* some member has gone out of an operation that others are in */
+    _Atomic uint8_t asleep[]; /* by rank in the team; afterwards a shm_stuck of each */
+};
+
+/* A slot as a member sees it. */
+struct shm_slot {
+    struct shm_slot_head *head;
+    struct shm_line *lines; /* two for each member */
+    unsigned char *data;    /* two areas: a chunk for each member, and one for results */
+    uint32_t round;         /* in which we have arrived */
+};
+
+struct coll_shm {
+    struct shm_head *head;
+    struct shm_stuck *stuck;
+    uint32_t members, self;
+    bool flat, crowded;
+    size_t area, chunk;
+    uint32_t barrier_seen, barrier_done;
+    struct shm_slot slots[SHM_SLOTS + 1];
+};
+
+static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t member,
+                                           uint32_t round)
+{
+    return &slot->lines[2 * (size_t)member + (round & 1)];
+}
+
+static inline struct shm_stuck *shm_stuck_of(const struct coll_shm *shm, uint32_t member)
+{
+    return &shm->stuck[member];
+}
+
+static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)
+{
+    return &slot->head->release[round & 1];
+}
+
+/* The chunk of a member in a round; `members` as the member: that of the result. */
+static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const struct shm_slot *slot,
+                                          uint32_t member, uint32_t round)
+{
+    return slot->data + (round & 1) * shm->area + member * shm->chunk;
+}
+
+/* Acquire: what was read before it was as a member had it, who has left since. */
+static inline bool shm_some_left(const struct coll_shm *shm)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return AQI_UNLIKELY(atomic_load_explicit(&shm->head->left, memory_order_relaxed) != 0);
+}
+
+struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);
+bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen);
+bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum);
+void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
+
+/* coll/shm_move.c: what the kinds write before they arrive and read afterwards. */
+struct shm_view {
+    aq_team *team;
+    struct coll_shm *shm;
+    struct shm_slot *slot;
+    struct coll_op *op;
+};
+/* coll/shm_stage.c: a round in which members tell where their buffers are, and decide. */
+void shm_talk_post(const struct shm_view *v);
+enum coll_phase shm_talk_read(const struct shm_view *v);
+size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */
+uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op);
+void shm_post(const struct shm_view *v);
+void shm_read(const struct shm_view *v);
+void shm_last(const struct shm_view *v); /* by the last to come, of a counted round */
+bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op);
+void shm_slice_post(const struct shm_view *v);
+void shm_slice_read(const struct shm_view *v);
+/* Between segments: first step; true if there is a second one. */
+bool shm_direct(const struct shm_view *v);
+void shm_direct_rest(const struct shm_view *v);
+
+#endif

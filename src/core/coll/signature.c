@@ -1,0 +1,267 @@
+/*
+ * Members that are not in the same operation of their team: found out, and told, as nothing that
+ * they could do brings them together again.
+ *
+ * Every operation has a mark. In shared memory it travels in the lines that members look at anyway,
+ * or as a sum in the counter at which they arrive; by messages in each message. What meets nowhere,
+ * since one member waits in another place than the next, is looked for by those who have waited
+ * long, in coll_waits_long.
+ */
+#include "core/coll/shm.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 160 };
+
+/* So long one waits before one asks why; until then nothing is looked at or sent. */
+enum { STUCK_NS = 100000000, STUCK_TURNS = 16, STUCK_SPINS = 1 << 15 };
+
+/* --- marks ----------------------------------------------------------------------------------- */
+
+enum {
+    MARK_KIND = 0x3f,
+    MARK_ORDERED = 0x40,
+    MARK_VARY = 0x80,
+    MARK_CODE_SHIFT = 8,
+    MARK_HIGH_SHIFT = 16
+};
+
+struct coll_mark coll_mark_of(const struct coll_args *args)
+{
+    bool vary = args->vary || args->send_counts != NULL || args->recv_counts != NULL;
+    uint64_t bytes = vary ? 0 : args->nbytes;
+    return (struct coll_mark){
+        (uint32_t)args->kind | (vary ? MARK_VARY : 0) | (args->ordered ? MARK_ORDERED : 0) |
+            (uint32_t)args->code << MARK_CODE_SHIFT | (uint32_t)(bytes >> 32) << MARK_HIGH_SHIFT,
+        args->root, (uint32_t)bytes};
+}
+
+struct coll_mark coll_mark_of_barrier(bool ends)
+{
+    uint32_t code = ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER;
+    return (struct coll_mark){COLL_BARRIER | code << MARK_CODE_SHIFT, 0, 0};
+}
+
+static const char *type_name(uint32_t code)
+{
+    static const char *const names[] = {[AQ_I32] = "I32", [AQ_U32] = "U32", [AQ_I64] = "I64",
+                                        [AQ_U64] = "U64", [AQ_F32] = "F32", [AQ_F64] = "F64"};
+    uint32_t type = (code - 1) / COLL_CODE_OPS;
+    return type < AQI_COUNT_OF(names) ? names[type] : "?";
+}
+
+static const char *operator_name(uint32_t code)
+{
+    static const char *const names[COLL_CODE_OPS] = {
+        [AQ_ADD] = "ADD", [AQ_MULT] = "MULT", [AQ_MIN] = "MIN", [AQ_MAX] = "MAX",
+        [AQ_AND] = "AND", [AQ_OR] = "OR",     [AQ_XOR] = "XOR"};
+    const char *name = names[(code - 1) % COLL_CODE_OPS];
+    return name != NULL ? name : "?";
+}
+
+static void describe(struct coll_mark mark, char *text)
+{
+    static const char *const names[COLL_KINDS] = {
+        [COLL_BARRIER] = "aq_coll_barrier_nb",    [COLL_BROADCAST] = "aq_coll_broadcast",
+        [COLL_REDUCE] = "aq_coll_reduce",         [COLL_ALLREDUCE] = "aq_coll_allreduce",
+        [COLL_GATHER] = "aq_coll_gather",         [COLL_ALLGATHER] = "aq_coll_allgather",
+        [COLL_SCATTER] = "aq_coll_scatter",       [COLL_ALLTOALL] = "aq_coll_alltoall",
+        [COLL_GATE] = "16 collectives before it",
+    };
+    uint32_t kind = mark.what & MARK_KIND, code = mark.what >> MARK_CODE_SHIFT & UINT8_MAX;
+    uint64_t bytes = (uint64_t)(mark.what >> MARK_HIGH_SHIFT) << 32 | mark.bytes;
+    const char *name = kind < COLL_KINDS ? names[kind] : "another one, which is over", *v = "";
+    if (code == COLL_CODE_BARRIER) name = "aq_barrier";
+    if (code == COLL_CODE_DESTROY) name = "aq_team_destroy";
+    if (code == COLL_CODE_TEAM) name = "a call that makes teams";
+    if (mark.what & MARK_VARY) v = "v";
+    int n = snprintf(text, TEXT, "%s%s", name, v);
+    if (code >= COLL_CODE_BARRIER || kind >= COLL_KINDS) return;
+    if (!(mark.what & MARK_VARY) && kind != COLL_BARRIER && kind != COLL_GATE)
+        n += snprintf(text + n, (size_t)(TEXT - n), " of %llu bytes", (unsigned long long)bytes);
+    if (code != 0)
+        n += snprintf(text + n, (size_t)(TEXT - n), " (AQ_%s, AQ_%s)", type_name(code),
+                      operator_name(code));
+    if (mark.what & MARK_ORDERED) n += snprintf(text + n, (size_t)(TEXT - n), ", in order");
+    if (coll_rooted((enum coll_kind)kind))
+        snprintf(text + n, (size_t)(TEXT - n), " with root %u", mark.root);
+}
+
+/*
+ * After a death members leave their operations at different points, and some have not heard of it
+ * yet. So where the job goes on this is no more than a team that cannot be used any longer.
+ */
+static bool parted(const aq_team *team)
+{
+    if (!core.params.survive && !atomic_load(&core.any_lost)) return false;
+    coll_part(team);
+    return true;
+}
+
+void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other, struct coll_mark theirs)
+{
+    char my_text[TEXT], their_text[TEXT], why[3 * TEXT + 300];
+    describe(mine, my_text);
+    describe(theirs, their_text);
+    snprintf(why, sizeof(why),
+             "members of team %u.%u, of %u, are in different collectives: rank %u of it (job rank "
+             "%u) in %s, rank %u (job rank %u) in %s: all members start the same ones in the same "
+             "order, with the same root, sizes, type and operator",
+             team->id[0], team->id[1], team->size, team->rank, core.params.rank, my_text, other,
+             aq_team_to_job(team, other), their_text);
+    if (parted(team)) {
+        aqi_log(AQI_LOG_INFO, "core", "%s", why);
+        return;
+    }
+    core.boot.fatal(core.boot.arg, why);
+}
+
+/* --- in shared memory: those who wait long --------------------------------------------------- */
+
+/* Of the barrier when `op` is NULL. */
+static struct shm_slot *slot_of(struct coll_shm *shm, const struct coll_op *op)
+{
+    return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
+}
+
+/* Also if it has gone on since: a member that was stuck may say so still when it is no more. */
+static bool has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
+{
+    uint32_t at =
+        atomic_load_explicit(&shm_line_of(slot, member, round)->round, memory_order_acquire);
+    return at - round <= INT32_MAX;
+}
+
+/* Does every operation wait for others, or can begin only after one that does (may_push)? */
+static bool all_wait(const aq_team *team)
+{
+    struct coll_shm *shm = team->coll->shm;
+    unsigned slots = 0;
+    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
+        uint32_t seen = 0;
+        if (!op->shared) return false;
+        bool first = !atomic_load(&op->held) && (slots & 1u << op->slot) == 0;
+        if (first && (!op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen)))
+            return false;
+        slots |= 1u << op->slot;
+    }
+    return true;
+}
+
+/*
+ * A member that is stuck waits in a call, at a place and round of which it has told, and has
+ * nothing to arrive at elsewhere meanwhile. If it is not where we are, and we not where it is,
+ * neither will ever go on.
+ */
+static void look_for_others(const aq_team *team, struct coll_shm *shm, const struct shm_slot *slot)
+{
+    const struct coll_mark mine = shm_stuck_of(shm, shm->self)->mark;
+    for (uint32_t i = 0; i < shm->members; i++) {
+        struct shm_stuck *other = shm_stuck_of(shm, i);
+        uint64_t at = atomic_load_explicit(&other->at, memory_order_seq_cst);
+        uint32_t round = (uint32_t)at, place = (uint32_t)(at >> 32);
+        if (place == 0 || place > SHM_SLOTS + 1 || &shm->slots[place - 1] == slot) continue;
+        if (has_arrived(slot, i, slot->round) ||
+            has_arrived(&shm->slots[place - 1], shm->self, round))
+            continue;
+        if (!all_wait(team)) return; /* what it has told goes on before us */
+        coll_differ(team, mine, i, other->mark);
+    }
+}
+
+static void stuck_in_memory(aq_team *team, const struct coll_op *mine, struct coll_mark mark)
+{
+    struct coll_shm *shm = team->coll->shm;
+    const struct shm_slot *slot = slot_of(shm, mine);
+    struct shm_stuck *stuck = shm_stuck_of(shm, shm->self);
+    if (!all_wait(team)) return;
+    if (!team->coll->stuck) stuck->mark = mark;
+    team->coll->stuck = true;
+    /* Of two members one sees the other: each first says that it is stuck. */
+    atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
+                          memory_order_seq_cst);
+    look_for_others(team, shm, slot);
+}
+
+/* --- waiting long ---------------------------------------------------------------------------- */
+
+static bool long_enough(const struct core_wait *wait)
+{
+    if (wait->yield_since == 0) return wait->rounds % STUCK_SPINS == 0 && wait->rounds != 0;
+    return wait->rounds % STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > STUCK_NS;
+}
+
+/* Another thread may yet come to where the others are. */
+bool core_coll_may_be_stuck(const struct core_wait *wait)
+{
+    return core.thread_mode != AQ_THREAD_MULTIPLE && long_enough(wait);
+}
+
+/* The lock is held. */
+static void stuck_in(aq_team *team, const struct coll_op *op)
+{
+    struct coll_mark mark = op != NULL ? op->mark : coll_mark_of_barrier(team->ends);
+    if (coll_broken(team)) return;
+    if (team->coll->shm != NULL && (op == NULL || op->shared))
+        stuck_in_memory(team, op, mark);
+    else
+        coll_msg_ask(team);
+}
+
+void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
+{
+    if (!core_coll_may_be_stuck(wait)) return;
+    coll_lock(team->coll);
+    stuck_in(team, op);
+    coll_unlock(team->coll);
+}
+
+void coll_waited(aq_team *team)
+{
+    struct coll_shm *shm = team->coll->shm;
+    team->coll->stuck = false;
+    if (shm != NULL) atomic_store(&shm_stuck_of(shm, shm->self)->at, 0);
+}
+
+/* --- waiting for events ---------------------------------------------------------------------- */
+
+/* Of which event the teams are asked; one thread at a time waits, where anything is asked. */
+static const struct aqi_op *event_waited;
+
+/* Is it the event of an operation of this team? Of several parts the last one has it. */
+static bool ask_for_event(aq_team *team)
+{
+    struct core_coll *coll = team->coll;
+    coll_lock(coll);
+    for (const struct coll_op *op = coll->first; op != NULL; op = op->next) {
+        const struct coll_op *last = op;
+        while (last->then != NULL)
+            last = last->then;
+        if (last->event != event_waited || atomic_load(&op->held)) continue;
+        stuck_in(team, op);
+        break;
+    }
+    coll_unlock(coll);
+    return true;
+}
+
+void core_coll_event_waits(const struct aqi_op *op)
+{
+    event_waited = op;
+    (void)team_each(ask_for_event);
+}
+
+static bool waited(aq_team *team)
+{
+    if (team->coll->stuck) coll_waited(team);
+    return true;
+}
+
+void core_coll_event_waited(void)
+{
+    (void)team_each(waited);
+}

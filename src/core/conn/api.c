@@ -1,0 +1,417 @@
+/* Connections: the calls of programs. */
+#include "core/conn/conn.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static aq_status is_null(const char *call, const char *what)
+{
+    return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+/* The transport that `uri` names, or the first that can meet strangers. */
+static aq_status transport_for(const char *uri, const char *call, unsigned *out)
+{
+    for (unsigned t = 0; t < core.tp_count; t++) {
+        const struct aqi_transport *ops = &core.tps[t]->ops;
+        size_t n = strlen(ops->name);
+        if (ops->meet == NULL) continue;
+        if (uri != NULL && (strncmp(uri, ops->name, n) != 0 || strncmp(uri + n, "://", 3) != 0))
+            continue;
+        *out = t;
+        return AQ_OK;
+    }
+    return aqi_fail(AQ_ENOTSUP, "core",
+                    "%s: no transport in use connects programs at \"%s\": try shm:///PATH, and see "
+                    "AQ_TRANSPORTS",
+                    call, uri != NULL ? uri : "");
+}
+
+static aq_status begin(const char *call, const char *uri, unsigned *t)
+{
+    aq_status st = core_conn_ready();
+    if (st == AQ_OK) st = transport_for(uri, call, t);
+    if (st != AQ_OK) return st;
+    aqi_spin_lock(&conns.lock);
+    st = conn_meet_open(*t);
+    aqi_spin_unlock(&conns.lock);
+    return st;
+}
+
+aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener **out)
+{
+    static const char call[] = "aq_listen";
+    unsigned t;
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (out == NULL) return is_null(call, "the place for the listener");
+    if ((flags & ~AQ_LISTEN_ANYBODY) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call,
+                        flags & ~AQ_LISTEN_ANYBODY);
+    st = begin(call, uri, &t);
+    if (st != AQ_OK) return st;
+    aq_listener *listener = calloc(1, sizeof(*listener));
+    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    *listener = (aq_listener){.t = t, .flags = flags, .context = context};
+    aqi_spin_lock(&conns.lock);
+    st = core.tps[t]->ops.meet->listen(conns.meets[t], uri, listener, &listener->at, listener->uri);
+    if (st == AQ_OK) {
+        listener->next = conns.listeners;
+        conns.listeners = listener;
+        atomic_fetch_add(&core_conn_used, 1);
+        *out = listener;
+    }
+    aqi_spin_unlock(&conns.lock);
+    if (st != AQ_OK) free(listener);
+    return st;
+}
+
+const char *aq_listener_uri(const aq_listener *listener)
+{
+    return listener->uri;
+}
+
+/* Requests that came here: those nobody has seen are refused and forgotten. */
+static void release_requests(const aq_listener *listener)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aq_connection *conn = atomic_load(&conns.slots[i].conn);
+        if (conn == NULL || conn->listener != listener) continue;
+        conn->listener = NULL;
+        if ((conn->events & 1u << AQ_CONNECTION_REQUEST) == 0) continue;
+        if (conn->line != NULL) /* else it broke meanwhile */
+            conn_refuse(conn->t, conn->line, AQ_EREFUSED, 0, "the server listens no more");
+        conn_unqueue(conn);
+        conn->forget = true;
+        atomic_store(&conns.forgotten, true);
+    }
+}
+
+aq_status aq_listener_close(aq_listener *listener)
+{
+    aq_status st = aqi_core_callable("aq_listener_close");
+    if (st != AQ_OK || listener == NULL) return st;
+    aqi_spin_lock(&conns.lock);
+    aq_listener **at = &conns.listeners;
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
+    release_requests(listener);
+    core.tps[listener->t]->ops.meet->unlisten(conns.meets[listener->t], listener->at);
+    aqi_spin_unlock(&conns.lock);
+    core_conns_sweep();
+    atomic_fetch_sub(&core_conn_used, 1);
+    free(listener);
+    return AQ_OK;
+}
+
+/* --- connecting ------------------------------------------------------------------------------ */
+
+/* The size that a program compiled in, within reason; `name` is the type's. */
+static aq_status check_size(const char *call, size_t struct_size, const char *name)
+{
+    if (struct_size >= sizeof(size_t) && struct_size <= 4096) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)", call,
+                    struct_size, name);
+}
+
+/* Take the data and the segment that a side gives. */
+static aq_status take_params(aq_connection *conn, const void *data, size_t nbytes,
+                             aq_segment *segment, const char *call)
+{
+    if (nbytes > aqi_core_config.conn_data)
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes of data, the most is %llu (AQ_CONN_DATA)",
+                        call, nbytes, (unsigned long long)aqi_core_config.conn_data);
+    if (data == NULL && nbytes != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of data at NULL", call, nbytes);
+    void *copy = NULL;
+    if (nbytes != 0) {
+        copy = malloc(nbytes);
+        if (copy == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+        memcpy(copy, data, nbytes);
+    }
+    free(conn->sent);
+    conn->sent = copy;
+    conn->nsent = (uint32_t)nbytes;
+    conn->shown = segment != NULL ? segment : core.ep.segment;
+    return AQ_OK;
+}
+
+static aq_status read_connect(const char *call, const aq_connect_params *given,
+                              aq_connect_params *params)
+{
+    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT;
+    *params = (aq_connect_params){.struct_size = sizeof(*params)};
+    if (given == NULL) return AQ_OK;
+    aq_status st = check_size(call, given->struct_size, "aq_connect_params");
+    if (st != AQ_OK) return st;
+    memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
+    if ((params->flags & ~known) == 0) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
+}
+
+static aq_status start(const char *uri, const aq_connect_params *given, bool silent,
+                       aq_connection **out, const char *call)
+{
+    aq_connect_params params;
+    unsigned t;
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (uri == NULL || out == NULL)
+        return is_null(call, uri == NULL ? "uri" : "the place for the connection");
+    if (strlen(uri) >= AQI_URI_MAX)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the URI is longer than %d characters", call,
+                        AQI_URI_MAX - 1);
+    st = read_connect(call, given, &params);
+    if (st == AQ_OK) st = begin(call, uri, &t);
+    if (st != AQ_OK) return st;
+    aqi_spin_lock(&conns.lock);
+    aq_connection *conn = conn_new(t, true);
+    aqi_spin_unlock(&conns.lock);
+    if (conn == NULL)
+        return aqi_fail(AQ_ELIMIT, "core", "%s: %llu connections are there already (AQ_CONN_MAX)",
+                        call, (unsigned long long)aqi_core_config.conn_max);
+    memcpy(conn->uri, uri, strlen(uri) + 1);
+    conn->flags = params.flags;
+    conn->context = params.context;
+    conn->silent = silent;
+    conn->pause_ns = aqi_core_config.conn_retry_ns;
+    conn->deadline_ns = aqi_now_ns() + (params.timeout_ns != 0 ? params.timeout_ns
+                                                               : aqi_core_config.conn_timeout_ns);
+    st = take_params(conn, params.data, params.nbytes, params.segment, call);
+    if (st == AQ_OK) st = conn_open_tp(conn);
+    if (st != AQ_OK) {
+        conn_destroy(conn);
+        return st;
+    }
+    aqi_spin_lock(&conns.lock);
+    conn_set_state(conn, AQ_CONNECTION_CALLING);
+    conn_dial(conn);
+    aqi_spin_unlock(&conns.lock);
+    *out = conn;
+    return AQ_OK;
+}
+
+aq_status aq_connect_start(const char *uri, const aq_connect_params *params, aq_connection **out)
+{
+    return start(uri, params, false, out, "aq_connect_start");
+}
+
+/* The result of a call that is decided; its event is not needed any more. */
+static aq_status result(aq_connection *conn, const char *call)
+{
+    if (conn_state(conn) == AQ_CONNECTION_CALLING) return AQ_AGAIN;
+    aqi_spin_lock(&conns.lock);
+    unsigned taken = 1u << AQ_CONNECTION_OPENED | 1u << AQ_CONNECTION_FAILED;
+    unsigned rest = conn->events & ~taken;
+    if (rest == 0)
+        conn_unqueue(conn);
+    else
+        conn->events = rest;
+    aqi_spin_unlock(&conns.lock);
+    if (conn->was_open) return AQ_OK;
+    return aqi_fail_quiet(conn->status, "%s: %s: %s", call, conn->uri, conn->reason);
+}
+
+static aq_status check_client(const char *call, const aq_connection *conn)
+{
+    if (conn == NULL) return is_null(call, "the connection");
+    if (conn->client) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "core", "%s: the connection was asked for by the other side", call);
+}
+
+aq_status aq_connect_test(aq_connection *conn)
+{
+    aq_status st = aqi_core_callable("aq_connect_test");
+    if (st != AQ_OK) return st;
+    st = check_client("aq_connect_test", conn);
+    if (st != AQ_OK) return st;
+    return result(conn, "aq_connect_test");
+}
+
+static aq_status wait_for(aq_connection *conn, const char *call)
+{
+    struct core_wait wait = {0};
+    aq_status st;
+    while ((st = result(conn, call)) == AQ_AGAIN)
+        core_wait_step(&wait, CORE_SLEEP_MS);
+    return st;
+}
+
+aq_status aq_connect_wait(aq_connection *conn)
+{
+    aq_status st = aqi_core_callable("aq_connect_wait");
+    if (st != AQ_OK) return st;
+    st = check_client("aq_connect_wait", conn);
+    if (st != AQ_OK) return st;
+    return wait_for(conn, "aq_connect_wait");
+}
+
+aq_status aq_connect(const char *uri, const aq_connect_params *params, aq_connection **out)
+{
+    aq_connection *conn;
+    aq_status st = start(uri, params, true, &conn, "aq_connect");
+    if (st != AQ_OK) return st;
+    st = wait_for(conn, "aq_connect");
+    if (st == AQ_OK)
+        *out = conn;
+    else
+        conn_destroy(conn);
+    return st;
+}
+
+/* --- accepting ------------------------------------------------------------------------------- */
+
+static aq_status take_request(aq_connection *conn, const char *call)
+{
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (conn == NULL) return is_null(call, "the connection");
+    aqi_spin_lock(&conns.lock);
+    bool waits = conn_state(conn) == AQ_CONNECTION_ASKED;
+    bool gone = !waits && !conn->client && conn->tp == NULL;
+    aqi_spin_unlock(&conns.lock);
+    if (gone) return aqi_fail_quiet(AQ_EPEER, "%s: the client gave up or died", call);
+    return waits ? AQ_OK
+                 : aqi_fail(AQ_ESTATE, "core", "%s: not a request that waits for an answer", call);
+}
+
+/* Open our side, and write the answer, whichever it is. */
+static aq_status answer(aq_connection *conn)
+{
+    aq_status st = conn_open_tp(conn);
+    if (st == AQ_OK) st = conn_join(conn, conn->uri);
+    aqi_spin_lock(&conns.lock);
+    if (conn->listener != NULL) conn->listener->waiting--;
+    conn->listener = NULL;
+    if (conn->line == NULL) {
+        st = aqi_fail_quiet(AQ_EPEER, "aq_connection_accept: the client gave up or died");
+    } else if (st != AQ_OK) {
+        conn_refuse(conn->t, conn->line, st, 0, aq_error_message());
+    } else {
+        conn->deadline_ns = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
+        conn_set_state(conn, AQ_CONNECTION_JOINING);
+        st = conn_write(conn, AQI_HELLO_ACCEPT);
+    }
+    if (st != AQ_OK) {
+        conn->silent = true; /* the caller hears it here */
+        conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
+    }
+    aqi_spin_unlock(&conns.lock);
+    return st;
+}
+
+aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *given)
+{
+    static const char call[] = "aq_connection_accept";
+    aq_accept_params params = {.struct_size = sizeof(params)};
+    aq_status st = take_request(conn, call);
+    if (st != AQ_OK) return st;
+    if (given != NULL) {
+        st = check_size(call, given->struct_size, "aq_accept_params");
+        if (st != AQ_OK) return st;
+        memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
+    }
+    st = take_params(conn, params.data, params.nbytes, params.segment, call);
+    if (st != AQ_OK) return st;
+    conn->context = params.context;
+    return answer(conn);
+}
+
+aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *reason)
+{
+    static const char call[] = "aq_connection_reject";
+    aq_status st = take_request(conn, call);
+    if (st == AQ_EPEER) { /* it is not there to hear it */
+        conn_destroy(conn);
+        return AQ_OK;
+    }
+    if (st != AQ_OK) return st;
+    char text[200];
+    strncpy(text, reason != NULL ? reason : "", sizeof(text) - 1);
+    text[sizeof(text) - 1] = 0;
+    aqi_spin_lock(&conns.lock);
+    if (conn->line != NULL) conn_refuse(conn->t, conn->line, AQ_EREFUSED, code, text);
+    aqi_spin_unlock(&conns.lock);
+    conn_destroy(conn);
+    return AQ_OK;
+}
+
+/* --- closing --------------------------------------------------------------------------------- */
+
+static bool is_busy(const aq_connection *conn)
+{
+    return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
+}
+
+/* What is under way to the peer ends, or the time is out. */
+static void wait_quiet(aq_connection *conn)
+{
+    struct core_wait wait = {0};
+    uint64_t until = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
+    while (conn_state(conn) == AQ_CONNECTION_OPEN && is_busy(conn) && aqi_now_ns() < until)
+        if (core_progress() == 0) core_wait_round(&wait, 1);
+}
+
+aq_status aq_connection_close(aq_connection *conn)
+{
+    aq_status st = aqi_core_callable("aq_connection_close");
+    if (st != AQ_OK || conn == NULL) return st;
+    if (conn_state(conn) == AQ_CONNECTION_OPEN) wait_quiet(conn);
+    aqi_spin_lock(&conns.lock);
+    int state = conn_state(conn);
+    if (conn->line != NULL && state == AQ_CONNECTION_ASKED)
+        conn_refuse(conn->t, conn->line, AQ_EREFUSED, 0, "the server closed the request");
+    else if (conn->line != NULL && (state == AQ_CONNECTION_OPEN || state == AQ_CONNECTION_JOINING))
+        (void)conn_write(conn, AQI_HELLO_BYE);
+    aqi_spin_unlock(&conns.lock);
+    conn_destroy(conn);
+    return AQ_OK;
+}
+
+/* --- asking ---------------------------------------------------------------------------------- */
+
+aq_team *aq_connection_team(aq_connection *conn)
+{
+    return conn != NULL && conn_state(conn) >= AQ_CONNECTION_OPEN && conn->was_open ? &conn->team
+                                                                                    : NULL;
+}
+
+aq_connection *aq_connection_of(const aq_am *am)
+{
+    const struct core_message *message = (const struct core_message *)am;
+    uint32_t rank = message->route->rank;
+    return rank < core.params.size ? NULL : atomic_load(&conns.slots[rank - core.params.size].conn);
+}
+
+aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *info)
+{
+    if (conn == NULL || info == NULL)
+        return is_null("aq_connection_query", conn == NULL ? "the connection" : "info");
+    int state = conn_state(conn);
+    bool over = state == AQ_CONNECTION_ENDED;
+    *info = (aq_connection_info){.state = (aq_connection_state)state,
+                                 .status = over ? conn->status : AQ_OK,
+                                 .code = conn->code,
+                                 .reason = over ? conn->reason : "",
+                                 .pid = conn->peer_id.pid,
+                                 .uid = conn->peer_id.uid,
+                                 .data = conn->data,
+                                 .nbytes = conn->nbytes};
+    return AQ_OK;
+}
+
+void *aq_connection_context(const aq_connection *conn)
+{
+    return conn->context;
+}
+
+void aq_connection_set_context(aq_connection *conn, void *context)
+{
+    conn->context = context;
+}

@@ -1,0 +1,338 @@
+/* Connections: the table of them, their progress, their end, and the queue of events. */
+#include "core/conn/conn.h"
+
+#include "base/clock.h"
+#include "base/shmem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct conns conns = {.epoll = -1, .timer = -1, .kick = -1};
+_Atomic uint32_t core_conn_used;
+
+/* Letters are looked for in every so many rounds of progress, unless one is awaited. */
+enum { LOOK_ROUNDS = 256, LOOK_CALLS = 16 };
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+aq_connection *conn_new(unsigned t, bool client)
+{
+    uint32_t slot = 0;
+    while (slot < aqi_core_config.conn_max && atomic_load(&conns.slots[slot].conn) != NULL)
+        slot++;
+    if (slot == aqi_core_config.conn_max) return NULL;
+    aq_connection *conn =
+        aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(*conn), AQI_CACHE_LINE));
+    if (conn == NULL) return NULL;
+    memset(conn, 0, sizeof(*conn));
+    conn->slot = slot;
+    conn->t = t;
+    conn->client = client;
+    conn->peer_id.uid = UINT32_MAX;
+    atomic_store(&conns.slots[slot].conn, conn);
+    if (slot >= atomic_load(&conns.high)) atomic_store(&conns.high, slot + 1);
+    atomic_fetch_add(&core_conn_used, 1);
+    return conn;
+}
+
+/* Nobody makes progress on it from now on. */
+static void withdraw(aq_connection *conn)
+{
+    struct conn_slot *slot = &conns.slots[conn->slot];
+    atomic_store(&slot->conn, NULL);
+    while (atomic_load(&slot->users) != 0)
+        core_hook_relax(NULL, UINT32_MAX);
+}
+
+void conn_destroy(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.lock);
+    conn_unqueue(conn);
+    conn_set_state(conn, AQ_CONNECTION_ENDED);
+    if (conn->listener != NULL) conn->listener->waiting--;
+    conn->listener = NULL;
+    aqi_spin_unlock(&conns.lock);
+    atomic_store(&conn->routes[1].lost, true); /* also for a reply that waits in another thread */
+    withdraw(conn);
+    if (conn->tp != NULL) {
+        core_vis_peer_down(conn_id(conn));
+        if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
+        for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
+            core_after_drop(&conn->routes[i]);
+    }
+    aqi_spin_lock(&conns.lock);
+    conn_unwatch(conn);
+    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
+    conn_close_objects(conn);
+    aqi_spin_unlock(&conns.lock);
+    if (conn->tp != NULL) aqi_tp_close(conn->tp);
+    if (conn->mapped != NULL) aqi_shmem_unmap(conn->mapped, conn->mapped_len);
+    free(conn->sent);
+    free(conn->data);
+    free(conn);
+    atomic_fetch_sub(&core_conn_used, 1);
+}
+
+/* --- states and events ----------------------------------------------------------------------- */
+
+static bool awaits(int state)
+{
+    return state == AQ_CONNECTION_CALLING || state == AQ_CONNECTION_JOINING;
+}
+
+void conn_set_state(aq_connection *conn, int state)
+{
+    int old = conn_state(conn);
+    if (awaits(state) && !awaits(old)) atomic_fetch_add(&conns.busy, 1);
+    if (!awaits(state) && awaits(old)) atomic_fetch_sub(&conns.busy, 1);
+    atomic_store_explicit(&conn->state, state, memory_order_release);
+    core_ring(); /* some thread may wait for it */
+}
+
+void conn_push(aq_connection *conn, aq_connection_event_type type)
+{
+    conn->events |= 1u << type;
+    core_ring();
+    if (conn->queued) return;
+    conn->queued = true;
+    conn->next = NULL;
+    if (conns.last != NULL)
+        conns.last->next = conn;
+    else
+        conns.first = conn;
+    conns.last = conn;
+}
+
+void conn_unqueue(aq_connection *conn)
+{
+    aq_connection *before = NULL;
+    if (!conn->queued) return;
+    for (aq_connection *c = conns.first; c != conn; c = c->next)
+        before = c;
+    if (before != NULL)
+        before->next = conn->next;
+    else
+        conns.first = conn->next;
+    if (conns.last == conn) conns.last = before;
+    conn->queued = false;
+    conn->events = 0;
+}
+
+static void note_why(aq_connection *conn, aq_status status, const char *reason)
+{
+    conn->status = status;
+    snprintf(conn->reason, sizeof(conn->reason), "%s", reason);
+}
+
+void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status status,
+              const char *reason)
+{
+    if (conn_state(conn) == AQ_CONNECTION_ENDED) return;
+    if (conn->reason[0] == 0) note_why(conn, status, reason);
+    conn_set_state(conn, AQ_CONNECTION_ENDED);
+    if (!conn->silent) conn_push(conn, type);
+}
+
+void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
+                   const char *reason)
+{
+    if (conn_state(conn) != AQ_CONNECTION_OPEN) {
+        conn_end(conn, type, status, reason);
+    } else if (atomic_load(&conn->ending) == 0) {
+        note_why(conn, status, reason);
+        atomic_store(&conn->routes[1].lost, true); /* nothing more is worth sending */
+        atomic_store_explicit(&conn->ending, type, memory_order_release);
+    }
+}
+
+/* The oldest event of the connection at the head of the queue; the lock is held. */
+static void take_event(aq_connection_event *event)
+{
+    aq_connection *conn = conns.first;
+    int type = __builtin_ctz(conn->events);
+    bool over = type >= AQ_CONNECTION_FAILED, request = type == AQ_CONNECTION_REQUEST;
+    conn->events &= conn->events - 1;
+    *event = (aq_connection_event){
+        .type = (aq_connection_event_type)type,
+        .status = over ? conn->status : AQ_OK,
+        .connection = conn,
+        .listener = request ? conn->listener : NULL,
+        .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
+    if (conn->events == 0) conn_unqueue(conn);
+}
+
+aq_status aq_connection_next_event(aq_connection_event *event)
+{
+    aq_status st = aqi_core_callable("aq_connection_next_event");
+    if (st != AQ_OK) return st;
+    if (event == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: no place for the event");
+    if (atomic_load(&core_conn_used) == 0) return AQ_AGAIN;
+    aqi_spin_lock(&conns.lock);
+    /* A look is a system call, and programs ask in each round of their loops. */
+    bool look = atomic_load(&conns.busy) != 0 || ++conns.asked % LOOK_CALLS == 0;
+    if (conns.first == NULL && look) conn_attend();
+    st = conns.first != NULL ? AQ_OK : AQ_AGAIN;
+    if (st == AQ_OK) take_event(event);
+    aqi_spin_unlock(&conns.lock);
+    core_conns_sweep();
+    return st;
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+static inline aq_connection *enter(uint32_t i)
+{
+    struct conn_slot *slot = &conns.slots[i];
+    aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+    if (conn == NULL || !core.multi) return conn;
+    /* Counted first and looked at then; whoever withdraws it does the reverse. */
+    atomic_fetch_add(&slot->users, 1);
+    conn = atomic_load(&slot->conn);
+    if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
+    return conn;
+}
+
+static inline void leave(uint32_t i)
+{
+    if (core.multi) atomic_fetch_sub(&conns.slots[i].users, 1);
+}
+
+/* Everything the peer sent has been delivered: end an open connection. */
+static AQI_COLD void finish(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.lock);
+    bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
+    if (mine) {
+        conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
+    }
+    aqi_spin_unlock(&conns.lock);
+    if (!mine) return;
+    aqi_tp_peer_down(conn->tp, conn->peer->id);
+    core_vis_peer_down(conn_id(conn));
+}
+
+void core_conn_stalled(struct core_wait *wait, const struct core_route *route)
+{
+    uint64_t now = aqi_now_ns();
+    if (wait->yield_since == 0) wait->yield_since = now;
+    if (now - wait->yield_since < aqi_core_config.conn_timeout_ns) return;
+    aqi_spin_lock(&conns.lock);
+    aq_connection *conn = atomic_load(&conns.slots[route->rank - core.params.size].conn);
+    if (conn != NULL)
+        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the peer takes no replies");
+    aqi_spin_unlock(&conns.lock);
+}
+
+/* Its transport found the peer gone: the line says how, or at least that it should be over. */
+static AQI_COLD void look_closely(aq_connection *conn)
+{
+    atomic_store(&conn->suspect, false);
+    aqi_spin_lock(&conns.lock);
+    /* The line gets its turn among all; but letters of others may come without an end. */
+    uint32_t turns = atomic_load(&conns.high) + 1;
+    while (turns-- > 0 && atomic_load(&conn->ending) == 0 && conn_attend() != 0)
+        ;
+    conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the transport reports the peer as lost");
+    aqi_spin_unlock(&conns.lock);
+}
+
+unsigned conn_attend(void)
+{
+    unsigned n = 0;
+    for (unsigned t = 0; t < core.tp_count; t++)
+        if (conns.meets[t] != NULL) n += core.tps[t]->ops.meet->progress(conns.meets[t]);
+    if (atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
+    return n;
+}
+
+void core_conns_sweep(void)
+{
+    if (AQI_LIKELY(!atomic_exchange(&conns.forgotten, false))) return;
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aqi_spin_lock(&conns.lock);
+        aq_connection *conn = atomic_load(&conns.slots[i].conn);
+        bool forget = conn != NULL && conn->forget;
+        if (forget) conn->forget = false;
+        aqi_spin_unlock(&conns.lock);
+        if (forget) conn_destroy(conn);
+    }
+}
+
+static unsigned look(void)
+{
+    uint32_t round = atomic_load_explicit(&conns.rounds, memory_order_relaxed) + 1;
+    atomic_store_explicit(&conns.rounds, round, memory_order_relaxed);
+    bool busy = atomic_load_explicit(&conns.busy, memory_order_relaxed) != 0;
+    if (AQI_LIKELY(!busy && round % LOOK_ROUNDS != 0)) return 0;
+    if (!aqi_spin_try(&conns.lock)) return 0;
+    unsigned n = conn_attend();
+    aqi_spin_unlock(&conns.lock);
+    core_conns_sweep();
+    return n;
+}
+
+unsigned core_conn_progress(enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
+    for (uint32_t i = 0; i < high; i++) {
+        aq_connection *conn = enter(i);
+        if (conn == NULL) continue;
+        if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN)) {
+            unsigned got = conn->tp->ops.progress(conn->tp, mode);
+            n += got;
+            if (got == 0 && mode == AQI_PROGRESS_ALL) {
+                if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
+                    look_closely(conn);
+                if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)))
+                    finish(conn);
+            }
+        }
+        leave(i);
+    }
+    return n + look();
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+aq_status core_conn_ready(void)
+{
+    aqi_spin_lock(&conns.lock);
+    aq_status st = AQ_OK;
+    if (conns.slots == NULL) {
+        conns.slots = calloc(aqi_core_config.conn_max, sizeof(*conns.slots));
+        if (conns.slots == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory for connections");
+        if (st == AQ_OK) st = conn_wait_open();
+        if (st != AQ_OK) {
+            free(conns.slots);
+            conns.slots = NULL;
+        }
+    }
+    aqi_spin_unlock(&conns.lock);
+    return st;
+}
+
+void core_conns_close(void)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aq_connection *conn = atomic_load(&conns.slots[i].conn);
+        if (conn == NULL) continue;
+        if (conn->line != NULL && conn_state(conn) >= AQ_CONNECTION_JOINING)
+            (void)conn_write(conn, AQI_HELLO_BYE);
+        conn_destroy(conn);
+    }
+    while (conns.listeners != NULL) {
+        aq_listener *listener = conns.listeners;
+        conns.listeners = listener->next;
+        free(listener);
+    }
+    for (unsigned t = 0; t < core.tp_count; t++)
+        if (conns.meets[t] != NULL) core.tps[t]->ops.meet->close(conns.meets[t]);
+    conn_wait_close();
+    free(conns.slots);
+    memset(&conns, 0, sizeof(conns));
+    conns.epoll = conns.timer = conns.kick = -1;
+    atomic_store(&core_conn_used, 0);
+}

@@ -1,0 +1,151 @@
+/*
+ * What the files of connections share. A connection is a transport of two ranks of its own, opened
+ * with what the letters of transport/hello.h brought, the server as 0 and the client as 1; and a
+ * team of two routes, by which every call finds it.
+ *
+ * The lock guards the table, the states, the queue of events and all calls to the meeting places.
+ * Handlers run, and transports of connections are opened and closed, without it.
+ */
+#ifndef AQI_CORE_CONN_IMPL_H
+#define AQI_CORE_CONN_IMPL_H
+
+#include "core/impl.h"
+#include "transport/hello.h"
+
+struct aq_listener {
+    struct aqi_listener *at;
+    unsigned t; /* which of core.tps */
+    unsigned flags;
+    void *context;
+    uint64_t waiting; /* requests nobody has answered */
+    char uri[AQI_URI_MAX];
+    aq_listener *next;
+};
+
+struct aq_connection {
+    uint32_t slot;
+    _Atomic int state;   /* aq_connection_state */
+    _Atomic int ending;  /* the event to come once what was sent before is delivered; 0 */
+    atomic_bool suspect; /* its transport says the peer is lost: the line must know */
+    bool client;
+    bool silent; /* aq_connect tells its result itself */
+    bool forget; /* a caller that gave up before the program knew of it */
+    bool armed;  /* its transport announces what arrives */
+    bool was_open;
+    unsigned t, flags;
+    struct aqi_line *line; /* NULL: between two calls, or over */
+    aq_listener *listener; /* of a request */
+    struct aqi_writer peer_id;
+    char uri[AQI_URI_MAX]; /* whom to call; at the server: where the client receives */
+    void *context;
+
+    /* How it ended. */
+    aq_status status;
+    uint32_t code;
+    char reason[200];
+
+    /* Being set up. */
+    uint64_t deadline_ns, retry_ns, pause_ns;
+    void *sent; /* our data, for each call */
+    uint32_t nsent;
+    void *data; /* theirs */
+    uint32_t nbytes;
+    uint32_t peer_medium;      /* the largest Medium that the peer takes */
+    int objects[AQI_MEET_FDS]; /* shared objects of the transport: made here, or received */
+    unsigned object_count, object_next;
+
+    /* Communicating. */
+    struct aqi_tp *tp;
+    struct aqi_peer *peer;
+    struct aq_team team;
+    struct core_route routes[2]; /* of its team: to ourselves, to the peer */
+    struct aqi_rmem rmem[2];
+    _Atomic(aq_segment *) shown; /* what the peer may access; NULL: nothing */
+    unsigned char shown_key[AQI_KEY_MAX];
+    bool registered; /* with that key */
+    void *mapped;    /* the peer's segment */
+    size_t mapped_len;
+
+    /* In the queue of events. */
+    unsigned events; /* bits of aq_connection_event_type */
+    bool queued;
+    aq_connection *next;
+};
+
+/* With several threads, whoever makes progress on a connection counts itself in. */
+struct conn_slot {
+    _Atomic(aq_connection *) conn;
+    _Atomic uint32_t users;
+};
+
+struct conns {
+    struct aqi_spin lock;
+    struct conn_slot *slots; /* AQ_CONN_MAX of them */
+    _Atomic uint32_t high;   /* slots below may be in use */
+    _Atomic uint32_t busy;   /* connections that wait for a letter or a time */
+    atomic_bool forgotten;   /* some are to be freed by core_conns_sweep */
+    _Atomic uint32_t rounds; /* of progress, to look at the meeting places now and then */
+    struct aqi_meet *meets[CORE_MAX_TRANSPORTS];
+    aq_listener *listeners;
+    aq_connection *first, *last; /* with events */
+    uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
+    int epoll, timer, kick;      /* see conn/wait.c; -1 */
+    unsigned char letter[AQI_HELLO_MAX];
+};
+extern struct conns conns;
+
+static inline int conn_state(const aq_connection *conn)
+{
+    return atomic_load_explicit(&((aq_connection *)(uintptr_t)conn)->state, memory_order_acquire);
+}
+
+static inline uint32_t conn_id(const aq_connection *conn)
+{
+    return core.params.size + conn->slot;
+}
+
+static inline const struct aqi_meet_ops *conn_meet(const aq_connection *conn)
+{
+    return core.tps[conn->t]->ops.meet;
+}
+
+/* conn.c: the table, states and events. Under the lock, but for conn_destroy and the sweep. */
+aq_connection *conn_new(unsigned t, bool client);
+void conn_destroy(aq_connection *conn);
+void conn_set_state(aq_connection *conn, int state);
+void conn_push(aq_connection *conn, aq_connection_event_type type);
+void conn_unqueue(aq_connection *conn);
+/* It is over: keep why, and tell the program by an event of this type. */
+void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status status,
+              const char *reason);
+/* An open one is over once what was sent before has been delivered. */
+void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
+                   const char *reason);
+unsigned conn_attend(void);  /* letters and times */
+void core_conns_sweep(void); /* free those whose caller gave up before the program knew of them */
+
+/* conn/handshake.c: letters, calls and their times. Under the lock. */
+aq_status conn_meet_open(unsigned t);
+void conn_dial(aq_connection *conn);
+void conn_refuse(unsigned t, struct aqi_line *line, aq_status status, uint32_t code,
+                 const char *reason);
+aq_status conn_write(aq_connection *conn, uint8_t type);
+void conn_times(uint64_t now_ns);
+uint64_t conn_next_time(void); /* the earliest of them; UINT64_MAX */
+
+/* conn/join.c: the transport of a connection. */
+aq_status conn_open_tp(aq_connection *conn);
+aq_status conn_join(aq_connection *conn, const char *uri); /* the peer's transport is at `uri` */
+void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd);
+aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello, int fd);
+void conn_opened(aq_connection *conn);
+void conn_close_objects(aq_connection *conn);
+
+/* conn/wait.c */
+aq_status conn_wait_open(void);
+void conn_wait_close(void);
+aq_status conn_watch_meet(unsigned t);
+void conn_watch(aq_connection *conn);
+void conn_unwatch(aq_connection *conn);
+
+#endif

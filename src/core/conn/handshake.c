@@ -1,0 +1,359 @@
+/* Connections: calling, being called, and the letters that follow. */
+#include "core/conn/conn.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Pauses between two calls double from AQ_CONN_RETRY up to so many times that. */
+enum { LONGEST_PAUSE = 64 };
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+void conn_refuse(unsigned t, struct aqi_line *line, aq_status status, uint32_t code,
+                 const char *reason)
+{
+    struct aqi_hello hello = {.type = AQI_HELLO_REFUSE,
+                              .code = code,
+                              .status = (int32_t)status,
+                              .data = reason,
+                              .nbytes = (uint32_t)strlen(reason)};
+    struct aqi_letter letter = {.bytes = conns.letter,
+                                .len = aqi_hello_encode(&hello, conns.letter)};
+    /* Whoever has gone needs no answer. */
+    (void)core.tps[t]->ops.meet->send(line, &letter);
+}
+
+static void say_busy(unsigned t, struct aqi_line *line)
+{
+    struct aqi_hello hello = {.type = AQI_HELLO_BUSY};
+    struct aqi_letter letter = {.bytes = conns.letter,
+                                .len = aqi_hello_encode(&hello, conns.letter)};
+    (void)core.tps[t]->ops.meet->send(line, &letter);
+}
+
+/* ACCEPT, CONFIRM or BYE. */
+aq_status conn_write(aq_connection *conn, uint8_t type)
+{
+    struct aqi_hello hello = {.type = type};
+    struct aqi_letter letter = {.bytes = conns.letter};
+    int fd = -1;
+    aq_status st = AQ_OK;
+    if (type == AQI_HELLO_ACCEPT) {
+        st = conn->tp->ops.address(conn->tp, hello.uri);
+        hello.max_medium = (uint32_t)core.max_medium;
+        hello.data = conn->sent;
+        hello.nbytes = conn->nsent;
+    }
+    if (st != AQ_OK) return st;
+    if (type != AQI_HELLO_BYE) conn_describe_segment(conn, &hello, &fd);
+    letter.fds = &fd;
+    letter.nfds = hello.memory;
+    letter.len = aqi_hello_encode(&hello, conns.letter);
+    return conn_meet(conn)->send(conn->line, &letter);
+}
+
+/* --- calling --------------------------------------------------------------------------------- */
+
+static void fail(aq_connection *conn, aq_status status, const char *reason)
+{
+    conn_end(conn, AQ_CONNECTION_FAILED, status, reason);
+}
+
+static void retry_later(aq_connection *conn)
+{
+    uint64_t most = LONGEST_PAUSE * aqi_core_config.conn_retry_ns;
+    conn->retry_ns = aqi_now_ns() + conn->pause_ns;
+    conn->pause_ns = 2 * conn->pause_ns < most ? 2 * conn->pause_ns : most;
+}
+
+void conn_dial(aq_connection *conn)
+{
+    struct aqi_hello hello = {.type = AQI_HELLO_CALL,
+                              .objects = (uint8_t)conn->object_count,
+                              .max_medium = (uint32_t)core.max_medium,
+                              .data = conn->sent,
+                              .nbytes = conn->nsent};
+    conn->retry_ns = UINT64_MAX;
+    aq_status st = conn->tp->ops.address(conn->tp, hello.uri);
+    if (st == AQ_OK) {
+        struct aqi_letter letter = {.bytes = conns.letter,
+                                    .len = aqi_hello_encode(&hello, conns.letter),
+                                    .fds = conn->objects,
+                                    .nfds = conn->object_count};
+        st = conn_meet(conn)->dial(conns.meets[conn->t], conn->uri, &letter, conn, &conn->line);
+    }
+    if (st == AQ_OK) return;
+    if (st == AQ_AGAIN || (st == AQ_EREFUSED && (conn->flags & AQ_CONNECT_WAIT) != 0)) {
+        retry_later(conn);
+    } else if (st == AQ_EREFUSED) {
+        fail(conn, st, "nobody listens there: start the server first");
+    } else {
+        fail(conn, st, aq_error_message());
+    }
+}
+
+static void drop_line(aq_connection *conn)
+{
+    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
+    conn->line = NULL;
+}
+
+void conn_times(uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aq_connection *conn = atomic_load(&conns.slots[i].conn);
+        int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
+        if (state == AQ_CONNECTION_JOINING && now_ns >= conn->deadline_ns) {
+            drop_line(conn);
+            conn_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the client did not confirm in time");
+        } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
+            const char *reason = conn->line != NULL
+                                     ? "it does not answer: the server is busy or stopped"
+                                     : "it took no call in time: nobody listens or it is full";
+            drop_line(conn);
+            fail(conn, AQ_ETIMEOUT, reason);
+        } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
+            conn_dial(conn);
+        }
+    }
+}
+
+uint64_t conn_next_time(void)
+{
+    uint64_t next = UINT64_MAX;
+    if (atomic_load(&conns.busy) == 0) return next;
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aq_connection *conn = atomic_load(&conns.slots[i].conn);
+        int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
+        if (state != AQ_CONNECTION_CALLING && state != AQ_CONNECTION_JOINING) continue;
+        next = conn->deadline_ns < next ? conn->deadline_ns : next;
+        if (state == AQ_CONNECTION_CALLING && conn->retry_ns < next) next = conn->retry_ns;
+    }
+    return next;
+}
+
+/* --- being called ---------------------------------------------------------------------------- */
+
+/* Why this call is refused at once; AQ_OK: it is not. */
+static aq_status check_call(const aq_listener *listener, const struct aqi_writer *writer,
+                            const struct aqi_hello *hello, const struct aqi_letter *letter,
+                            char reason[200])
+{
+    if (hello->type != AQI_HELLO_CALL || letter->nfds != hello->objects || hello->memory) {
+        snprintf(reason, 200, "the call makes no sense");
+        return AQ_EPROTO;
+    }
+    if ((listener->flags & AQ_LISTEN_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
+        snprintf(reason, 200, "the server takes calls of its own user %u only, not of %u",
+                 (unsigned)geteuid(), writer->uid);
+        return AQ_EACCESS;
+    }
+    if (hello->nbytes > aqi_core_config.conn_data) {
+        snprintf(reason, 200, "%u bytes of data are more than the %llu of AQ_CONN_DATA there",
+                 hello->nbytes, (unsigned long long)aqi_core_config.conn_data);
+        return AQ_ESIZE;
+    }
+    return AQ_OK;
+}
+
+static bool keep_data(aq_connection *conn, const struct aqi_hello *hello)
+{
+    if (hello->nbytes == 0) return true;
+    conn->data = malloc(hello->nbytes);
+    if (conn->data == NULL) return false;
+    memcpy(conn->data, hello->data, hello->nbytes);
+    conn->nbytes = hello->nbytes;
+    return true;
+}
+
+/* NULL: no room now. */
+static aq_connection *take_call(aq_listener *listener, struct aqi_line *line,
+                                const struct aqi_writer *writer, const struct aqi_hello *hello,
+                                struct aqi_letter *letter)
+{
+    if (listener->waiting >= aqi_core_config.conn_backlog) return NULL;
+    aq_connection *conn = conn_new(listener->t, false);
+    if (conn == NULL) return NULL;
+    conn->listener = listener;
+    listener->waiting++;
+    conn->peer_id = *writer;
+    conn->peer_medium = hello->max_medium;
+    memcpy(conn->uri, hello->uri, sizeof(conn->uri));
+    for (unsigned i = 0; i < letter->nfds; i++) {
+        conn->objects[conn->object_count++] = letter->fds[i];
+        letter->fds[i] = -1;
+    }
+    conn_set_state(conn, AQ_CONNECTION_ASKED);
+    if (!keep_data(conn, hello)) {
+        conn->forget = true;
+        atomic_store(&conns.forgotten, true);
+        return NULL;
+    }
+    conn->line = line;
+    conn_push(conn, AQ_CONNECTION_REQUEST);
+    return conn;
+}
+
+static void *on_call(void *arg, void *listener_user, struct aqi_line *line,
+                     const struct aqi_writer *writer, struct aqi_letter *letter)
+{
+    aq_listener *listener = listener_user;
+    struct aqi_hello hello;
+    char reason[200];
+    (void)arg;
+    aq_status st = aqi_hello_decode(letter->bytes, letter->len, &hello);
+    if (st == AQ_OK)
+        st = check_call(listener, writer, &hello, letter, reason);
+    else
+        snprintf(reason, sizeof(reason),
+                 st == AQ_EMISMATCH ? "the server has another version of the library"
+                                    : "the call makes no sense");
+    if (st != AQ_OK) {
+        if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+        conn_refuse(listener->t, line, st, 0, reason);
+        return NULL;
+    }
+    aq_connection *conn = take_call(listener, line, writer, &hello, letter);
+    if (conn == NULL) say_busy(listener->t, line);
+    return conn;
+}
+
+/* --- letters --------------------------------------------------------------------------------- */
+
+/* Join what the server opened, and confirm. */
+static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
+                          const struct aqi_letter *letter)
+{
+    conn->peer_medium = hello->max_medium;
+    aq_status st = conn_join(conn, hello->uri);
+    if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? letter->fds[0] : -1);
+    if (st == AQ_OK && !keep_data(conn, hello))
+        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");
+    if (st == AQ_OK) st = conn_write(conn, AQI_HELLO_CONFIRM);
+    return st;
+}
+
+static void on_accept(aq_connection *conn, const struct aqi_writer *writer,
+                      const struct aqi_hello *hello, const struct aqi_letter *letter)
+{
+    char reason[100];
+    if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
+        snprintf(reason, sizeof(reason), "the server is user %u: AQ_CONNECT_ANYBODY allows that",
+                 writer->uid);
+        drop_line(conn);
+        fail(conn, AQ_EACCESS, reason);
+        return;
+    }
+    conn->peer_id = *writer;
+    aq_status st = accepted(conn, hello, letter);
+    if (st == AQ_OK) {
+        conn_opened(conn);
+    } else if (st == AQ_EPEER) {
+        drop_line(conn);
+        fail(conn, st, "the server died while it accepted");
+    } else {
+        drop_line(conn);
+        fail(conn, st, aq_error_message());
+    }
+}
+
+static void on_refuse(aq_connection *conn, const struct aqi_hello *hello)
+{
+    char text[200];
+    snprintf(text, sizeof(text), "%.*s", (int)aqi_min(hello->nbytes, sizeof(text) - 1),
+             (const char *)hello->data);
+    for (char *c = text; *c != 0; c++)
+        if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
+    conn->code = hello->code;
+    drop_line(conn);
+    fail(conn, (aq_status)hello->status, text[0] != 0 ? text : "the server rejected the call");
+}
+
+static void on_confirm(aq_connection *conn, const struct aqi_hello *hello,
+                       const struct aqi_letter *letter)
+{
+    aq_status st = conn_learn_segment(conn, hello, hello->memory ? letter->fds[0] : -1);
+    if (st == AQ_OK) {
+        conn_opened(conn);
+        return;
+    }
+    drop_line(conn);
+    conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
+}
+
+/* The other side wrote what it must not, or what nobody understands. */
+static void broken(aq_connection *conn, const char *why)
+{
+    aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+    drop_line(conn);
+    if (conn->client && conn_state(conn) == AQ_CONNECTION_CALLING)
+        fail(conn, AQ_EPROTO, why);
+    else
+        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
+}
+
+static void on_letter(void *arg, void *line_user, const struct aqi_writer *writer,
+                      struct aqi_letter *letter)
+{
+    aq_connection *conn = line_user;
+    struct aqi_hello hello;
+    int state = conn_state(conn);
+    bool calling = state == AQ_CONNECTION_CALLING;
+    (void)arg;
+    aq_status st = aqi_hello_decode(letter->bytes, letter->len, &hello);
+    if (st == AQ_EMISMATCH && calling) {
+        drop_line(conn);
+        fail(conn, st, "the server has another version of the library");
+    } else if (st != AQ_OK || letter->nfds != hello.memory || hello.objects != 0) {
+        broken(conn, "the peer wrote a letter that makes no sense");
+    } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
+        on_accept(conn, writer, &hello, letter);
+    } else if (hello.type == AQI_HELLO_REFUSE && calling) {
+        on_refuse(conn, &hello);
+    } else if (hello.type == AQI_HELLO_BUSY && calling) {
+        drop_line(conn);
+        retry_later(conn);
+    } else if (hello.type == AQI_HELLO_CONFIRM && state == AQ_CONNECTION_JOINING) {
+        on_confirm(conn, &hello, letter);
+    } else if (hello.type == AQI_HELLO_BYE) {
+        conn_end_soon(conn, AQ_CONNECTION_CLOSED, AQ_EPEER, "the peer closed the connection");
+    } else {
+        broken(conn, "the peer wrote a letter out of turn");
+    }
+}
+
+static void on_hung_up(void *arg, void *line_user)
+{
+    aq_connection *conn = line_user;
+    (void)arg;
+    drop_line(conn);
+    switch (conn_state(conn)) {
+    case AQ_CONNECTION_CALLING: /* not taken; if the server has ended, the next call will tell */
+        retry_later(conn);
+        break;
+    case AQ_CONNECTION_ASKED:
+        conn->forget = (conn->events & 1u << AQ_CONNECTION_REQUEST) != 0;
+        if (conn->forget) {
+            conn_unqueue(conn);
+            conn->silent = true; /* the program never hears of it */
+            atomic_store(&conns.forgotten, true);
+        }
+        conn_end(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the client gave up or died");
+        break;
+    default:
+        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the process of the peer has ended");
+    }
+}
+
+aq_status conn_meet_open(unsigned t)
+{
+    static const struct aqi_meet_hooks hooks = {
+        .call = on_call, .letter = on_letter, .hung_up = on_hung_up};
+    if (conns.meets[t] != NULL) return AQ_OK;
+    aq_status st = core.tps[t]->ops.meet->open(&hooks, &conns.meets[t]);
+    return st == AQ_OK ? conn_watch_meet(t) : st;
+}

@@ -1,0 +1,264 @@
+/* Connections: opening the transport of one, finding the peer on it, and each other's segments. */
+#include "core/conn/conn.h"
+
+#include "base/shmem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* --- what the transport calls ---------------------------------------------------------------- */
+
+static void broken(aq_connection *conn, const char *why)
+{
+    aqi_count(AQI_CTR_AM_DROPPED, 1);
+    aqi_spin_lock(&conns.lock);
+    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
+    conn->line = NULL;
+    conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
+    aqi_spin_unlock(&conns.lock);
+}
+
+/* A program that nobody started with ours must not be able to end us: it loses its connection. */
+static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    aq_connection *conn = arg;
+    (void)source;
+    if (AQI_LIKELY(core_deliver_from(&conn->routes[1], 1, am))) return;
+    broken(conn, "the peer sent a message for a handler that is not registered for it here");
+}
+
+static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    aq_connection *conn = arg;
+    (void)id;
+    (void)why;
+    atomic_store(&conn->suspect, true);
+}
+
+/* May the peer's messages touch this? */
+static bool shows(const aq_connection *conn, uint64_t addr, size_t len)
+{
+    const aq_segment *shown = atomic_load_explicit(&conn->shown, memory_order_acquire);
+    if (shown == NULL) return false;
+    uint64_t offset = addr - (uint64_t)(uintptr_t)shown->addr;
+    return len <= shown->size && offset <= shown->size - len;
+}
+
+bool core_conn_range_ok(const struct core_route *route, uint64_t addr, size_t len)
+{
+    const aq_connection *conn = atomic_load_explicit(
+        &conns.slots[route->rank - core.params.size].conn, memory_order_acquire);
+    return conn != NULL && shows(conn, addr, len);
+}
+
+static bool hide(aq_connection *conn, const aq_segment *segment)
+{
+    if (conn == NULL || conn->shown != segment) return false;
+    conn->shown = NULL;
+    if (conn->registered) conn->tp->ops.mem_dereg(conn->tp, conn->shown_key);
+    conn->registered = false;
+    return true;
+}
+
+/* Under the lock, or another thread that closes a connection frees it here; and not back before the
+ * threads that serve the peer are done with the segment. */
+void core_conn_hide(const aq_segment *segment)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aqi_spin_lock(&conns.lock);
+        bool hidden = hide(atomic_load(&conns.slots[i].conn), segment);
+        aqi_spin_unlock(&conns.lock);
+        while (hidden && atomic_load(&conns.slots[i].users) != 0)
+            core_hook_relax(NULL, UINT32_MAX);
+    }
+}
+
+static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    return shows(arg, addr, len);
+}
+
+/* Memory that a stranger passed must not be able to fault under us. */
+static aq_status check_object(int fd, uint64_t size, bool exactly)
+{
+    struct stat info;
+    struct statfs system;
+    if (fstat(fd, &info) != 0 || fstatfs(fd, &system) != 0)
+        return aqi_fail_errno(AQ_EPROTO, errno, "core", "a peer passed no memory");
+    if (system.f_type == HUGETLBFS_MAGIC)
+        return aqi_fail(AQ_EPROTO, "core",
+                        "a peer passed memory of huge pages, which may be short");
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+        return aqi_fail(AQ_EPROTO, "core",
+                        "a peer passed memory that is not sealed: it could shrink it under us");
+    if (exactly ? (uint64_t)info.st_size != size : (uint64_t)info.st_size < size)
+        return aqi_fail(AQ_EPROTO, "core", "a peer passed memory of %lld bytes where it said %llu",
+                        (long long)info.st_size, (unsigned long long)size);
+    return AQ_OK;
+}
+
+/* The client makes the objects that both sides share; the server takes what came with the call. */
+static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    aq_connection *conn = arg;
+    unsigned i = conn->object_next;
+    if (conn->client) {
+        if (i == AQI_MEET_FDS)
+            return aqi_fail(AQ_ELIMIT, "core", "a connection shares %d objects", AQI_MEET_FDS);
+        aq_status st = aqi_shmem_create(name, bytes, &conn->objects[i]);
+        if (st != AQ_OK) return st;
+        conn->object_count = i + 1;
+    } else {
+        if (i == conn->object_count)
+            return aqi_fail(AQ_EPROTO, "core", "the call of a client lacks its \"%s\"", name);
+        aq_status st = check_object(conn->objects[i], bytes, true);
+        if (st != AQ_OK) return st;
+    }
+    int copy = fcntl(conn->objects[i], F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) return aqi_fail_no_fd(errno, "core", "opening a connection");
+    conn->object_next = i + 1;
+    *fd = copy;
+    return AQ_OK;
+}
+
+void conn_close_objects(aq_connection *conn)
+{
+    for (unsigned i = 0; i < conn->object_count; i++)
+        close(conn->objects[i]);
+    conn->object_count = conn->object_next = 0;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+aq_status conn_open_tp(aq_connection *conn)
+{
+    struct aqi_tp_params params;
+    uint32_t self = conn->client ? 1 : 0;
+    struct aqi_tp *tp;
+    core_tp_params(&params);
+    params.hooks.deliver = hook_deliver;
+    params.hooks.peer_lost = hook_peer_lost;
+    params.hooks.range_ok = hook_range_ok;
+    params.hooks.share = hook_share;
+    params.hooks.arg = params.hooks.host = conn;
+    params.self = params.local_rank = self;
+    params.size = params.local_size = 2;
+    params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0
+                                   : conn->peer_id.uid != (uint32_t)geteuid();
+    params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
+    params.like = conn->client ? NULL : conn->uri; /* it has made what both share */
+    aq_status st = aqi_tp_open(aqi_transport_find(core.tps[conn->t]->ops.name), &params, &tp);
+    if (st != AQ_OK) return st;
+    conn->tp = tp;
+    if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
+        return aqi_fail(AQ_ENOTSUP, "core", "a connection over %s takes smaller messages",
+                        tp->ops.name);
+    return AQ_OK;
+}
+
+/* Rank 0 of its team is this process as the job sees it, with the segment that is shown. */
+static void set_own_route(aq_connection *conn)
+{
+    struct core_route *own = &conn->routes[0];
+    *own = core.routes[core.params.rank];
+    own->seg_addr = own->seg_size = 0;
+    own->local = NULL;
+    own->max_medium = (uint32_t)aqi_min(own->max_medium, conn->peer_medium);
+    if (conn->shown == NULL) return;
+    own->seg_addr = (uint64_t)(uintptr_t)conn->shown->addr;
+    own->seg_size = conn->shown->size;
+    if (own->seg_size == SIZE_MAX) return; /* everything: through the transport, as in the job */
+    own->local = conn->shown->addr;
+    conn->rmem[0] = (struct aqi_rmem){
+        .local = conn->shown->addr, .addr = own->seg_addr, .len = conn->shown->size};
+    own->rmem = &conn->rmem[0];
+}
+
+aq_status conn_join(aq_connection *conn, const char *uri)
+{
+    aq_status st = conn->tp->ops.connect(conn->tp, uri, conn->client ? 0 : 1, &conn->peer);
+    if (st == AQ_ENOTSUP)
+        return aqi_fail(AQ_EPROTO, "core", "the peer's address \"%s\" makes no sense", uri);
+    if (st != AQ_OK) return st;
+    set_own_route(conn);
+    struct core_route *route = &conn->routes[1];
+    memset(route, 0, sizeof(*route));
+    route->tp = conn->tp;
+    route->peer = conn->peer;
+    route->rmem = &conn->rmem[1];
+    route->rank = conn_id(conn);
+    route->max_medium = conn->routes[0].max_medium;
+    conn->team = (struct aq_team){.rank = 0, .size = 2, .routes = conn->routes, .pair = true};
+    return AQ_OK;
+}
+
+void conn_opened(aq_connection *conn)
+{
+    conn_close_objects(conn); /* they are mapped */
+    conn_watch(conn);
+    conn->was_open = true;
+    conn_set_state(conn, AQ_CONNECTION_OPEN);
+    if (!conn->silent) conn_push(conn, AQ_CONNECTION_OPENED);
+    conn->silent = false;
+}
+
+/* --- segments -------------------------------------------------------------------------------- */
+
+/* Our segment for the peer. Others of the host may have theirs in the same memory: see mem_fd. */
+void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd)
+{
+    aq_segment *segment = conn->shown;
+    if (segment == NULL || segment->size == 0) return;
+    if (conn->tp->ops.mem_reg(conn->tp, segment->addr, segment->size, conn->shown_key) != AQ_OK)
+        return;
+    conn->registered = true;
+    memcpy(hello->segment_key, conn->shown_key, AQI_KEY_MAX);
+    hello->segment_addr = (uint64_t)(uintptr_t)segment->addr;
+    hello->segment_size = segment->size;
+    /* A part that begins inside a page is reached like private memory. */
+    if (hello->segment_addr % aqi_page_size() != 0) return;
+    if (core.params.local_size != 1 && conn->peer_id.uid != (uint32_t)geteuid()) return;
+    for (unsigned t = 0; t < core.tp_count && !hello->memory; t++)
+        hello->memory = core.tps[t]->ops.mem_fd(core.tps[t], segment->addr, segment->size, fd,
+                                                &hello->segment_offset) == AQ_OK;
+}
+
+static aq_status map_segment(aq_connection *conn, const struct aqi_hello *hello, int fd)
+{
+    aq_status st = check_object(fd, hello->segment_offset + hello->segment_size, false);
+    if (st != AQ_OK) return st;
+    if ((hello->segment_offset | hello->segment_addr) % aqi_page_size() != 0)
+        return aqi_fail(AQ_EPROTO, "core", "a peer's segment begins inside a page");
+    void *at = mmap(NULL, hello->segment_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    (off_t)hello->segment_offset);
+    if (at == MAP_FAILED)
+        return aqi_fail_errno(AQ_ENOMEM, errno, "core", "cannot map a peer's segment of %llu bytes",
+                              (unsigned long long)hello->segment_size);
+    conn->mapped = at;
+    conn->mapped_len = hello->segment_size;
+    return AQ_OK;
+}
+
+aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello, int fd)
+{
+    struct core_route *route = &conn->routes[1];
+    aq_status st = AQ_OK;
+    if (hello->segment_size == 0) return AQ_OK;
+    if (fd >= 0) st = map_segment(conn, hello, fd);
+    if (st == AQ_OK)
+        st = conn->tp->ops.mem_map(conn->tp, conn->peer, hello->segment_key, hello->segment_addr,
+                                   hello->segment_size, &conn->rmem[1]);
+    if (st != AQ_OK) return st;
+    if (conn->mapped != NULL) conn->rmem[1].local = conn->mapped;
+    route->local = conn->rmem[1].local;
+    route->seg_addr = hello->segment_addr;
+    route->seg_size = hello->segment_size;
+    return AQ_OK;
+}

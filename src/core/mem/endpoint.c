@@ -1,0 +1,203 @@
+/* Endpoints beyond the first: creating them, binding and publishing segments, addressing them. */
+#include "core/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+unsigned aq_ep_max(void)
+{
+    return CORE_EPS;
+}
+
+unsigned aq_ep_index(const aq_ep *ep)
+{
+    return ep->index;
+}
+
+unsigned aq_ep_capabilities(const aq_ep *ep)
+{
+    return ep->capabilities;
+}
+
+aq_segment *aq_ep_segment(const aq_ep *ep)
+{
+    return ep->segment;
+}
+
+aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
+{
+    static const char call[] = "aq_ep_create";
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (ep == NULL || capabilities == 0 || (capabilities & ~AQ_EP_ALL) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and AQ_EP_ capabilities, not %#x",
+                        call, capabilities);
+    unsigned index = 1;
+    while (index < CORE_EPS && atomic_load(&core.eps[index]) != NULL)
+        index++;
+    if (index == CORE_EPS)
+        return aqi_fail(AQ_ELIMIT, "core", "%s: a process has at most %u endpoints", call,
+                        CORE_EPS);
+    aq_ep *made = calloc(1, sizeof(*made));
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    made->index = index;
+    made->capabilities = capabilities;
+    atomic_store_explicit(&core.eps[index], made, memory_order_release); /* read in am.c */
+    *ep = made;
+    return AQ_OK;
+}
+
+void core_ep_reach(unsigned index)
+{
+    size_t size = core.params.size;
+    if (atomic_load(&core.reached_eps) & 1u << index) return;
+    aqi_spin_lock(&core.lock);
+    if ((atomic_load(&core.reached_eps) & 1u << index) == 0) {
+        struct core_route *routes = core.routes + index * size;
+        memset(routes, 0, size * sizeof(*routes));
+        for (uint32_t rank = 0; rank < size; rank++) {
+            routes[rank].tp = core.routes[rank].tp;
+            routes[rank].peer = core.routes[rank].peer;
+            routes[rank].rmem = &core.rmems[index * size + rank];
+            routes[rank].rank = rank;
+            routes[rank].max_medium = core.routes[rank].max_medium;
+            routes[rank].to = aqi_am_to(index);
+            routes[rank].lost = core.routes[rank].lost;
+        }
+        atomic_fetch_or(&core.reached_eps, 1u << index);
+    }
+    aqi_spin_unlock(&core.lock);
+}
+
+void core_eps_close(void)
+{
+    for (unsigned i = 1; i < CORE_EPS; i++)
+        free(atomic_exchange(&core.eps[i], NULL));
+}
+
+bool core_is_ep(const aq_ep *ep)
+{
+    for (unsigned i = 0; i < CORE_EPS; i++)
+        if (ep != NULL && ep == atomic_load(&core.eps[i])) return true;
+    return false;
+}
+
+aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index)
+{
+    if (!atomic_load(&core.open) || !core_is_ep(ep) || remote_index >= CORE_EPS) return NULL;
+    core_ep_reach(remote_index);
+    aq_team *pair = &core.pairs[ep->index][remote_index];
+    aqi_spin_lock(&core.lock);
+    if (!pair->pair)
+        *pair = (aq_team){.rank = core.params.rank,
+                          .size = core.params.size,
+                          .routes = &core.routes[remote_index * (size_t)core.params.size],
+                          .ep = ep,
+                          .from = aqi_am_from(ep->index),
+                          .pair = true};
+    aqi_spin_unlock(&core.lock);
+    return pair;
+}
+
+aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
+{
+    static const char call[] = "aq_ep_bind";
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (!core_is_ep(ep) || segment == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", call);
+    if (ep->segment != NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", call,
+                        ep->index);
+    core_ep_reach(ep->index);
+    struct core_segment_card card;
+    st = core_segment_register(segment, &card);
+    if (st != AQ_OK) return st;
+    st = core_segment_learn(&core.routes[ep->index * (size_t)core.params.size + core.params.rank],
+                            &card);
+    if (st != AQ_OK) return st;
+    ep->segment = segment;
+    aqi_spin_lock(&core.lock);
+    segment->bound = true;
+    aqi_spin_unlock(&core.lock);
+    return AQ_OK;
+}
+
+void core_eps_unbind(const aq_segment *segment)
+{
+    for (unsigned i = 0; i < CORE_EPS; i++) {
+        aq_ep *ep = atomic_load(&core.eps[i]);
+        if (ep == NULL || ep->segment != segment) continue;
+        struct core_route *own = &core.routes[i * (size_t)core.params.size + core.params.rank];
+        own->local = NULL;
+        own->seg_addr = own->seg_size = 0;
+        ep->segment = NULL;
+    }
+}
+
+/* --- publishing ------------------------------------------------------------------------------ */
+
+/* What anybody wants to publish, by index; the failure of one is everybody's. */
+static aq_status agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
+{
+    uint32_t all;
+    aq_status st = team_begin(call, team, mine);
+    if (st == AQ_OK) st = aq_coll_allreduce(team, &all, indices, 1, AQ_U32, AQ_OR);
+    if (st == AQ_OK) *indices = all;
+    return st;
+}
+
+/* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
+static aq_status exchange(aq_team *team, unsigned index, aq_segment *segment,
+                          struct core_segment_card *all)
+{
+    struct core_segment_card mine = {0};
+    aq_status st = AQ_OK;
+    if (segment != NULL) st = core_segment_register(segment, &mine); /* was done before */
+    if (st == AQ_OK) st = aq_coll_allgather(team, all, &mine, sizeof(mine));
+    core_ep_reach(index);
+    for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
+        aq_rank job_rank = aq_team_to_job(team, rank);
+        if (job_rank == core.params.rank) continue;
+        st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
+                                &all[rank]);
+    }
+    return st;
+}
+
+/* Sort the endpoints by index, and register what they have, so that nothing can fail later. */
+static aq_status collect(aq_ep *const *eps, size_t count, aq_segment *segments[CORE_EPS],
+                         uint32_t *indices, const char *call)
+{
+    struct core_segment_card card;
+    aq_status st = AQ_OK;
+    *indices = 0;
+    for (size_t i = 0; i < count && st == AQ_OK; i++) {
+        if (eps == NULL || !core_is_ep(eps[i]))
+            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
+        if (eps[i]->segment == NULL) continue;
+        st = core_segment_register(eps[i]->segment, &card);
+        segments[eps[i]->index] = eps[i]->segment;
+        *indices |= 1u << eps[i]->index;
+    }
+    return st;
+}
+
+aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
+{
+    static const char call[] = "aq_ep_publish";
+    aq_segment *segments[CORE_EPS] = {NULL};
+    uint32_t indices;
+    aq_status st = core_team_usable(call, team);
+    if (st != AQ_OK) return st;
+    struct core_segment_card *all = malloc(team->size * sizeof(*all));
+    aq_status mine = all != NULL ? collect(eps, count, segments, &indices, call)
+                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (mine != AQ_OK) indices = 0;
+    st = agree(team, mine, &indices, call);
+    for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
+        if (indices & 1u << i) st = exchange(team, i, segments[i], all);
+    free(all);
+    /* Whoever leaves knows that all others have learnt, too: it may tell a third to go on. */
+    return st == AQ_OK ? aq_barrier(team) : st;
+}

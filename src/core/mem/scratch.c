@@ -1,0 +1,196 @@
+/*
+ * Scratch memory: a piece of memory of every rank through which those who can map it do collectives
+ * by load and store. It comes through the transport contract only, takes physical memory only where
+ * it is used, and is divided among teams: a team's rank 0 gives it a block.
+ *
+ * Those who map each other's are a neighbourhood (neighbors.c).
+ */
+#include "core/coll/coll.h"
+
+#include "base/shmem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct taken {
+    uint64_t offset, size;
+    struct taken *next; /* by offset */
+};
+
+static struct {
+    unsigned char *mine;
+    unsigned char **local; /* by job rank: mapped here, or NULL */
+    uint64_t *sizes;
+    struct taken *taken;
+} scratch;
+
+/* What a rank tells the others about its scratch memory. */
+struct scratch_card {
+    uint64_t addr, size;
+    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+};
+
+uint32_t core_scratch_allocator(void)
+{
+    uint32_t t = 0;
+    while (t < core.tp_count && (core.tps[t]->ops.caps & AQI_CAP_ALLOC) == 0)
+        t++;
+    return t;
+}
+
+/* Collective: core_neighbors_open has seen that all allocate from the same transport. */
+static aq_status scratch_get(struct scratch_card *card)
+{
+    uint32_t from = core_scratch_allocator();
+    void *addr;
+    size_t size = aqi_round_up(aqi_core_config.scratch, aqi_page_size());
+    if (from == core.tp_count || core.params.size == 1 || size == 0) return AQ_OK;
+    aq_status st = core.tps[from]->ops.mem_alloc(core.tps[from], size, size, &addr);
+    for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
+        st = core.tps[t]->ops.mem_reg(core.tps[t], addr, size, card->keys[t]);
+    if (st != AQ_OK) return st;
+    scratch.mine = addr;
+    card->addr = (uint64_t)(uintptr_t)addr;
+    card->size = size;
+    return AQ_OK;
+}
+
+static aq_status scratch_learn(uint32_t rank, const struct scratch_card *card)
+{
+    const struct core_route *route = &core.routes[rank];
+    struct aqi_rmem rmem;
+    unsigned t = 0;
+    if (card->size == 0 || core_is_apart(rank)) return AQ_OK;
+    while (core.tps[t] != route->tp)
+        t++;
+    aq_status st = route->tp->ops.mem_map(route->tp, route->peer, card->keys[t], card->addr,
+                                          card->size, &rmem);
+    if (st != AQ_OK) return st;
+    scratch.local[rank] = rmem.local;
+    scratch.sizes[rank] = card->size;
+    return AQ_OK;
+}
+
+static bool maps(uint32_t job_rank)
+{
+    return scratch.local[job_rank] != NULL;
+}
+
+aq_status core_scratch_open(void)
+{
+    uint32_t size = core.params.size;
+    struct scratch_card card = {0}, *cards = malloc(size * sizeof(card));
+    scratch.local = calloc(size, sizeof(*scratch.local));
+    scratch.sizes = calloc(size, sizeof(*scratch.sizes));
+    aq_status st = AQ_OK;
+    if (!cards || !scratch.local || !scratch.sizes)
+        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch areas of %u ranks", size);
+    if (st == AQ_OK) st = scratch_get(&card);
+    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &card, sizeof(card), cards);
+    for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
+        st = scratch_learn(rank, &cards[rank]);
+    free(cards);
+    return st == AQ_OK ? core_neighbors_agree(maps) : st;
+}
+
+void core_scratch_close(void)
+{
+    while (scratch.taken != NULL) {
+        struct taken *next = scratch.taken->next;
+        free(scratch.taken);
+        scratch.taken = next;
+    }
+    free(scratch.local);
+    free(scratch.sizes);
+    memset(&scratch, 0, sizeof(scratch));
+}
+
+bool scratch_reaches(const aq_team *team)
+{
+    uint32_t first = aq_team_to_job(team, 0);
+    if (scratch.sizes[first] == 0) return false;
+    for (aq_rank i = 0; i < team->size; i++)
+        if (core_node_of(aq_team_to_job(team, i)) != core_node_of(first)) return false;
+    return true;
+}
+
+/* Few, or each on a core of its own: everybody looks at everybody, which takes the fewest hops. */
+static void choose_ways(const aq_team *team, struct scratch_block *block)
+{
+    block->crowded = core_place_of(aq_team_to_job(team, 0))->crowded;
+    block->flat = team->size <= (block->crowded ? 4 : 16);
+}
+
+/* Built-in teams have fixed places: nothing has to be said. The other half is for the program's. */
+void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block)
+{
+    uint64_t size = scratch.sizes[aq_team_to_job(team, 0)];
+    const struct {
+        uint64_t offset, size;
+    } parts[SCRATCH_BUILT_IN] = {[SCRATCH_WORLD] = {0, size / 4},
+                                 [SCRATCH_NEIGHBORS] = {size / 4, size / 8},
+                                 [SCRATCH_HOST] = {size / 4 + size / 8, size / 8}};
+    *block = (struct scratch_block){0};
+    if (team->size == 1 || !scratch_reaches(team)) return;
+    block->offset = aqi_round_up(parts[built_in].offset, aqi_page_size());
+    block->size = parts[built_in].size / aqi_page_size() * aqi_page_size();
+    choose_ways(team, block);
+    if (block->size < coll_shm_least(team->size)) block->size = 0;
+}
+
+static bool take(uint64_t size, uint64_t *offset)
+{
+    uint64_t from = aqi_round_up(scratch.sizes[core.params.rank] / 2, aqi_page_size());
+    struct taken **at = &scratch.taken;
+    for (; *at != NULL && (*at)->offset - from < size; at = &(*at)->next)
+        from = (*at)->offset + (*at)->size;
+    if (*at == NULL && scratch.sizes[core.params.rank] - from < size) return false;
+    struct taken *taken = malloc(sizeof(*taken));
+    if (taken == NULL) return false;
+    *taken = (struct taken){from, size, *at};
+    *at = taken;
+    *offset = from;
+    return true;
+}
+
+/* A large block if there is one, else a smaller one, else none: then the team sends messages. */
+void scratch_alloc(aq_team *team, struct scratch_block *block)
+{
+    size_t least = aqi_round_up(coll_shm_least(team->size), aqi_page_size());
+    *block = (struct scratch_block){0};
+    if (team->size == 1 || !scratch_reaches(team)) return;
+    aqi_spin_lock(&core.lock);
+    uint64_t size = scratch.sizes[core.params.rank] / 16 / aqi_page_size() * aqi_page_size();
+    for (size = aqi_max(size, least); size >= least;
+         size = size / 4 / aqi_page_size() * aqi_page_size())
+        if (take(size, &block->offset)) {
+            block->size = size;
+            break;
+        }
+    aqi_spin_unlock(&core.lock);
+    choose_ways(team, block);
+    if (block->size != 0) coll_shm_clear(scratch.mine + block->offset, team->size);
+}
+
+void scratch_free(const struct scratch_block *block)
+{
+    if (block->size == 0) return;
+    aqi_spin_lock(&core.lock);
+    for (struct taken **at = &scratch.taken; *at != NULL; at = &(*at)->next)
+        if ((*at)->offset == block->offset) {
+            struct taken *found = *at;
+            *at = found->next;
+            free(found);
+            break;
+        }
+    aqi_spin_unlock(&core.lock);
+}
+
+void *scratch_at(const aq_team *team, const struct scratch_block *block)
+{
+    uint32_t first = aq_team_to_job(team, 0);
+    if (block->size == 0 || scratch.local[first] == NULL || block->size > scratch.sizes[first] ||
+        block->offset > scratch.sizes[first] - block->size)
+        return NULL;
+    return scratch.local[first] + block->offset;
+}

@@ -1,0 +1,495 @@
+/* Teams: making and destroying them, finding them by what messages call them, translating ranks. */
+#include "core/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUCKETS = 64, GRAVES = 64 };
+
+static struct {
+    struct aqi_spin lock;
+    aq_team *buckets[BUCKETS]; /* by the hash of the id */
+    aq_team neighborhood, host;
+    aq_rank neighborhoods, hosts, my_neighborhood, my_host;
+    uint32_t made;           /* teams of which this process was rank 0: half of an id */
+    aq_team *graves[GRAVES]; /* the last that were destroyed */
+    unsigned buried;
+} teams;
+
+/* Ids of the teams of the library: no process has made them. */
+enum { ID_WORLD, ID_NEIGHBORHOOD, ID_HOST, ID_WORLD_LOCAL, ID_HOST_LOCAL, ID_FIRST };
+
+static void teams_lock(void)
+{
+    if (core.multi) aqi_spin_lock(&teams.lock);
+}
+
+static void teams_unlock(void)
+{
+    if (core.multi) aqi_spin_unlock(&teams.lock);
+}
+
+static aq_team **bucket_of(uint32_t root, uint32_t count)
+{
+    return &teams.buckets[(root * 31 + count) % BUCKETS];
+}
+
+aq_team *team_find(uint32_t root, uint32_t count)
+{
+    teams_lock();
+    aq_team *team = *bucket_of(root, count);
+    while (team != NULL && (team->id[0] != root || team->id[1] != count))
+        team = team->next;
+    teams_unlock();
+    return team;
+}
+
+static void enter(aq_team *team)
+{
+    teams_lock();
+    aq_team **bucket = bucket_of(team->id[0], team->id[1]);
+    team->next = *bucket;
+    *bucket = team;
+    teams_unlock();
+}
+
+static void leave(aq_team *team)
+{
+    teams_lock();
+    aq_team **at = bucket_of(team->id[0], team->id[1]);
+    while (*at != NULL && *at != team)
+        at = &(*at)->next;
+    if (*at != NULL) *at = team->next;
+    teams_unlock();
+}
+
+bool team_each(bool (*fn)(aq_team *team))
+{
+    if (core.multi && !aqi_spin_try(&teams.lock)) return false;
+    bool go = true;
+    for (unsigned b = 0; b < BUCKETS && go; b++)
+        for (aq_team *team = teams.buckets[b]; team != NULL && go; team = team->next)
+            go = fn(team);
+    teams_unlock();
+    return go;
+}
+
+/* --- the teams of the library ---------------------------------------------------------------- */
+
+aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
+                     const struct scratch_block *block)
+{
+    team->id[0] = root;
+    team->id[1] = count;
+    aq_status st = coll_open(team);
+    if (st == AQ_OK) st = core_barrier_open(team);
+    if (st != AQ_OK) return st;
+    team->block[0] = block->offset;
+    team->block[1] = block->size;
+    if (block->size != 0) {
+        team->coll->shm = coll_shm_new(team, block);
+        if (team->coll->shm == NULL)
+            return aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch area of a team");
+    }
+    enter(team);
+    return AQ_OK;
+}
+
+static void unequip(aq_team *team);
+
+/* From now on all members send messages to all. */
+static void unequip_local(aq_team *team)
+{
+    if (team->local != NULL) unequip(team->local);
+    free(team->local);
+    team->local = NULL;
+    coll_shape_free(team);
+}
+
+static void forget_members(aq_team *team)
+{
+    if (team->at != team->map) free((void *)(uintptr_t)team->at);
+    free((void *)(uintptr_t)team->map);
+    team->map = team->at = NULL;
+}
+
+void team_free(aq_team *team)
+{
+    forget_members(team);
+    free(team);
+}
+
+static void unequip(aq_team *team)
+{
+    unequip_local(team); /* first: its operations are parts of ours */
+    leave(team);
+    coll_close(team); /* may hold an operation of the barrier */
+    core_barrier_close(team);
+    forget_members(team);
+}
+
+static uint32_t host_of(uint32_t job_rank)
+{
+    return core_place_of(job_rank)->host;
+}
+
+/* The members of a built-in team: those whose place is ours. */
+static aq_status gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq_rank *count,
+                               aq_rank *mine)
+{
+    uint32_t size = core.params.size, here = place_of(core.params.rank);
+    aq_rank *map = malloc(size * sizeof(*map));
+    if (map == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a team");
+    *team = (aq_team){.map = map, .at = map, .routes = core.routes};
+    *count = *mine = 0;
+    for (uint32_t rank = 0; rank < size; rank++) {
+        uint32_t first = 0;
+        while (place_of(first) != place_of(rank))
+            first++;
+        if (first == rank && place_of(rank) == here) *mine = *count;
+        *count += first == rank;
+        if (place_of(rank) != here) continue;
+        if (rank == core.params.rank) team->rank = team->size;
+        map[team->size++] = rank;
+    }
+    return AQ_OK;
+}
+
+/* A team of the library that may span neighbourhoods. */
+static aq_status equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t local_id,
+                            unsigned part)
+{
+    struct scratch_block block;
+    scratch_block_of(team, part, &block);
+    aq_status st = team_equip(team, root, id, &block);
+    if (st == AQ_OK) st = coll_shape_make(team);
+    if (st != AQ_OK || team->local == NULL) return st;
+    scratch_block_of(team->local, part, &block);
+    return team_equip(team->local, team->local->map[0], local_id, &block);
+}
+
+aq_status core_teams_open(void)
+{
+    struct scratch_block block;
+    memset(&teams, 0, sizeof(teams));
+    teams.made = ID_FIRST;
+    core_coll_handlers();
+    aq_status st = equip_wide(&core.world, 0, ID_WORLD, ID_WORLD_LOCAL, SCRATCH_WORLD);
+    if (st == AQ_OK)
+        st = gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
+                           &teams.my_neighborhood);
+    if (st == AQ_OK) {
+        scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS, &block);
+        st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], ID_NEIGHBORHOOD, &block);
+    }
+    if (st == AQ_OK) st = gather_places(&teams.host, host_of, &teams.hosts, &teams.my_host);
+    if (st == AQ_OK)
+        st = equip_wide(&teams.host, teams.host.map[0], ID_HOST, ID_HOST_LOCAL, SCRATCH_HOST);
+    return st;
+}
+
+void core_teams_close(void)
+{
+    unequip(&core.world);
+    unequip(&teams.neighborhood);
+    unequip(&teams.host);
+    for (unsigned i = 0; i < GRAVES; i++)
+        free(teams.graves[i]);
+    /* The program's own, if it has not destroyed them. */
+    for (unsigned b = 0; b < BUCKETS; b++)
+        while (teams.buckets[b] != NULL) {
+            aq_team *team = teams.buckets[b];
+            if (team->whole != NULL) team = team->whole;
+            unequip(team);
+            free(team);
+        }
+}
+
+/* The scratch memory that we, as rank 0, have given to a team. */
+static struct scratch_block block_made(const aq_team *team)
+{
+    if (team == NULL || team->rank != 0) return (struct scratch_block){0};
+    return (struct scratch_block){.offset = team->block[0], .size = team->block[1]};
+}
+
+void team_drop(aq_team *team)
+{
+    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    scratch_free(&block);
+    scratch_free(&local_block);
+    if (team->coll != NULL)
+        unequip(team);
+    else
+        forget_members(team);
+    free(team);
+}
+
+static bool built_in(const aq_team *team)
+{
+    return team == &core.world || team->pair || team == &teams.neighborhood || team == &teams.host;
+}
+
+aq_status core_team_usable(const char *call, const aq_team *team)
+{
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (team == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
+    if (team->pair)
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "%s: a team of aq_team_pair or of a connection only addresses: it has no collectives",
+            call);
+    return AQ_OK;
+}
+
+/* --- making teams ---------------------------------------------------------------------------- */
+
+/* What rank 0 of a new team says to its members through the parent. */
+struct offer {
+    uint32_t root, count;
+    struct scratch_block block;
+    /* By the first member of each neighbourhood of a team that spans several. */
+    struct scratch_block local_block;
+    uint32_t local_count;
+    int32_t status;
+    uint32_t size;
+    uint64_t hash; /* of the members and their endpoints: lists that differ are found out */
+};
+
+static uint64_t hash_members(const aq_team *team)
+{
+    uint64_t hash = 1469598103934665603u;
+    for (aq_rank i = 0; i < team->size; i++)
+        hash = (hash ^ team->at[i]) * 1099511628211u;
+    return hash;
+}
+
+/* What one member could not do, all must hear; `answers` has room for one of each. */
+static aq_status agree(const char *call, aq_team *parent, const aq_team *team, aq_status mine,
+                       struct offer *answers)
+{
+    struct offer answer = {.status = mine};
+    struct coll_args args = {.kind = COLL_ALLGATHER,
+                             .code = COLL_CODE_TEAM,
+                             .src = &answer,
+                             .dst = answers,
+                             .nbytes = sizeof(answer)};
+    aq_status st = coll_run(call, parent, &args);
+    if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
+    for (aq_rank i = 0; st == AQ_OK && team != NULL && i < team->size; i++) {
+        const struct offer *other = &answers[aq_team_from_job(parent, team->map[i])];
+        if (other->status != AQ_OK)
+            st = aqi_fail((aq_status)other->status, "core",
+                          "%s: no team, because job rank %u could not make it: %s", call,
+                          team->map[i], aq_status_text((aq_status)other->status));
+    }
+    return st;
+}
+
+/* Do all members mean the same team? */
+static aq_status compare(const char *call, const aq_team *parent, const aq_team *team,
+                         const struct offer *offers)
+{
+    uint64_t hash = hash_members(team);
+    for (aq_rank i = 0; i < team->size; i++) {
+        const struct offer *other = &offers[aq_team_from_job(parent, team->map[i])];
+        if (other->status == AQ_OK && (other->size != team->size || other->hash != hash))
+            return aqi_fail(AQ_EMISMATCH, "core", "%s: job rank %u gave another list of members",
+                            call, team->map[i]);
+    }
+    return AQ_OK;
+}
+
+aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
+{
+    uint32_t own = (uint32_t)-mine, worst = 0;
+    struct coll_args args = {
+        .kind = COLL_ALLREDUCE, .code = COLL_CODE_TEAM, .src = &own, .dst = &worst, .nbytes = 4};
+    args.fn = coll_builtin(AQ_U32, AQ_MAX, &args.element);
+    aq_status st = coll_run(call, parent, &args);
+    if (st != AQ_OK || worst == 0) return st;
+    if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: no memory", call);
+    if (mine != AQ_OK) return mine;
+    st = (aq_status) - (int)worst;
+    return aqi_fail(st, "core", "%s: another member could not begin: %s", call, aq_status_text(st));
+}
+
+static uint32_t next_id(void)
+{
+    teams_lock();
+    uint32_t id = teams.made++;
+    teams_unlock();
+    return id;
+}
+
+/* What this process has to say of a team that it joins. */
+static void make_offer(aq_team *team, struct offer *offer)
+{
+    offer->hash = hash_members(team);
+    offer->size = team->size;
+    if (team->rank == 0) {
+        offer->root = core.params.rank;
+        offer->count = next_id();
+        scratch_alloc(team, &offer->block);
+    }
+    if (offer->status == AQ_OK) offer->status = coll_shape_make(team);
+    if (team->local == NULL || team->local->rank != 0) return;
+    offer->local_count = next_id();
+    scratch_alloc(team->local, &offer->local_block);
+}
+
+static aq_status take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)
+{
+    const struct offer *first = &offers[aq_team_from_job(parent, team->map[0])];
+    aq_status st = team_equip(team, first->root, first->count, &first->block);
+    if (st != AQ_OK || team->local == NULL) return st;
+    aq_rank lead = team->local->map[0];
+    first = &offers[aq_team_from_job(parent, lead)];
+    return team_equip(team->local, lead, first->local_count, &first->local_block);
+}
+
+/*
+ * `team` has its members, or is NULL for a caller that joins nothing. Three steps, all through the
+ * parent: rank 0 of each new team says its id and memory; everybody says whether it could; and when
+ * that is known everywhere all have entered the team and messages for it find it.
+ */
+aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine, aq_team **out)
+{
+    struct offer offer = {.status = mine}, *offers = malloc(parent->size * sizeof(offer));
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
+    aq_status st = team_begin(call, parent, offers != NULL ? AQ_OK : AQ_ENOMEM);
+    if (st == AQ_OK) {
+        if (team != NULL) make_offer(team, &offer);
+        struct coll_args args = {.kind = COLL_ALLGATHER,
+                                 .code = COLL_CODE_TEAM,
+                                 .src = &offer,
+                                 .dst = offers,
+                                 .nbytes = sizeof(offer)};
+        st = coll_run(call, parent, &args);
+    }
+    if (st == AQ_OK && team != NULL) {
+        mine =
+            offer.status != AQ_OK ? (aq_status)offer.status : compare(call, parent, team, offers);
+        if (mine == AQ_OK) mine = take_offers(parent, team, offers);
+    }
+    if (st == AQ_OK) st = agree(call, parent, team, mine, offers);
+    free(offers);
+    aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, 0);
+    if (st == AQ_OK) {
+        *out = team;
+        return AQ_OK;
+    }
+    if (team == NULL) return st;
+    scratch_free(&offer.block);
+    scratch_free(&offer.local_block);
+    unequip(team);
+    free(team);
+    return st;
+}
+
+aq_team *team_new(size_t size)
+{
+    aq_team *team = calloc(1, sizeof(*team));
+    aq_rank *map = calloc(size, sizeof(*map));
+    if (team == NULL || map == NULL) {
+        free(team);
+        free(map);
+        aqi_fail(AQ_ENOMEM, "core", "no memory for a team of %zu", size);
+        return NULL;
+    }
+    team->size = (aq_rank)size;
+    team->map = team->at = map;
+    team->routes = core.routes;
+    return team;
+}
+
+/* Whoever goes on using it is to hear of it, and not to read what has come in its place. */
+static void bury(aq_team *team)
+{
+    *team = (aq_team){.dead = true};
+    teams_lock();
+    aq_team **grave = &teams.graves[teams.buried++ % GRAVES];
+    free(*grave);
+    *grave = team;
+    teams_unlock();
+}
+
+aq_status aq_team_destroy(aq_team *team)
+{
+    static const char call[] = "aq_team_destroy";
+    if (team == NULL) return AQ_OK;
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", call);
+    if (built_in(team))
+        return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it", call);
+    if (core_barrier_pending(team))
+        return aqi_fail(AQ_ESTATE, "core", "%s: a barrier is pending on it: wait for it first",
+                        call);
+    if (!coll_idle(team))
+        return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
+                        call);
+    /* Who leaves this barrier knows that all are here; who made the memory takes it back after a
+     * second one, when none looks at it any more. */
+    team->ends = true;
+    st = aq_barrier(team);
+    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
+        coll_shm_free(team->coll->shm);
+        team->coll->shm = NULL;
+        unequip_local(team);
+        st = aq_barrier(team);
+    }
+    if (st == AQ_OK) scratch_free(&block);
+    if (st == AQ_OK) scratch_free(&local_block);
+    unequip(team);
+    bury(team);
+    return st;
+}
+
+/* --- asking ---------------------------------------------------------------------------------- */
+
+aq_team *aq_team_neighborhood(void)
+{
+    return atomic_load(&core.open) ? &teams.neighborhood : NULL;
+}
+
+aq_team *aq_team_host(void)
+{
+    return atomic_load(&core.open) ? &teams.host : NULL;
+}
+
+void aq_job_neighborhoods(aq_rank *count, aq_rank *mine)
+{
+    bool open = atomic_load(&core.open);
+    *count = open ? teams.neighborhoods : 1;
+    *mine = open ? teams.my_neighborhood : 0;
+}
+
+void aq_job_hosts(aq_rank *count, aq_rank *mine)
+{
+    bool open = atomic_load(&core.open);
+    *count = open ? teams.hosts : 1;
+    *mine = open ? teams.my_host : 0;
+}
+
+aq_rank aq_team_to_job(const aq_team *team, aq_rank rank)
+{
+    if (rank >= team->size) return AQ_RANK_NONE;
+    return team->map != NULL ? team->map[rank] : rank;
+}
+
+aq_rank aq_team_from_job(const aq_team *team, aq_rank job_rank)
+{
+    if (team->map == NULL) return job_rank < team->size ? job_rank : AQ_RANK_NONE;
+    for (aq_rank i = 0; i < team->size; i++)
+        if (team->map[i] == job_rank) return i;
+    return AQ_RANK_NONE;
+}
+
+aq_rank aq_team_translate(const aq_team *team, aq_rank rank, const aq_team *other)
+{
+    aq_rank job_rank = aq_team_to_job(team, rank);
+    return job_rank == AQ_RANK_NONE ? AQ_RANK_NONE : aq_team_from_job(other, job_rank);
+}

@@ -1,0 +1,270 @@
+/* Walking both sides of a scattered transfer, merging what is adjacent. */
+#include "core/vis/runs.h"
+
+#include <string.h>
+
+/* --- one side -------------------------------------------------------------------------------- */
+
+static inline uint64_t stepped(uint64_t addr, int64_t step, size_t times)
+{
+    return addr + (uint64_t)step * times;
+}
+
+static void single(struct vis_side *side, uint64_t addr, size_t len)
+{
+    side->addr = addr;
+    side->left = side->len = len;
+    side->count = 1;
+    side->step = 0;
+}
+
+static inline uint64_t entry(const struct vis_side *side, size_t i, size_t *len)
+{
+    if (side->shape == VIS_INDEXED) {
+        *len = side->piece;
+        return side->base + (uint64_t)(uintptr_t)((void *const *)side->list)[i];
+    }
+    const aq_vec *vec = &((const aq_vec *)side->list)[i];
+    *len = vec->len;
+    return side->base + (uint64_t)(uintptr_t)vec->addr;
+}
+
+/* The next entry of a list that is not empty, together with those that continue it. */
+static void load_entry(struct vis_side *side)
+{
+    size_t len = 0, more;
+    uint64_t addr = 0;
+    while (side->next < side->entries && len == 0)
+        addr = entry(side, side->next++, &len);
+    if (len == 0) return;
+    while (side->next < side->entries) {
+        uint64_t follower = entry(side, side->next, &more);
+        if (more != 0 && follower != addr + len) break;
+        len += more;
+        side->next++;
+    }
+    single(side, addr, len);
+}
+
+/* The next row of a strided side: an odometer over the outer levels. */
+static void load_row(struct vis_side *side)
+{
+    unsigned l = 1;
+    while (l < side->levels && side->level[l].at + 1 == side->level[l].count) {
+        side->base -= (uint64_t)side->level[l].step * side->level[l].at;
+        side->level[l++].at = 0;
+    }
+    if (l >= side->levels) return;
+    side->level[l].at++;
+    side->base = stepped(side->base, side->level[l].step, 1);
+    side->addr = side->base;
+    side->count = side->level[0].count;
+}
+
+static inline void load(struct vis_side *side)
+{
+    if (side->shape == VIS_STRIDED)
+        load_row(side);
+    else
+        load_entry(side);
+}
+
+void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count)
+{
+    *side = (struct vis_side){.shape = VIS_VECTOR, .base = base, .list = list, .entries = count};
+    load_entry(side);
+}
+
+void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
+                       size_t len)
+{
+    *side = (struct vis_side){
+        .shape = VIS_INDEXED, .base = base, .list = list, .entries = count, .piece = len};
+    load_entry(side);
+}
+
+void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
+                       const ptrdiff_t *strides, unsigned levels)
+{
+    *side = (struct vis_side){.shape = VIS_STRIDED, .base = addr};
+    for (unsigned i = 0; i < levels; i++) {
+        struct vis_level *last = side->levels > 0 ? &side->level[side->levels - 1] : NULL;
+        if (counts[i] == 1) continue;
+        if (last == NULL && strides[i] == (ptrdiff_t)elem)
+            elem *= counts[i];
+        else if (last != NULL && (uint64_t)strides[i] == stepped(0, last->step, last->count))
+            last->count *= counts[i];
+        else
+            side->level[side->levels++] =
+                (struct vis_level){.count = counts[i], .step = strides[i]};
+    }
+    single(side, addr, elem);
+    if (side->levels == 0) return;
+    side->count = side->level[0].count;
+    side->step = side->level[0].step;
+}
+
+static void advance(struct vis_side *side, size_t len, size_t count)
+{
+    if (len == side->len && side->left == len) {
+        side->addr = stepped(side->addr, side->step, count);
+        side->count -= count;
+    } else {
+        side->addr += len * count;
+        side->left -= len * count;
+        if (side->left != 0) return;
+        side->addr = stepped(side->addr, side->step, 1) - side->len;
+        side->left = side->len;
+        side->count--;
+    }
+    if (side->count == 0) load(side);
+}
+
+/* --- both sides ------------------------------------------------------------------------------ */
+
+bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row *row)
+{
+    if (a->count == 0 || b->count == 0) return false;
+    bool a_whole = a->left == a->len, b_whole = b->left == b->len;
+    *row = (struct vis_row){.a = a->addr, .b = b->addr, .count = 1};
+    if (a->left == b->left) {
+        row->len = a->left;
+        if (a_whole && b_whole) row->count = aqi_min(a->count, b->count);
+        row->a_step = a->step;
+        row->b_step = b->step;
+    } else if (a->left > b->left) { /* part of a piece of a goes to whole pieces of b */
+        row->len = b->left;
+        if (b_whole) row->count = aqi_min(a->left / b->left, b->count);
+        row->a_step = (int64_t)row->len;
+        row->b_step = b->step;
+    } else {
+        row->len = a->left;
+        if (a_whole) row->count = aqi_min(b->left / a->left, a->count);
+        row->a_step = a->step;
+        row->b_step = (int64_t)row->len;
+    }
+    return true;
+}
+
+void vis_limit(struct vis_row *row, size_t most)
+{
+    if (row->len > most) {
+        row->len = most;
+        row->count = 1;
+    } else {
+        row->count = aqi_min(row->count, most / row->len);
+    }
+}
+
+void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row)
+{
+    advance(a, row->len, row->count);
+    advance(b, row->len, row->count);
+}
+
+bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row)
+{
+    if (side->count == 0) return false;
+    *row = (struct vis_row){.a = side->addr, .len = side->left, .count = 1, .a_step = side->step};
+    if (side->left == side->len) row->count = side->count;
+    vis_limit(row, most);
+    advance(side, row->len, row->count);
+    return true;
+}
+
+/* --- copying --------------------------------------------------------------------------------- */
+
+#define COPY_FIXED(size)                                                                           \
+    case size:                                                                                     \
+        for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)                       \
+            memcpy(dst, src, size);                                                                \
+        return
+
+void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, int64_t src_step,
+              size_t len, size_t count)
+{
+    if (count == 1 || (dst_step == (int64_t)len && src_step == (int64_t)len)) {
+        memcpy(dst, src, len * count);
+        return;
+    }
+    switch (len) {
+        COPY_FIXED(1);
+        COPY_FIXED(2);
+        COPY_FIXED(4);
+        COPY_FIXED(8);
+        COPY_FIXED(16);
+    default:
+        for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)
+            memcpy(dst, src, len);
+    }
+}
+
+bool vis_same_pieces(const struct vis_side *a, const struct vis_side *b)
+{
+    if (a->shape != b->shape || a->shape == VIS_STRIDED || a->entries != b->entries) return false;
+    if (a->count == 0 || b->count == 0) return false;
+    if (a->next > 1 && b->next > 1) return false; /* the first pieces of both could be merged */
+    if (a->shape == VIS_INDEXED) return a->piece == b->piece;
+    const aq_vec *x = a->list, *y = b->list;
+    for (size_t i = 0; i < a->entries; i++)
+        if (x[i].len != y[i].len) return false;
+    return true;
+}
+
+static inline void *piece_at(uint64_t base, const void *addr)
+{
+    return (void *)(uintptr_t)(base + (uint64_t)(uintptr_t)addr);
+}
+
+/* Pieces of one length, which the compiler knows where it is inlined with a constant. */
+static inline void copy_indexed(const struct vis_list *dst, const struct vis_list *src,
+                                size_t count, size_t len)
+{
+    void *const *to = dst->list, *const *from = src->list;
+    for (size_t i = 0; i < count; i++)
+        memcpy(piece_at(dst->base, to[i]), piece_at(src->base, from[i]), len);
+}
+
+static void copy_vector(const struct vis_list *dst, const struct vis_list *src, size_t count)
+{
+    const aq_vec *to = dst->list, *from = src->list;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char *at = piece_at(dst->base, to[i].addr);
+        const unsigned char *bytes = piece_at(src->base, from[i].addr);
+        if (to[i].len == 8)
+            memcpy(at, bytes, 8);
+        else if (to[i].len != 0)
+            memcpy(at, bytes, to[i].len);
+    }
+}
+
+void vis_copy_pieces(const struct vis_list *dst, const struct vis_list *src, size_t count)
+{
+    if (dst->shape == VIS_VECTOR)
+        copy_vector(dst, src, count);
+    else if (dst->piece == 4)
+        copy_indexed(dst, src, count, 4);
+    else if (dst->piece == 8)
+        copy_indexed(dst, src, count, 8);
+    else if (dst->piece == 16)
+        copy_indexed(dst, src, count, 16);
+    else
+        copy_indexed(dst, src, count, dst->piece);
+}
+
+bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,
+                int64_t *low, int64_t *high)
+{
+    int64_t span;
+    *low = 0;
+    if (elem > INT64_MAX) return false;
+    *high = (int64_t)elem;
+    for (size_t i = 0; i < levels; i++) {
+        if (counts[i] - 1 > INT64_MAX ||
+            __builtin_mul_overflow((int64_t)strides[i], (int64_t)(counts[i] - 1), &span))
+            return false;
+        int64_t *end = span < 0 ? low : high;
+        if (__builtin_add_overflow(*end, span, end)) return false;
+    }
+    return true;
+}

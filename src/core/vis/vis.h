@@ -1,0 +1,25 @@
+/* What the two files of scattered transfers share: the transfer, and its way by messages. */
+#ifndef AQI_CORE_VIS_IMPL_H
+#define AQI_CORE_VIS_IMPL_H
+
+#include "core/impl.h"
+#include "core/vis/runs.h"
+
+/* A transfer of both sides, checked. */
+struct vis_transfer {
+    struct core_route *route;
+    struct vis_side remote, local;
+    bool get;
+    unsigned flags;
+    const char *call;
+    bool begun; /* something of it is under way */
+};
+
+/*
+ * Start it with puts or gets for the large pieces and packed messages for the small ones, waiting
+ * for room unless it is the first and AQ_IMMEDIATE is set. Counts in `comp`, which the caller keeps
+ * from reaching 0 meanwhile. After an error what has begun goes on.
+ */
+aq_status vis_carry(struct vis_transfer *t, struct aqi_comp *comp);
+
+#endif
