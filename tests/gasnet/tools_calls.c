@@ -114,6 +114,22 @@ static void tools_annotations(void)
 
 /* --- time and fences ------------------------------------------------------------------------- */
 
+/* Readings of the clock that are converted when they are made, the first as soon as can be. */
+static void tools_time_converted(void)
+{
+    gasnett_tick_t first = gasnett_ticks_now();
+    uint64_t first_ns = gasnett_ticks_to_ns(first), last_ns = first_ns;
+    for (int i = 0; i < 12; i++) {
+        CHECK(gasnett_nsleep(UINT64_C(100000) << (i < 10 ? i : 10)) == 0);
+        gasnett_tick_t now = gasnett_ticks_now();
+        uint64_t now_ns = gasnett_ticks_to_ns(now), passed = gasnett_ticks_to_ns(now - first);
+        CHECK(now_ns > last_ns);
+        CHECK(now_ns - first_ns <= passed + 3 && now_ns - first_ns + 3 >= passed);
+        CHECK(gasnett_ticks_to_ns(first) == first_ns);
+        last_ns = now_ns;
+    }
+}
+
 static void tools_time(void)
 {
     gasnett_tick_t now = gasnett_ticks_now(), then = gasnett_ticks_now();
@@ -606,6 +622,7 @@ static void tools_hooks(void)
 
 int main(void)
 {
+    tools_time_converted(); /* first: the library's first conversion is in it */
     tools_annotations();
     tools_time();
     tools_interrupted();

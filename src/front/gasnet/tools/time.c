@@ -1,7 +1,8 @@
 /*
  * Time for gasnet_tools.h. Ticks are the time stamp counter where processor and kernel both trust
- * it. Its rate is what passed between two readings of both clocks, the first when the library is
- * loaded; so a program that measures something of any length finds it known.
+ * it. Its rate is what passed between two readings of both clocks, when the library is loaded and
+ * at the first conversion. It never changes then: readings converted at different moments must
+ * differ by the time between them.
  */
 #include "tools.h"
 
@@ -14,8 +15,8 @@
 #endif
 
 enum {
-    TIME_SHORTEST_NS = 100000, /* a rate over less than this would be worse than 0.1 % */
-    TIME_FIRM_NS = 1000000000, /* over more than this it is exact to 0.1 ppm, and kept */
+    TIME_SHORTEST_NS = 5000000, /* readings are good to some 20 ns: a rate over this to 10 ppm */
+    TIME_READINGS = 16,
     TIME_PROBES = 1000
 };
 
@@ -24,7 +25,7 @@ int aqg_fence_line; /* for clients with the thread sanitizer */
 
 static pthread_once_t time_once = PTHREAD_ONCE_INIT;
 static uint64_t time_ticks0, time_ns0; /* the first reading */
-static double time_firm_rate;          /* ns per tick; 0: not known yet */
+static double time_ns_per_tick;
 static double time_granularity_us, time_overhead_us;
 
 static uint64_t time_ns(void)
@@ -72,7 +73,7 @@ static int time_counter_usable(void)
 static void time_read_both(uint64_t *ticks, uint64_t *ns)
 {
     uint64_t narrowest = UINT64_MAX;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TIME_READINGS; i++) {
         uint64_t before = time_counter(), now = time_ns();
         uint64_t width = time_counter() - before;
         if (width >= narrowest) continue;
@@ -86,7 +87,6 @@ static void time_setup(void)
 {
     int native = time_counter_usable();
     time_read_both(&time_ticks0, &time_ns0);
-    if (!native) time_firm_rate = 1.0;
     __atomic_store_n(&aqg_ticks_native, native, __ATOMIC_RELEASE);
 }
 
@@ -102,20 +102,23 @@ uint64_t aqg_ticks_ask(void)
     return aqg_ticks_native ? time_counter() : time_ns();
 }
 
-static double time_rate(void)
+static void time_measure(void)
 {
     pthread_once(&time_once, time_setup);
-    double rate;
-    __atomic_load(&time_firm_rate, &rate, __ATOMIC_RELAXED);
-    if (rate > 0) return rate;
+    uint64_t ticks, ns;
+    time_ns_per_tick = 1.0;
+    if (!aqg_ticks_native) return;
+    while (ns = time_ns(), ns - time_ns0 < TIME_SHORTEST_NS)
+        (void)gasnett_nsleep(TIME_SHORTEST_NS - (ns - time_ns0));
+    time_read_both(&ticks, &ns);
+    time_ns_per_tick = (double)(ns - time_ns0) / (double)(ticks - time_ticks0);
+}
 
-    uint64_t ticks = 0, ns = 0;
-    do
-        time_read_both(&ticks, &ns);
-    while (ns - time_ns0 < TIME_SHORTEST_NS);
-    rate = (double)(ns - time_ns0) / (double)(ticks - time_ticks0);
-    if (ns - time_ns0 >= TIME_FIRM_NS) __atomic_store(&time_firm_rate, &rate, __ATOMIC_RELAXED);
-    return rate;
+static double time_rate(void)
+{
+    static pthread_once_t measured = PTHREAD_ONCE_INIT;
+    pthread_once(&measured, time_measure);
+    return time_ns_per_tick;
 }
 
 uint64_t gasnett_ticks_to_ns(gasnett_tick_t ticks)
