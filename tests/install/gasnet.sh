@@ -85,6 +85,21 @@ for mode in seq par; do
     "$top/tools-$mode" >/dev/null || fail "tools-$mode: exit $?"
 done
 
+# --- through a link to include/, as UPC++ has it in its own tree -----------------------------------
+mkdir "$top/linked"
+ln -s "$tree/include" "$top/linked/include"
+make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/smp-conduit/smp-par.mak" \
+    SOURCE="$here/client.c" OUT="$top/bin/linked-par-c" LANGUAGE=c STRICT="$strict" ||
+    fail "smp-par.mak behind a link does not build"
+make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/gasnet_tools-par.mak" tools \
+    SOURCE="$here/tools.c" OUT="$top/tools-linked" STRICT="$strict" ||
+    fail "gasnet_tools-par.mak behind a link does not build"
+# Its headers behind the link, too, by which the program finds aqrun.
+# shellcheck disable=SC2046
+cc -D_GNU_SOURCE -DGASNET_PAR -I"$top/linked/include" -I"$top/linked/include/smp-conduit" \
+    -o "$top/bin/headers-par-c" "$here/client.c" $(pkg-config --libs gasnet-smp-par) ||
+    fail "headers behind a link do not build"
+
 # --- a unit of another mode fails at link, by a name that says why --------------------------------
 # shellcheck disable=SC2046
 ! cc -o "$top/wrong" "$here/client.c" $(pkg-config --cflags gasnet-smp-seq) \
@@ -136,7 +151,7 @@ for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
         fail "GASNET_PSHM_NODES=3 $program: $(cat "$top/out")"
     ran=$((ran + 1))
 done
-[ "$ran" = 12 ] || fail "$ran clients were built instead of 12"
+[ "$ran" = 14 ] || fail "$ran clients were built instead of 14"
 
 # --- exit codes, options and errors of the launcher -----------------------------------------------
 program=$top/bin/mak-par-c

@@ -8,6 +8,8 @@
 /* The headers are in <prefix>/lib/aqueduct/gasnet/include, and aqrun is in <prefix>/bin. */
 static bool beside_header(const char *header, char path[PATH_MAX])
 {
+    char real[PATH_MAX]; /* clients link the headers into trees of their own */
+    if (realpath(header, real) != NULL) header = real;
     const char *tree = strstr(header, "/lib/aqueduct/gasnet/");
     for (const char *at = tree; at != NULL; at = strstr(at + 1, "/lib/aqueduct/gasnet/"))
         tree = at;
