@@ -515,7 +515,11 @@ static void tools_process(void)
     CHECK(strcmp(gasnett_signame_fromval(SIGSEGV), "SIGSEGV") == 0);
     CHECK(gasnett_signame_fromval(12345) != NULL);
     CHECK(gasnett_performance_warning_str() != NULL);
-    CHECK(gasnett_release_version_str()[0] == '2' && gasnett_release_version() > 20210803);
+    unsigned major, minor, patch;
+    CHECK(sscanf(gasnett_release_version_str(), "%u.%u.%u", &major, &minor, &patch) == 3);
+    CHECK(major == GASNETT_RELEASE_VERSION_MAJOR && minor == GASNETT_RELEASE_VERSION_MINOR &&
+          patch == GASNETT_RELEASE_VERSION_PATCH);
+    CHECK(gasnett_release_version() == major * UINT64_C(1000000) + minor * 10000 + patch);
     CHECK(gasnett_maximize_rlimits() != 0);
     char *where = gasnett_current_loc;
     CHECK(strncmp(where, "tools_process at ", 17) == 0 && strstr(where, __FILE__) != NULL);

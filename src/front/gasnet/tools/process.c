@@ -137,8 +137,8 @@ const char *gasnett_release_version_str(void)
 
 uint64_t gasnett_release_version(void)
 {
-    return GASNET_RELEASE_VERSION_MAJOR * UINT64_C(10000) +
-           GASNET_RELEASE_VERSION_MINOR * UINT64_C(100) + GASNET_RELEASE_VERSION_PATCH;
+    return GASNET_RELEASE_VERSION_MAJOR * UINT64_C(1000000) +
+           GASNET_RELEASE_VERSION_MINOR * UINT64_C(10000) + GASNET_RELEASE_VERSION_PATCH;
 }
 
 int gasnett_maximize_rlimit(int res, const char *desc)
