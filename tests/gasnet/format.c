@@ -113,12 +113,12 @@ static void kinds(void)
     gex_System_SetVerboseErrors(0);
     args.gex_class = GEX_MK_CLASS_CUDA_UVA;
     args.gex_args.gex_class_cuda_uva.gex_CUdevice = 0;
-    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_RESOURCE);
+    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_BAD_ARG);
     args.gex_class = GEX_MK_CLASS_HIP;
-    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_RESOURCE);
+    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_BAD_ARG);
     args.gex_class = GEX_MK_CLASS_ZE;
     args.gex_args.gex_class_ze.gex_zeMemoryOrdinal = 1;
-    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_RESOURCE);
+    CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 0), GASNET_ERR_BAD_ARG);
     CHECK_EQUAL(gex_MK_Create(&kind, job.client, &args, 1), GASNET_ERR_BAD_ARG);
     CHECK_EQUAL(gex_MK_Create(&kind, job.client, NULL, 0), GASNET_ERR_BAD_ARG);
     args.gex_class = GEX_MK_CLASS_HOST;

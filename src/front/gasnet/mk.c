@@ -28,7 +28,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                            "%s: the host's memory needs no creation: use GEX_MK_HOST", call);
     if (class >= CLASSES)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: there is no class %u", call, class);
-    return aqgi_refuse(GASNET_ERR_RESOURCE,
+    return aqgi_refuse(GASNET_ERR_BAD_ARG,
                        "%s: memory of class %s is not supported: build the program without it "
                        "(GASNET_HAVE_MK_CLASS_... is not defined)",
                        call, class_names[class]);
