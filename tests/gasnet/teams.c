@@ -79,7 +79,7 @@ static void create(gex_Flags_t mode, int by_job_rank)
     gex_Addr_t addrs[64];
     gex_Rank_t members[64], size = 0, rank = 0, i, half = (job.size + 1) / 2;
     gex_Memvec_t scratch = {NULL, 17};
-    gex_TM_t parent, tm = GEX_TM_INVALID;
+    gex_TM_t parent, before, tm = GEX_TM_INVALID;
     gex_Flags_t flags = mode | (by_job_rank ? GEX_FLAG_RANK_IS_JOBRANK : 0);
     size_t asked;
     int given;
@@ -100,6 +100,9 @@ static void create(gex_Flags_t mode, int by_job_rank)
     CHECK_EQUAL(gex_TM_Create(NULL, 0, parent, NULL, 0, NULL, 0,
                               flags | GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED),
                 0);
+    CHECK_EQUAL(gex_TM_Create(&tm, 1, parent, args, 0, addrs, 0,
+                              flags | GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED),
+                0);
     (void)gex_TM_Create(&tm, 1, parent, args, size, mode == GEX_FLAG_TM_NO_SCRATCH ? NULL : addrs,
                         asked, flags);
     check_team(tm, rank, size, members);
@@ -110,11 +113,15 @@ static void create(gex_Flags_t mode, int by_job_rank)
         CHECK(given != 0 && scratch.gex_len == asked &&
               scratch.gex_addr == job.base + GASNET_PAGESIZE);
 
+    before = tm;
     /* Only the first half makes one; the others take part and join nothing. */
     if (job.rank < half)
         (void)gex_TM_Create(&tm, 1, parent, args, size, addrs, asked, flags);
-    else
+    else if (job.rank % 2)
         (void)gex_TM_Create(NULL, 0, parent, NULL, 0, NULL, 0, flags);
+    else /* no arguments join nothing, whatever else is given */
+        (void)gex_TM_Create(&tm, 1, parent, args, 0, addrs, asked, flags);
+    CHECK(job.rank < half || tm == before);
     if (job.rank < half) {
         check_team(tm, rank, size, members);
         CHECK_EQUAL(gex_TM_Destroy(tm, NULL, 0), 0);

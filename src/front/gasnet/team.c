@@ -167,11 +167,12 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
 {
     static const char call[] = "gex_TM_Create";
     aq_team *aq = NULL;
+    /* Either says that this process is in no team, whatever the other arguments are. */
+    if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (is_query(flags)) return num_new_tms != 0 ? scratch_size() : 0;
     if (num_new_tms > 1)
         aqgi_die("%s: %zu teams are wanted; a process is in a team with one endpoint", call,
                  num_new_tms);
-    if (num_new_tms == 0) numargs = 0;
     aq_rank *members =
         numargs != 0 ? members_of(call, aqgi_aq(parent_tm), args, numargs, flags) : NULL;
     const unsigned *eps = members != NULL ? members + numargs : NULL;
