@@ -39,8 +39,8 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
  *
  * @return AQ_OK         All have arrived.
  * @return AQ_EMISMATCH  All have arrived, but two named different ids or one passed
- *                       AQ_BARRIER_MISMATCH (everybody gets it), or the caller named another id
- *                       here than at notify.
+ *                       AQ_BARRIER_MISMATCH (everybody gets it), or the caller names another id
+ *                       here than those that gave one agreed on.
  * @return AQ_ESTATE     Without notify, or not initialised.
  * @return AQ_EPEER      A member died.
  */

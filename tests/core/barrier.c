@@ -129,12 +129,24 @@ static void test_mismatch(void)
     }
 }
 
-/* Another id at wait than at notify: the caller's own mistake, told to the caller. */
+/* Another id at wait than was agreed on: the caller's own mistake, told to the caller. */
 static void test_mismatch_at_wait(void)
 {
     CHECK_OK(aq_barrier_notify(job.team, 3, 0));
     CHECK_STATUS(aq_barrier_wait(job.team, job.self == 0 ? 4 : 3, 0),
                  job.self == 0 ? AQ_EMISMATCH : AQ_OK);
+    /* Who gave no name itself may have one in mind at wait, too; where nobody gave one, any will
+     * do. */
+    CHECK_OK(aq_barrier_notify(job.team, 3, job.self == 0 ? 0 : AQ_BARRIER_ANONYMOUS));
+    CHECK_STATUS(aq_barrier_wait(job.team, 3 + (int)job.self % 2, 0),
+                 job.self % 2 ? AQ_EMISMATCH : AQ_OK);
+    aq_status status;
+    CHECK_OK(aq_barrier_notify(job.team, 3, job.self == 0 ? 0 : AQ_BARRIER_ANONYMOUS));
+    while ((status = aq_barrier_try(job.team, 3 + (int)job.self % 2, 0)) == AQ_AGAIN)
+        dawdle();
+    CHECK_STATUS(status, job.self % 2 ? AQ_EMISMATCH : AQ_OK);
+    CHECK_OK(aq_barrier_notify(job.team, 3, AQ_BARRIER_ANONYMOUS));
+    CHECK_OK(aq_barrier_wait(job.team, (int)job.self, 0));
     job_barrier();
 }
 

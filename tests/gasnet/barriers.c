@@ -63,7 +63,7 @@ static void one_round(gasnet_team_handle_t team, unsigned round)
     draw_all(drawn, size);
     mine = drawn[me];
     bad = mismatched(drawn, size, &named, &id);
-    own = mine.flags == 0 && mine.wait_flags == 0 && mine.id != mine.wait_id;
+    own = named && mine.wait_flags == 0 && id != mine.wait_id;
     if (world && round % 4 == 0 && mine.wait_id == mine.id && mine.wait_flags == mine.flags) {
         got = gasnet_barrier(mine.id, mine.flags);
     } else if (world) {

@@ -14,8 +14,7 @@ enum { LOOKS = 64, TURNS = 4 }; /* before all transports are asked again */
 struct core_barrier {
     bool notified;
     struct coll_name agreed;
-    struct coll_name mine; /* as given to notify */
-    struct coll_op op;     /* by messages */
+    struct coll_op op; /* by messages */
 };
 
 static void fold_names(const void *left, void *right_and_out, size_t count, const void *context)
@@ -63,7 +62,7 @@ static struct coll_name name_of(int id, unsigned flags)
 static aq_status start(aq_team *team, struct coll_name name)
 {
     struct core_barrier *b = team->barrier;
-    b->mine = b->agreed = name;
+    b->agreed = name;
     b->notified = true;
     if (team->size == 1) return AQ_OK;
     if (team->coll->shm != NULL) {
@@ -109,7 +108,7 @@ static AQI_COLD aq_status mismatch(bool own)
 {
     /* An answer, which programs may ask for, rather than a failure to be logged. */
     return aqi_fail_quiet(AQ_EMISMATCH,
-                          own ? "barrier: this process named another id at wait than at notify"
+                          own ? "barrier: this process waits for another id than was agreed on"
                               : "barrier: the processes named different ids");
 }
 
@@ -117,7 +116,7 @@ static AQI_COLD aq_status mismatch(bool own)
 static inline aq_status finish(struct core_barrier *b, struct coll_name at_wait)
 {
     bool own =
-        b->mine.state == NAME_GIVEN && at_wait.state == NAME_GIVEN && b->mine.id != at_wait.id;
+        b->agreed.state == NAME_GIVEN && at_wait.state == NAME_GIVEN && b->agreed.id != at_wait.id;
     b->notified = false;
     aqi_count(AQI_CTR_BARRIER, 1);
     if (AQI_LIKELY(b->agreed.state != NAME_MISMATCH && !own)) return AQ_OK;
