@@ -85,7 +85,7 @@ for mode in seq par; do
     "$top/tools-$mode" >/dev/null || fail "tools-$mode: exit $?"
 done
 
-# --- through a link to include/, as UPC++ has it in its own tree -----------------------------------
+# --- through a link to include/, as UPC++ has it in its own tree ---------------------------------
 mkdir "$top/linked"
 ln -s "$tree/include" "$top/linked/include"
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/smp-conduit/smp-par.mak" \
