@@ -43,15 +43,10 @@ static uint64_t first_slot(uint64_t key)
     return (mix(key) >> 32) & (slots_per_rank - 1);
 }
 
-static uint64_t join(aq_arg low, aq_arg high)
-{
-    return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
-}
-
 /* In the owner: find the key or a free slot, and add to its value. */
 static void on_add(aq_am *am)
 {
-    uint64_t key = join(am->args[0], am->args[1]), at = first_slot(key), tried = 0;
+    uint64_t key = aq_arg_u64(am, 0), at = first_slot(key), tried = 0;
     while (mine->slots[at].key != 0 && mine->slots[at].key != key) {
         at = (at + 1) & (slots_per_rank - 1);
         if (++tried == slots_per_rank) {
@@ -60,7 +55,7 @@ static void on_add(aq_am *am)
         }
     }
     mine->slots[at].key = key;
-    mine->slots[at].value += join(am->args[2], am->args[3]);
+    mine->slots[at].value += aq_arg_u64(am, 2);
     check(aq_am_reply_short(am, added_handler, AQ_NO_ARGS, 0), "aq_am_reply_short");
 }
 
@@ -79,9 +74,10 @@ static int all_added(void *unused)
 /* Begin to add `value` to what `key` has; many of these are under way at once. */
 static void add(uint64_t key, uint64_t value)
 {
-    aq_arg args[] = {(aq_arg)key, (aq_arg)(key >> 32), (aq_arg)value, (aq_arg)(value >> 32)};
     adds_begun++;
-    check(aq_am_short(world, owner_of(key), add_handler, args, 4, 0), "aq_am_short");
+    check(
+        aq_am_short(world, owner_of(key), add_handler, AQ_ARGS(AQ_ARG64(key), AQ_ARG64(value)), 0),
+        "aq_am_short");
 }
 
 /* The value of `key`, or 0; the owner has nothing to do for it. */

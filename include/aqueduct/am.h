@@ -2,23 +2,19 @@
 #ifndef AQUEDUCT_AM_H
 #define AQUEDUCT_AM_H
 
+#include <aqueduct/args.h>
 #include <aqueduct/event.h>
 #include <aqueduct/job.h>
 
 #ifdef __cplusplus
-#include <initializer_list>
 extern "C" {
 #endif
 
 /** The index of a handler in the table of an endpoint. */
 typedef uint8_t aq_handler;
 
-/** An argument of a message. */
-typedef int32_t aq_arg;
-
 #define AQ_HANDLER_AUTO 0   /**< in a table for aq_am_register: give me a free index */
 #define AQ_HANDLER_BASE 64  /**< programs own the indices from here to 255 */
-#define AQ_AM_MAX_ARGS  16  /**< arguments of one message */
 #define AQ_AM_ANY_ARGS  255 /**< in a table: any number of arguments */
 
 /** Categories of messages, and what a handler accepts. */
@@ -49,6 +45,34 @@ typedef struct aq_am {
 } aq_am;
 
 /**
+ * The arguments `at` and `at` + 1 of a message, sent as AQ_ARG64 (or as such a value of aq_args in
+ * C++).
+ *
+ * Blocking    Never.
+ * Threads     The one that runs the handler.
+ *
+ * @return The integer, as it was; one that was signed converts back to int64_t.
+ */
+static inline uint64_t aq_arg_u64(const aq_am *am, unsigned at)
+{
+    return (uint32_t)am->args[at] | (uint64_t)(uint32_t)am->args[at + 1] << 32;
+}
+
+/**
+ * The pointer in the arguments `at` and `at` + 1 of a message, sent as AQ_ARG_PTR: an address of
+ * whichever process its sender meant.
+ *
+ * Blocking    Never.
+ * Threads     The one that runs the handler.
+ *
+ * @return The pointer.
+ */
+static inline void *aq_arg_ptr(const aq_am *am, unsigned at)
+{
+    return (void *)(uintptr_t)aq_arg_u64(am, at);
+}
+
+/**
  * A handler: runs inside a library call of the receiving process, on the thread that made it.
  *
  * It may reply once, if the message is a request, and must not call anything that blocks: only
@@ -65,19 +89,6 @@ typedef struct aq_handler_entry {
     void *context;    /**< handed to the handler as am->context */
     const char *name; /**< for messages and traces; may be NULL; kept as a pointer */
 } aq_handler_entry;
-
-/** Pass arguments: aq_am_short(team, 1, PING, AQ_ARGS(7, 8), 0). */
-#ifdef __cplusplus
-#define AQ_ARGS(...)                                                                               \
-    (std::initializer_list<aq_arg>{__VA_ARGS__}).begin(),                                          \
-        (unsigned)(std::initializer_list<aq_arg>{__VA_ARGS__}).size()
-#else
-#define AQ_ARGS(...)                                                                               \
-    (const aq_arg[]){__VA_ARGS__},                                                                 \
-        (unsigned)(sizeof((const aq_arg[]){__VA_ARGS__}) / sizeof(aq_arg))
-#endif
-/** Pass no arguments. */
-#define AQ_NO_ARGS NULL, 0u
 
 /**
  * Register handlers with an endpoint. Each endpoint has a table of its own.

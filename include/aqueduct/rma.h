@@ -20,7 +20,7 @@ extern "C" {
  * Copy `len` bytes from local `src` to `dst` in the segment of `rank`, and wait.
  *
  * `dst` is an address in the target's own address space (aq_segment_info.addr plus an offset), or
- * with AQ_REMOTE_OFFSET in `flags` the offset alone.
+ * with AQ_REMOTE_OFFSET in `flags` the offset alone (aq_remote_offset).
  * `src` may lie anywhere in this process; it must not overlap the destination. 0 bytes is legal.
  *
  * Completion  On return the bytes are visible at the target.

@@ -17,6 +17,19 @@ typedef struct aq_segment aq_segment;
  */
 #define AQ_REMOTE_OFFSET 0x100u
 
+/**
+ * An offset for a call with AQ_REMOTE_OFFSET, in place of the address.
+ *
+ * Blocking    Never.
+ * Threads     Any, also inside handlers.
+ *
+ * @return What to pass; not an address of anything.
+ */
+static inline void *aq_remote_offset(uint64_t offset)
+{
+    return (void *)(uintptr_t)offset;
+}
+
 /** Where a segment is, as seen from the caller. */
 typedef struct aq_segment_info {
     void *addr;  /**< its address in the process that owns it: what put, get and atomics take */

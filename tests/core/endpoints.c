@@ -114,11 +114,6 @@ static void test_publish(void)
 
 /* --- using them -------------------------------------------------------------------------- */
 
-static void *offset(size_t bytes)
-{
-    return (void *)(uintptr_t)bytes;
-}
-
 /* The blocking forms by offset; `out` is what is there, and follows. */
 static void test_offsets(aq_team *team, unsigned char *out, size_t size)
 {
@@ -127,30 +122,30 @@ static void test_offsets(aq_team *team, unsigned char *out, size_t size)
     uint64_t value = 0;
     CHECK(in != NULL);
     fill(out + 2000, 1000, job.self);
-    CHECK_OK(aq_put(team, to, offset(2000), out + 2000, 1000, AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_put_value(team, to, offset(3001), 0x1122, 2, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put(team, to, aq_remote_offset(2000), out + 2000, 1000, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put_value(team, to, aq_remote_offset(3001), 0x1122, 2, AQ_REMOTE_OFFSET));
     memcpy(out + 3001, (unsigned char[]){0x22, 0x11}, 2);
-    CHECK_OK(aq_get_value(team, to, offset(3001), 2, AQ_REMOTE_OFFSET, &value));
+    CHECK_OK(aq_get_value(team, to, aq_remote_offset(3001), 2, AQ_REMOTE_OFFSET, &value));
     CHECK_EQUAL(value, 0x1122);
-    CHECK_OK(aq_memset(team, to, offset(3100), 0x33, 50, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_memset(team, to, aq_remote_offset(3100), 0x33, 50, AQ_REMOTE_OFFSET));
     memset(out + 3100, 0x33, 50);
-    CHECK_OK(aq_put_strided(team, to, offset(3200), (ptrdiff_t[]){2}, out, (ptrdiff_t[]){1}, 1,
-                            (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put_strided(team, to, aq_remote_offset(3200), (ptrdiff_t[]){2}, out,
+                            (ptrdiff_t[]){1}, 1, (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
     for (size_t i = 0; i < 40; i++)
         out[3200 + 2 * i] = out[i];
-    CHECK_OK(aq_put_vector(team, to, 1, &(aq_vec){offset(3300), 20}, 1, &(aq_vec){out, 20},
-                           AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_put_indexed(team, to, 1, (void *[]){offset(3320)}, 20, 2,
+    CHECK_OK(aq_put_vector(team, to, 1, &(aq_vec){aq_remote_offset(3300), 20}, 1,
+                           &(aq_vec){out, 20}, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_put_indexed(team, to, 1, (void *[]){aq_remote_offset(3320)}, 20, 2,
                             (void *[]){out + 20, out + 30}, 10, AQ_REMOTE_OFFSET));
     memcpy(out + 3300, out, 40);
     CHECK_OK(aq_get(team, in, to, NULL, size, AQ_REMOTE_OFFSET));
     CHECK(memcmp(in, out, size) == 0);
-    CHECK_OK(aq_get_strided(team, in, (ptrdiff_t[]){1}, to, offset(3200), (ptrdiff_t[]){2}, 1,
-                            (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_get_vector(team, 1, &(aq_vec){in + 40, 20}, to, 1, &(aq_vec){offset(3300), 20},
-                           AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_get_indexed(team, 1, (void *[]){in + 60}, 20, to, 1, (void *[]){offset(3320)}, 20,
-                            AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get_strided(team, in, (ptrdiff_t[]){1}, to, aq_remote_offset(3200),
+                            (ptrdiff_t[]){2}, 1, (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get_vector(team, 1, &(aq_vec){in + 40, 20}, to, 1,
+                           &(aq_vec){aq_remote_offset(3300), 20}, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get_indexed(team, 1, (void *[]){in + 60}, 20, to, 1,
+                            (void *[]){aq_remote_offset(3320)}, 20, AQ_REMOTE_OFFSET));
     CHECK(memcmp(in, out, 40) == 0 && memcmp(in + 40, out, 40) == 0);
     free(in);
 }
@@ -164,7 +159,7 @@ static void test_bad_flags(aq_team *team, size_t size)
     for (int i = 0; i < 2; i++) {
         unsigned flags = i == 0 ? 0x8000 : AQ_REMOTE_OFFSET;
         aq_status want = i == 0 ? AQ_EINVAL : AQ_ERANGE;
-        void *at = offset(size);
+        void *at = aq_remote_offset(size);
         CHECK_REFUSED(aq_put(team, to, at, &byte, 1, flags), want);
         CHECK_REFUSED(aq_get(team, &byte, to, at, 1, flags), want);
         CHECK_REFUSED(aq_put_value(team, to, at, 1, 1, flags), want);
@@ -203,7 +198,7 @@ static void test_access(unsigned index, size_t size)
     for (size_t i = 0; i < 90; i++)
         out[200 + 3 * i] = out[i];
     test_offsets(team, out, size);
-    CHECK_OK(aq_put_value_nb(team, job_next(), (void *)(uintptr_t)1001, 0x5a, 1, AQ_REMOTE_OFFSET,
+    CHECK_OK(aq_put_value_nb(team, job_next(), aq_remote_offset(1001), 0x5a, 1, AQ_REMOTE_OFFSET,
                              &event));
     CHECK_OK(aq_event_wait(&event));
     out[1001] = 0x5a;
@@ -244,9 +239,9 @@ static void test_atomics(void)
     CHECK_REFUSED(
         aq_atomic(domains[1], 0, NULL, AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET | 0x8000),
         AQ_EINVAL);
-    CHECK_REFUSED(
-        aq_atomic(domains[1], 0, offset(1u << 30), AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET),
-        AQ_ERANGE);
+    CHECK_REFUSED(aq_atomic(domains[1], 0, aq_remote_offset(1u << 30), AQ_GET, NULL, NULL, &sum,
+                            AQ_REMOTE_OFFSET),
+                  AQ_ERANGE);
     for (unsigned i = 0; i < 2; i++)
         aq_atomic_domain_destroy(domains[i]);
     job_barrier();

@@ -47,6 +47,13 @@ for language in c cc; do
         "$(pkg-config --static --cflags --libs aqueduct)" 2>"$top/static.log" ||
         { cat "$top/static.log" >&2; fail "static link by pkg-config failed"; }
 done
+# What does not fit into an argument is refused by the compiler, and it says so.
+for refused in 'aq_args(1.5f)' '(AQ_ARGS(1ll))' '(AQ_ARGS(&evaluated))' 'AQ_ARG64(1.5)'; do
+    "$cxx" -std=c++11 -fsyntax-only -I "$prefix/include" "-DREFUSED=$refused" "$here/client.cc" \
+        2>"$top/refused.log" && fail "$refused compiles"
+    grep -Eq 'an argument is an integer|more than 32 bits|takes an integer' "$top/refused.log" ||
+        fail "$refused: $(cat "$top/refused.log")"
+done
 project()
 {
     cmake -G Ninja -S "$here/project" -B "$top/project" -DCMAKE_PREFIX_PATH="$prefix" \

@@ -27,7 +27,7 @@ def main():
     import aqheaders
 
     declared = {item.name for header in aqheaders.read_all(pathlib.Path(root) / "include/aqueduct")
-                for item in header.functions()}
+                for item in header.functions() if not item.inline}
     findings = []
     for library, option in ((shared, "-D"), (static, "-g")):
         exported = {name.split("@")[0] for kind, name in symbols(option, "--defined-only", library)

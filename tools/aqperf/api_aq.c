@@ -56,8 +56,7 @@ static void on_counted(aq_am *am)
 
 static void on_ask(aq_am *am)
 {
-    size_t size = (size_t)(uint32_t)am->args[2] << 32 | (uint32_t)am->args[1];
-    uint32_t answer = talk_hear((enum command)am->args[0], size);
+    uint32_t answer = talk_hear((enum command)am->args[0], aq_arg_u64(am, 1));
     CHECK(aq_am_reply_short(am, handlers[ON_ANSWER], AQ_ARGS((aq_arg)answer), 0));
 }
 
@@ -193,7 +192,7 @@ void api_aq_ask(struct perf *perf, enum command what, size_t size)
 {
     uint64_t wanted = heard.pongs + 1;
     CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_ASK],
-                      AQ_ARGS((aq_arg)what, (aq_arg)size, (aq_arg)(size >> 32)), 0));
+                      AQ_ARGS((aq_arg)what, AQ_ARG64(size)), 0));
     await_pongs(wanted);
 }
 

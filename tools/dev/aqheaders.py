@@ -14,7 +14,7 @@ SECTIONS = INHERITED + ("Otherwise",)
 class Item:
     """A function, type or macro with its documentation."""
 
-    def __init__(self, kind, name, code, doc, header, line):
+    def __init__(self, kind, name, code, doc, header, line, inline=False):
         self.kind = kind  # "function", "type", "macro"
         self.name = name
         self.code = code
@@ -22,6 +22,7 @@ class Item:
         self.group = None  # the comment over a group of macros that have their own behind them
         self.header = header
         self.line = line
+        self.inline = inline  # a function that no library has
 
     def where(self):
         return f"{self.header}:{self.line}"
@@ -78,7 +79,7 @@ class Header:
             if text[pos] == "}":
                 pos += 1
                 continue
-            end = declaration_end(text, pos)
+            end = body_end(text, pos) or declaration_end(text, pos)
             code = text[pos:end].strip()
             pos = end
             item = self._declaration(code, doc, line)
@@ -101,12 +102,13 @@ class Header:
         code = re.sub(r"^#.*$", "", code, flags=re.M)
         if code.startswith("[[") and "AQ_API" not in code:
             return None
-        if "AQ_API" in code:
-            plain = re.sub(r"/\*.*?\*/", "", code, flags=re.S)
-            plain = re.sub(r"\b(AQ_API|AQ_MUST_USE)\b|\[\[\w+\]\]", " ", plain)
+        inline = code.startswith("static inline")
+        if inline or "AQ_API" in code:
+            plain = re.sub(r"/\*.*?\*/", "", code.partition("{")[0], flags=re.S)
+            plain = re.sub(r"\b(AQ_API|AQ_MUST_USE|static inline)\b|\[\[\w+\]\]", " ", plain)
             plain = " ".join(plain.split())
             name = re.search(r"\b(\w+)\s*\(", plain).group(1)
-            return Item("function", name, plain, doc, self.name, line)
+            return Item("function", name, plain, doc, self.name, line, inline)
         if code.startswith("typedef"):
             plain = re.sub(r"/\*.*?\*/", "", code, flags=re.S).rstrip("; \n")
             function = re.search(r"\b(\w+)\s*\([^)]*\)$", plain)
@@ -141,6 +143,12 @@ def directive_end(text, pos):
         if not chunk.endswith("\\"):
             return end
         pos = end + 1
+
+
+def body_end(text, pos):
+    """Behind the body of a function that has one here, which ends a line of its own; else None."""
+    body = re.compile(r"[^;{}]*\)\s*\{.*?^\}", re.S | re.M).match(text, pos)
+    return body and body.end()
 
 
 def declaration_end(text, pos):
