@@ -191,7 +191,10 @@ int main(int argc, char **argv)
     if (named && format == FORMAT_MARKDOWN)
         command_wrong("--markdown shows all settings and takes no names");
     if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");
-    if (format == FORMAT_TRACE) return merge_traces(names);
+    if (format == FORMAT_TRACE) {
+        int failed = merge_traces(names);
+        return command_written() ? failed : 1;
+    }
 
     struct data data;
     unsigned shown = sections_of(named);
@@ -206,9 +209,5 @@ int main(int argc, char **argv)
         show(&data, shown, named);
     }
     data_free(&data);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("aqinfo: cannot write the output");
-        return 1;
-    }
-    return result;
+    return command_written() ? result : 1;
 }

@@ -1,4 +1,5 @@
 /* aqperf: measures every communication pattern beside what the machine itself can do. */
+#include "command.h"
 #include "perf.h"
 #include <errno.h>
 #include <sched.h>
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
     if (perf.rank == 0) {
         report_end(&perf);
         if (rows == 0) fprintf(stderr, "aqperf: nothing was measured: no size fits its pattern\n");
-        if (outputs_write(outputs, &perf) != 0 || rows == 0) result = 1;
+        if (outputs_write(outputs, &perf) != 0 || rows == 0 || !command_written()) result = 1;
     }
     perf.api->finish(&perf);
     return result;

@@ -44,8 +44,9 @@ int outputs_write(struct outputs *outputs, const struct perf *perf)
         FILE *file = outputs->each[i].file;
         if (file == NULL) continue;
         writers[i](file, perf);
+        if (file == stdout) continue; /* main looks at that */
         int failed = fflush(file) != 0 || ferror(file);
-        if (file != stdout && fclose(file) != 0) failed = 1;
+        if (fclose(file) != 0) failed = 1;
         if (!failed) continue;
         fprintf(stderr, "aqperf: cannot write %s: %s\n", outputs->each[i].path, strerror(errno));
         result = -1;

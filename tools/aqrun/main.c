@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "bind.h"
 #include "collective.h"
+#include "command.h"
 #include "end.h"
 #include "guard.h"
 #include "input.h"
@@ -197,7 +198,7 @@ int main(int argc, char **argv)
     int epoll = loop_open();
     if (job.options.test_only) {
         spawn_print(epoll);
-        return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILED;
+        return command_written() ? EXIT_SUCCESS : EXIT_FAILED;
     }
     reaper_open();
     job.groups = guard_open(job.size);

@@ -1,6 +1,7 @@
 /* The command line of a tool as a table: parsing, complaints and --help come from its rows. */
 #include "command.h"
 #include "names.h"
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 enum { OPTIONS = 32, INDENT = 27, WIDTH = 98 };
 
 static const struct command_line *command;
+static const char *tool; /* its name; the table may be gone by the end of the program */
 
 void command_wrong(const char *format, ...)
 {
@@ -30,7 +32,16 @@ void command_wrong(const char *format, ...)
 void command_tell(void (*text)(void))
 {
     if (!command->silent) text();
-    exit(fflush(stdout) == 0 ? 0 : 1);
+    exit(command_written() ? 0 : 1);
+}
+
+bool command_written(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return true;
+    fprintf(stderr, "%s: cannot write standard output: %s\n", tool,
+            errno != 0 ? strerror(errno) : "an earlier write failed");
+    return false;
 }
 
 static void version(void)
@@ -110,6 +121,7 @@ int command_read(const struct command_line *line, int argc, char **argv)
     char letters[2 * OPTIONS + 3] = "+:";
     size_t used = 2;
     command = line;
+    tool = line->tool;
     for (size_t i = 0; i < command->count + 2 && i < OPTIONS; i++) {
         const struct command_row *row = row_at(i);
         /* Numbers beyond those of letters. */

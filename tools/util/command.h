@@ -55,5 +55,7 @@ int command_read(const struct command_line *line, int argc, char **argv);
 __attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
 /* Print what was asked for, unless silent, and end. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
+/* Whether all of standard output could be written; says so if not. The last thing a tool does. */
+bool command_written(void);
 
 #endif
