@@ -16,9 +16,9 @@ PAGE = 4096
 
 
 def pages(part):
-    """The whole pages in this part of the host's memory."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(part * memory) // PAGE * PAGE
+    """The whole pages in this part of the host's memory, of which each of two processes has half."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // PAGE * PAGE
+    return int(part * 2 * half) // PAGE * PAGE
 
 
 # How it fails, what is set, the exit code (None: not 0), what must and what must not be said.
@@ -49,10 +49,19 @@ CASES = (
     ("limit", {"GASNET_MAX_SEGSIZE": "0.125 gb/p"}, 0, (f"at most {128 << 20} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/H"}, 0, (f"at most {32 << 20} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "1000"}, 0, ("at most 4096 bytes",), ()),
-    ("limit", {"GASNET_MAX_SEGSIZE": "0.5/P"}, 0, (f"at most {pages(0.5)} bytes",), ()),
-    ("limit", {"GASNET_MAX_SEGSIZE": "85%/P"}, 0, (f"at most {pages(0.85)} bytes",), ()),
-    ("limit", {"GASNET_MAX_SEGSIZE": "50%"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0.25/P"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0.25"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "25%"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "85%/P"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "0.85"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "100%/H"}, 0, (f"at most {pages(0.5)} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": ".5/H"}, 0, (f"at most {pages(0.25)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "1TB"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "50000GB/P"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {"GASNET_MAX_SEGSIZE": "50000GB/H"}, 0, (f"at most {pages(0.5)} bytes",), ()),
+    ("limit", {}, 0, (f"at most {pages(0.425)} bytes",), ()),
+    ("limit", {"AQ_MAX_SEGMENT": "5M", "GASNET_MAX_SEGSIZE": "64MB"}, 0, (f"at most {5 << 20} bytes",),
+     ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "much"}, None, ("give a size such as",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=64M/X",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=0",), ()),

@@ -126,6 +126,9 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
 
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(const struct aqg_build *build);
+/* The most that this process may attach: what the user or the client asks for, and no more than its
+ * share of the host's memory. */
+uint64_t aqgi_segment_max(void);
 /* GASNET_VERBOSEENV: tell what this library reads. */
 void aqgi_env_report(void);
 /* tools/: where it asks for the environment and the rank of the job. */

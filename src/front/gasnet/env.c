@@ -9,22 +9,16 @@ static bool is_yes(const char *text)
                             strcasecmp(text, "yes") == 0);
 }
 
-static double ranks_of_host(void)
-{
-    const char *text = getenv("AQ_LOCAL_SIZE");
-    long ranks = text != NULL ? strtol(text, NULL, 10) : 1;
-    return ranks > 0 ? (double)ranks : 1;
-}
-
 /* A size as gasnett_parse_int reads it, or a part of the host's memory such as 0.85 or 85%; then
- * "/P", of each process, or "/H", for all of a host together: what is meant of a part. */
-static double segment_limit(const char *given)
+ * "/H", of all of a host together, or "/P", of each process, which is meant where nothing is said.
+ */
+static double segment_limit(const char *given, double memory, double ranks)
 {
     char text[64], *end;
     if ((size_t)snprintf(text, sizeof(text), "%s", given) >= sizeof(text))
         aqgi_die("GASNET_MAX_SEGSIZE=%s: give a size such as 2GB or a part such as 0.85/H", given);
     char *share = strchr(text, '/');
-    char whose = share != NULL ? (char)(share[1] & ~0x20) : '\0';
+    char whose = share != NULL ? (char)(share[1] & ~0x20) : 'P';
     if (share != NULL && ((whose != 'P' && whose != 'H') || share[2] != '\0'))
         aqgi_die("GASNET_MAX_SEGSIZE=%s: after the slash comes P, of each process, or H, of the "
                  "host",
@@ -36,10 +30,10 @@ static double segment_limit(const char *given)
     if (!part)
         value = (double)gasnett_parse_int(text, 1);
     else if (end > text && value > 0 && value <= 1)
-        value *= (double)gasnett_getPhysMemSz(1);
+        value *= memory;
     else
         aqgi_die("GASNET_MAX_SEGSIZE=%s: a part of memory is more than 0 and at most 1", given);
-    return whose == 'H' || (part && whose == '\0') ? value / ranks_of_host() : value;
+    return whose == 'H' ? value / ranks : value;
 }
 
 /* What is asked for, by the user or else by the client; NULL: nothing is. */
@@ -53,14 +47,18 @@ static const char *wanted_limit(void)
     return number;
 }
 
-static void set_segment_limit(void)
+static bool native_limit; /* AQ_MAX_SEGMENT, by the user: its word counts more */
+
+uint64_t aqgi_segment_max(void)
 {
-    char number[32];
+    double share = (double)aq_segment_max(), ranks = aq_team_size(aq_team_host());
     const char *text = wanted_limit();
-    if (getenv("AQ_MAX_SEGMENT") != NULL || text == NULL) return;
-    double bytes = segment_limit(text);
-    snprintf(number, sizeof(number), "%.0f", bytes > GASNET_PAGESIZE ? bytes : GASNET_PAGESIZE);
-    setenv("AQ_MAX_SEGMENT", number, 1);
+    if (aqgi_everything()) return UINT64_MAX;
+    double limit =
+        native_limit ? share : segment_limit(text != NULL ? text : "0.85/H", share * ranks, ranks);
+    if (limit > share) limit = share;
+    if (limit < GASNET_PAGESIZE) limit = GASNET_PAGESIZE;
+    return (uint64_t)limit / GASNET_PAGESIZE * GASNET_PAGESIZE;
 }
 
 void aqgi_env_report(void)
@@ -87,7 +85,9 @@ void aqgi_env_prepare(const struct aqg_build *build)
     static const char *const segments[] = {NULL, "large", "everything"};
     if (segments[build->segment] != NULL) setenv("AQ_SEGMENT_MODE", segments[build->segment], 0);
     if (is_yes(getenv("GASNET_RCV_THREAD"))) setenv("AQ_PROGRESS_THREAD", "yes", 0);
-    set_segment_limit();
+    /* Ours to read, with what Aqueduct says of the memory; it knows the name as well. */
+    native_limit = getenv("AQ_MAX_SEGMENT") != NULL;
+    if (!native_limit) setenv("AQ_MAX_SEGMENT", "0", 1);
     const char *scratch = getenv("GASNET_COLL_SCRATCH_SIZE");
     if (scratch == NULL || *scratch == '\0') return;
     int64_t bytes = gasnett_parse_int(scratch, 1);

@@ -104,6 +104,10 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
                            "%s: needs a place, the client, memory of kind host, a length and no "
                            "flags",
                            call);
+    if (address == NULL && length > gasnet_getMaxLocalSegmentSize())
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: %zu bytes; %zu is the most (GASNET_MAX_SEGSIZE)", call,
+                           (size_t)length, (size_t)gasnet_getMaxLocalSegmentSize());
     int code = aqgi_error(call, aq_segment_create(address, length, &aq));
     if (code == GASNET_OK) *segment_p = segment_new(aq);
     return code;

@@ -28,19 +28,11 @@ static void list_members(struct members *members, aq_team *team)
         members->info[i].gex_jobrank = aq_team_to_job(team, i);
 }
 
-/* Unless something is asked for, the host's memory less some for the rest. */
-static uint64_t max_segment(void)
-{
-    size_t most = aq_segment_max();
-    if (getenv("AQ_MAX_SEGMENT") == NULL) most = most / 100 * 85;
-    return aqgi_everything() ? UINT64_MAX : most / GASNET_PAGESIZE * GASNET_PAGESIZE;
-}
-
 /* Also the barrier that ends the start. */
 aq_status aqgi_system_open(void)
 {
     aq_rank count, mine;
-    struct card card = {.max_segment = max_segment()};
+    struct card card = {.max_segment = aqgi_segment_max()};
     cards = calloc(aqgi.size, sizeof(*cards));
     if (cards == NULL) aqgi_die("no memory for the hosts of %u processes", aqgi.size);
     aq_job_hosts(&count, &mine);
