@@ -16,7 +16,7 @@ PAGE = 4096
 
 
 def pages(part):
-    """The whole pages in this part of the host's memory, of which each of two processes has half."""
+    """The whole pages in this part of the host's memory; each of two processes has half."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // PAGE * PAGE
     return int(part * 2 * half) // PAGE * PAGE
 
@@ -60,8 +60,8 @@ CASES = (
     ("limit", {"GASNET_MAX_SEGSIZE": "50000GB/P"}, 0, (f"at most {pages(0.5)} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "50000GB/H"}, 0, (f"at most {pages(0.5)} bytes",), ()),
     ("limit", {}, 0, (f"at most {pages(0.425)} bytes",), ()),
-    ("limit", {"AQ_MAX_SEGMENT": "5M", "GASNET_MAX_SEGSIZE": "64MB"}, 0, (f"at most {5 << 20} bytes",),
-     ()),
+    ("limit", {"AQ_MAX_SEGMENT": "5M", "GASNET_MAX_SEGSIZE": "64MB"}, 0,
+     (f"at most {5 << 20} bytes",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "much"}, None, ("give a size such as",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=64M/X",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=0",), ()),

@@ -145,6 +145,9 @@ void aqgi_explain(void);
 void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
 
+/* segment.c: with segment mode everything, bind the first endpoint of each process to all memory.
+ */
+aq_status aqgi_segment_open(void);
 /* segment.c: may this process attach so many bytes now? A GASNET_ code, printed as by aqgi_refuse.
  */
 int aqgi_attachable(const char *call, uintptr_t size);

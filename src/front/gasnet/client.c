@@ -107,6 +107,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     if (gasnett_getenv_yesno_withdefault("GASNET_FREEZE", 0))
         gasnett_freezeForDebuggerNow(&gasnet_frozen, "gasnet_frozen");
     code = aqgi_error(call, aqgi_vis_open(&aqgi.ep));
+    if (code == GASNET_OK) code = aqgi_error(call, aqgi_segment_open());
     if (code != GASNET_OK) return code;
     code = aqgi_error(call, aqgi_system_open());
     if (client_p != NULL) *client_p = &aqgi.client;

@@ -81,15 +81,27 @@ int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
     if (tm != aqg_world)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs the primordial team", call);
     if (size == 0) size = GASNET_PAGESIZE;
-    int code = aqgi_error(call, aq_segment_attach(aqgi.world.aq, size, &aq));
+    int code = aqgi_error(call, aqgi_everything() ? aq_barrier(aqgi.world.aq)
+                                                  : aq_segment_attach(aqgi.world.aq, size, &aq));
     if (code != GASNET_OK) return code;
     aqgi.attached = true;
-    aqgi_reach_learn(0);
-    if (!aqgi_everything()) aqgi.ep.segment = segment_new(aq);
-    if (gasnet_client_attach_hook != NULL && aqgi.ep.segment != NULL)
-        gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
+    if (!aqgi_everything()) {
+        aqgi_reach_learn(0);
+        aqgi.ep.segment = segment_new(aq);
+        if (gasnet_client_attach_hook != NULL)
+            gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
+    }
     if (segment_p != NULL) *segment_p = aqgi.ep.segment;
     return GASNET_OK;
+}
+
+aq_status aqgi_segment_open(void)
+{
+    aq_segment *everything;
+    if (!aqgi_everything()) return AQ_OK;
+    aq_status st = aq_segment_attach(aqgi.world.aq, 0, &everything);
+    if (st == AQ_OK) aqgi_reach_learn(0);
+    return st;
 }
 
 int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t address,

@@ -128,7 +128,7 @@ uintptr_t gasnet_getMaxGlobalSegmentSize(void)
 int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries)
 {
     aq_segment_info info;
-    if (!aqgi.attached && aqgi.ep.segment == NULL)
+    if (!aqgi.attached && aqgi.ep.segment == NULL && !aqgi_everything())
         return aqgi_refuse(GASNET_ERR_NOT_INIT, "gasnet_getSegmentInfo: before gasnet_attach");
     for (gex_Rank_t rank = 0; rank < aqgi.size && (int64_t)rank < numentries; rank++) {
         aqgi_done("gasnet_getSegmentInfo", aq_segment_query(aqgi.world.aq, rank, &info));
