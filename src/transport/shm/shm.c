@@ -175,8 +175,9 @@ static struct shm_layout layout_for(const struct aqi_tp_params *params, const st
                      aqi_page_size());
     size_t bytes =
         2 * aqi_round_up(layout.ranks, AQI_CACHE_LINE); /* shm_polled_of and _calling_of */
-    layout.channels = aqi_round_up(sizeof(struct shm_inbox) + bytes, aqi_page_size());
-    layout.inbox = layout.channels + layout.ranks * layout.channel;
+    layout.inbox = aqi_round_up(sizeof(struct shm_inbox) + bytes, aqi_page_size());
+    layout.channels = layout.inbox * layout.ranks;
+    layout.total = layout.channels + (size_t)layout.ranks * layout.ranks * layout.channel;
     return layout;
 }
 
@@ -200,13 +201,13 @@ static void shm_close(struct aqi_tp *tp)
         aqi_shmem_unmap(shm->areas[i].base, shm->areas[i].stride * shm->params.local_size);
         close(shm->areas[i].fd);
     }
-    if (shm->memory != NULL) aqi_shmem_unmap(shm->memory, shm->layout.inbox * ranks);
+    if (shm->memory != NULL) aqi_shmem_unmap(shm->memory, shm->layout.total);
     free(shm);
 }
 
 static aq_status map_inboxes(struct shm_tp *shm)
 {
-    size_t total = shm->layout.inbox * shm->layout.ranks;
+    size_t total = shm->layout.total;
     const struct aqi_tp_hooks *hooks = &shm->params.hooks;
     void *at;
     int fd;
@@ -317,7 +318,7 @@ static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, st
     /* Its process id is its own word; it could name another process that we may write to. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
-        shm_tx_init(shm, &peer->tx[ring], ring, inbox, line_after + ring * shm->layout.slots);
+        shm_tx_init(shm, &peer->tx[ring], ring, rank, line_after + ring * shm->layout.slots);
     aqi_spin_lock(&shm->join_lock);
     shm->peers[rank] = peer;
     aqi_spin_unlock(&shm->join_lock);

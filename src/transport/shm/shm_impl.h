@@ -1,11 +1,12 @@
 /*
  * What the files of shm share: the layout of the shared memory and the state of an open transport.
  *
- * One memory object for all ranks of the host holds a region for each, its inbox. An inbox has a
- * header and a channel for each sender; a channel has two rings of slots (requests and replies, so
- * that a reply never waits behind requests), each with a ring of cache lines for payloads. A
- * channel is written by one process and read by one, so no atomic read-modify-write is needed, and
- * it takes physical memory only once it is used.
+ * One memory object for all ranks of the host holds an inbox for each: a header and a channel for
+ * each sender; a channel has two rings of slots (requests and replies, so that a reply never waits
+ * behind requests), each with a ring of cache lines for payloads. A channel is written by one
+ * process and read by one, so no atomic read-modify-write is needed, and it takes physical memory
+ * only once it is used. The headers, which all look at, lie together: were each beside its
+ * channels, every process would need a page table for every other.
  */
 #ifndef AQI_SHM_IMPL_H
 #define AQI_SHM_IMPL_H
@@ -71,9 +72,9 @@ struct shm_inbox {
     /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
 };
 
-/* "AQSH", and the layout above: programs that connect may have other builds of the library. */
+/* "AQSI", and the layout above: programs that connect may have other builds of the library. */
 #define SHM_MAGIC                                                                                  \
-    (0x48535141u | (uint64_t)sizeof(struct shm_inbox) << 32 |                                      \
+    (0x49535141u | (uint64_t)sizeof(struct shm_inbox) << 32 |                                      \
      (uint64_t)offsetof(struct shm_inbox, calls) << 48)
 
 /* Where things are in the memory object; computed from the same numbers by every rank. */
@@ -81,8 +82,9 @@ struct shm_layout {
     uint32_t ranks, slots;
     uint32_t lines;  /* of a payload ring */
     size_t channel;  /* bytes of a channel */
-    size_t channels; /* offset of the first channel in an inbox */
-    size_t inbox;    /* bytes of an inbox */
+    size_t inbox;    /* bytes of the header of an inbox */
+    size_t channels; /* offset of the first channel: those of an inbox follow each other */
+    size_t total;
 };
 
 /*
@@ -199,7 +201,7 @@ static inline void shm_unlock(const struct shm_tp *shm, struct aqi_spin *lock)
 }
 
 /* shm_send.c */
-void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, struct shm_inbox *to,
+void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to,
                  uint32_t *line_after);
 aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
@@ -313,10 +315,11 @@ static inline _Atomic uint8_t *shm_calling_of(const struct shm_tp *shm,
     return shm_polled_of(inbox, (uint32_t)aqi_round_up(shm->layout.ranks, AQI_CACHE_LINE) + sender);
 }
 
-static inline unsigned char *shm_channel_of(const struct shm_tp *shm, struct shm_inbox *inbox,
+static inline unsigned char *shm_channel_of(const struct shm_tp *shm, uint32_t receiver,
                                             uint32_t sender)
 {
-    return (unsigned char *)inbox + shm->layout.channels + sender * shm->layout.channel;
+    size_t channel = (size_t)receiver * shm->layout.ranks + sender;
+    return shm->memory + shm->layout.channels + channel * shm->layout.channel;
 }
 
 /* A channel: its head, the slots of both rings, the payload lines of both rings. */

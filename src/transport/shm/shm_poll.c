@@ -27,7 +27,7 @@ static struct shm_source *source_new(struct shm_tp *shm, uint32_t sender)
     struct shm_source *source =
         aligned_alloc(AQI_CACHE_LINE, aqi_round_up(sizeof(struct shm_source), AQI_CACHE_LINE));
     if (source == NULL) return NULL;
-    unsigned char *channel = shm_channel_of(shm, shm->inbox, sender);
+    unsigned char *channel = shm_channel_of(shm, shm->params.local_rank, sender);
     struct shm_channel_head *head = (struct shm_channel_head *)(void *)channel;
     *source = (struct shm_source){.id = shm->peers[sender]->peer.id, .local_rank = sender};
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, struct shm_inbox *to,
+void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to,
                  uint32_t *line_after)
 {
     unsigned char *channel = shm_channel_of(shm, to, shm->params.local_rank);
