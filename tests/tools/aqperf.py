@@ -21,14 +21,16 @@ UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-r
          "get-value": "ns", "atomic-lat": "ns", "atomic-cas": "ns", "atomic-double": "ns",
          "atomic-rate": "M/s", "put-bw": "GB/s", "get-bw": "GB/s", "put-rate": "M/s",
          "get-rate": "M/s", "put-events": "M/s", "memset-bw": "GB/s", "put-private": "GB/s",
-         "get-private": "GB/s", "strided-put": "GB/s", "strided-get": "GB/s",
-         "vector-put": "GB/s", "vector-get": "GB/s", "indexed-put": "GB/s",
-         "indexed-get": "GB/s", "team-split": "ns", "barrier": "ns",
+         "get-private": "GB/s",
+         **{f"{form}-{way}{piece}": "GB/s" for form in ("strided", "vector", "indexed")
+            for way in ("put", "get") for piece in ("", "-64", "-512")},
+         "team-split": "ns", "barrier": "ns",
          "bcast": "ns", "reduce": "ns", "allreduce": "ns", "gather": "ns", "allgather": "ns",
          "scatter": "ns", "alltoall": "ns"}
 WITHOUT_SIZES = {"am-short-rtt": [0], "am-ring": [0], "am-short-rate": [0], "am-short-in": [0],
                  "put-value": [8], "get-value": [8], "atomic-lat": [8], "atomic-cas": [8],
                  "atomic-double": [8], "atomic-rate": [8], "team-split": [0], "barrier": [0]}
+PIECES = {"64": 64, "512": 512}
 WITHOUT_LIMIT = ("am-short-in", "team-split")
 
 
@@ -69,7 +71,8 @@ class Aqperf(Case):
             rows = json.loads(files["json"].read_text())
             table = list(csv.DictReader(files["csv"].read_text().splitlines()))
             picture = xml.etree.ElementTree.parse(files["svg"]).getroot()
-        expected = [(name, size) for name in UNITS for size in WITHOUT_SIZES.get(name, [8, 4096])]
+        expected = [(name, size) for name in UNITS for size in WITHOUT_SIZES.get(name, [8, 4096])
+                    if size % PIECES.get(name.rpartition("-")[2], 1) == 0]
         self.assertEqual([(row["pattern"], row["size"]) for row in rows], expected)
         for row in rows:
             self.check_row(row)

@@ -34,9 +34,9 @@ loop_fn api_aq_put, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_n
 loop_fn api_aq_put_events, api_aq_memset, api_aq_put_private, api_aq_get_private;
 loop_fn api_aq_fetch_add, api_aq_cas, api_aq_add_double, api_aq_add;
 
-/* api_aq_vis.c: scattered transfers; those by lists have to make them before. */
+/* api_aq_vis.c: scattered transfers. */
 loop_fn api_aq_strided_put, api_aq_strided_get, api_aq_vector_put, api_aq_vector_get;
-loop_fn api_aq_indexed_put, api_aq_indexed_get, api_aq_put_lists, api_aq_get_lists;
+loop_fn api_aq_indexed_put, api_aq_indexed_get;
 
 /* api_aq_coll.c: the buffers lie in the ranks' segments, as those of programs that care do. */
 loop_fn api_aq_bcast, api_aq_reduce, api_aq_allreduce, api_aq_gather, api_aq_allgather;

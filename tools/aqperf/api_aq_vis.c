@@ -1,95 +1,36 @@
-/* The patterns of scattered transfers: words of 8 bytes, adjacent here, every other one there. */
+/* The patterns of scattered transfers. */
 #include "api_aq.h"
-#include <stdio.h>
-#include <stdlib.h>
 
-enum { WORD = 8, STEP = 16 };
+_Static_assert(sizeof(struct piece) == sizeof(aq_vec), "one layout for both");
 
-/* The places of a transfer, as aq_vec and as pointers. */
-static struct list {
-    aq_vec *vecs;
-    void **at;
-} there, here;
-static size_t count;
-
-static void make_list(struct list *list, unsigned char *base, size_t step)
+static const aq_vec *vecs(const struct pieces *pieces)
 {
-    list->vecs = realloc(list->vecs, count * sizeof(*list->vecs));
-    list->at = realloc(list->at, count * sizeof(*list->at));
-    if (list->vecs == NULL || list->at == NULL) {
-        fprintf(stderr, "aqperf: out of memory\n");
-        aq_exit(1);
+    return (const aq_vec *)(const void *)pieces->vecs;
+}
+
+/* A loop of one call, whose operations are waited for together. */
+#define SCATTER(name, kind, here_, ...)                                                            \
+    void api_aq_##name(struct perf *perf, size_t size, uint64_t n)                                 \
+    {                                                                                              \
+        const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
+        const size_t len = row_pieces.len, count = row_pieces.count;                               \
+        (void)size, (void)len;                                                                     \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            CHECK(__VA_ARGS__);                                                                    \
+        CHECK(aq_nbi_wait(kind));                                                                  \
     }
-    for (size_t i = 0; i < count; i++)
-        list->vecs[i] = (aq_vec){list->at[i] = base + i * step, WORD};
-}
 
-void api_aq_put_lists(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)n;
-    count = size / WORD;
-    make_list(&there, perf->peer_addr->data, STEP);
-    make_list(&here, perf->source, WORD);
-}
-
-void api_aq_get_lists(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)n;
-    count = size / WORD;
-    make_list(&there, perf->peer_addr->data, STEP);
-    make_list(&here, perf->target, WORD);
-}
-
-void api_aq_strided_put(struct perf *perf, size_t size, uint64_t n)
-{
-    const ptrdiff_t step = STEP, word = WORD;
-    const size_t words = size / WORD;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_strided_nbi(api_aq_team, perf->peer, perf->peer_addr->data, &step,
-                                 perf->source, &word, WORD, &words, 1, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_PUT));
-}
-
-void api_aq_strided_get(struct perf *perf, size_t size, uint64_t n)
-{
-    const ptrdiff_t step = STEP, word = WORD;
-    const size_t words = size / WORD;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_strided_nbi(api_aq_team, perf->target, &word, perf->peer,
-                                 perf->peer_addr->data, &step, WORD, &words, 1, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_GET));
-}
-
-void api_aq_vector_put(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_vector_nbi(api_aq_team, perf->peer, count, there.vecs, count, here.vecs, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_PUT));
-}
-
-void api_aq_vector_get(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_vector_nbi(api_aq_team, count, here.vecs, perf->peer, count, there.vecs, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_GET));
-}
-
-void api_aq_indexed_put(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_put_indexed_nbi(api_aq_team, perf->peer, count, there.at, WORD, count, here.at,
-                                 WORD, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_PUT));
-}
-
-void api_aq_indexed_get(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_get_indexed_nbi(api_aq_team, count, here.at, WORD, perf->peer, count, there.at,
-                                 WORD, 0));
-    CHECK(aq_nbi_wait(AQ_NBI_GET));
-}
+SCATTER(strided_put, AQ_NBI_PUT, source,
+        aq_put_strided_nbi(api_aq_team, perf->peer, there->base, &there->step, here->base,
+                           &here->step, len, &count, 1, 0))
+SCATTER(strided_get, AQ_NBI_GET, target,
+        aq_get_strided_nbi(api_aq_team, here->base, &here->step, perf->peer, there->base,
+                           &there->step, len, &count, 1, 0))
+SCATTER(vector_put, AQ_NBI_PUT, source,
+        aq_put_vector_nbi(api_aq_team, perf->peer, count, vecs(there), count, vecs(here), 0))
+SCATTER(vector_get, AQ_NBI_GET, target,
+        aq_get_vector_nbi(api_aq_team, count, vecs(here), perf->peer, count, vecs(there), 0))
+SCATTER(indexed_put, AQ_NBI_PUT, source,
+        aq_put_indexed_nbi(api_aq_team, perf->peer, count, there->at, len, count, here->at, len, 0))
+SCATTER(indexed_get, AQ_NBI_GET, target,
+        aq_get_indexed_nbi(api_aq_team, count, here->at, len, perf->peer, count, there->at, len, 0))

@@ -361,18 +361,37 @@ static void get_private(struct perf *perf, size_t size, uint64_t n)
     gex_NBI_Wait(GEX_EC_GET, 0);
 }
 
-/* The shape of api_aq_vis.c: every other word of the target, from adjacent words. */
-enum { WORD = 8, STEP = 16 };
-
-static void strided_put(struct perf *perf, size_t size, uint64_t n)
+static const gex_Memvec_t *vecs(const struct pieces *pieces)
 {
-    const ptrdiff_t there = STEP, here = WORD;
-    const size_t count = size / WORD;
-    for (uint64_t i = 0; i < n; i++)
-        gex_VIS_StridedPutNBI(world, perf->peer, perf->peer_addr->data, &there, perf->source, &here,
-                              WORD, &count, 1, 0);
-    gex_NBI_Wait(GEX_EC_PUT, 0);
+    return (const gex_Memvec_t *)(const void *)pieces->vecs; /* one layout for both */
 }
+
+/* A loop of one scattered transfer, whose operations are waited for together. */
+#define SCATTER(name, category, here_, ...)                                                        \
+    static void name(struct perf *perf, size_t size, uint64_t n)                                   \
+    {                                                                                              \
+        const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
+        const size_t len = row_pieces.len, count = row_pieces.count;                               \
+        (void)size, (void)len;                                                                     \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            __VA_ARGS__;                                                                           \
+        gex_NBI_Wait(category, 0);                                                                 \
+    }
+
+SCATTER(strided_put, GEX_EC_PUT, source,
+        gex_VIS_StridedPutNBI(world, perf->peer, there->base, &there->step, here->base, &here->step,
+                              len, &count, 1, 0))
+SCATTER(strided_get, GEX_EC_GET, target,
+        gex_VIS_StridedGetNBI(world, here->base, &here->step, perf->peer, there->base, &there->step,
+                              len, &count, 1, 0))
+SCATTER(vector_put, GEX_EC_PUT, source,
+        gex_VIS_VectorPutNBI(world, perf->peer, count, vecs(there), count, vecs(here), 0))
+SCATTER(vector_get, GEX_EC_GET, target,
+        gex_VIS_VectorGetNBI(world, count, vecs(here), perf->peer, count, vecs(there), 0))
+SCATTER(indexed_put, GEX_EC_PUT, source,
+        gex_VIS_IndexedPutNBI(world, perf->peer, count, there->at, len, count, here->at, len, 0))
+SCATTER(indexed_get, GEX_EC_GET, target,
+        gex_VIS_IndexedGetNBI(world, count, here->at, len, perf->peer, count, there->at, len, 0))
 
 static void bcast(struct perf *perf, size_t size, uint64_t n)
 {
@@ -448,7 +467,12 @@ static const struct work works[PATTERN_COUNT] = {
     [PUT_EVENTS] = {.loop = put_events},
     [PUT_PRIVATE] = {.loop = put_private},
     [GET_PRIVATE] = {.loop = get_private},
-    [STRIDED_PUT] = {.loop = strided_put},
+    SCATTERED_WORK(STRIDED_PUT, strided_put),
+    SCATTERED_WORK(STRIDED_GET, strided_get),
+    SCATTERED_WORK(VECTOR_PUT, vector_put),
+    SCATTERED_WORK(VECTOR_GET, vector_get),
+    SCATTERED_WORK(INDEXED_PUT, indexed_put),
+    SCATTERED_WORK(INDEXED_GET, indexed_get),
     [BARRIER] = {.loop = talk_barriers},
     [BCAST] = {.loop = bcast},
     [REDUCE] = {.loop = reduce},

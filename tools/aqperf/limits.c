@@ -198,28 +198,6 @@ static void copy_out(struct perf *perf, size_t size, uint64_t n)
         limits_copy(place(perf)->data, perf->source, size);
 }
 
-static void strided_out(struct perf *perf, size_t size, uint64_t n)
-{
-    const uint64_t *from = (const uint64_t *)(const void *)perf->source;
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t *to = (uint64_t *)(void *)place(perf)->data;
-        for (size_t k = 0; k < size / sizeof *to; k++)
-            to[2 * k] = from[k];
-        atomic_signal_fence(memory_order_seq_cst); /* so that each round stores anew */
-    }
-}
-
-static void strided_in(struct perf *perf, size_t size, uint64_t n)
-{
-    uint64_t *to = (uint64_t *)(void *)perf->target;
-    for (uint64_t i = 0; i < n; i++) {
-        const uint64_t *from = (const uint64_t *)(const void *)place(perf)->data;
-        for (size_t k = 0; k < size / sizeof *to; k++)
-            to[k] = from[2 * k];
-        atomic_signal_fence(memory_order_seq_cst); /* so that each round loads anew */
-    }
-}
-
 static void set_bytes(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -326,11 +304,14 @@ const struct limit limits[LIMIT_COUNT] = {
                           .doc = "memcpy of that size into (put) or from (get) the mapped segment",
                           .work = {.loop = copy_out}},
     [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .work = {.loop = copy_in}},
-    [LIMIT_STRIDED_OUT] =
-        {.name = "loop",
-         .doc = "a loop of 8-byte stores into (put) or loads from (get) every other word",
-         .work = {.loop = strided_out}},
-    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .work = {.loop = strided_in}},
+    [LIMIT_STRIDED_OUT] = {.name = "loop",
+                           .doc = "a loop of copies of that length over the same places or lists",
+                           .work = {.loop = limits_strided_out}},
+    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_strided_in}},
+    [LIMIT_VECTOR_OUT] = {.name = "loop", .doc = "", .work = {.loop = limits_vector_out}},
+    [LIMIT_VECTOR_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_vector_in}},
+    [LIMIT_INDEXED_OUT] = {.name = "loop", .doc = "", .work = {.loop = limits_indexed_out}},
+    [LIMIT_INDEXED_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_indexed_in}},
     [LIMIT_MEMSET] = {.name = "memset",
                       .doc = "memset of that size in the peer's mapped segment",
                       .work = {.loop = set_bytes}},

@@ -152,6 +152,7 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
         {.work = &perf->api->works[id], .all_ranks = kind->all_ranks},
     };
     uint64_t repeats = perf->options.repeats;
+    if (kind->piece != 0) scatter_begin(perf, kind->piece, size);
     for (size_t i = 0; i < 3; i++) {
         subjects[i].samples = new_samples(perf);
         if (subjects[i].work->loop != NULL) calibrate(perf, &subjects[i], size);
@@ -247,6 +248,8 @@ bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char
         snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
     else if (size < kind->least)
         snprintf(text, len, "needs at least %zu byte", kind->least);
+    else if (kind->piece != 0 && size % kind->piece != 0)
+        snprintf(text, len, "no multiple of %zu bytes", kind->piece);
     else
         return false;
     return true;

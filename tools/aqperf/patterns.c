@@ -26,7 +26,9 @@ static const struct sizes none = {{0}, 1}, word = {{8}, 1}, rates = {{8, 512}, 2
 static const struct sizes small = {{8, 512, 4 * K}, 3}, coll = {{8, 4 * K, 1 * M}, 3};
 static const struct sizes longs = {{8, 512, 4 * K, 64 * K}, 4}, floods = {{8, 4 * K, 64 * K}, 3};
 static const struct sizes large = {{4 * K, 64 * K, 1 * M, 4 * M}, 4}, sets = {{4 * K, 1 * M}, 2};
-static const struct sizes scattered = {{64, 4 * K, 64 * K}, 3};
+static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, 4};
+static const struct sizes scattered_64 = {{64, 4 * K, 128 * K}, 3};
+static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, 3};
 
 static const struct kind rtt = {.unit = UNIT_NS, .limit = LIMIT_LINE_RTT};
 static const struct kind medium_rtt = {
@@ -69,10 +71,25 @@ static const struct kind get_private = {.unit = UNIT_BANDWIDTH,
                                         .either = true,
                                         .endpoints = true,
                                         .least = 1};
-static const struct kind scatter_out = {
-    .unit = UNIT_BANDWIDTH, .limit = LIMIT_STRIDED_OUT, .word = LIMIT_STORE, .least = 8};
-static const struct kind scatter_in = {
-    .unit = UNIT_BANDWIDTH, .limit = LIMIT_STRIDED_IN, .word = LIMIT_LOAD, .least = 8};
+/* Scattered transfers by the length of their pieces, a kind and default sizes for each. */
+#define SCATTER_KIND(name, len, limit_, word_)                                                     \
+    static const struct kind name##_##len = {                                                      \
+        .unit = UNIT_BANDWIDTH, .limit = limit_, .word = word_, .least = len, .piece = len};
+#define SCATTER_KINDS(name, limit, word)                                                           \
+    SCATTER_KIND(name, 8, limit, word)                                                             \
+    SCATTER_KIND(name, 64, limit, word)                                                            \
+    SCATTER_KIND(name, 512, limit, word)
+SCATTER_KINDS(strided_out, LIMIT_STRIDED_OUT, LIMIT_STORE)
+SCATTER_KINDS(strided_in, LIMIT_STRIDED_IN, LIMIT_LOAD)
+SCATTER_KINDS(vector_out, LIMIT_VECTOR_OUT, LIMIT_STORE)
+SCATTER_KINDS(vector_in, LIMIT_VECTOR_IN, LIMIT_LOAD)
+SCATTER_KINDS(indexed_out, LIMIT_INDEXED_OUT, LIMIT_STORE)
+SCATTER_KINDS(indexed_in, LIMIT_INDEXED_IN, LIMIT_LOAD)
+#define SCATTER_ROWS(id, name, kind, doc)                                                          \
+    [id] = {name, &kind##_8, &scattered_8, doc ", 8 bytes each"},                                  \
+    [id##_64] = {name "-64", &kind##_64, &scattered_64, doc ", 64 bytes each"},                    \
+    [id##_512] = {name "-512", &kind##_512, &scattered_512, doc ", 512 bytes each"}
+
 static const struct kind split = {.unit = UNIT_NS, .all_ranks = true};
 static const struct kind rounds = {.unit = UNIT_NS, .limit = LIMIT_LINE_ROUNDS, .all_ranks = true};
 /* Collectives, by what is copied at the least: from rank 0, by rank 0, from the next rank. */
@@ -141,16 +158,15 @@ const struct pattern patterns[PATTERN_COUNT] = {
                      "put-bw into memory of the peer's own that nobody has mapped"},
     [GET_PRIVATE] = {"get-private", &get_private, &large,
                      "get-bw from memory of the peer's own that nobody has mapped"},
-    [STRIDED_PUT] = {"strided-put", &scatter_out, &scattered,
-                     "words of 8 bytes put into every other word, many calls under way"},
-    [STRIDED_GET] = {"strided-get", &scatter_in, &scattered,
-                     "words of 8 bytes got from every other word, many calls under way"},
-    [VECTOR_PUT] = {"vector-put", &scatter_out, &scattered,
-                    "strided-put by a list of places and lengths"},
-    [VECTOR_GET] = {"vector-get", &scatter_in, &scattered,
-                    "strided-get by a list of places and lengths"},
-    [INDEXED_PUT] = {"indexed-put", &scatter_out, &scattered, "strided-put by a list of places"},
-    [INDEXED_GET] = {"indexed-get", &scatter_in, &scattered, "strided-get by a list of places"},
+    SCATTER_ROWS(STRIDED_PUT, "strided-put", strided_out,
+                 "pieces put into every other place, many calls under way"),
+    SCATTER_ROWS(STRIDED_GET, "strided-get", strided_in,
+                 "pieces got from every other place, many calls under way"),
+    SCATTER_ROWS(VECTOR_PUT, "vector-put", vector_out,
+                 "strided-put by lists of places and lengths"),
+    SCATTER_ROWS(VECTOR_GET, "vector-get", vector_in, "strided-get by lists of places and lengths"),
+    SCATTER_ROWS(INDEXED_PUT, "indexed-put", indexed_out, "strided-put by lists of places"),
+    SCATTER_ROWS(INDEXED_GET, "indexed-get", indexed_in, "strided-get by lists of places"),
     [TEAM_SPLIT] = {"team-split", &split, &none,
                     "split of all ranks into two teams, and their end"},
     [BARRIER] = {"barrier", &rounds, &none, "barrier of all ranks"},

@@ -20,6 +20,9 @@ enum unit {
     UNIT_COUNT
 };
 
+/* A scattered transfer is a pattern for each length of its pieces: 8, 64 and 512 bytes. */
+#define SCATTERED(id) id, id##_64, id##_512
+
 enum pattern_id {
     AM_SHORT_RTT,
     AM_MEDIUM_RTT,
@@ -46,12 +49,12 @@ enum pattern_id {
     MEMSET_BW,
     PUT_PRIVATE,
     GET_PRIVATE,
-    STRIDED_PUT,
-    STRIDED_GET,
-    VECTOR_PUT,
-    VECTOR_GET,
-    INDEXED_PUT,
-    INDEXED_GET,
+    SCATTERED(STRIDED_PUT),
+    SCATTERED(STRIDED_GET),
+    SCATTERED(VECTOR_PUT),
+    SCATTERED(VECTOR_GET),
+    SCATTERED(INDEXED_PUT),
+    SCATTERED(INDEXED_GET),
     TEAM_SPLIT,
     BARRIER,
     BCAST,
@@ -103,6 +106,10 @@ enum limit_id {
     LIMIT_MEMCPY_IN,
     LIMIT_STRIDED_OUT,
     LIMIT_STRIDED_IN,
+    LIMIT_VECTOR_OUT,
+    LIMIT_VECTOR_IN,
+    LIMIT_INDEXED_OUT,
+    LIMIT_INDEXED_IN,
     LIMIT_MEMSET,
     LIMIT_CMA_WRITE,
     LIMIT_CMA_READ,
@@ -124,6 +131,7 @@ struct kind {
     bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
     bool endpoints;       /* needs more than one: not over a connection */
     size_t least;         /* the smallest size that makes sense */
+    size_t piece;         /* of scattered transfers, in bytes; else 0 */
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
     enum limit_id second; /* shown beside it: CMA */
@@ -326,6 +334,30 @@ loop_fn limits_cma_private_write, limits_cma_private_read;
 void limits_serve_double(struct perf *perf, enum command command, size_t size);
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
+
+/* scatter.c: of a row of scattered transfers, its pieces in each form that a call may want. */
+struct piece {
+    void *addr;
+    size_t len;
+};
+struct pieces {
+    unsigned char *base;
+    ptrdiff_t step;
+    void **at;
+    struct piece *vecs;
+};
+struct scatter {
+    size_t len, count;
+    struct pieces there, mapped; /* the peer's, by its addresses and by ours */
+    struct pieces source, target;
+};
+extern struct scatter row_pieces;
+/* Its rows in a table of works. */
+#define SCATTERED_WORK(id, fn)                                                                     \
+    [id] = {.loop = fn}, [id##_64] = {.loop = fn}, [id##_512] = {.loop = fn}
+void scatter_begin(struct perf *perf, size_t piece, size_t size);
+loop_fn limits_strided_out, limits_strided_in, limits_vector_out, limits_vector_in;
+loop_fn limits_indexed_out, limits_indexed_in;
 
 /* limits_all.c: every rank calls them. */
 loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next;
