@@ -8,6 +8,7 @@
 #include <signal.h>
 
 enum { CODE = 42, EXIT_NOW = 200, NOTHING, BYTES };
+enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* and the number of the signal: cases, too */
 enum { THREADS = 4 };
 
 static int which;
@@ -114,6 +115,18 @@ static int one_exits(int case_number, void (*others)(void))
     return CODE;
 }
 
+/* One has printed something and gets a signal, others are in a barrier. */
+static int one_is_signalled(int number, int handles_quit)
+{
+    if (handles_quit) gasnett_reghandler(SIGQUIT, on_quit);
+    if (gasnet_mynode() == gasnet_nodes() - 1) {
+        printf("rank %u wrote this", (unsigned)gasnet_mynode());
+        raise(number);
+    }
+    in_barrier();
+    return 0;
+}
+
 static int run(void)
 {
     void (*const others[])(void) = {in_barrier, in_poll, in_sends, in_loop, in_loop_with_output};
@@ -121,6 +134,7 @@ static int run(void)
     int thread;
     gex_TM_t tm;
     gasnet_QueryGexObjects(NULL, NULL, &tm, NULL);
+    if (which >= SIGNAL) return one_is_signalled(which % 100, which >= SIGNAL_HANDLED);
     switch (which) {
     case 10: /* all return */
         return CODE;
@@ -139,10 +153,6 @@ static int run(void)
         return one_exits(which, others[3]);
     case 29:
         return one_exits(which, others[4]);
-    case 30: /* one gets SIGINT, others in a barrier */
-        if (gasnet_mynode() == last) raise(SIGINT);
-        in_barrier();
-        break;
     case 31: /* one crashes */
         if (gasnet_mynode() == last) raise(SIGSEGV);
         in_barrier();
@@ -214,7 +224,8 @@ int main(int argc, char **argv)
                                      {NOTHING, (gex_AM_Fn_t)on_nothing},
                                      {BYTES, (gex_AM_Fn_t)on_bytes}};
     which = argc > 1 ? atoi(argv[1]) : 0;
-    signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers, and what is handled is left alone */
+    /* Sanitizers have handlers, and what is handled is left alone. */
+    signal(which >= SIGNAL ? which % 100 : SIGSEGV, SIG_DFL);
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
     if (which == 40) gasnet_exit(CODE); /* all, before attach */
     if (which == 41 && gasnet_mynode() == gasnet_nodes() - 1) gasnet_exit(CODE);

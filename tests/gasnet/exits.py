@@ -9,6 +9,7 @@ sanitizer, so ranks that only spin hear of none.
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
 
@@ -18,6 +19,10 @@ ALONE = (0, 1, 2, 4)
 SEVERAL = (2, 4)
 # Who waits for ranks that only poll or wait hangs here.
 PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
+# Cases of exits.c: a signal without and with a handler of SIGQUIT.
+SIGNAL, SIGNAL_HANDLED = 100, 200
+FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXCPU)
 ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"},
                24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
@@ -32,7 +37,6 @@ SEQ_CASES = {
     25: ((CODE,), ALONE, "exits"),
     27: ((CODE,), ALONE, "exits"),
     29: ((CODE,), SEVERAL, "rank 0 spins"),
-    30: ((130, -2), ALONE, None),
     31: ((139, -11), ALONE, "Caught a fatal signal: SIGSEGV(11)"),
     32: ((134, -6), ALONE, "on purpose"),
     35: ((CODE,), SEVERAL, "heard SIGQUIT"),
@@ -46,6 +50,9 @@ SEQ_CASES = {
     52: ((CODE,), ALONE, "exits"),
     61: ((CODE,), ALONE, "exits"),
     62: ((CODE,), ALONE, "exits"),
+    **{SIGNAL + number: ((128 + number, -number), ALONE, "wrote this") for number in FATAL},
+    **{SIGNAL + number: ((1,), ALONE, "wrote this") for number in ENDING},
+    **{SIGNAL_HANDLED + number: ((CODE,), ALONE, "heard SIGQUIT") for number in ENDING},
 }
 SPINNING = (29, 36, 37)
 PAR_CASES = {
@@ -76,10 +83,10 @@ def run(aqrun, program, case, ranks):
         return f"exit code {done.returncode}, not one of {codes}:\n{done.stdout}"
     if line is not None and line not in done.stdout:
         return f"does not say \"{line}\":\n{done.stdout}"
-    if line is None or "fatal signal" not in line:
-        for word in ("ERROR", "fatal signal"):
-            if word in done.stdout and case[0] != 32:
-                return f"says \"{word}\":\n{done.stdout}"
+    fatal = case[0] in (31, 32) or case[0] - SIGNAL in FATAL
+    for word in ("ERROR", "fatal signal"):
+        if word in done.stdout and not fatal:
+            return f"says \"{word}\":\n{done.stdout}"
     return None
 
 

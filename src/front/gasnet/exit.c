@@ -42,6 +42,10 @@ static struct caught {
     {.number = SIGABRT, .name = "SIGABRT", .handler = on_fatal},
     {.number = SIGSYS, .name = "SIGSYS", .handler = on_fatal},
     {.number = SIGTERM, .name = "SIGTERM", .handler = on_terminate},
+    {.number = SIGINT, .name = "SIGINT", .handler = on_terminate},
+    {.number = SIGHUP, .name = "SIGHUP", .handler = on_terminate},
+    {.number = SIGPIPE, .name = "SIGPIPE", .handler = on_terminate},
+    {.number = SIGXCPU, .name = "SIGXCPU", .handler = on_terminate},
 };
 enum { CAUGHT = sizeof(caught) / sizeof(*caught) };
 
@@ -55,16 +59,12 @@ static const char *let_go(int number)
     return caught[i].name;
 }
 
-/* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
-static void on_fatal(int number)
+static volatile sig_atomic_t dying_of;
+
+static void on_alarm(int number)
 {
-    char line[128];
-    int len = snprintf(line, sizeof(line), "*** Caught a fatal signal: %s(%d) on node %u/%u\n",
-                       let_go(number), number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
-    ssize_t ignored = write(STDERR_FILENO, line, (size_t)len);
-    (void)ignored;
-    aqgi_explain();
-    raise(number);
+    (void)number;
+    raise(dying_of);
 }
 
 /*
@@ -72,32 +72,54 @@ static void on_fatal(int number)
  * inside stdio itself: so only a stream that no other thread holds, and not for ever. At worst the
  * process dies of what it is about to die of.
  */
-static void flush_output(void)
+static void flush_output(int number)
 {
     FILE *const streams[] = {stdout, stderr};
-    signal(SIGALRM, SIG_DFL);
+    dying_of = number;
+    signal(SIGALRM, on_alarm);
     alarm(1);
     for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++)
         if (ftrylockfile(streams[i]) == 0) {
             fflush_unlocked(streams[i]);
             funlockfile(streams[i]);
         }
+    alarm(0);
+}
+
+static void tell(const char *kind, const char *name, int number)
+{
+    char line[128];
+    int len = snprintf(line, sizeof(line), "*** Caught a %s: %s(%d) on node %u/%u\n", kind, name,
+                       number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
+    ssize_t ignored = write(STDERR_FILENO, line, (size_t)len);
+    (void)ignored;
+}
+
+/* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
+static void on_fatal(int number)
+{
+    const char *name = let_go(number);
+    flush_output(number);
+    tell("fatal signal", name, number);
+    aqgi_explain();
+    raise(number);
 }
 
 /*
- * The launcher ends the job and this process has not looked at its messages: what would have come
- * as a remote exit comes as SIGTERM. The client's handler of SIGQUIT runs first, as the interface
- * asks.
+ * Ends like gasnet_exit(1), but first the client's handler of SIGQUIT runs, as the interface asks.
+ * SIGTERM may be the launcher's, which ends the job while this process does not look at its
+ * messages.
  */
 static void on_terminate(int number)
 {
     struct sigaction action;
-    (void)let_go(number);
+    const char *name = let_go(number);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
-    flush_output();
-    raise(number);
+    flush_output(number);
+    if (number != SIGTERM) tell("signal", name, number);
+    aq_exit(EXIT_FAILURE);
 }
 
 /* GASNET_NO_CATCH_SIGNAL: a list of names with or without SIG, numbers, or "*". */
