@@ -33,6 +33,7 @@ aq_status aqi_fail_no_fd(int err, const char *folder, const char *what)
                               "%s: the machine is out of file descriptors (raise sysctl "
                               "fs.file-max)",
                               what);
+    if (err != EMFILE) return aqi_fail_errno(AQ_ESYS, err, folder, "%s", what);
     return aqi_fail_errno(AQ_ELIMIT, err, folder,
                           "%s: all %llu file descriptors of this process are in use; raise the "
                           "limit with `ulimit -n %llu`",

@@ -3,7 +3,7 @@
  * then. The operation's event is in a list with a copy of the message; who asked has an event, or
  * an implicit operation, that stands for both.
  */
-#include "core/impl.h"
+#include "core/am/am.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct after {
     unsigned char payload[];
 };
 
-_Atomic uint32_t core_after_busy;
+static _Atomic uint32_t core_after_busy;
 static struct {
     struct aqi_spin lock; /* never held while handlers run */
     struct after *first;
@@ -50,11 +50,11 @@ static bool push(struct after *after, aq_status *st)
     return *st != AQ_AGAIN;
 }
 
-unsigned core_after_push(void)
+static unsigned deferred_poll(enum aqi_progress_mode mode)
 {
     unsigned n = 0;
     aq_status st;
-    if (!aqi_spin_try(&list.lock)) return 0;
+    if (mode != AQI_PROGRESS_ALL || !aqi_spin_try(&list.lock)) return 0;
     for (struct after **at = &list.first; *at != NULL;) {
         struct after *after = *at;
         if (!push(after, &st)) {
@@ -67,6 +67,21 @@ unsigned core_after_push(void)
     }
     aqi_spin_unlock(&list.lock);
     return n;
+}
+
+/* One may wait for room, which no arrival announces. */
+static bool deferred_before_sleep(struct core_nap *nap)
+{
+    if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) nap->ms = 1;
+    return true;
+}
+
+aq_status core_after_open(void)
+{
+    static const struct core_source source = {
+        .busy = &core_after_busy, .poll = deferred_poll, .before_sleep = deferred_before_sleep};
+    core_source_add(&source);
+    return AQ_OK;
 }
 
 bool core_after_waits(const struct core_route *route)

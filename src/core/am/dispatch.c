@@ -1,5 +1,6 @@
 /* Handlers: the tables of endpoints, and running what a message names. */
-#include "core/impl.h"
+#include "core/am/am.h"
+#include "core/mem/mem.h"
 
 #include <stdio.h>
 

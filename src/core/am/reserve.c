@@ -1,5 +1,5 @@
 /* Active messages with a negotiated payload: reserve, write the payload in place, commit. */
-#include "core/impl.h"
+#include "core/am/am.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Active messages: sending requests and replies. */
-#include "core/impl.h"
+#include "core/am/am.h"
 
 #include <string.h>
 

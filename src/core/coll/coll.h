@@ -10,7 +10,8 @@
 #ifndef AQI_CORE_COLL_IMPL_H
 #define AQI_CORE_COLL_IMPL_H
 
-#include "core/impl.h"
+#include "core/am/am.h"
+#include "core/mem/mem.h"
 
 enum coll_kind {
     COLL_BARRIER,
@@ -228,47 +229,6 @@ bool coll_broken(const aq_team *team); /* has a member died, or parted from the 
 void coll_part(const aq_team *team);   /* from now on it is broken here */
 bool coll_idle(const aq_team *team);
 
-/* scratch.c: shared memory for teams whose members map each other. */
-enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
-struct scratch_block {
-    uint64_t offset;  /* in the scratch memory of the team's rank 0 */
-    uint64_t size;    /* 0: none */
-    uint32_t flat;    /* all look at all; else they count */
-    uint32_t crowded; /* members share cores */
-};
-
-/* team.c: a team with room for `size` members, all zero; NULL, with the error recorded. */
-aq_team *team_new(size_t size);
-/* Make a team ready whose ranks are set; its memory comes from a block of its rank 0. */
-aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
-                     const struct scratch_block *block);
-/* team/make.c: the endpoints that the parent names of its members. */
-aq_status team_inherit_eps(aq_team *team, const aq_team *parent);
-/* Collective over the parent: what one of its members cannot do none does. The first cause of it
- * is recorded for those who can. */
-aq_status team_begin(const char *call, aq_team *parent, aq_status mine);
-/* Of one that was never equipped. */
-void team_free(aq_team *team);
-/* The end of every call that makes teams: see there. Frees `team` when it fails. */
-aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine,
-                    aq_team **out);
-/* Free a team, in use or not, of which the others are not told. */
-void team_drop(aq_team *team);
-/* team/shrink.c: a call that made `team` has ended so for us. Where the job survives deaths it ends
- * alike for all members of `parent` who live: if one failed by a death, all do, and none has the
- * team. */
-aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *team);
-aq_team *team_find(uint32_t root, uint32_t count);
-/* Ask every team, until one says false; false then, also if another thread is in here. */
-bool team_each(bool (*fn)(aq_team *team));
-
-/* scratch.c */
-bool scratch_reaches(const aq_team *team); /* do all members map each other? */
-void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block);
-void scratch_alloc(aq_team *team, struct scratch_block *block); /* by the team's rank 0 */
-void scratch_free(const struct scratch_block *block);
-void *scratch_at(const aq_team *team, const struct scratch_block *block);
-
 /* coll/shm.c */
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
@@ -314,5 +274,19 @@ bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: com
 /* Tell those whom we wait for which operation we are in; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
+
+/* barrier.c */
+aq_status core_barrier_open(aq_team *team);
+void core_barrier_close(aq_team *team);
+bool core_barrier_pending(const aq_team *team);
+
+/* op.c: operations under way, which progress pushes; coll_register makes all of this known below.
+ */
+extern _Atomic uint32_t core_coll_busy;
+void coll_register(void);
+bool coll_may_be_stuck(const struct core_wait *wait); /* signature.c */
+void coll_event_waits(const struct aqi_op *op);
+void coll_event_waited(void);
+void coll_msg_register(void);
 
 #endif

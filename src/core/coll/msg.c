@@ -167,7 +167,7 @@ static void on_message(aq_am *am, bool ready)
         drop();
         return;
     }
-    aq_team *team = team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
+    aq_team *team = core_team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
     uint32_t seq = (uint32_t)am->args[ARG_SEQ], tag = (uint32_t)am->args[ARG_TAG];
     if (AQI_UNLIKELY(team == NULL)) {
         if (tag != TAG_ASK) unknown_team(am); /* else what is asked for came before we left */
@@ -209,7 +209,7 @@ static void on_wake(aq_am *am)
     (void)am;
 }
 
-void core_coll_handlers(void)
+void coll_msg_register(void)
 {
     core_register_system(CORE_HANDLER_COLL_BYTES, on_bytes, "collective");
     core_register_system(CORE_HANDLER_COLL_READY, on_ready, "collective-ready");

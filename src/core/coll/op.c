@@ -196,10 +196,12 @@ static bool try_push_team(aq_team *team)
     return true;
 }
 
-void core_coll_push(void)
+static unsigned coll_poll(enum aqi_progress_mode mode)
 {
+    if (mode != AQI_PROGRESS_ALL) return 0;
     atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
-    team_each(try_push_team);
+    core_team_each(try_push_team);
+    return 0;
 }
 
 static bool doze(aq_team *team)
@@ -219,17 +221,34 @@ static bool wake_up(aq_team *team)
     return true;
 }
 
-bool core_coll_doze(int *sleep_ms)
+/* About to sleep: tell those we wait for in shared memory, and shorten the sleep where no arrival
+ * will end it. False: something is complete. */
+static bool coll_before_sleep(struct core_nap *nap)
 {
-    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) *sleep_ms = 1;
+    if (nap->polled) return atomic_load(&core_coll_busy) == 0;
+    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) nap->ms = 1;
     /* Another thread may change what we look at: no sleep is long instead (sleep.c). */
     if (core.multi) return true;
-    return team_each(doze);
+    return core_team_each(doze);
 }
 
-void core_coll_wake(void)
+static void coll_after_wake(void)
 {
-    if (!core.multi) (void)team_each(wake_up);
+    if (!core.multi) (void)core_team_each(wake_up);
+}
+
+void coll_register(void)
+{
+    static const struct core_source source = {.busy = &core_coll_busy,
+                                              .poll = coll_poll,
+                                              .before_sleep = coll_before_sleep,
+                                              .after_wake = coll_after_wake};
+    core_source_add(&source);
+    core_stuck_check = (struct core_stuck_check){.busy = &core_coll_busy,
+                                                 .due = coll_may_be_stuck,
+                                                 .waits = coll_event_waits,
+                                                 .over = coll_event_waited};
+    coll_msg_register();
 }
 
 /* --- starting and waiting -------------------------------------------------------------------- */

@@ -196,7 +196,7 @@ static bool long_enough(const struct core_wait *wait)
 }
 
 /* Another thread may yet come to where the others are. */
-bool core_coll_may_be_stuck(const struct core_wait *wait)
+bool coll_may_be_stuck(const struct core_wait *wait)
 {
     return core.thread_mode != AQ_THREAD_MULTIPLE && long_enough(wait);
 }
@@ -214,7 +214,7 @@ static void stuck_in(aq_team *team, const struct coll_op *op)
 
 void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
 {
-    if (!core_coll_may_be_stuck(wait)) return;
+    if (!coll_may_be_stuck(wait)) return;
     coll_lock(team->coll);
     stuck_in(team, op);
     coll_unlock(team->coll);
@@ -249,10 +249,10 @@ static bool ask_for_event(aq_team *team)
     return true;
 }
 
-void core_coll_event_waits(const struct aqi_op *op)
+void coll_event_waits(const struct aqi_op *op)
 {
     event_waited = op;
-    (void)team_each(ask_for_event);
+    (void)core_team_each(ask_for_event);
 }
 
 static bool waited(aq_team *team)
@@ -261,7 +261,7 @@ static bool waited(aq_team *team)
     return true;
 }
 
-void core_coll_event_waited(void)
+void coll_event_waited(void)
 {
-    (void)team_each(waited);
+    (void)core_team_each(waited);
 }

@@ -64,6 +64,7 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
         listener->next = conns.listeners;
         conns.listeners = listener;
         atomic_fetch_add(&core_conn_used, 1);
+        core_set_disarmed(); /* it knows nothing of connections yet */
         *out = listener;
     }
     aqi_spin_unlock(&conns.lock);

@@ -33,6 +33,7 @@ aq_connection *conn_new(unsigned t, bool client)
     atomic_store(&conns.slots[slot].conn, conn);
     if (slot >= atomic_load(&conns.high)) atomic_store(&conns.high, slot + 1);
     atomic_fetch_add(&core_conn_used, 1);
+    core_set_disarmed();
     return conn;
 }
 
@@ -213,7 +214,8 @@ static AQI_COLD void finish(aq_connection *conn)
     core_vis_peer_down(conn_id(conn));
 }
 
-void core_conn_stalled(struct core_wait *wait, const struct core_route *route)
+/* A reply waits for room on a connection: not for ever. */
+static void conn_stalled(struct core_wait *wait, const struct core_route *route)
 {
     uint64_t now = aqi_now_ns();
     if (wait->yield_since == 0) wait->yield_since = now;
@@ -273,7 +275,7 @@ static unsigned look(void)
     return n;
 }
 
-unsigned core_conn_progress(enum aqi_progress_mode mode)
+static unsigned conn_poll(enum aqi_progress_mode mode)
 {
     unsigned n = 0;
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
@@ -293,6 +295,17 @@ unsigned core_conn_progress(enum aqi_progress_mode mode)
         leave(i);
     }
     return n + look();
+}
+
+aq_status core_conns_open(void)
+{
+    static const struct core_source source = {.busy = &core_conn_used,
+                                              .poll = conn_poll,
+                                              .before_sleep = conn_before_sleep,
+                                              .stalled = conn_stalled};
+    core_source_add(&source);
+    core_mem_hooks = (struct core_mem_hooks){.range_ok = conn_range_ok, .hide = conn_hide};
+    return AQ_OK;
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */

@@ -9,7 +9,9 @@
 #ifndef AQI_CORE_CONN_IMPL_H
 #define AQI_CORE_CONN_IMPL_H
 
-#include "core/impl.h"
+#include "core/am/am.h"
+#include "core/mem/mem.h"
+#include "core/vis/vis.h"
 #include "transport/hello.h"
 
 struct aq_listener {
@@ -134,6 +136,8 @@ void conn_times(uint64_t now_ns);
 uint64_t conn_next_time(void); /* the earliest of them; UINT64_MAX */
 
 /* conn/join.c: the transport of a connection. */
+bool conn_range_ok(const struct core_route *route, uint64_t addr, size_t len);
+void conn_hide(const aq_segment *segment); /* it ends: peers access it no more */
 aq_status conn_open_tp(aq_connection *conn);
 aq_status conn_join(aq_connection *conn, const char *uri); /* the peer's transport is at `uri` */
 void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd);
@@ -141,11 +145,17 @@ aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello,
 void conn_opened(aq_connection *conn);
 void conn_close_objects(aq_connection *conn);
 
-/* conn/wait.c */
+/* wait.c */
+bool conn_before_sleep(struct core_nap *nap);
 aq_status conn_wait_open(void);
 void conn_wait_close(void);
 aq_status conn_watch_meet(unsigned t);
 void conn_watch(aq_connection *conn);
 void conn_unwatch(aq_connection *conn);
+
+extern _Atomic uint32_t core_conn_used; /* listeners and connections: 0 costs nothing */
+aq_status core_conn_ready(void);
+void core_conns_close(void);
+aq_status core_conns_open(void);
 
 #endif

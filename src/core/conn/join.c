@@ -50,7 +50,7 @@ static bool shows(const aq_connection *conn, uint64_t addr, size_t len)
     return len <= shown->size && offset <= shown->size - len;
 }
 
-bool core_conn_range_ok(const struct core_route *route, uint64_t addr, size_t len)
+bool conn_range_ok(const struct core_route *route, uint64_t addr, size_t len)
 {
     const aq_connection *conn = atomic_load_explicit(
         &conns.slots[route->rank - core.params.size].conn, memory_order_acquire);
@@ -68,7 +68,7 @@ static bool hide(aq_connection *conn, const aq_segment *segment)
 
 /* Under the lock, or another thread that closes a connection frees it here; and not back before the
  * threads that serve the peer are done with the segment. */
-void core_conn_hide(const aq_segment *segment)
+void conn_hide(const aq_segment *segment)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aqi_spin_lock(&conns.lock);
@@ -139,10 +139,9 @@ void conn_close_objects(aq_connection *conn)
 
 aq_status conn_open_tp(aq_connection *conn)
 {
-    struct aqi_tp_params params;
     uint32_t self = conn->client ? 1 : 0;
     struct aqi_tp *tp;
-    core_tp_params(&params);
+    struct aqi_tp_params params = core.tp_params;
     params.hooks.deliver = hook_deliver;
     params.hooks.peer_lost = hook_peer_lost;
     params.hooks.range_ok = hook_range_ok;

@@ -1,14 +1,10 @@
 /* Events: operations with local and remote completion, implicit sets, access regions. */
-#include "core/impl.h"
+#include "core/event/event.h"
+
+struct core_stuck_check core_stuck_check;
 
 /* A leaf is its root's pointer with the kinds it stands for in the lowest bits. */
 #define LEAF_BITS ((uintptr_t)AQ_NBI_ALL)
-
-void core_set_init(struct core_set *set)
-{
-    struct aqi_comp none = {.shared = core.multi};
-    *set = (struct core_set){none, none, none, none};
-}
 
 struct aqi_op *core_op_get(struct core_thread *me)
 {
@@ -207,7 +203,7 @@ static AQI_COLD aq_status no_events(const char *call)
 static AQI_COLD bool look_for_causes(const aq_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (events[i] != AQ_EVENT_DONE) core_coll_event_waits(op_of(events[i]));
+        if (events[i] != AQ_EVENT_DONE) core_stuck_check.waits(op_of(events[i]));
     return true;
 }
 
@@ -225,11 +221,13 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, const char 
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
         core_wait_step(&wait, CORE_SLEEP_MS);
-        if (AQI_LIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed) == 0)) continue;
-        if ((!some || count == 1) && core_coll_may_be_stuck(&wait))
+        const _Atomic uint32_t *busy = core_stuck_check.busy;
+        if (AQI_LIKELY(busy == NULL || atomic_load_explicit(busy, memory_order_relaxed) == 0))
+            continue;
+        if ((!some || count == 1) && core_stuck_check.due(&wait))
             asked = look_for_causes(events, count);
     }
-    if (AQI_UNLIKELY(asked)) core_coll_event_waited();
+    if (AQI_UNLIKELY(asked)) core_stuck_check.over();
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
     return st;
 }

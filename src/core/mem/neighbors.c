@@ -3,7 +3,7 @@
  * for one rank and not for the next, so the ranks agree: a neighbourhood is a set of ranks of one
  * host, in one group of AQ_NEIGHBORHOOD, each of which maps all the others.
  */
-#include "core/coll/coll.h"
+#include "core/mem/mem.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
  *
  * Those who map each other's are a neighbourhood (neighbors.c).
  */
-#include "core/coll/coll.h"
+#include "core/mem/mem.h"
 
 #include "base/shmem.h"
 
@@ -122,7 +122,8 @@ static void choose_ways(const aq_team *team, struct scratch_block *block)
 }
 
 /* Built-in teams have fixed places: nothing has to be said. The other half is for the program's. */
-void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_block *block)
+void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
+                      struct scratch_block *block)
 {
     uint64_t size = scratch.sizes[aq_team_to_job(team, 0)];
     const struct {
@@ -135,7 +136,7 @@ void scratch_block_of(const aq_team *team, unsigned built_in, struct scratch_blo
     block->offset = aqi_round_up(parts[built_in].offset, aqi_page_size());
     block->size = parts[built_in].size / aqi_page_size() * aqi_page_size();
     choose_ways(team, block);
-    if (block->size < coll_shm_least(team->size)) block->size = 0;
+    if (block->size < least) block->size = 0;
 }
 
 static bool take(uint64_t size, uint64_t *offset)
@@ -154,9 +155,9 @@ static bool take(uint64_t size, uint64_t *offset)
 }
 
 /* A large block if there is one, else a smaller one, else none: then the team sends messages. */
-void scratch_alloc(aq_team *team, struct scratch_block *block)
+void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *block)
 {
-    size_t least = aqi_round_up(coll_shm_least(team->size), aqi_page_size());
+    least = aqi_round_up(least, aqi_page_size());
     *block = (struct scratch_block){0};
     if (team->size == 1 || !scratch_reaches(team)) return;
     aqi_spin_lock(&core.lock);
@@ -169,7 +170,6 @@ void scratch_alloc(aq_team *team, struct scratch_block *block)
         }
     aqi_spin_unlock(&core.lock);
     choose_ways(team, block);
-    if (block->size != 0) coll_shm_clear(scratch.mine + block->offset, team->size);
 }
 
 void scratch_free(const struct scratch_block *block)

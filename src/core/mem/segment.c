@@ -1,5 +1,5 @@
-/* The segments: allocating ours, making it known to the peers, and learning theirs. */
-#include "core/impl.h"
+/* The segments: registering ours, mapping those of peers, and the segments that programs make. */
+#include "core/mem/mem.h"
 
 #include "base/shmem.h"
 #include "base/topology.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MODE_FAST, MODE_LARGE, MODE_EVERYTHING };
+struct core_mem_hooks core_mem_hooks;
 
 aq_segment_mode aq_segment_mode_get(void)
 {
@@ -19,7 +19,7 @@ aq_segment_mode aq_segment_mode_get(void)
 size_t aq_segment_max(void)
 {
     if (!atomic_load(&core.open)) return 0;
-    if (aqi_core_config.segment_mode == MODE_EVERYTHING) return SIZE_MAX;
+    if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) return SIZE_MAX;
     if (aqi_core_config.max_segment != 0) return aqi_core_config.max_segment;
     return aqi_memory() / core.params.local_size / aqi_page_size() * aqi_page_size();
 }
@@ -46,21 +46,7 @@ bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
 bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len)
 {
     return AQI_LIKELY(route->rank < core.params.size) ? core_hook_range_ok(NULL, addr, len)
-                                                      : core_conn_range_ok(route, addr, len);
-}
-
-/* The memory comes from the first transport that has memory of its own: peers reach it best. */
-static aq_status allocate(size_t size, size_t most)
-{
-    struct aqi_tp *tp = core.tps[0];
-    for (unsigned t = 0; t < core.tp_count; t++)
-        if (core.tps[t]->ops.caps & AQI_CAP_ALLOC) {
-            tp = core.tps[t];
-            break;
-        }
-    aq_status st = tp->ops.mem_alloc(tp, size, most, &core.segment.addr);
-    core.segment.size = st == AQ_OK ? size : 0;
-    return st;
+                                                      : core_mem_hooks.range_ok(route, addr, len);
 }
 
 aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card)
@@ -88,102 +74,6 @@ aq_status core_segment_learn(struct core_route *route, const struct core_segment
     route->seg_addr = card->addr;
     route->seg_size = card->size;
     route->local = core_is_apart(route->rank) ? NULL : route->rmem->local;
-    return AQ_OK;
-}
-
-static aq_status publish(void)
-{
-    struct core_segment_card mine = {0};
-    struct core_segment_card *all = malloc(core.params.size * sizeof(*all));
-    aq_status st = AQ_OK;
-    if (all == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory to learn of %u segments", core.params.size);
-    if (core.segment.size != 0) st = core_segment_register(&core.segment, &mine);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), all);
-    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
-        st = core_segment_learn(&core.routes[rank], &all[rank]);
-    free(all);
-    return st;
-}
-
-/* Every rank must take part in what follows, so a rank that cannot says so to all. */
-static aq_status agree(size_t size, aq_status mine, size_t *most)
-{
-    struct {
-        uint64_t size;
-        int64_t status;
-    } card = {size, mine}, *all = malloc(core.params.size * sizeof(card));
-    if (all == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory to attach %u segments", core.params.size);
-    aq_status st = core.boot.allgather(core.boot.arg, &card, sizeof(card), all);
-    *most = 0;
-    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
-        *most = aqi_max(*most, all[rank].size);
-        if (all[rank].status != AQ_OK)
-            st = rank == core.params.rank
-                     ? mine
-                     : aqi_fail((aq_status)all[rank].status, "core",
-                                "aq_segment_attach: rank %u could not attach its segment", rank);
-    }
-    free(all);
-    return st;
-}
-
-/* Modes above FAST promise memory that nobody has prepared, which not every transport reaches. */
-static aq_status check_mode(const char *call)
-{
-    for (unsigned t = 0; t < core.tp_count && aqi_core_config.segment_mode != MODE_FAST; t++)
-        if ((core.tps[t]->ops.caps & AQI_CAP_ANY_MEMORY) == 0)
-            return aqi_fail(AQ_ENOTSUP, "core",
-                            "%s: AQ_SEGMENT_MODE is not fast, but transport %s reaches only memory "
-                            "that was registered before, and there is no registration cache yet",
-                            call, core.tps[t]->ops.name);
-    return AQ_OK;
-}
-
-static aq_status check_size(size_t *size, const char *call)
-{
-    aq_status st = check_mode(call);
-    if (st != AQ_OK) return st;
-    if (aqi_core_config.segment_mode == MODE_EVERYTHING) {
-        *size = 0;
-    } else if (*size > SIZE_MAX - aqi_page_size() || *size > aq_segment_max()) {
-        return aqi_fail(AQ_ESIZE, "core",
-                        "%s: %zu bytes, the most is %zu (the host's memory divided by its ranks, "
-                        "or AQ_MAX_SEGMENT)",
-                        call, *size, aq_segment_max());
-    } else {
-        *size = aqi_round_up(*size, aqi_page_size());
-    }
-    return AQ_OK;
-}
-
-aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
-{
-    static const char call[] = "aq_segment_attach";
-    aq_status st = aqi_core_callable(call);
-    if (st != AQ_OK) return st;
-    if (team != &core.world || segment == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job and a place", call);
-    if (core.attached || core.ep.segment != NULL)
-        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already", call);
-    size_t most = 0;
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
-    st = check_size(&size, call);
-    /* While we sit in the exchanges below we do not poll, so first let every rank arrive. */
-    aq_status arrived = aq_barrier(team);
-    if (arrived != AQ_OK) return arrived;
-    st = agree(size, st, &most);
-    if (st == AQ_OK && aqi_core_config.segment_mode == MODE_EVERYTHING)
-        core.segment.size = SIZE_MAX; /* from address 0 */
-    else if (st == AQ_OK)
-        st = allocate(size, most);
-    if (st == AQ_OK) st = publish();
-    if (st != AQ_OK) return st;
-    core.attached = true;
-    core.ep.segment = &core.segment;
-    aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, size);
-    *segment = &core.segment;
     return AQ_OK;
 }
 
@@ -267,7 +157,7 @@ aq_status aq_segment_destroy(aq_segment *segment)
     if (segment == &core.segment || !unlist(segment))
         return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", call);
     core_eps_unbind(segment);
-    core_conn_hide(segment);
+    core_mem_hooks.hide(segment);
     release(segment);
     return AQ_OK;
 }

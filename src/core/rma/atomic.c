@@ -1,5 +1,5 @@
 /* Remote atomics: domains, and their operations by the processor or by the transport. */
-#include "core/impl.h"
+#include "core/rma/rma.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* One-sided operations: by load and store where the segment is mapped, else by the transport. */
-#include "core/impl.h"
+#include "core/rma/rma.h"
 
 #include "base/copy.h"
 

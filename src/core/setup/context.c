@@ -1,5 +1,7 @@
 /* The context: opens the transports, finds a route to every peer, and closes all of it. */
-#include "core/impl.h"
+#include "core/conn/conn.h"
+#include "core/team/team.h"
+#include "core/vis/vis.h"
 
 #include "base/copy.h"
 #include "base/log.h"
@@ -10,60 +12,6 @@
 
 /* Of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team. */
 #define MEET_NAME UINT64_MAX
-
-struct core core;
-
-/* --- errors that many calls share ------------------------------------------------------------ */
-
-AQI_COLD aq_status core_not_callable(const char *call)
-{
-    if (!atomic_load(&core.open))
-        return aqi_fail(AQ_ESTATE, "core", "%s: called before aq_init or after aq_finalize", call);
-    if (core_thread_mine == NULL) return AQ_ENOMEM; /* attaching has said why */
-    return aqi_fail(AQ_ECONTEXT, "core",
-                    "%s: called from inside a handler, which may only reply and ask", call);
-}
-
-aq_status aqi_core_callable(const char *call)
-{
-    return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
-}
-
-AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
-{
-    if (route->rank >= core.params.size)
-        return aqi_fail_quiet(AQ_EPEER, "%s: the peer of this connection is gone", call);
-    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
-                    (unsigned)route->rank);
-}
-
-AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
-                                          aq_status *st)
-{
-    if (team == NULL)
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
-    else if (team->dead)
-        *st = aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
-    else
-        *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, which has ranks 0 to %u",
-                       call, rank, team->size - 1);
-    return NULL;
-}
-
-AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
-                                       const char *call)
-{
-    uint32_t rank = route->rank;
-    if (route->seg_size == 0)
-        return aqi_fail(AQ_ERANGE, "core",
-                        "%s: rank %u has no segment: every process calls aq_segment_attach first",
-                        call, rank);
-    return aqi_fail(AQ_ERANGE, "core",
-                    "%s: %zu bytes at %#llx are not inside the segment of rank %u, which is %zu "
-                    "bytes at %#llx",
-                    call, len, (unsigned long long)addr, rank, route->seg_size,
-                    (unsigned long long)route->seg_addr);
-}
 
 /* --- opening --------------------------------------------------------------------------------- */
 
@@ -81,10 +29,10 @@ static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
-void core_tp_params(struct aqi_tp_params *params)
+static void context_tp_params(void)
 {
     const struct aqi_core_params *p = &core.params;
-    *params = (struct aqi_tp_params){
+    core.tp_params = (struct aqi_tp_params){
         .hooks = {.deliver = core_hook_deliver,
                   .peer_lost = hook_peer_lost,
                   .range_ok = core_hook_range_ok,
@@ -101,15 +49,13 @@ void core_tp_params(struct aqi_tp_params *params)
                     .slack = (uint32_t)aqi_core_config.am_slack,
                     .bytes = aqi_core_config.am_bytes},
     };
-    memcpy(params->key, p->key, sizeof(params->key));
+    memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }
 
 static aq_status open_transport(const struct aqi_transport *transport)
 {
-    struct aqi_tp_params params;
     struct aqi_tp *tp;
-    core_tp_params(&params);
-    aq_status st = aqi_tp_open(transport, &params, &tp);
+    aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
     if (st != AQ_OK) return st;
     core.tps[core.tp_count++] = tp;
     core.max_medium = aqi_min(core.max_medium, tp->limits.max_medium);
@@ -221,8 +167,56 @@ static aq_status allocate(void)
     return AQ_OK;
 }
 
+static void free_routes(void)
+{
+    free(core.routes);
+    free(core.rmems);
+    core.routes = NULL;
+    core.rmems = NULL;
+}
+
+static void close_transports(void)
+{
+    while (core.tp_count > 0)
+        aqi_tp_close(core.tps[--core.tp_count]);
+}
+
+/* Nobody sends before everybody is ready to be sent to. */
+static aq_status await_all(void)
+{
+    char byte = 0, *all = malloc(core.params.size);
+    if (all == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory to start");
+    aq_status st = core.boot.allgather(core.boot.arg, &byte, 1, all);
+    free(all);
+    return st;
+}
+
+/* Opened in this order, closed in the reverse one, also where opening has failed. */
+static const struct {
+    aq_status (*open)(void);
+    void (*close)(void);
+} modules[] = {
+    {core_threads_open, core_threads_close},
+    {core_lost_open, core_lost_close},
+    {allocate, free_routes},
+    {core_sleep_open, core_sleep_close},
+    {core_after_open, core_after_close},
+    {NULL, core_eps_close},
+    {NULL, core_segments_close},
+    {open_transports, close_transports},
+    {core_vis_open, core_vis_close}, /* needs to know the largest Medium */
+    {find_routes, NULL},
+    {core_neighbors_open, core_neighbors_close},
+    {core_scratch_open, core_scratch_close},
+    {core_teams_open, core_teams_close},
+    {core_conns_open, core_conns_close},
+    {await_all, NULL},
+};
+static size_t modules_open;
+
 aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 {
+    aq_status st = AQ_OK;
     memset(&core, 0, sizeof(core));
     core.params = *params;
     core.boot = params->boot;
@@ -231,32 +225,18 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
     core.max_medium = core.max_long = SIZE_MAX;
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
-    core_threads_open();
-    core_lost_open();
     core.wait_wanted = (aq_wait_mode)aqi_core_config.wait;
-    core_progress_crowd(1);
+    core_mode_crowd(1);
+    context_tp_params();
     aqi_copy_configure((enum aqi_copy_method)aqi_core_config.copy,
                        (size_t)aqi_core_config.copy_least);
-    aq_status st = allocate();
-    if (st == AQ_OK) st = core_sleep_open();
-    if (st == AQ_OK) st = open_transports();
-    core_vis_open();
-    if (st == AQ_OK) st = find_routes();
-    if (st == AQ_OK) st = core_neighbors_open();
-    if (st == AQ_OK) st = core_scratch_open();
-    if (st == AQ_OK) st = core_teams_open();
-    /* Nobody sends before everybody is ready to be sent to. */
-    char byte = 0, *all = malloc(params->size);
-    if (st == AQ_OK && all == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory to start");
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &byte, 1, all);
-    free(all);
-    if (st != AQ_OK) {
-        aqi_core_close();
-        return st;
+    for (modules_open = 0; modules_open < AQI_COUNT_OF(modules) && st == AQ_OK; modules_open++)
+        if (modules[modules_open].open != NULL) st = modules[modules_open].open();
+    if (st == AQ_OK) {
+        aqi_fail_expect_losses(params->survive);
+        atomic_store(&core.open, true);
+        st = core_progress_thread_start();
     }
-    aqi_fail_expect_losses(params->survive);
-    atomic_store(&core.open, true);
-    st = core_progress_thread_start();
     if (st != AQ_OK) {
         aqi_core_close();
         return st;
@@ -324,23 +304,8 @@ void aqi_core_close(void)
 {
     core_progress_thread_stop();
     atomic_store(&core.open, false);
-    core_conns_close();
-    core_teams_close();
-    core_scratch_close();
-    core_neighbors_close();
-    while (core.tp_count > 0)
-        aqi_tp_close(core.tps[--core.tp_count]);
-    core_segments_close();
-    core_eps_close();
-    core_vis_close();
-    core_after_close();
-    core_lost_close();
-    core_sleep_close();
-    core_threads_close();
-    free(core.routes);
-    free(core.rmems);
-    core.routes = NULL;
-    core.rmems = NULL;
+    while (modules_open > 0)
+        if (modules[--modules_open].close != NULL) modules[modules_open].close();
 }
 
 aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name)

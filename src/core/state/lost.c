@@ -1,8 +1,5 @@
-/*
- * Peers that die while the job goes on: marking what names them, telling the program, and agreeing
- * with those who live on what to do next.
- */
-#include "core/impl.h"
+/* Peers that die while the job goes on: marking what names them, and telling the program. */
+#include "core/state/state.h"
 
 #include "base/log.h"
 
@@ -16,15 +13,6 @@ struct lost_peer {
     char why[];
 };
 
-/* Waits on the stack of the thread that asked. */
-struct lost_agreement {
-    struct lost_agreement *next;
-    uint64_t name[2];
-    uint8_t *living; /* a set, for the answer */
-    aq_status status;
-    _Atomic uint32_t open; /* 0: answered */
-};
-
 static struct {
     struct aqi_spin lock;
     struct lost_peer *first; /* in the order of their deaths */
@@ -32,13 +20,20 @@ static struct {
     aq_peer_lost_fn *fn;
     void *context;
     bool telling; /* some thread runs `fn` */
-    struct lost_agreement *asked;
+    void (*listeners[CORE_LOSS_LISTENERS])(uint32_t job_rank);
+    unsigned listener_count;
 } lost;
 
-void core_lost_open(void)
+aq_status core_lost_open(void)
 {
     memset(&lost, 0, sizeof(lost));
     lost.last = &lost.first;
+    return AQ_OK;
+}
+
+void core_on_loss(void (*fn)(uint32_t job_rank))
+{
+    lost.listeners[lost.listener_count++] = fn;
 }
 
 void core_lost_close(void)
@@ -148,53 +143,12 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
     aqi_spin_unlock(&core.lock);
     for (unsigned t = 0; t < core.tp_count; t++)
         aqi_tp_peer_down(core.tps[t], rank);
-    core_vis_peer_down(rank);
+    for (unsigned i = 0; i < lost.listener_count; i++)
+        lost.listeners[i](rank);
     note(rank, why);
 }
-
-/* --- agreeing -------------------------------------------------------------------------------- */
 
 bool core_set_has(const uint8_t *set, uint32_t rank)
 {
     return (set[rank / 8] >> rank % 8 & 1) != 0;
-}
-
-static void forget(struct lost_agreement *mine)
-{
-    aqi_spin_lock(&lost.lock);
-    struct lost_agreement **at = &lost.asked;
-    while (*at != mine)
-        at = &(*at)->next;
-    *at = mine->next;
-    aqi_spin_unlock(&lost.lock);
-}
-
-void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living)
-{
-    aqi_spin_lock(&lost.lock);
-    for (struct lost_agreement *each = lost.asked; each != NULL; each = each->next) {
-        if (each->name[0] != name[0] || each->name[1] != name[1]) continue;
-        each->status = status;
-        memcpy(each->living, living, core_set_bytes());
-        /* Pairs with the acquire in core_wait_zero. */
-        atomic_store_explicit(&each->open, 0, memory_order_release);
-    }
-    aqi_spin_unlock(&lost.lock);
-}
-
-aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
-                     uint8_t *living)
-{
-    struct lost_agreement ask = {.name = {what, which}, .living = living, .open = 1};
-    aqi_spin_lock(&lost.lock);
-    ask.next = lost.asked;
-    lost.asked = &ask;
-    aqi_spin_unlock(&lost.lock);
-    aq_status st = core.boot.agree(core.boot.arg, ask.name, mine, members);
-    if (st == AQ_OK) {
-        core_wait_zero(&ask.open);
-        st = ask.status;
-    }
-    forget(&ask);
-    return st;
 }

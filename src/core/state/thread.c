@@ -1,13 +1,20 @@
 /* Per-thread state: implicit operations, the pool of events, the handler that is running. */
-#include "core/impl.h"
+#include "core/state/state.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+struct core core;
 AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+void core_set_init(struct core_set *set)
+{
+    struct aqi_comp none = {.shared = core.multi};
+    *set = (struct core_set){none, none, none, none};
+}
 
 /* Call with core.lock held, when a thread has come or gone. */
 static void count_threads(void)
@@ -16,7 +23,7 @@ static void count_threads(void)
     for (const struct core_thread *t = core.threads; t != NULL; t = t->next)
         threads += t->taken;
     if (core.progress_thread && threads > 1) threads--; /* stands back while others poll */
-    core_progress_crowd(threads > 1 ? threads : 1);
+    core_mode_crowd(threads > 1 ? threads : 1);
 }
 
 /* A thread that ends leaves its state for the next one: operations may still refer to it. */
@@ -74,9 +81,10 @@ AQI_COLD struct core_thread *core_thread_attach(void)
     return t;
 }
 
-void core_threads_open(void)
+aq_status core_threads_open(void)
 {
     pthread_once(&key_once, make_key);
+    return AQ_OK;
 }
 
 /* The other threads make no more calls; their pointers are not looked at again. */

@@ -1,5 +1,5 @@
 /* Making teams by colours and lists, and which endpoints of their members they name. */
-#include "core/coll/coll.h"
+#include "core/team/team.h"
 
 #include <stdlib.h>
 

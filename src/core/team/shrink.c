@@ -3,7 +3,7 @@
  * the dead: the launcher tells all of them alike who lives, they meet in an interim team that needs
  * no memory of anybody, make the new team through it like any other, and agree that it is there.
  */
-#include "core/coll/coll.h"
+#include "core/team/team.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,13 @@
 /* Teams: making and destroying them, finding them by what messages call them, translating ranks. */
-#include "core/coll/coll.h"
+#include "core/team/team.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 64, GRAVES = 64 };
+enum { GRAVES = 64 };
 
 static struct {
     struct aqi_spin lock;
-    aq_team *buckets[BUCKETS]; /* by the hash of the id */
     aq_team neighborhood, host;
     aq_rank neighborhoods, hosts, my_neighborhood, my_host;
     uint32_t made;           /* teams of which this process was rank 0: half of an id */
@@ -29,51 +28,6 @@ static void teams_unlock(void)
     if (core.multi) aqi_spin_unlock(&teams.lock);
 }
 
-static aq_team **bucket_of(uint32_t root, uint32_t count)
-{
-    return &teams.buckets[(root * 31 + count) % BUCKETS];
-}
-
-aq_team *team_find(uint32_t root, uint32_t count)
-{
-    teams_lock();
-    aq_team *team = *bucket_of(root, count);
-    while (team != NULL && (team->id[0] != root || team->id[1] != count))
-        team = team->next;
-    teams_unlock();
-    return team;
-}
-
-static void enter(aq_team *team)
-{
-    teams_lock();
-    aq_team **bucket = bucket_of(team->id[0], team->id[1]);
-    team->next = *bucket;
-    *bucket = team;
-    teams_unlock();
-}
-
-static void leave(aq_team *team)
-{
-    teams_lock();
-    aq_team **at = bucket_of(team->id[0], team->id[1]);
-    while (*at != NULL && *at != team)
-        at = &(*at)->next;
-    if (*at != NULL) *at = team->next;
-    teams_unlock();
-}
-
-bool team_each(bool (*fn)(aq_team *team))
-{
-    if (core.multi && !aqi_spin_try(&teams.lock)) return false;
-    bool go = true;
-    for (unsigned b = 0; b < BUCKETS && go; b++)
-        for (aq_team *team = teams.buckets[b]; team != NULL && go; team = team->next)
-            go = fn(team);
-    teams_unlock();
-    return go;
-}
-
 /* --- the teams of the library ---------------------------------------------------------------- */
 
 aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
@@ -91,7 +45,7 @@ aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
         if (team->coll->shm == NULL)
             return aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch area of a team");
     }
-    enter(team);
+    core_team_enter(team);
     return AQ_OK;
 }
 
@@ -122,7 +76,7 @@ void team_free(aq_team *team)
 static void unequip(aq_team *team)
 {
     unequip_local(team); /* first: its operations are parts of ours */
-    leave(team);
+    core_team_leave(team);
     coll_close(team); /* may hold an operation of the barrier */
     core_barrier_close(team);
     forget_members(team);
@@ -160,11 +114,11 @@ static aq_status equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t 
                             unsigned part)
 {
     struct scratch_block block;
-    scratch_block_of(team, part, &block);
+    scratch_block_of(team, part, coll_shm_least(team->size), &block);
     aq_status st = team_equip(team, root, id, &block);
     if (st == AQ_OK) st = coll_shape_make(team);
     if (st != AQ_OK || team->local == NULL) return st;
-    scratch_block_of(team->local, part, &block);
+    scratch_block_of(team->local, part, coll_shm_least(team->local->size), &block);
     return team_equip(team->local, team->local->map[0], local_id, &block);
 }
 
@@ -172,14 +126,16 @@ aq_status core_teams_open(void)
 {
     struct scratch_block block;
     memset(&teams, 0, sizeof(teams));
+    core_teams_reset();
     teams.made = ID_FIRST;
-    core_coll_handlers();
+    coll_register();
     aq_status st = equip_wide(&core.world, 0, ID_WORLD, ID_WORLD_LOCAL, SCRATCH_WORLD);
     if (st == AQ_OK)
         st = gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
                            &teams.my_neighborhood);
     if (st == AQ_OK) {
-        scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS, &block);
+        scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS,
+                         coll_shm_least(teams.neighborhood.size), &block);
         st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], ID_NEIGHBORHOOD, &block);
     }
     if (st == AQ_OK) st = gather_places(&teams.host, host_of, &teams.hosts, &teams.my_host);
@@ -196,13 +152,12 @@ void core_teams_close(void)
     for (unsigned i = 0; i < GRAVES; i++)
         free(teams.graves[i]);
     /* The program's own, if it has not destroyed them. */
-    for (unsigned b = 0; b < BUCKETS; b++)
-        while (teams.buckets[b] != NULL) {
-            aq_team *team = teams.buckets[b];
-            if (team->whole != NULL) team = team->whole;
-            unequip(team);
-            free(team);
-        }
+    aq_team *team;
+    while ((team = core_team_any()) != NULL) {
+        if (team->whole != NULL) team = team->whole;
+        unequip(team);
+        free(team);
+    }
 }
 
 /* The scratch memory that we, as rank 0, have given to a team. */
@@ -227,20 +182,6 @@ void team_drop(aq_team *team)
 static bool built_in(const aq_team *team)
 {
     return team == &core.world || team->pair || team == &teams.neighborhood || team == &teams.host;
-}
-
-aq_status core_team_usable(const char *call, const aq_team *team)
-{
-    aq_status st = aqi_core_callable(call);
-    if (st != AQ_OK) return st;
-    if (team == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
-    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
-    if (team->pair)
-        return aqi_fail(
-            AQ_EINVAL, "core",
-            "%s: a team of aq_team_pair or of a connection only addresses: it has no collectives",
-            call);
-    return AQ_OK;
 }
 
 /* --- making teams ---------------------------------------------------------------------------- */
@@ -323,6 +264,12 @@ static uint32_t next_id(void)
     return id;
 }
 
+static void team_take_block(const aq_team *team, struct scratch_block *block)
+{
+    scratch_alloc(team, coll_shm_least(team->size), block);
+    if (block->size != 0) coll_shm_clear(scratch_at(team, block), team->size);
+}
+
 /* What this process has to say of a team that it joins. */
 static void make_offer(aq_team *team, struct offer *offer)
 {
@@ -331,12 +278,12 @@ static void make_offer(aq_team *team, struct offer *offer)
     if (team->rank == 0) {
         offer->root = core.params.rank;
         offer->count = next_id();
-        scratch_alloc(team, &offer->block);
+        team_take_block(team, &offer->block);
     }
     if (offer->status == AQ_OK) offer->status = coll_shape_make(team);
     if (team->local == NULL || team->local->rank != 0) return;
     offer->local_count = next_id();
-    scratch_alloc(team->local, &offer->local_block);
+    team_take_block(team->local, &offer->local_block);
 }
 
 static aq_status take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)

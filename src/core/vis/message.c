@@ -303,7 +303,7 @@ static void on_data(aq_am *am)
 
 /* --- opening, closing, losing a peer --------------------------------------------------------- */
 
-void core_vis_open(void)
+aq_status core_vis_open(void)
 {
     vis_table_open(&table, core.multi);
     aqi_pool_init(&buffers, core.max_medium, 1, core.multi);
@@ -311,6 +311,8 @@ void core_vis_open(void)
     core_register_system(CORE_HANDLER_VIS_GET, on_get, "vis-get");
     core_register_system(CORE_HANDLER_VIS_DONE, on_done, "vis-done");
     core_register_system(CORE_HANDLER_VIS_DATA, on_data, "vis-data");
+    core_on_loss(core_vis_peer_down);
+    return AQ_OK;
 }
 
 void core_vis_close(void)

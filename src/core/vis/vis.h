@@ -2,7 +2,9 @@
 #ifndef AQI_CORE_VIS_IMPL_H
 #define AQI_CORE_VIS_IMPL_H
 
-#include "core/impl.h"
+#include "core/am/am.h"
+#include "core/mem/mem.h"
+#include "core/rma/rma.h"
 #include "core/vis/runs.h"
 
 /* A transfer of both sides, checked. */
@@ -21,5 +23,10 @@ struct vis_transfer {
  * from reaching 0 meanwhile. After an error what has begun goes on.
  */
 aq_status vis_carry(struct vis_transfer *t, struct aqi_comp *comp);
+
+/* vis/message.c */
+aq_status core_vis_open(void);
+void core_vis_close(void);
+void core_vis_peer_down(uint32_t rank);
 
 #endif

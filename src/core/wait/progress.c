@@ -1,5 +1,5 @@
 /* Progress, and waiting for it: spin, then yield, then sleep on the descriptors. */
-#include "core/impl.h"
+#include "core/wait/wait.h"
 
 #include "base/clock.h"
 
@@ -10,45 +10,6 @@
 /* Sleeping costs 30 to 40 us at the wake on virtual machines (facts): only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
-/* About 100 us of polling before the core is given away, where every rank has one. */
-enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
-
-void core_progress_crowd(unsigned threads)
-{
-    static const unsigned rounds[] = {[AQ_WAIT_AUTO] = SPIN_ROUNDS,
-                                      [AQ_WAIT_SPIN] = UINT32_MAX,
-                                      [AQ_WAIT_YIELD] = 0,
-                                      [AQ_WAIT_BLOCK] = BLOCK_ROUNDS,
-                                      [AQ_WAIT_SHARE] = 0};
-    bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
-    aq_wait_mode mode = core.wait_wanted;
-    /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
-     */
-    if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
-    core.waiters = threads;
-    atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
-    core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
-}
-
-aq_status aq_wait_mode_set(aq_wait_mode mode)
-{
-    size_t row = 0;
-    if (!atomic_load(&core.open))
-        return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
-    if ((unsigned)mode > AQ_WAIT_SHARE)
-        return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
-                        (int)mode);
-    while (strcmp(aqi_core_settings.rows[row].name, "AQ_WAIT") != 0)
-        row++;
-    if (strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") != 0) return AQ_OK;
-    aqi_spin_lock(&core.lock);
-    core.wait_hinted = true;
-    core.wait_wanted = mode;
-    core_progress_crowd(core.waiters);
-    aqi_spin_unlock(&core.lock);
-    return AQ_OK;
-}
-
 static inline void attend_if_alerted(void)
 {
     if (AQI_LIKELY(!core.boot.alert(core.boot.arg))) return;
@@ -56,17 +17,65 @@ static inline void attend_if_alerted(void)
     core_ring();
 }
 
+/* --- sources --------------------------------------------------------------------------------- */
+
+enum { MOST_SOURCES = 8 };
+
+static struct {
+    const struct core_source *list[MOST_SOURCES];
+    unsigned count;
+} sources;
+
+void core_sources_reset(void)
+{
+    sources.count = 0;
+}
+
+void core_source_add(const struct core_source *source)
+{
+    sources.list[sources.count++] = source;
+}
+
+static inline unsigned poll_sources(enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < sources.count; i++) {
+        const struct core_source *s = sources.list[i];
+        if (AQI_UNLIKELY(atomic_load_explicit(s->busy, memory_order_relaxed) != 0))
+            n += s->poll(mode);
+    }
+    return n;
+}
+
+bool core_sources_before_sleep(struct core_nap *nap)
+{
+    bool go = true;
+    for (unsigned i = 0; i < sources.count && go; i++)
+        if (sources.list[i]->before_sleep != NULL) go = sources.list[i]->before_sleep(nap);
+    return go;
+}
+
+void core_sources_after_wake(void)
+{
+    for (unsigned i = 0; i < sources.count; i++)
+        if (sources.list[i]->after_wake != NULL) sources.list[i]->after_wake();
+}
+
+static void stalled(struct core_wait *wait, const struct core_route *route)
+{
+    for (unsigned i = 0; i < sources.count; i++)
+        if (sources.list[i]->stalled != NULL) sources.list[i]->stalled(wait, route);
+}
+
+/* --- rounds ---------------------------------------------------------------------------------- */
+
 unsigned core_progress_round(void)
 {
     unsigned n = 0;
     attend_if_alerted();
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL);
-    if (AQI_UNLIKELY(atomic_load_explicit(&core_coll_busy, memory_order_relaxed))) core_coll_push();
-    if (AQI_UNLIKELY(atomic_load_explicit(&core_conn_used, memory_order_relaxed)))
-        n += core_conn_progress(AQI_PROGRESS_ALL);
-    if (AQI_UNLIKELY(atomic_load_explicit(&core_after_busy, memory_order_relaxed)))
-        n += core_after_push();
+    n += poll_sources(AQI_PROGRESS_ALL);
     if (n != 0) core_ring();
     return n;
 }
@@ -125,8 +134,7 @@ static void reply_round(unsigned round)
     unsigned n = 0;
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
-    if (AQI_UNLIKELY(atomic_load_explicit(&core_conn_used, memory_order_relaxed)))
-        n += core_conn_progress(AQI_PROGRESS_REPLIES);
+    n += poll_sources(AQI_PROGRESS_REPLIES);
     if (n == 0)
         core_hook_relax(NULL, round);
     else
@@ -143,7 +151,7 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
 {
     if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
     if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
-    if (reply && route->rank >= core.params.size) core_conn_stalled(wait, route);
+    if (reply && route->rank >= core.params.size) stalled(wait, route);
     if (reply)
         reply_round(wait->rounds++);
     else

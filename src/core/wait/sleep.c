@@ -7,9 +7,10 @@
  * and sleeps only if it has not moved since; so it misses nothing. The progress thread keeps the
  * watch only while no thread of the program sleeps.
  */
-#include "core/impl.h"
+#include "core/wait/wait.h"
 
 #include "base/clock.h"
+#include "base/shmem.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -46,7 +47,7 @@ AQI_COLD void core_ring_bell(void)
 {
     /* Either the sleeper sees the bell move, or we see that it sleeps: all four are seq_cst. */
     atomic_fetch_add(&dormitory.bell, 2);
-    core_conn_disarmed(); /* who sleeps in poll() */
+    core_set_disarmed(); /* who sleeps in poll() */
     if (atomic_load(&dormitory.sleepers) == 0) return;
     (void)syscall(SYS_futex, &dormitory.bell, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     uint64_t one = 1;
@@ -69,29 +70,26 @@ static void watch(int sleep_ms, int extra, uint32_t heard)
     struct pollfd fds[CORE_MAX_TRANSPORTS + 3];
     nfds_t n = 0;
     unsigned armed = 0;
-    int conns;
-    bool go = core_coll_doze(&sleep_ms);
-    /* One may wait for room, which no arrival announces. */
-    if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) sleep_ms = 1;
+    struct core_nap nap = {.ms = sleep_ms, .fd = -1};
+    bool go = core_sources_before_sleep(&nap);
     while (armed < core.tp_count && go) {
         struct aqi_tp *tp = core.tps[armed++];
         int fd = tp->ops.wait_fd(tp);
         if (fd >= 0)
             fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
         else if (core.carries[armed - 1])
-            sleep_ms = 1; /* nothing will wake us when a peer sends */
-        if (aqi_tp_waits_for_room(tp)) sleep_ms = 1;
+            nap.ms = 1; /* nothing will wake us when a peer sends */
+        if (aqi_tp_waits_for_room(tp)) nap.ms = 1;
         go = tp->ops.arm(tp, true) == AQ_OK;
     }
-    if (go) go = core_conn_doze(&conns);
-    if (go && conns >= 0) fds[n++] = (struct pollfd){.fd = conns, .events = POLLIN};
+    if (go && nap.fd >= 0) fds[n++] = (struct pollfd){.fd = nap.fd, .events = POLLIN};
     if (extra >= 0) fds[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
     int control = core.boot.fd(core.boot.arg);
     if (control >= 0) fds[n++] = (struct pollfd){.fd = control, .events = POLLIN};
     if (go && (heard == 0 || atomic_load(&dormitory.bell) == heard)) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
         aqi_count(AQI_CTR_SLEEP, 1);
-        poll(fds, n, sleep_ms);
+        poll(fds, n, nap.ms);
         aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && fds[n - 1].revents != 0) {
@@ -103,8 +101,8 @@ static void watch(int sleep_ms, int extra, uint32_t heard)
         struct aqi_tp *tp = core.tps[--armed];
         (void)tp->ops.arm(tp, false);
     }
-    core_coll_wake();
-    core_conn_disarmed();
+    core_sources_after_wake();
+    core_set_disarmed();
 }
 
 /* Be the one on watch, if nobody is. */
@@ -161,15 +159,16 @@ void core_sleep_keeper(int sleep_ms, int kick)
 
 aq_status core_sleep_open(void)
 {
+    core_sources_reset();
     if (!core.multi) return AQ_OK;
     dormitory.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (dormitory.wake >= 0) return AQ_OK;
-    return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno, "core",
-                          "cannot make a descriptor to wake waiting threads by");
+    return aqi_fail_no_fd(errno, "core", "making a descriptor to wake waiting threads by");
 }
 
 void core_sleep_close(void)
 {
+    core_set_close();
     if (dormitory.wake >= 0) close(dormitory.wake);
     dormitory.wake = -1;
 }

@@ -3,7 +3,7 @@
  * until something arrives, then makes progress. While the program makes progress itself, the
  * thread stands back, so that it costs the program neither wake-ups nor its turn.
  */
-#include "core/impl.h"
+#include "core/wait/wait.h"
 
 #include <errno.h>
 #include <poll.h>

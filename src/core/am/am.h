@@ -1,0 +1,62 @@
+/* Active messages: what the rooms above use. */
+#ifndef AQI_CORE_AM_H
+#define AQI_CORE_AM_H
+
+#include "core/event/event.h"
+
+/* am.c */
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
+/* A message of a program that may be a stranger. False: it must not be delivered. */
+bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);
+/* System handlers, below AQ_HANDLER_BASE: may send nothing. */
+enum {
+    CORE_HANDLER_COLL_BYTES = 1,
+    CORE_HANDLER_COLL_READY = 2,
+    CORE_HANDLER_WAKE = 3,
+    CORE_HANDLER_VIS_PUT = 16, /* and these two reply */
+    CORE_HANDLER_VIS_GET = 17,
+    CORE_HANDLER_VIS_DONE = 18,
+    CORE_HANDLER_VIS_DATA = 19
+};
+void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
+/* Send without waiting, for the core's own messages. */
+aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
+                        unsigned nargs);
+
+/* For am/reserve.c: check what every message needs; the request that may be replied to now (NULL:
+ * `*st` says why not); send with waiting. */
+aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
+                             unsigned nargs, unsigned flags);
+struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
+aq_status core_send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
+                         const char *call);
+aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned flags,
+                           const char *call);
+/* Our endpoint of this team may have no messages: then NULL, and the error in `*st`; else `route`.
+ */
+AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_route *route,
+                                             const char *call, aq_status *st);
+/* The same, and which endpoints a message by this route goes between, as bits of its flags. The
+ * first of a process always has messages. */
+static inline struct core_route *core_message_route(const aq_team *team, struct core_route *route,
+                                                    const char *call, uint8_t *eps, aq_status *st)
+{
+    *eps = team->from | route->to;
+    return AQI_LIKELY(*eps == 0) ? route : core_may_message(team, route, call, st);
+}
+/* Send a Short or Medium of the core's own, request or reply, with waiting as the flags allow. */
+aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                    const char *call);
+
+/* am/deferred.c: send `am` when `*event`, which is not complete, is; it becomes the event of both,
+ * or AQ_EVENT_DONE if they count as an implicit put. Progress pushes what waits, while there is
+ * any.
+ */
+aq_status core_send_after(const char *call, struct core_route *route, const struct aqi_am *am,
+                          bool implicit, aq_event *event);
+aq_status core_after_open(void);
+bool core_after_waits(const struct core_route *route); /* for a message to go this way */
+void core_after_drop(const struct core_route *route);  /* it is closed: they fail */
+void core_after_close(void);
+
+#endif

@@ -1,0 +1,64 @@
+/* Memory that peers reach: segments, endpoints, neighbourhoods, scratch memory. */
+#ifndef AQI_CORE_MEM_H
+#define AQI_CORE_MEM_H
+
+#include "core/state/state.h"
+
+/* neighbors.c: where the ranks are, and who may load and store whose memory. */
+struct core_place {
+    uint32_t host, group, crowded; /* more ranks on the host than cores */
+    uint32_t allocator;            /* the first transport that allocates memory */
+};
+aq_status core_neighbors_open(void);
+/* Collective: `maps` says whose memory this process has mapped. */
+aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank));
+void core_neighbors_close(void);
+const struct core_place *core_place_of(uint32_t job_rank);
+uint32_t core_node_of(uint32_t job_rank); /* the lowest rank of its neighbourhood */
+bool core_is_apart(uint32_t job_rank);    /* not to be mapped, also where it could be */
+
+/* scratch.c */
+uint32_t core_scratch_allocator(void); /* its place among core.tps, or core.tp_count */
+aq_status core_scratch_open(void);
+void core_scratch_close(void);
+enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
+struct scratch_block {
+    uint64_t offset;  /* in the scratch memory of the team's rank 0 */
+    uint64_t size;    /* 0: none */
+    uint32_t flat;    /* all look at all; else they count */
+    uint32_t crowded; /* members share cores */
+};
+bool scratch_reaches(const aq_team *team); /* do all members map each other? */
+/* A block of at least `least` bytes, or none. */
+void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
+                      struct scratch_block *block);
+void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *block); /* by rank 0 */
+void scratch_free(const struct scratch_block *block);
+void *scratch_at(const aq_team *team, const struct scratch_block *block);
+
+/* segment.c */
+struct core_segment_card { /* what a rank tells the others: a key for each of its transports */
+    uint64_t addr, size;
+    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+};
+aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card);
+aq_status core_segment_learn(struct core_route *route, const struct core_segment_card *card);
+void core_segments_close(void);
+
+/* endpoint.c: make the routes to the endpoints with this index. */
+void core_ep_reach(unsigned index);
+bool core_is_ep(const aq_ep *ep);
+void core_eps_close(void);
+void core_eps_unbind(const aq_segment *segment);
+
+bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);
+bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len); /* for a message */
+
+/* Of connections: set by conn; may its peer touch this memory, and a segment that ends. */
+struct core_mem_hooks {
+    bool (*range_ok)(const struct core_route *route, uint64_t addr, size_t len);
+    void (*hide)(const aq_segment *segment);
+};
+extern struct core_mem_hooks core_mem_hooks;
+
+#endif

@@ -1,0 +1,69 @@
+/* aq_ep_publish: the members of a team learn of the segments of each other's endpoints. */
+#include "core/team/team.h"
+
+#include <stdlib.h>
+
+/* What anybody wants to publish, by index; the failure of one is everybody's. */
+static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
+{
+    uint32_t all;
+    aq_status st = team_begin(call, team, mine);
+    if (st == AQ_OK) st = aq_coll_allreduce(team, &all, indices, 1, AQ_U32, AQ_OR);
+    if (st == AQ_OK) *indices = all;
+    return st;
+}
+
+/* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
+static aq_status publish_exchange(aq_team *team, unsigned index, aq_segment *segment,
+                                  struct core_segment_card *all)
+{
+    struct core_segment_card mine = {0};
+    aq_status st = AQ_OK;
+    if (segment != NULL) st = core_segment_register(segment, &mine); /* was done before */
+    if (st == AQ_OK) st = aq_coll_allgather(team, all, &mine, sizeof(mine));
+    core_ep_reach(index);
+    for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
+        aq_rank job_rank = aq_team_to_job(team, rank);
+        if (job_rank == core.params.rank) continue;
+        st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
+                                &all[rank]);
+    }
+    return st;
+}
+
+/* Sort the endpoints by index, and register what they have, so that nothing can fail later. */
+static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *segments[CORE_EPS],
+                                 uint32_t *indices, const char *call)
+{
+    struct core_segment_card card;
+    aq_status st = AQ_OK;
+    *indices = 0;
+    for (size_t i = 0; i < count && st == AQ_OK; i++) {
+        if (eps == NULL || !core_is_ep(eps[i]))
+            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
+        if (eps[i]->segment == NULL) continue;
+        st = core_segment_register(eps[i]->segment, &card);
+        segments[eps[i]->index] = eps[i]->segment;
+        *indices |= 1u << eps[i]->index;
+    }
+    return st;
+}
+
+aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
+{
+    static const char call[] = "aq_ep_publish";
+    aq_segment *segments[CORE_EPS] = {NULL};
+    uint32_t indices;
+    aq_status st = core_team_usable(call, team);
+    if (st != AQ_OK) return st;
+    struct core_segment_card *all = malloc(team->size * sizeof(*all));
+    aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, call)
+                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (mine != AQ_OK) indices = 0;
+    st = publish_agree(team, mine, &indices, call);
+    for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
+        if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
+    free(all);
+    /* Whoever leaves knows that all others have learnt, too: it may tell a third to go on. */
+    return st == AQ_OK ? aq_barrier(team) : st;
+}

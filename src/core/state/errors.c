@@ -1,0 +1,66 @@
+/* The errors that many calls share. */
+#include "core/state/state.h"
+
+AQI_COLD aq_status core_not_callable(const char *call)
+{
+    if (!atomic_load(&core.open))
+        return aqi_fail(AQ_ESTATE, "core", "%s: called before aq_init or after aq_finalize", call);
+    if (core_thread_mine == NULL) return AQ_ENOMEM; /* attaching has said why */
+    return aqi_fail(AQ_ECONTEXT, "core",
+                    "%s: called from inside a handler, which may only reply and ask", call);
+}
+
+aq_status aqi_core_callable(const char *call)
+{
+    return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
+}
+
+AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
+{
+    if (route->rank >= core.params.size)
+        return aqi_fail_quiet(AQ_EPEER, "%s: the peer of this connection is gone", call);
+    return aqi_fail(AQ_EPEER, "core", "%s: rank %u is dead or unreachable", call,
+                    (unsigned)route->rank);
+}
+
+AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
+                                          aq_status *st)
+{
+    if (team == NULL)
+        *st = aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    else if (team->dead)
+        *st = aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
+    else
+        *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, which has ranks 0 to %u",
+                       call, rank, team->size - 1);
+    return NULL;
+}
+
+AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
+                                       const char *call)
+{
+    uint32_t rank = route->rank;
+    if (route->seg_size == 0)
+        return aqi_fail(AQ_ERANGE, "core",
+                        "%s: rank %u has no segment: every process calls aq_segment_attach first",
+                        call, rank);
+    return aqi_fail(AQ_ERANGE, "core",
+                    "%s: %zu bytes at %#llx are not inside the segment of rank %u, which is %zu "
+                    "bytes at %#llx",
+                    call, len, (unsigned long long)addr, rank, route->seg_size,
+                    (unsigned long long)route->seg_addr);
+}
+
+aq_status core_team_usable(const char *call, const aq_team *team)
+{
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
+    if (team == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the team is NULL", call);
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
+    if (team->pair)
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "%s: a team of aq_team_pair or of a connection only addresses: it has no collectives",
+            call);
+    return AQ_OK;
+}

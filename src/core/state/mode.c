@@ -1,0 +1,43 @@
+/* How a wait spends its time: spinning, yielding, sleeping. */
+#include "core/state/state.h"
+
+#include <string.h>
+
+/* About 100 us of polling before the core is given away, where every rank has one. */
+enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
+
+void core_mode_crowd(unsigned threads)
+{
+    static const unsigned rounds[] = {[AQ_WAIT_AUTO] = SPIN_ROUNDS,
+                                      [AQ_WAIT_SPIN] = UINT32_MAX,
+                                      [AQ_WAIT_YIELD] = 0,
+                                      [AQ_WAIT_BLOCK] = BLOCK_ROUNDS,
+                                      [AQ_WAIT_SHARE] = 0};
+    bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
+    aq_wait_mode mode = core.wait_wanted;
+    /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
+     */
+    if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
+    core.waiters = threads;
+    atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
+    core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
+}
+
+aq_status aq_wait_mode_set(aq_wait_mode mode)
+{
+    size_t row = 0;
+    if (!atomic_load(&core.open))
+        return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
+    if ((unsigned)mode > AQ_WAIT_SHARE)
+        return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
+                        (int)mode);
+    while (strcmp(aqi_core_settings.rows[row].name, "AQ_WAIT") != 0)
+        row++;
+    if (strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") != 0) return AQ_OK;
+    aqi_spin_lock(&core.lock);
+    core.wait_hinted = true;
+    core.wait_wanted = mode;
+    core_mode_crowd(core.waiters);
+    aqi_spin_unlock(&core.lock);
+    return AQ_OK;
+}

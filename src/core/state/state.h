@@ -1,0 +1,231 @@
+/* What all rooms of the core share: the context, routes, teams, threads, losses. */
+#ifndef AQI_CORE_STATE_H
+#define AQI_CORE_STATE_H
+
+#include "base/fail.h"
+#include "base/pool.h"
+#include "base/spin.h"
+#include "base/stats.h"
+#include "base/trace.h"
+#include "core/core.h"
+#include "transport/transport.h"
+
+#include <aqueduct/aqueduct.h>
+
+#define CORE_MAX_TRANSPORTS 8
+#define CORE_HANDLERS       256
+#define CORE_EPS            AQI_AM_MAX_EPS /* endpoints of a process */
+
+/* How a peer is reached, decided once; the hot half of everything. One cache line. */
+struct core_route {
+    alignas(AQI_CACHE_LINE) struct aqi_tp *tp;
+    struct aqi_peer *peer;
+    unsigned char *local; /* its segment in our address space, or NULL */
+    uint64_t seg_addr;    /* its segment in its own */
+    size_t seg_size;
+    struct aqi_rmem *rmem;
+    uint32_t rank; /* job rank; of connections a number from the size of the job on */
+    atomic_bool lost;
+    uint8_t to;          /* the endpoint there: aqi_am_to() of its index */
+    uint32_t max_medium; /* payload bytes of a Medium either way */
+};
+static_assert(sizeof(struct core_route) == AQI_CACHE_LINE, "a route is one cache line");
+
+/*
+ * The job ranks of a team; `map` NULL: the same as the team's. `at` is the place of each member in
+ * `routes`: `map` itself, unless endpoints after the first are named.
+ */
+struct aq_team {
+    aq_rank rank, size;
+    const aq_rank *map;
+    const uint32_t *at;
+    struct core_route *routes; /* to the endpoints that it names */
+    aq_ep *ep;                 /* ours; NULL: the first */
+    uint8_t from;              /* aqi_am_from() of its index */
+    bool pair;                 /* names job ranks only: no collectives, no barrier */
+    bool ends;                 /* its members are in aq_team_destroy */
+    bool dead;                 /* they have left it: kept for a while, for those who use it */
+    struct core_barrier *barrier;
+    struct core_coll *coll;
+    struct coll_shape *shape; /* of one that spans neighbourhoods; else NULL */
+    aq_team *local;           /* then the members in ours, if there are others */
+    aq_team *whole;           /* of such a one: the team it is a part of */
+    uint32_t id[2];           /* what messages call it: a job rank, and a number of that process */
+    uint32_t agreed;          /* agreements of its members so far */
+    uint64_t block[2];        /* its scratch memory: offset and size in that of its rank 0 */
+    aq_team *next;            /* in a bucket of team.c */
+};
+
+struct core_handler {
+    _Atomic(aq_am_fn *) fn; /* published last: release in set_handler, acquire in deliver */
+    void *context;
+    const char *name;
+    uint8_t accepts; /* AQ_AM_ bits */
+    uint8_t nargs;
+};
+
+struct aq_ep {
+    struct core_handler handlers[CORE_HANDLERS];
+    unsigned index, capabilities;
+    aq_segment *segment;
+};
+
+struct aq_segment {
+    void *addr;
+    size_t size;
+    void *mapped; /* by aq_segment_create; NULL: the memory is not ours */
+    bool registered;
+    bool bound; /* messages of peers may touch it; under the lock */
+    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+    aq_segment *next;
+};
+
+/* The counters of a set of operations, by kind: of a thread, of a region, or of one operation. */
+struct core_set {
+    struct aqi_comp put, get, atomic;
+    struct aqi_comp message; /* only its local counter: the sources of messages */
+};
+
+/* An event. A single operation counts in the member of its kind only. */
+struct aqi_op {
+    struct core_set set;
+    struct core_thread *owner; /* whose pool it came from */
+};
+
+/* A message while its handler runs: the public part first. */
+struct core_message {
+    aq_am am;
+    struct core_route *route; /* to the endpoint it came from */
+    uint8_t reply_flags;      /* of a reply to it: which endpoints that goes between */
+    bool replied;
+};
+
+struct core_thread {
+    struct core_set nbi;
+    struct aqi_op *region; /* inside an access region: where implicit operations count */
+    struct core_message *handling;
+    unsigned idle_polls; /* by the program, that found nothing where threads exceed cores */
+    unsigned unpolled;   /* blocking calls that needed no progress, since the last that made some */
+    /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
+     */
+    struct aqi_slot slot[2];
+    struct aqi_pool ops;
+    struct core_thread *next;
+    bool taken;
+};
+
+struct core {
+    atomic_bool open;
+    aq_thread_mode thread_mode;
+    bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
+    bool progress_thread;
+    atomic_bool lost_news;  /* a death, or a word of the job, for the program's threads */
+    _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
+    struct aqi_core_params params;
+    struct aqi_core_boot boot;
+    struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
+    struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
+    struct aqi_rmem *rmems;
+    struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
+    bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
+    unsigned tp_count;
+    size_t max_medium, max_long;
+    struct aq_team world;
+    struct aq_ep ep;
+    struct aq_segment segment;
+    aq_segment *segments; /* made by aq_segment_create; under the lock */
+    bool attached;
+    _Atomic(struct aq_ep *) eps[CORE_EPS]; /* by index. Release in endpoint.c, acquire in am.c */
+    atomic_uint reached_eps;               /* bit i: the routes to endpoints i are there */
+    struct aq_team pairs[CORE_EPS][CORE_EPS];
+    atomic_bool any_lost;
+    _Atomic unsigned spin_rounds; /* of a wait, before it yields */
+    _Atomic aq_wait_mode wait_mode;
+    aq_wait_mode wait_wanted;
+    bool wait_hinted;     /* by the program, not the user */
+    unsigned waiters;     /* threads of this process that make calls */
+    struct aqi_spin lock; /* threads list, registration */
+    struct core_thread *threads;
+};
+extern struct core core;
+
+/* thread.c: the calling thread's state, created on first use. */
+extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
+struct core_thread *core_thread_attach(void);
+aq_status core_threads_open(void);
+void core_threads_close(void);
+
+static inline struct core_thread *core_self(void)
+{
+    struct core_thread *me = core_thread_mine;
+    return AQI_LIKELY(me != NULL) ? me : core_thread_attach();
+}
+
+void core_set_init(struct core_set *set);
+
+/* errors.c: the errors that many calls share. */
+/* May this thread make a call that communicates? Inside a handler it may not. */
+AQI_COLD aq_status core_not_callable(const char *call);
+static inline aq_status core_callable(struct core_thread *me, const char *call)
+{
+    if (AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
+                   me->handling == NULL))
+        return AQ_OK;
+    return core_not_callable(call);
+}
+
+/* May a collective be started on it now? */
+aq_status core_team_usable(const char *call, const aq_team *team);
+
+/* The error of a call that needs a peer which is lost: AQ_EPEER. */
+AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
+
+/* The route to a member of a team; NULL, with the error recorded, if there is none. */
+AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
+                                          aq_status *st);
+static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank, const char *call,
+                                               aq_status *st)
+{
+    if (AQI_UNLIKELY(team == NULL || rank >= team->size))
+        return core_no_route(team, rank, call, st);
+    return &team->routes[team->at != NULL ? team->at[rank] : rank];
+}
+
+/* Is [addr, addr + len) in the segment at the end of the route? */
+AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
+                                       const char *call);
+static inline bool core_in_segment(const struct core_route *route, uint64_t addr, size_t len)
+{
+    uint64_t offset = addr - route->seg_addr;
+    return len <= route->seg_size && offset <= route->seg_size - len;
+}
+
+/* mode.c: how long waits spin, when that many threads of each process make calls: not at all where
+ * they are more than the cores, for who spins keeps the core from whom it waits for. */
+void core_mode_crowd(unsigned threads);
+
+/* lost.c */
+aq_status core_lost_open(void);
+void core_lost_close(void);
+/* Tell the program of deaths, unless this is a handler; of how many. */
+unsigned core_lost_tell(void);
+/* A set of job ranks: rank r is bit r % 8 of byte r / 8. */
+static inline size_t core_set_bytes(void)
+{
+    return (core.params.size + 7) / 8;
+}
+bool core_set_has(const uint8_t *set, uint32_t rank);
+/* Called when a peer is lost, after its routes are marked. At most CORE_LOSS_LISTENERS of them. */
+enum { CORE_LOSS_LISTENERS = 4 };
+void core_on_loss(void (*fn)(uint32_t job_rank));
+
+/* teams.c: the teams by what messages call them. */
+void core_teams_reset(void);
+void core_team_enter(aq_team *team);
+void core_team_leave(aq_team *team);
+aq_team *core_team_find(uint32_t root, uint32_t count);
+/* Ask every team, until one says false; false then, also if another thread is in here. */
+bool core_team_each(bool (*fn)(aq_team *team));
+aq_team *core_team_any(void); /* one that is left; NULL: none */
+
+#endif

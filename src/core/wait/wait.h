@@ -1,0 +1,102 @@
+/* Progress, and waiting for it: what the rooms above use. */
+#ifndef AQI_CORE_WAIT_H
+#define AQI_CORE_WAIT_H
+
+#include "core/state/state.h"
+
+struct core_wait {
+    uint32_t rounds;
+    uint32_t bell; /* sleep.c: as heard before the last look at what is waited for; 0: never */
+    uint64_t yield_since; /* ns */
+};
+/*
+ * A source of progress: whatever beside the transports has to move on, to be asked before a sleep,
+ * or to be told of its end. Registered when the room that it is of opens; any member may be NULL.
+ */
+struct core_nap {
+    int ms;      /* the most; shorter where nothing announces what the source waits for */
+    int fd;      /* also sleep on this one; -1 */
+    bool polled; /* the program sleeps in poll() itself, and nobody hears of its end */
+};
+struct core_source {
+    const _Atomic uint32_t *busy; /* 0: there is nothing to poll */
+    unsigned (*poll)(enum aqi_progress_mode mode);
+    bool (*before_sleep)(struct core_nap *nap); /* false: something is there already */
+    void (*after_wake)(void);                   /* also when it was not asked, or said false */
+    /* A reply by a route that is not of the job waits for room. */
+    void (*stalled)(struct core_wait *wait, const struct core_route *route);
+};
+void core_source_add(const struct core_source *source);
+void core_sources_reset(void);
+bool core_sources_before_sleep(struct core_nap *nap);
+void core_sources_after_wake(void);
+/* set.c: the transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
+ */
+void core_set_disarmed(void);
+void core_set_close(void);
+
+/* One round over all transports; how many things happened. */
+unsigned core_progress(void);
+unsigned core_progress_round(void); /* the same, by the progress thread */
+/* sleep.c: until something arrives, on the control channel too, or another thread has seen to it.
+ */
+AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
+/* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
+AQI_COLD void core_sleep_keeper(int sleep_ms, int kick);
+AQI_COLD void core_ring_bell(void);
+uint32_t core_bell(void); /* moves with each ring */
+aq_status core_sleep_open(void);
+void core_sleep_close(void);
+/* Progress brought something, for which another thread may wait asleep. */
+static inline void core_ring(void)
+{
+    if (AQI_UNLIKELY(core.multi)) core_ring_bell();
+}
+/*
+ * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
+ * lock in a segment, say), so now and then it must hear of messages and of the job's end.
+ */
+static inline void core_done_directly(struct core_thread *me)
+{
+    if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
+}
+void core_yield(void);
+/* A round of progress that the program asked for: what core_progress says. */
+unsigned core_poll(struct core_thread *me);
+/* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
+void core_wait_round(struct core_wait *wait, int sleep_ms);
+/* One turn of a wait: progress, and such a round if it brought nothing. */
+static inline void core_wait_step(struct core_wait *wait, int sleep_ms)
+{
+    if (core_progress() != 0)
+        *wait = (struct core_wait){0};
+    else
+        core_wait_round(wait, sleep_ms);
+}
+/* Make progress until the counter is 0. */
+void core_wait_zero(_Atomic uint32_t *counter);
+/*
+ * A transport had no room (AQ_AGAIN): AQ_OK after a round of progress, to try again; AQ_AGAIN if
+ * the flags say AQ_IMMEDIATE; AQ_EPEER if the peer is lost. For a reply only the progress of
+ * replies is made, as no handler of a request may run.
+ */
+AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,
+                                      bool reply, unsigned flags);
+void core_hook_relax(void *arg, unsigned round);
+enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
+
+/* wait/thread.c: started last and stopped first, if core.progress_thread. */
+aq_status core_progress_thread_start(void);
+void core_progress_thread_stop(void);
+/* A thread of the program is about to sleep and will watch. */
+void core_progress_thread_step_aside(void);
+
+/* agree.c */
+/*
+ * Agree with those of `members` who live, the caller among them; see aqi_boot_agree. Makes progress
+ * meanwhile. Returns the worst of their statuses; `living` gets those who called.
+ */
+aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
+                     uint8_t *living);
+
+#endif
