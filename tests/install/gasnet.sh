@@ -60,6 +60,10 @@ done
 [ "$(pkg-config --variable=GASNET_LD_REQUIRES_MPI gasnet-smp-par)" = "" ] || fail "MPI in the .pc"
 pkg-config --variable=GASNET_LIBS gasnet-smp-seq | grep -q -- -lgasnet-smp-seq || fail "GASNET_LIBS"
 
+run_path=$(pkg-config --variable=run_path gasnet-smp-par)
+[ "$run_path" = "-Wl,-rpath,$tree/lib/pkgconfig/../../lib" ] || fail "run_path is $run_path"
+[ -n "$(pkg-config --variable=run_path gasnet_tools-seq)" ] || fail "no run_path for the tools"
+
 # --- build ---------------------------------------------------------------------------------------
 strict="-Wall -Wextra -Werror"
 mkdir "$top/bin"

@@ -47,6 +47,11 @@ for language in c cc; do
         "$(pkg-config --static --cflags --libs aqueduct)" 2>"$top/static.log" ||
         { cat "$top/static.log" >&2; fail "static link by pkg-config failed"; }
 done
+# With the run path that the file gives, a program finds the shared library by itself.
+eval "$cc -o $top/run-path $here/client.c" "$(pkg-config --cflags --libs aqueduct)" \
+    "$(pkg-config --variable=run_path aqueduct)"
+(unset LD_LIBRARY_PATH && "$top/run-path" >/dev/null) ||
+    fail "run_path does not lead to the library"
 # What does not fit into an argument is refused by the compiler, and it says so.
 for refused in 'aq_args(1.5f)' '(AQ_ARGS(1ll))' '(AQ_ARGS(&evaluated))' 'AQ_ARG64(1.5)'; do
     "$cxx" -std=c++11 -fsyntax-only -I "$prefix/include" "-DREFUSED=$refused" "$here/client.cc" \
