@@ -1,0 +1,237 @@
+/*
+ * AQ_IMMEDIATE: a call that finds no room says so and leaves no trace. Requests to oneself, whose
+ * ring nobody empties meanwhile; and replies, where AQ_FAULT=again=… refuses many: after a refused
+ * one the request is still to be replied to, by any other form.
+ */
+#include "../support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNTED = 100, QUESTION, ANSWER, QUESTIONS = 500, BYTES = 200 };
+
+static _Atomic uint32_t counted, answers;
+static _Atomic uint32_t refused_replies;
+
+static void on_counted(aq_am *am)
+{
+    (void)am;
+    counted++;
+}
+
+static void fill_up(aq_rank rank, uint32_t *sent)
+{
+    aq_status status;
+    while ((status = aq_am_short(job.team, rank, COUNTED, AQ_NO_ARGS, AQ_IMMEDIATE)) == AQ_OK) {
+        ++*sent;
+        CHECK(*sent < 1000000);
+    }
+    CHECK_STATUS(status, AQ_AGAIN);
+}
+
+/*
+ * Every form of request, when there is no room. The faults refuse at random, and a progress thread
+ * makes room at any time: then some go.
+ */
+static void test_requests(void)
+{
+    const char *fault = getenv("AQ_FAULT");
+    bool random = (fault != NULL && strstr(fault, "again") != NULL) || aq_job_progress_thread();
+    size_t max = aq_am_max_medium(job.team);
+    unsigned char *buffer = calloc(1, max), *target = job.base + 4096;
+    uint32_t sent = 0;
+    CHECK(buffer != NULL);
+    memset(target, 0x5a, max);
+    fill_up(job.self, &sent);
+    for (int i = 0; i < 200; i++) {
+        aq_event none = (aq_event)&sent, event = none;
+        aq_am_buffer reserved;
+        aq_status status = aq_am_medium(job.team, job.self, COUNTED, buffer, 100, AQ_NO_ARGS,
+                                        AQ_IMMEDIATE, &event);
+        CHECK(status == AQ_AGAIN || (random && status == AQ_OK));
+        if (status == AQ_AGAIN) CHECK(event == none);
+        sent += status == AQ_OK;
+        event = none;
+        status = aq_am_long(job.team, job.self, COUNTED, buffer, max, target, AQ_NO_ARGS,
+                            AQ_IMMEDIATE, &event);
+        CHECK(status == AQ_AGAIN || (random && status == AQ_OK));
+        if (status == AQ_AGAIN) {
+            CHECK(event == none);
+            CHECK(all_bytes(target, max, 0x5a));
+        } else {
+            CHECK_OK(aq_event_wait(&event));
+            job_await(&counted, ++sent); /* its data, too, may have been on its way until then */
+            memset(target, 0x5a, max);
+            fill_up(job.self, &sent);
+        }
+        status = aq_am_reserve(job.team, job.self, AQ_AM_MEDIUM, NULL, 0, max, 0, AQ_IMMEDIATE,
+                               &reserved);
+        CHECK(status == AQ_OK || status == AQ_AGAIN);
+        if (status == AQ_OK) aq_am_cancel(&reserved);
+    }
+    job_await(&counted, sent);
+    job_barrier();
+    CHECK_EQUAL(counted, sent);
+    free(buffer);
+}
+
+/* Commit now; if there is no room, either wait for it or give the message up. How many were sent.
+ */
+static unsigned commit_or_give_up(aq_am_buffer *reserved, bool give_up)
+{
+    size_t nbytes = reserved->size < 8 ? reserved->size : 8;
+    memset(reserved->addr, 0x5a, nbytes);
+    aq_status status =
+        aq_am_commit(reserved, COUNTED, nbytes, job.base + 4096, AQ_NO_ARGS, AQ_IMMEDIATE);
+    CHECK(status == AQ_OK || status == AQ_AGAIN);
+    if (status == AQ_OK) return 1;
+    if (give_up)
+        aq_am_cancel(reserved);
+    else
+        CHECK_OK(aq_am_commit(reserved, COUNTED, nbytes, job.base + 4096, AQ_NO_ARGS, 0));
+    return !give_up;
+}
+
+/* Prepared requests whose room is to be found at commit, or has been found before. */
+static void test_commits(void)
+{
+    uint32_t sent = 0;
+    counted = 0;
+    job_barrier();
+    for (int i = 0; i < 100; i++) {
+        aq_am_buffer reserved;
+        fill_up(job.self, &sent);
+        aq_status status = aq_am_reserve(job.team, job.self, AQ_AM_MEDIUM, NULL, 0, 64, 0,
+                                         AQ_IMMEDIATE, &reserved);
+        CHECK(status == AQ_OK || status == AQ_AGAIN);
+        if (status == AQ_OK) sent += commit_or_give_up(&reserved, i % 2 == 0);
+        fill_up(job.self, &sent);
+        CHECK_OK(
+            aq_am_reserve(job.team, job.self, AQ_AM_LONG, NULL, 8, 8, 0, AQ_IMMEDIATE, &reserved));
+        sent += commit_or_give_up(&reserved, i % 2 == 1);
+    }
+    job_await(&counted, sent);
+    job_barrier();
+    CHECK_EQUAL(counted, sent);
+}
+
+/*
+ * The blocking one-sided forms: where messages carry them and there is no room they refuse and have
+ * done nothing; else they are complete on return.
+ */
+static void test_one_sided(void)
+{
+    enum { AT = 64, FORMS = 6 };
+    const char *fault = getenv("AQ_FAULT");
+    bool carried = fault != NULL && strstr(fault, "put+get+atomic") != NULL;
+    unsigned char *target = job.base + AT, *at = (unsigned char *)(uintptr_t)AT;
+    uint32_t sent = 0, refused = 0, one = 0x01010101;
+    aq_atomic_domain *domain;
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U32, AQ_OPS_ALL, &domain));
+    counted = 0;
+    for (unsigned i = 0; i < 20 * FORMS; i++) {
+        const unsigned flags = AQ_IMMEDIATE | AQ_REMOTE_OFFSET;
+        unsigned char got[4] = {9, 9, 9, 9};
+        aq_status status = AQ_AGAIN;
+        memset(target, 0, sizeof(got));
+        fill_up(job.self, &sent);
+        if (i % FORMS == 0) status = aq_put(job.team, job.self, at, &one, 4, flags);
+        if (i % FORMS == 1) status = aq_put_value(job.team, job.self, at, one, 4, flags);
+        if (i % FORMS == 2) status = aq_memset(job.team, job.self, at, 1, 4, flags);
+        if (i % FORMS == 3)
+            status = aq_atomic(domain, job.self, at, AQ_ADD, &one, NULL, NULL, flags);
+        if (i % FORMS == 4)
+            status = aq_put_vector(job.team, job.self, 1, &(aq_vec){at, 4}, 1, &(aq_vec){&one, 4},
+                                   flags);
+        if (i % FORMS == 5) status = aq_get(job.team, got, job.self, at, 4, flags);
+        CHECK(status == AQ_OK || status == AQ_AGAIN);
+        if (i % FORMS == 5)
+            CHECK(all_bytes(got, 4, status == AQ_OK ? 0 : 9));
+        else
+            CHECK(all_bytes(target, 4, status == AQ_OK ? 1 : 0));
+        refused += status == AQ_AGAIN;
+    }
+    if (carried && !aq_job_progress_thread()) CHECK(refused > 0);
+    job_await(&counted, sent);
+    aq_atomic_domain_destroy(domain);
+    job_barrier();
+}
+
+static aq_status reply_now(aq_am *am, unsigned form, const void *payload)
+{
+    aq_am_buffer reserved;
+    void *at = job_at(am->source, (size_t)job.self * 4096);
+    aq_status status;
+    switch (form % 4) {
+    case 0:
+        return aq_am_reply_short(am, ANSWER, am->args, 1, AQ_IMMEDIATE);
+    case 1:
+        return aq_am_reply_medium(am, ANSWER, payload, BYTES, am->args, 1, AQ_IMMEDIATE);
+    case 2:
+        return aq_am_reply_long(am, ANSWER, payload, BYTES, at, am->args, 1, AQ_IMMEDIATE);
+    default:
+        status =
+            aq_am_reserve_reply(am, AQ_AM_MEDIUM, NULL, BYTES, BYTES, 1, AQ_IMMEDIATE, &reserved);
+        if (status != AQ_OK) return status;
+        /* What is reserved may be given back, and then the reply is open again. */
+        if (form % 8 == 3) {
+            aq_am_cancel(&reserved);
+            return AQ_AGAIN;
+        }
+        memcpy(reserved.addr, payload, BYTES);
+        status = aq_am_commit(&reserved, ANSWER, BYTES, NULL, am->args, 1, AQ_IMMEDIATE);
+        if (status == AQ_AGAIN) aq_am_cancel(&reserved);
+        return status;
+    }
+}
+
+static void on_question(aq_am *am)
+{
+    unsigned char payload[BYTES];
+    unsigned form = (unsigned)am->args[0];
+    aq_status status;
+    fill(payload, BYTES, (uint64_t)am->args[0]);
+    while ((status = reply_now(am, form, payload)) == AQ_AGAIN) {
+        refused_replies++;
+        if (++form < 200 + (unsigned)am->args[0]) continue;
+        status = aq_am_reply_medium(am, ANSWER, payload, BYTES, am->args, 1, 0);
+        break;
+    }
+    CHECK_STATUS(status, AQ_OK);
+    CHECK_STATUS(aq_am_reply_short(am, ANSWER, am->args, 1, 0), AQ_ECONTEXT);
+}
+
+static void on_answer(aq_am *am)
+{
+    if (am->nbytes != 0) CHECK(filled(am->payload, BYTES, (uint64_t)am->args[0]));
+    answers++;
+}
+
+static void test_replies(void)
+{
+    for (uint32_t i = 0; i < QUESTIONS; i++) {
+        CHECK_OK(aq_am_short(job.team, job_next(), QUESTION, AQ_ARGS((aq_arg)i), 0));
+        /* One Long at a time to the one place. */
+        job_await(&answers, i + 1);
+    }
+    job_barrier();
+    CHECK_EQUAL(answers, QUESTIONS);
+    CHECK(refused_replies > 0);
+}
+
+int main(void)
+{
+    aq_handler_entry table[] = {
+        {COUNTED, 0, AQ_AM_REQUEST, on_counted, NULL, "counted"},
+        {QUESTION, 1, AQ_AM_REQUEST, on_question, NULL, "question"},
+        {ANSWER, 1, AQ_AM_REPLY, on_answer, NULL, "answer"},
+    };
+    job_open(AQ_THREAD_SINGLE, 1 << 20);
+    job_handlers(table, COUNT_OF(table));
+    test_requests();
+    test_commits();
+    test_one_sided();
+    test_replies();
+    job_close();
+    return 0;
+}

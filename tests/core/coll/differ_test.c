@@ -1,0 +1,103 @@
+/*
+ * Members of a team that start different collectives, or the same with other sizes or roots, or use
+ * a team that others destroy: the job ends with an error that names both, and nothing hangs.
+ */
+#include "../../job/harness.h"
+
+#include <string.h>
+
+static const struct pair {
+    const char *first, *second; /* as tests/core/coll/differ.c takes them */
+    const char *names[2];       /* in the error */
+} pairs[] = {
+    {"broadcast", "reduce", {"aq_coll_broadcast of 8 bytes", "aq_coll_reduce of 8 bytes"}},
+    {"broadcast", "barrier", {"aq_coll_broadcast", "aq_barrier"}},
+    {"barrier", "alltoall", {"aq_barrier", "aq_coll_alltoall"}},
+    {"reduce", "barrier_nb", {"aq_coll_reduce", "aq_coll_barrier_nb"}},
+    /* Waited for by events. */
+    {"barrier", "allreduce_nb", {"aq_barrier", "aq_coll_allreduce"}},
+    {"allreduce_nb", "barrier", {"aq_coll_allreduce", "aq_barrier"}},
+    {"barrier", "broadcast_all", {"aq_barrier", "aq_coll_"}},
+    {"broadcast:8", "broadcast:16", {"broadcast of 8 bytes", "broadcast of 16 bytes"}},
+    {"broadcast:8", "broadcast:20000", {"of 8 bytes", "of 20000 bytes"}},
+    {"rooted:0", "rooted:1", {"with root 0", "with root 1"}},
+    {"allreduce", "maximum", {"AQ_I64, AQ_ADD", "AQ_I64, AQ_MAX"}},
+    {"gather", "gatherv", {"aq_coll_gather of 8 bytes", "aq_coll_gatherv"}},
+    {"gather", "scatter", {"aq_coll_gather", "aq_coll_scatter"}},
+    {"scatter", "gather", {"aq_coll_scatter", "aq_coll_gather"}},
+    {"gather:40000", "scatter:40000", {"aq_coll_gather of 40000", "aq_coll_scatter of 40000"}},
+    {"barrier", "split", {"aq_barrier", "a call that makes teams"}},
+    {"barrier", "destroy", {"aq_barrier", "aq_team_destroy"}},
+    {"destroy", "allreduce", {"aq_team_destroy", "aq_coll_allreduce"}},
+};
+
+static void run_pair(const char *ranks, const char *set, const struct pair *pair)
+{
+    struct run run;
+    print_message("%s ranks, %s: %s and %s\n", ranks, set, pair->first, pair->second);
+    job_run(&run, "-n", ranks, "-E", set, CORE_DIFFER, pair->first, pair->second);
+    expect_code(&run, 1);
+    expect_text(&run, ERR, "are in different collectives: rank ");
+    expect_text(&run, ERR, pair->names[0]);
+    expect_text(&run, ERR, pair->names[1]);
+    run_free(&run);
+}
+
+static void run_pairs(const char *ranks, const char *set)
+{
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        run_pair(ranks, set, &pairs[i]);
+}
+
+/* Each looks at all. */
+static void test_few(void **state)
+{
+    (void)state;
+    run_pairs("3", "AQ_WAIT=auto");
+}
+
+/* They count, on few cores. */
+static void test_many(void **state)
+{
+    (void)state;
+    run_pairs("17", "AQ_WAIT=auto");
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
+    run_pairs("3", "AQ_SHM_MAP=no");
+    run_pairs("2", "AQ_FAULT=hide=map,again=30,late=5");
+}
+
+/* Parts of them, in each neighbourhood and between them. */
+static void test_neighborhoods(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        struct run run;
+        job_run(&run, "-n", "5", "-E", "AQ_NEIGHBORHOOD=2", CORE_DIFFER, pairs[i].first,
+                pairs[i].second);
+        expect_code(&run, 1);
+        expect_text(&run, ERR, "are in different collectives: rank ");
+        run_free(&run);
+    }
+}
+
+static void test_progress_thread(void **state)
+{
+    (void)state;
+    run_pairs("2", "AQ_PROGRESS_THREAD=yes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_neighborhoods),
+        cmocka_unit_test(test_progress_thread),
+    };
+    return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
+}

@@ -1,0 +1,195 @@
+/*
+ * Waiting costs next to nothing: a rank in a blocking call with nothing arriving sleeps.
+ *
+ * Odd ranks stay away for a while without calling the library; what the even ones do meanwhile is
+ * counted. The time away is what is counted over, not a wait for something to happen.
+ *
+ * usage: waiting [multiple]
+ *   multiple  in thread mode multiple, and two more threads of each even rank wait, too
+ */
+#include "../support.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Turns without sleep of all threads of a rank: until the wait begins to sleep, which is after a
+ * millisecond, and again after each of the few messages. Who never sleeps takes far more. */
+enum { PLAIN = 100, AWAY_MS = 400, MOST_TURNS = 100000 };
+
+static _Atomic uint32_t received;
+static _Atomic uint64_t looks; /* how often the conditions have been asked */
+
+static void on_plain(aq_am *am)
+{
+    (void)am;
+    received++;
+}
+
+static double cpu_ms(void)
+{
+    struct rusage usage;
+    CHECK_EQUAL(getrusage(RUSAGE_SELF, &usage), 0);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e3 +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e3;
+}
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* Are all threads of a process asleep in the kernel? */
+static bool asleep(long pid)
+{
+    char path[400], stat[512];
+    bool all = true;
+    snprintf(path, sizeof(path), "/proc/%ld/task", pid);
+    DIR *tasks = opendir(path);
+    CHECK(tasks != NULL);
+    for (struct dirent *task; all && (task = readdir(tasks)) != NULL;) {
+        if (task->d_name[0] == '.') continue;
+        snprintf(path, sizeof(path), "/proc/%ld/task/%s/stat", pid, task->d_name);
+        FILE *file = fopen(path, "r");
+        size_t len = file != NULL ? fread(stat, 1, sizeof(stat) - 1, file) : 0;
+        if (file != NULL) fclose(file);
+        stat[len] = '\0';
+        const char *end = strrchr(stat, ')');
+        all = end != NULL && strncmp(end, ") S", 3) == 0;
+    }
+    closedir(tasks);
+    return all;
+}
+
+/* Until the rank before us, which says in our segment that it begins to wait, sleeps; and more. */
+static void stay_away(void)
+{
+    struct timespec away = {.tv_nsec = AWAY_MS * 1000000};
+    _Atomic int64_t *pid = (_Atomic int64_t *)(void *)job.base;
+    while (*pid == 0 || !asleep((long)*pid))
+        sched_yield();
+    *pid = 0;
+    while (nanosleep(&away, &away) != 0)
+        ;
+}
+
+static void in_barrier(void)
+{
+    job_barrier();
+}
+
+static int has_received(void *wanted)
+{
+    looks++;
+    return received >= *(const uint32_t *)wanted;
+}
+
+/* Each of several threads waits for a message of its own; whoever receives it. */
+static void *thread_waits(void *wanted)
+{
+    CHECK_OK(aq_poll_until(has_received, wanted));
+    return NULL;
+}
+
+static void in_poll_until(void)
+{
+    uint32_t wanted = 1;
+    thread_waits(&wanted);
+}
+
+static void in_threads(void)
+{
+    static uint32_t wanted[] = {1, 2, 3};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, thread_waits, &wanted[i]), 0);
+    thread_waits(&wanted[2]);
+    for (int i = 0; i < 2; i++)
+        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+}
+
+static void in_poll_wait(void)
+{
+    aq_wait wait = {{0}};
+    while (received == 0) {
+        CHECK_OK(aq_poll_wait(&wait));
+        looks++;
+    }
+    CHECK_REFUSED(aq_poll_wait(NULL), AQ_EINVAL);
+}
+
+/*
+ * Load makes a waiter look less often, never more often, so these bounds hold on any machine. The
+ * processor is measured for what is not counted, as are turns of a barrier and of the progress
+ * thread that neither yield nor sleep: who waits so takes all of it, a sleeper less than a
+ * hundredth; half is far enough from what load can add.
+ */
+static void wait_and_count(const char *what, void (*wait)(void))
+{
+    double cpu = cpu_ms(), start = now_ms();
+    int64_t pid = getpid();
+    CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), &pid, sizeof(pid), 0));
+    uint64_t yields = job_counter("yield"), sleeps = job_counter("sleep"), looked = looks;
+    wait();
+    yields = job_counter("yield") - yields;
+    sleeps = job_counter("sleep") - sleeps;
+    looked = looks - looked;
+    cpu = cpu_ms() - cpu;
+    double time = now_ms() - start;
+    printf("rank %u in %s: %llu yields, %llu sleeps, %llu looks, %.1f ms of processor in %.0f ms\n",
+           job.self, what, (unsigned long long)yields, (unsigned long long)sleeps,
+           (unsigned long long)looked, cpu, time);
+    CHECK(time >= AWAY_MS);
+    CHECK(sleeps > 0);
+    /* Three threads, and a sleep takes a millisecond at least. */
+    CHECK((double)(yields + sleeps) < MOST_TURNS + 3 * time);
+    CHECK((double)looked < MOST_TURNS + 3 * time);
+    CHECK(cpu < time * 0.5);
+}
+
+static void measure(const char *what, void (*wait)(void), void (*release)(void))
+{
+    received = 0;
+    job_barrier();
+    if (job.self % 2 == 1) {
+        stay_away();
+        release();
+    } else {
+        wait_and_count(what, wait);
+    }
+    job_barrier();
+}
+
+static void send_to_previous(void)
+{
+    CHECK_OK(aq_am_short(job.team, job_previous(), PLAIN, AQ_NO_ARGS, 0));
+}
+
+static void send_three(void)
+{
+    for (int i = 0; i < 3; i++)
+        send_to_previous();
+}
+
+int main(int argc, char **argv)
+{
+    aq_handler_entry table[] = {{PLAIN, 0, 0, on_plain, NULL, "plain"}};
+    bool multiple = argc > 1 && strcmp(argv[1], "multiple") == 0;
+    job_open(multiple ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE, 4096);
+    CHECK_EQUAL(job.size % 2, 0);
+    job_handlers(table, COUNT_OF(table));
+    measure("a barrier", in_barrier, in_barrier);
+    measure("aq_poll_until", in_poll_until, send_to_previous);
+    measure("aq_poll_wait", in_poll_wait, send_to_previous);
+    if (multiple) measure("aq_poll_until of three threads", in_threads, send_three);
+    job_close();
+    return 0;
+}
