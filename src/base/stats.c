@@ -27,7 +27,8 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_YIELD] = {"yield", "times", "processor given away while waiting"},
     [AQI_CTR_SLEEP] = {"sleep", "times", "sleeps while waiting"},
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
-    [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "letters", "calls of strangers that made no sense"},
+    [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages",
+                               "calls of strangers that made no sense"},
 };
 
 AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;

@@ -1,4 +1,4 @@
-/* Letters of connections to bytes and back. */
+/* Messages of connections to bytes and back. */
 #include "transport/hello.h"
 
 #include <endian.h>
@@ -55,7 +55,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
 static bool plausible(const struct aqi_hello *hello)
 {
     if (hello->type == 0 || hello->type >= AQI_HELLO_END) return false;
-    if (hello->objects > AQI_MEET_FDS || hello->memory > 1) return false;
+    if (hello->objects > AQI_RENDEZVOUS_FDS || hello->memory > 1) return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
     if (hello->memory && hello->segment_size == 0) return false;
     uint32_t lines = hello->max_medium / LINE;

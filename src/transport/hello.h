@@ -1,6 +1,6 @@
 /*
- * The letters by which two processes that were not started together become connected, as bytes:
- * fixed-width little-endian fields, then an address, then data. Nothing in one is trusted.
+ * The handshake messages by which two processes that were not started together become connected, as
+ * bytes: fixed-width little-endian fields, then an address, then data. Nothing in one is trusted.
  *
  *   client                      server
  *   CALL    ------------------>           who I am, where I receive, the client's data

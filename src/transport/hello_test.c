@@ -1,4 +1,5 @@
-/* Letters of connections: there and back, cut at every byte, and with every field out of bounds. */
+/* Messages of connections: there and back, cut at every byte, and with every field out of bounds.
+ */
 #include "transport/hello.h"
 
 #include <setjmp.h>
@@ -105,7 +106,7 @@ static void test_senseless(void **state)
     assert_int_equal(decoded(&hello), AQ_EPROTO)
     REFUSED(hello.type = 0);
     REFUSED(hello.type = AQI_HELLO_END);
-    REFUSED(hello.objects = AQI_MEET_FDS + 1);
+    REFUSED(hello.objects = AQI_RENDEZVOUS_FDS + 1);
     REFUSED(hello.memory = 2);
     REFUSED(hello.max_medium = 0);
     REFUSED(hello.max_medium = 448);

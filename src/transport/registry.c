@@ -51,7 +51,7 @@ static const struct {
     SLOT(AQI_CAP_REG, mem_dereg),
     SLOT(AQI_CAP_REG, mem_map),
     SLOT(AQI_CAP_MEM_FD, mem_fd),
-    SLOT(AQI_CAP_MEET, meet),
+    SLOT(AQI_CAP_RENDEZVOUS, rendezvous),
     SLOT(AQI_CAP_WAIT_FD, wait_fd),
     SLOT(AQI_CAP_WAIT_FD, arm),
 };

@@ -35,7 +35,7 @@
 #include "base/base.h"
 #include "transport/am.h"
 #include "transport/credits.h"
-#include "transport/meet.h"
+#include "transport/rendezvous.h"
 
 struct aqi_tp; /* an open transport */
 
@@ -106,10 +106,10 @@ enum aqi_caps {
     AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
                                   posted: credit_gate.h says to what, and what else it promises */
     AQI_CAP_ANY_MEMORY =
-        1u << 11,              /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
-    AQI_CAP_MEET = 1u << 12,   /* meet: connections of programs not started together */
-    AQI_CAP_MEM_FD = 1u << 13, /* mem_fd */
-    AQI_CAP_PULL = 1u << 14    /* pull */
+        1u << 11, /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
+    AQI_CAP_RENDEZVOUS = 1u << 12, /* rendezvous: connections of programs not started together */
+    AQI_CAP_MEM_FD = 1u << 13,     /* mem_fd */
+    AQI_CAP_PULL = 1u << 14        /* pull */
 };
 
 /* What progress may do. */
@@ -320,8 +320,8 @@ struct aqi_transport {
      */
     aq_status (*mem_fd)(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
 
-    /* Where connections by URI begin (meet.h); needs no open transport. */
-    const struct aqi_meet_ops *meet;
+    /* Where connections by URI begin (rendezvous.h); needs no open transport. */
+    const struct aqi_rendezvous_ops *rendezvous;
 
     /* A descriptor that becomes readable when something arrives while armed. */
     int (*wait_fd)(struct aqi_tp *tp);

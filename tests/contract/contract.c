@@ -22,8 +22,8 @@ static struct ct_config contract_config = {.ranks = 1, .timeout_s = 120, .seed =
 static const char *contract_part = "";
 
 static const struct ct_case *const contract_tables[] = {
-    ct_cases_life,   ct_cases_am,   ct_cases_flow,   ct_cases_rma,
-    ct_cases_atomic, ct_cases_meet, ct_cases_threads};
+    ct_cases_life,   ct_cases_am,         ct_cases_flow,   ct_cases_rma,
+    ct_cases_atomic, ct_cases_rendezvous, ct_cases_threads};
 
 static void contract_run(void **state)
 {

@@ -176,7 +176,7 @@ extern const struct ct_case ct_cases_flow[];
 extern const struct ct_case ct_cases_rma[];
 extern const struct ct_case ct_cases_atomic[];
 extern const struct ct_case ct_cases_life[];
-extern const struct ct_case ct_cases_meet[];
+extern const struct ct_case ct_cases_rendezvous[];
 extern const struct ct_case ct_cases_threads[];
 
 #endif

@@ -1,4 +1,4 @@
-/* Any bytes as a letter of a stranger, and any letter there and back. */
+/* Any bytes as a message of a stranger, and any message there and back. */
 #include "fuzz.h"
 #include "transport/hello.h"
 
@@ -10,7 +10,7 @@ static void check_again(const struct aqi_hello *hello, const uint8_t *data, size
     unsigned char *copy = malloc(AQI_HELLO_MAX);
     if (copy == NULL) abort();
     size_t n = aqi_hello_encode(hello, copy);
-    fuzz_require(n == len, "a letter there and back has the same length");
+    fuzz_require(n == len, "a message there and back has the same length");
     fuzz_require(aqi_hello_decode(copy, n, &again) == AQ_OK, "what was encoded can be decoded");
     fuzz_require(memcmp(copy + AQI_HELLO_HEADER, data + AQI_HELLO_HEADER, len - AQI_HELLO_HEADER) ==
                      0,
@@ -40,12 +40,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         fuzz_require(st == AQ_EPROTO || st == AQ_EMISMATCH, "a refusal is one of two");
         fuzz_require(memcmp(&hello, &before, sizeof(hello)) == 0, "a refusal writes nothing");
     } else {
-        fuzz_require(hello.type != 0 && hello.type < AQI_HELLO_END, "a letter has a type");
-        fuzz_require(hello.objects <= AQI_MEET_FDS && hello.memory <= 1, "few descriptors");
+        fuzz_require(hello.type != 0 && hello.type < AQI_HELLO_END, "a message has a type");
+        fuzz_require(hello.objects <= AQI_RENDEZVOUS_FDS && hello.memory <= 1, "few descriptors");
         fuzz_require(strlen(hello.uri) < AQI_URI_MAX, "an address ends");
         fuzz_require(hello.nbytes <= AQI_HELLO_DATA_MAX, "data is bounded");
         fuzz_require((const uint8_t *)hello.data + hello.nbytes == exact + len,
-                     "data ends where the letter ends");
+                     "data ends where the message ends");
         check_again(&hello, exact, len);
     }
     free(exact);

@@ -14,13 +14,13 @@ static aq_status is_null(const char *call, const char *what)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* The transport that `uri` names, or the first that can meet strangers. */
+/* The transport that `uri` names, or the first that can connect with strangers. */
 static aq_status transport_for(const char *uri, const char *call, unsigned *out)
 {
     for (unsigned t = 0; t < core.tp_count; t++) {
         const struct aqi_transport *ops = &core.tps[t]->ops;
         size_t n = strlen(ops->name);
-        if (ops->meet == NULL) continue;
+        if (ops->rendezvous == NULL) continue;
         if (uri != NULL && (strncmp(uri, ops->name, n) != 0 || strncmp(uri + n, "://", 3) != 0))
             continue;
         *out = t;
@@ -38,7 +38,7 @@ static aq_status begin(const char *call, const char *uri, unsigned *t)
     if (st == AQ_OK) st = transport_for(uri, call, t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
-    st = conn_meet_open(*t);
+    st = conn_rendezvous_open(*t);
     aqi_spin_unlock(&conns.lock);
     return st;
 }
@@ -59,7 +59,8 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     *listener = (aq_listener){.t = t, .flags = flags, .context = context};
     aqi_spin_lock(&conns.lock);
-    st = core.tps[t]->ops.meet->listen(conns.meets[t], uri, listener, &listener->at, listener->uri);
+    st = core.tps[t]->ops.rendezvous->listen(conns.rendezvous[t], uri, listener, &listener->at,
+                                             listener->uri);
     if (st == AQ_OK) {
         listener->next = conns.listeners;
         conns.listeners = listener;
@@ -85,8 +86,8 @@ static void release_requests(const aq_listener *listener)
         if (conn == NULL || conn->listener != listener) continue;
         conn->listener = NULL;
         if ((conn->events & 1u << AQ_CONNECTION_REQUEST) == 0) continue;
-        if (conn->line != NULL) /* else it broke meanwhile */
-            conn_refuse(conn->t, conn->line, AQ_EREFUSED, 0, "the server listens no more");
+        if (conn->channel != NULL) /* else it broke meanwhile */
+            conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server listens no more");
         conn_unqueue(conn);
         conn->forget = true;
         atomic_store(&conns.forgotten, true);
@@ -103,7 +104,7 @@ aq_status aq_listener_close(aq_listener *listener)
         at = &(*at)->next;
     *at = listener->next;
     release_requests(listener);
-    core.tps[listener->t]->ops.meet->unlisten(conns.meets[listener->t], listener->at);
+    core.tps[listener->t]->ops.rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     atomic_fetch_sub(&core_conn_used, 1);
@@ -192,7 +193,7 @@ static aq_status start(const char *uri, const aq_connect_params *given, bool sil
     }
     aqi_spin_lock(&conns.lock);
     conn_set_state(conn, AQ_CONNECTION_CALLING);
-    conn_dial(conn);
+    conn_connect(conn);
     aqi_spin_unlock(&conns.lock);
     *out = conn;
     return AQ_OK;
@@ -290,10 +291,10 @@ static aq_status answer(aq_connection *conn)
     aqi_spin_lock(&conns.lock);
     if (conn->listener != NULL) conn->listener->waiting--;
     conn->listener = NULL;
-    if (conn->line == NULL) {
+    if (conn->channel == NULL) {
         st = aqi_fail_quiet(AQ_EPEER, "aq_connection_accept: the client gave up or died");
     } else if (st != AQ_OK) {
-        conn_refuse(conn->t, conn->line, st, 0, aq_error_message());
+        conn_refuse(conn->t, conn->channel, st, 0, aq_error_message());
     } else {
         conn->deadline_ns = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
         conn_set_state(conn, AQ_CONNECTION_JOINING);
@@ -337,7 +338,7 @@ aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *r
     strncpy(text, reason != NULL ? reason : "", sizeof(text) - 1);
     text[sizeof(text) - 1] = 0;
     aqi_spin_lock(&conns.lock);
-    if (conn->line != NULL) conn_refuse(conn->t, conn->line, AQ_EREFUSED, code, text);
+    if (conn->channel != NULL) conn_refuse(conn->t, conn->channel, AQ_EREFUSED, code, text);
     aqi_spin_unlock(&conns.lock);
     conn_destroy(conn);
     return AQ_OK;
@@ -366,9 +367,10 @@ aq_status aq_connection_close(aq_connection *conn)
     if (conn_state(conn) == AQ_CONNECTION_OPEN) wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);
-    if (conn->line != NULL && state == AQ_CONNECTION_ASKED)
-        conn_refuse(conn->t, conn->line, AQ_EREFUSED, 0, "the server closed the request");
-    else if (conn->line != NULL && (state == AQ_CONNECTION_OPEN || state == AQ_CONNECTION_JOINING))
+    if (conn->channel != NULL && state == AQ_CONNECTION_ASKED)
+        conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server closed the request");
+    else if (conn->channel != NULL &&
+             (state == AQ_CONNECTION_OPEN || state == AQ_CONNECTION_JOINING))
         (void)conn_write(conn, AQI_HELLO_BYE);
     aqi_spin_unlock(&conns.lock);
     conn_destroy(conn);

@@ -11,7 +11,7 @@
 struct conns conns = {.epoll = -1, .timer = -1, .kick = -1};
 _Atomic uint32_t core_conn_used;
 
-/* Letters are looked for in every so many rounds of progress, unless one is awaited. */
+/* Messages are looked for in every so many rounds of progress, unless one is awaited. */
 enum { LOOK_ROUNDS = 256, LOOK_CALLS = 16 };
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ void conn_destroy(aq_connection *conn)
     }
     aqi_spin_lock(&conns.lock);
     conn_unwatch(conn);
-    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
+    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
     conn_close_objects(conn);
     aqi_spin_unlock(&conns.lock);
     if (conn->tp != NULL) aqi_tp_close(conn->tp);
@@ -227,12 +227,14 @@ static void conn_stalled(struct core_wait *wait, const struct core_route *route)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* Its transport found the peer gone: the line says how, or at least that it should be over. */
+/* Its transport found the peer gone: the control channel says how, or at least that it should be
+ * over. */
 static AQI_COLD void look_closely(aq_connection *conn)
 {
     atomic_store(&conn->suspect, false);
     aqi_spin_lock(&conns.lock);
-    /* The line gets its turn among all; but letters of others may come without an end. */
+    /* The control channel gets its turn among all; but messages of others may come without an end.
+     */
     uint32_t turns = atomic_load(&conns.high) + 1;
     while (turns-- > 0 && atomic_load(&conn->ending) == 0 && conn_attend() != 0)
         ;
@@ -244,7 +246,8 @@ unsigned conn_attend(void)
 {
     unsigned n = 0;
     for (unsigned t = 0; t < core.tp_count; t++)
-        if (conns.meets[t] != NULL) n += core.tps[t]->ops.meet->progress(conns.meets[t]);
+        if (conns.rendezvous[t] != NULL)
+            n += core.tps[t]->ops.rendezvous->progress(conns.rendezvous[t]);
     if (atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
     return n;
 }
@@ -332,7 +335,7 @@ void core_conns_close(void)
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         if (conn == NULL) continue;
-        if (conn->line != NULL && conn_state(conn) >= AQ_CONNECTION_JOINING)
+        if (conn->channel != NULL && conn_state(conn) >= AQ_CONNECTION_JOINING)
             (void)conn_write(conn, AQI_HELLO_BYE);
         conn_destroy(conn);
     }
@@ -342,7 +345,7 @@ void core_conns_close(void)
         free(listener);
     }
     for (unsigned t = 0; t < core.tp_count; t++)
-        if (conns.meets[t] != NULL) core.tps[t]->ops.meet->close(conns.meets[t]);
+        if (conns.rendezvous[t] != NULL) core.tps[t]->ops.rendezvous->close(conns.rendezvous[t]);
     conn_wait_close();
     free(conns.slots);
     memset(&conns, 0, sizeof(conns));

@@ -1,9 +1,9 @@
 /*
  * What the files of connections share. A connection is a transport of two ranks of its own, opened
- * with what the letters of transport/hello.h brought, the server as 0 and the client as 1; and a
+ * with what the messages of transport/hello.h brought, the server as 0 and the client as 1; and a
  * team of two routes, by which every call finds it.
  *
- * The lock guards the table, the states, the queue of events and all calls to the meeting places.
+ * The lock guards the table, the states, the queue of events and all calls to the rendezvous.
  * Handlers run, and transports of connections are opened and closed, without it.
  */
 #ifndef AQI_CORE_CONN_IMPL_H
@@ -28,15 +28,15 @@ struct aq_connection {
     uint32_t slot;
     _Atomic int state;   /* aq_connection_state */
     _Atomic int ending;  /* the event to come once what was sent before is delivered; 0 */
-    atomic_bool suspect; /* its transport says the peer is lost: the line must know */
+    atomic_bool suspect; /* its transport says the peer is lost: the control channel must know */
     bool client;
     bool silent; /* aq_connect tells its result itself */
     bool forget; /* a caller that gave up before the program knew of it */
     bool armed;  /* its transport announces what arrives */
     bool was_open;
     unsigned t, flags;
-    struct aqi_line *line; /* NULL: between two calls, or over */
-    aq_listener *listener; /* of a request */
+    struct aqi_control_channel *channel; /* NULL: between two calls, or over */
+    aq_listener *listener;               /* of a request */
     struct aqi_writer peer_id;
     char uri[AQI_URI_MAX]; /* whom to call; at the server: where the client receives */
     void *context;
@@ -52,8 +52,8 @@ struct aq_connection {
     uint32_t nsent;
     void *data; /* theirs */
     uint32_t nbytes;
-    uint32_t peer_medium;      /* the largest Medium that the peer takes */
-    int objects[AQI_MEET_FDS]; /* shared objects of the transport: made here, or received */
+    uint32_t peer_medium;            /* the largest Medium that the peer takes */
+    int objects[AQI_RENDEZVOUS_FDS]; /* shared objects of the transport: made here, or received */
     unsigned object_count, object_next;
 
     /* Communicating. */
@@ -84,15 +84,15 @@ struct conns {
     struct aqi_spin lock;
     struct conn_slot *slots; /* AQ_CONN_MAX of them */
     _Atomic uint32_t high;   /* slots below may be in use */
-    _Atomic uint32_t busy;   /* connections that wait for a letter or a time */
+    _Atomic uint32_t busy;   /* connections that wait for a message or a time */
     atomic_bool forgotten;   /* some are to be freed by core_conns_sweep */
-    _Atomic uint32_t rounds; /* of progress, to look at the meeting places now and then */
-    struct aqi_meet *meets[CORE_MAX_TRANSPORTS];
+    _Atomic uint32_t rounds; /* of progress, to look at the rendezvous now and then */
+    struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS];
     aq_listener *listeners;
     aq_connection *first, *last; /* with events */
     uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
     int epoll, timer, kick;      /* see conn/wait.c; -1 */
-    unsigned char letter[AQI_HELLO_MAX];
+    unsigned char message[AQI_HELLO_MAX];
 };
 extern struct conns conns;
 
@@ -106,9 +106,9 @@ static inline uint32_t conn_id(const aq_connection *conn)
     return core.params.size + conn->slot;
 }
 
-static inline const struct aqi_meet_ops *conn_meet(const aq_connection *conn)
+static inline const struct aqi_rendezvous_ops *conn_rendezvous(const aq_connection *conn)
 {
-    return core.tps[conn->t]->ops.meet;
+    return core.tps[conn->t]->ops.rendezvous;
 }
 
 /* conn.c: the table, states and events. Under the lock, but for conn_destroy and the sweep. */
@@ -123,13 +123,13 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
 /* An open one is over once what was sent before has been delivered. */
 void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
                    const char *reason);
-unsigned conn_attend(void);  /* letters and times */
+unsigned conn_attend(void);  /* messages and times */
 void core_conns_sweep(void); /* free those whose caller gave up before the program knew of them */
 
-/* conn/handshake.c: letters, calls and their times. Under the lock. */
-aq_status conn_meet_open(unsigned t);
-void conn_dial(aq_connection *conn);
-void conn_refuse(unsigned t, struct aqi_line *line, aq_status status, uint32_t code,
+/* conn/handshake.c: messages, calls and their times. Under the lock. */
+aq_status conn_rendezvous_open(unsigned t);
+void conn_connect(aq_connection *conn);
+void conn_refuse(unsigned t, struct aqi_control_channel *channel, aq_status status, uint32_t code,
                  const char *reason);
 aq_status conn_write(aq_connection *conn, uint8_t type);
 void conn_times(uint64_t now_ns);
@@ -149,7 +149,7 @@ void conn_close_objects(aq_connection *conn);
 bool conn_before_sleep(struct core_nap *nap);
 aq_status conn_wait_open(void);
 void conn_wait_close(void);
-aq_status conn_watch_meet(unsigned t);
+aq_status conn_watch_rendezvous(unsigned t);
 void conn_watch(aq_connection *conn);
 void conn_unwatch(aq_connection *conn);
 

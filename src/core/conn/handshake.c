@@ -1,4 +1,4 @@
-/* Connections: calling, being called, and the letters that follow. */
+/* Connections: calling, being called, and the messages that follow. */
 #include "core/conn/conn.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@ enum { LONGEST_PAUSE = 64 };
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-void conn_refuse(unsigned t, struct aqi_line *line, aq_status status, uint32_t code,
+void conn_refuse(unsigned t, struct aqi_control_channel *channel, aq_status status, uint32_t code,
                  const char *reason)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_REFUSE,
@@ -21,25 +21,25 @@ void conn_refuse(unsigned t, struct aqi_line *line, aq_status status, uint32_t c
                               .status = (int32_t)status,
                               .data = reason,
                               .nbytes = (uint32_t)strlen(reason)};
-    struct aqi_letter letter = {.bytes = conns.letter,
-                                .len = aqi_hello_encode(&hello, conns.letter)};
+    struct aqi_handshake message = {.bytes = conns.message,
+                                    .len = aqi_hello_encode(&hello, conns.message)};
     /* Whoever has gone needs no answer. */
-    (void)core.tps[t]->ops.meet->send(line, &letter);
+    (void)core.tps[t]->ops.rendezvous->send(channel, &message);
 }
 
-static void say_busy(unsigned t, struct aqi_line *line)
+static void say_busy(unsigned t, struct aqi_control_channel *channel)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_BUSY};
-    struct aqi_letter letter = {.bytes = conns.letter,
-                                .len = aqi_hello_encode(&hello, conns.letter)};
-    (void)core.tps[t]->ops.meet->send(line, &letter);
+    struct aqi_handshake message = {.bytes = conns.message,
+                                    .len = aqi_hello_encode(&hello, conns.message)};
+    (void)core.tps[t]->ops.rendezvous->send(channel, &message);
 }
 
 /* ACCEPT, CONFIRM or BYE. */
 aq_status conn_write(aq_connection *conn, uint8_t type)
 {
     struct aqi_hello hello = {.type = type};
-    struct aqi_letter letter = {.bytes = conns.letter};
+    struct aqi_handshake message = {.bytes = conns.message};
     int fd = -1;
     aq_status st = AQ_OK;
     if (type == AQI_HELLO_ACCEPT) {
@@ -50,10 +50,10 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
     }
     if (st != AQ_OK) return st;
     if (type != AQI_HELLO_BYE) conn_describe_segment(conn, &hello, &fd);
-    letter.fds = &fd;
-    letter.nfds = hello.memory;
-    letter.len = aqi_hello_encode(&hello, conns.letter);
-    return conn_meet(conn)->send(conn->line, &letter);
+    message.fds = &fd;
+    message.nfds = hello.memory;
+    message.len = aqi_hello_encode(&hello, conns.message);
+    return conn_rendezvous(conn)->send(conn->channel, &message);
 }
 
 /* --- calling --------------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ static void retry_later(aq_connection *conn)
     conn->pause_ns = 2 * conn->pause_ns < most ? 2 * conn->pause_ns : most;
 }
 
-void conn_dial(aq_connection *conn)
+void conn_connect(aq_connection *conn)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = (uint8_t)conn->object_count,
@@ -80,11 +80,12 @@ void conn_dial(aq_connection *conn)
     conn->retry_ns = UINT64_MAX;
     aq_status st = conn->tp->ops.address(conn->tp, hello.uri);
     if (st == AQ_OK) {
-        struct aqi_letter letter = {.bytes = conns.letter,
-                                    .len = aqi_hello_encode(&hello, conns.letter),
-                                    .fds = conn->objects,
-                                    .nfds = conn->object_count};
-        st = conn_meet(conn)->dial(conns.meets[conn->t], conn->uri, &letter, conn, &conn->line);
+        struct aqi_handshake message = {.bytes = conns.message,
+                                        .len = aqi_hello_encode(&hello, conns.message),
+                                        .fds = conn->objects,
+                                        .nfds = conn->object_count};
+        st = conn_rendezvous(conn)->connect(conns.rendezvous[conn->t], conn->uri, &message, conn,
+                                            &conn->channel);
     }
     if (st == AQ_OK) return;
     if (st == AQ_AGAIN || (st == AQ_EREFUSED && (conn->flags & AQ_CONNECT_WAIT) != 0)) {
@@ -96,10 +97,10 @@ void conn_dial(aq_connection *conn)
     }
 }
 
-static void drop_line(aq_connection *conn)
+static void drop_channel(aq_connection *conn)
 {
-    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
-    conn->line = NULL;
+    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
+    conn->channel = NULL;
 }
 
 void conn_times(uint64_t now_ns)
@@ -108,16 +109,16 @@ void conn_times(uint64_t now_ns)
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
         if (state == AQ_CONNECTION_JOINING && now_ns >= conn->deadline_ns) {
-            drop_line(conn);
+            drop_channel(conn);
             conn_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            const char *reason = conn->line != NULL
+            const char *reason = conn->channel != NULL
                                      ? "it does not answer: the server is busy or stopped"
                                      : "it took no call in time: nobody listens or it is full";
-            drop_line(conn);
+            drop_channel(conn);
             fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
-            conn_dial(conn);
+            conn_connect(conn);
         }
     }
 }
@@ -140,10 +141,10 @@ uint64_t conn_next_time(void)
 
 /* Why this call is refused at once; AQ_OK: it is not. */
 static aq_status check_call(const aq_listener *listener, const struct aqi_writer *writer,
-                            const struct aqi_hello *hello, const struct aqi_letter *letter,
+                            const struct aqi_hello *hello, const struct aqi_handshake *message,
                             char reason[200])
 {
-    if (hello->type != AQI_HELLO_CALL || letter->nfds != hello->objects || hello->memory) {
+    if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory) {
         snprintf(reason, 200, "the call makes no sense");
         return AQ_EPROTO;
     }
@@ -171,9 +172,9 @@ static bool keep_data(aq_connection *conn, const struct aqi_hello *hello)
 }
 
 /* NULL: no room now. */
-static aq_connection *take_call(aq_listener *listener, struct aqi_line *line,
+static aq_connection *take_call(aq_listener *listener, struct aqi_control_channel *channel,
                                 const struct aqi_writer *writer, const struct aqi_hello *hello,
-                                struct aqi_letter *letter)
+                                struct aqi_handshake *message)
 {
     if (listener->waiting >= aqi_core_config.conn_backlog) return NULL;
     aq_connection *conn = conn_new(listener->t, false);
@@ -183,9 +184,9 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_line *line,
     conn->peer_id = *writer;
     conn->peer_medium = hello->max_medium;
     memcpy(conn->uri, hello->uri, sizeof(conn->uri));
-    for (unsigned i = 0; i < letter->nfds; i++) {
-        conn->objects[conn->object_count++] = letter->fds[i];
-        letter->fds[i] = -1;
+    for (unsigned i = 0; i < message->nfds; i++) {
+        conn->objects[conn->object_count++] = message->fds[i];
+        message->fds[i] = -1;
     }
     conn_set_state(conn, AQ_CONNECTION_ASKED);
     if (!keep_data(conn, hello)) {
@@ -193,44 +194,44 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_line *line,
         atomic_store(&conns.forgotten, true);
         return NULL;
     }
-    conn->line = line;
+    conn->channel = channel;
     conn_push(conn, AQ_CONNECTION_REQUEST);
     return conn;
 }
 
-static void *on_call(void *arg, void *listener_user, struct aqi_line *line,
-                     const struct aqi_writer *writer, struct aqi_letter *letter)
+static void *on_call(void *arg, void *listener_user, struct aqi_control_channel *channel,
+                     const struct aqi_writer *writer, struct aqi_handshake *message)
 {
     aq_listener *listener = listener_user;
     struct aqi_hello hello;
     char reason[200];
     (void)arg;
-    aq_status st = aqi_hello_decode(letter->bytes, letter->len, &hello);
+    aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_OK)
-        st = check_call(listener, writer, &hello, letter, reason);
+        st = check_call(listener, writer, &hello, message, reason);
     else
         snprintf(reason, sizeof(reason),
                  st == AQ_EMISMATCH ? "the server has another version of the library"
                                     : "the call makes no sense");
     if (st != AQ_OK) {
         if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-        conn_refuse(listener->t, line, st, 0, reason);
+        conn_refuse(listener->t, channel, st, 0, reason);
         return NULL;
     }
-    aq_connection *conn = take_call(listener, line, writer, &hello, letter);
-    if (conn == NULL) say_busy(listener->t, line);
+    aq_connection *conn = take_call(listener, channel, writer, &hello, message);
+    if (conn == NULL) say_busy(listener->t, channel);
     return conn;
 }
 
-/* --- letters --------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 /* Join what the server opened, and confirm. */
 static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
-                          const struct aqi_letter *letter)
+                          const struct aqi_handshake *message)
 {
     conn->peer_medium = hello->max_medium;
     aq_status st = conn_join(conn, hello->uri);
-    if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? letter->fds[0] : -1);
+    if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
     if (st == AQ_OK && !keep_data(conn, hello))
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");
     if (st == AQ_OK) st = conn_write(conn, AQI_HELLO_CONFIRM);
@@ -238,25 +239,25 @@ static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
 }
 
 static void on_accept(aq_connection *conn, const struct aqi_writer *writer,
-                      const struct aqi_hello *hello, const struct aqi_letter *letter)
+                      const struct aqi_hello *hello, const struct aqi_handshake *message)
 {
     char reason[100];
     if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
         snprintf(reason, sizeof(reason), "the server is user %u: AQ_CONNECT_ANYBODY allows that",
                  writer->uid);
-        drop_line(conn);
+        drop_channel(conn);
         fail(conn, AQ_EACCESS, reason);
         return;
     }
     conn->peer_id = *writer;
-    aq_status st = accepted(conn, hello, letter);
+    aq_status st = accepted(conn, hello, message);
     if (st == AQ_OK) {
         conn_opened(conn);
     } else if (st == AQ_EPEER) {
-        drop_line(conn);
+        drop_channel(conn);
         fail(conn, st, "the server died while it accepted");
     } else {
-        drop_line(conn);
+        drop_channel(conn);
         fail(conn, st, aq_error_message());
     }
 }
@@ -269,19 +270,19 @@ static void on_refuse(aq_connection *conn, const struct aqi_hello *hello)
     for (char *c = text; *c != 0; c++)
         if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
     conn->code = hello->code;
-    drop_line(conn);
+    drop_channel(conn);
     fail(conn, (aq_status)hello->status, text[0] != 0 ? text : "the server rejected the call");
 }
 
 static void on_confirm(aq_connection *conn, const struct aqi_hello *hello,
-                       const struct aqi_letter *letter)
+                       const struct aqi_handshake *message)
 {
-    aq_status st = conn_learn_segment(conn, hello, hello->memory ? letter->fds[0] : -1);
+    aq_status st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
     if (st == AQ_OK) {
         conn_opened(conn);
         return;
     }
-    drop_line(conn);
+    drop_channel(conn);
     conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
 }
 
@@ -289,48 +290,48 @@ static void on_confirm(aq_connection *conn, const struct aqi_hello *hello,
 static void broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    drop_line(conn);
+    drop_channel(conn);
     if (conn->client && conn_state(conn) == AQ_CONNECTION_CALLING)
         fail(conn, AQ_EPROTO, why);
     else
         conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
 }
 
-static void on_letter(void *arg, void *line_user, const struct aqi_writer *writer,
-                      struct aqi_letter *letter)
+static void on_message(void *arg, void *channel_user, const struct aqi_writer *writer,
+                       struct aqi_handshake *message)
 {
-    aq_connection *conn = line_user;
+    aq_connection *conn = channel_user;
     struct aqi_hello hello;
     int state = conn_state(conn);
     bool calling = state == AQ_CONNECTION_CALLING;
     (void)arg;
-    aq_status st = aqi_hello_decode(letter->bytes, letter->len, &hello);
+    aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_EMISMATCH && calling) {
-        drop_line(conn);
+        drop_channel(conn);
         fail(conn, st, "the server has another version of the library");
-    } else if (st != AQ_OK || letter->nfds != hello.memory || hello.objects != 0) {
-        broken(conn, "the peer wrote a letter that makes no sense");
+    } else if (st != AQ_OK || message->nfds != hello.memory || hello.objects != 0) {
+        broken(conn, "the peer wrote a message that makes no sense");
     } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
-        on_accept(conn, writer, &hello, letter);
+        on_accept(conn, writer, &hello, message);
     } else if (hello.type == AQI_HELLO_REFUSE && calling) {
         on_refuse(conn, &hello);
     } else if (hello.type == AQI_HELLO_BUSY && calling) {
-        drop_line(conn);
+        drop_channel(conn);
         retry_later(conn);
     } else if (hello.type == AQI_HELLO_CONFIRM && state == AQ_CONNECTION_JOINING) {
-        on_confirm(conn, &hello, letter);
+        on_confirm(conn, &hello, message);
     } else if (hello.type == AQI_HELLO_BYE) {
         conn_end_soon(conn, AQ_CONNECTION_CLOSED, AQ_EPEER, "the peer closed the connection");
     } else {
-        broken(conn, "the peer wrote a letter out of turn");
+        broken(conn, "the peer wrote a message out of turn");
     }
 }
 
-static void on_hung_up(void *arg, void *line_user)
+static void on_closed(void *arg, void *channel_user)
 {
-    aq_connection *conn = line_user;
+    aq_connection *conn = channel_user;
     (void)arg;
-    drop_line(conn);
+    drop_channel(conn);
     switch (conn_state(conn)) {
     case AQ_CONNECTION_CALLING: /* not taken; if the server has ended, the next call will tell */
         retry_later(conn);
@@ -349,11 +350,11 @@ static void on_hung_up(void *arg, void *line_user)
     }
 }
 
-aq_status conn_meet_open(unsigned t)
+aq_status conn_rendezvous_open(unsigned t)
 {
-    static const struct aqi_meet_hooks hooks = {
-        .call = on_call, .letter = on_letter, .hung_up = on_hung_up};
-    if (conns.meets[t] != NULL) return AQ_OK;
-    aq_status st = core.tps[t]->ops.meet->open(&hooks, &conns.meets[t]);
-    return st == AQ_OK ? conn_watch_meet(t) : st;
+    static const struct aqi_rendezvous_hooks hooks = {
+        .call = on_call, .message = on_message, .closed = on_closed};
+    if (conns.rendezvous[t] != NULL) return AQ_OK;
+    aq_status st = core.tps[t]->ops.rendezvous->open(&hooks, &conns.rendezvous[t]);
+    return st == AQ_OK ? conn_watch_rendezvous(t) : st;
 }

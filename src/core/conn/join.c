@@ -18,8 +18,8 @@ static void broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
     aqi_spin_lock(&conns.lock);
-    if (conn->line != NULL) conn_meet(conn)->hang_up(conn->line);
-    conn->line = NULL;
+    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
+    conn->channel = NULL;
     conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
     aqi_spin_unlock(&conns.lock);
 }
@@ -110,8 +110,9 @@ static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
     aq_connection *conn = arg;
     unsigned i = conn->object_next;
     if (conn->client) {
-        if (i == AQI_MEET_FDS)
-            return aqi_fail(AQ_ELIMIT, "core", "a connection shares %d objects", AQI_MEET_FDS);
+        if (i == AQI_RENDEZVOUS_FDS)
+            return aqi_fail(AQ_ELIMIT, "core", "a connection shares %d objects",
+                            AQI_RENDEZVOUS_FDS);
         aq_status st = aqi_shmem_create(name, bytes, &conn->objects[i]);
         if (st != AQ_OK) return st;
         conn->object_count = i + 1;

@@ -1,5 +1,5 @@
 /*
- * Waiting with connections. One epoll set holds the meeting places, a timer for
+ * Waiting with connections. One epoll set holds the rendezvous, a timer for
  * the times of calls, a descriptor to kick whoever sleeps, and the transport of each connection. A
  * connection stays armed until something has made its descriptor readable, so that a process with
  * hundreds of idle connections arms only the few that woke it.
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* What an event of the set is about; from TAG_SLOT on the connection in that slot. */
-enum { TAG_KICK, TAG_TIMER, TAG_MEET, TAG_SLOT };
+enum { TAG_KICK, TAG_TIMER, TAG_RENDEZVOUS, TAG_SLOT };
 
 /* Where nothing announces what a transport has to do, look again after so long. */
 static const uint64_t look_again_ns = 1000000;
@@ -67,10 +67,10 @@ static void drain(int fd)
     if (read(fd, &count, sizeof(count)) < 0) return;
 }
 
-aq_status conn_watch_meet(unsigned t)
+aq_status conn_watch_rendezvous(unsigned t)
 {
-    int fd = core.tps[t]->ops.meet->wait_fd(conns.meets[t]);
-    return add(conns.epoll, fd, TAG_MEET) == 0 ? AQ_OK : no_descriptor();
+    int fd = core.tps[t]->ops.rendezvous->wait_fd(conns.rendezvous[t]);
+    return add(conns.epoll, fd, TAG_RENDEZVOUS) == 0 ? AQ_OK : no_descriptor();
 }
 
 void conn_watch(aq_connection *conn)
@@ -97,25 +97,25 @@ static void set_timer(uint64_t at_ns)
     (void)timerfd_settime(conns.timer, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
-/* Take what made the set readable; false: letters, which are attended to at once. */
+/* Take what made the set readable; false: messages, which are attended to at once. */
 static bool take_wakes(void)
 {
     struct epoll_event events[64];
-    bool letters = false;
+    bool messages = false;
     int n = epoll_wait(conns.epoll, events, AQI_COUNT_OF(events), 0);
     for (int i = 0; i < n; i++) {
         uint64_t tag = events[i].data.u64;
         if (tag == TAG_KICK) drain(conns.kick);
         if (tag == TAG_TIMER) drain(conns.timer);
-        if (tag == TAG_MEET) letters = true;
+        if (tag == TAG_RENDEZVOUS) messages = true;
         if (tag < TAG_SLOT) continue;
         aq_connection *conn = atomic_load(&conns.slots[tag - TAG_SLOT].conn);
         if (conn == NULL || conn->tp == NULL) continue;
         (void)conn->tp->ops.arm(conn->tp, false);
         conn->armed = false;
     }
-    if (letters) conn_attend();
-    return !letters;
+    if (messages) conn_attend();
+    return !messages;
 }
 
 /* Arm what is not; `*look_at` becomes earlier where nothing would wake us. */

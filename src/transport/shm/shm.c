@@ -358,7 +358,7 @@ const struct aqi_transport aqi_shm_transport = {
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
             AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY |
-            AQI_CAP_MEM_FD | AQI_CAP_MEET | AQI_CAP_PULL,
+            AQI_CAP_MEM_FD | AQI_CAP_RENDEZVOUS | AQI_CAP_PULL,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
@@ -381,7 +381,7 @@ const struct aqi_transport aqi_shm_transport = {
     .mem_dereg = shm_mem_dereg,
     .mem_map = shm_mem_map,
     .mem_fd = shm_mem_fd,
-    .meet = &shm_meet,
+    .rendezvous = &shm_rendezvous,
     .wait_fd = shm_wait_fd,
     .arm = shm_arm,
     .describe = shm_describe,

@@ -12,7 +12,7 @@
 #define AQI_SHM_IMPL_H
 
 #include "base/spin.h"
-#include "transport/meet.h"
+#include "transport/rendezvous.h"
 #include "transport/shm/shm.h"
 
 #include <sys/un.h>
@@ -264,8 +264,8 @@ void shm_wake(struct shm_tp *shm, struct shm_peer *peer);
 int shm_wait_fd(struct aqi_tp *tp);
 aq_status shm_arm(struct aqi_tp *tp, bool on);
 
-/* shm_meet.c */
-extern const struct aqi_meet_ops shm_meet;
+/* shm_rendezvous.c */
+extern const struct aqi_rendezvous_ops shm_rendezvous;
 
 /* shm_rma.c */
 aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr);

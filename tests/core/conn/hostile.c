@@ -1,6 +1,6 @@
 /*
  * A server among strangers that lie: garbage for its socket, calls with senseless descriptors,
- * letters out of turn, messages for handlers that are not there. It says no or drops them, keeps
+ * messages out of turn, messages for handlers that are not there. It says no or drops them, keeps
  * nothing, and serves the next honest client.
  */
 #include "base/stats.h"

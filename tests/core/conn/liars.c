@@ -1,6 +1,6 @@
 /*
  * Strangers that know the protocol and the memory layout, and lie where that hurts most: about whom
- * the memory they show belongs to, with more descriptors than a letter carries, and with nonsense
+ * the memory they show belongs to, with more descriptors than a message carries, and with nonsense
  * before the program has seen the request.
  */
 #include "base/stats.h"
@@ -62,7 +62,7 @@ static void babbler(uint32_t number)
     call(object, line);
     close(line[1]);
     raw_send(line[0], NULL, 0, bytes, 3, NULL, 0);
-    CHECK(recv(line[0], bytes, 1, 0) == 0); /* the server hangs up */
+    CHECK(recv(line[0], bytes, 1, 0) == 0); /* the server closes */
 }
 
 /* --- too many descriptors --------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static void giver(uint32_t number)
         (void)setsockopt(line[1], SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on)); /* since Linux 6.5 */
         raw_send(line[0], NULL, 0, bytes, aqi_hello_encode(&bye, bytes), many, n);
         close(line[1]);
-        while (recv(line[0], bytes, sizeof(bytes), 0) > 0) /* until the server hangs up */
+        while (recv(line[0], bytes, sizeof(bytes), 0) > 0) /* until the server closes */
             ;
         close(line[0]);
     }

@@ -1,9 +1,9 @@
 /*
- * shm: meeting processes that were not started with ours. A listener is a Unix datagram socket with
- * an abstract name made from its URI, so nothing is ever in the file system. A call is one datagram
- * that carries one end of a socket pair: the line. Its fate is seen there in every case: an answer,
- * or an end of file when it is dropped or when the listener, with the datagram unread, is gone.
- * So nothing is sent twice, and no copy has to be recognised.
+ * shm: the rendezvous with processes that were not started with ours. A listener is a Unix datagram
+ * socket with an abstract name made from its URI, so nothing is ever in the file system. A call is
+ * one datagram that carries one end of a socket pair: the control channel. Its fate is seen there
+ * in every case: an answer, or an end of file when it is dropped or when the listener, with the
+ * datagram unread, is gone. So nothing is sent twice, and no copy has to be recognised.
  */
 #include "base/fail.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ static const char default_path[] = "/aqueduct/";
 /* Events taken from the descriptors per call of progress. */
 enum { BATCH = 64 };
 
-/* What epoll finds: the head of a listener and of a line. */
+/* What epoll finds: the head of a listener and of a channel. */
 struct end {
     bool listener;
     int fd;
@@ -40,20 +40,20 @@ struct aqi_listener {
     struct aqi_listener *next;
 };
 
-struct aqi_line {
+struct aqi_control_channel {
     struct end end;
-    struct aqi_meet *meet;
+    struct aqi_rendezvous *rendezvous;
     void *user;
-    bool over; /* the other side hung up: no longer watched */
-    struct aqi_line *next, **at;
+    bool over; /* the other side closed it: no longer watched */
+    struct aqi_control_channel *next, **at;
 };
 
-struct aqi_meet {
-    struct aqi_meet_hooks hooks;
+struct aqi_rendezvous {
+    struct aqi_rendezvous_hooks hooks;
     int epoll, out;
     struct aqi_listener *listeners;
-    struct aqi_line *lines;
-    unsigned char buffer[AQI_LETTER_MAX];
+    struct aqi_control_channel *channels;
+    unsigned char buffer[AQI_HANDSHAKE_MAX];
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -98,16 +98,16 @@ static int want_writers(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 }
 
-static int watch(struct aqi_meet *meet, struct end *end)
+static int watch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = end};
-    return epoll_ctl(meet->epoll, EPOLL_CTL_ADD, end->fd, &event);
+    return epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, end->fd, &event);
 }
 
 /* Not by close: a peer may hold the same socket open. */
-static void unwatch(struct aqi_meet *meet, struct end *end)
+static void unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
-    (void)epoll_ctl(meet->epoll, EPOLL_CTL_DEL, end->fd, NULL);
+    (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, end->fd, NULL);
 }
 
 static void close_all(int *fds, unsigned count)
@@ -116,7 +116,7 @@ static void close_all(int *fds, unsigned count)
         if (fds[i] >= 0) close(fds[i]);
 }
 
-enum { ROOM = AQI_MEET_FDS + 2 }; /* the line, objects, the memory of a segment */
+enum { ROOM = AQI_RENDEZVOUS_FDS + 2 }; /* the channel, objects, the memory of a segment */
 
 union control {
     struct cmsghdr header;
@@ -124,7 +124,7 @@ union control {
 };
 
 /* A descriptor of the writer's process comes with each message if the socket is asked for it, which
- * whoever holds the other end of a line can do, as it may hold ours, too. */
+ * whoever holds the other end of a channel can do, as it may hold ours, too. */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4
 #endif
@@ -146,26 +146,26 @@ static bool take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
     return fit;
 }
 
-/* Send with a descriptor in front of the letter's own (-1: none); an errno, or 0. */
-static int send_letter(int fd, const struct sockaddr_un *to, socklen_t to_len, int first,
-                       const struct aqi_letter *letter)
+/* Send with a descriptor in front of the message's own (-1: none); an errno, or 0. */
+static int send_message(int fd, const struct sockaddr_un *to, socklen_t to_len, int first,
+                        const struct aqi_handshake *message)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)letter->bytes, .iov_len = letter->len};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message->bytes, .iov_len = message->len};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
     union control control;
     int fds[ROOM];
     unsigned n = 0;
     if (to != NULL) {
-        message.msg_name = (void *)(uintptr_t)to;
-        message.msg_namelen = to_len;
+        header.msg_name = (void *)(uintptr_t)to;
+        header.msg_namelen = to_len;
     }
     if (first >= 0) fds[n++] = first;
-    for (unsigned i = 0; i < letter->nfds && n < ROOM; i++)
-        fds[n++] = letter->fds[i];
+    for (unsigned i = 0; i < message->nfds && n < ROOM; i++)
+        fds[n++] = message->fds[i];
     if (n != 0) {
         memset(&control, 0, sizeof(control));
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(n * sizeof(int));
         control.header.cmsg_level = SOL_SOCKET;
         control.header.cmsg_type = SCM_RIGHTS;
         control.header.cmsg_len = CMSG_LEN(n * sizeof(int));
@@ -173,88 +173,92 @@ static int send_letter(int fd, const struct sockaddr_un *to, socklen_t to_len, i
     }
     ssize_t sent;
     do
-        sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     return sent < 0 ? errno : 0;
 }
 
 /*
- * Receive one letter into the buffer of the meeting place. AQ_AGAIN: nothing there; AQ_EPEER: end
+ * Receive one message into the buffer of the rendezvous. AQ_AGAIN: nothing there; AQ_EPEER: end
  * of file; AQ_EPROTO: dropped.
  */
-static aq_status receive(struct aqi_meet *meet, int fd, int fds[ROOM], struct aqi_letter *letter,
-                         struct aqi_writer *writer)
+static aq_status receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM],
+                         struct aqi_handshake *message, struct aqi_writer *writer)
 {
-    struct iovec part = {.iov_base = meet->buffer, .iov_len = sizeof(meet->buffer)};
+    struct iovec part = {.iov_base = rendezvous->buffer, .iov_len = sizeof(rendezvous->buffer)};
     union control control;
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof(control.bytes)};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof(control.bytes)};
     ssize_t n;
     /* A reset comes before what the other side had still sent. */
     do
-        n = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0) return errno == EAGAIN ? AQ_AGAIN : AQ_EPEER;
-    bool cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-    *letter = (struct aqi_letter){.bytes = meet->buffer, .len = (size_t)n, .fds = fds};
+    bool cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+    *message = (struct aqi_handshake){.bytes = rendezvous->buffer, .len = (size_t)n, .fds = fds};
     *writer = (struct aqi_writer){.uid = UINT32_MAX};
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&header); c != NULL; c = CMSG_NXTHDR(&header, c)) {
         if (c->cmsg_level != SOL_SOCKET) continue;
         if (c->cmsg_type == SCM_RIGHTS || c->cmsg_type == SCM_PIDFD) {
-            cut = !take_fds(c, fds, &letter->nfds) || cut;
+            cut = !take_fds(c, fds, &message->nfds) || cut;
         } else if (c->cmsg_type == SCM_CREDENTIALS) {
             struct ucred credentials;
             memcpy(&credentials, CMSG_DATA(c), sizeof(credentials));
             *writer = (struct aqi_writer){credentials.pid, credentials.uid};
         }
     }
-    if (!cut) return n == 0 && letter->nfds == 0 ? AQ_EPEER : AQ_OK;
-    /* Longer than any letter; or this process has no descriptor free, and the caller tries again.
+    if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
+    /* Longer than any message; or this process has no descriptor free, and the caller tries again.
      */
-    close_all(fds, letter->nfds);
+    close_all(fds, message->nfds);
     return AQ_EPROTO;
 }
 
-/* --- lines ----------------------------------------------------------------------------------- */
+/* --- control channels
+ * ------------------------------------------------------------------------------- */
 
-static struct aqi_line *line_new(struct aqi_meet *meet, int fd, void *user)
+static struct aqi_control_channel *channel_new(struct aqi_rendezvous *rendezvous, int fd,
+                                               void *user)
 {
-    struct aqi_line *line = calloc(1, sizeof(*line));
-    if (line == NULL) return NULL;
-    *line = (struct aqi_line){.end = {.fd = fd}, .meet = meet, .user = user};
-    if (watch(meet, &line->end) != 0) {
-        free(line);
+    struct aqi_control_channel *channel = calloc(1, sizeof(*channel));
+    if (channel == NULL) return NULL;
+    *channel =
+        (struct aqi_control_channel){.end = {.fd = fd}, .rendezvous = rendezvous, .user = user};
+    if (watch(rendezvous, &channel->end) != 0) {
+        free(channel);
         return NULL;
     }
-    line->at = &meet->lines;
-    line->next = meet->lines;
-    if (line->next != NULL) line->next->at = &line->next;
-    meet->lines = line;
-    return line;
+    channel->at = &rendezvous->channels;
+    channel->next = rendezvous->channels;
+    if (channel->next != NULL) channel->next->at = &channel->next;
+    rendezvous->channels = channel;
+    return channel;
 }
 
-static void meet_hang_up(struct aqi_line *line)
+static void shm_rendezvous_close_channel(struct aqi_control_channel *channel)
 {
-    if (!line->over) unwatch(line->meet, &line->end);
-    close(line->end.fd);
-    *line->at = line->next;
-    if (line->next != NULL) line->next->at = line->at;
-    free(line);
+    if (!channel->over) unwatch(channel->rendezvous, &channel->end);
+    close(channel->end.fd);
+    *channel->at = channel->next;
+    if (channel->next != NULL) channel->next->at = channel->at;
+    free(channel);
 }
 
-static aq_status meet_send(struct aqi_line *line, const struct aqi_letter *letter)
+static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
+                                     const struct aqi_handshake *message)
 {
-    int err = line->over ? EPIPE : send_letter(line->end.fd, NULL, 0, -1, letter);
+    int err = channel->over ? EPIPE : send_message(channel->end.fd, NULL, 0, -1, message);
     if (err == 0) return AQ_OK;
     if (err == EPIPE || err == ECONNRESET || err == ENOTCONN) return AQ_EPEER;
     return aqi_fail_errno(err == EAGAIN ? AQ_ELIMIT : AQ_ESYS, err, "shm",
-                          "writing to a connection's line");
+                          "writing to a connection's control channel");
 }
 
 /* Is what a caller sent the end of a socket pair? */
-static bool is_line(int fd)
+static bool is_channel(int fd)
 {
     int domain = 0, type = 0;
     socklen_t len = sizeof(int);
@@ -262,86 +266,90 @@ static bool is_line(int fd)
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET;
 }
 
-static void take_call(struct aqi_meet *meet, struct aqi_listener *listener)
+static void take_call(struct aqi_rendezvous *rendezvous, struct aqi_listener *listener)
 {
-    struct aqi_letter letter = {0};
+    struct aqi_handshake message = {0};
     struct aqi_writer writer;
     int fds[ROOM];
-    aq_status st = receive(meet, listener->end.fd, fds, &letter, &writer);
+    aq_status st = receive(rendezvous, listener->end.fd, fds, &message, &writer);
     if (st == AQ_AGAIN) return;
-    if (st != AQ_OK || letter.nfds == 0 || !is_line(fds[0])) {
+    if (st != AQ_OK || message.nfds == 0 || !is_channel(fds[0])) {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-        if (st == AQ_OK) close_all(fds, letter.nfds);
+        if (st == AQ_OK) close_all(fds, message.nfds);
         return;
     }
     (void)want_writers(fds[0]);
-    struct aqi_line *line = line_new(meet, fds[0], NULL);
-    if (line == NULL) {
-        close_all(fds, letter.nfds); /* the caller sees the end of file, and tries again */
+    struct aqi_control_channel *channel = channel_new(rendezvous, fds[0], NULL);
+    if (channel == NULL) {
+        close_all(fds, message.nfds); /* the caller sees the end of file, and tries again */
         return;
     }
-    letter.fds++;
-    letter.nfds--;
-    line->user = meet->hooks.call(meet->hooks.arg, listener->user, line, &writer, &letter);
-    close_all(letter.fds, letter.nfds);
-    if (line->user == NULL) meet_hang_up(line);
+    message.fds++;
+    message.nfds--;
+    channel->user =
+        rendezvous->hooks.call(rendezvous->hooks.arg, listener->user, channel, &writer, &message);
+    close_all(message.fds, message.nfds);
+    if (channel->user == NULL) shm_rendezvous_close_channel(channel);
 }
 
-static void take_letter(struct aqi_meet *meet, struct aqi_line *line)
+static void take_message(struct aqi_rendezvous *rendezvous, struct aqi_control_channel *channel)
 {
-    struct aqi_letter letter = {0};
+    struct aqi_handshake message = {0};
     struct aqi_writer writer;
     int fds[ROOM];
-    aq_status st = receive(meet, line->end.fd, fds, &letter, &writer);
+    aq_status st = receive(rendezvous, channel->end.fd, fds, &message, &writer);
     if (st == AQ_AGAIN) return;
     if (st == AQ_OK) {
-        meet->hooks.letter(meet->hooks.arg, line->user, &writer, &letter);
-        close_all(fds, letter.nfds); /* the line may be gone */
+        rendezvous->hooks.message(rendezvous->hooks.arg, channel->user, &writer, &message);
+        close_all(fds, message.nfds); /* the channel may be gone */
         return;
     }
     if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    unwatch(meet, &line->end);
-    line->over = true;
-    meet->hooks.hung_up(meet->hooks.arg, line->user);
+    unwatch(rendezvous, &channel->end);
+    channel->over = true;
+    rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user);
 }
 
 /* --- the operations -------------------------------------------------------------------------- */
 
-static void meet_unlisten(struct aqi_meet *meet, struct aqi_listener *listener)
+static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
+                                    struct aqi_listener *listener)
 {
-    struct aqi_listener **at = &meet->listeners;
+    struct aqi_listener **at = &rendezvous->listeners;
     while (*at != listener)
         at = &(*at)->next;
     *at = listener->next;
-    unwatch(meet, &listener->end);
+    unwatch(rendezvous, &listener->end);
     close(listener->end.fd);
     free(listener);
 }
 
-static void meet_close(struct aqi_meet *meet)
+static void shm_rendezvous_close(struct aqi_rendezvous *rendezvous)
 {
-    while (meet->lines != NULL)
-        meet_hang_up(meet->lines);
-    while (meet->listeners != NULL)
-        meet_unlisten(meet, meet->listeners);
-    if (meet->out >= 0) close(meet->out);
-    if (meet->epoll >= 0) close(meet->epoll);
-    free(meet);
+    while (rendezvous->channels != NULL)
+        shm_rendezvous_close_channel(rendezvous->channels);
+    while (rendezvous->listeners != NULL)
+        shm_rendezvous_unlisten(rendezvous, rendezvous->listeners);
+    if (rendezvous->out >= 0) close(rendezvous->out);
+    if (rendezvous->epoll >= 0) close(rendezvous->epoll);
+    free(rendezvous);
 }
 
-static aq_status meet_open(const struct aqi_meet_hooks *hooks, struct aqi_meet **out)
+static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
+                                     struct aqi_rendezvous **out)
 {
-    struct aqi_meet *meet = calloc(1, sizeof(*meet));
-    if (meet == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to meet other programs");
-    meet->hooks = *hooks;
-    meet->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    meet->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (meet->out < 0 || meet->epoll < 0) {
-        aq_status st = no_socket("opening sockets to meet other programs");
-        meet_close(meet);
+    struct aqi_rendezvous *rendezvous = calloc(1, sizeof(*rendezvous));
+    if (rendezvous == NULL)
+        return aqi_fail(AQ_ENOMEM, "shm", "no memory for connections with other programs");
+    rendezvous->hooks = *hooks;
+    rendezvous->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (rendezvous->out < 0 || rendezvous->epoll < 0) {
+        aq_status st = no_socket("opening sockets for connections");
+        shm_rendezvous_close(rendezvous);
         return st;
     }
-    *out = meet;
+    *out = rendezvous;
     return AQ_OK;
 }
 
@@ -369,8 +377,8 @@ static aq_status bind_to(int fd, const char *uri, char *uri_out)
                     "another listener is at %s: end it, or listen at another address", uri_out);
 }
 
-static aq_status meet_listen(struct aqi_meet *meet, const char *uri, void *user,
-                             struct aqi_listener **out, char *uri_out)
+static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const char *uri,
+                                       void *user, struct aqi_listener **out, char *uri_out)
 {
     char made[sizeof(scheme) + sizeof(default_path)], chosen[AQI_URI_MAX];
     snprintf(made, sizeof(made), "%s%s", scheme, default_path);
@@ -383,14 +391,15 @@ static aq_status meet_listen(struct aqi_meet *meet, const char *uri, void *user,
     if (st == AQ_OK && want_writers(fd) != 0) st = no_socket("asking for the callers' identity");
     if (st == AQ_OK) st = bind_to(fd, uri, chosen);
     *listener = (struct aqi_listener){.end = {.listener = true, .fd = fd}, .user = user};
-    if (st == AQ_OK && watch(meet, &listener->end) != 0) st = no_socket("watching a listener");
+    if (st == AQ_OK && watch(rendezvous, &listener->end) != 0)
+        st = no_socket("watching a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
         free(listener);
         return st;
     }
-    listener->next = meet->listeners;
-    meet->listeners = listener;
+    listener->next = rendezvous->listeners;
+    rendezvous->listeners = listener;
     memcpy(uri_out, chosen, sizeof(chosen));
     *out = listener;
     return AQ_OK;
@@ -412,60 +421,62 @@ static aq_status not_called(const char *uri, int err)
     }
 }
 
-static aq_status meet_dial(struct aqi_meet *meet, const char *uri, const struct aqi_letter *letter,
-                           void *user, struct aqi_line **out)
+static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const char *uri,
+                                        const struct aqi_handshake *message, void *user,
+                                        struct aqi_control_channel **out)
 {
     struct sockaddr_un name;
     socklen_t len;
     int pair[2];
     if (!name_of(uri, &name, &len)) return bad_uri(uri);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
-        return no_socket("making a line to another program");
-    struct aqi_line *line = want_writers(pair[0]) == 0 ? line_new(meet, pair[0], user) : NULL;
-    if (line == NULL) {
+        return no_socket("making a control channel to another program");
+    struct aqi_control_channel *channel =
+        want_writers(pair[0]) == 0 ? channel_new(rendezvous, pair[0], user) : NULL;
+    if (channel == NULL) {
         close(pair[0]);
         close(pair[1]);
-        return aqi_fail(AQ_ENOMEM, "shm", "no memory for a line to %s", uri);
+        return aqi_fail(AQ_ENOMEM, "shm", "no memory for a control channel to %s", uri);
     }
-    int err = send_letter(meet->out, &name, len, pair[1], letter);
+    int err = send_message(rendezvous->out, &name, len, pair[1], message);
     close(pair[1]);
     if (err != 0) {
-        meet_hang_up(line);
+        shm_rendezvous_close_channel(channel);
         return not_called(uri, err);
     }
-    *out = line;
+    *out = channel;
     return AQ_OK;
 }
 
-static unsigned meet_progress(struct aqi_meet *meet)
+static unsigned shm_rendezvous_progress(struct aqi_rendezvous *rendezvous)
 {
     unsigned n = 0;
     struct epoll_event event;
     /* One at a time: what is done for one may end another. */
-    while (n < BATCH && epoll_wait(meet->epoll, &event, 1, 0) == 1) {
+    while (n < BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1) {
         struct end *end = event.data.ptr;
         if (end->listener)
-            take_call(meet, (struct aqi_listener *)end);
+            take_call(rendezvous, (struct aqi_listener *)end);
         else
-            take_letter(meet, (struct aqi_line *)end);
+            take_message(rendezvous, (struct aqi_control_channel *)end);
         n++;
     }
     return n;
 }
 
-static int meet_wait_fd(struct aqi_meet *meet)
+static int shm_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
 {
-    return meet->epoll;
+    return rendezvous->epoll;
 }
 
-const struct aqi_meet_ops shm_meet = {
-    .open = meet_open,
-    .close = meet_close,
-    .listen = meet_listen,
-    .unlisten = meet_unlisten,
-    .dial = meet_dial,
-    .send = meet_send,
-    .hang_up = meet_hang_up,
-    .progress = meet_progress,
-    .wait_fd = meet_wait_fd,
+const struct aqi_rendezvous_ops shm_rendezvous = {
+    .open = shm_rendezvous_open,
+    .close = shm_rendezvous_close,
+    .listen = shm_rendezvous_listen,
+    .unlisten = shm_rendezvous_unlisten,
+    .connect = shm_rendezvous_connect,
+    .send = shm_rendezvous_send,
+    .close_channel = shm_rendezvous_close_channel,
+    .progress = shm_rendezvous_progress,
+    .wait_fd = shm_rendezvous_wait_fd,
 };
