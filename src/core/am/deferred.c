@@ -70,9 +70,9 @@ static unsigned deferred_poll(enum aqi_progress_mode mode)
 }
 
 /* One may wait for room, which no arrival announces. */
-static bool deferred_before_sleep(struct core_nap *nap)
+static bool deferred_before_sleep(struct core_sleep_plan *plan)
 {
-    if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) nap->ms = 1;
+    if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) plan->ms = 1;
     return true;
 }
 

@@ -223,10 +223,10 @@ static bool wake_up(aq_team *team)
 
 /* About to sleep: tell those we wait for in shared memory, and shorten the sleep where no arrival
  * will end it. False: something is complete. */
-static bool coll_before_sleep(struct core_nap *nap)
+static bool coll_before_sleep(struct core_sleep_plan *plan)
 {
-    if (nap->polled) return atomic_load(&core_coll_busy) == 0;
-    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) nap->ms = 1;
+    if (plan->polled) return atomic_load(&core_coll_busy) == 0;
+    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) plan->ms = 1;
     /* Another thread may change what we look at: no sleep is long instead (sleep.c). */
     if (core.multi) return true;
     return core_team_each(doze);

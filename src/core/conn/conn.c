@@ -88,13 +88,13 @@ void conn_set_state(aq_connection *conn, int state)
     if (awaits(state) && !awaits(old)) atomic_fetch_add(&conns.busy, 1);
     if (!awaits(state) && awaits(old)) atomic_fetch_sub(&conns.busy, 1);
     atomic_store_explicit(&conn->state, state, memory_order_release);
-    core_ring(); /* some thread may wait for it */
+    core_progressed(); /* some thread may wait for it */
 }
 
 void conn_push(aq_connection *conn, aq_connection_event_type type)
 {
     conn->events |= 1u << type;
-    core_ring();
+    core_progressed();
     if (conn->queued) return;
     conn->queued = true;
     conn->next = NULL;

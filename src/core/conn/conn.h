@@ -146,7 +146,7 @@ void conn_opened(aq_connection *conn);
 void conn_close_objects(aq_connection *conn);
 
 /* wait.c */
-bool conn_before_sleep(struct core_nap *nap);
+bool conn_before_sleep(struct core_sleep_plan *plan);
 aq_status conn_wait_open(void);
 void conn_wait_close(void);
 aq_status conn_watch_rendezvous(unsigned t);

@@ -148,9 +148,9 @@ static bool doze(void)
     return go;
 }
 
-bool conn_before_sleep(struct core_nap *nap)
+bool conn_before_sleep(struct core_sleep_plan *plan)
 {
     if (atomic_load(&core_conn_used) == 0) return true;
-    nap->fd = conns.epoll;
+    plan->fd = conns.epoll;
     return doze();
 }

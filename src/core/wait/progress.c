@@ -14,7 +14,7 @@ static inline void attend_if_alerted(void)
 {
     if (AQI_LIKELY(!core.boot.alert(core.boot.arg))) return;
     core.boot.attend(core.boot.arg);
-    core_ring();
+    core_progressed();
 }
 
 /* --- sources --------------------------------------------------------------------------------- */
@@ -47,11 +47,11 @@ static inline unsigned poll_sources(enum aqi_progress_mode mode)
     return n;
 }
 
-bool core_sources_before_sleep(struct core_nap *nap)
+bool core_sources_before_sleep(struct core_sleep_plan *plan)
 {
     bool go = true;
     for (unsigned i = 0; i < sources.count && go; i++)
-        if (sources.list[i]->before_sleep != NULL) go = sources.list[i]->before_sleep(nap);
+        if (sources.list[i]->before_sleep != NULL) go = sources.list[i]->before_sleep(plan);
     return go;
 }
 
@@ -76,7 +76,7 @@ unsigned core_progress_round(void)
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL);
     n += poll_sources(AQI_PROGRESS_ALL);
-    if (n != 0) core_ring();
+    if (n != 0) core_progressed();
     return n;
 }
 
@@ -86,7 +86,7 @@ unsigned core_progress(void)
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
     if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed)))
-        n += core_lost_tell(), core.boot.attend(core.boot.arg), core_ring();
+        n += core_lost_tell(), core.boot.attend(core.boot.arg), core_progressed();
     return n;
 }
 
@@ -138,7 +138,7 @@ static void reply_round(unsigned round)
     if (n == 0)
         core_hook_relax(NULL, round);
     else
-        core_ring();
+        core_progressed();
 }
 
 void aqi_core_ending(void)

@@ -47,7 +47,7 @@ void core_set_close(void)
 void core_set_disarmed(void)
 {
     uint64_t one = 1;
-    /* Either aq_wait_prepare hears the bell, or whoever rang it sees that somebody will sleep. */
+    /* Either aq_wait_prepare sees the activity, or whoever reports it sees the coming sleep. */
     if (atomic_load(&set.prepared) && atomic_exchange(&set.prepared, false) &&
         write(set.kick, &one, sizeof(one)) < 0)
         return; /* it is full: readable anyway */
@@ -99,7 +99,7 @@ static void set_timer(int ms)
 aq_status aq_wait_prepare(void)
 {
     int fd;
-    struct core_nap nap = {.ms = INT_MAX, .fd = -1, .polled = true};
+    struct core_sleep_plan plan = {.ms = INT_MAX, .fd = -1, .polled = true};
     aq_status st = aq_wait_fd(&fd);
     if (st != AQ_OK) return st;
     set_drain(set.kick);
@@ -108,19 +108,19 @@ aq_status aq_wait_prepare(void)
     atomic_store(&set.prepared, true);
     set_attend_to_job();
     /* What another thread has taken since this one last asked, the program may not have seen. */
-    static _Thread_local uint32_t heard;
-    uint32_t bell = core.multi ? core_bell() : 0;
-    bool go = bell == heard;
-    heard = bell;
+    static _Thread_local uint32_t seen;
+    uint32_t activity = core.multi ? core_activity() : 0;
+    bool go = activity == seen;
+    seen = activity;
     for (unsigned t = 0; t < core.tp_count && go; t++) {
         struct aqi_tp *tp = core.tps[t];
-        if ((tp->ops.wait_fd(tp) < 0 && core.carries[t]) || aqi_tp_waits_for_room(tp)) nap.ms = 1;
+        if ((tp->ops.wait_fd(tp) < 0 && core.carries[t]) || aqi_tp_waits_for_room(tp)) plan.ms = 1;
         (void)tp->ops.arm(tp, false); /* takes what woke us the last time */
         go = tp->ops.arm(tp, true) == AQ_OK;
     }
-    if (!go || !core_sources_before_sleep(&nap)) return AQ_AGAIN;
-    set_timer(nap.ms);
-    return set_add(nap.fd) ? AQ_OK
-                           : aqi_fail_errno(AQ_ESYS, errno, "core",
-                                            "aq_wait_prepare: cannot wait for connections");
+    if (!go || !core_sources_before_sleep(&plan)) return AQ_AGAIN;
+    set_timer(plan.ms);
+    return set_add(plan.fd) ? AQ_OK
+                            : aqi_fail_errno(AQ_ESYS, errno, "core",
+                                             "aq_wait_prepare: cannot wait for connections");
 }

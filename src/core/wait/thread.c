@@ -23,19 +23,19 @@ static struct {
     bool running;
     int kick; /* eventfd: look around, or stop */
     atomic_bool stop;
-} keeper;
-static _Thread_local bool on_keeper;
+} progress_thread;
+static _Thread_local bool on_progress_thread;
 
 static void drain_kicks(void)
 {
     uint64_t count;
-    while (read(keeper.kick, &count, sizeof(count)) > 0)
+    while (read(progress_thread.kick, &count, sizeof(count)) > 0)
         ;
 }
 
 static void stand_back(void)
 {
-    struct pollfd fd = {.fd = keeper.kick, .events = POLLIN};
+    struct pollfd fd = {.fd = progress_thread.kick, .events = POLLIN};
     poll(&fd, 1, STAND_BACK_MS);
 }
 
@@ -44,9 +44,9 @@ static void *serve(void *arg)
     uint64_t seen = 0;
     unsigned idle = 0;
     (void)arg;
-    on_keeper = true;
+    on_progress_thread = true;
     if (core_self() == NULL) return NULL; /* which has said why */
-    while (!atomic_load_explicit(&keeper.stop, memory_order_acquire)) {
+    while (!atomic_load_explicit(&progress_thread.stop, memory_order_acquire)) {
         if (core_progress_round() != 0) {
             idle = 0;
             continue;
@@ -60,7 +60,7 @@ static void *serve(void *arg)
             seen = polls;
             stand_back();
         } else {
-            core_sleep_keeper(SLEEP_MS, keeper.kick);
+            core_sleep_progress_thread(SLEEP_MS, progress_thread.kick);
         }
         drain_kicks();
     }
@@ -71,12 +71,12 @@ static void kick(void)
 {
     uint64_t one = 1;
     /* It fails only if a kick is there already. */
-    if (write(keeper.kick, &one, sizeof(one)) < 0) return;
+    if (write(progress_thread.kick, &one, sizeof(one)) < 0) return;
 }
 
 void core_progress_thread_step_aside(void)
 {
-    if (keeper.running) kick();
+    if (progress_thread.running) kick();
 }
 
 aq_status core_progress_thread_start(void)
@@ -84,9 +84,9 @@ aq_status core_progress_thread_start(void)
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     sigset_t blocked, before;
     if (!core.progress_thread) return AQ_OK;
-    atomic_store(&keeper.stop, false);
-    keeper.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (keeper.kick < 0)
+    atomic_store(&progress_thread.stop, false);
+    progress_thread.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (progress_thread.kick < 0)
         return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
                               "core", "cannot make a descriptor for the progress thread");
     /* The program's signal handlers run on the program's threads. */
@@ -94,45 +94,45 @@ aq_status core_progress_thread_start(void)
     for (size_t i = 0; i < AQI_COUNT_OF(faults); i++)
         sigdelset(&blocked, faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int err = pthread_create(&keeper.thread, NULL, serve, NULL);
+    int err = pthread_create(&progress_thread.thread, NULL, serve, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err != 0) {
-        close(keeper.kick);
+        close(progress_thread.kick);
         return aqi_fail_errno(AQ_ELIMIT, err, "core",
                               "cannot start the progress thread: raise ulimit -u, or set "
                               "AQ_PROGRESS_THREAD=no");
     }
-    pthread_setname_np(keeper.thread, "aq-progress");
-    keeper.running = true;
+    pthread_setname_np(progress_thread.thread, "aq-progress");
+    progress_thread.running = true;
     return AQ_OK;
 }
 
 void core_progress_thread_stop(void)
 {
-    if (!keeper.running) return;
-    keeper.running = false;
-    atomic_store_explicit(&keeper.stop, true, memory_order_release);
+    if (!progress_thread.running) return;
+    progress_thread.running = false;
+    atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
     kick();
-    pthread_join(keeper.thread, NULL);
-    close(keeper.kick);
+    pthread_join(progress_thread.thread, NULL);
+    close(progress_thread.kick);
 }
 
 /* From exit(): a handler that it runs may have called exit() itself, or never return. */
 void aqi_core_halt_progress(void)
 {
     struct timespec until;
-    if (!keeper.running || pthread_equal(keeper.thread, pthread_self())) return;
-    keeper.running = false;
-    atomic_store_explicit(&keeper.stop, true, memory_order_release);
+    if (!progress_thread.running || pthread_equal(progress_thread.thread, pthread_self())) return;
+    progress_thread.running = false;
+    atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
     kick();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
-    (void)pthread_timedjoin_np(keeper.thread, NULL, &until);
+    (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);
 }
 
 bool aqi_core_on_progress_thread(void)
 {
-    return on_keeper;
+    return on_progress_thread;
 }
 
 int aq_job_progress_thread(void)

@@ -6,29 +6,29 @@
 
 struct core_wait {
     uint32_t rounds;
-    uint32_t bell; /* sleep.c: as heard before the last look at what is waited for; 0: never */
+    uint32_t activity; /* sleep.c: as seen before the last look at what is waited for; 0: never */
     uint64_t yield_since; /* ns */
 };
 /*
  * A source of progress: whatever beside the transports has to move on, to be asked before a sleep,
  * or to be told of its end. Registered when the room that it is of opens; any member may be NULL.
  */
-struct core_nap {
+struct core_sleep_plan {
     int ms;      /* the most; shorter where nothing announces what the source waits for */
     int fd;      /* also sleep on this one; -1 */
-    bool polled; /* the program sleeps in poll() itself, and nobody hears of its end */
+    bool polled; /* the program sleeps in poll() itself, and nobody is told of its end */
 };
 struct core_source {
     const _Atomic uint32_t *busy; /* 0: there is nothing to poll */
     unsigned (*poll)(enum aqi_progress_mode mode);
-    bool (*before_sleep)(struct core_nap *nap); /* false: something is there already */
-    void (*after_wake)(void);                   /* also when it was not asked, or said false */
+    bool (*before_sleep)(struct core_sleep_plan *plan); /* false: something is there already */
+    void (*after_wake)(void); /* also when it was not asked, or said false */
     /* A reply by a route that is not of the job waits for room. */
     void (*stalled)(struct core_wait *wait, const struct core_route *route);
 };
 void core_source_add(const struct core_source *source);
 void core_sources_reset(void);
-bool core_sources_before_sleep(struct core_nap *nap);
+bool core_sources_before_sleep(struct core_sleep_plan *plan);
 void core_sources_after_wake(void);
 /* set.c: the transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
  */
@@ -42,15 +42,15 @@ unsigned core_progress_round(void); /* the same, by the progress thread */
  */
 AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
-AQI_COLD void core_sleep_keeper(int sleep_ms, int kick);
-AQI_COLD void core_ring_bell(void);
-uint32_t core_bell(void); /* moves with each ring */
+AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
+AQI_COLD void core_wake_waiters(void);
+uint32_t core_activity(void); /* a counter that core_progressed moves; never 0 */
 aq_status core_sleep_open(void);
 void core_sleep_close(void);
 /* Progress brought something, for which another thread may wait asleep. */
-static inline void core_ring(void)
+static inline void core_progressed(void)
 {
-    if (AQI_UNLIKELY(core.multi)) core_ring_bell();
+    if (AQI_UNLIKELY(core.multi)) core_wake_waiters();
 }
 /*
  * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
@@ -88,7 +88,7 @@ enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
 /* wait/thread.c: started last and stopped first, if core.progress_thread. */
 aq_status core_progress_thread_start(void);
 void core_progress_thread_stop(void);
-/* A thread of the program is about to sleep and will watch. */
+/* A thread of the program is about to sleep and will be the poller. */
 void core_progress_thread_step_aside(void);
 
 /* agree.c */
