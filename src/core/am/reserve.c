@@ -23,7 +23,7 @@ static aq_status find_room(struct core_route *route, bool is_reply, unsigned nar
     aq_status st;
     do
         st = tp->ops.am_reserve(tp, route->peer, is_reply, nargs, nbytes, slot);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, is_reply, flags)) == AQ_OK);
+    while (core_retry(&st, &wait, route, is_reply, flags));
     return st;
 }
 

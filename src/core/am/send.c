@@ -48,7 +48,7 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
     struct core_wait wait = {0};
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aqi_count(AQI_CTR_AM_AGAIN, 1);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, route, reply, flags)) == AQ_OK)
+    while (core_retry(&st, &wait, route, reply, flags))
         st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
     if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
     return st == AQ_EPEER ? core_lost(route, call) : st;

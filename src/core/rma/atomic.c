@@ -115,7 +115,7 @@ static aq_status start(void *arg, struct aqi_comp *comp)
     aqi_comp_add(comp, &comp->remote, 1);
     do
         st = tp->ops.atomic(tp, c->route->peer, c->route->rmem, c->req, c->result, comp);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, c->route, false, c->flags)) == AQ_OK);
+    while (core_retry(&st, &wait, c->route, false, c->flags));
     if (st == AQ_OK) return AQ_OK;
     aqi_comp_remote(comp);
     return st == AQ_EPEER ? core_lost(c->route, c->call) : st;

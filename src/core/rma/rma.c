@@ -46,7 +46,7 @@ static aq_status start(void *arg, struct aqi_comp *comp)
     aqi_comp_add(comp, &comp->remote, 1);
     do
         st = submit(t, comp);
-    while (st == AQ_AGAIN && (st = core_wait_for_room(&wait, t->route, false, t->flags)) == AQ_OK);
+    while (core_retry(&st, &wait, t->route, false, t->flags));
     if (st == AQ_OK) {
         if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
         return AQ_OK;

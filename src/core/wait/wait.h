@@ -82,6 +82,14 @@ void core_wait_zero(_Atomic uint32_t *counter);
  */
 AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,
                                       bool reply, unsigned flags);
+/* Try again? If the last try said AQ_AGAIN, after waiting for room, which may change `*st`. */
+static inline bool core_retry(aq_status *st, struct core_wait *wait, const struct core_route *route,
+                              bool reply, unsigned flags)
+{
+    if (AQI_LIKELY(*st != AQ_AGAIN)) return false;
+    *st = core_wait_for_room(wait, route, reply, flags);
+    return *st == AQ_OK;
+}
 void core_hook_relax(void *arg, unsigned round);
 enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
 
