@@ -57,26 +57,17 @@ static struct coll_shape *shape_new(const aq_team *team)
     return shape;
 }
 
-static aq_team *local_team(aq_team *team)
+static aq_team *shape_local_team(aq_team *team)
 {
     const struct coll_shape *shape = team->shape;
     aq_rank size = coll_group_size(shape, shape->mine), first = shape->start[shape->mine];
-    aq_team *local = calloc(1, sizeof(*local));
-    aq_rank *map = calloc(size, sizeof(*map));
-    if (local == NULL || map == NULL) {
-        free(local);
-        free(map);
-        aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours in a team");
-        return NULL;
-    }
+    aq_team *local = core_team_new(size);
+    if (local == NULL) return NULL;
+    aq_rank *map = (aq_rank *)(uintptr_t)local->map;
     for (aq_rank i = 0; i < size; i++)
         map[i] = aq_team_to_job(team, shape->order[first + i]);
-    *local = (aq_team){.rank = shape->place[team->rank] - first,
-                       .size = size,
-                       .map = map,
-                       .at = map,
-                       .routes = core.routes,
-                       .whole = team};
+    local->rank = shape->place[team->rank] - first;
+    local->whole = team;
     return local;
 }
 
@@ -90,7 +81,7 @@ aq_status coll_shape_make(aq_team *team)
     }
     team->shape = shape;
     if (coll_group_size(shape, shape->mine) == 1) return AQ_OK;
-    team->local = local_team(team);
+    team->local = shape_local_team(team);
     return team->local != NULL ? AQ_OK : AQ_ENOMEM;
 }
 

@@ -35,6 +35,14 @@ void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
 void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *block); /* by rank 0 */
 void scratch_free(const struct scratch_block *block);
 void *scratch_at(const aq_team *team, const struct scratch_block *block);
+/* The first gap of `size` bytes in [from, end) between the ranges that are taken, by offset. */
+struct scratch_range {
+    uint64_t offset, size;
+    struct scratch_range *next;
+};
+bool scratch_take(struct scratch_range **taken, uint64_t from, uint64_t end, uint64_t size,
+                  uint64_t *offset);
+void scratch_give(struct scratch_range **taken, uint64_t offset);
 
 /* segment.c */
 struct core_segment_card { /* what a rank tells the others: a key for each of its transports */

@@ -12,16 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct taken {
-    uint64_t offset, size;
-    struct taken *next; /* by offset */
-};
-
 static struct {
     unsigned char *mine;
     unsigned char **local; /* by job rank: mapped here, or NULL */
     uint64_t *sizes;
-    struct taken *taken;
+    struct scratch_range *taken;
 } scratch;
 
 /* What a rank tells the others about its scratch memory. */
@@ -95,11 +90,8 @@ aq_status core_scratch_open(void)
 
 void core_scratch_close(void)
 {
-    while (scratch.taken != NULL) {
-        struct taken *next = scratch.taken->next;
-        free(scratch.taken);
-        scratch.taken = next;
-    }
+    while (scratch.taken != NULL)
+        scratch_give(&scratch.taken, scratch.taken->offset);
     free(scratch.local);
     free(scratch.sizes);
     memset(&scratch, 0, sizeof(scratch));
@@ -139,19 +131,30 @@ void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
     if (block->size < least) block->size = 0;
 }
 
-static bool take(uint64_t size, uint64_t *offset)
+bool scratch_take(struct scratch_range **taken, uint64_t from, uint64_t end, uint64_t size,
+                  uint64_t *offset)
 {
-    uint64_t from = aqi_round_up(scratch.sizes[core.params.rank] / 2, aqi_page_size());
-    struct taken **at = &scratch.taken;
+    struct scratch_range **at = taken;
     for (; *at != NULL && (*at)->offset - from < size; at = &(*at)->next)
         from = (*at)->offset + (*at)->size;
-    if (*at == NULL && scratch.sizes[core.params.rank] - from < size) return false;
-    struct taken *taken = malloc(sizeof(*taken));
-    if (taken == NULL) return false;
-    *taken = (struct taken){from, size, *at};
-    *at = taken;
+    if (*at == NULL && end - from < size) return false;
+    struct scratch_range *range = malloc(sizeof(*range));
+    if (range == NULL) return false;
+    *range = (struct scratch_range){from, size, *at};
+    *at = range;
     *offset = from;
     return true;
+}
+
+void scratch_give(struct scratch_range **taken, uint64_t offset)
+{
+    struct scratch_range **at = taken;
+    while (*at != NULL && (*at)->offset != offset)
+        at = &(*at)->next;
+    if (*at == NULL) return;
+    struct scratch_range *range = *at;
+    *at = range->next;
+    free(range);
 }
 
 /* A large block if there is one, else a smaller one, else none: then the team sends messages. */
@@ -161,10 +164,11 @@ void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *bloc
     *block = (struct scratch_block){0};
     if (team->size == 1 || !scratch_reaches(team)) return;
     aqi_spin_lock(&core.lock);
-    uint64_t size = scratch.sizes[core.params.rank] / 16 / aqi_page_size() * aqi_page_size();
+    uint64_t end = scratch.sizes[core.params.rank], from = aqi_round_up(end / 2, aqi_page_size());
+    uint64_t size = end / 16 / aqi_page_size() * aqi_page_size();
     for (size = aqi_max(size, least); size >= least;
          size = size / 4 / aqi_page_size() * aqi_page_size())
-        if (take(size, &block->offset)) {
+        if (scratch_take(&scratch.taken, from, end, size, &block->offset)) {
             block->size = size;
             break;
         }
@@ -176,13 +180,7 @@ void scratch_free(const struct scratch_block *block)
 {
     if (block->size == 0) return;
     aqi_spin_lock(&core.lock);
-    for (struct taken **at = &scratch.taken; *at != NULL; at = &(*at)->next)
-        if ((*at)->offset == block->offset) {
-            struct taken *found = *at;
-            *at = found->next;
-            free(found);
-            break;
-        }
+    scratch_give(&scratch.taken, block->offset);
     aqi_spin_unlock(&core.lock);
 }
 

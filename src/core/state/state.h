@@ -229,5 +229,9 @@ aq_team *core_team_find(uint32_t root, uint32_t count);
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool core_team_each(bool (*fn)(aq_team *team));
 aq_team *core_team_any(void); /* one that is left; NULL: none */
+/* A team with room for `size` members, its map all zero; NULL, with the error recorded. */
+aq_team *core_team_new(size_t size);
+void core_team_clear(aq_team *team); /* free its maps */
+void core_team_free(aq_team *team);
 
 #endif

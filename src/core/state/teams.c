@@ -1,6 +1,7 @@
 /* The teams of this process, by what messages call them. */
 #include "core/state/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { BUCKETS = 64 };
@@ -76,4 +77,31 @@ aq_team *core_team_any(void)
     for (unsigned b = 0; b < BUCKETS && team == NULL; b++)
         team = teams.bucket[b];
     return team;
+}
+
+aq_team *core_team_new(size_t size)
+{
+    aq_team *team = calloc(1, sizeof(*team));
+    aq_rank *map = calloc(size, sizeof(*map));
+    if (team == NULL || map == NULL) {
+        free(team);
+        free(map);
+        aqi_fail(AQ_ENOMEM, "core", "no memory for a team of %zu", size);
+        return NULL;
+    }
+    *team = (aq_team){.size = (aq_rank)size, .map = map, .at = map, .routes = core.routes};
+    return team;
+}
+
+void core_team_clear(aq_team *team)
+{
+    if (team->at != team->map) free((void *)(uintptr_t)team->at);
+    free((void *)(uintptr_t)team->map);
+    team->map = team->at = NULL;
+}
+
+void core_team_free(aq_team *team)
+{
+    core_team_clear(team);
+    free(team);
 }

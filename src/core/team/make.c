@@ -13,7 +13,7 @@ unsigned aq_team_ep_index(const aq_team *team, aq_rank rank)
 }
 
 /* May this team name endpoint `index` of this process? */
-static aq_status own_ep(const char *call, aq_team *team, unsigned index)
+static aq_status team_own_ep(const char *call, aq_team *team, unsigned index)
 {
     aq_ep *ep = atomic_load(&core.eps[index]);
     if (ep == NULL)
@@ -27,7 +27,7 @@ static aq_status own_ep(const char *call, aq_team *team, unsigned index)
 }
 
 /* Name endpoint `eps[i]` of member `i` of a new team. */
-static aq_status name_eps(const char *call, aq_team *team, const unsigned *eps)
+static aq_status team_name_eps(const char *call, aq_team *team, const unsigned *eps)
 {
     unsigned all = 0;
     for (aq_rank i = 0; i < team->size; i++) {
@@ -37,7 +37,7 @@ static aq_status name_eps(const char *call, aq_team *team, const unsigned *eps)
         all |= eps[i];
     }
     if (all == 0) return AQ_OK;
-    aq_status st = own_ep(call, team, eps[team->rank]);
+    aq_status st = team_own_ep(call, team, eps[team->rank]);
     if (st != AQ_OK) return st;
     uint32_t *at = malloc(team->size * sizeof(*at));
     if (at == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
@@ -56,7 +56,7 @@ aq_status team_inherit_eps(aq_team *team, const aq_team *parent)
     if (eps == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a team");
     for (aq_rank i = 0; i < team->size; i++)
         eps[i] = aq_team_ep_index(parent, aq_team_from_job(parent, team->map[i]));
-    aq_status st = name_eps("a new team", team, eps);
+    aq_status st = team_name_eps("a new team", team, eps);
     free(eps);
     return st;
 }
@@ -68,7 +68,7 @@ struct wish {
     aq_rank rank; /* in the parent */
 };
 
-static int by_key(const void *a, const void *b)
+static int team_by_key(const void *a, const void *b)
 {
     const struct wish *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
@@ -76,36 +76,31 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The members with our colour, sorted. NULL: no memory. */
-static aq_team *same_color(const aq_team *parent, struct wish *wishes, int color)
+static aq_team *team_of_color(const aq_team *parent, struct wish *wishes, int color)
 {
     size_t count = 0;
     for (aq_rank i = 0; i < parent->size; i++)
         if (wishes[i].color == color) wishes[count++] = wishes[i];
-    aq_team *team = team_new(count);
+    aq_team *team = core_team_new(count);
     if (team == NULL) return NULL;
-    qsort(wishes, count, sizeof(*wishes), by_key);
+    qsort(wishes, count, sizeof(*wishes), team_by_key);
     aq_rank *map = (aq_rank *)(uintptr_t)team->map;
     for (aq_rank i = 0; i < count; i++) {
         if (wishes[i].rank == parent->rank) team->rank = i;
         map[i] = aq_team_to_job(parent, wishes[i].rank);
     }
     if (team_inherit_eps(team, parent) == AQ_OK) return team;
-    team_free(team);
+    core_team_free(team);
     return NULL;
 }
 
-/* The wishes of all; whoever has none to give, or no room for them, says so to all. */
-static aq_status gather_wishes(const char *call, aq_team *team, const struct wish *mine,
-                               aq_status can, struct wish *wishes)
+/* The wishes of all; fails in all members if one has no valid wish or no memory. */
+static aq_status team_gather_wishes(const char *call, aq_team *team, const struct wish *mine,
+                                    aq_status can, struct wish *wishes)
 {
-    struct coll_args args = {.kind = COLL_ALLGATHER,
-                             .code = COLL_CODE_TEAM,
-                             .src = mine,
-                             .dst = wishes,
-                             .nbytes = sizeof(*mine)};
     if (can == AQ_OK && wishes == NULL) can = AQ_ENOMEM;
     aq_status st = team_begin(call, team, can);
-    return st == AQ_OK ? coll_run(call, team, &args) : st;
+    return st == AQ_OK ? team_exchange(call, team, mine, wishes, sizeof(*mine)) : st;
 }
 
 aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_team **team_out)
@@ -117,9 +112,9 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
     struct wish wish = {color, key, team->rank}, *wishes = malloc(team->size * sizeof(wish));
     if (color < AQ_COLOR_NONE || flags != 0 || (team_out == NULL && color != AQ_COLOR_NONE))
         mine = AQ_EINVAL;
-    st = gather_wishes(call, team, &wish, mine, wishes);
+    st = team_gather_wishes(call, team, &wish, mine, wishes);
     if (st == AQ_OK) {
-        if (color != AQ_COLOR_NONE) new = same_color(team, wishes, color);
+        if (color != AQ_COLOR_NONE) new = team_of_color(team, wishes, color);
         if (color != AQ_COLOR_NONE && new == NULL) mine = AQ_ENOMEM;
         st = team_make(call, team, new, mine, &new);
         if (st == AQ_OK && mine != AQ_OK) st = mine;
@@ -137,10 +132,9 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
 
 /* --- by lists -------------------------------------------------------------------------------- */
 
-/* Is this a list that a member of `parent` may give? `seen` is all false, and has a place for each
- * rank of it; NULL: there was no memory. */
-static aq_status check_list(const char *call, const aq_team *parent, const aq_rank *members,
-                            size_t count, bool *seen)
+/* `seen` has an entry for each rank of the parent, all false; NULL: there was no memory. */
+static aq_status team_check_list(const char *call, const aq_team *parent, const aq_rank *members,
+                                 size_t count, bool *seen)
 {
     if (seen == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     for (size_t i = 0; i < count; i++) {
@@ -157,14 +151,13 @@ static aq_status check_list(const char *call, const aq_team *parent, const aq_ra
     return AQ_OK;
 }
 
-/* The team of a list; `eps` NULL: with the endpoints that the parent names. NULL: `*st` says what
- * is wrong with it. */
-static aq_team *from_list(const char *call, const aq_team *parent, const aq_rank *members,
-                          const unsigned *eps, size_t count, aq_status *st)
+/* `eps` NULL: the endpoints that the parent names. NULL: `*st` says what is wrong. */
+static aq_team *team_of_list(const char *call, const aq_team *parent, const aq_rank *members,
+                             const unsigned *eps, size_t count, aq_status *st)
 {
     bool *seen = calloc(parent->size, sizeof(*seen));
-    *st = check_list(call, parent, members, count, seen);
-    aq_team *team = *st == AQ_OK ? team_new(count) : NULL;
+    *st = team_check_list(call, parent, members, count, seen);
+    aq_team *team = *st == AQ_OK ? core_team_new(count) : NULL;
     free(seen);
     if (*st == AQ_OK && team == NULL) *st = AQ_ENOMEM;
     for (size_t i = 0; team != NULL && i < count; i++) {
@@ -172,14 +165,14 @@ static aq_team *from_list(const char *call, const aq_team *parent, const aq_rank
         if (members[i] == parent->rank) team->rank = (aq_rank)i;
     }
     if (team == NULL) return NULL;
-    *st = eps != NULL ? name_eps(call, team, eps) : team_inherit_eps(team, parent);
+    *st = eps != NULL ? team_name_eps(call, team, eps) : team_inherit_eps(team, parent);
     if (*st == AQ_OK) return team;
-    team_free(team);
+    core_team_free(team);
     return NULL;
 }
 
-static aq_status create(const char *call, aq_team *parent, const aq_rank *members,
-                        const unsigned *eps, size_t count, unsigned flags, aq_team **team_out)
+static aq_status team_create(const char *call, aq_team *parent, const aq_rank *members,
+                             const unsigned *eps, size_t count, unsigned flags, aq_team **team_out)
 {
     aq_status st = core_team_usable(call, parent);
     if (st != AQ_OK) return st;
@@ -188,7 +181,7 @@ static aq_status create(const char *call, aq_team *parent, const aq_rank *member
     if (flags != 0 || (count != 0 && (members == NULL || team_out == NULL)))
         mine = aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or a pointer is NULL", call, flags);
     else if (count != 0)
-        new = from_list(call, parent, members, eps, count, &mine);
+        new = team_of_list(call, parent, members, eps, count, &mine);
     st = team_make(call, parent, new, mine, &new);
     st = team_settle(call, parent, st, new);
     if (mine != AQ_OK) return mine;
@@ -199,11 +192,11 @@ static aq_status create(const char *call, aq_team *parent, const aq_rank *member
 aq_status aq_team_create(aq_team *parent, const aq_rank *members, size_t count, unsigned flags,
                          aq_team **team_out)
 {
-    return create("aq_team_create", parent, members, NULL, count, flags, team_out);
+    return team_create("aq_team_create", parent, members, NULL, count, flags, team_out);
 }
 
 aq_status aq_team_create_eps(aq_team *parent, const aq_rank *members, const unsigned *eps,
                              size_t count, unsigned flags, aq_team **team_out)
 {
-    return create("aq_team_create_eps", parent, members, eps, count, flags, team_out);
+    return team_create("aq_team_create_eps", parent, members, eps, count, flags, team_out);
 }

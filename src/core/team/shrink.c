@@ -1,7 +1,7 @@
 /*
- * A team of those who live. The team they come from cannot be used for it, as its collectives need
- * the dead: the launcher tells all of them alike who lives, they meet in an interim team that needs
- * no memory of anybody, make the new team through it like any other, and agree that it is there.
+ * A team of the survivors of another, whose collectives do not work any more. The launcher tells
+ * all of them alike who lives; they make the new team through an interim one that needs no shared
+ * memory, and agree that it is there.
  */
 #include "core/team/team.h"
 
@@ -11,7 +11,7 @@
 /* The rank in the id of an interim team has this bit, which no process's rank has. */
 #define SHRINK_INTERIM 0x80000000u
 
-/* So many agreements of a team later ids of interim teams repeat. */
+/* Ids of interim teams repeat after so many agreements. */
 #define SHRINK_COUNT 0x4000u
 
 /* Three sets of ranks. */
@@ -27,7 +27,7 @@ static void shrink_open(struct shrink *s, const char *call, aq_team *team)
 {
     size_t bytes = core_set_bytes();
     uint8_t *sets = calloc(3, bytes);
-    if (sets == NULL) /* the others wait for us: they must not wait in vain */
+    if (sets == NULL) /* the others would wait for ever */
         core.boot.fatal(core.boot.arg, "no memory for the members of a team");
     *s = (struct shrink){call, team, sets, sets + bytes, sets + 2 * bytes};
     for (aq_rank i = 0; i < team->size; i++) {
@@ -37,19 +37,19 @@ static void shrink_open(struct shrink *s, const char *call, aq_team *team)
 }
 
 /*
- * The agreements of a team are counted, whatever each is about: where a death has led some members
- * into one call and the others into another, they meet all the same, and both calls fail.
+ * The agreements of a team share one counter: members that a death has led into different calls
+ * meet all the same, and both calls fail.
  */
-static aq_status agree(struct shrink *s, aq_status mine, uint8_t *living)
+static aq_status shrink_agree(struct shrink *s, aq_status mine, uint8_t *living)
 {
     uint64_t what = (uint64_t)s->team->id[0] << 32 | s->team->id[1];
     return core_agree(what, s->team->agreed++, mine, s->members, living);
 }
 
-/* And nobody has died since the first. */
-static aq_status agree_again(struct shrink *s, aq_status mine)
+/* Fails also if somebody has died since the first. */
+static aq_status shrink_agree_again(struct shrink *s, aq_status mine)
 {
-    aq_status st = agree(s, mine, s->now);
+    aq_status st = shrink_agree(s, mine, s->now);
     return st == AQ_OK && memcmp(s->living, s->now, core_set_bytes()) != 0 ? AQ_EPEER : st;
 }
 
@@ -58,7 +58,7 @@ aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *
     struct shrink s;
     if (!core.params.survive || parent->size == 1) return st;
     shrink_open(&s, call, parent);
-    aq_status all = agree(&s, st == AQ_EPEER ? st : AQ_OK, s.living);
+    aq_status all = shrink_agree(&s, st == AQ_EPEER ? st : AQ_OK, s.living);
     free(s.members);
     if (all == AQ_OK || st != AQ_OK) return st;
     if (team != NULL) team_drop(team);
@@ -66,9 +66,9 @@ aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *
 }
 
 /* The living, in the order that they have in the team. */
-static aq_team *team_of_living(const struct shrink *s)
+static aq_team *shrink_team_of_living(const struct shrink *s)
 {
-    aq_team *found = team_new(s->team->size);
+    aq_team *found = core_team_new(s->team->size);
     if (found == NULL) return NULL;
     aq_rank *map = (aq_rank *)(uintptr_t)found->map;
     found->size = 0;
@@ -79,26 +79,26 @@ static aq_team *team_of_living(const struct shrink *s)
         map[found->size++] = rank;
     }
     if (team_inherit_eps(found, s->team) == AQ_OK) return found;
-    team_free(found);
+    core_team_free(found);
     return NULL;
 }
 
-static aq_status enter(const struct shrink *s, aq_team *interim)
+static aq_status shrink_enter(const struct shrink *s, aq_team *interim)
 {
     static const struct scratch_block none;
     uint32_t root = s->team->id[0] | SHRINK_INTERIM | s->team->agreed % SHRINK_COUNT << 17;
     return team_equip(interim, root, s->team->id[1], &none);
 }
 
-/* Make the team in the interim one, which all have entered at the second agreement. */
-static aq_status make(struct shrink *s, aq_team *interim, aq_team **out)
+/* At the second agreement all have entered the interim team. */
+static aq_status shrink_make(struct shrink *s, aq_team *interim, aq_team **out)
 {
-    aq_status st = agree_again(s, interim != NULL ? enter(s, interim) : AQ_ENOMEM);
+    aq_status st = shrink_agree_again(s, interim != NULL ? shrink_enter(s, interim) : AQ_ENOMEM);
     if (st != AQ_OK) return st;
-    aq_team *new = team_of_living(s);
+    aq_team *new = shrink_team_of_living(s);
     st = team_make(s->call, interim, new, new != NULL ? AQ_OK : AQ_ENOMEM, &new);
     bool made = st == AQ_OK && new != NULL;
-    st = agree_again(s, made ? AQ_OK : st == AQ_OK ? AQ_ENOMEM : st);
+    st = shrink_agree_again(s, made ? AQ_OK : st == AQ_OK ? AQ_ENOMEM : st);
     if (st == AQ_OK)
         *out = new;
     else if (made)
@@ -116,10 +116,10 @@ aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
         return aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or no place for the team", call,
                         flags);
     shrink_open(&s, call, team);
-    st = agree(&s, AQ_OK, s.living);
+    st = shrink_agree(&s, AQ_OK, s.living);
     if (st == AQ_OK) {
-        aq_team *interim = team_of_living(&s);
-        st = make(&s, interim, team_out);
+        aq_team *interim = shrink_team_of_living(&s);
+        st = shrink_make(&s, interim, team_out);
         if (interim != NULL) team_drop(interim);
     }
     free(s.members);

@@ -4,31 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAVES = 64 };
+enum { TEAM_TOMBSTONES = 64 };
 
 static struct {
-    struct aqi_spin lock;
     aq_team neighborhood, host;
     aq_rank neighborhoods, hosts, my_neighborhood, my_host;
-    uint32_t made;           /* teams of which this process was rank 0: half of an id */
-    aq_team *graves[GRAVES]; /* the last that were destroyed */
-    unsigned buried;
+    _Atomic uint32_t made; /* teams whose rank 0 was this process: half of an id */
+    _Atomic unsigned destroyed;
+    _Atomic(aq_team *) tombstones[TEAM_TOMBSTONES]; /* the last that were destroyed */
 } teams;
 
-/* Ids of the teams of the library: no process has made them. */
-enum { ID_WORLD, ID_NEIGHBORHOOD, ID_HOST, ID_WORLD_LOCAL, ID_HOST_LOCAL, ID_FIRST };
+/* Ids of the built-in teams, which no process has made. */
+enum {
+    TEAM_ID_WORLD,
+    TEAM_ID_NEIGHBORHOOD,
+    TEAM_ID_HOST,
+    TEAM_ID_WORLD_LOCAL,
+    TEAM_ID_HOST_LOCAL,
+    TEAM_ID_FIRST
+};
 
-static void teams_lock(void)
-{
-    if (core.multi) aqi_spin_lock(&teams.lock);
-}
-
-static void teams_unlock(void)
-{
-    if (core.multi) aqi_spin_unlock(&teams.lock);
-}
-
-/* --- the teams of the library ---------------------------------------------------------------- */
+/* --- the built-in teams ---------------------------------------------------------------------- */
 
 aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
                      const struct scratch_block *block)
@@ -49,47 +45,34 @@ aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
     return AQ_OK;
 }
 
-static void unequip(aq_team *team);
+static void team_unequip(aq_team *team);
 
-/* From now on all members send messages to all. */
-static void unequip_local(aq_team *team)
+/* From now on its collectives go by messages between all members. */
+static void team_unequip_local(aq_team *team)
 {
-    if (team->local != NULL) unequip(team->local);
+    if (team->local != NULL) team_unequip(team->local);
     free(team->local);
     team->local = NULL;
     coll_shape_free(team);
 }
 
-static void forget_members(aq_team *team)
+static void team_unequip(aq_team *team)
 {
-    if (team->at != team->map) free((void *)(uintptr_t)team->at);
-    free((void *)(uintptr_t)team->map);
-    team->map = team->at = NULL;
-}
-
-void team_free(aq_team *team)
-{
-    forget_members(team);
-    free(team);
-}
-
-static void unequip(aq_team *team)
-{
-    unequip_local(team); /* first: its operations are parts of ours */
+    team_unequip_local(team); /* first: its operations are parts of ours */
     core_team_leave(team);
     coll_close(team); /* may hold an operation of the barrier */
     core_barrier_close(team);
-    forget_members(team);
+    core_team_clear(team);
 }
 
-static uint32_t host_of(uint32_t job_rank)
+static uint32_t team_host_of(uint32_t job_rank)
 {
     return core_place_of(job_rank)->host;
 }
 
 /* The members of a built-in team: those whose place is ours. */
-static aq_status gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq_rank *count,
-                               aq_rank *mine)
+static aq_status team_gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq_rank *count,
+                                    aq_rank *mine)
 {
     uint32_t size = core.params.size, here = place_of(core.params.rank);
     aq_rank *map = malloc(size * sizeof(*map));
@@ -109,9 +92,9 @@ static aq_status gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq
     return AQ_OK;
 }
 
-/* A team of the library that may span neighbourhoods. */
-static aq_status equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t local_id,
-                            unsigned part)
+/* A built-in team that may span neighbourhoods. */
+static aq_status team_equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t local_id,
+                                 unsigned part)
 {
     struct scratch_block block;
     scratch_block_of(team, part, coll_shm_least(team->size), &block);
@@ -127,41 +110,45 @@ aq_status core_teams_open(void)
     struct scratch_block block;
     memset(&teams, 0, sizeof(teams));
     core_teams_reset();
-    teams.made = ID_FIRST;
+    teams.made = TEAM_ID_FIRST;
     coll_register();
-    aq_status st = equip_wide(&core.world, 0, ID_WORLD, ID_WORLD_LOCAL, SCRATCH_WORLD);
+    aq_status st =
+        team_equip_wide(&core.world, 0, TEAM_ID_WORLD, TEAM_ID_WORLD_LOCAL, SCRATCH_WORLD);
     if (st == AQ_OK)
-        st = gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
-                           &teams.my_neighborhood);
+        st = team_gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
+                                &teams.my_neighborhood);
     if (st == AQ_OK) {
         scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS,
                          coll_shm_least(teams.neighborhood.size), &block);
-        st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], ID_NEIGHBORHOOD, &block);
+        st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], TEAM_ID_NEIGHBORHOOD,
+                        &block);
     }
-    if (st == AQ_OK) st = gather_places(&teams.host, host_of, &teams.hosts, &teams.my_host);
     if (st == AQ_OK)
-        st = equip_wide(&teams.host, teams.host.map[0], ID_HOST, ID_HOST_LOCAL, SCRATCH_HOST);
+        st = team_gather_places(&teams.host, team_host_of, &teams.hosts, &teams.my_host);
+    if (st == AQ_OK)
+        st = team_equip_wide(&teams.host, teams.host.map[0], TEAM_ID_HOST, TEAM_ID_HOST_LOCAL,
+                             SCRATCH_HOST);
     return st;
 }
 
 void core_teams_close(void)
 {
-    unequip(&core.world);
-    unequip(&teams.neighborhood);
-    unequip(&teams.host);
-    for (unsigned i = 0; i < GRAVES; i++)
-        free(teams.graves[i]);
+    team_unequip(&core.world);
+    team_unequip(&teams.neighborhood);
+    team_unequip(&teams.host);
+    for (unsigned i = 0; i < TEAM_TOMBSTONES; i++)
+        free(teams.tombstones[i]);
     /* The program's own, if it has not destroyed them. */
     aq_team *team;
     while ((team = core_team_any()) != NULL) {
         if (team->whole != NULL) team = team->whole;
-        unequip(team);
+        team_unequip(team);
         free(team);
     }
 }
 
-/* The scratch memory that we, as rank 0, have given to a team. */
-static struct scratch_block block_made(const aq_team *team)
+/* The scratch memory of a team, if it is ours to free: rank 0 has given it. */
+static struct scratch_block team_block_made(const aq_team *team)
 {
     if (team == NULL || team->rank != 0) return (struct scratch_block){0};
     return (struct scratch_block){.offset = team->block[0], .size = team->block[1]};
@@ -169,36 +156,34 @@ static struct scratch_block block_made(const aq_team *team)
 
 void team_drop(aq_team *team)
 {
-    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     scratch_free(&block);
     scratch_free(&local_block);
     if (team->coll != NULL)
-        unequip(team);
+        team_unequip(team);
     else
-        forget_members(team);
-    free(team);
+        core_team_free(team);
 }
 
-static bool built_in(const aq_team *team)
+static bool team_built_in(const aq_team *team)
 {
     return team == &core.world || team->pair || team == &teams.neighborhood || team == &teams.host;
 }
 
 /* --- making teams ---------------------------------------------------------------------------- */
 
-/* What rank 0 of a new team says to its members through the parent. */
+/* What each member of a new team tells the others through the parent. */
 struct offer {
-    uint32_t root, count;
+    uint32_t root, count; /* by rank 0: the id, and its scratch memory */
     struct scratch_block block;
-    /* By the first member of each neighbourhood of a team that spans several. */
-    struct scratch_block local_block;
+    struct scratch_block local_block; /* by the first member of each neighbourhood */
     uint32_t local_count;
     int32_t status;
     uint32_t size;
-    uint64_t hash; /* of the members and their endpoints: lists that differ are found out */
+    uint64_t hash; /* of the members and their endpoints: the lists must be the same */
 };
 
-static uint64_t hash_members(const aq_team *team)
+static uint64_t team_hash_members(const aq_team *team)
 {
     uint64_t hash = 1469598103934665603u;
     for (aq_rank i = 0; i < team->size; i++)
@@ -206,17 +191,20 @@ static uint64_t hash_members(const aq_team *team)
     return hash;
 }
 
-/* What one member could not do, all must hear; `answers` has room for one of each. */
-static aq_status agree(const char *call, aq_team *parent, const aq_team *team, aq_status mine,
-                       struct offer *answers)
+aq_status team_exchange(const char *call, aq_team *parent, const void *mine, void *all,
+                        size_t nbytes)
+{
+    struct coll_args args = {
+        .kind = COLL_ALLGATHER, .code = COLL_CODE_TEAM, .src = mine, .dst = all, .nbytes = nbytes};
+    return coll_run(call, parent, &args);
+}
+
+/* A failure of one member is one of all; `answers` has room for each. */
+static aq_status team_agree(const char *call, aq_team *parent, const aq_team *team, aq_status mine,
+                            struct offer *answers)
 {
     struct offer answer = {.status = mine};
-    struct coll_args args = {.kind = COLL_ALLGATHER,
-                             .code = COLL_CODE_TEAM,
-                             .src = &answer,
-                             .dst = answers,
-                             .nbytes = sizeof(answer)};
-    aq_status st = coll_run(call, parent, &args);
+    aq_status st = team_exchange(call, parent, &answer, answers, sizeof(answer));
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
     for (aq_rank i = 0; st == AQ_OK && team != NULL && i < team->size; i++) {
         const struct offer *other = &answers[aq_team_from_job(parent, team->map[i])];
@@ -228,11 +216,11 @@ static aq_status agree(const char *call, aq_team *parent, const aq_team *team, a
     return st;
 }
 
-/* Do all members mean the same team? */
-static aq_status compare(const char *call, const aq_team *parent, const aq_team *team,
-                         const struct offer *offers)
+/* Have all members given the same list? */
+static aq_status team_compare_offers(const char *call, const aq_team *parent, const aq_team *team,
+                                     const struct offer *offers)
 {
-    uint64_t hash = hash_members(team);
+    uint64_t hash = team_hash_members(team);
     for (aq_rank i = 0; i < team->size; i++) {
         const struct offer *other = &offers[aq_team_from_job(parent, team->map[i])];
         if (other->status == AQ_OK && (other->size != team->size || other->hash != hash))
@@ -256,37 +244,28 @@ aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
     return aqi_fail(st, "core", "%s: another member could not begin: %s", call, aq_status_text(st));
 }
 
-static uint32_t next_id(void)
-{
-    teams_lock();
-    uint32_t id = teams.made++;
-    teams_unlock();
-    return id;
-}
-
 static void team_take_block(const aq_team *team, struct scratch_block *block)
 {
     scratch_alloc(team, coll_shm_least(team->size), block);
     if (block->size != 0) coll_shm_clear(scratch_at(team, block), team->size);
 }
 
-/* What this process has to say of a team that it joins. */
-static void make_offer(aq_team *team, struct offer *offer)
+static void team_make_offer(aq_team *team, struct offer *offer)
 {
-    offer->hash = hash_members(team);
+    offer->hash = team_hash_members(team);
     offer->size = team->size;
     if (team->rank == 0) {
         offer->root = core.params.rank;
-        offer->count = next_id();
+        offer->count = atomic_fetch_add(&teams.made, 1);
         team_take_block(team, &offer->block);
     }
     if (offer->status == AQ_OK) offer->status = coll_shape_make(team);
     if (team->local == NULL || team->local->rank != 0) return;
-    offer->local_count = next_id();
+    offer->local_count = atomic_fetch_add(&teams.made, 1);
     team_take_block(team->local, &offer->local_block);
 }
 
-static aq_status take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)
+static aq_status team_take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)
 {
     const struct offer *first = &offers[aq_team_from_job(parent, team->map[0])];
     aq_status st = team_equip(team, first->root, first->count, &first->block);
@@ -297,9 +276,9 @@ static aq_status take_offers(const aq_team *parent, aq_team *team, const struct 
 }
 
 /*
- * `team` has its members, or is NULL for a caller that joins nothing. Three steps, all through the
- * parent: rank 0 of each new team says its id and memory; everybody says whether it could; and when
- * that is known everywhere all have entered the team and messages for it find it.
+ * `team` has its members, or is NULL for a caller that joins none. All goes through the parent:
+ * the members exchange offers, enter the team, and agree that all could. Then messages for it find
+ * it everywhere.
  */
 aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine, aq_team **out)
 {
@@ -307,20 +286,15 @@ aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status 
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     aq_status st = team_begin(call, parent, offers != NULL ? AQ_OK : AQ_ENOMEM);
     if (st == AQ_OK) {
-        if (team != NULL) make_offer(team, &offer);
-        struct coll_args args = {.kind = COLL_ALLGATHER,
-                                 .code = COLL_CODE_TEAM,
-                                 .src = &offer,
-                                 .dst = offers,
-                                 .nbytes = sizeof(offer)};
-        st = coll_run(call, parent, &args);
+        if (team != NULL) team_make_offer(team, &offer);
+        st = team_exchange(call, parent, &offer, offers, sizeof(offer));
     }
     if (st == AQ_OK && team != NULL) {
-        mine =
-            offer.status != AQ_OK ? (aq_status)offer.status : compare(call, parent, team, offers);
-        if (mine == AQ_OK) mine = take_offers(parent, team, offers);
+        mine = offer.status != AQ_OK ? (aq_status)offer.status
+                                     : team_compare_offers(call, parent, team, offers);
+        if (mine == AQ_OK) mine = team_take_offers(parent, team, offers);
     }
-    if (st == AQ_OK) st = agree(call, parent, team, mine, offers);
+    if (st == AQ_OK) st = team_agree(call, parent, team, mine, offers);
     free(offers);
     aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, 0);
     if (st == AQ_OK) {
@@ -330,36 +304,17 @@ aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status 
     if (team == NULL) return st;
     scratch_free(&offer.block);
     scratch_free(&offer.local_block);
-    unequip(team);
+    team_unequip(team);
     free(team);
     return st;
 }
 
-aq_team *team_new(size_t size)
-{
-    aq_team *team = calloc(1, sizeof(*team));
-    aq_rank *map = calloc(size, sizeof(*map));
-    if (team == NULL || map == NULL) {
-        free(team);
-        free(map);
-        aqi_fail(AQ_ENOMEM, "core", "no memory for a team of %zu", size);
-        return NULL;
-    }
-    team->size = (aq_rank)size;
-    team->map = team->at = map;
-    team->routes = core.routes;
-    return team;
-}
-
-/* Whoever goes on using it is to hear of it, and not to read what has come in its place. */
-static void bury(aq_team *team)
+/* Its memory stays for a while, so that using it is an error and not a crash. */
+static void team_leave_tombstone(aq_team *team)
 {
     *team = (aq_team){.dead = true};
-    teams_lock();
-    aq_team **grave = &teams.graves[teams.buried++ % GRAVES];
-    free(*grave);
-    *grave = team;
-    teams_unlock();
+    free(atomic_exchange(&teams.tombstones[atomic_fetch_add(&teams.destroyed, 1) % TEAM_TOMBSTONES],
+                         team));
 }
 
 aq_status aq_team_destroy(aq_team *team)
@@ -369,7 +324,7 @@ aq_status aq_team_destroy(aq_team *team)
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
     if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", call);
-    if (built_in(team))
+    if (team_built_in(team))
         return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it", call);
     if (core_barrier_pending(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: a barrier is pending on it: wait for it first",
@@ -377,21 +332,21 @@ aq_status aq_team_destroy(aq_team *team)
     if (!coll_idle(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
                         call);
-    /* Who leaves this barrier knows that all are here; who made the memory takes it back after a
-     * second one, when none looks at it any more. */
+    /* After the first barrier all have come, after the second none looks at the shared memory any
+     * more: rank 0 can free it. */
     team->ends = true;
     st = aq_barrier(team);
-    struct scratch_block block = block_made(team), local_block = block_made(team->local);
+    struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
         coll_shm_free(team->coll->shm);
         team->coll->shm = NULL;
-        unequip_local(team);
+        team_unequip_local(team);
         st = aq_barrier(team);
     }
     if (st == AQ_OK) scratch_free(&block);
     if (st == AQ_OK) scratch_free(&local_block);
-    unequip(team);
-    bury(team);
+    team_unequip(team);
+    team_leave_tombstone(team);
     return st;
 }
 

@@ -1,0 +1,79 @@
+/* The registry of teams: by id, also where ids share a bucket. */
+#include "core/state/state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { TEAMS = 300 }; /* more than there are buckets */
+
+static unsigned seen;
+
+static bool count(aq_team *team)
+{
+    (void)team;
+    seen++;
+    return true;
+}
+
+static bool stop(aq_team *team)
+{
+    (void)team;
+    seen++;
+    return false;
+}
+
+static void teams_are_found_by_both_halves_of_the_id(void **state)
+{
+    static aq_team teams[TEAMS];
+    (void)state;
+    core_teams_reset();
+    assert_null(core_team_any());
+    for (uint32_t i = 0; i < TEAMS; i++) {
+        teams[i] = (aq_team){.id = {i % 7, i / 7}};
+        core_team_enter(&teams[i]);
+    }
+    for (uint32_t i = 0; i < TEAMS; i++)
+        assert_ptr_equal(core_team_find(i % 7, i / 7), &teams[i]);
+    assert_null(core_team_find(7, 0));
+    assert_null(core_team_find(0, TEAMS));
+    for (uint32_t i = 0; i < TEAMS; i += 2)
+        core_team_leave(&teams[i]);
+    core_team_leave(&teams[0]); /* twice does no harm */
+    for (uint32_t i = 0; i < TEAMS; i++)
+        assert_ptr_equal(core_team_find(i % 7, i / 7), i % 2 ? &teams[i] : NULL);
+    seen = 0;
+    assert_true(core_team_each(count));
+    assert_int_equal(seen, TEAMS / 2);
+    seen = 0;
+    assert_false(core_team_each(stop));
+    assert_int_equal(seen, 1);
+    unsigned left = 0;
+    for (aq_team *team; (team = core_team_any()) != NULL; left++)
+        core_team_leave(team);
+    assert_int_equal(left, TEAMS / 2);
+}
+
+static void a_new_team_has_room_for_its_members(void **state)
+{
+    (void)state;
+    aq_team *team = core_team_new(3);
+    assert_non_null(team);
+    assert_int_equal(team->size, 3);
+    assert_ptr_equal(team->at, team->map);
+    for (aq_rank i = 0; i < 3; i++)
+        assert_int_equal(team->map[i], 0);
+    team->at = calloc(3, sizeof(uint32_t)); /* endpoints of its own: both are freed */
+    core_team_free(team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(teams_are_found_by_both_halves_of_the_id),
+        cmocka_unit_test(a_new_team_has_room_for_its_members),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
