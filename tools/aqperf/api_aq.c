@@ -202,32 +202,29 @@ static void pass_token(struct perf *perf)
                       0));
 }
 
-static void short_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0));
-        await_pongs(++wanted);
+/* Messages that are answered: one at a time, and all at once. */
+#define ANSWERED(name, ...)                                                                        \
+    static void name##_rtt(struct perf *perf, size_t size, uint64_t n)                             \
+    {                                                                                              \
+        (void)size;                                                                                \
+        for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {                                   \
+            CHECK(__VA_ARGS__);                                                                    \
+            await_pongs(++wanted);                                                                 \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_pairs(struct perf *perf, size_t size, uint64_t n)                           \
+    {                                                                                              \
+        const uint64_t wanted = heard.pongs + n;                                                   \
+        (void)size;                                                                                \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            CHECK(__VA_ARGS__);                                                                    \
+        await_pongs(wanted);                                                                       \
     }
-}
-
-static void medium_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_medium(api_aq_team, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
-                           AQ_NO_ARGS, 0, NULL));
-        await_pongs(++wanted);
-    }
-}
-
-static void long_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        CHECK(aq_am_long(api_aq_team, perf->peer, handlers[ON_PING_LONG], perf->source, size,
-                         perf->peer_addr->data, AQ_NO_ARGS, 0, NULL));
-        await_pongs(++wanted);
-    }
-}
+ANSWERED(short, aq_am_short(api_aq_team, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0))
+ANSWERED(medium, aq_am_medium(api_aq_team, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
+                              AQ_NO_ARGS, 0, NULL))
+ANSWERED(long, aq_am_long(api_aq_team, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+                          perf->peer_addr->data, AQ_NO_ARGS, 0, NULL))
 
 static void send_shorts(struct perf *perf, size_t size, uint64_t n)
 {
@@ -262,31 +259,12 @@ static void send_longs(struct perf *perf, size_t size, uint64_t n)
     CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
 }
 
-static double senders(const struct perf *perf)
-{
-    return perf->ranks > 1 ? perf->ranks - 1 : 1;
-}
-
-/* All but rank 0 send `n`; that may have got some before it begins to wait for them. */
+/* All but rank 0 send `n`. */
 static void send_in(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n && (perf->rank > 0 || perf->ranks == 1); i++)
         CHECK(aq_am_short(api_aq_world, 0, handlers[ON_FLOOD_IN], AQ_NO_ARGS, 0));
-}
-
-static int all_in(void *wanted)
-{
-    return heard.floods_in == *(uint64_t *)wanted;
-}
-
-static void await_in(struct perf *perf, size_t size, uint64_t n)
-{
-    static uint64_t wanted;
-    (void)size;
-    if (perf->rank > 0) return;
-    wanted += n * (uint64_t)senders(perf);
-    api_aq_until(all_in, &wanted);
 }
 
 const struct work api_aq_works[PATTERN_COUNT] = {
@@ -298,7 +276,13 @@ const struct work api_aq_works[PATTERN_COUNT] = {
     [AM_MEDIUM_RATE] = {.loop = send_mediums, .after = talk_await_floods, .threads = true},
     [AM_RESERVE_RATE] = {.loop = send_reserved, .after = talk_await_floods, .threads = true},
     [AM_LONG_RATE] = {.loop = send_longs, .after = talk_await_floods, .threads = true},
-    [AM_SHORT_IN] = {.loop = send_in, .after = await_in, .threads = true, .parts = senders},
+    [AM_SHORT_PAIRS] = {.loop = short_pairs},
+    [AM_MEDIUM_PAIRS] = {.loop = medium_pairs},
+    [AM_LONG_PAIRS] = {.loop = long_pairs},
+    [AM_SHORT_IN] = {.loop = send_in,
+                     .after = talk_await_in,
+                     .threads = true,
+                     .parts = talk_senders},
     [PUT_LAT] = {.loop = api_aq_put},
     [GET_LAT] = {.loop = api_aq_get},
     [PUT_VALUE] = {.loop = api_aq_put_value},

@@ -1,6 +1,6 @@
 /* The patterns through the GASNet interface: the calls that its programs would make for them. */
 #include "perf.h"
-#include <gasnetex.h>
+#include <gasnet.h>
 
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
@@ -18,7 +18,8 @@ enum handler {
     ON_PING_LONG,
     ON_PONG_LONG,
     ON_FLOOD,
-    ON_FLOOD_MEDIUM,
+    ON_FLOOD_BYTES,
+    ON_FLOOD_IN,
     ON_ASK,
     ON_ANSWER,
     ON_TOKEN,
@@ -26,7 +27,7 @@ enum handler {
 };
 
 static struct perf *job;
-static gex_AD_t domain;
+static gex_AD_t integers, doubles;
 static gex_AM_Index_t handlers[HANDLER_COUNT];
 static gex_TM_t world, pair; /* of all ranks; of a second endpoint, with private memory */
 static gex_EP_t endpoint;
@@ -76,10 +77,16 @@ static void on_flood(gex_Token_t token)
     heard.floods++;
 }
 
-static void on_flood_medium(gex_Token_t token, void *buf, size_t nbytes)
+static void on_flood_bytes(gex_Token_t token, void *buf, size_t nbytes)
 {
     (void)token, (void)buf, (void)nbytes;
     heard.floods++;
+}
+
+static void on_flood_in(gex_Token_t token)
+{
+    (void)token;
+    heard.floods_in++;
 }
 
 static void on_ask(gex_Token_t token, gex_AM_Arg_t command, gex_AM_Arg_t low, gex_AM_Arg_t high)
@@ -117,7 +124,8 @@ static void start(struct perf *perf)
         [ON_PING_LONG] = {(gex_AM_Fn_t)on_ping_long, LONG | GEX_FLAG_AM_REQUEST, 0},
         [ON_PONG_LONG] = {(gex_AM_Fn_t)on_pong_bytes, LONG | GEX_FLAG_AM_REPLY, 0},
         [ON_FLOOD] = {(gex_AM_Fn_t)on_flood, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_FLOOD_MEDIUM] = {(gex_AM_Fn_t)on_flood_medium, MEDIUM | GEX_FLAG_AM_REQUEST, 0},
+        [ON_FLOOD_BYTES] = {(gex_AM_Fn_t)on_flood_bytes, MEDIUM | LONG | GEX_FLAG_AM_REQUEST, 0},
+        [ON_FLOOD_IN] = {(gex_AM_Fn_t)on_flood_in, SHORT | GEX_FLAG_AM_REQUEST, 0},
         [ON_ASK] = {(gex_AM_Fn_t)on_ask, SHORT | GEX_FLAG_AM_REQUEST, 3},
         [ON_ANSWER] = {(gex_AM_Fn_t)on_answer, SHORT | GEX_FLAG_AM_REPLY, 1},
         [ON_TOKEN] = {(gex_AM_Fn_t)on_token, SHORT | GEX_FLAG_AM_REQUEST, 0},
@@ -131,7 +139,7 @@ static void start(struct perf *perf)
     }
     /* Rank 0 has results to write when the others have nothing left to do. */
     setenv("AQ_CATCH_EXIT", "no", 0);
-    CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, 0));
+    CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, GEX_FLAG_USES_GASNET1));
     talk_begin(perf, gex_TM_QueryRank(world), gex_TM_QuerySize(world));
     perf->transport = GASNET_CONDUIT_NAME_STR;
     for (size_t i = 0; i < HANDLER_COUNT; i++) {
@@ -185,13 +193,15 @@ static void attach(struct perf *perf)
     perf->mine = gex_Segment_QueryAddr(own);
     gex_System_QueryNbrhdInfo(NULL, &perf->neighbours, NULL);
     attach_private(perf);
-    gex_AD_Create(&domain, world, GEX_DT_U64, GEX_OP_FADD, 0);
+    gex_AD_Create(&integers, world, GEX_DT_U64, GEX_OP_ADD | GEX_OP_FADD | GEX_OP_FCAS, 0);
+    gex_AD_Create(&doubles, world, GEX_DT_DBL, GEX_OP_FADD, 0);
 }
 
 static void finish(struct perf *perf)
 {
     (void)perf;
-    gex_AD_Destroy(domain);
+    gex_AD_Destroy(integers);
+    gex_AD_Destroy(doubles);
     barrier();
 }
 
@@ -233,150 +243,107 @@ static void pass_token(struct perf *perf)
     gex_AM_RequestShort0(world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
 }
 
-static void am_short_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestShort0(world, perf->peer, handlers[ON_PING], 0);
-        wanted++;
-        GASNET_BLOCKUNTIL(heard.pongs >= wanted);
+/* A pattern: a loop of one call, and what waits for all of them. */
+#define LOOP(name, after, ...)                                                                     \
+    static void name(struct perf *perf, size_t size, uint64_t n)                                   \
+    {                                                                                              \
+        const uint64_t pongs = heard.pongs;                                                        \
+        (void)perf, (void)size, (void)pongs;                                                       \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            __VA_ARGS__;                                                                           \
+        after;                                                                                     \
     }
-}
+/* Of messages that are answered: one at a time, and all at once. */
+#define ANSWERED(name, ...)                                                                        \
+    LOOP(name##_rtt, , {                                                                           \
+        __VA_ARGS__;                                                                               \
+        GASNET_BLOCKUNTIL(heard.pongs > pongs + i);                                                \
+    })                                                                                             \
+    LOOP(name##_pairs, GASNET_BLOCKUNTIL(heard.pongs == pongs + n), __VA_ARGS__)
 
-static void am_medium_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
-                              GEX_EVENT_NOW, 0);
-        wanted++;
-        GASNET_BLOCKUNTIL(heard.pongs >= wanted);
-    }
-}
-
-static void am_long_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {
-        gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
-                            perf->peer_addr->data, GEX_EVENT_NOW, 0);
-        wanted++;
-        GASNET_BLOCKUNTIL(heard.pongs >= wanted);
-    }
-}
-
-static void am_short_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        gex_AM_RequestShort0(world, perf->peer, handlers[ON_FLOOD], 0);
-}
-
-static void am_medium_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_MEDIUM], perf->source, size,
-                              GEX_EVENT_NOW, 0);
-}
-
+ANSWERED(am_short, gex_AM_RequestShort0(world, perf->peer, handlers[ON_PING], 0))
+ANSWERED(am_medium, gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source,
+                                          size, GEX_EVENT_NOW, 0))
+ANSWERED(am_long, gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+                                      perf->peer_addr->data, GEX_EVENT_NOW, 0))
+LOOP(am_short_rate, , gex_AM_RequestShort0(world, perf->peer, handlers[ON_FLOOD], 0))
+LOOP(am_medium_rate, ,
+     gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
+                           GEX_EVENT_NOW, 0))
+LOOP(am_long_rate, gex_NBI_Wait(GEX_EC_AM, 0),
+     gex_AM_RequestLong0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
+                         perf->peer_addr->data, GEX_EVENT_GROUP, 0))
 /* The payload is written where the library wants it. */
-static void am_reserve_rate(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        gex_AM_SrcDesc_t sd =
-            gex_AM_PrepareRequestMedium(world, perf->peer, NULL, size, size, NULL, 0, 0);
-        memcpy(gex_AM_SrcDescAddr(sd), perf->source, size);
-        gex_AM_CommitRequestMedium0(sd, handlers[ON_FLOOD_MEDIUM], size);
-    }
-}
+LOOP(am_reserve_rate, , {
+    gex_AM_SrcDesc_t sd =
+        gex_AM_PrepareRequestMedium(world, perf->peer, NULL, size, size, NULL, 0, 0);
+    memcpy(gex_AM_SrcDescAddr(sd), perf->source, size);
+    gex_AM_CommitRequestMedium0(sd, handlers[ON_FLOOD_BYTES], size);
+})
+LOOP(am_short_in, , {
+    if (perf->rank > 0 || perf->ranks == 1)
+        gex_AM_RequestShort0(world, 0, handlers[ON_FLOOD_IN], 0);
+})
 
-static void put_lat(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutBlocking(world, perf->peer, perf->peer_addr->data, perf->source, size, 0);
-}
-
-static void get_lat(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_GetBlocking(world, perf->target, perf->peer, perf->peer_addr->data, size, 0);
-}
-
-static void atomic_lat(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    uint64_t old;
-    for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_AD_OpNB_U64(domain, &old, perf->peer, &perf->peer_addr->word.seq,
-                                       GEX_OP_FADD, 1, 0, 0));
-}
-
-static void put_bw(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutNBI(world, perf->peer, perf->peer_addr->data, perf->source, size,
-                       GEX_EVENT_DEFER, 0);
-    gex_NBI_Wait(GEX_EC_PUT, 0);
-}
-
-static void get_bw(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_GetNBI(world, perf->target, perf->peer, perf->peer_addr->data, size, 0);
-    gex_NBI_Wait(GEX_EC_GET, 0);
-}
-
-static void put_value(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutBlockingVal(world, perf->peer, perf->peer_addr->data, i, size, 0);
-}
-
+LOOP(put_lat, ,
+     gex_RMA_PutBlocking(world, perf->peer, perf->peer_addr->data, perf->source, size, 0))
+LOOP(get_lat, ,
+     gex_RMA_GetBlocking(world, perf->target, perf->peer, perf->peer_addr->data, size, 0))
+LOOP(put_bw, gex_NBI_Wait(GEX_EC_PUT, 0),
+     gex_RMA_PutNBI(world, perf->peer, perf->peer_addr->data, perf->source, size, GEX_EVENT_DEFER,
+                    0))
+LOOP(get_bw, gex_NBI_Wait(GEX_EC_GET, 0),
+     gex_RMA_GetNBI(world, perf->target, perf->peer, perf->peer_addr->data, size, 0))
+LOOP(put_events, ,
+     gex_Event_Wait(gex_RMA_PutNB(world, perf->peer, perf->peer_addr->data, perf->source, size,
+                                  GEX_EVENT_DEFER, 0)))
+LOOP(memset_bw, gasnet_wait_syncnbi_puts(),
+     gasnet_memset_nbi(perf->peer, perf->peer_addr->data, (int)i & 0xff, size))
+LOOP(put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
+     gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0))
+LOOP(get_private, gex_NBI_Wait(GEX_EC_GET, 0),
+     gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0))
+LOOP(put_value, , gex_RMA_PutBlockingVal(world, perf->peer, perf->peer_addr->data, i, size, 0))
 static volatile uint64_t got; /* somebody wants it */
+LOOP(get_value, , got = gex_RMA_GetBlockingVal(world, perf->peer, perf->peer_addr->data, size, 0))
 
-static void get_value(struct perf *perf, size_t size, uint64_t n)
-{
-    uint64_t sum = 0;
-    for (uint64_t i = 0; i < n; i++)
-        sum += gex_RMA_GetBlockingVal(world, perf->peer, perf->peer_addr->data, size, 0);
-    got = sum;
-}
+static union {
+    uint64_t u64;
+    double dbl;
+} old;
+#define WORD &perf->peer_addr->word.seq
+LOOP(fetch_add, ,
+     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, perf->peer, (void *)WORD, GEX_OP_FADD, 1, 0,
+                                    0)))
+LOOP(fetch_cas, ,
+     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, perf->peer, (void *)WORD, GEX_OP_FCAS, 0, 0,
+                                    0)))
+LOOP(fetch_double, ,
+     gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &old.dbl, perf->peer, (void *)WORD, GEX_OP_FADD, 1, 0,
+                                    0)))
+LOOP(add, gex_NBI_Wait(GEX_EC_RMW, 0),
+     gex_AD_OpNBI_U64(integers, NULL, perf->peer, (void *)WORD, GEX_OP_ADD, 1, 0, 0))
 
-static void put_events(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_RMA_PutNB(world, perf->peer, perf->peer_addr->data, perf->source, size,
-                                     GEX_EVENT_DEFER, 0));
-}
-
-static void put_private(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0);
-    gex_NBI_Wait(GEX_EC_PUT, 0);
-}
-
-static void get_private(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0);
-    gex_NBI_Wait(GEX_EC_GET, 0);
-}
+LOOP(team_split, , {
+    gex_TM_t half;
+    (void)gex_TM_Split(&half, world, (int)(perf->rank % 2), (int)perf->rank, NULL, 0,
+                       GEX_FLAG_TM_NO_SCRATCH);
+    (void)gex_TM_Destroy(half, NULL, 0);
+})
 
 static const gex_Memvec_t *vecs(const struct pieces *pieces)
 {
     return (const gex_Memvec_t *)(const void *)pieces->vecs; /* one layout for both */
 }
 
-/* A loop of one scattered transfer, whose operations are waited for together. */
+/* A scattered transfer. */
 #define SCATTER(name, category, here_, ...)                                                        \
-    static void name(struct perf *perf, size_t size, uint64_t n)                                   \
-    {                                                                                              \
+    LOOP(name, gex_NBI_Wait(category, 0), {                                                        \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
         const size_t len = row_pieces.len, count = row_pieces.count;                               \
-        (void)size, (void)len;                                                                     \
-        for (uint64_t i = 0; i < n; i++)                                                           \
-            __VA_ARGS__;                                                                           \
-        gex_NBI_Wait(category, 0);                                                                 \
-    }
+        (void)len;                                                                                 \
+        __VA_ARGS__;                                                                               \
+    })
 
 SCATTER(strided_put, GEX_EC_PUT, source,
         gex_VIS_StridedPutNBI(world, perf->peer, there->base, &there->step, here->base, &here->step,
@@ -393,59 +360,27 @@ SCATTER(indexed_put, GEX_EC_PUT, source,
 SCATTER(indexed_get, GEX_EC_GET, target,
         gex_VIS_IndexedGetNBI(world, count, here->at, len, perf->peer, count, there->at, len, 0))
 
-static void bcast(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(
-            gex_Coll_BroadcastNB(world, 0, talk_arrivals(perf), perf->mine->data, size, 0));
-}
-
-static void reduce(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_arrivals(perf), perf->mine->data,
-                                              GEX_DT_DBL, sizeof(double), size / sizeof(double),
-                                              GEX_OP_ADD, NULL, NULL, 0));
-}
-
-static void allreduce(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
-                                              GEX_DT_DBL, sizeof(double), size / sizeof(double),
-                                              GEX_OP_ADD, NULL, NULL, 0));
-}
+#define SUM_OF_DOUBLES GEX_DT_DBL, sizeof(double), size / sizeof(double), GEX_OP_ADD, NULL, NULL, 0
+LOOP(bcast, ,
+     gex_Event_Wait(gex_Coll_BroadcastNB(world, 0, talk_arrivals(perf), perf->mine->data, size, 0)))
+LOOP(reduce, ,
+     gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_arrivals(perf), perf->mine->data,
+                                           SUM_OF_DOUBLES)))
+LOOP(allreduce, ,
+     gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
+                                           SUM_OF_DOUBLES)))
 
 /* The collectives of GASNet-1, each with its own addresses. */
-enum { FLAGS = GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC };
-
-static void gather(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data,
-                           talk_block(perf, size), FLAGS);
-}
-
-static void allgather(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
-                               talk_block(perf, size), FLAGS);
-}
-
-static void scatter(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data,
-                            talk_block(perf, size), FLAGS);
-}
-
-static void alltoall(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data,
-                             talk_block(perf, size), FLAGS);
-}
+#define BLOCKS                                                                                     \
+    talk_block(perf, size), GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC
+LOOP(gather, ,
+     gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data, BLOCKS))
+LOOP(allgather, ,
+     gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
+LOOP(scatter, ,
+     gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data, BLOCKS))
+LOOP(alltoall, ,
+     gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
 
 static const struct work works[PATTERN_COUNT] = {
     [AM_SHORT_RTT] = {.loop = am_short_rtt},
@@ -455,9 +390,17 @@ static const struct work works[PATTERN_COUNT] = {
     [AM_SHORT_RATE] = {.loop = am_short_rate, .after = talk_await_floods},
     [AM_MEDIUM_RATE] = {.loop = am_medium_rate, .after = talk_await_floods},
     [AM_RESERVE_RATE] = {.loop = am_reserve_rate, .after = talk_await_floods},
+    [AM_LONG_RATE] = {.loop = am_long_rate, .after = talk_await_floods},
+    [AM_SHORT_PAIRS] = {.loop = am_short_pairs},
+    [AM_MEDIUM_PAIRS] = {.loop = am_medium_pairs},
+    [AM_LONG_PAIRS] = {.loop = am_long_pairs},
+    [AM_SHORT_IN] = {.loop = am_short_in, .after = talk_await_in, .parts = talk_senders},
     [PUT_LAT] = {.loop = put_lat},
     [GET_LAT] = {.loop = get_lat},
-    [ATOMIC_LAT] = {.loop = atomic_lat},
+    [ATOMIC_LAT] = {.loop = fetch_add},
+    [ATOMIC_CAS] = {.loop = fetch_cas},
+    [ATOMIC_DOUBLE] = {.loop = fetch_double},
+    [ATOMIC_RATE] = {.loop = add},
     [PUT_VALUE] = {.loop = put_value},
     [GET_VALUE] = {.loop = get_value},
     [PUT_BW] = {.loop = put_bw},
@@ -465,6 +408,7 @@ static const struct work works[PATTERN_COUNT] = {
     [PUT_RATE] = {.loop = put_bw},
     [GET_RATE] = {.loop = get_bw},
     [PUT_EVENTS] = {.loop = put_events},
+    [MEMSET_BW] = {.loop = memset_bw},
     [PUT_PRIVATE] = {.loop = put_private},
     [GET_PRIVATE] = {.loop = get_private},
     SCATTERED_WORK(STRIDED_PUT, strided_put),
@@ -473,6 +417,7 @@ static const struct work works[PATTERN_COUNT] = {
     SCATTERED_WORK(VECTOR_GET, vector_get),
     SCATTERED_WORK(INDEXED_PUT, indexed_put),
     SCATTERED_WORK(INDEXED_GET, indexed_get),
+    [TEAM_SPLIT] = {.loop = team_split},
     [BARRIER] = {.loop = talk_barriers},
     [BCAST] = {.loop = bcast},
     [REDUCE] = {.loop = reduce},

@@ -24,7 +24,9 @@ double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
 /* The sizes that are measured by default. Several can be replaced by --sizes, a single one not. */
 static const struct sizes none = {{0}, 1}, word = {{8}, 1}, rates = {{8, 512}, 2};
 static const struct sizes small = {{8, 512, 4 * K}, 3}, coll = {{8, 4 * K, 1 * M}, 3};
-static const struct sizes longs = {{8, 512, 4 * K, 64 * K}, 4}, floods = {{8, 4 * K, 64 * K}, 3};
+static const struct sizes mediums = {{8, 512, 4 * K, 8 * K}, 4};
+static const struct sizes longs = {{8, 64, 512, 4 * K, 64 * K}, 5},
+                          floods = {{8, 4 * K, 64 * K}, 3};
 static const struct sizes large = {{4 * K, 64 * K, 1 * M, 4 * M}, 4}, sets = {{4 * K, 1 * M}, 2};
 static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, 4};
 static const struct sizes scattered_64 = {{64, 4 * K, 128 * K}, 3};
@@ -111,19 +113,25 @@ static const struct kind from_next = {.unit = UNIT_NS,
 
 const struct pattern patterns[PATTERN_COUNT] = {
     [AM_SHORT_RTT] = {"am-short-rtt", &rtt, &none, "Short request and its reply, one at a time"},
-    [AM_MEDIUM_RTT] = {"am-medium-rtt", &medium_rtt, &small,
+    [AM_MEDIUM_RTT] = {"am-medium-rtt", &medium_rtt, &mediums,
                        "Medium request, its payload sent back in a Medium reply"},
     [AM_LONG_RTT] = {"am-long-rtt", &long_rtt, &longs,
                      "Long request, its payload sent back in a Long reply"},
     [AM_RING] = {"am-ring", &ring, &none, "Short request round a ring of all ranks, by hop"},
     [AM_SHORT_RATE] = {"am-short-rate", &flood, &none,
                        "flood of Short requests, until the last one has been handled"},
-    [AM_MEDIUM_RATE] = {"am-medium-rate", &medium_flood, &small,
+    [AM_MEDIUM_RATE] = {"am-medium-rate", &medium_flood, &mediums,
                         "flood of Medium requests, until the last one has been handled"},
     [AM_RESERVE_RATE] = {"am-reserve-rate", &medium_flood, &small,
                          "am-medium-rate, the payloads written into buffers of the library"},
     [AM_LONG_RATE] = {"am-long-rate", &long_flood, &floods,
                       "flood of Long requests whose sources complete later, until all are handled"},
+    [AM_SHORT_PAIRS] = {"am-short-pairs", &flood, &none,
+                        "flood of Short requests, until the last one has been answered by a Short"},
+    [AM_MEDIUM_PAIRS] = {"am-medium-pairs", &medium_flood, &mediums,
+                         "flood of Medium requests, until all have come back in Medium replies"},
+    [AM_LONG_PAIRS] = {"am-long-pairs", &long_flood, &longs,
+                       "flood of Long requests, until all have come back in Long replies"},
     [AM_SHORT_IN] = {"am-short-in", &flood_in, &none,
                      "flood of Short requests from all other ranks to rank 0, in all"},
     [PUT_LAT] = {"put-lat", &put_lat, &small,

@@ -32,6 +32,9 @@ enum pattern_id {
     AM_MEDIUM_RATE,
     AM_RESERVE_RATE,
     AM_LONG_RATE,
+    AM_SHORT_PAIRS,
+    AM_MEDIUM_PAIRS,
+    AM_LONG_PAIRS,
     AM_SHORT_IN,
     PUT_LAT,
     GET_LAT,
@@ -139,7 +142,7 @@ struct kind {
 };
 
 struct sizes {
-    size_t sizes[4];
+    size_t sizes[5];
     size_t count; /* 1: --sizes does not apply */
 };
 
@@ -314,8 +317,8 @@ uint32_t talk_hear(enum command command, size_t size);
 enum command talk_await(struct perf *perf, size_t *size);
 /* In all ranks: how many operations of the pattern come, or of the limit if there is one. */
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit);
-loop_fn talk_ring, talk_await_floods, talk_barriers;
-double talk_ring_hops(const struct perf *perf);
+loop_fn talk_ring, talk_await_floods, talk_await_in, talk_barriers;
+double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *perf);
 /* Where collectives have their arrivals, and the block of each rank if all have `size` bytes. */
 unsigned char *talk_arrivals(const struct perf *perf);
 size_t talk_block(const struct perf *perf, size_t size);

@@ -101,6 +101,26 @@ void talk_await_floods(struct perf *perf, size_t size, uint64_t n)
     while (heard.answer != sent);
 }
 
+double talk_senders(const struct perf *perf)
+{
+    return perf->ranks > 1 ? perf->ranks - 1 : 1;
+}
+
+static int all_in(void *wanted)
+{
+    return heard.floods_in == *(uint64_t *)wanted;
+}
+
+/* In rank 0, which may have got some before it begins to wait for them. */
+void talk_await_in(struct perf *perf, size_t size, uint64_t n)
+{
+    static uint64_t wanted;
+    (void)size;
+    if (perf->rank > 0) return;
+    wanted += n * (uint64_t)talk_senders(perf);
+    perf->api->until(all_in, &wanted);
+}
+
 void talk_barriers(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
