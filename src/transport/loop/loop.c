@@ -1,8 +1,7 @@
 /*
  * loop: the transport of a process to itself. Messages wait in two rings, one for requests and one
  * for replies, until progress delivers them; a full ring is AQ_AGAIN. Memory needs no transfer, so
- * mem_map gives the address itself and everything else is left to fallback.c. (Programs' requests
- * to themselves do not come here: the core runs their handlers.)
+ * mem_map gives the address itself and everything else is left to fallback.c.
  *
  * This is the smallest complete transport. docs/adding-a-transport.md walks through it.
  */
@@ -13,9 +12,12 @@
 #include "base/spin.h"
 #include "base/stats.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 enum { LOOP_SLOTS = 32, LOOP_BATCH = 16 };
 
@@ -32,6 +34,8 @@ struct loop_tp {
     struct aqi_tp_params params;
     struct loop_queue queue[QUEUES];
     struct aqi_peer self;
+    int wake;          /* eventfd */
+    atomic_bool armed; /* somebody sleeps on it, or is about to, who has not been woken */
 };
 
 static void loop_probe(struct aqi_tp_probe *probe)
@@ -44,6 +48,7 @@ static void loop_close(struct aqi_tp *tp)
     struct loop_tp *loop = (struct loop_tp *)tp;
     for (unsigned i = 0; i < QUEUES; i++)
         aqi_ring_destroy(&loop->queue[i].ring);
+    if (loop->wake >= 0) close(loop->wake);
     free(loop);
 }
 
@@ -55,14 +60,16 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
     memset(loop, 0, sizeof(*loop));
     size_t max_medium = aqi_round_up(params->max_medium, 64);
     size_t slot = aqi_am_payload_offset(AQI_AM_MAX_ARGS) + max_medium;
-    for (unsigned i = 0; i < QUEUES; i++) {
-        aq_status st = aqi_ring_init(&loop->queue[i].ring, LOOP_SLOTS, slot);
-        if (st != AQ_OK) {
-            while (i-- > 0)
-                aqi_ring_destroy(&loop->queue[i].ring);
-            free(loop);
-            return st;
-        }
+    loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    aq_status st = AQ_OK;
+    if (loop->wake < 0)
+        st = aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno, "loop",
+                            "cannot create the wake-up descriptor");
+    for (unsigned i = 0; i < QUEUES && st == AQ_OK; i++)
+        st = aqi_ring_init(&loop->queue[i].ring, LOOP_SLOTS, slot);
+    if (st != AQ_OK) {
+        loop_close(&loop->tp);
+        return st;
     }
     loop->params = *params;
     loop->tp.hooks = params->hooks;
@@ -90,6 +97,15 @@ static aq_status loop_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
     return AQ_OK;
 }
 
+/* Either we see that somebody sleeps, or who is about to sees our message (loop_arm). */
+static inline void loop_wake(struct loop_tp *loop)
+{
+    uint64_t one = 1;
+    if (loop->params.threads) atomic_thread_fence(memory_order_seq_cst);
+    if (AQI_LIKELY(!atomic_load_explicit(&loop->armed, memory_order_relaxed))) return;
+    if (atomic_exchange(&loop->armed, false)) (void)!write(loop->wake, &one, sizeof(one));
+}
+
 static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                               struct aqi_comp *comp)
 {
@@ -106,6 +122,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     }
     if (loop->params.threads) aqi_spin_unlock(&queue->producer);
     if (frame == NULL) return AQ_AGAIN;
+    loop_wake(loop);
     aqi_comp_local(comp);
     return AQ_OK;
 }
@@ -149,6 +166,35 @@ static aq_status loop_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     return AQ_OK;
 }
 
+static int loop_wait_fd(struct aqi_tp *tp)
+{
+    return ((struct loop_tp *)tp)->wake;
+}
+
+static bool loop_has_arrivals(struct loop_tp *loop)
+{
+    bool some = false;
+    for (unsigned i = 0; i < QUEUES && !some; i++) {
+        struct loop_queue *queue = &loop->queue[i];
+        /* Who holds it is delivering. */
+        if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return true;
+        some = aqi_ring_peek(&queue->ring) != NULL;
+        if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
+    }
+    return some;
+}
+
+static aq_status loop_arm(struct aqi_tp *tp, bool on)
+{
+    struct loop_tp *loop = (struct loop_tp *)tp;
+    uint64_t count;
+    atomic_store(&loop->armed, on);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (on) return loop_has_arrivals(loop) ? AQ_AGAIN : AQ_OK;
+    (void)!read(loop->wake, &count, sizeof(count));
+    return AQ_OK;
+}
+
 static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX])
 {
     (void)tp;
@@ -178,7 +224,7 @@ static aq_status loop_map(struct aqi_tp *tp, struct aqi_peer *peer,
 const struct aqi_transport aqi_loop_transport = {
     .name = "loop",
     .doc = "messages of a process to itself",
-    .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_ANY_MEMORY,
+    .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_ANY_MEMORY | AQI_CAP_WAIT_FD,
     .probe = loop_probe,
     .open = loop_open,
     .close = loop_close,
@@ -190,4 +236,6 @@ const struct aqi_transport aqi_loop_transport = {
     .mem_reg = loop_reg,
     .mem_dereg = loop_dereg,
     .mem_map = loop_map,
+    .wait_fd = loop_wait_fd,
+    .arm = loop_arm,
 };
