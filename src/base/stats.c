@@ -26,6 +26,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_POLL_EMPTY] = {"poll_empty", "polls", "polls that found nothing"},
     [AQI_CTR_YIELD] = {"yield", "times", "processor given away while waiting"},
     [AQI_CTR_SLEEP] = {"sleep", "times", "sleeps while waiting"},
+    [AQI_CTR_OVERSLEPT] = {"overslept", "times", "sleeps that only their time-out ended"},
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
     [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages",
                                "calls of strangers that made no sense"},

@@ -26,6 +26,7 @@ enum aqi_counter {
     AQI_CTR_POLL_EMPTY,    /* polls that found nothing */
     AQI_CTR_YIELD,         /* processor given away while waiting */
     AQI_CTR_SLEEP,         /* sleeps while waiting */
+    AQI_CTR_OVERSLEPT,     /* of them, those that nothing ended but their time-out */
     AQI_CTR_WAKE_SENT,     /* sleeping peers woken */
     AQI_CTR_HELLO_DROPPED, /* calls and messages of strangers that made no sense */
     AQI_CTR_COUNT

@@ -184,7 +184,7 @@ static aq_status wait_for(const char *call, aq_team *team, struct coll_name at_w
         if (done != 0)
             wait = (struct core_wait){0};
         else
-            core_wait_round(&wait, CORE_CONDITION_MS);
+            core_wait_round(&wait, CORE_COLL_MS);
         coll_waits_long(team, team->coll->shm == NULL ? &team->barrier->op : NULL, &wait);
     }
 }

@@ -112,11 +112,10 @@ struct core_coll {
     uint32_t started;     /* operations, counted on and on */
     uint32_t shm_started, message_ops;
     uint32_t messages;  /* operations by messages that are under way */
-    bool dozing;        /* the others know that we sleep */
+    bool moved;         /* an operation went on since this was last cleared */
     bool stuck;         /* the others know what we have been waiting for */
     bool failed;        /* an operation did */
     atomic_bool parted; /* members are in different ones, which a death may have led to */
-    _Atomic bool news;  /* a part in shared memory is over, which nobody has looked at */
     struct coll_op *first;
     struct coll_op **last;
     struct { /* the last operations by messages, by seq */
@@ -217,7 +216,7 @@ bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: co
 
 /* coll.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
 aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
-void coll_push_team(aq_team *team);
+bool coll_push_team(aq_team *team);                       /* true: something went on */
 aq_status coll_begin(aq_team *team, struct coll_op *op);
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
@@ -246,9 +245,9 @@ struct coll_name {
 void coll_shm_arrive(aq_team *team, struct coll_name name);
 bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
-bool coll_shm_at_barrier(const struct coll_shm *shm); /* arrived, and not known to be over */
-/* Before sleeping: ask to be woken by the last to come. False: something is complete already. */
-bool coll_shm_doze(aq_team *team, bool on);
+/* About to sleep, the lock is held: ask to be woken by who comes next. False: something is complete
+ * already. */
+bool coll_shm_doze(aq_team *team);
 void coll_shm_leave(const aq_team *team); /* an operation that may not be over for others */
 
 /* coll/plan.c: what member `self` of `n` does. */

@@ -12,6 +12,7 @@ enum { LOOKS = 64, TURNS = 4 }; /* at shared memory before all transports are as
 
 _Atomic uint32_t core_coll_busy;
 static atomic_bool coll_stuck; /* a message found no room, which no arrival announces */
+static atomic_bool coll_moved; /* operations went on, of which nobody has been told */
 
 void coll_copy(void *dst, const void *src, size_t len)
 {
@@ -104,10 +105,9 @@ static void complete(aq_team *team, struct coll_op **at)
     if (coll->last == &op->next) coll->last = at;
     coll->messages -= !op->shared;
     coll->failed = coll->failed || op->status != AQ_OK;
+    coll->moved = true;
     coll_plan_free(&op->plan);
     coll_hier_free(op);
-    if (team->whole != NULL)
-        atomic_store_explicit(&team->whole->coll->news, true, memory_order_relaxed);
     count_busy(-1u);
     if (op->then != NULL) {
         if (op->status != AQ_OK) op->then->status = op->status;
@@ -144,15 +144,12 @@ static bool push_op(aq_team *team, struct coll_op *op, bool *stuck)
 
 /* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
  * the operations that they belong to, are their parts. */
-static void push_list(aq_team *team, bool *stuck)
+static bool push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
-    bool gate = false, messages = false, broken = coll_broken(team);
-    if (team->local != NULL) {
-        atomic_store_explicit(&coll->news, false, memory_order_relaxed);
-        coll_push_team(team->local);
-    }
+    bool gate = false, messages = false, broken = coll_broken(team), stuck = false;
+    coll->moved = team->local != NULL && coll_push_team(team->local);
     for (struct coll_op **at = &coll->first; *at != NULL;) {
         struct coll_op *op = *at;
         bool over = broken;
@@ -160,7 +157,7 @@ static void push_list(aq_team *team, bool *stuck)
             op->status = AQ_EPEER;
             if (op->shared) coll_shm_leave(team);
         } else if (may_push(op, slots, gate, messages)) {
-            over = push_op(team, op, stuck);
+            over = push_op(team, op, &stuck);
         }
         if (over) {
             if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_part(team);
@@ -174,26 +171,33 @@ static void push_list(aq_team *team, bool *stuck)
         if (slots == all_slots && (gate || coll->messages == 0)) break;
         at = &op->next;
     }
+    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    return coll->moved;
 }
 
-void coll_push_team(aq_team *team)
+bool coll_push_team(aq_team *team)
 {
-    bool stuck = false;
     coll_lock(team->coll);
-    push_list(team, &stuck);
+    bool moved = push_list(team);
     coll_unlock(team->coll);
-    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    if (moved) core_progressed(); /* it may be what another thread waits for */
+    return moved;
 }
 
 static bool try_push_team(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     if (core.multi && !aqi_spin_try(&coll->lock)) return true;
-    bool stuck = false;
-    if (coll->first != NULL) push_list(team, &stuck);
+    if (coll->first != NULL && push_list(team))
+        atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
     coll_unlock(coll);
-    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
     return true;
+}
+
+static unsigned take_moved(void)
+{
+    return atomic_load_explicit(&coll_moved, memory_order_relaxed) &&
+           atomic_exchange(&coll_moved, false);
 }
 
 static unsigned coll_poll(enum aqi_progress_mode mode)
@@ -201,48 +205,34 @@ static unsigned coll_poll(enum aqi_progress_mode mode)
     if (mode != AQI_PROGRESS_ALL) return 0;
     atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
     core_team_each(try_push_team);
-    return 0;
+    return take_moved();
 }
 
+/* Who has the lock moves something, and then wakes us. */
 static bool doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
-    if (coll->first != NULL && atomic_load_explicit(&coll->news, memory_order_relaxed))
-        return false;
-    if (coll->shm == NULL || (coll->first == NULL && !coll_shm_at_barrier(coll->shm))) return true;
-    coll->dozing = true;
-    return coll_shm_doze(team, true);
+    if (core.multi && !aqi_spin_try(&coll->lock)) return false;
+    bool moved = coll->first != NULL && push_list(team);
+    if (!moved && coll->shm != NULL) moved = !coll_shm_doze(team);
+    coll_unlock(coll);
+    if (moved) atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
+    return !moved;
 }
 
-static bool wake_up(aq_team *team)
-{
-    if (team->coll->dozing) (void)coll_shm_doze(team, false);
-    team->coll->dozing = false;
-    return true;
-}
-
-/* About to sleep: tell those we wait for in shared memory, and shorten the sleep where no arrival
- * will end it. False: something is complete. */
+/* Ask those we wait for in shared memory to wake us. */
 static bool coll_before_sleep(struct core_sleep_plan *plan)
 {
-    if (plan->polled) return atomic_load(&core_coll_busy) == 0;
+    bool go = core_team_each(doze);
     if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) plan->ms = 1;
-    /* Another thread may change what we look at: no sleep is long instead (sleep.c). */
-    if (core.multi) return true;
-    return core_team_each(doze);
-}
-
-static void coll_after_wake(void)
-{
-    if (!core.multi) (void)core_team_each(wake_up);
+    if (take_moved() != 0) core_progressed();
+    return go;
 }
 
 void coll_register(void)
 {
-    static const struct core_source source = {.busy = &core_coll_busy,
-                                              .poll = coll_poll,
-                                              .before_sleep = coll_before_sleep,
-                                              .after_wake = coll_after_wake};
+    static const struct core_source source = {
+        .busy = &core_coll_busy, .poll = coll_poll, .before_sleep = coll_before_sleep};
     core_source_add(&source);
     core_stuck_check = (struct core_stuck_check){.busy = &core_coll_busy,
                                                  .due = coll_may_be_stuck,
@@ -323,35 +313,36 @@ aq_status coll_append(aq_team *team, struct coll_op *op)
 
 aq_status coll_begin(aq_team *team, struct coll_op *op)
 {
-    bool stuck = false;
+    bool moved = false;
     coll_lock(team->coll);
     aq_status st = enter(team, op);
     for (op = op->then; st == AQ_OK && op != NULL; op = op->then)
         if (enter(team, op) != AQ_OK)
             core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
-    if (st == AQ_OK) push_list(team, &stuck);
+    if (st == AQ_OK) moved = push_list(team);
     coll_unlock(team->coll);
-    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    if (moved) core_progressed();
     return st;
 }
 
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
+    bool moved = false;
     /* Ranks that share cores: a turn in which nothing can be done is to be a short one. */
     for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < TURNS; i++) {
         core_yield();
-        coll_push_team(team);
+        moved = coll_push_team(team) || moved;
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
     }
     for (unsigned i = 0; core.spin_rounds > 0 && i < LOOKS; i++) {
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
         aqi_pause();
-        coll_push_team(team);
+        moved = coll_push_team(team) || moved;
     }
-    if (core_progress() != 0)
+    if (core_progress() != 0 || moved)
         *wait = (struct core_wait){0};
     else if (!atomic_load_explicit(done, memory_order_acquire))
-        core_wait_round(wait, CORE_CONDITION_MS);
+        core_wait_round(wait, CORE_COLL_MS);
     return atomic_load_explicit(done, memory_order_acquire);
 }
 

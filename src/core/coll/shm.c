@@ -93,7 +93,12 @@ static inline void wake_sleepers(aq_team *team, struct coll_shm *shm)
     atomic_thread_fence(memory_order_seq_cst);
     if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_acquire) == 0)) return;
     for (aq_rank i = 0; i < team->size; i++) {
-        if (atomic_load_explicit(&shm->head->asleep[i], memory_order_relaxed) == 0) continue;
+        _Atomic uint8_t *asleep = &shm->head->asleep[i];
+        /* One member wakes it; the others see 0, until it has looked again. */
+        if (atomic_load_explicit(asleep, memory_order_relaxed) == 0 ||
+            atomic_exchange(asleep, 0) == 0)
+            continue;
+        atomic_fetch_sub(&shm->head->sleepers, 1);
         struct core_route *route = &core.routes[aq_team_to_job(team, i)];
         /* One whose ring is full has arrivals and will not sleep; a fault decorator may refuse. */
         for (int attempt = 0; attempt < 100; attempt++)
@@ -108,9 +113,9 @@ struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot)
 }
 
 /* Acquire: what the others published with this round is seen. */
-bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
+static inline bool all_at(const struct coll_shm *shm, const struct shm_slot *slot, uint32_t round,
+                          uint32_t *seen)
 {
-    uint32_t round = slot->round;
     if (!shm->flat)
         return atomic_load_explicit(&shm_release_of(slot, round)->round, memory_order_acquire) ==
                round;
@@ -118,6 +123,11 @@ bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
                                                         memory_order_acquire) == round)
         ++*seen;
     return *seen == shm->members;
+}
+
+bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
+{
+    return all_at(shm, slot, slot->round, seen);
 }
 
 /* Release. True: we are the last of a counted round, and call shm_release when we have done the
@@ -184,6 +194,7 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
     line->name = name;
     line->ends = team->ends;
     shm->barrier_seen = 0;
+    atomic_store_explicit(&shm->barrier_round, slot->round + 1, memory_order_relaxed);
     if (!shm->flat && name.state != NAME_NONE)
         atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
     if (!shm_arrive(team, shm, slot, team->ends)) return;
@@ -202,7 +213,7 @@ bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
     struct coll_shm *shm = team->coll->shm;
     struct shm_slot *slot = &shm->slots[SHM_SLOTS];
     if (!shm_all_here(shm, slot, &shm->barrier_seen)) return false;
-    shm->barrier_done = slot->round;
+    atomic_store_explicit(&shm->barrier_done, slot->round, memory_order_relaxed);
     *agreed = shm->flat ? all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;
     return true;
 }
@@ -321,6 +332,7 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
         if (shm->flat && !op->checked && !alike(&v)) return false;
         op->checked = true;
         op->waiting = false;
+        team->coll->moved = true;
         op->phase = take(&v);
     } while (op->phase != SHM_DONE);
     return true;
@@ -346,31 +358,29 @@ static bool ready(aq_team *team, const struct coll_op *op)
     return !op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen);
 }
 
-bool coll_shm_at_barrier(const struct coll_shm *shm)
+/* Of the barrier, which takes no lock: arrived, and not known to be over. */
+static bool at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
-    return shm->slots[SHM_SLOTS].round != shm->barrier_done;
+    *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
+    return *round != atomic_load_explicit(&shm->barrier_done, memory_order_relaxed);
 }
 
 /*
- * Say that we sleep, then look once more: either we see the round, or who completes it sees us. An
+ * Say that we sleep, then look once more: either we see the round, or who arrives at it sees us. An
  * operation that has not begun to wait has something to do.
  */
-bool coll_shm_doze(aq_team *team, bool on)
+bool coll_shm_doze(aq_team *team)
 {
     struct coll_shm *shm = team->coll->shm;
-    if (!on) {
-        atomic_store_explicit(&shm->head->asleep[shm->self], 0, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&shm->head->sleepers, 1, memory_order_relaxed);
-        return true;
-    }
-    atomic_store_explicit(&shm->head->asleep[shm->self], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&shm->head->sleepers, 1, memory_order_seq_cst);
-    atomic_thread_fence(memory_order_seq_cst);
-    uint32_t seen = 0;
+    uint32_t seen = 0, round;
     unsigned slots = 0;
-    struct shm_slot *barrier = &shm->slots[SHM_SLOTS];
-    if (coll_shm_at_barrier(shm) && shm_all_here(shm, barrier, &seen)) {
-        shm->barrier_done = barrier->round; /* once: it may be waited for much later */
+    if (team->coll->first == NULL && !at_barrier(shm, &round)) return true;
+    if (atomic_exchange(&shm->head->asleep[shm->self], 1) == 0)
+        atomic_fetch_add(&shm->head->sleepers, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (at_barrier(shm, &round) && all_at(shm, &shm->slots[SHM_SLOTS], round, &seen)) {
+        /* Once: it may be waited for much later. */
+        atomic_store_explicit(&shm->barrier_done, round, memory_order_relaxed);
         return false;
     }
     for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {

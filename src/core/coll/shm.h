@@ -83,7 +83,8 @@ struct coll_shm {
     uint32_t members, self;
     bool flat, crowded;
     size_t area, chunk;
-    uint32_t barrier_seen, barrier_done;
+    uint32_t barrier_seen;
+    _Atomic uint32_t barrier_round, barrier_done; /* for who is about to sleep */
     struct shm_slot slots[SHM_SLOTS + 1];
 };
 

@@ -150,7 +150,7 @@ static bool doze(void)
 
 bool conn_before_sleep(struct core_sleep_plan *plan)
 {
-    if (atomic_load(&core_conn_used) == 0) return true;
+    if (atomic_load(&core_conn_used) == 0 || plan->waiter) return true;
     plan->fd = conns.epoll;
     return doze();
 }

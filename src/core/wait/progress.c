@@ -55,12 +55,6 @@ bool core_sources_before_sleep(struct core_sleep_plan *plan)
     return go;
 }
 
-void core_sources_after_wake(void)
-{
-    for (unsigned i = 0; i < sources.count; i++)
-        if (sources.list[i]->after_wake != NULL) sources.list[i]->after_wake();
-}
-
 static void stalled(struct core_wait *wait, const struct core_route *route)
 {
     for (unsigned i = 0; i < sources.count; i++)
@@ -139,19 +133,6 @@ static void reply_round(unsigned round)
         core_hook_relax(NULL, round);
     else
         core_progressed();
-}
-
-void aqi_core_idle(void)
-{
-    static struct core_wait wait; /* one thread at a time waits for the job */
-    unsigned n = 0;
-    if (atomic_load(&core.open)) {
-        if (core_progress() == 0) core_sleep(&wait, CORE_SLEEP_MS);
-        return;
-    }
-    for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
-    if (n == 0) core_sleep_opening(CORE_SLEEP_MS);
 }
 
 void aqi_core_ending(void)

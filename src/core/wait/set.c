@@ -99,7 +99,7 @@ static void set_timer(int ms)
 aq_status aq_wait_prepare(void)
 {
     int fd;
-    struct core_sleep_plan plan = {.ms = INT_MAX, .fd = -1, .polled = true};
+    struct core_sleep_plan plan = {.ms = INT_MAX, .fd = -1};
     aq_status st = aq_wait_fd(&fd);
     if (st != AQ_OK) return st;
     set_drain(set.kick);

@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What causes no activity here (a barrier in shared memory, a condition of the program's own) is
- * looked at again after a sixteenth of the time waited, within these bounds. */
+/* What causes no activity here (a condition of the program's own) is looked at again after a
+ * sixteenth of the time waited, within these bounds. */
 enum { LEAST_MS = 1, MOST_MS = 10, PATIENCE = 16 };
 
 enum { POLLER_NONE, POLLER_PROGRAM, POLLER_PROGRESS_THREAD };
@@ -39,7 +39,9 @@ static void sleep_on_activity(uint32_t seen, int sleep_ms)
     struct timespec limit = {.tv_sec = sleep_ms / 1000, .tv_nsec = sleep_ms % 1000 * 1000000L};
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     aqi_count(AQI_CTR_SLEEP, 1);
-    (void)syscall(SYS_futex, &waiters.activity, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
+    if (syscall(SYS_futex, &waiters.activity, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0) != 0 &&
+        errno == ETIMEDOUT)
+        aqi_count(AQI_CTR_OVERSLEPT, 1);
     aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
 }
 
@@ -89,7 +91,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     if (go && (seen == 0 || atomic_load(&waiters.activity) == seen)) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
         aqi_count(AQI_CTR_SLEEP, 1);
-        poll(fds, n, plan.ms);
+        if (poll(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && fds[n - 1].revents != 0) {
@@ -101,17 +103,15 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
         struct aqi_tp *tp = core.tps[--armed];
         (void)tp->ops.arm(tp, false);
     }
-    core_sources_after_wake();
     core_set_disarmed();
 }
 
-void core_sleep_opening(int sleep_ms)
+/* Wake one thread to be the poller for those who sleep, if there is none. */
+static void call_next_poller(void)
 {
-    struct pollfd fds[CORE_MAX_TRANSPORTS + 1];
-    for (unsigned t = 0; t < core.tp_count; t++)
-        fds[t] = (struct pollfd){.fd = core.tps[t]->ops.wait_fd(core.tps[t]), .events = POLLIN};
-    fds[core.tp_count] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
-    poll(fds, core.tp_count + 1, sleep_ms);
+    if (atomic_load(&waiters.sleepers) == 0 || atomic_load(&waiters.poller) != POLLER_NONE) return;
+    atomic_fetch_add(&waiters.activity, 2);
+    (void)syscall(SYS_futex, &waiters.activity, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* Be the poller, if there is none. */
@@ -125,36 +125,37 @@ static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen
     while (who == POLLER_PROGRAM && read(extra, &wakes, sizeof(wakes)) > 0)
         ;
     atomic_store(&waiters.poller, POLLER_NONE);
-    /* Of the program's, it is called by what arrived, or by its own time-out. */
-    if (who == POLLER_PROGRESS_THREAD && atomic_load(&waiters.sleepers) > 0) core_wake_waiters();
     return true;
 }
 
-static int bounded(const struct core_wait *wait, int sleep_ms)
+static int condition_ms(const struct core_wait *wait)
 {
+    if (!core.multi) return MOST_MS;
     uint64_t waited_ms =
         wait->yield_since != 0 ? (aqi_now_ns() - wait->yield_since) / 1000000 : LEAST_MS;
-    int most = (int)aqi_min(MOST_MS, aqi_max(LEAST_MS, waited_ms / PATIENCE));
-    return sleep_ms < most ? sleep_ms : most;
+    return (int)aqi_min(MOST_MS, aqi_max(LEAST_MS, waited_ms / PATIENCE));
 }
 
 void core_sleep(struct core_wait *wait, int sleep_ms)
 {
+    if (sleep_ms == CORE_CONDITION_MS) sleep_ms = condition_ms(wait);
     if (!core.multi) {
         sleep_on_descriptors(sleep_ms, -1, 0);
         return;
     }
     uint32_t seen = wait->activity;
     if (seen != 0) { /* else look once more, having seen it */
-        sleep_ms = bounded(wait, sleep_ms);
         atomic_fetch_add(&waiters.sleepers, 1);
         if (atomic_load(&waiters.activity) == seen &&
             !sleep_as_poller(POLLER_PROGRAM, sleep_ms, waiters.wake, seen)) {
             if (atomic_load(&waiters.poller) == POLLER_PROGRESS_THREAD)
                 core_progress_thread_step_aside();
-            sleep_on_activity(seen, sleep_ms);
+            /* The poller may have asked before we waited for anything. */
+            struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1, .waiter = true};
+            if (core_sources_before_sleep(&plan)) sleep_on_activity(seen, plan.ms);
         }
         atomic_fetch_sub(&waiters.sleepers, 1);
+        call_next_poller(); /* we may not come back */
     }
     wait->activity = atomic_load(&waiters.activity);
 }
@@ -162,8 +163,10 @@ void core_sleep(struct core_wait *wait, int sleep_ms)
 void core_sleep_progress_thread(int sleep_ms, int kick)
 {
     if (atomic_load(&waiters.sleepers) == 0 &&
-        sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0))
+        sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0)) {
+        call_next_poller();
         return;
+    }
     struct pollfd fd = {.fd = kick, .events = POLLIN};
     poll(&fd, 1, sleep_ms);
 }

@@ -10,26 +10,24 @@ struct core_wait {
     uint64_t yield_since; /* ns */
 };
 /*
- * A source of progress: whatever beside the transports has to move on, to be asked before a sleep,
- * or to be told of its end. Registered when the room that it is of opens; any member may be NULL.
+ * A source of progress: whatever beside the transports has to move on, or to be asked before a
+ * sleep. Registered when the room that it is of opens; any member may be NULL.
  */
 struct core_sleep_plan {
     int ms;      /* the most; shorter where nothing announces what the source waits for */
     int fd;      /* also sleep on this one; -1 */
-    bool polled; /* the program sleeps in poll() itself, and nobody is told of its end */
+    bool waiter; /* on no descriptor: another thread is the poller */
 };
 struct core_source {
     const _Atomic uint32_t *busy; /* 0: there is nothing to poll */
     unsigned (*poll)(enum aqi_progress_mode mode);
     bool (*before_sleep)(struct core_sleep_plan *plan); /* false: something is there already */
-    void (*after_wake)(void); /* also when it was not asked, or said false */
     /* A reply by a route that is not of the job waits for room. */
     void (*stalled)(struct core_wait *wait, const struct core_route *route);
 };
 void core_source_add(const struct core_source *source);
 void core_sources_reset(void);
 bool core_sources_before_sleep(struct core_sleep_plan *plan);
-void core_sources_after_wake(void);
 /* set.c: the transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
  */
 void core_set_disarmed(void);
@@ -41,8 +39,6 @@ unsigned core_progress_round(void); /* the same, by the progress thread */
 /* sleep.c: until something arrives, on the control channel too, or another thread has seen to it.
  */
 AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
-/* The same while the job begins: peers send nothing that transports would have to be armed for. */
-AQI_COLD void core_sleep_opening(int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
 AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
 AQI_COLD void core_wake_waiters(void);
@@ -93,7 +89,9 @@ static inline bool core_retry(aq_status *st, struct core_wait *wait, const struc
     return *st == AQ_OK;
 }
 void core_hook_relax(void *arg, unsigned round);
-enum { CORE_SLEEP_MS = 100, CORE_CONDITION_MS = 10 };
+/* How long one sleeps at most: for what an arrival ends; for a collective, to look for members that
+ * are in another one; for a condition of the program's own, see sleep.c. */
+enum { CORE_SLEEP_MS = 100, CORE_COLL_MS = 10, CORE_CONDITION_MS = 0 };
 
 /* wait/thread.c: started last and stopped first, if core.progress_thread. */
 aq_status core_progress_thread_start(void);

@@ -37,6 +37,17 @@ add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
    exec unshare -pf --kill-child \"$<TARGET_FILE:core_coll>\"")
 set_tests_properties(core.coll.namespace PROPERTIES TIMEOUT 120 LABELS core PROCESSORS 2
   SKIP_RETURN_CODE 77 ENVIRONMENT "${mark}" FIXTURES_REQUIRED nothing_left)
+# Who sleeps is woken by those it waits for.
+foreach(ranks 2 3)
+  foreach(mode single multiple threads)
+    aq_core(coll_many.${ranks}.${mode} ${ranks} coll_many ${mode})
+    aq_core(coll_many.${ranks}.block_${mode} ${ranks} coll_many ${mode} ENV AQ_WAIT=block)
+    aq_core(coll_many.${ranks}.messages_${mode} ${ranks} coll_many ${mode} ENV AQ_SHM_MAP=no)
+    aq_core(coll_many.${ranks}.hier_${mode} ${ranks} coll_many ${mode} ENV AQ_NEIGHBORHOOD=2,1)
+    aq_core(coll_many.${ranks}.progress_${mode} ${ranks} coll_many ${mode}
+      ENV AQ_PROGRESS_THREAD=yes)
+  endforeach()
+endforeach()
 foreach(ranks 32 64)
   aq_core(coll.${ranks} ${ranks} coll many)
 endforeach()

@@ -10,6 +10,7 @@
 #include "../support.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -21,10 +22,11 @@
 
 /* Turns without sleep of all threads of a rank: until the wait begins to sleep, which is after a
  * millisecond, and again after each of the few messages. Who never sleeps takes far more. */
-enum { PLAIN = 100, AWAY_MS = 400, MOST_TURNS = 100000 };
+enum { PLAIN = 100, AWAY_MS = 400, MOST_TURNS = 100000, LOST_MS = 20000 };
 
 static _Atomic uint32_t received;
 static _Atomic uint64_t looks; /* how often the conditions have been asked */
+static uint64_t own_sleeps;    /* in poll() */
 
 static void on_plain(aq_am *am)
 {
@@ -126,6 +128,56 @@ static void in_poll_wait(void)
     CHECK_REFUSED(aq_poll_wait(NULL), AQ_EINVAL);
 }
 
+/* As aq_wait_fd says: a wake-up that is lost is one that does not come within LOST_MS. */
+static void poll_once(void)
+{
+    struct pollfd wait = {.events = POLLIN};
+    CHECK_OK(aq_wait_fd(&wait.fd));
+    aq_status st = aq_wait_prepare();
+    CHECK(st == AQ_OK || st == AQ_AGAIN);
+    if (st != AQ_OK) return;
+    CHECK_EQUAL(poll(&wait, 1, LOST_MS), 1);
+    own_sleeps++;
+}
+
+static void in_poll(void)
+{
+    aq_status st = AQ_AGAIN;
+    CHECK_OK(aq_barrier_notify(job.team, 0, AQ_BARRIER_ANONYMOUS));
+    while ((st = aq_barrier_try(job.team, 0, AQ_BARRIER_ANONYMOUS)) == AQ_AGAIN) {
+        poll_once();
+        looks++;
+    }
+    CHECK_OK(st);
+}
+
+static void in_poll_for_event(void)
+{
+    aq_event event;
+    aq_status st = AQ_AGAIN;
+    CHECK_OK(aq_coll_barrier_nb(job.team, 0, &event));
+    while ((st = aq_event_test(&event)) == AQ_AGAIN) {
+        poll_once();
+        CHECK(aq_poll() >= 0);
+        looks++;
+    }
+    CHECK_OK(st);
+}
+
+/* What this process has sent to itself is there already. */
+static void messages_to_itself(void)
+{
+    for (received = 0; received < 100;) {
+        uint32_t before = received;
+        CHECK_OK(aq_am_short(job.team, job.self, PLAIN, AQ_NO_ARGS, 0));
+        while (received == before) {
+            poll_once();
+            CHECK(aq_poll() >= 0);
+        }
+    }
+    job_barrier();
+}
+
 /*
  * Load makes a waiter look less often, never more often, so these bounds hold on any machine. The
  * processor is measured for what is not counted, as are turns of a barrier and of the progress
@@ -137,10 +189,11 @@ static void wait_and_count(const char *what, void (*wait)(void))
     double cpu = cpu_ms(), start = now_ms();
     int64_t pid = getpid();
     CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), &pid, sizeof(pid), 0));
-    uint64_t yields = job_counter("yield"), sleeps = job_counter("sleep"), looked = looks;
+    uint64_t yields = job_counter("yield"), looked = looks;
+    uint64_t sleeps = job_counter("sleep") + own_sleeps;
     wait();
     yields = job_counter("yield") - yields;
-    sleeps = job_counter("sleep") - sleeps;
+    sleeps = job_counter("sleep") + own_sleeps - sleeps;
     looked = looks - looked;
     cpu = cpu_ms() - cpu;
     double time = now_ms() - start;
@@ -186,7 +239,10 @@ int main(int argc, char **argv)
     job_open(multiple ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE, 4096);
     CHECK_EQUAL(job.size % 2, 0);
     job_handlers(table, COUNT_OF(table));
+    messages_to_itself();
     measure("a barrier", in_barrier, in_barrier);
+    measure("poll() at a barrier", in_poll, in_barrier);
+    measure("poll() for a barrier's event", in_poll_for_event, in_poll_for_event);
     measure("aq_poll_until", in_poll_until, send_to_previous);
     measure("aq_poll_wait", in_poll_wait, send_to_previous);
     if (multiple) measure("aq_poll_until of three threads", in_threads, send_three);

@@ -1,0 +1,87 @@
+/*
+ * Many collectives under way at once, more than run at a time: whoever sleeps meanwhile is woken by
+ * those it waits for, not by its time-out. Counted are sleeps, as time says nothing under load.
+ *
+ * usage: coll_many single|multiple|threads
+ *   threads  in mode multiple, with a second thread at barriers of another team meanwhile
+ */
+#include "../support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Each of OPS may be waited for in a sleep; a lost wake-up is one whose time-out ends it. A machine
+ * that runs something else for a millisecond makes time-outs, too, but few of them. */
+enum { OPS = 1000, COUNT = 64, MOST_OVERSLEPT = OPS / 10 };
+
+static int64_t from[OPS][COUNT], to[OPS][COUNT];
+
+static void *barriers(void *team)
+{
+    for (int i = 0; i < OPS / 2; i++)
+        CHECK_OK(aq_barrier(team));
+    return NULL;
+}
+
+static void reductions(aq_event *events)
+{
+    for (int i = 0; i < OPS; i++) {
+        for (int k = 0; k < COUNT; k++)
+            from[i][k] = (int64_t)job.self + i * k;
+        CHECK_OK(
+            aq_coll_allreduce_nb(job.team, to[i], from[i], COUNT, AQ_I64, AQ_ADD, 0, &events[i]));
+    }
+}
+
+static void check_sums(void)
+{
+    int64_t n = job.size;
+    for (int i = 0; i < OPS; i++)
+        for (int k = 0; k < COUNT; k++)
+            CHECK_EQUAL(to[i][k], n * (n - 1) / 2 + n * i * k);
+}
+
+static void one_by_one(aq_event *events)
+{
+    for (int i = 0; i < OPS; i++)
+        CHECK_OK(aq_event_wait(&events[i]));
+}
+
+static void all_at_once(aq_event *events)
+{
+    CHECK_OK(aq_event_wait_all(events, OPS));
+}
+
+static void run(const char *what, void (*wait)(aq_event *), aq_team *other)
+{
+    static aq_event events[OPS];
+    pthread_t thread;
+    job_barrier();
+    uint64_t sleeps = job_counter("sleep"), overslept = job_counter("overslept");
+    if (other != NULL) CHECK_EQUAL(pthread_create(&thread, NULL, barriers, other), 0);
+    reductions(events);
+    wait(events);
+    if (other != NULL) CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    sleeps = job_counter("sleep") - sleeps;
+    overslept = job_counter("overslept") - overslept;
+    printf("rank %u, %s: %llu sleeps, %llu to their end\n", job.self, what,
+           (unsigned long long)sleeps, (unsigned long long)overslept);
+    CHECK(overslept <= MOST_OVERSLEPT);
+    check_sums();
+    memset(to, 0, sizeof(to));
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "single";
+    bool single = strcmp(mode, "single") == 0;
+    aq_team *other = NULL;
+    job_open(single ? AQ_THREAD_SINGLE : AQ_THREAD_MULTIPLE, 4096);
+    if (strcmp(mode, "threads") == 0) CHECK_OK(aq_team_split(job.team, 0, 0, 0, &other));
+    run("one by one", one_by_one, other);
+    run("all at once", all_at_once, other);
+    if (other != NULL) CHECK_OK(aq_team_destroy(other));
+    job_close();
+    return 0;
+}
