@@ -1,7 +1,7 @@
 /* Walking both sides of a scattered transfer, merging what is adjacent. */
 #include "core/vis/runs.h"
 
-#include <string.h>
+#include "base/copy.h"
 
 /* --- one side -------------------------------------------------------------------------------- */
 
@@ -174,9 +174,16 @@ bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row)
 
 /* --- copying --------------------------------------------------------------------------------- */
 
+/* Four at a time, so that the loop costs little beside the stores. */
 #define COPY_FIXED(size)                                                                           \
     case size:                                                                                     \
-        for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)                       \
+        for (; count >= 4; count -= 4, dst += 4 * dst_step, src += 4 * src_step) {                 \
+            memcpy(dst, src, size);                                                                \
+            memcpy(dst + dst_step, src + src_step, size);                                          \
+            memcpy(dst + 2 * dst_step, src + 2 * src_step, size);                                  \
+            memcpy(dst + 3 * dst_step, src + 3 * src_step, size);                                  \
+        }                                                                                          \
+        for (; count > 0; count--, dst += dst_step, src += src_step)                               \
             memcpy(dst, src, size);                                                                \
         return
 
@@ -184,7 +191,7 @@ void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, in
               size_t len, size_t count)
 {
     if (count == 1 || (dst_step == (int64_t)len && src_step == (int64_t)len)) {
-        memcpy(dst, src, len * count);
+        aqi_copy(dst, src, len * count);
         return;
     }
     switch (len) {
@@ -193,63 +200,12 @@ void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, in
         COPY_FIXED(4);
         COPY_FIXED(8);
         COPY_FIXED(16);
+        COPY_FIXED(32);
+        COPY_FIXED(64);
     default:
         for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)
-            memcpy(dst, src, len);
+            aqi_copy(dst, src, len);
     }
-}
-
-bool vis_same_pieces(const struct vis_side *a, const struct vis_side *b)
-{
-    if (a->shape != b->shape || a->shape == VIS_STRIDED || a->entries != b->entries) return false;
-    if (a->count == 0 || b->count == 0) return false;
-    if (a->next > 1 && b->next > 1) return false; /* the first pieces of both could be merged */
-    if (a->shape == VIS_INDEXED) return a->piece == b->piece;
-    const aq_vec *x = a->list, *y = b->list;
-    for (size_t i = 0; i < a->entries; i++)
-        if (x[i].len != y[i].len) return false;
-    return true;
-}
-
-static inline void *piece_at(uint64_t base, const void *addr)
-{
-    return (void *)(uintptr_t)(base + (uint64_t)(uintptr_t)addr);
-}
-
-/* Pieces of one length, which the compiler knows where it is inlined with a constant. */
-static inline void copy_indexed(const struct vis_list *dst, const struct vis_list *src,
-                                size_t count, size_t len)
-{
-    void *const *to = dst->list, *const *from = src->list;
-    for (size_t i = 0; i < count; i++)
-        memcpy(piece_at(dst->base, to[i]), piece_at(src->base, from[i]), len);
-}
-
-static void copy_vector(const struct vis_list *dst, const struct vis_list *src, size_t count)
-{
-    const aq_vec *to = dst->list, *from = src->list;
-    for (size_t i = 0; i < count; i++) {
-        unsigned char *at = piece_at(dst->base, to[i].addr);
-        const unsigned char *bytes = piece_at(src->base, from[i].addr);
-        if (to[i].len == 8)
-            memcpy(at, bytes, 8);
-        else if (to[i].len != 0)
-            memcpy(at, bytes, to[i].len);
-    }
-}
-
-void vis_copy_pieces(const struct vis_list *dst, const struct vis_list *src, size_t count)
-{
-    if (dst->shape == VIS_VECTOR)
-        copy_vector(dst, src, count);
-    else if (dst->piece == 4)
-        copy_indexed(dst, src, count, 4);
-    else if (dst->piece == 8)
-        copy_indexed(dst, src, count, 8);
-    else if (dst->piece == 16)
-        copy_indexed(dst, src, count, 16);
-    else
-        copy_indexed(dst, src, count, dst->piece);
 }
 
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,

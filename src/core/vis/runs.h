@@ -66,23 +66,6 @@ bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row);
 void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, int64_t src_step,
               size_t len, size_t count);
 
-/* What a list says of its pieces; `base` is added to each address. */
-struct vis_list {
-    enum vis_shape shape; /* VIS_VECTOR or VIS_INDEXED */
-    uint64_t base;
-    const void *list;
-    size_t piece; /* indexed */
-};
-
-/*
- * Copy piece i of one list to piece i of another one of the same shape, `count` of them, whose
- * lengths are the same: most lists are of many small ones, and walking costs more than they do.
- */
-void vis_copy_pieces(const struct vis_list *dst, const struct vis_list *src, size_t count);
-/* Have two sides that nobody has walked yet such lists, not both beginning with pieces that can be
- * merged? */
-bool vis_same_pieces(const struct vis_side *a, const struct vis_side *b);
-
 /* The bounds of a strided region around its address: [*low, *high), in bytes relative to it.
  * False: they do not fit an address space. */
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,

@@ -203,54 +203,6 @@ static void extents_are_exact_and_checked(void **state)
     assert_false(vis_extent(1, huge, (ptrdiff_t[]){2}, 1, &low, &high));
 }
 
-/* Lists of equal pieces are copied piece by piece, whatever their lengths and bases. */
-static void equal_pieces_are_copied(void **state)
-{
-    enum { COUNT = 40, ROOM = 64 };
-    static unsigned char from[COUNT * ROOM], to[COUNT * ROOM], want[COUNT * ROOM];
-    static const size_t lengths[] = {1, 3, 4, 8, 16, 33};
-    aq_vec dst[COUNT], src[COUNT];
-    void *dst_at[COUNT], *src_at[COUNT];
-    (void)state;
-    for (size_t i = 0; i < sizeof(from); i++)
-        from[i] = (unsigned char)(i * 7 + i / 251);
-    for (size_t l = 0; l <= AQI_COUNT_OF(lengths); l++) { /* the last time all lengths, and 0 */
-        bool mixed = l == AQI_COUNT_OF(lengths);
-        memset(to, 0, sizeof(to));
-        memset(want, 0, sizeof(want));
-        for (size_t i = 0; i < COUNT; i++) {
-            size_t len = !mixed ? lengths[l] : i % 7 == 6 ? 0 : lengths[i % 7];
-            size_t d = (COUNT - 1 - i) * ROOM + i % 9, s = i * ROOM + i % 5;
-            dst[i] = (aq_vec){(void *)(uintptr_t)d, len};
-            src[i] = (aq_vec){from + s, len};
-            dst_at[i] = dst[i].addr;
-            src_at[i] = src[i].addr;
-            memcpy(want + d, from + s, len);
-        }
-        struct vis_side a, b;
-        struct vis_list there = {.base = (uint64_t)(uintptr_t)to, .list = dst};
-        struct vis_list here = {.list = src};
-        vis_vector_begin(&a, there.base, dst, COUNT);
-        vis_vector_begin(&b, 0, src, COUNT);
-        assert_true(vis_same_pieces(&a, &b));
-        vis_copy_pieces(&there, &here, COUNT);
-        assert_memory_equal(to, want, sizeof(to));
-        src[COUNT / 2].len++;
-        assert_false(vis_same_pieces(&a, &b));
-        if (mixed) continue;
-        memset(to, 0, sizeof(to));
-        there = (struct vis_list){VIS_INDEXED, there.base, dst_at, lengths[l]};
-        here = (struct vis_list){VIS_INDEXED, 0, src_at, lengths[l]};
-        vis_indexed_begin(&a, there.base, dst_at, COUNT, lengths[l]);
-        vis_indexed_begin(&b, 0, src_at, COUNT, lengths[l]);
-        assert_true(vis_same_pieces(&a, &b));
-        vis_copy_pieces(&there, &here, COUNT);
-        assert_memory_equal(to, want, sizeof(to));
-        vis_indexed_begin(&b, 0, src_at, COUNT - 1, lengths[l]);
-        assert_false(vis_same_pieces(&a, &b));
-    }
-}
-
 int main(void)
 {
     const char *seed = getenv("TEST_SEED");
@@ -261,7 +213,6 @@ int main(void)
         cmocka_unit_test(one_side_walks_on_from_a_copy),
         cmocka_unit_test(what_is_adjacent_is_one_run),
         cmocka_unit_test(extents_are_exact_and_checked),
-        cmocka_unit_test(equal_pieces_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

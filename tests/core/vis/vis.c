@@ -430,6 +430,31 @@ static void test_refused(void)
     compare(local, "refused", 0, 0); /* nothing has moved */
 }
 
+/* --- progress ---------------------------------------------------------------------------- */
+
+static void on_release(aq_am *am)
+{
+    (void)am;
+    *(uint64_t *)job_at(job.self, 0) = 1;
+}
+
+/* Who waits for a word by blocking gets alone hears of the message that sets it. */
+static void test_progress(void)
+{
+    aq_handler_entry row = {
+        .index = 200, .accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_release, .name = "release"};
+    void *at = job_at(job.self, 0), *to = local;
+    uint64_t *word = (uint64_t *)(void *)local;
+    job_barrier();
+    memset(at, 0, 8);
+    job_handlers(&row, 1);
+    CHECK_OK(aq_am_short(job.team, job_next(), 200, NULL, 0, 0));
+    for (size_t turns = 0; turns == 0 || *word == 0; turns++) {
+        CHECK(turns < 100000000);
+        CHECK_OK(aq_get_indexed(job.team, 1, &to, 8, job.self, 1, &at, 8, 0));
+    }
+}
+
 int main(int argc, char **argv)
 {
     int times = argc > 1 ? atoi(argv[1]) : 12;
@@ -449,6 +474,7 @@ int main(int argc, char **argv)
     test_transpose();
     test_empty();
     test_refused();
+    test_progress();
     job_barrier();
     free(local);
     free(model);
