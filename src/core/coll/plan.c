@@ -1,7 +1,6 @@
 /*
- * Collectives by messages: which process sends what to whom. A plan is made when the operation
- * starts. Small data goes through trees and by doubling, which take few steps; large data through
- * rings, which move every byte the fewest times.
+ * Collectives by messages: which member sends what to whom. Small data goes through trees and by
+ * doubling, which take few steps; large data through rings, which move the fewest bytes.
  */
 #include "core/coll/coll.h"
 
@@ -9,10 +8,10 @@
 #include <string.h>
 
 enum {
-    LARGE = 64 * 1024,       /* from here on every byte counts, not every message */
-    SMALL_GATHER = 4 * 1024, /* of a block: gathered by doubling */
-    SMALL_TREE = 1024,       /* of a block: to or from the root through a tree, among: */
-    TREE_MEMBERS = 4
+    PLAN_LARGE = 64 * 1024,       /* from here on bandwidth counts more than latency */
+    PLAN_SMALL_GATHER = 4 * 1024, /* of a block: gathered by doubling */
+    PLAN_SMALL_TREE = 1024,       /* of a block: to or from the root through a tree, among: */
+    PLAN_TREE_MEMBERS = 4
 };
 
 struct maker {
@@ -23,7 +22,7 @@ struct maker {
 
 /* --- adding steps ---------------------------------------------------------------------------- */
 
-static void add(struct maker *m, struct coll_step step)
+static void plan_add(struct maker *m, struct coll_step step)
 {
     struct coll_plan *plan = m->plan;
     if (plan->count == plan->room) {
@@ -39,62 +38,64 @@ static void add(struct maker *m, struct coll_step step)
     plan->steps[plan->count++] = step;
 }
 
-static void add_send(struct maker *m, aq_rank peer, uint32_t tag, const void *from, size_t len)
+static void plan_send(struct maker *m, aq_rank peer, uint32_t tag, const void *from, size_t len)
 {
     if (len == 0) return;
-    add(m, (struct coll_step){
-               .type = STEP_SEND, .peer = peer % m->n, .tag = tag, .from = from, .len = len});
+    plan_add(m, (struct coll_step){
+                    .type = STEP_SEND, .peer = peer % m->n, .tag = tag, .from = from, .len = len});
 }
 
-static void add_recv(struct maker *m, aq_rank peer, uint32_t tag, void *to, size_t len)
+static void plan_recv(struct maker *m, aq_rank peer, uint32_t tag, void *to, size_t len)
 {
     if (len == 0) return;
-    add(m, (struct coll_step){
-               .type = STEP_RECV, .peer = peer % m->n, .tag = tag, .to = to, .len = len});
+    plan_add(m, (struct coll_step){
+                    .type = STEP_RECV, .peer = peer % m->n, .tag = tag, .to = to, .len = len});
 }
 
-static void add_copy(struct maker *m, void *to, const void *from, size_t len)
+static void plan_copy(struct maker *m, void *to, const void *from, size_t len)
 {
     if (len == 0 || to == from) return;
-    add(m, (struct coll_step){.type = STEP_COPY, .to = to, .from = from, .len = len});
+    plan_add(m, (struct coll_step){.type = STEP_COPY, .to = to, .from = from, .len = len});
 }
 
-static void add_fold(struct maker *m, const void *from, void *into, size_t len)
+static void plan_fold(struct maker *m, const void *from, void *into, size_t len)
 {
     if (len == 0) return;
-    add(m, (struct coll_step){.type = STEP_FOLD, .to = into, .from = from, .len = len});
+    plan_add(m, (struct coll_step){.type = STEP_FOLD, .to = into, .from = from, .len = len});
 }
 
-/* Fold `*in`, which others sent, into `*sum`. Where the order matters and those ranks come `after`
- * ours, `*sum` is the left operand: then the two change places. */
-static void add_combine(struct maker *m, unsigned char **sum, unsigned char **in, size_t len,
-                        bool after)
+/* Fold `*in`, which was received, into `*sum`; where the order matters and `*in` is of `later`
+ * ranks, `*sum` is the left operand, and the two change places. */
+static void plan_combine(struct maker *m, unsigned char **sum, unsigned char **in, size_t len,
+                         bool later)
 {
     unsigned char *left = *in;
-    if (m->args->ordered && after) {
+    if (m->args->ordered && later) {
         *in = *sum;
         *sum = left;
         left = *in;
     }
-    add_fold(m, left, *sum, len);
+    plan_fold(m, left, *sum, len);
 }
 
-static void add_fence(struct maker *m)
+static void plan_fence(struct maker *m)
 {
-    add(m, (struct coll_step){.type = STEP_FENCE});
+    plan_add(m, (struct coll_step){.type = STEP_FENCE});
 }
 
-static unsigned char *temporary(struct maker *m, size_t len)
+static unsigned char *plan_temporary(struct maker *m, size_t len)
 {
     m->plan->temporary = malloc(len ? len : 1);
     if (m->plan->temporary == NULL) m->plan->failed = true;
     return m->plan->temporary;
 }
 
-/* A division of `bytes` into one part for each member, at multiples of `element`. */
-static size_t part_begin(const struct maker *m, size_t bytes, size_t element, aq_rank i)
+/* Part i of `len` bytes divided among the members at multiples of `element`: where it begins. */
+static size_t plan_part(const struct maker *m, size_t len, size_t element, aq_rank i, size_t *bytes)
 {
-    return bytes / element * i / m->n * element;
+    size_t at = len / element * i / m->n * element;
+    *bytes = len / element * (i + 1) / m->n * element - at;
+    return at;
 }
 
 /* --- barrier, broadcast ---------------------------------------------------------------------- */
@@ -102,29 +103,29 @@ static size_t part_begin(const struct maker *m, size_t bytes, size_t element, aq
 /* Dissemination: Hensgen, Finkel, Manber 1988. */
 static void plan_barrier(struct maker *m)
 {
-    unsigned char *bytes = temporary(m, 33); /* a byte says nothing but that it has come */
+    unsigned char *bytes = plan_temporary(m, 33); /* one to send, and one for each round */
     uint32_t tag = 0;
     if (bytes == NULL) return;
     bytes[32] = 0;
     for (uint64_t k = 1; k < m->n; k *= 2, tag++) {
-        add_send(m, (aq_rank)(m->self + k), tag, &bytes[32], 1);
-        add_recv(m, (aq_rank)(m->self + m->n - k), tag, &bytes[tag], 1);
-        add_fence(m);
+        plan_send(m, (aq_rank)(m->self + k), tag, &bytes[32], 1);
+        plan_recv(m, (aq_rank)(m->self + m->n - k), tag, &bytes[tag], 1);
+        plan_fence(m);
     }
 }
 
-static void plan_tree(struct maker *m, void *buf, size_t len)
+static void plan_broadcast_tree(struct maker *m, void *buf, size_t len)
 {
     aq_rank place = (m->self + m->n - m->args->root) % m->n;
     uint64_t mask = 1;
     while (mask < m->n && (place & mask) == 0)
         mask *= 2;
     if (mask < m->n) {
-        add_recv(m, (aq_rank)(m->self + m->n - mask), 0, buf, len);
-        add_fence(m);
+        plan_recv(m, (aq_rank)(m->self + m->n - mask), 0, buf, len);
+        plan_fence(m);
     }
     for (mask /= 2; mask > 0; mask /= 2)
-        if (place + mask < m->n) add_send(m, (aq_rank)(m->self + mask), 0, buf, len);
+        if (place + mask < m->n) plan_send(m, (aq_rank)(m->self + mask), 0, buf, len);
 }
 
 /* Part i of `buf` is at member i (counted from `first`); afterwards all parts are everywhere. */
@@ -133,65 +134,61 @@ static void plan_ring(struct maker *m, unsigned char *buf, size_t len, size_t el
 {
     aq_rank place = (m->self + m->n - first) % m->n;
     for (aq_rank k = 0; k + 1 < m->n; k++) {
-        aq_rank out = (place + m->n - k) % m->n, in = (place + 2 * m->n - k - 1) % m->n;
-        size_t from = part_begin(m, len, element, out), to = part_begin(m, len, element, in);
-        add_send(m, m->self + 1, tag + k, buf + from, part_begin(m, len, element, out + 1) - from);
-        add_recv(m, m->self + m->n - 1, tag + k, buf + to,
-                 part_begin(m, len, element, in + 1) - to);
-        add_fence(m);
+        size_t out, in;
+        size_t from = plan_part(m, len, element, (place + m->n - k) % m->n, &out);
+        size_t to = plan_part(m, len, element, (place + 2 * m->n - k - 1) % m->n, &in);
+        plan_send(m, m->self + 1, tag + k, buf + from, out);
+        plan_recv(m, m->self + m->n - 1, tag + k, buf + to, in);
+        plan_fence(m);
     }
 }
 
-/* Large: the root deals out parts, which then go round (van de Geijn 1994). */
+/* Large: scatter and ring all-gather (van de Geijn 1994). */
 static void plan_broadcast(struct maker *m)
 {
     const struct coll_args *args = m->args;
     bool root = m->self == args->root;
     unsigned char *buf = args->dst;
-    size_t len = args->nbytes;
-    if (root) {
-        add_copy(m, args->dst, args->src, len);
-        buf = args->dst;
-    }
-    if (len < LARGE || m->n < 4) {
-        plan_tree(m, buf, len);
+    size_t len = args->nbytes, bytes;
+    if (root) plan_copy(m, buf, args->src, len);
+    if (len < PLAN_LARGE || m->n < 4) {
+        plan_broadcast_tree(m, buf, len);
         return;
     }
     for (aq_rank i = 1; root && i < m->n; i++) {
-        size_t at = part_begin(m, len, 1, i);
-        add_send(m, args->root + i, 0, buf + at, part_begin(m, len, 1, i + 1) - at);
+        size_t at = plan_part(m, len, 1, i, &bytes);
+        plan_send(m, args->root + i, 0, buf + at, bytes);
     }
     if (!root) {
-        aq_rank place = (m->self + m->n - args->root) % m->n;
-        size_t at = part_begin(m, len, 1, place);
-        add_recv(m, args->root, 0, buf + at, part_begin(m, len, 1, place + 1) - at);
-        add_fence(m);
+        size_t at = plan_part(m, len, 1, (m->self + m->n - args->root) % m->n, &bytes);
+        plan_recv(m, args->root, 0, buf + at, bytes);
+        plan_fence(m);
     }
     plan_ring(m, buf, len, 1, args->root, 1);
 }
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
-/* To the root, or, where the order matters, to rank 0, who sends the result on. */
+/* To the root, or, where the order matters, to rank 0, which sends the result on. */
 static void plan_reduce_tree(struct maker *m)
 {
     const struct coll_args *args = m->args;
     aq_rank top = args->ordered ? 0 : args->root, place = (m->self + m->n - top) % m->n;
     size_t len = args->nbytes;
-    unsigned char *in = temporary(m, 2 * len), *sum;
+    unsigned char *in = plan_temporary(m, 2 * len), *sum;
     uint64_t mask = 1;
     if (in == NULL) return;
     sum = place == 0 && top == args->root ? args->dst : in + len;
-    add_copy(m, sum, args->src, len);
+    plan_copy(m, sum, args->src, len);
     for (; mask < m->n && (place & mask) == 0; mask *= 2) {
         if (place + mask >= m->n) continue;
-        add_recv(m, (aq_rank)(m->self + mask), 0, in, len);
-        add_combine(m, &sum, &in, len, true);
+        plan_recv(m, (aq_rank)(m->self + mask), 0, in, len);
+        plan_combine(m, &sum, &in, len, true);
     }
-    if (place != 0) add_send(m, (aq_rank)(m->self + m->n - mask), 0, sum, len);
-    if (m->self == args->root && place == 0) add_copy(m, args->dst, sum, len);
-    if (m->self == args->root && place != 0) add_recv(m, top, 1, args->dst, len);
-    if (m->self != args->root && place == 0) add_send(m, args->root, 1, sum, len);
+    if (place != 0) plan_send(m, (aq_rank)(m->self + m->n - mask), 0, sum, len);
+    if (m->self == args->root && place == 0) plan_copy(m, args->dst, sum, len);
+    if (m->self == args->root && place != 0) plan_recv(m, top, 1, args->dst, len);
+    if (m->self != args->root && place == 0) plan_send(m, args->root, 1, sum, len);
 }
 
 /* Recursive doubling among a power of two places. Where there are more members, the first ones
@@ -206,80 +203,77 @@ static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigne
     aq_rank pairs = m->n - places;
     bool paired = m->self < 2 * pairs;
     if (paired && m->self % 2 == 1) {
-        add_send(m, m->self - 1, 0, sum, len);
-        add_recv(m, m->self - 1, 1, sum, len);
+        plan_send(m, m->self - 1, 0, sum, len);
+        plan_recv(m, m->self - 1, 1, sum, len);
         return sum;
     }
     if (paired) {
-        add_recv(m, m->self + 1, 0, in, len);
-        add_combine(m, &sum, &in, len, true);
+        plan_recv(m, m->self + 1, 0, in, len);
+        plan_combine(m, &sum, &in, len, true);
     }
     aq_rank place = paired ? m->self / 2 : m->self - pairs;
     uint32_t tag = 2;
     for (aq_rank mask = 1; mask < places; mask *= 2, tag++) {
         aq_rank other = place ^ mask, peer = other < pairs ? 2 * other : other + pairs;
-        add_send(m, peer, tag, sum, len);
-        add_recv(m, peer, tag, in, len);
-        add_combine(m, &sum, &in, len, other > place);
+        plan_send(m, peer, tag, sum, len);
+        plan_recv(m, peer, tag, in, len);
+        plan_combine(m, &sum, &in, len, other > place);
     }
-    add_fence(m);
-    if (paired) add_send(m, m->self + 1, 1, sum, len);
+    plan_fence(m);
+    if (paired) plan_send(m, m->self + 1, 1, sum, len);
     return sum;
 }
 
-/* Each part goes round once and is added to at every stop (ring reduce-scatter). */
+/* Ring reduce-scatter: part i ends at member i. */
 static void plan_ring_fold(struct maker *m, unsigned char *sum, unsigned char *in, size_t len)
 {
-    size_t element = m->args->element;
+    size_t element = m->args->element, out, got;
     for (aq_rank k = 0; k + 1 < m->n; k++) {
-        aq_rank out = (m->self + 2 * m->n - k - 1) % m->n;
-        aq_rank got = (m->self + 2 * m->n - k - 2) % m->n;
-        size_t from = part_begin(m, len, element, out), to = part_begin(m, len, element, got);
-        size_t bytes = part_begin(m, len, element, got + 1) - to;
-        add_send(m, m->self + 1, k, sum + from, part_begin(m, len, element, out + 1) - from);
-        add_recv(m, m->self + m->n - 1, k, in, bytes);
-        add_fence(m);
-        add_fold(m, in, sum + to, bytes);
+        size_t from = plan_part(m, len, element, (m->self + 2 * m->n - k - 1) % m->n, &out);
+        size_t to = plan_part(m, len, element, (m->self + 2 * m->n - k - 2) % m->n, &got);
+        plan_send(m, m->self + 1, k, sum + from, out);
+        plan_recv(m, m->self + m->n - 1, k, in, got);
+        plan_fence(m);
+        plan_fold(m, in, sum + to, got);
     }
 }
 
-static bool worth_parts(const struct maker *m)
+static bool plan_in_parts(const struct maker *m)
 {
-    return m->args->nbytes >= LARGE && m->n >= 3 && m->args->nbytes / m->args->element >= m->n &&
-           !m->args->ordered;
+    return m->args->nbytes >= PLAN_LARGE && m->n >= 3 &&
+           m->args->nbytes / m->args->element >= m->n && !m->args->ordered;
 }
 
-/* Large: each member folds a part, and the root collects them. In a tree it would get all of `len`
- * from several members, one after the other. */
+/* Large: reduce-scatter, and the root gathers. In a tree it would get all of `len` several times,
+ * one after the other. */
 static void plan_reduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
     bool root = m->self == args->root;
     size_t len = args->nbytes;
-    if (!worth_parts(m)) {
+    if (!plan_in_parts(m)) {
         plan_reduce_tree(m);
         return;
     }
-    unsigned char *in = temporary(m, root ? len : 2 * len), *sum = root ? args->dst : in + len;
+    unsigned char *in = plan_temporary(m, root ? len : 2 * len), *sum = root ? args->dst : in + len;
     if (in == NULL) return;
-    add_copy(m, sum, args->src, len);
+    plan_copy(m, sum, args->src, len);
     plan_ring_fold(m, sum, in, len);
     for (aq_rank i = 0; i < m->n; i++) {
-        size_t at = part_begin(m, len, args->element, i);
-        size_t bytes = part_begin(m, len, args->element, i + 1) - at;
-        if (root && i != m->self) add_recv(m, i, m->n, sum + at, bytes);
-        if (!root && i == m->self) add_send(m, args->root, m->n, sum + at, bytes);
+        size_t bytes, at = plan_part(m, len, args->element, i, &bytes);
+        if (root && i != m->self) plan_recv(m, i, m->n, sum + at, bytes);
+        if (!root && i == m->self) plan_send(m, args->root, m->n, sum + at, bytes);
     }
 }
 
 static void plan_allreduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
-    unsigned char *in = temporary(m, args->nbytes);
+    unsigned char *in = plan_temporary(m, args->nbytes);
     if (in == NULL) return;
-    add_copy(m, args->dst, args->src, args->nbytes);
-    if (!worth_parts(m)) {
-        add_copy(m, args->dst, plan_doubling(m, args->dst, in, args->nbytes), args->nbytes);
+    plan_copy(m, args->dst, args->src, args->nbytes);
+    if (!plan_in_parts(m)) {
+        plan_copy(m, args->dst, plan_doubling(m, args->dst, in, args->nbytes), args->nbytes);
         return;
     }
     plan_ring_fold(m, args->dst, in, args->nbytes);
@@ -288,9 +282,9 @@ static void plan_allreduce(struct maker *m)
 
 /* --- gather, all-gather, scatter, all-to-all ------------------------------------------------- */
 
-/* How long the blocks of the members [from, to) are together, counted from member `first`. */
-static size_t blocks(const struct maker *m, const size_t *counts, aq_rank first, uint64_t from,
-                     uint64_t to)
+/* The bytes of the blocks of members [from, to), counted from member `first`. */
+static size_t plan_blocks(const struct maker *m, const size_t *counts, aq_rank first, uint64_t from,
+                          uint64_t to)
 {
     if (counts == NULL) return (to - from) * m->args->nbytes;
     size_t bytes = 0;
@@ -300,7 +294,7 @@ static size_t blocks(const struct maker *m, const size_t *counts, aq_rank first,
 }
 
 /* Are all blocks known to be of at most `most` bytes? */
-static bool all_small(const struct maker *m, const size_t *counts, size_t most)
+static bool plan_all_small(const struct maker *m, const size_t *counts, size_t most)
 {
     if (m->args->vary) return false;
     for (aq_rank i = 0; counts != NULL && i < m->n; i++)
@@ -308,123 +302,102 @@ static bool all_small(const struct maker *m, const size_t *counts, size_t most)
     return counts != NULL || m->args->nbytes <= most;
 }
 
-/* In a binomial tree: our distance from the root, how many members from there on are below us, and
- * whose child we are. */
-struct branch {
-    aq_rank place, members, parent;
-};
-
-static struct branch branch_of(const struct maker *m)
+/* A member's block in the memory of the root: where a gather puts it, or a scatter takes it. */
+static size_t plan_root_block(const struct maker *m, aq_rank member, unsigned char **at)
 {
-    struct branch b = {.place = (m->self + m->n - m->args->root) % m->n};
-    uint64_t span = 1;
-    while (span < m->n && (b.place & span) == 0)
-        span *= 2;
-    b.members = (aq_rank)aqi_min(span, (uint64_t)m->n - b.place);
-    b.parent = (aq_rank)(m->self + m->n - span % m->n);
-    return b;
+    if (m->args->kind == COLL_GATHER) return coll_recv_block(m->args, member, at);
+    const unsigned char *from;
+    size_t len = coll_send_block(m->args, member, &from);
+    *at = (unsigned char *)(uintptr_t)from;
+    return len;
 }
 
-static void plan_gather_tree(struct maker *m)
+/* A send towards the root in a gather, from the root in a scatter. */
+static void plan_up_or_down(struct maker *m, bool sends, aq_rank peer, void *buf, size_t len)
 {
-    const struct coll_args *args = m->args;
-    const size_t *counts = args->recv_counts;
-    struct branch b = branch_of(m);
-    aq_rank root = args->root;
-    size_t all = blocks(m, counts, root, b.place, (uint64_t)b.place + b.members);
-    if (b.members == 1) {
-        add_send(m, b.parent, 0, args->src, all);
-        return;
-    }
-    unsigned char *buf = temporary(m, all);
-    if (buf == NULL) return;
-    add_copy(m, buf, args->src, blocks(m, counts, root, b.place, b.place + 1u));
-    for (uint64_t mask = 1; mask < b.members; mask *= 2) {
-        uint64_t from = b.place + mask, to = b.place + aqi_min(2 * mask, b.members);
-        add_recv(m, (aq_rank)(m->self + mask), 0, buf + blocks(m, counts, root, b.place, from),
-                 blocks(m, counts, root, from, to));
-    }
-    add_fence(m);
-    if (b.place != 0) add_send(m, b.parent, 0, buf, all);
-    for (aq_rank i = 0; b.place == 0 && i < m->n; i++) {
-        unsigned char *to;
-        size_t len = coll_recv_block(args, (root + i) % m->n, &to);
-        add_copy(m, to, buf, len);
+    if (sends)
+        plan_send(m, peer, 0, buf, len);
+    else
+        plan_recv(m, peer, 0, buf, len);
+}
+
+/* In the root: between its own memory and `buf`, which has the blocks of all from itself on. */
+static void plan_sort(struct maker *m, unsigned char *buf, bool gather)
+{
+    for (aq_rank i = 0; i < m->n; i++) {
+        unsigned char *block;
+        size_t len = plan_root_block(m, (m->args->root + i) % m->n, &block);
+        plan_copy(m, gather ? block : buf, gather ? buf : block, len);
         buf += len;
     }
 }
 
-static void plan_scatter_tree(struct maker *m)
+/*
+ * Gather or scatter through a binomial tree. Each member has the blocks of its subtree in a row,
+ * which begins with its own: members [place, place + span), counted from the root.
+ */
+static void plan_root_tree(struct maker *m, bool gather)
 {
     const struct coll_args *args = m->args;
-    const size_t *counts = args->send_counts;
-    struct branch b = branch_of(m);
-    aq_rank root = args->root;
-    size_t all = blocks(m, counts, root, b.place, (uint64_t)b.place + b.members);
-    if (b.members == 1) {
-        add_recv(m, b.parent, 0, args->dst, all);
+    const size_t *counts = gather ? args->recv_counts : args->send_counts;
+    aq_rank root = args->root, place = (m->self + m->n - root) % m->n;
+    uint64_t span = 1;
+    while (span < m->n && (place & span) == 0)
+        span *= 2;
+    aq_rank parent = (aq_rank)(m->self + m->n - span % m->n);
+    uint64_t end = aqi_min(place + span, (uint64_t)m->n);
+    size_t all = plan_blocks(m, counts, root, place, end);
+    size_t own = plan_blocks(m, counts, root, place, place + 1u);
+    if (end == place + 1u) {
+        plan_up_or_down(m, gather, parent, gather ? (void *)(uintptr_t)args->src : args->dst, all);
         return;
     }
-    unsigned char *buf = temporary(m, all), *at = buf;
+    unsigned char *buf = plan_temporary(m, all);
     if (buf == NULL) return;
-    for (aq_rank i = 0; b.place == 0 && i < m->n; i++) {
-        const unsigned char *from;
-        size_t len = coll_send_block(args, (root + i) % m->n, &from);
-        add_copy(m, at, from, len);
-        at += len;
+    if (gather)
+        plan_copy(m, buf, args->src, own);
+    else if (place == 0)
+        plan_sort(m, buf, false);
+    else
+        plan_recv(m, parent, 0, buf, all);
+    plan_fence(m);
+    for (uint64_t mask = span / 2; mask > 0; mask /= 2) {
+        uint64_t from = place + mask, to = aqi_min(from + mask, end);
+        if (from >= end) continue;
+        plan_up_or_down(m, !gather, (aq_rank)(m->self + mask),
+                        buf + plan_blocks(m, counts, root, place, from),
+                        plan_blocks(m, counts, root, from, to));
     }
-    if (b.place != 0) add_recv(m, b.parent, 0, buf, all);
-    add_fence(m);
-    uint64_t mask = 1;
-    while (mask * 2 < b.members)
-        mask *= 2;
-    for (; mask > 0; mask /= 2) {
-        uint64_t from = b.place + mask, to = b.place + aqi_min(2 * mask, b.members);
-        add_send(m, (aq_rank)(m->self + mask), 0, buf + blocks(m, counts, root, b.place, from),
-                 blocks(m, counts, root, from, to));
-    }
-    add_copy(m, args->dst, buf, blocks(m, counts, root, b.place, b.place + 1u));
+    if (gather) plan_fence(m);
+    if (!gather)
+        plan_copy(m, args->dst, buf, own);
+    else if (place == 0)
+        plan_sort(m, buf, true);
+    else
+        plan_send(m, parent, 0, buf, all);
 }
 
-static void plan_gather(struct maker *m)
+static void plan_gather_or_scatter(struct maker *m)
 {
     const struct coll_args *args = m->args;
-    if (m->n >= TREE_MEMBERS && all_small(m, args->recv_counts, SMALL_TREE)) {
-        plan_gather_tree(m);
+    bool gather = args->kind == COLL_GATHER;
+    if (m->n >= PLAN_TREE_MEMBERS &&
+        plan_all_small(m, gather ? args->recv_counts : args->send_counts, PLAN_SMALL_TREE)) {
+        plan_root_tree(m, gather);
         return;
     }
+    void *mine = gather ? (void *)(uintptr_t)args->src : args->dst;
     if (m->self != args->root) {
-        add_send(m, args->root, 0, args->src, args->nbytes);
+        plan_up_or_down(m, gather, args->root, mine, args->nbytes);
         return;
     }
     for (aq_rank i = 0; i < m->n; i++) {
-        unsigned char *to;
-        size_t len = coll_recv_block(args, i, &to);
+        unsigned char *block;
+        size_t len = plan_root_block(m, i, &block);
         if (i == m->self)
-            add_copy(m, to, args->src, len);
+            plan_copy(m, gather ? block : mine, gather ? mine : block, len);
         else
-            add_recv(m, i, 0, to, len);
-    }
-}
-
-static void plan_scatter(struct maker *m)
-{
-    const struct coll_args *args = m->args;
-    if (m->n >= TREE_MEMBERS && all_small(m, args->send_counts, SMALL_TREE)) {
-        plan_scatter_tree(m);
-        return;
-    }
-    if (m->self != args->root) {
-        add_recv(m, args->root, 0, args->dst, args->nbytes);
-        return;
-    }
-    for (aq_rank i = 0; i < m->n; i++) {
-        const unsigned char *from;
-        size_t len = coll_send_block(args, i, &from);
-        if (i == m->self)
-            add_copy(m, args->dst, from, len);
-        else
-            add_send(m, i, 0, from, len);
+            plan_up_or_down(m, !gather, i, block, len);
     }
 }
 
@@ -433,22 +406,22 @@ static void plan_bruck(struct maker *m)
 {
     const struct coll_args *args = m->args;
     const size_t *counts = args->recv_counts;
-    unsigned char *all = temporary(m, blocks(m, counts, m->self, 0, m->n));
+    unsigned char *all = plan_temporary(m, plan_blocks(m, counts, m->self, 0, m->n));
     if (all == NULL) return;
     uint32_t tag = 0;
-    add_copy(m, all, args->src, blocks(m, counts, m->self, 0, 1));
+    plan_copy(m, all, args->src, plan_blocks(m, counts, m->self, 0, 1));
     for (uint64_t have = 1; have < m->n; have *= 2, tag++) {
         uint64_t more = aqi_min(have, m->n - have);
-        add_send(m, (aq_rank)(m->self + m->n - have), tag, all,
-                 blocks(m, counts, m->self, 0, more));
-        add_recv(m, (aq_rank)(m->self + have), tag, all + blocks(m, counts, m->self, 0, have),
-                 blocks(m, counts, m->self, have, have + more));
-        add_fence(m);
+        plan_send(m, (aq_rank)(m->self + m->n - have), tag, all,
+                  plan_blocks(m, counts, m->self, 0, more));
+        plan_recv(m, (aq_rank)(m->self + have), tag, all + plan_blocks(m, counts, m->self, 0, have),
+                  plan_blocks(m, counts, m->self, have, have + more));
+        plan_fence(m);
     }
     for (aq_rank i = 0; i < m->n; i++) {
         unsigned char *to;
         size_t len = coll_recv_block(args, (m->self + i) % m->n, &to);
-        add_copy(m, to, all, len);
+        plan_copy(m, to, all, len);
         all += len;
     }
 }
@@ -457,19 +430,19 @@ static void plan_allgather(struct maker *m)
 {
     const struct coll_args *args = m->args;
     unsigned char *own;
-    if (all_small(m, args->recv_counts, SMALL_GATHER)) {
+    if (plan_all_small(m, args->recv_counts, PLAN_SMALL_GATHER)) {
         plan_bruck(m);
         return;
     }
     size_t len = coll_recv_block(args, m->self, &own);
-    add_copy(m, own, args->src, len);
+    plan_copy(m, own, args->src, len);
     for (aq_rank k = 0; k + 1 < m->n; k++) {
         unsigned char *from, *to;
         size_t out = coll_recv_block(args, (m->self + m->n - k) % m->n, &from);
         size_t in = coll_recv_block(args, (m->self + 2 * m->n - k - 1) % m->n, &to);
-        add_send(m, m->self + 1, k, from, out);
-        add_recv(m, m->self + m->n - 1, k, to, in);
-        add_fence(m);
+        plan_send(m, m->self + 1, k, from, out);
+        plan_recv(m, m->self + m->n - 1, k, to, in);
+        plan_fence(m);
     }
 }
 
@@ -483,28 +456,28 @@ static void plan_alltoall(struct maker *m)
         aq_rank next = (m->self + k) % m->n, previous = (m->self + m->n - k) % m->n;
         size_t out = coll_send_block(args, next, &from), in = coll_recv_block(args, previous, &to);
         if (k == 0) {
-            add_copy(m, to, from, aqi_min(in, out));
+            plan_copy(m, to, from, aqi_min(in, out));
             continue;
         }
-        add_send(m, next, k, from, out);
-        add_recv(m, previous, k, to, in);
-        if (k % 8 == 0) add_fence(m);
+        plan_send(m, next, k, from, out);
+        plan_recv(m, previous, k, to, in);
+        if (k % 8 == 0) plan_fence(m);
     }
 }
 
-static void (*const makers[COLL_KINDS])(struct maker *m) = {
-    [COLL_BARRIER] = plan_barrier,     [COLL_GATE] = plan_barrier,
-    [COLL_BROADCAST] = plan_broadcast, [COLL_REDUCE] = plan_reduce,
-    [COLL_ALLREDUCE] = plan_allreduce, [COLL_GATHER] = plan_gather,
-    [COLL_ALLGATHER] = plan_allgather, [COLL_SCATTER] = plan_scatter,
+static void (*const plan_makers[COLL_KINDS])(struct maker *m) = {
+    [COLL_BARRIER] = plan_barrier,           [COLL_GATE] = plan_barrier,
+    [COLL_BROADCAST] = plan_broadcast,       [COLL_REDUCE] = plan_reduce,
+    [COLL_ALLREDUCE] = plan_allreduce,       [COLL_GATHER] = plan_gather_or_scatter,
+    [COLL_SCATTER] = plan_gather_or_scatter, [COLL_ALLGATHER] = plan_allgather,
     [COLL_ALLTOALL] = plan_alltoall,
 };
 
 void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self)
 {
     struct maker m = {plan, args, n, self};
-    makers[args->kind](&m);
-    add_fence(&m);
+    plan_makers[args->kind](&m);
+    plan_fence(&m);
 }
 
 void coll_plan_free(struct coll_plan *plan)
