@@ -161,6 +161,16 @@ int aqgi_barrier_wait(aq_team *team, int id, int flags);
 int aqgi_barrier_try(aq_team *team, int id, int flags);
 int aqgi_barrier_result(aq_team *team, int *id);
 
+/* coll_images.c: are there processes several threads of which make the collectives of GASNet-1? */
+extern bool aqgi_images;
+static inline bool aqgi_has_images(void)
+{
+    return AQG_UNLIKELY(__atomic_load_n(&aqgi_images, __ATOMIC_RELAXED));
+}
+/* Those go on; and of a team that goes they are forgotten. */
+void aqgi_images_poll(void);
+void aqgi_images_forget(gex_TM_t tm);
+
 /* am.c: register the handlers of `copies`, which stay for good; `rows` has room for as many. */
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
                   size_t count);

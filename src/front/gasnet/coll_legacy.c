@@ -1,32 +1,31 @@
 /*
  * The collectives of GASNet-1, on Aqueduct's. Those synchronise as IN_MYSYNC and OUT_MYSYNC ask;
  * for ALLSYNC there are flags. A handle is an event, so the calls that synchronise are those of
- * events, which poll here.
+ * events, which poll here; but where processes have several images (coll_images.c).
  */
-#include "aqg.h"
+#include "coll_legacy.h"
 
-#include <gasnet_coll.h>
+#include <gasnet_tools.h>
 
 #include <pthread.h>
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static gasnet_coll_fn_entry_t *functions;
 static size_t function_count;
 
 void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
                       gasnet_coll_fn_entry_t fn_tbl[], size_t fn_count, int flags)
 {
-    static const char call[] = "gasnet_coll_init";
-    (void)my_image, (void)flags;
-    for (gex_Rank_t rank = 0; images != NULL && rank < aqgi.size; rank++)
-        if (images[rank] != 1)
-            aqgi_die("%s: process %u has %u images; one for each process is what there is here: "
-                     "let one thread make the calls",
-                     call, (unsigned)rank, (unsigned)images[rank]);
-    if (fn_count == 0) return;
-    functions = malloc(fn_count * sizeof(*functions));
-    if (functions == NULL) aqgi_die("%s: no memory for %zu functions", call, fn_count);
-    memcpy(functions, fn_tbl, fn_count * sizeof(*functions));
-    function_count = fn_count;
+    (void)flags;
+    aqgi_images_init(images, my_image);
+    pthread_mutex_lock(&lock);
+    if (function_count == 0 && fn_count != 0) {
+        functions = malloc(fn_count * sizeof(*functions));
+        if (functions == NULL) aqgi_die("gasnet_coll_init: no memory for %zu functions", fn_count);
+        memcpy(functions, fn_tbl, fn_count * sizeof(*functions));
+        function_count = fn_count;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* --- reductions ------------------------------------------------------------------------------- */
@@ -43,7 +42,6 @@ struct reduction {
 };
 static struct reduction *reductions; /* one that grew too small stays, since others may read it */
 static size_t reduction_count, reduction_room;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static_assert(sizeof(uintptr_t) == 8, "a number and an argument in one pointer");
 
 static size_t number_of(const struct reduction *r)
@@ -74,152 +72,187 @@ static void combine(const void *left, void *right_and_out, size_t count, const v
           (int)(uint32_t)(uintptr_t)context);
 }
 
-static unsigned flags_of(int flags)
+unsigned aqgi_coll_flags(int flags)
 {
     return (flags & GASNET_COLL_IN_ALLSYNC ? AQ_COLL_IN_ALL : 0u) |
            (flags & GASNET_COLL_OUT_ALLSYNC ? AQ_COLL_OUT_ALL : 0u);
 }
 
-static aq_status reduce(aq_team *team, gasnet_image_t root, void *dst, const void *src,
-                        size_t src_blksz, size_t src_offset, size_t size, size_t count,
-                        gasnet_coll_fn_handle_t func, int arg, int flags, aq_event *event)
+/* What Aqueduct's function is called with for the function of a call. */
+static const void *coll_context(const struct aqgi_coll *c)
 {
     static const char call[] = "gasnet_coll_reduce";
-    if (src_blksz != 0 || src_offset != 0) aqgi_die("%s: src_blksz and src_offset must be 0", call);
-    if (func < 0 || (size_t)func >= function_count)
+    if (c->blksz != 0 || c->offset != 0) aqgi_die("%s: src_blksz and src_offset must be 0", call);
+    if (c->fn < 0 || (size_t)c->fn >= function_count)
         aqgi_die("%s: function %d is not in the table that gasnet_coll_init was given", call,
-                 (int)func);
-    struct reduction r = {functions[func].fnptr, size, flags};
-    unsigned how = flags_of(flags);
-    if (functions[func].flags & GASNET_COLL_NONCOMM) how |= AQ_COLL_ORDERED;
-    uintptr_t context = (uintptr_t)number_of(&r) << 32 | (uint32_t)arg;
-    return aq_coll_reduce_user_nb(team, root, dst, src, count, size, combine, (const void *)context,
-                                  how, event);
+                 (int)c->fn);
+    struct reduction r = {functions[c->fn].fnptr, c->nbytes, c->flags};
+    return (const void *)((uintptr_t)number_of(&r) << 32 | (uint32_t)c->arg);
+}
+
+aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t root, void *dst,
+                           const void *src, unsigned flags, aq_event *event)
+{
+    const void *context = coll_context(c);
+    if (functions[c->fn].flags & GASNET_COLL_NONCOMM) flags |= AQ_COLL_ORDERED;
+    return aq_coll_reduce_user_nb(team, root, dst, src, c->count, c->nbytes, combine, context,
+                                  flags, event);
+}
+
+void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and_out)
+{
+    combine(left, right_and_out, c->count, coll_context(c));
 }
 
 /* --- synchronisation -------------------------------------------------------------------------- */
 
+/* Images wait for those of their own process, too, which may have no processor. */
+static void coll_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
+{
+    while (aqgi_images_test(ph, n, some) != GASNET_OK) {
+        (void)gasnet_AMPoll();
+        gasnett_sched_yield();
+    }
+}
+
 int gasnet_coll_try_sync(gasnet_coll_handle_t h)
 {
     (void)gasnet_AMPoll();
-    return gex_Event_Test(h);
+    return aqgi_has_images() ? aqgi_images_test(&h, 1, false) : gex_Event_Test(h);
 }
 
 void gasnet_coll_wait_sync(gasnet_coll_handle_t h)
 {
-    gex_Event_Wait(h);
+    if (aqgi_has_images())
+        coll_images_wait(&h, 1, false);
+    else
+        gex_Event_Wait(h);
 }
 
 int gasnet_coll_try_sync_some(gasnet_coll_handle_t *ph, size_t n)
 {
     (void)gasnet_AMPoll();
-    return gex_Event_TestSome(ph, n, 0);
+    return aqgi_has_images() ? aqgi_images_test(ph, n, true) : gex_Event_TestSome(ph, n, 0);
 }
 
 void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n)
 {
-    gex_Event_WaitSome(ph, n, 0);
+    if (aqgi_has_images())
+        coll_images_wait(ph, n, true);
+    else
+        gex_Event_WaitSome(ph, n, 0);
 }
 
 int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n)
 {
     (void)gasnet_AMPoll();
-    return gex_Event_TestAll(ph, n, 0);
+    return aqgi_has_images() ? aqgi_images_test(ph, n, false) : gex_Event_TestAll(ph, n, 0);
 }
 
 void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n)
 {
-    gex_Event_WaitAll(ph, n, 0);
+    if (aqgi_has_images())
+        coll_images_wait(ph, n, false);
+    else
+        gex_Event_WaitAll(ph, n, 0);
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
-/* The entry of a list of addresses that is this process's. */
-static void *mine(gasnet_team_handle_t team, void *const list[], int flags)
+/* The entry of a list of addresses that is this process's, or the one that is given. */
+static void *coll_mine(const struct aqgi_coll *c, void *const list[], const void *one)
 {
-    if (list == NULL) return NULL;
-    return list[flags & GASNET_COLL_SINGLE ? team->rank : 0];
+    if (list == NULL) return (void *)(uintptr_t)one;
+    return list[c->flags & GASNET_COLL_SINGLE ? c->team->rank : 0];
+}
+
+static aq_status coll_begin(const struct aqgi_coll *c, aq_event *ev)
+{
+    void *dst = coll_mine(c, c->dsts, c->dst), *src = coll_mine(c, c->srcs, c->src);
+    aq_team *aq = aqgi_aq(c->team);
+    unsigned flags = aqgi_coll_flags(c->flags);
+    switch (c->kind) {
+    case AQGI_BROADCAST:
+        return aq_coll_broadcast_nb(aq, c->root, dst, src, c->nbytes, flags, ev);
+    case AQGI_SCATTER:
+        return aq_coll_scatter_nb(aq, c->root, dst, src, c->nbytes, flags, ev);
+    case AQGI_GATHER:
+        return aq_coll_gather_nb(aq, c->root, dst, src, c->nbytes, flags, ev);
+    case AQGI_GATHER_ALL:
+        return aq_coll_allgather_nb(aq, dst, src, c->nbytes, flags, ev);
+    case AQGI_EXCHANGE:
+        return aq_coll_alltoall_nb(aq, dst, src, c->nbytes, flags, ev);
+    default:
+        return aqgi_coll_reduce(c, aq, c->root, dst, src, flags, ev);
+    }
+}
+
+static gasnet_coll_handle_t coll_start(const char *name, struct aqgi_coll c)
+{
+    aq_event event = AQ_EVENT_DONE;
+    if (aqgi_has_images() && (c.flags & GASNET_COLL_NO_IMAGES) == 0) return aqgi_images_start(&c);
+    aqgi_done(name, coll_begin(&c, &event));
+    return aqgi_event(event);
 }
 
 /*
- * A call and the one with lists of addresses, each as one that gives a handle and one that waits.
- * IN and IN_LISTS are the parameters, NAMES and FROM_LISTS the arguments for the first form; START
- * begins it.
+ * A call, the one with lists of addresses, and of each the form that gives a handle. PARAMETERS are
+ * those between the team and the flags, GIVEN what they are in struct aqgi_coll.
  */
-#define CALL(NAME, IN, NAMES, IN_LISTS, FROM_LISTS, START)                                         \
-    gasnet_coll_handle_t gasnet_coll_##NAME##_nb IN                                                \
+#define UNPACK(...) __VA_ARGS__
+#define CALL(NAME, KIND, PARAMETERS, GIVEN)                                                        \
+    gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, UNPACK PARAMETERS,     \
+                                                 int flags)                                        \
     {                                                                                              \
-        aq_event event = AQ_EVENT_DONE;                                                            \
-        aqgi_done("gasnet_coll_" #NAME, START);                                                    \
-        return aqgi_event(event);                                                                  \
+        return coll_start(                                                                         \
+            "gasnet_coll_" #NAME,                                                                  \
+            (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN});         \
     }                                                                                              \
-    void gasnet_coll_##NAME IN                                                                     \
+    void gasnet_coll_##NAME(gasnet_team_handle_t team, UNPACK PARAMETERS, int flags)               \
     {                                                                                              \
-        gex_Event_Wait(gasnet_coll_##NAME##_nb NAMES);                                             \
-    }                                                                                              \
-    gasnet_coll_handle_t gasnet_coll_##NAME##M_nb IN_LISTS                                         \
-    {                                                                                              \
-        return gasnet_coll_##NAME##_nb FROM_LISTS;                                                 \
-    }                                                                                              \
-    void gasnet_coll_##NAME##M IN_LISTS                                                            \
-    {                                                                                              \
-        gex_Event_Wait(gasnet_coll_##NAME##_nb FROM_LISTS);                                        \
+        gasnet_coll_wait_sync(coll_start(                                                          \
+            "gasnet_coll_" #NAME,                                                                  \
+            (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN}));        \
     }
 
-CALL(broadcast,
-     (gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes,
-      int flags),
-     (team, dst, srcimage, src, nbytes, flags),
-     (gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage, const void *src,
-      size_t nbytes, int flags),
-     (team, mine(team, dstlist, flags), srcimage, src, nbytes, flags),
-     aq_coll_broadcast_nb(aqgi_aq(team), srcimage, dst, src, nbytes, flags_of(flags), &event))
+#define ROOTED_BY(IMAGE) .root = IMAGE, .nbytes = nbytes
+CALL(broadcast, AQGI_BROADCAST,
+     (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes),
+     (.dst = dst, .src = src, ROOTED_BY(srcimage)))
+CALL(broadcastM, AQGI_BROADCAST,
+     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes),
+     (.dsts = dstlist, .src = src, ROOTED_BY(srcimage)))
+CALL(scatter, AQGI_SCATTER, (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes),
+     (.dst = dst, .src = src, ROOTED_BY(srcimage)))
+CALL(scatterM, AQGI_SCATTER,
+     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes),
+     (.dsts = dstlist, .src = src, ROOTED_BY(srcimage)))
+CALL(gather, AQGI_GATHER, (gasnet_image_t dstimage, void *dst, const void *src, size_t nbytes),
+     (.dst = dst, .src = src, ROOTED_BY(dstimage)))
+CALL(gatherM, AQGI_GATHER,
+     (gasnet_image_t dstimage, void *dst, void *const srclist[], size_t nbytes),
+     (.dst = dst, .srcs = srclist, ROOTED_BY(dstimage)))
+CALL(gather_all, AQGI_GATHER_ALL, (void *dst, const void *src, size_t nbytes),
+     (.dst = dst, .src = src, .nbytes = nbytes))
+CALL(gather_allM, AQGI_GATHER_ALL, (void *const dstlist[], void *const srclist[], size_t nbytes),
+     (.dsts = dstlist, .srcs = srclist, .nbytes = nbytes))
+CALL(exchange, AQGI_EXCHANGE, (void *dst, const void *src, size_t nbytes),
+     (.dst = dst, .src = src, .nbytes = nbytes))
+CALL(exchangeM, AQGI_EXCHANGE, (void *const dstlist[], void *const srclist[], size_t nbytes),
+     (.dsts = dstlist, .srcs = srclist, .nbytes = nbytes))
 
-CALL(scatter,
-     (gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes,
-      int flags),
-     (team, dst, srcimage, src, nbytes, flags),
-     (gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage, const void *src,
-      size_t nbytes, int flags),
-     (team, mine(team, dstlist, flags), srcimage, src, nbytes, flags),
-     aq_coll_scatter_nb(aqgi_aq(team), srcimage, dst, src, nbytes, flags_of(flags), &event))
-
-CALL(gather,
-     (gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src, size_t nbytes,
-      int flags),
-     (team, dstimage, dst, src, nbytes, flags),
-     (gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, void *const srclist[],
-      size_t nbytes, int flags),
-     (team, dstimage, dst, mine(team, srclist, flags), nbytes, flags),
-     aq_coll_gather_nb(aqgi_aq(team), dstimage, dst, src, nbytes, flags_of(flags), &event))
-
-CALL(gather_all, (gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes, int flags),
-     (team, dst, src, nbytes, flags),
-     (gasnet_team_handle_t team, void *const dstlist[], void *const srclist[], size_t nbytes,
-      int flags),
-     (team, mine(team, dstlist, flags), mine(team, srclist, flags), nbytes, flags),
-     aq_coll_allgather_nb(aqgi_aq(team), dst, src, nbytes, flags_of(flags), &event))
-
-CALL(exchange, (gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes, int flags),
-     (team, dst, src, nbytes, flags),
-     (gasnet_team_handle_t team, void *const dstlist[], void *const srclist[], size_t nbytes,
-      int flags),
-     (team, mine(team, dstlist, flags), mine(team, srclist, flags), nbytes, flags),
-     aq_coll_alltoall_nb(aqgi_aq(team), dst, src, nbytes, flags_of(flags), &event))
-
-CALL(reduce,
-     (gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src,
-      size_t src_blksz, size_t src_offset, size_t elem_size, size_t elem_count,
-      gasnet_coll_fn_handle_t func, int func_arg, int flags),
-     (team, dstimage, dst, src, src_blksz, src_offset, elem_size, elem_count, func, func_arg,
-      flags),
-     (gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, void *const srclist[],
-      size_t src_blksz, size_t src_offset, size_t elem_size, size_t elem_count,
-      gasnet_coll_fn_handle_t func, int func_arg, int flags),
-     (team, dstimage, dst, mine(team, srclist, flags), src_blksz, src_offset, elem_size, elem_count,
-      func, func_arg, flags),
-     reduce(aqgi_aq(team), dstimage, dst, src, src_blksz, src_offset, elem_size, elem_count, func,
-            func_arg, flags, &event))
+#define REDUCTION                                                                                  \
+    .root = dstimage, .dst = dst, .nbytes = elem_size, .count = elem_count, .fn = func,            \
+    .arg = func_arg, .blksz = src_blksz, .offset = src_offset
+CALL(reduce, AQGI_REDUCE,
+     (gasnet_image_t dstimage, void *dst, const void *src, size_t src_blksz, size_t src_offset,
+      size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg),
+     (.src = src, REDUCTION))
+CALL(reduceM, AQGI_REDUCE,
+     (gasnet_image_t dstimage, void *dst, void *const srclist[], size_t src_blksz,
+      size_t src_offset, size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func,
+      int func_arg),
+     (.srcs = srclist, REDUCTION))
 
 /* --- teams, barriers, tuning ------------------------------------------------------------------ */
 
@@ -231,6 +264,7 @@ gasnet_team_handle_t gasnet_coll_team_split(gasnet_team_handle_t parent, gasnet_
     (void)gex_TM_Split(&team, parent, (int)color, (int)relrank,
                        scratch != NULL ? scratch->addr : NULL, scratch != NULL ? scratch->size : 0,
                        scratch != NULL ? 0 : GEX_FLAG_TM_NO_SCRATCH);
+    aqgi_images_learn(team);
     return team;
 }
 

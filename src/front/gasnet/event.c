@@ -88,6 +88,7 @@ void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)
 int gasnet_AMPoll(void)
 {
     aq_status st = aq_poll();
+    if (aqgi_has_images()) aqgi_images_poll();
     return st >= 0 ? GASNET_OK : aqgi_error("gasnet_AMPoll", st);
 }
 
@@ -95,6 +96,7 @@ static_assert(sizeof(struct aqg_wait) >= sizeof(aq_wait), "the public one has ro
 
 void aqg_wait_round(struct aqg_wait *wait)
 {
+    if (aqgi_has_images()) aqgi_images_poll();
     aqgi_done("GASNET_BLOCKUNTIL", aq_poll_wait((aq_wait *)(void *)wait));
 }
 

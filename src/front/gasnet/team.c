@@ -188,6 +188,7 @@ int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch_p, gex_Flags_t flags)
 {
     struct aqgi_team *team = aqgi_team(tm);
     (void)flags;
+    aqgi_images_forget(tm);
     aqgi_done("gex_TM_Destroy", aq_team_destroy(team->aq));
     int given = scratch_p != NULL && team->scratch.gex_len != 0;
     if (given) *scratch_p = team->scratch;

@@ -6,7 +6,7 @@
 
 AQG_BEGIN
 
-typedef uint32_t gasnet_image_t; /* one image for each process */
+typedef uint32_t gasnet_image_t; /* a process, or a thread of several in one */
 typedef gex_Event_t gasnet_coll_handle_t;
 #define GASNET_COLL_INVALID_HANDLE ((gasnet_coll_handle_t)(uintptr_t)0)
 typedef gex_TM_t gasnet_team_handle_t;
