@@ -69,7 +69,19 @@ static int shmem_memfd(const char *name)
     return fd;
 }
 
-aq_status aqi_shmem_create(const char *name, size_t size, int *fd)
+/* The pages of a new object hold `bytes`, or zeros where that is NULL. */
+static int shmem_fill(int fd, const void *bytes, size_t size)
+{
+    if (bytes == NULL) return ftruncate(fd, (off_t)size);
+    for (size_t done = 0; done < size;) {
+        ssize_t n = write(fd, (const char *)bytes + done, size - done);
+        if (n < 0 && errno != EINTR) return -1;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static aq_status shmem_make(const char *name, const void *bytes, size_t size, int *fd)
 {
     if (size == 0 || size > INT64_MAX)
         return aqi_fail(AQ_EINVAL, "base", "shared memory \"%s\" of %zu bytes is not possible",
@@ -90,11 +102,11 @@ aq_status aqi_shmem_create(const char *name, size_t size, int *fd)
     if (created < 0) return shmem_fail(errno, "creating", name, size);
 
     const char *step = "sizing";
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (bytes != NULL ? F_SEAL_WRITE : 0);
     aq_status status;
-    if (ftruncate(created, (off_t)size) != 0) goto close_created;
+    if (shmem_fill(created, bytes, size) != 0) goto close_created;
     step = "sealing";
-    if (fcntl(created, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-        goto close_created;
+    if (fcntl(created, F_ADD_SEALS, seals) != 0) goto close_created;
     *fd = created;
     return AQ_OK;
 
@@ -102,6 +114,16 @@ close_created:
     status = shmem_fail(errno, step, name, size);
     close(created);
     return status;
+}
+
+aq_status aqi_shmem_create(const char *name, size_t size, int *fd)
+{
+    return shmem_make(name, NULL, size, fd);
+}
+
+aq_status aqi_shmem_freeze(const char *name, const void *bytes, size_t size, int *fd)
+{
+    return shmem_make(name, bytes, size, fd);
 }
 
 aq_status aqi_shmem_map(int fd, size_t size, void **addr)

@@ -12,6 +12,9 @@
  * @return AQ_ENOMEM, AQ_ESYS, AQ_EACCESS
  */
 aq_status aqi_shmem_create(const char *name, size_t size, int *fd);
+/* The same, of these bytes, which nobody can change. Map it privately: kernels before 6.7 refuse
+ * MAP_SHARED. */
+aq_status aqi_shmem_freeze(const char *name, const void *bytes, size_t size, int *fd);
 
 /*
  * Check that `fd` is a memfd of at least `size` bytes sealed against shrinking, then map it.

@@ -13,6 +13,8 @@
 /* What the core asks of the job, handed down by lib so that the core does not know it. */
 struct aqi_core_boot {
     aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
+    /* The same; the table is there until the end of the job. */
+    aq_status (*table)(void *arg, const void *mine, size_t len, const void **table);
     aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
     bool (*alert)(void *arg);  /* cheap: has the control channel something to say? */
     void (*attend)(void *arg); /* listen to it; may end the process or call aqi_core_peer_down */
@@ -60,6 +62,10 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 /* Everything that was sent before is handled everywhere when it returns. Collective. */
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
+
+/* A turn of waiting for the job: progress, and sleep if it brought nothing, also on boot.fd. Until
+ * the core is open it handles no request: who sends one may have heard already that all are. */
+void aqi_core_idle(void);
 
 /* The process ends without that: the progress thread makes no more calls, or has had its time. */
 void aqi_core_halt_progress(void);

@@ -5,6 +5,7 @@
 #include "job/kind.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* Asked in this order; the last one takes everybody. */
 static const struct aqi_boot_kind *const boot_kinds[] = {&aqi_boot_fork, &aqi_boot_single};
@@ -41,6 +42,27 @@ const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot)
 aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
 {
     return boot->kind->allgather(boot, mine, len, all);
+}
+
+aq_status aqi_boot_table(struct aqi_boot *boot, const void *mine, size_t len, const void **table)
+{
+    struct boot_table *made = malloc(sizeof(*made));
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for a table of all ranks");
+    aq_status status = boot->kind->table(boot, mine, len, &made->memory);
+    if (status != AQ_OK) {
+        free(made);
+        return status;
+    }
+    made->bytes = len * boot->info.size;
+    made->next = boot->tables;
+    boot->tables = made;
+    *table = made->memory;
+    return AQ_OK;
+}
+
+void aqi_boot_idle(struct aqi_boot *boot, void (*idle)(void))
+{
+    boot->idle = idle;
 }
 
 aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
@@ -100,6 +122,12 @@ aq_status aqi_boot_finalize(struct aqi_boot *boot)
 
 void aqi_boot_close(struct aqi_boot *boot)
 {
+    while (boot->tables != NULL) {
+        struct boot_table *table = boot->tables;
+        boot->tables = table->next;
+        munmap(table->memory, table->bytes);
+        free(table);
+    }
     boot->kind->close(boot);
     free(boot);
 }

@@ -61,8 +61,17 @@ const struct aqi_boot_info *aqi_boot_info(const struct aqi_boot *boot);
 /* Every rank gives `len` bytes (the same everywhere); `all` gets size x len bytes in rank order. Of
  * 0 bytes it is a barrier. */
 aq_status aqi_boot_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all);
+/* The same, but what all gave is one table, to be read until the bootstrap is closed: the ranks of
+ * a host share its memory, so it costs a rank only what it reads of it. */
+aq_status aqi_boot_table(struct aqi_boot *boot, const void *mine, size_t len, const void **table);
 /* One shared memory object of `bytes` (the same value everywhere) for all ranks of this host. */
 aq_status aqi_boot_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
+
+/*
+ * What to do while a collective call waits: `idle` is called over and over, and sleeps itself, at
+ * most until aqi_boot_fd is readable. Without it the calls wait alone, and nothing else moves on.
+ */
+void aqi_boot_idle(struct aqi_boot *boot, void (*idle)(void));
 
 /* The start is over here; when it is for all, AQ_SURVIVE lets the job go on without the dead. */
 aq_status aqi_boot_ready(struct aqi_boot *boot);

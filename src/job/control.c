@@ -33,7 +33,6 @@ static const struct control_field control_result[] = {
     CONTROL_FIELD(seq, CONTROL_U32),
     CONTROL_FIELD(status, CONTROL_U32),
     CONTROL_FIELD(bytes, CONTROL_U64),
-    CONTROL_FIELD(offset, CONTROL_U64),
 };
 static const struct control_field control_event[] = {
     CONTROL_FIELD(event, CONTROL_U32),
@@ -177,8 +176,7 @@ static bool control_sane(const struct aqi_control *message)
     case AQI_CONTROL_EVENT:
         return message->event <= AQI_BOOT_ENDING;
     case AQI_CONTROL_RESULT:
-        return message->status != AQ_OK || (message->offset <= message->bytes &&
-                                            message->len <= message->bytes - message->offset);
+        return message->len <= message->bytes;
     default:
         return true;
     }
@@ -224,6 +222,7 @@ const char *aqi_control_call_name(uint32_t call)
 {
     static const char *const names[AQI_CALLS] = {
         [AQI_CALL_ALLGATHER] = "allgather",
+        [AQI_CALL_TABLE] = "allgather",
         [AQI_CALL_SHARE] = "share",
     };
     return call < AQI_CALLS ? names[call] : "unknown";

@@ -8,7 +8,7 @@
  *   rank -> aqrun                          aqrun -> rank
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
  *                                          REFUSE  you cannot join, because
- *   CALL   my part of a collective call    RESULT  its result, in pieces; or why it failed
+ *   CALL   my part of a collective call    RESULT  its result; or why it failed
  *   READY  I have started                  EVENT   a rank died, others end, or the job does
  *   AGREE  ask those of a set who live     AGREED  all of them have, and who they are
  *   LEAVING  I make no more calls
@@ -26,7 +26,7 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 4
+#define AQI_CONTROL_VERSION 5
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
@@ -53,7 +53,8 @@ enum aqi_control_type {
     AQI_CONTROL_TYPES
 };
 
-enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_SHARE, AQI_CALLS };
+/* TABLE: an allgather whose result is a descriptor; ALLGATHER: one that fits into a message. */
+enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_TABLE, AQI_CALL_SHARE, AQI_CALLS };
 
 /* Any message; each type uses the fields that its comment names. */
 struct aqi_control {
@@ -72,10 +73,11 @@ struct aqi_control {
     int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */
     uint64_t wait;   /* ENDING: how long the others may take, ns */
     uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
-    uint64_t offset; /* CALL, RESULT: of this piece */
+    uint64_t offset; /* CALL: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB */
     uint64_t name[2];               /* AGREE, AGREED: of what is agreed about */
-    /* CALL, RESULT: piece, name or text; EVENT, EXIT, REFUSE: text, no NUL; AGREE: set of ranks */
+    /* CALL: piece or name; RESULT: bytes or text; EVENT, EXIT, REFUSE: text, no NUL; AGREE: set of
+     * ranks */
     const void *data;
     size_t len;
 };

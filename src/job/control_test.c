@@ -45,7 +45,6 @@ static struct aqi_control sample(uint16_t type)
     case AQI_CONTROL_RESULT:
         message.seq = 9;
         message.bytes = 1ull << 33;
-        message.offset = (1ull << 33) - 3;
         break;
     case AQI_CONTROL_EVENT:
         message.event = AQI_BOOT_EXIT;
@@ -114,11 +113,11 @@ static void test_bytes_are_pinned(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
-    static const uint8_t expected[] = {4, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
+    static const uint8_t expected[] = {5, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
     assert_int_equal(packet(&refuse, buf), sizeof(expected));
     assert_memory_equal(buf, expected, sizeof(expected));
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    static const uint8_t hello_bytes[] = {4, 0, 1, 0};
+    static const uint8_t hello_bytes[] = {5, 0, 1, 0};
     assert_int_equal(packet(&hello, buf), sizeof(hello_bytes));
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }
@@ -186,7 +185,7 @@ static void test_values_out_of_range(void **state)
     bad[2].host = bad[2].hosts;
     bad[3].local_rank = bad[3].local_size;
     bad[4].call = AQI_CALLS;
-    bad[5].offset++;
+    bad[5].bytes = bad[5].len - 1;
     bad[6].event = AQI_BOOT_ENDING + 1;
     bad[7].rank = bad[7].size = 0;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)

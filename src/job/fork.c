@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FORK_MILLISECOND 1000000ull
@@ -53,7 +54,7 @@ static bool fork_launched(void)
  * Wait until the socket is ready for `events`. `*waited` adds up over calls, without the time this
  * process was stopped (Ctrl-Z).
  */
-static aq_status fork_wait(int fd, short events, uint64_t *waited)
+static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, uint64_t *waited)
 {
     if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
         return aqi_fail(AQ_ETIMEOUT, "job",
@@ -62,7 +63,10 @@ static aq_status fork_wait(int fd, short events, uint64_t *waited)
                         (unsigned long long)(*waited / (1000 * FORK_MILLISECOND)));
     struct pollfd state = {.fd = fd, .events = events};
     uint64_t before = aqi_now_ns();
-    poll(&state, 1, FORK_SLICE_MS);
+    if (fork->boot.idle != NULL && events == POLLIN)
+        fork->boot.idle();
+    else
+        poll(&state, 1, FORK_SLICE_MS);
     uint64_t elapsed = aqi_now_ns() - before;
     *waited += aqi_min(elapsed, FORK_SLICE_MS * FORK_MILLISECOND);
     return AQ_OK;
@@ -113,19 +117,20 @@ static aq_status fork_receive(struct fork_boot *fork, struct aqi_control *messag
     for (;;) {
         aq_status status = fork_take(fork, message, passed);
         if (status != AQ_AGAIN) return status;
-        status = fork_wait(fork->boot.fd, POLLIN, &waited);
+        status = fork_wait(fork, fork->boot.fd, POLLIN, &waited);
         if (status != AQ_OK) return status;
     }
 }
 
-static aq_status fork_send(int socket, const struct aqi_control *message, int pass)
+static aq_status fork_send(const struct fork_boot *fork, int socket,
+                           const struct aqi_control *message, int pass)
 {
     uint64_t waited = 0;
     for (;;) {
         aq_status status = aqi_channel_send(socket, message, pass);
         if (status == AQ_OK) return AQ_OK;
         if (status != AQ_AGAIN) return fork_broken_socket(status, "send");
-        status = fork_wait(socket, POLLOUT, &waited);
+        status = fork_wait(fork, socket, POLLOUT, &waited);
         if (status != AQ_OK) return status;
     }
 }
@@ -153,7 +158,7 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
         return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
                               "job", "socketpair for the control channel (ulimit -n too low?)");
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    aq_status status = fork_send(place, &hello, pair[1]);
+    aq_status status = fork_send(fork, place, &hello, pair[1]);
     close(pair[1]);
     if (status != AQ_OK) {
         close(pair[0]);
@@ -299,7 +304,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
     do {
         message.data = len != 0 ? (const uint8_t *)data + message.offset : NULL;
         message.len = aqi_min(len - message.offset, AQI_CONTROL_CHUNK);
-        aq_status status = fork_send(fork->boot.fd, &message, -1);
+        aq_status status = fork_send(fork, fork->boot.fd, &message, -1);
         if (status != AQ_OK) return fork_break(fork, status);
         message.offset += message.len;
     } while (message.offset < len);
@@ -323,31 +328,65 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
     return result->status == AQ_OK ? AQ_OK : fork_break(fork, fork_refused(result));
 }
 
-static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
+static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,
+                             size_t len, struct aqi_control *result, int *passed)
 {
-    struct fork_boot *fork = fork_of(boot);
-    uint64_t total = (uint64_t)len * fork->boot.info.size;
+    uint32_t size = fork->boot.info.size;
+    uint64_t total = (uint64_t)len * size;
     if (len > AQI_CONTROL_PART || total > AQI_CONTROL_GATHER)
         return aqi_fail(AQ_ESIZE, "job",
                         "allgather of %zu bytes from each of %u ranks: at most %u each and %llu "
                         "together",
-                        len, fork->boot.info.size, AQI_CONTROL_PART, AQI_CONTROL_GATHER);
-    aq_status status = fork_call(fork, AQI_CALL_ALLGATHER, mine, len, len);
-    uint64_t got = 0;
-    while (status == AQ_OK) {
-        struct aqi_control piece;
-        int fd = -1;
-        status = fork_result(fork, &piece, &fd);
-        if (status != AQ_OK) break;
-        if (fd >= 0) close(fd);
-        if (piece.bytes != total || piece.offset != got || (piece.len == 0 && got < total))
-            return fork_break(
-                fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not fit the call"));
-        if (piece.len != 0) memcpy((uint8_t *)all + got, piece.data, piece.len);
-        got += piece.len;
-        if (got == total) break;
-    }
+                        len, size, AQI_CONTROL_PART, AQI_CONTROL_GATHER);
+    aq_status status = fork_call(fork, call, mine, len, len);
+    if (status == AQ_OK) status = fork_result(fork, result, passed);
+    if (status == AQ_OK && (result->bytes != total || (*passed >= 0) != (call == AQI_CALL_TABLE) ||
+                            (call == AQI_CALL_ALLGATHER && result->len != total)))
+        status = fork_break(
+            fork, aqi_fail(AQ_EPROTO, "job", "aqrun sent a result that does not fit the call"));
+    if (status != AQ_OK && *passed >= 0) close(*passed);
     return status;
+}
+
+/* Private: of what is sealed against writing older kernels allow no shared mapping. */
+static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len, void **memory)
+{
+    struct fork_boot *fork = fork_of(boot);
+    struct aqi_control result;
+    struct stat info;
+    int fd = -1;
+    size_t total = len * boot->info.size;
+    aq_status status = fork_gather(fork, AQI_CALL_TABLE, mine, len, &result, &fd);
+    if (status != AQ_OK) return status;
+    void *at = mmap(NULL, total, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED) {
+        status = aqi_fail_errno(AQ_ESYS, errno, "job", "map the %zu bytes of all ranks", total);
+    } else if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < total) {
+        status = aqi_fail(AQ_EPROTO, "job", "aqrun sent a table of too few bytes");
+        munmap(at, total);
+    } else {
+        *memory = at;
+    }
+    close(fd);
+    return status == AQ_OK ? AQ_OK : fork_break(fork, status);
+}
+
+static aq_status fork_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
+{
+    struct aqi_control result;
+    int fd = -1;
+    size_t total = len * boot->info.size;
+    if (total <= AQI_CONTROL_CHUNK) {
+        aq_status status = fork_gather(fork_of(boot), AQI_CALL_ALLGATHER, mine, len, &result, &fd);
+        if (status == AQ_OK && total != 0) memcpy(all, result.data, total);
+        return status;
+    }
+    void *table;
+    aq_status status = fork_table(boot, mine, len, &table);
+    if (status != AQ_OK) return status;
+    memcpy(all, table, total);
+    munmap(table, total);
+    return AQ_OK;
 }
 
 static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t bytes, int *fd)
@@ -392,13 +431,13 @@ static struct fork_event *fork_pop(struct fork_boot *fork)
 static aq_status fork_ready(struct aqi_boot *boot)
 {
     struct aqi_control ready = {.type = AQI_CONTROL_READY};
-    return fork_send(boot->fd, &ready, -1);
+    return fork_send(fork_of(boot), boot->fd, &ready, -1);
 }
 
 static aq_status fork_leaving(struct aqi_boot *boot)
 {
     struct aqi_control leaving = {.type = AQI_CONTROL_LEAVING};
-    return fork_send(boot->fd, &leaving, -1);
+    return fork_send(fork_of(boot), boot->fd, &leaving, -1);
 }
 
 static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
@@ -409,7 +448,7 @@ static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_st
                                 .name = {name[0], name[1]},
                                 .data = members,
                                 .len = aqi_boot_set_bytes(boot->info.size)};
-    return fork_send(boot->fd, &agree, -1);
+    return fork_send(fork_of(boot), boot->fd, &agree, -1);
 }
 
 static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
@@ -450,7 +489,7 @@ static bool fork_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
 static aq_status fork_finalize(struct aqi_boot *boot)
 {
     struct aqi_control bye = {.type = AQI_CONTROL_BYE};
-    return fork_send(boot->fd, &bye, -1);
+    return fork_send(fork_of(boot), boot->fd, &bye, -1);
 }
 
 static void fork_close(struct aqi_boot *boot)
@@ -469,6 +508,7 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .launched = fork_launched,
     .open = fork_open,
     .allgather = fork_allgather,
+    .table = fork_table,
     .share = fork_share,
     .ready = fork_ready,
     .leaving = fork_leaving,

@@ -1,4 +1,5 @@
 /* Twin of fork.c: a rank against a launcher made of a script, in a thread of the same process. */
+#include "base/shmem.h"
 #include "job/channel.h"
 #include "job/settings.h"
 
@@ -242,16 +243,11 @@ static void script_gather(struct launcher *self)
         got += call.len;
     }
     struct aqi_control result = {.type = AQI_CONTROL_RESULT, .seq = 1, .bytes = sizeof(all)};
-    while (result.offset < sizeof(all)) {
-        result.data = all + result.offset;
-        result.len = aqi_min(sizeof(all) - result.offset, AQI_CONTROL_CHUNK);
-        aq_status status = aqi_channel_send(self->control, &result, -1);
-        struct pollfd room = {.fd = self->control, .events = POLLOUT};
-        if (status == AQ_AGAIN)
-            poll(&room, 1, 1000);
-        else
-            result.offset += result.len;
-    }
+    int table = -1;
+    if (call.call != AQI_CALL_TABLE) abort();
+    if (aqi_shmem_freeze("table", all, sizeof(all), &table) != AQ_OK) abort();
+    answer(&result, table);
+    close(table);
 }
 
 static void test_allgather_in_pieces(void **state)
@@ -266,6 +262,41 @@ static void test_allgather_in_pieces(void **state)
     assert_memory_equal(all, mine, BIG);
     assert_memory_equal(all + BIG, mine, BIG);
     assert_int_equal(aqi_boot_allgather(boot, mine, AQI_CONTROL_PART + 1, all), AQ_ESIZE);
+    aqi_boot_close(boot);
+    leave();
+}
+
+static _Atomic int idle_rounds;
+
+/* Answers once the rank that waits has made so many rounds of what else it has to do. */
+static void script_patient(struct launcher *self)
+{
+    struct aqi_control call;
+    int passed = -1;
+    answer_job();
+    next(self->control, &call, &passed);
+    while (atomic_load(&idle_rounds) < 3)
+        poll(NULL, 0, 1);
+    answer(
+        &(struct aqi_control){
+            .type = AQI_CONTROL_RESULT, .seq = 1, .bytes = SIZE, .data = "ab", .len = SIZE},
+        -1);
+}
+
+static void idle(void)
+{
+    atomic_fetch_add(&idle_rounds, 1);
+}
+
+static void test_waiting_with_something_to_do(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    char all[SIZE];
+    assert_int_equal(join(script_patient, &boot), AQ_OK);
+    aqi_boot_idle(boot, idle);
+    assert_int_equal(aqi_boot_allgather(boot, "b", 1, all), AQ_OK);
+    assert_memory_equal(all, "ab", SIZE);
     aqi_boot_close(boot);
     leave();
 }
@@ -379,6 +410,7 @@ static void test_a_call_that_fails(void **state)
     (void)state;
     struct aqi_boot *boot;
     uint8_t all[SIZE];
+    static const uint8_t big[BIG];
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT,
@@ -393,7 +425,16 @@ static void test_a_call_that_fails(void **state)
     assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
     aqi_boot_close(boot);
     leave();
-    /* A result of the wrong size must not be written beyond `all`. */
+    /* Nor is a table of too few bytes mapped, */
+    const void *table;
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
+    answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1, .bytes = SIZE * BIG},
+           launcher.page_fd);
+    assert_int_equal(aqi_boot_table(boot, big, BIG, &table), AQ_EPROTO);
+    aqi_boot_close(boot);
+    leave();
+    /* and a result of the wrong size must not be written beyond `all`. */
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
     answer(
@@ -419,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_failing_to_join),
         cmocka_unit_test(test_a_place_that_is_none),
         cmocka_unit_test(test_allgather_in_pieces),
+        cmocka_unit_test(test_waiting_with_something_to_do),
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_an_event_ends_a_call),

@@ -8,6 +8,13 @@
 #include "job/boot.h"
 #include "job/control.h"
 
+/* What aqi_boot_table gave away. */
+struct boot_table {
+    struct boot_table *next;
+    void *memory;
+    size_t bytes;
+};
+
 /* The part that all kinds have; each kind's own struct begins with it. */
 struct aqi_boot {
     const struct aqi_boot_kind *kind;
@@ -15,6 +22,8 @@ struct aqi_boot {
     const _Atomic uint32_t *alerts; /* events sent to this rank so far */
     _Atomic uint32_t seen;          /* events handed on by progress */
     int fd;                         /* readable when there is an event; -1 */
+    void (*idle)(void);             /* while a collective call waits; NULL */
+    struct boot_table *tables;
 };
 
 /* Every slot is filled. What they may return, boot.h says beside the function of the same name. */
@@ -26,6 +35,8 @@ struct aqi_boot_kind {
     /* Join; fills `info`, `alerts` and `fd` of a zeroed struct. Undoes itself when it fails. */
     aq_status (*open)(struct aqi_boot *boot);
     aq_status (*allgather)(struct aqi_boot *boot, const void *mine, size_t len, void *all);
+    /* Of at least a byte; `*memory` is a mapping of its own. */
+    aq_status (*table)(struct aqi_boot *boot, const void *mine, size_t len, void **memory);
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
     aq_status (*ready)(struct aqi_boot *boot);
     aq_status (*leaving)(struct aqi_boot *boot);

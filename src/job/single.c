@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 /* What was asked with ourselves only, and is answered by the next progress. */
@@ -48,6 +49,17 @@ static aq_status single_allgather(struct aqi_boot *boot, const void *mine, size_
 {
     (void)boot;
     if (len != 0) memmove(all, mine, len);
+    return AQ_OK;
+}
+
+static aq_status single_table(struct aqi_boot *boot, const void *mine, size_t len, void **memory)
+{
+    (void)boot;
+    void *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for a table of %zu bytes", len);
+    memcpy(at, mine, len);
+    *memory = at;
     return AQ_OK;
 }
 
@@ -141,6 +153,7 @@ const struct aqi_boot_kind aqi_boot_single = {
     .launched = single_launched,
     .open = single_open,
     .allgather = single_allgather,
+    .table = single_table,
     .share = single_share,
     .ready = single_stage,
     .leaving = single_stage,

@@ -59,6 +59,9 @@ static void test_collective_calls(void **state)
     assert_int_equal(aqi_boot_allgather(*state, "abc", 4, all), AQ_OK);
     assert_string_equal(all, "abc");
     assert_int_equal(aqi_boot_allgather(*state, NULL, 0, NULL), AQ_OK);
+    const void *table;
+    assert_int_equal(aqi_boot_table(*state, "abc", 4, &table), AQ_OK);
+    assert_string_equal(table, "abc");
     int fd = -1;
     void *memory;
     assert_int_equal(aqi_boot_share(*state, "segment", 12345, &fd), AQ_OK);

@@ -191,6 +191,15 @@ static aq_status boot_allgather(void *arg, const void *mine, size_t len, void *a
     return st;
 }
 
+static aq_status boot_table(void *arg, const void *mine, size_t len, const void **table)
+{
+    pthread_mutex_lock(&control);
+    aq_status st = aqi_boot_table(arg, mine, len, table);
+    pthread_mutex_unlock(&control);
+    if (st == AQ_EPEER) boot_attend(arg);
+    return st;
+}
+
 static aq_status boot_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     pthread_mutex_lock(&control);
@@ -305,6 +314,7 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
 {
     const struct aqi_boot_info *info = aqi_boot_info(lib.boot);
     struct aqi_core_params core = {.boot = {.allgather = boot_allgather,
+                                            .table = boot_table,
                                             .share = boot_share,
                                             .alert = boot_alert,
                                             .attend = boot_attend,
@@ -325,6 +335,7 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
     aq_status st = lib_compare_settings(lib.boot);
     if (st == AQ_OK) st = lib_outputs_begin(info->rank, info->size);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
+    aqi_boot_idle(lib.boot, aqi_core_idle);
     if (st == AQ_OK) st = aqi_core_open(&core, world);
     aqi_trace_end(AQI_TRACE_JOB, "aq_init", begun, AQI_TRACE_NOBODY, 0);
     return st;

@@ -60,22 +60,43 @@ static aq_status same_differ(const struct aqi_setting *row, const struct same_va
                 : aqi_fail_quiet(AQ_ESETTING, "%s", text);
 }
 
+/* What all values hash to: all ranks give the same, or all see that they do not. */
+static uint64_t same_hash(const struct same_list *list)
+{
+    uint64_t hash = list->count;
+    for (size_t i = 0; i < list->count; i++)
+        hash = (hash ^ list->values[i].hash) * 1099511628211u;
+    return hash;
+}
+
+static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
+{
+    const struct aqi_boot_info *info = aqi_boot_info(boot);
+    const void *table;
+    aq_status st =
+        aqi_boot_table(boot, list->values, list->count * sizeof(list->values[0]), &table);
+    const struct same_value *all = table;
+    for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
+        for (size_t i = 0; i < list->count && st == AQ_OK; i++) {
+            const struct same_value *other = &all[rank * list->count + i];
+            if (other->hash != all[i].hash)
+                st = same_differ(list->rows[i], &all[i], rank, other, rank == info->rank);
+        }
+    return st;
+}
+
 aq_status lib_compare_settings(struct aqi_boot *boot)
 {
     const struct aqi_boot_info *info = aqi_boot_info(boot);
     struct same_list list;
     if (info->size == 1) return AQ_OK;
     same_collect(&list);
-    size_t len = list.count * sizeof(list.values[0]);
-    struct same_value *all = malloc(info->size * len);
+    uint64_t mine = same_hash(&list), *all = malloc(info->size * sizeof(mine));
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to compare the settings");
-    aq_status st = aqi_boot_allgather(boot, list.values, len, all);
+    aq_status st = aqi_boot_allgather(boot, &mine, sizeof(mine), all);
+    bool same = true;
     for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
-        for (size_t i = 0; i < list.count && st == AQ_OK; i++) {
-            const struct same_value *other = &all[rank * list.count + i];
-            if (other->hash != all[i].hash)
-                st = same_differ(list.rows[i], &all[i], rank, other, rank == info->rank);
-        }
+        same = same && all[rank] == all[0];
     free(all);
-    return st;
+    return st == AQ_OK && !same ? same_find(boot, &list) : st;
 }

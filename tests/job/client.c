@@ -239,7 +239,7 @@ static aq_status do_deaf(long number)
     static uint8_t zeros[AQI_CONTROL_CHUNK];
     struct aqi_control call = {.type = AQI_CONTROL_CALL,
                                .seq = 1,
-                               .call = AQI_CALL_ALLGATHER,
+                               .call = AQI_CALL_TABLE,
                                .bytes = (uint64_t)number,
                                .data = zeros};
     for (; call.offset < call.bytes; call.offset += call.len) {

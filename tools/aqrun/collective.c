@@ -85,11 +85,16 @@ static void collective_fail(aq_status status, const char *fmt, ...)
 
 static void collective_complete(void)
 {
-    struct aqi_control message = {
-        .type = AQI_CONTROL_RESULT, .seq = now.seq, .bytes = now.parts->len};
-    if (now.call == AQI_CALL_SHARE &&
-        aqi_shmem_create(now.name, now.bytes, &now.parts->fd) != AQ_OK) {
-        collective_fail(AQ_ENOMEM, "%s", aq_error_message());
+    struct parcel *parts = now.parts;
+    struct aqi_control message = {.type = AQI_CONTROL_RESULT, .seq = now.seq, .bytes = parts->len};
+    aq_status st = AQ_OK;
+    if (now.call == AQI_CALL_SHARE) st = aqi_shmem_create(now.name, now.bytes, &parts->fd);
+    if (now.call == AQI_CALL_TABLE) {
+        st = aqi_shmem_freeze("aq-table", parts->bytes, parts->len, &parts->fd);
+        parts->len = 0; /* it is not sent itself */
+    }
+    if (st != AQ_OK) {
+        collective_fail(st, "%s", aq_error_message());
         return;
     }
     for (uint32_t i = 0; i < job.size; i++)
@@ -123,15 +128,11 @@ static bool collective_sane(const struct rank *rank, const struct aqi_control *m
     const struct part *part = &rank->part;
     if (message->seq != part->calls + 1 || part->whole || message->offset != part->got)
         return false;
-    switch (message->call) {
-    case AQI_CALL_ALLGATHER:
-        return message->bytes <= AQI_CONTROL_PART &&
-               message->bytes * job.size <= AQI_CONTROL_GATHER &&
-               message->len <= message->bytes - part->got &&
-               (message->len != 0 || message->bytes == 0);
-    default:
-        return message->len <= AQI_CONTROL_NAME;
-    }
+    uint64_t most = message->call == AQI_CALL_TABLE ? AQI_CONTROL_GATHER : AQI_CONTROL_CHUNK;
+    if (message->call == AQI_CALL_SHARE) return message->len <= AQI_CONTROL_NAME;
+    return message->bytes <= AQI_CONTROL_PART && message->bytes * job.size <= most &&
+           message->len <= message->bytes - part->got &&
+           (message->len != 0 || (message->bytes == 0 && message->call == AQI_CALL_ALLGATHER));
 }
 
 static bool collective_agrees(const struct aqi_control *message)
@@ -155,7 +156,7 @@ static void collective_describe(uint32_t call, uint64_t bytes, const char *name,
 static const char *collective_caller(void)
 {
     if (!job.ranks[now.first].ready) return "aq_init: ";
-    return now.call == AQI_CALL_ALLGATHER ? "aq_segment_attach, aq_ep_publish or the like: " : "";
+    return now.call != AQI_CALL_SHARE ? "aq_segment_attach, aq_ep_publish or the like: " : "";
 }
 
 static void collective_mismatch(struct rank *rank, const struct aqi_control *message)
@@ -189,12 +190,12 @@ void collective_call(struct rank *rank, const struct aqi_control *message)
         return;
     }
     part->inside = true;
-    if (now.call == AQI_CALL_ALLGATHER && message->len != 0) {
+    if (now.call != AQI_CALL_SHARE && message->len != 0) {
         uint8_t *mine = now.parts->bytes + rank->number * now.bytes;
         memcpy(mine + part->got, message->data, message->len);
         part->got += message->len;
     }
-    part->whole = now.call != AQI_CALL_ALLGATHER || part->got == now.bytes;
+    part->whole = now.call == AQI_CALL_SHARE || part->got == now.bytes;
     if (part->whole && ++now.whole == job.size)
         collective_complete();
     else

@@ -94,19 +94,17 @@ static void link_clear(struct link *link)
         link_pop(link);
 }
 
-/* Send the next piece of the first message. */
-static aq_status link_send_piece(struct rank *rank)
+static aq_status link_send_first(struct rank *rank)
 {
     struct link *link = &rank->link;
     struct outgoing *out = link->first;
     struct aqi_control *message = &out->message;
-    message->data = out->parcel->bytes + message->offset;
-    message->len = aqi_min(out->parcel->len - message->offset, AQI_CONTROL_CHUNK);
+    message->data = out->parcel->bytes;
+    message->len = out->parcel->len;
     aq_status status = aqi_channel_send(link->control.fd, message, out->parcel->fd);
     if (status != AQ_OK) return status;
     if (message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED) hub_alert(rank);
-    message->offset += message->len;
-    if (message->offset == out->parcel->len) link_pop(link);
+    link_pop(link);
     return AQ_OK;
 }
 
@@ -115,7 +113,7 @@ static void link_flush(struct rank *rank)
 {
     struct link *link = &rank->link;
     while (link->first != NULL) {
-        aq_status status = link_send_piece(rank);
+        aq_status status = link_send_first(rank);
         if (status == AQ_AGAIN) break;
         if (status == AQ_OK) continue;
         if (status != AQ_EPEER) say("cannot send to rank %u: %s", rank->number, strerror(errno));

@@ -52,8 +52,8 @@ struct parcel *parcel_new(const void *bytes, size_t len);
 void parcel_release(struct parcel *parcel);
 
 /*
- * Queue `message` with the parcel's bytes as its data (in pieces where they are many) and its
- * descriptor. Takes a reference of its own. Ranks that are not there are passed over.
+ * Queue `message` with the parcel's bytes as its data and its descriptor. Takes a reference of its
+ * own. Ranks that are not there are passed over.
  */
 void hub_send(struct rank *rank, const struct aqi_control *message, struct parcel *parcel);
 

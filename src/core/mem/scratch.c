@@ -74,17 +74,17 @@ static bool maps(uint32_t job_rank)
 aq_status core_scratch_open(void)
 {
     uint32_t size = core.params.size;
-    struct scratch_card card = {0}, *cards = malloc(size * sizeof(card));
+    struct scratch_card card = {0};
+    const void *cards;
     scratch.local = calloc(size, sizeof(*scratch.local));
     scratch.sizes = calloc(size, sizeof(*scratch.sizes));
     aq_status st = AQ_OK;
-    if (!cards || !scratch.local || !scratch.sizes)
+    if (!scratch.local || !scratch.sizes)
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch areas of %u ranks", size);
     if (st == AQ_OK) st = scratch_get(&card);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &card, sizeof(card), cards);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, &card, sizeof(card), &cards);
     for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
-        st = scratch_learn(rank, &cards[rank]);
-    free(cards);
+        st = scratch_learn(rank, (const struct scratch_card *)cards + rank);
     return st == AQ_OK ? core_neighbors_agree(maps) : st;
 }
 

@@ -22,15 +22,12 @@ static aq_status attach_allocate(size_t size, size_t most)
 static aq_status attach_publish(void)
 {
     struct core_segment_card mine = {0};
-    struct core_segment_card *all = malloc(core.params.size * sizeof(*all));
+    const void *all;
     aq_status st = AQ_OK;
-    if (all == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory to learn of %u segments", core.params.size);
     if (core.segment.size != 0) st = core_segment_register(&core.segment, &mine);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), all);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, &mine, sizeof(mine), &all);
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
-        st = core_segment_learn(&core.routes[rank], &all[rank]);
-    free(all);
+        st = core_segment_learn(&core.routes[rank], (const struct core_segment_card *)all + rank);
     return st;
 }
 
@@ -98,7 +95,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     size_t most = 0;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     st = attach_check_size(&size, call);
-    /* While we sit in the exchanges below we do not poll, so first let every rank arrive. */
+    /* The exchanges below are bounded by AQ_START_TIMEOUT, so first let every rank arrive. */
     aq_status arrived = aq_barrier(team);
     if (arrived != AQ_OK) return arrived;
     st = attach_agree(size, st, &most);

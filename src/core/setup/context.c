@@ -111,8 +111,10 @@ static aq_status find_route(uint32_t rank, const char *uris)
 {
     struct core_route *route = &core.routes[rank];
     for (unsigned t = 0; t < core.tp_count; t++) {
+        const char *uri = uris + t * AQI_URI_MAX;
         struct aqi_tp *tp = core.tps[t];
-        aq_status st = tp->ops.connect(tp, uris + t * AQI_URI_MAX, rank, &route->peer);
+        aq_status st = AQ_ENOTSUP;
+        if (memchr(uri, 0, AQI_URI_MAX) != NULL) st = tp->ops.connect(tp, uri, rank, &route->peer);
         if (st == AQ_ENOTSUP) continue;
         route->tp = tp;
         route->max_medium = (uint32_t)core.max_medium;
@@ -127,25 +129,15 @@ static aq_status find_route(uint32_t rank, const char *uris)
 
 static aq_status find_routes(void)
 {
+    char mine[CORE_MAX_TRANSPORTS * AQI_URI_MAX] = "";
     size_t len = core.tp_count * (size_t)AQI_URI_MAX;
-    char *mine = calloc(1, len), *all = malloc(len * core.params.size);
+    const void *all;
     aq_status st = AQ_OK;
-    if (mine == NULL || all == NULL) {
-        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the addresses of %u ranks",
-                      core.params.size);
-        goto out;
-    }
     for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
         st = core.tps[t]->ops.address(core.tps[t], mine + t * AQI_URI_MAX);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, mine, len, all);
-    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
-        for (unsigned t = 0; t < core.tp_count; t++)
-            all[rank * len + (t + 1) * AQI_URI_MAX - 1] = 0;
-        st = find_route(rank, all + rank * len);
-    }
-out:
-    free(mine);
-    free(all);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, len, &all);
+    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
+        st = find_route(rank, (const char *)all + rank * len);
     return st;
 }
 

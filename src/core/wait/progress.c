@@ -135,6 +135,19 @@ static void reply_round(unsigned round)
         core_progressed();
 }
 
+void aqi_core_idle(void)
+{
+    static struct core_wait wait; /* one thread at a time waits for the job */
+    unsigned n = 0;
+    if (atomic_load(&core.open)) {
+        if (core_progress() == 0) core_sleep(&wait, CORE_SLEEP_MS);
+        return;
+    }
+    for (unsigned t = 0; t < core.tp_count; t++)
+        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
+    if (n == 0) core_sleep_opening(CORE_SLEEP_MS);
+}
+
 void aqi_core_ending(void)
 {
     reply_round(0);

@@ -114,6 +114,15 @@ static void call_next_poller(void)
     (void)syscall(SYS_futex, &waiters.activity, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+void core_sleep_opening(int sleep_ms)
+{
+    struct pollfd fds[CORE_MAX_TRANSPORTS + 1];
+    for (unsigned t = 0; t < core.tp_count; t++)
+        fds[t] = (struct pollfd){.fd = core.tps[t]->ops.wait_fd(core.tps[t]), .events = POLLIN};
+    fds[core.tp_count] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
+    poll(fds, core.tp_count + 1, sleep_ms);
+}
+
 /* Be the poller, if there is none. */
 static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen)
 {

@@ -39,6 +39,8 @@ unsigned core_progress_round(void); /* the same, by the progress thread */
 /* sleep.c: until something arrives, on the control channel too, or another thread has seen to it.
  */
 AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
+/* The same while the job begins: peers send nothing that transports would have to be armed for. */
+AQI_COLD void core_sleep_opening(int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
 AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
 AQI_COLD void core_wake_waiters(void);
