@@ -128,7 +128,10 @@ AQ_API size_t aq_am_max_long(const aq_team *team);
  * It runs the handler of that index of the endpoint that `team` names in the process `rank`: the
  * first one, but for the teams of aq_team_pair and aq_team_create_eps.
  *
- * Completion  On return the arguments may be reused. The handler runs later.
+ * A request to the calling process itself runs its handler before the call returns, also with
+ * AQ_IMMEDIATE, on this thread; and the reply that it makes runs its handler before that returns.
+ *
+ * Completion  On return the arguments may be reused. In another process the handler runs later.
  * Ordering    None, not even between two messages to one process.
  * Blocking    Until there is room for it, and then runs handlers; never with AQ_IMMEDIATE.
  * Threads     Any; not from inside a handler.
@@ -206,7 +209,8 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank,
 /**
  * Reply to a request with a Short, from inside its handler, at most one reply per request.
  *
- * Blocking    May wait for room, running handlers of replies only; never for request resources.
+ * Blocking    May wait for room, running handlers of replies only; never for request resources. A
+ *             reply to the process itself runs its handler before the call returns.
  * Threads     The one that runs the handler.
  *
  * @return AQ_OK        Sent.

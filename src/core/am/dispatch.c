@@ -3,6 +3,8 @@
 #include "core/mem/mem.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static_assert(AQ_AM_SHORT == 1u << (AQI_AM_SHORT - 1) &&
                   AQ_AM_MEDIUM == 1u << (AQI_AM_MEDIUM - 1) &&
@@ -231,4 +233,40 @@ bool core_deliver_from(struct core_route *route, uint32_t source, const struct a
     bool ours = am->handler >= CORE_HANDLER_VIS_PUT && am->handler <= CORE_HANDLER_VIS_DATA;
     if ((am->flags & AQI_AM_EPS) != 0 || (am->handler < AQ_HANDLER_BASE && !ours)) return false;
     return run(&core.ep, route, source, 0, am);
+}
+
+/* --- to oneself ------------------------------------------------------------------------------ */
+
+void *core_own_payload(struct core_thread *me, bool reply, const char *call)
+{
+    void **own = &me->own[reply];
+    if (AQI_UNLIKELY(*own == NULL))
+        *own = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(core.max_medium, AQI_CACHE_LINE));
+    if (AQI_UNLIKELY(*own == NULL))
+        aqi_fail(AQ_ENOMEM, "core", "%s: no memory for a payload of %zu bytes", call,
+                 core.max_medium);
+    return *own;
+}
+
+aq_status core_run_own(const struct core_route *route, const struct aqi_am *am, unsigned flags,
+                       const char *call)
+{
+    struct core_thread *me = core_self();
+    struct aqi_am in = *am;
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    if (am->kind == AQI_AM_MEDIUM) {
+        void *copy = core_own_payload(me, reply, call);
+        if (copy == NULL) return AQ_ENOMEM;
+        if (am->payload != copy && am->nbytes != 0) memcpy(copy, am->payload, am->nbytes);
+        in.payload = copy;
+    } else if (am->kind == AQI_AM_LONG) {
+        in.payload = (void *)(uintptr_t)am->addr;
+        if (am->nbytes != 0) memmove((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+    }
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+    aqi_count(AQI_CTR_AM_SENT, 1);
+    core_hook_deliver(NULL, route->rank, &in);
+    aqi_trace_end(AQI_TRACE_AM, call, begun, route->rank, am->nbytes);
+    if (!reply && (flags & AQ_IMMEDIATE) == 0) core_done_directly(me);
+    return AQ_OK;
 }

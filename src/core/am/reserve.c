@@ -60,6 +60,9 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     aq_status st = AQ_OK;
     if (client_buf != NULL) {
         buffer.aqi_flags |= OWNED_BY_CLIENT;
+    } else if (category == AQ_AM_MEDIUM && route->self) { /* the thread's: nothing to give back */
+        buffer.addr = core_own_payload(me, to != NULL, call);
+        if (buffer.addr == NULL) st = AQ_ENOMEM;
     } else if (category == AQ_AM_MEDIUM) {
         struct aqi_slot *slot = &me->slot[to != NULL];
         st = find_room(route, to != NULL, nargs, buffer.size, flags, slot);

@@ -72,11 +72,18 @@ static AQI_COLD aq_status send_traced(struct core_route *route, const struct aqi
     return st;
 }
 
-static inline aq_status send(struct core_route *route, const struct aqi_am *am,
-                             struct aqi_comp *comp, unsigned flags, const char *call)
+static inline aq_status send_out(struct core_route *route, const struct aqi_am *am,
+                                 struct aqi_comp *comp, unsigned flags, const char *call)
 {
     if (aqi_tracing(AQI_TRACE_AM)) return send_traced(route, am, comp, flags, call);
     return send_now(route, am, comp, flags, call);
+}
+
+static inline aq_status send(struct core_route *route, const struct aqi_am *am, unsigned flags,
+                             const char *call)
+{
+    if (route->self) return core_run_own(route, am, flags, call);
+    return send_out(route, am, NULL, flags, call);
 }
 
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
@@ -116,7 +123,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
     if ((flags & AQ_IMMEDIATE) == 0) {
         memcpy(at, src, am->nbytes);
-        return send(route, am, NULL, flags, call);
+        return send_out(route, am, NULL, flags, call);
     }
     struct aqi_slot slot;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
@@ -158,7 +165,7 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
         op->set.message.local = 1;
         comp = &op->set.message;
     }
-    aq_status st = send(route, am, comp, flags, call);
+    aq_status st = send_out(route, am, comp, flags, call);
     if (st != AQ_OK) {
         if (op != NULL) core_op_put(op);
         if (group) aqi_comp_local(comp);
@@ -179,12 +186,14 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     if (am->nbytes != 0 && !core_in_segment(route, am->addr, am->nbytes))
         return core_out_of_segment(route, am->addr, am->nbytes, call);
     aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    if (am->nbytes != 0 && !may_map_long(route, flags))
+    if (am->nbytes != 0 && !route->self && !may_map_long(route, flags))
         return send_long_carried(route, am, flags, local, call);
     aq_status st;
-    if (am->nbytes == 0) {
+    if (route->self) {
+        st = core_run_own(route, am, flags, call);
+    } else if (am->nbytes == 0) {
         aqi_am_set_kind(am, AQI_AM_LONG_HEADER);
-        st = send(route, am, NULL, flags, call);
+        st = send_out(route, am, NULL, flags, call);
     } else {
         st = send_long_mapped(route, am, flags, call);
     }
@@ -202,13 +211,13 @@ aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned
                            const char *call)
 {
     aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    return send(route, am, NULL, flags, call);
+    return send(route, am, flags, call);
 }
 
 aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
                     const char *call)
 {
-    return send(route, am, NULL, flags, call);
+    return send_out(route, am, NULL, flags, call);
 }
 
 static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const void *src,
@@ -256,7 +265,7 @@ aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_
         begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
     struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
-    return send(route, &am, NULL, flags, "aq_am_short");
+    return send(route, &am, flags, "aq_am_short");
 }
 
 aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
@@ -272,7 +281,7 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
-    st = send(route, &am, NULL, flags, "aq_am_medium");
+    st = send(route, &am, flags, "aq_am_medium");
     /* Every transport copies what fits a Medium. */
     if (st == AQ_OK) complete_locally(local);
     return st;
@@ -306,7 +315,7 @@ static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_
     if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
     struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
-    if (*event == AQ_EVENT_DONE) return send(route, &am, NULL, 0, call);
+    if (*event == AQ_EVENT_DONE) return send(route, &am, 0, call);
     return core_send_after(call, route, &am, implicit, event);
 }
 
@@ -357,7 +366,7 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
     if (am->kind == AQI_AM_LONG)
         st = send_long(message->route, am, flags, NULL, call);
     else
-        st = send(message->route, am, NULL, flags, call);
+        st = send(message->route, am, flags, call);
     if (st != AQ_OK) message->replied = false;
     return st;
 }

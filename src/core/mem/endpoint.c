@@ -63,6 +63,7 @@ void core_ep_reach(unsigned index)
             routes[rank].max_medium = core.routes[rank].max_medium;
             routes[rank].to = aqi_am_to(index);
             routes[rank].lost = core.routes[rank].lost;
+            routes[rank].self = core.routes[rank].self;
         }
         atomic_fetch_or(&core.reached_eps, 1u << index);
     }

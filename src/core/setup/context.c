@@ -118,6 +118,7 @@ static aq_status find_route(uint32_t rank, const char *uris)
         if (st == AQ_ENOTSUP) continue;
         route->tp = tp;
         route->max_medium = (uint32_t)core.max_medium;
+        route->self = rank == core.params.rank;
         if (rank != core.params.rank) core.carries[t] = true;
         return st;
     }

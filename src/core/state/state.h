@@ -27,6 +27,7 @@ struct core_route {
     uint32_t rank; /* job rank; of connections a number from the size of the job on */
     atomic_bool lost;
     uint8_t to;          /* the endpoint there: aqi_am_to() of its index */
+    bool self;           /* to this process: core_run_own */
     uint32_t max_medium; /* payload bytes of a Medium either way */
 };
 static_assert(sizeof(struct core_route) == AQI_CACHE_LINE, "a route is one cache line");
@@ -109,6 +110,7 @@ struct core_thread {
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */
     struct aqi_slot slot[2];
+    void *own[2]; /* payloads of the request and of the reply to itself; NULL: none yet */
     struct aqi_pool ops;
     struct core_thread *next;
     bool taken;

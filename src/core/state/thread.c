@@ -99,6 +99,8 @@ void core_threads_close(void)
     while (t != NULL) {
         struct core_thread *next = t->next;
         aqi_pool_destroy(&t->ops);
+        free(t->own[0]);
+        free(t->own[1]);
         free(t);
         t = next;
     }

@@ -1,7 +1,8 @@
 /*
  * loop: the transport of a process to itself. Messages wait in two rings, one for requests and one
  * for replies, until progress delivers them; a full ring is AQ_AGAIN. Memory needs no transfer, so
- * mem_map gives the address itself and everything else is left to fallback.c.
+ * mem_map gives the address itself and everything else is left to fallback.c. (Programs' requests
+ * to themselves do not come here: the core runs their handlers.)
  *
  * This is the smallest complete transport. docs/adding-a-transport.md walks through it.
  */

@@ -1,14 +1,17 @@
 /*
- * AQ_IMMEDIATE: a call that finds no room says so and leaves no trace. Requests to oneself, whose
- * ring nobody empties meanwhile; and replies, where AQ_FAULT=again=… refuses many: after a refused
- * one the request is still to be replied to, by any other form.
+ * AQ_IMMEDIATE: a call that finds no room says so and leaves no trace. Requests to a rank that
+ * stands still, so that nobody empties its ring; one-sided operations on oneself; and replies,
+ * where AQ_FAULT=again=… refuses many: after a refused one the request is still to be replied to,
+ * by any other form.
  */
 #include "../support.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { COUNTED = 100, QUESTION, ANSWER, QUESTIONS = 500, BYTES = 200 };
+enum { COUNTED = 100, QUESTION, ANSWER, QUESTIONS = 500, BYTES = 200, AT = 64, TARGET = 4096 };
 
 static _Atomic uint32_t counted, answers;
 static _Atomic uint32_t refused_replies;
@@ -17,6 +20,49 @@ static void on_counted(aq_am *am)
 {
     (void)am;
     counted++;
+}
+
+/* --- requests to a rank that stands still ------------------------------------------------- */
+
+static pid_t peer_pid; /* still standing; 0: it goes on */
+
+static void wake_peer(void)
+{
+    if (peer_pid != 0) CHECK(kill(peer_pid, SIGUSR1) == 0);
+    peer_pid = 0;
+}
+
+/* Even ranks act, and the next rank stands still until it is woken; it gets what `act` says. */
+static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
+{
+    uint64_t sent = 0, pid;
+    sigset_t usr1;
+    int signal;
+    aq_rank other = job.self ^ 1u;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    CHECK(sigprocmask(SIG_BLOCK, &usr1, NULL) == 0);
+    counted = 0;
+    memset(job.base + TARGET, 0x5a, aq_am_max_medium(job.team));
+    if (job.self % 2 == 1)
+        CHECK_OK(aq_put_value(job.team, other, job_at(other, AT), (uint64_t)getpid(), 8, 0));
+    job_barrier();
+    if (job.self % 2 == 1) {
+        CHECK(sigwait(&usr1, &signal) == 0);
+    } else if (other < job.size) {
+        memcpy(&pid, job.base + AT, sizeof(pid));
+        peer_pid = (pid_t)pid;
+        sent = act(other, turn);
+        wake_peer();
+        CHECK_OK(aq_put_value(job.team, other, job_at(other, AT), sent, 8, 0));
+    }
+    job_barrier();
+    if (job.self % 2 == 1) {
+        memcpy(&sent, job.base + AT, sizeof(sent));
+        job_await(&counted, (uint32_t)sent);
+    }
+    job_barrier();
+    CHECK_EQUAL(counted, job.self % 2 == 1 ? sent : 0);
 }
 
 static void fill_up(aq_rank rank, uint32_t *sent)
@@ -33,86 +79,86 @@ static void fill_up(aq_rank rank, uint32_t *sent)
  * Every form of request, when there is no room. The faults refuse at random, and a progress thread
  * makes room at any time: then some go.
  */
-static void test_requests(void)
+static uint32_t act_requests(aq_rank peer, unsigned turn)
 {
+    enum { TIMES = 100 };
     const char *fault = getenv("AQ_FAULT");
     bool random = (fault != NULL && strstr(fault, "again") != NULL) || aq_job_progress_thread();
-    size_t max = aq_am_max_medium(job.team);
-    unsigned char *buffer = calloc(1, max), *target = job.base + 4096;
+    size_t max = aq_am_max_medium(job.team), longs = 0;
+    unsigned char *buffer = calloc(1, max);
+    aq_event events[TIMES];
+    aq_segment_info info;
     uint32_t sent = 0;
+    (void)turn;
     CHECK(buffer != NULL);
-    memset(target, 0x5a, max);
-    fill_up(job.self, &sent);
-    for (int i = 0; i < 200; i++) {
+    CHECK_OK(aq_segment_query(job.team, peer, &info));
+    const unsigned char *target = info.local;
+    fill_up(peer, &sent);
+    for (int i = 0; i < TIMES; i++) {
         aq_event none = (aq_event)&sent, event = none;
         aq_am_buffer reserved;
-        aq_status status = aq_am_medium(job.team, job.self, COUNTED, buffer, 100, AQ_NO_ARGS,
-                                        AQ_IMMEDIATE, &event);
+        aq_status status =
+            aq_am_medium(job.team, peer, COUNTED, buffer, 100, AQ_NO_ARGS, AQ_IMMEDIATE, &event);
         CHECK(status == AQ_AGAIN || (random && status == AQ_OK));
         if (status == AQ_AGAIN) CHECK(event == none);
         sent += status == AQ_OK;
         event = none;
-        status = aq_am_long(job.team, job.self, COUNTED, buffer, max, target, AQ_NO_ARGS,
+        status = aq_am_long(job.team, peer, COUNTED, buffer, max, job_at(peer, TARGET), AQ_NO_ARGS,
                             AQ_IMMEDIATE, &event);
         CHECK(status == AQ_AGAIN || (random && status == AQ_OK));
         if (status == AQ_AGAIN) {
             CHECK(event == none);
-            CHECK(all_bytes(target, max, 0x5a));
+            CHECK(longs != 0 || target == NULL || all_bytes(target + TARGET, max, 0x5a));
         } else {
-            CHECK_OK(aq_event_wait(&event));
-            job_await(&counted, ++sent); /* its data, too, may have been on its way until then */
-            memset(target, 0x5a, max);
-            fill_up(job.self, &sent);
+            events[longs++] = event;
+            sent++;
         }
-        status = aq_am_reserve(job.team, job.self, AQ_AM_MEDIUM, NULL, 0, max, 0, AQ_IMMEDIATE,
-                               &reserved);
+        status =
+            aq_am_reserve(job.team, peer, AQ_AM_MEDIUM, NULL, 0, max, 0, AQ_IMMEDIATE, &reserved);
         CHECK(status == AQ_OK || status == AQ_AGAIN);
         if (status == AQ_OK) aq_am_cancel(&reserved);
     }
-    job_await(&counted, sent);
-    job_barrier();
-    CHECK_EQUAL(counted, sent);
+    wake_peer();
+    CHECK_OK(aq_event_wait_all(events, longs));
     free(buffer);
+    return sent;
 }
 
-/* Commit now; if there is no room, either wait for it or give the message up. How many were sent.
- */
-static unsigned commit_or_give_up(aq_am_buffer *reserved, bool give_up)
-{
-    size_t nbytes = reserved->size < 8 ? reserved->size : 8;
-    memset(reserved->addr, 0x5a, nbytes);
-    aq_status status =
-        aq_am_commit(reserved, COUNTED, nbytes, job.base + 4096, AQ_NO_ARGS, AQ_IMMEDIATE);
-    CHECK(status == AQ_OK || status == AQ_AGAIN);
-    if (status == AQ_OK) return 1;
-    if (give_up)
-        aq_am_cancel(reserved);
-    else
-        CHECK_OK(aq_am_commit(reserved, COUNTED, nbytes, job.base + 4096, AQ_NO_ARGS, 0));
-    return !give_up;
-}
-
-/* Prepared requests whose room is to be found at commit, or has been found before. */
-static void test_commits(void)
+/* Prepared requests whose room is to be found at commit, or has been found before: each is sent at
+ * once, given up, or waits for room. */
+static uint32_t act_commits(aq_rank peer, unsigned turn)
 {
     uint32_t sent = 0;
-    counted = 0;
-    job_barrier();
-    for (int i = 0; i < 100; i++) {
-        aq_am_buffer reserved;
-        fill_up(job.self, &sent);
-        aq_status status = aq_am_reserve(job.team, job.self, AQ_AM_MEDIUM, NULL, 0, 64, 0,
-                                         AQ_IMMEDIATE, &reserved);
-        CHECK(status == AQ_OK || status == AQ_AGAIN);
-        if (status == AQ_OK) sent += commit_or_give_up(&reserved, i % 2 == 0);
-        fill_up(job.self, &sent);
-        CHECK_OK(
-            aq_am_reserve(job.team, job.self, AQ_AM_LONG, NULL, 8, 8, 0, AQ_IMMEDIATE, &reserved));
-        sent += commit_or_give_up(&reserved, i % 2 == 1);
+    aq_am_buffer reserved;
+    bool is_long = turn % 2 == 0, give_up = turn / 2 % 2 == 0;
+    if (turn / 4 % 2 == 0) fill_up(peer, &sent);
+    aq_status status = aq_am_reserve(job.team, peer, is_long ? AQ_AM_LONG : AQ_AM_MEDIUM, NULL, 8,
+                                     64, 0, AQ_IMMEDIATE, &reserved);
+    CHECK(status == AQ_OK || (status == AQ_AGAIN && !is_long));
+    if (status == AQ_AGAIN) return sent;
+    memset(reserved.addr, 0x5a, 8);
+    if (is_long) fill_up(peer, &sent); /* its room is looked for at commit */
+    status = aq_am_commit(&reserved, COUNTED, 8, job_at(peer, TARGET), AQ_NO_ARGS, AQ_IMMEDIATE);
+    CHECK(status == AQ_OK || status == AQ_AGAIN);
+    if (status == AQ_OK) return sent + 1;
+    if (give_up) {
+        aq_am_cancel(&reserved);
+        return sent;
     }
-    job_await(&counted, sent);
-    job_barrier();
-    CHECK_EQUAL(counted, sent);
+    wake_peer();
+    CHECK_OK(aq_am_commit(&reserved, COUNTED, 8, job_at(peer, TARGET), AQ_NO_ARGS, 0));
+    return sent + 1;
+}
+
+/* --- one-sided operations ----------------------------------------------------------------- */
+
+/* Where messages carry them: until there is no room. */
+static void fill_up_own(void)
+{
+    static const uint32_t nothing = 0;
+    for (int i = 0; i < 1000; i++)
+        if (aq_put_nbi(job.team, job.self, job.base + TARGET, &nothing, 4, AQ_IMMEDIATE) != AQ_OK)
+            return;
 }
 
 /*
@@ -121,20 +167,19 @@ static void test_commits(void)
  */
 static void test_one_sided(void)
 {
-    enum { AT = 64, FORMS = 6 };
+    enum { FORMS = 6 };
     const char *fault = getenv("AQ_FAULT");
     bool carried = fault != NULL && strstr(fault, "put+get+atomic") != NULL;
     unsigned char *target = job.base + AT, *at = (unsigned char *)(uintptr_t)AT;
-    uint32_t sent = 0, refused = 0, one = 0x01010101;
+    uint32_t refused = 0, one = 0x01010101;
     aq_atomic_domain *domain;
     CHECK_OK(aq_atomic_domain_create(job.team, AQ_U32, AQ_OPS_ALL, &domain));
-    counted = 0;
     for (unsigned i = 0; i < 20 * FORMS; i++) {
         const unsigned flags = AQ_IMMEDIATE | AQ_REMOTE_OFFSET;
         unsigned char got[4] = {9, 9, 9, 9};
         aq_status status = AQ_AGAIN;
         memset(target, 0, sizeof(got));
-        fill_up(job.self, &sent);
+        fill_up_own();
         if (i % FORMS == 0) status = aq_put(job.team, job.self, at, &one, 4, flags);
         if (i % FORMS == 1) status = aq_put_value(job.team, job.self, at, one, 4, flags);
         if (i % FORMS == 2) status = aq_memset(job.team, job.self, at, 1, 4, flags);
@@ -152,10 +197,12 @@ static void test_one_sided(void)
         refused += status == AQ_AGAIN;
     }
     if (carried && !aq_job_progress_thread()) CHECK(refused > 0);
-    job_await(&counted, sent);
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
     aq_atomic_domain_destroy(domain);
     job_barrier();
 }
+
+/* --- replies ------------------------------------------------------------------------------ */
 
 static aq_status reply_now(aq_am *am, unsigned form, const void *payload)
 {
@@ -228,8 +275,9 @@ int main(void)
     };
     job_open(AQ_THREAD_SINGLE, 1 << 20);
     job_handlers(table, COUNT_OF(table));
-    test_requests();
-    test_commits();
+    in_turn(act_requests, 0);
+    for (unsigned turn = 0; turn < 40; turn++)
+        in_turn(act_commits, turn);
     test_one_sided();
     test_replies();
     job_close();
