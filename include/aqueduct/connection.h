@@ -181,8 +181,9 @@ AQ_API AQ_MUST_USE aq_status aq_connect_wait(aq_connection *connection);
 /**
  * Take the oldest event of all connections and listeners of this process.
  *
- * Looks for new requests and losses itself now and then, but makes no other progress and runs no
- * handler.
+ * Looks for new requests and ended connections itself now and then, but makes no other progress and
+ * runs no handler. The end of a connection is told after all that its peer sent is delivered: if
+ * something is left, that takes aq_poll or another call that makes progress.
  *
  * Blocking    Never.
  * Threads     Any; not from inside a handler.

@@ -147,40 +147,6 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
     }
 }
 
-/* The oldest event of the connection at the head of the queue; the lock is held. */
-static void take_event(aq_connection_event *event)
-{
-    aq_connection *conn = conns.first;
-    int type = __builtin_ctz(conn->events);
-    bool over = type >= AQ_CONNECTION_FAILED, request = type == AQ_CONNECTION_REQUEST;
-    conn->events &= conn->events - 1;
-    *event = (aq_connection_event){
-        .type = (aq_connection_event_type)type,
-        .status = over ? conn->status : AQ_OK,
-        .connection = conn,
-        .listener = request ? conn->listener : NULL,
-        .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
-    if (conn->events == 0) conn_unqueue(conn);
-}
-
-aq_status aq_connection_next_event(aq_connection_event *event)
-{
-    aq_status st = aqi_core_callable("aq_connection_next_event");
-    if (st != AQ_OK) return st;
-    if (event == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: no place for the event");
-    if (atomic_load(&core_conn_used) == 0) return AQ_AGAIN;
-    aqi_spin_lock(&conns.lock);
-    /* A look is a system call, and programs ask in each round of their loops. */
-    bool look = atomic_load(&conns.busy) != 0 || ++conns.asked % LOOK_CALLS == 0;
-    if (conns.first == NULL && look) conn_attend();
-    st = conns.first != NULL ? AQ_OK : AQ_AGAIN;
-    if (st == AQ_OK) take_event(event);
-    aqi_spin_unlock(&conns.lock);
-    core_conns_sweep();
-    return st;
-}
-
 /* --- progress -------------------------------------------------------------------------------- */
 
 static inline aq_connection *enter(uint32_t i)
@@ -263,6 +229,70 @@ void core_conns_sweep(void)
         aqi_spin_unlock(&conns.lock);
         if (forget) conn_destroy(conn);
     }
+}
+
+/* Has all been delivered that the peer of this connection sent, which is over? */
+static bool delivered(aq_connection *conn)
+{
+    const struct aqi_transport *ops = &conn->tp->ops;
+    aqi_spin_lock(&conns.lock);
+    bool all = (ops->caps & AQI_CAP_WAIT_FD) != 0 && ops->arm(conn->tp, true) == AQ_OK;
+    (void)ops->arm(conn->tp, false);
+    conn->armed = false;
+    aqi_spin_unlock(&conns.lock);
+    return all;
+}
+
+/* The ends that progress would find, where it has nothing to deliver before. */
+static void finish_delivered(void)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
+        aq_connection *conn = enter(i);
+        if (conn == NULL) continue;
+        if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
+            delivered(conn))
+            finish(conn);
+        leave(i);
+    }
+}
+
+/* The oldest event of the connection at the head of the queue; the lock is held. */
+static void take_event(aq_connection_event *event)
+{
+    aq_connection *conn = conns.first;
+    int type = __builtin_ctz(conn->events);
+    bool over = type >= AQ_CONNECTION_FAILED, request = type == AQ_CONNECTION_REQUEST;
+    conn->events &= conn->events - 1;
+    *event = (aq_connection_event){
+        .type = (aq_connection_event_type)type,
+        .status = over ? conn->status : AQ_OK,
+        .connection = conn,
+        .listener = request ? conn->listener : NULL,
+        .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
+    if (conn->events == 0) conn_unqueue(conn);
+}
+
+aq_status aq_connection_next_event(aq_connection_event *event)
+{
+    aq_status st = aqi_core_callable("aq_connection_next_event");
+    if (st != AQ_OK) return st;
+    if (event == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: no place for the event");
+    if (atomic_load(&core_conn_used) == 0) return AQ_AGAIN;
+    aqi_spin_lock(&conns.lock);
+    /* A look is a system call, and programs ask in each round of their loops. */
+    bool look = atomic_load(&conns.busy) != 0 || ++conns.asked % LOOK_CALLS == 0;
+    if (conns.first == NULL && look) {
+        conn_attend();
+        aqi_spin_unlock(&conns.lock);
+        finish_delivered();
+        aqi_spin_lock(&conns.lock);
+    }
+    st = conns.first != NULL ? AQ_OK : AQ_AGAIN;
+    if (st == AQ_OK) take_event(event);
+    aqi_spin_unlock(&conns.lock);
+    core_conns_sweep();
+    return st;
 }
 
 static unsigned look(void)

@@ -1,9 +1,14 @@
 /*
+ * How connections end. The end is an event for who makes no progress, too, once nothing that the
+ * peer sent is left to deliver.
+ *
  * A connection is closed while a message that follows an operation waits for room: it still goes if
  * the peer takes what is before it, and else fails when the time is out.
  */
 #include "harness.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 
 enum { FILL = 100, LAST, BYTES = 64 };
@@ -83,8 +88,80 @@ static void client(uint32_t looks)
     job_close();
 }
 
+static aq_connection_event next_without_progress(void)
+{
+    aq_connection_event event;
+    aq_status st;
+    while ((st = aq_connection_next_event(&event)) == AQ_AGAIN)
+        sched_yield();
+    CHECK_OK(st);
+    return event;
+}
+
+/* How the peer ends, and whether it leaves a message behind. */
+enum { DIES = 1, LEAVES_MESSAGE = 2, ENDS = 4 };
+
+static void idle_server(uint32_t how)
+{
+    bool multiple = (how & ENDS) != 0;
+    aq_handler_entry table[] = {{.index = LAST, .nargs = 0, .fn = on_last}};
+    role_open(multiple ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE, 0);
+    job_handlers(table, COUNT_OF(table));
+    listen_here();
+    aq_connection *conn = next_without_progress().connection;
+    CHECK_OK(aq_connection_accept(conn, NULL));
+    CHECK_EQUAL(next_without_progress().type, AQ_CONNECTION_OPENED);
+    atomic_store(&play->flag[SERVED], 1);
+    role_await(OVER, 1);
+    if (how & LEAVES_MESSAGE) {
+        aq_connection_event none;
+        for (int i = 0; i < 1000; i++)
+            CHECK_EQUAL(aq_connection_next_event(&none), AQ_AGAIN);
+        CHECK_EQUAL(lasts, 0);
+        while (lasts == 0)
+            CHECK(aq_poll() >= AQ_OK);
+    }
+    aq_connection_event end = next_without_progress();
+    CHECK(end.connection == conn);
+    CHECK_EQUAL(end.type, how & DIES ? AQ_CONNECTION_LOST : AQ_CONNECTION_CLOSED);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
+static void idle_client(uint32_t how)
+{
+    unsigned char bytes[BYTES];
+    role_open(AQ_THREAD_SINGLE, 0);
+    aq_connection *conn = connect_here(NULL);
+    role_await(SERVED, 1);
+    fill(bytes, BYTES, 5);
+    if (how & LEAVES_MESSAGE)
+        CHECK_OK(
+            aq_am_medium(aq_connection_team(conn), 1, LAST, bytes, BYTES, AQ_NO_ARGS, 0, NULL));
+    if (how & DIES) {
+        atomic_store(&play->flag[OVER], 1);
+        raise(SIGKILL);
+    }
+    CHECK_OK(aq_connection_close(conn));
+    atomic_store(&play->flag[OVER], 1);
+    job_close();
+}
+
+static void idle(uint32_t how)
+{
+    play_begin("idle");
+    pid_t server = play_start(idle_server, how), client = play_start(idle_client, how);
+    if (how & DIES)
+        play_killed(client);
+    else
+        play_ended(client);
+    play_ended(server);
+}
+
 int main(void)
 {
+    for (uint32_t how = 0; how < 2 * ENDS; how++)
+        idle(how);
     for (uint32_t looks = 0; looks < 2; looks++) {
         play_begin("closing");
         pid_t one = play_start(server, looks), other = play_start(client, looks);
