@@ -144,18 +144,26 @@ static const struct {
     {AQI_CAP_PUT, "put"},         {AQI_CAP_GET, "get"},         {AQI_CAP_ATOMIC, "atomic"},
     {AQI_CAP_FILL, "fill"},       {AQI_CAP_LONG, "long"},       {AQI_CAP_RESERVE, "reserve"},
     {AQI_CAP_MAP, "map"},         {AQI_CAP_ALLOC, "alloc"},     {AQI_CAP_REG, "reg"},
-    {AQI_CAP_WAIT_FD, "wait-fd"}, {AQI_CAP_CREDITS, "credits"},
+    {AQI_CAP_WAIT_FD, "wait-fd"}, {AQI_CAP_CREDITS, "credits"}, {AQI_CAP_ROWS, "rows"},
+    {AQI_CAP_TIMERS, "timers"},
 };
+
+/* The `index`-th device of all transports; NULL: there are fewer. */
+static const struct aqi_transport *find_device(size_t index, struct aqi_tp_probe *probe)
+{
+    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
+        for (unsigned device = 0; (*t)->probe(device, probe); device++)
+            if (index-- == 0) return *t;
+    return NULL;
+}
 
 aq_status aq_info_transport(size_t index, aq_transport_info *info)
 {
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_transport: info is NULL");
-    for (size_t i = 0; i <= index; i++)
-        if (aqi_transports[i] == NULL) return AQ_ERANGE;
-    const struct aqi_transport *t = aqi_transports[index];
     struct aqi_tp_probe probe;
     char caps[256] = "am";
-    t->probe(&probe);
+    const struct aqi_transport *t = find_device(index, &probe);
+    if (t == NULL) return AQ_ERANGE;
     for (size_t i = 0; i < AQI_COUNT_OF(cap_names); i++)
         if (t->caps & cap_names[i].bit) {
             size_t len = strlen(caps);

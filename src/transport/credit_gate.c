@@ -245,26 +245,35 @@ static const struct aqi_am *with_word(struct credited *out, const struct aqi_am 
     return &out->am;
 }
 
-static aq_status gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+/* A message of any kind; a Long of the transport's own counts as its header. */
+static aq_status gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                              const struct aqi_rmem *rmem, const struct aqi_mem *mem,
                               struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
     struct credited credited;
-    if (am->flags & AQI_AM_IS_REPLY) {
-        struct request *to = answered_by(g, peer->id);
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    struct request *to = reply ? answered_by(g, peer->id) : NULL;
+    uint64_t bytes = reply ? 0 : charge(g, aqi_credit_bytes(am));
+    if (reply)
         note = begin_reply(g, peer->id, to);
-        if (note.count != 0) am = with_word(&credited, am, note);
-        aq_status st = g->own.am_send(tp, peer, am, comp);
-        end_reply(g, peer->id, to, note, st);
-        return st;
-    }
-    uint64_t bytes = charge(g, aqi_credit_bytes(am));
-    if (!begin_request(g, peer->id, bytes, &note)) return AQ_AGAIN;
+    else if (!begin_request(g, peer->id, bytes, &note))
+        return AQ_AGAIN;
     if (note.count != 0) am = with_word(&credited, am, note);
-    aq_status st = g->own.am_send(tp, peer, am, comp);
-    if (AQI_UNLIKELY(st != AQ_OK)) undo_request(g, peer->id, bytes, note);
+    aq_status st = am->kind == AQI_AM_LONG ? g->own.am_long(tp, peer, am, rmem, mem, comp)
+                                           : g->own.am_send(tp, peer, am, comp);
+    if (reply)
+        end_reply(g, peer->id, to, note, st);
+    else if (AQI_UNLIKELY(st != AQ_OK))
+        undo_request(g, peer->id, bytes, note);
     return st;
+}
+
+static aq_status gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                              struct aqi_comp *comp)
+{
+    return gate_am_long(tp, peer, am, NULL, NULL, comp);
 }
 
 /* A prepared message always has room for the word, whether there will be something to say or not.
@@ -330,10 +339,10 @@ static void gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
     unlock(g);
 }
 
-static unsigned gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+static unsigned gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_credit_gate *g = tp->gate;
-    unsigned n = g->own.progress(tp, mode);
+    unsigned n = g->own.progress(tp, mode, now);
     if (AQI_UNLIKELY(atomic_load_explicit(&g->due_count, memory_order_relaxed) != 0))
         n += flush_due(g);
     return n;
@@ -377,6 +386,7 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const 
     g->own = *ops;
     tp->gate = g;
     ops->am_send = gate_am_send;
+    if (ops->am_long != NULL) ops->am_long = gate_am_long;
     ops->disconnect = gate_disconnect;
     ops->progress = gate_progress;
     ops->quiet = gate_quiet;

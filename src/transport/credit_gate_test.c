@@ -47,12 +47,10 @@ static void open_world(const char *fault, struct aqi_credit_limits credits)
                                    .local_size = 1,
                                    .max_medium = 1024,
                                    .credits = credits};
-    char uri[AQI_URI_MAX];
     memset(&world, 0, sizeof(world));
     assert_int_equal(aqi_fault_configure(fault), AQ_OK);
     assert_int_equal(aqi_tp_open(aqi_transport_find("loop"), &params, &world.tp), AQ_OK);
-    assert_int_equal(world.tp->ops.address(world.tp, uri), AQ_OK);
-    assert_int_equal(world.tp->ops.connect(world.tp, uri, 0, &world.self), AQ_OK);
+    assert_int_equal(world.tp->ops.connect(world.tp, 0, 0, &world.self), AQ_OK);
 }
 
 static void close_world(void)
@@ -85,7 +83,7 @@ static unsigned send_all(size_t nbytes)
 
 static void run(void)
 {
-    while (world.tp->ops.progress(world.tp, AQI_PROGRESS_ALL) != 0)
+    while (world.tp->ops.progress(world.tp, AQI_PROGRESS_ALL, 0) != 0)
         ;
 }
 

@@ -42,22 +42,26 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 
 /* --- what the caller calls, wrapped around the transport's own ------------------------------- */
 
-static aq_status wrap_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
-                              struct aqi_peer **peer)
+static aq_status wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer)
 {
     struct aqi_fallback *fb = tp->fallback;
     if (id >= fb->params.size)
         return aqi_fail(AQ_EINVAL, "transport", "%s: peer id %u is not below %u", tp->ops.name, id,
                         fb->params.size);
-    aq_status st = fb->own.connect(tp, uri, id, peer);
-    if (st == AQ_OK) fb->peers[id] = *peer;
-    return st;
+    aq_status st = fb->own.connect(tp, id, host, peer);
+    if (st != AQ_OK) return st;
+    struct aqi_peer *p = fb->peers[id] = *peer;
+    const struct aqi_tp_limits *limits = &tp->limits;
+    if (p->max_medium == 0) p->max_medium = (uint32_t)limits->max_medium;
+    if (p->max_piece == 0) p->max_piece = (uint32_t)aqi_max(limits->max_piece, p->max_medium);
+    if (p->max_long == 0) p->max_long = limits->max_long;
+    return AQ_OK;
 }
 
-static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_fallback *fb = tp->fallback;
-    unsigned n = fb->own.progress(tp, mode);
+    unsigned n = fb->own.progress(tp, mode, now);
     if (AQI_UNLIKELY(atomic_load_explicit(&fb->active, memory_order_relaxed) != 0) &&
         mode == AQI_PROGRESS_ALL)
         n += fallback_push_all(fb);
@@ -113,14 +117,18 @@ static aq_status submit(struct aqi_fallback *fb, const struct fallback_op *init,
     return begun ? AQ_OK : AQ_AGAIN;
 }
 
-/* With the transport's own operation, unless it has none or says that it cannot reach this memory.
- */
+/* The transport's own operation first, if it has one and the memory is registered with it;
+ * AQ_ENOTSUP: it is for us. */
+#define OWN(operation, ...)                                                                        \
+    (tp->fallback->own.operation != NULL && rmem != NULL                                           \
+         ? tp->fallback->own.operation(tp, peer, rmem, __VA_ARGS__)                                \
+         : AQ_ENOTSUP)
+
 static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                         uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
+                         uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp)
 {
-    aq_status st = tp->fallback->own.put != NULL
-                       ? tp->fallback->own.put(tp, peer, rmem, addr, src, len, comp)
-                       : AQ_ENOTSUP;
+    aq_status st = OWN(put, addr, src, len, mem, comp);
     if (st != AQ_ENOTSUP) return st;
     if (len == 0) {
         aqi_comp_local(comp);
@@ -137,11 +145,10 @@ static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
 }
 
 static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                         uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
+                         uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp)
 {
-    aq_status st = tp->fallback->own.get != NULL
-                       ? tp->fallback->own.get(tp, peer, rmem, addr, dst, len, comp)
-                       : AQ_ENOTSUP;
+    aq_status st = OWN(get, addr, dst, len, mem, comp);
     if (st != AQ_ENOTSUP) return st;
     if (len == 0) {
         aqi_comp_remote(comp);
@@ -152,12 +159,40 @@ static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return submit(tp->fallback, &op, false);
 }
 
+/* One piece at a time. */
+static aq_status any_rows(bool put, struct aqi_tp *tp, struct aqi_peer *peer,
+                          const struct aqi_rmem *rmem, struct aqi_row *row, unsigned *taken,
+                          struct aqi_comp *comp)
+{
+    aq_status st = put ? any_put(tp, peer, rmem, row->remote, row->local, row->len, NULL, comp)
+                       : any_get(tp, peer, rmem, row->remote, row->local, row->len, NULL, comp);
+    if (st != AQ_OK) return st;
+    row->remote += (uint64_t)row->remote_step;
+    row->local += row->local_step;
+    *taken = --row->count == 0;
+    return AQ_OK;
+}
+
+static aq_status any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              struct aqi_row *rows, unsigned n, unsigned *taken,
+                              struct aqi_comp *comp)
+{
+    aq_status st = OWN(put_rows, rows, n, taken, comp);
+    return st != AQ_ENOTSUP ? st : any_rows(true, tp, peer, rmem, rows, taken, comp);
+}
+
+static aq_status any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              struct aqi_row *rows, unsigned n, unsigned *taken,
+                              struct aqi_comp *comp)
+{
+    aq_status st = OWN(get_rows, rows, n, taken, comp);
+    return st != AQ_ENOTSUP ? st : any_rows(false, tp, peer, rmem, rows, taken, comp);
+}
+
 static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                           uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
-    aq_status st = tp->fallback->own.fill != NULL
-                       ? tp->fallback->own.fill(tp, peer, rmem, addr, byte, len, comp)
-                       : AQ_ENOTSUP;
+    aq_status st = OWN(fill, addr, byte, len, comp);
     if (st != AQ_ENOTSUP) return st;
     struct fallback_op op = {.kind = FB_OP_FILL,
                              .peer = peer,
@@ -172,9 +207,7 @@ static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct
 static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
-    aq_status st = tp->fallback->own.atomic != NULL
-                       ? tp->fallback->own.atomic(tp, peer, rmem, req, result, comp)
-                       : AQ_ENOTSUP;
+    aq_status st = OWN(atomic, req, result, comp);
     if (st != AQ_ENOTSUP) return st;
     struct fallback_op op = {.kind = FB_OP_ATOMIC,
                              .peer = peer,
@@ -187,20 +220,25 @@ static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const stru
 }
 
 /* A Long that fits a message travels packed; a larger one as a put and then a header. */
-static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+static aq_status any_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,
                           struct aqi_comp *comp)
 {
     struct aqi_fallback *fb = tp->fallback;
+    if (fb->own.am_long != NULL && rmem != NULL)
+        return fb->own.am_long(tp, peer, am, rmem, mem, comp);
     struct aqi_am packed = *am;
     packed.kind = AQI_AM_LONG_PACKED;
-    if (am->nbytes <= tp->limits.max_medium) return fb->own.am_send(tp, peer, &packed, comp);
+    if (am->nbytes <= peer->max_medium) return fb->own.am_send(tp, peer, &packed, comp);
     struct fallback_op op = {.kind = FB_OP_LONG,
                              .peer = peer,
                              .local = (unsigned char *)(uintptr_t)am->payload,
                              .addr = am->addr,
                              .len = am->nbytes,
                              .comp = comp,
-                             .header = *am};
+                             .header = *am,
+                             .rmem = rmem,
+                             .mem = mem};
     op.header.kind = AQI_AM_LONG_HEADER;
     if (am->nargs != 0) memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
     /* A reply must not wait for request resources, which the put needs: it is queued as a copy. */
@@ -213,14 +251,6 @@ static aq_status gap_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
         op.local = op.copy;
     }
     return submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
-}
-
-static aq_status wrap_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                           struct aqi_comp *comp)
-{
-    struct aqi_fallback *fb = tp->fallback;
-    if (am->kind == AQI_AM_LONG) return gap_long(tp, peer, am, comp);
-    return fb->own.am_send(tp, peer, am, comp);
 }
 
 static aq_status gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
@@ -278,30 +308,29 @@ static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **ad
     return AQ_OK;
 }
 
-static aq_status gap_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX])
+/* Nothing is registered: all is reached by messages. */
+static aq_status gap_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem)
 {
-    (void)tp;
-    (void)addr;
-    (void)len;
-    memset(key, 0, AQI_KEY_MAX);
-    return AQ_OK;
+    (void)tp, (void)addr, (void)len, (void)mem;
+    return AQ_ENOTSUP;
 }
 
-static void gap_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
+static void gap_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
-    (void)tp;
-    (void)key;
+    (void)tp, (void)mem;
 }
 
-static aq_status gap_map(struct aqi_tp *tp, struct aqi_peer *peer,
-                         const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                         struct aqi_rmem *rmem)
+static aq_status gap_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                         uint64_t addr, size_t len, struct aqi_rmem **rmem)
 {
-    (void)tp;
-    (void)peer;
-    *rmem = (struct aqi_rmem){.addr = addr, .len = len};
-    memcpy(rmem->key, key, AQI_KEY_MAX);
-    return AQ_OK;
+    (void)tp, (void)key, (void)key_len, (void)addr, (void)len, (void)rmem;
+    return aqi_fail(AQ_EPROTO, "transport", "peer %u sent a key for memory of %s, which has none",
+                    peer->id, tp->ops.name);
+}
+
+static void gap_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp, (void)rmem;
 }
 
 static aq_status gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
@@ -319,6 +348,18 @@ static void gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     (void)tp;
     (void)peer;
+}
+
+static uint64_t gap_deadline(struct aqi_tp *tp)
+{
+    (void)tp;
+    return AQI_NO_DEADLINE;
+}
+
+static aq_status gap_drain(struct aqi_tp *tp, uint64_t deadline)
+{
+    (void)tp, (void)deadline;
+    return AQ_OK;
 }
 
 static int gap_wait_fd(struct aqi_tp *tp)
@@ -379,13 +420,17 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     ops->connect = wrap_connect;
     ops->progress = wrap_progress;
     ops->quiet = wrap_quiet;
-    if ((ops->caps & AQI_CAP_LONG) == 0) ops->am_send = wrap_send;
 #define FILL(slot, gap) ops->slot = ops->slot != NULL ? ops->slot : (gap)
     FILL(disconnect, gap_disconnect);
+    FILL(next_deadline, gap_deadline);
+    FILL(drain, gap_drain);
     FILL(am_reserve, gap_reserve);
     FILL(am_commit, gap_commit);
+    ops->am_long = any_long;
     ops->put = any_put;
     ops->get = any_get;
+    ops->put_rows = any_put_rows;
+    ops->get_rows = any_get_rows;
     ops->fill = any_fill;
     ops->atomic = any_atomic;
     FILL(pull, gap_pull);
@@ -393,6 +438,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(mem_reg, gap_reg);
     FILL(mem_dereg, gap_dereg);
     FILL(mem_map, gap_map);
+    FILL(mem_unmap, gap_unmap);
     FILL(mem_fd, gap_mem_fd);
     FILL(wait_fd, gap_wait_fd);
     FILL(arm, gap_arm);
@@ -421,6 +467,7 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
 {
     struct aqi_fallback *fb = tp->fallback;
+    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be told */
     if (atomic_load_explicit(&fb->active, memory_order_relaxed) == 0) return false;
     fallback_lock(fb);
     bool waits = fb->pending != NULL;

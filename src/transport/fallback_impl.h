@@ -52,7 +52,8 @@ struct fallback_op {
     struct aqi_am header;
     int32_t args[AQI_AM_MAX_ARGS];
     struct aqi_comp inner;
-    struct aqi_rmem rmem;
+    const struct aqi_rmem *rmem;
+    const struct aqi_mem *mem;
     bool put_begun;
     void *copy; /* of the source, when the caller wanted it back at once */
     struct fallback_op *next;
@@ -95,10 +96,9 @@ static inline void fallback_unlock(struct aqi_fallback *fb)
 }
 
 /* The most that one message of a put or get carries; posted receive buffers are for Mediums. */
-static inline size_t fallback_piece(const struct aqi_fallback *fb)
+static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct aqi_peer *peer)
 {
-    const struct aqi_tp_limits *limits = &fb->tp->limits;
-    return limits->max_piece != 0 && fb->gate == NULL ? limits->max_piece : limits->max_medium;
+    return fb->gate == NULL ? peer->max_piece : peer->max_medium;
 }
 
 /* fallback_ops.c: the initiator's side. The lock is held. */

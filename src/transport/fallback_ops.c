@@ -112,7 +112,7 @@ static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
 
 static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
 {
-    size_t n = aqi_min(op->len - op->issued, fallback_piece(fb));
+    size_t n = aqi_min(op->len - op->issued, fallback_piece(fb, op->peer));
     aq_status st =
         send_internal(fb, op, FB_PUT, op->addr + op->issued, NULL, 0, op->local + op->issued, n);
     if (st != AQ_OK) return st;
@@ -124,7 +124,7 @@ static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
 static aq_status push_get(struct aqi_fallback *fb, struct fallback_op *op)
 {
     /* Pieces are multiples of 64 bytes, so that a 32-bit argument can hold any offset. */
-    size_t piece = fallback_piece(fb) / 64 * 64;
+    size_t piece = fallback_piece(fb, op->peer) / 64 * 64;
     if (op->issued - op->finished >= GET_WINDOW * piece) return AQ_AGAIN;
     size_t n = aqi_min(op->len - op->issued, piece);
     int32_t more[2] = {(int32_t)(op->issued / 64), (int32_t)n};
@@ -161,8 +161,8 @@ static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
         op->inner.shared = fb->params.threads;
         /* May be our own put, which takes the lock. */
         fallback_unlock(fb);
-        aq_status st =
-            fb->tp->ops.put(fb->tp, op->peer, &op->rmem, op->addr, op->local, op->len, &op->inner);
+        aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
+                                       op->mem, &op->inner);
         fallback_lock(fb);
         if (st != AQ_OK) return st;
         op->put_begun = true;

@@ -31,7 +31,8 @@ static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct a
     for (unsigned round = 0;; round++) {
         if (atomic_load_explicit(&fb->down[source], memory_order_relaxed)) return;
         if (fb->own.am_send(tp, fb->peers[source], &am, NULL) != AQ_AGAIN) return;
-        if (fb->own.progress(tp, AQI_PROGRESS_REPLIES) == 0) fb->up.relax(fb->up.host, round);
+        if (fb->own.progress(tp, AQI_PROGRESS_REPLIES, fb->up.now(fb->up.host)) == 0)
+            fb->up.relax(fb->up.host, round);
     }
 }
 
@@ -47,7 +48,7 @@ static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi
 {
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
-    if (len > fallback_piece(fb) || !fb->up.range_ok(fb->up.host, am->addr, len))
+    if (len > fallback_piece(fb, fb->peers[source]) || !fb->up.range_ok(fb->up.host, am->addr, len))
         serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
     else
         serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,

@@ -37,7 +37,8 @@ static const struct {
     {"get", AQI_CAP_GET},         {"atomic", AQI_CAP_ATOMIC},
     {"fill", AQI_CAP_FILL},       {"pull", AQI_CAP_PULL},
     {"long", AQI_CAP_LONG},       {"map", AQI_CAP_MAP | AQI_CAP_MEM_FD},
-    {"alloc", AQI_CAP_ALLOC},     {"wait", AQI_CAP_WAIT_FD},
+    {"alloc", AQI_CAP_ALLOC},     {"wait", AQI_CAP_WAIT_FD | AQI_CAP_ROOM},
+    {"rows", AQI_CAP_ROWS},       {"reg", AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_MEM_FD},
 };
 
 /* --- the specification ----------------------------------------------------------------------- */
@@ -104,7 +105,7 @@ bad:
         AQ_ESETTING, "fault",
         "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
         "die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= with a + list of reserve "
-        "put get atomic fill pull long map alloc wait",
+        "put get atomic fill pull long rows map reg alloc wait",
         spec);
 }
 
@@ -122,6 +123,17 @@ unsigned aqi_fault_caps(unsigned caps)
 
 enum late_kind { LATE_BEGUN, LATE_PUT, LATE_GET, LATE_FILL };
 
+/* The two ends of one. */
+struct late_end {
+    struct aqi_peer *peer;
+    const struct aqi_rmem *rmem;
+    uint64_t addr;
+    void *local;
+    size_t len;
+    const struct aqi_mem *mem;
+    int byte;
+};
+
 /*
  * An operation held back: `inner` is what the transport counts down. Puts, gets and fills begin
  * late, so that who takes them for complete too early spoils the source or sees old bytes; the
@@ -130,16 +142,10 @@ enum late_kind { LATE_BEGUN, LATE_PUT, LATE_GET, LATE_FILL };
 struct late_op {
     struct aqi_comp inner;
     struct aqi_comp *comp;
-    unsigned wait; /* progress calls still to pass */
-    bool has_local;
-    uint8_t kind; /* what is still to begin */
-    int byte;
-    struct aqi_peer *peer;
-    const struct aqi_rmem *rmem;
-    struct aqi_rmem rmem_copy;
-    uint64_t addr;
-    void *local;
-    size_t len;
+    unsigned wait;              /* progress calls still to pass */
+    bool has_local, has_remote; /* what it counts down */
+    uint8_t kind;               /* what is still to begin */
+    struct late_end end;
     unsigned char bytes[AQI_PUT_COPIED]; /* the source of a put that has copied it */
     uint64_t value;                      /* of an atomic operation */
     void *result;
@@ -198,8 +204,8 @@ static struct late_op *hold(struct aqi_fault *f, const struct late_op *what, str
     struct late_op *op = aqi_pool_get(&f->pool);
     if (op == NULL) return NULL;
     *op = *what;
-    op->has_local = what->kind == LATE_PUT;
-    op->inner = (struct aqi_comp){.local = op->has_local, .remote = 1, .shared = f->threads};
+    op->inner =
+        (struct aqi_comp){.local = op->has_local, .remote = op->has_remote, .shared = f->threads};
     op->comp = comp;
     return op;
 }
@@ -218,47 +224,55 @@ static aq_status held(struct aqi_fault *f, struct late_op *op, aq_status st)
     return AQ_OK;
 }
 
-static aq_status begin(struct aqi_fault *f, const struct late_op *op, struct aqi_comp *comp)
+static aq_status begin(struct aqi_fault *f, uint8_t kind, const struct late_end *e, size_t len,
+                       struct aqi_comp *comp)
 {
     struct aqi_tp *tp = f->tp;
-    if (op->kind == LATE_PUT)
-        return f->own.put(tp, op->peer, op->rmem, op->addr, op->local, op->len, comp);
-    if (op->kind == LATE_GET)
-        return f->own.get(tp, op->peer, op->rmem, op->addr, op->local, op->len, comp);
-    return f->own.fill(tp, op->peer, op->rmem, op->addr, op->byte, op->len, comp);
+    if (kind == LATE_PUT)
+        return f->own.put(tp, e->peer, e->rmem, e->addr, e->local, len, e->mem, comp);
+    if (kind == LATE_GET)
+        return f->own.get(tp, e->peer, e->rmem, e->addr, e->local, len, e->mem, comp);
+    return f->own.fill(tp, e->peer, e->rmem, e->addr, e->byte, len, comp);
 }
 
-/* Begin what has waited long enough. One that fails now has begun as far as its caller knows. */
-static void try_late(struct aqi_fault *f, struct late_op *op)
+/* It will not begin any more, but as far as its caller knows it has. */
+static void fail_late(struct late_op *op, aq_status st)
 {
-    aq_status st = begin(f, op, &op->inner);
-    if (st == AQ_AGAIN) return;
     op->kind = LATE_BEGUN;
-    if (st == AQ_OK) return;
     aqi_comp_fail(&op->inner, st);
     atomic_store(&op->inner.local, 0);
     atomic_store(&op->inner.remote, 0);
+}
+
+/* Begin what has waited long enough. */
+static void try_late(struct aqi_fault *f, struct late_op *op)
+{
+    aq_status st = begin(f, op->kind, &op->end, op->end.len, &op->inner);
+    if (st == AQ_OK)
+        op->kind = LATE_BEGUN;
+    else if (st != AQ_AGAIN)
+        fail_late(op, st);
 }
 
 /*
  * A put, get or fill: kept for later if completions are late. First 0 bytes are asked for, since
  * whether the transport reaches this memory at all must be answered now.
  */
-static aq_status transfer(struct aqi_tp *tp, const struct late_op *what, struct aqi_comp *comp)
+static aq_status transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
+                          struct aqi_comp *comp)
 {
     struct aqi_fault *f = tp->fault;
-    aq_status st = gate(f, what->peer);
+    struct late_op what = {
+        .kind = kind, .has_local = kind == LATE_PUT, .has_remote = true, .end = end};
+    aq_status st = gate(f, end.peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, what, comp);
-    if (op == NULL) return begin(f, what, comp);
-    struct late_op probe = *op;
-    probe.len = 0;
-    st = begin(f, &probe, &probe.inner);
-    op->rmem_copy = *what->rmem;
-    op->rmem = &op->rmem_copy;
-    if (st == AQ_OK && op->kind == LATE_PUT && op->len <= sizeof(op->bytes)) {
-        if (op->len != 0) memcpy(op->bytes, op->local, op->len);
-        op->local = op->bytes;
+    struct late_op *op = hold(f, &what, comp);
+    if (op == NULL) return begin(f, kind, &end, end.len, comp);
+    struct aqi_comp probe = {.local = 1, .remote = 1};
+    st = begin(f, kind, &end, 0, &probe);
+    if (st == AQ_OK && kind == LATE_PUT && end.len <= sizeof(op->bytes)) {
+        if (end.len != 0) memcpy(op->bytes, end.local, end.len);
+        op->end.local = op->bytes;
     }
     return held(f, op, st);
 }
@@ -296,7 +310,7 @@ static unsigned release_late(struct aqi_fault *f)
         if (op->result != NULL) memcpy(op->result, &op->value, op->result_size);
         if (op->inner.status != AQ_OK) aqi_comp_fail(op->comp, (aq_status)op->inner.status);
         if (op->has_local) aqi_comp_local(op->comp);
-        aqi_comp_remote(op->comp);
+        if (op->has_remote) aqi_comp_remote(op->comp);
         aqi_pool_put(&f->pool, op);
     }
     return n;
@@ -314,32 +328,70 @@ static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
     return st;
 }
 
-static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                           uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
+static aq_status fault_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                               const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                               struct aqi_comp *comp)
 {
-    struct late_op what = {.kind = LATE_PUT,
-                           .peer = peer,
-                           .rmem = rmem,
-                           .addr = addr,
-                           .local = (void *)(uintptr_t)src,
-                           .len = len};
-    return transfer(tp, &what, comp);
+    struct aqi_fault *f = tp->fault;
+    struct late_op what = {.kind = LATE_BEGUN, .has_local = true};
+    aq_status st = gate(f, peer);
+    if (st != AQ_OK) return st;
+    struct late_op *op = hold(f, &what, comp);
+    fault_credits_sent(f->credits, peer->id, am, true);
+    st = f->own.am_long(tp, peer, am, rmem, mem, op != NULL ? &op->inner : comp);
+    if (st != AQ_OK) fault_credits_sent(f->credits, peer->id, am, false);
+    return op != NULL ? held(f, op, st) : st;
+}
+
+static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                           uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                           struct aqi_comp *comp)
+{
+    void *local = (void *)(uintptr_t)src;
+    return transfer(tp, LATE_PUT, (struct late_end){peer, rmem, addr, local, len, mem, 0}, comp);
 }
 
 static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                           uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
+                           uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                           struct aqi_comp *comp)
 {
-    struct late_op what = {
-        .kind = LATE_GET, .peer = peer, .rmem = rmem, .addr = addr, .local = dst, .len = len};
-    return transfer(tp, &what, comp);
+    return transfer(tp, LATE_GET, (struct late_end){peer, rmem, addr, dst, len, mem, 0}, comp);
 }
 
 static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
-    struct late_op what = {
-        .kind = LATE_FILL, .peer = peer, .rmem = rmem, .addr = addr, .byte = byte, .len = len};
-    return transfer(tp, &what, comp);
+    return transfer(tp, LATE_FILL, (struct late_end){peer, rmem, addr, NULL, len, NULL, byte},
+                    comp);
+}
+
+/* Scattered transfers begin at once and are complete late. */
+static aq_status fault_rows(struct aqi_tp *tp, bool put, struct aqi_peer *peer,
+                            const struct aqi_rmem *rmem, struct aqi_row *rows, unsigned n,
+                            unsigned *taken, struct aqi_comp *comp)
+{
+    struct aqi_fault *f = tp->fault;
+    struct late_op what = {.kind = LATE_BEGUN, .has_local = put, .has_remote = true};
+    aq_status st = gate(f, peer);
+    if (st != AQ_OK) return st;
+    struct late_op *op = hold(f, &what, comp);
+    st = (put ? f->own.put_rows : f->own.get_rows)(tp, peer, rmem, rows, n, taken,
+                                                   op != NULL ? &op->inner : comp);
+    return op != NULL ? held(f, op, st) : st;
+}
+
+static aq_status fault_put_rows(struct aqi_tp *tp, struct aqi_peer *peer,
+                                const struct aqi_rmem *rmem, struct aqi_row *rows, unsigned n,
+                                unsigned *taken, struct aqi_comp *comp)
+{
+    return fault_rows(tp, true, peer, rmem, rows, n, taken, comp);
+}
+
+static aq_status fault_get_rows(struct aqi_tp *tp, struct aqi_peer *peer,
+                                const struct aqi_rmem *rmem, struct aqi_row *rows, unsigned n,
+                                unsigned *taken, struct aqi_comp *comp)
+{
+    return fault_rows(tp, false, peer, rmem, rows, n, taken, comp);
 }
 
 static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -347,6 +399,7 @@ static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const st
 {
     struct aqi_fault *f = tp->fault;
     struct late_op what = {.kind = LATE_BEGUN,
+                           .has_remote = true,
                            .result = req->fetch ? result : NULL,
                            .result_size = aqi_atomic_size(req->type)};
     aq_status st = gate(f, peer);
@@ -364,10 +417,10 @@ static aq_status fault_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t a
     return tp->fault->own.pull(tp, peer, addr, dst, len);
 }
 
-static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_fault *f = tp->fault;
-    unsigned n = f->own.progress(tp, mode) + release_late(f);
+    unsigned n = f->own.progress(tp, mode, now) + release_late(f);
     if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
         f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "AQ_FAULT says that it died");
         n++;
@@ -396,7 +449,12 @@ static void fault_close(struct aqi_tp *tp)
 
 static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    fault_credits_forget(tp->fault->credits, peer->id);
+    struct aqi_fault *f = tp->fault;
+    fault_credits_forget(f->credits, peer->id);
+    aqi_spin_lock(&f->lock);
+    for (struct late_op *op = f->late; op != NULL; op = op->next)
+        if (op->kind != LATE_BEGUN && op->end.peer == peer) fail_late(op, AQ_EPEER);
+    aqi_spin_unlock(&f->lock);
     if (tp->fault->own.disconnect != NULL) tp->fault->own.disconnect(tp, peer);
 }
 
@@ -432,12 +490,11 @@ static int fault_describe(struct aqi_tp *tp, char *buf, size_t len)
 }
 
 /* With the map hidden, addresses stay what they are but nobody may load and store directly. */
-static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer,
-                                  const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                                  struct aqi_rmem *rmem)
+static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
+                                  size_t key_len, uint64_t addr, size_t len, struct aqi_rmem **rmem)
 {
-    aq_status st = tp->fault->own.mem_map(tp, peer, key, addr, len, rmem);
-    if (st == AQ_OK) rmem->local = NULL;
+    aq_status st = tp->fault->own.mem_map(tp, peer, key, key_len, addr, len, rmem);
+    if (st == AQ_OK) (*rmem)->local = NULL;
     return st;
 }
 
@@ -457,6 +514,9 @@ static void fault_decorate(struct aqi_transport *ops)
 #define WRAP(slot, with) ops->slot = ops->slot != NULL ? (with) : NULL
     WRAP(am_reserve, fault_reserve);
     WRAP(am_commit, fault_commit);
+    WRAP(am_long, fault_am_long);
+    WRAP(put_rows, fault_put_rows);
+    WRAP(get_rows, fault_get_rows);
     WRAP(put, fault_put);
     WRAP(get, fault_get);
     WRAP(fill, fault_fill);

@@ -9,27 +9,32 @@
 /* What AQ_AM_MAX_MEDIUM may be, in the unit that it travels in. */
 enum { LINE = 64, LINES_LEAST = 512 / LINE, LINES_MOST = (1 << 20) / LINE };
 
-/* As it travels; all little-endian. The address and the data follow without a gap. */
+/* As it travels; all little-endian. Address, key and data follow without a gap. */
 struct hello_wire {
     uint64_t magic;
     uint16_t version;
     uint8_t type, objects, memory, unused[3];
     uint32_t code, status;
     uint64_t segment_addr, segment_size, segment_offset;
-    unsigned char segment_key[AQI_KEY_MAX];
-    uint16_t uri_len, medium_lines;
     uint32_t nbytes;
+    uint16_t addr_len, key_len, medium_lines;
+    uint8_t unused_too[6];
 };
 static_assert(sizeof(struct hello_wire) == AQI_HELLO_HEADER, "the header has no padding");
 static_assert(offsetof(struct hello_wire, version) == 8 &&
                   offsetof(struct hello_wire, code) == 16 &&
-                  offsetof(struct hello_wire, segment_key) == 48 &&
-                  offsetof(struct hello_wire, nbytes) == 84,
+                  offsetof(struct hello_wire, nbytes) == 48 &&
+                  offsetof(struct hello_wire, medium_lines) == 56,
               "fields are where other versions look for them");
+
+static unsigned char *put_bytes(unsigned char *at, const void *from, size_t len)
+{
+    if (len != 0) memcpy(at, from, len);
+    return at + len;
+}
 
 size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
 {
-    size_t uri_len = strlen(hello->uri);
     struct hello_wire wire = {.magic = htole64(MAGIC),
                               .version = htole16(AQI_HELLO_VERSION),
                               .type = hello->type,
@@ -40,15 +45,15 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
                               .segment_addr = htole64(hello->segment_addr),
                               .segment_size = htole64(hello->segment_size),
                               .segment_offset = htole64(hello->segment_offset),
-                              .uri_len = htole16((uint16_t)uri_len),
+                              .addr_len = htole16((uint16_t)hello->addr_len),
+                              .key_len = htole16((uint16_t)hello->key_len),
                               .medium_lines = htole16((uint16_t)(hello->max_medium / LINE)),
                               .nbytes = htole32(hello->nbytes)};
-    unsigned char *at = buf;
-    memcpy(wire.segment_key, hello->segment_key, AQI_KEY_MAX);
-    memcpy(at, &wire, sizeof(wire));
-    memcpy(at + sizeof(wire), hello->uri, uri_len);
-    if (hello->nbytes != 0) memcpy(at + sizeof(wire) + uri_len, hello->data, hello->nbytes);
-    return sizeof(wire) + uri_len + hello->nbytes;
+    unsigned char *at = put_bytes(buf, &wire, sizeof(wire));
+    at = put_bytes(at, hello->addr, hello->addr_len);
+    at = put_bytes(at, hello->key, hello->key_len);
+    at = put_bytes(at, hello->data, hello->nbytes);
+    return (size_t)(at - (unsigned char *)buf);
 }
 
 /* Do the fields make sense together? */
@@ -73,9 +78,10 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
     memcpy(&wire, buf, sizeof(wire));
     if (le64toh(wire.magic) != MAGIC) return AQ_EPROTO;
     if (le16toh(wire.version) != AQI_HELLO_VERSION) return AQ_EMISMATCH;
-    size_t uri_len = le16toh(wire.uri_len), nbytes = le32toh(wire.nbytes);
-    if (uri_len >= AQI_URI_MAX || nbytes > AQI_HELLO_DATA_MAX ||
-        len != sizeof(wire) + uri_len + nbytes)
+    size_t addr_len = le16toh(wire.addr_len), key_len = le16toh(wire.key_len),
+           nbytes = le32toh(wire.nbytes);
+    if (addr_len > AQI_ADDR_MAX || key_len > AQI_KEY_MAX || nbytes > AQI_HELLO_DATA_MAX ||
+        len != sizeof(wire) + addr_len + key_len + nbytes)
         return AQ_EPROTO;
     const unsigned char *at = (const unsigned char *)buf + sizeof(wire);
     struct aqi_hello out = {.type = wire.type,
@@ -87,11 +93,13 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
                             .segment_addr = le64toh(wire.segment_addr),
                             .segment_size = le64toh(wire.segment_size),
                             .segment_offset = le64toh(wire.segment_offset),
-                            .data = at + uri_len,
+                            .addr = at,
+                            .key = at + addr_len,
+                            .data = at + addr_len + key_len,
+                            .addr_len = (uint32_t)addr_len,
+                            .key_len = (uint32_t)key_len,
                             .nbytes = (uint32_t)nbytes};
-    memcpy(out.segment_key, wire.segment_key, AQI_KEY_MAX);
-    memcpy(out.uri, at, uri_len);
-    if (strlen(out.uri) != uri_len || !plausible(&out)) return AQ_EPROTO;
+    if (!plausible(&out)) return AQ_EPROTO;
     *hello = out;
     return AQ_OK;
 }

@@ -1,6 +1,7 @@
 /*
  * The handshake messages by which two processes that were not started together become connected, as
- * bytes: fixed-width little-endian fields, then an address, then data. Nothing in one is trusted.
+ * bytes: fixed-width little-endian fields, then an address, a key and data. Nothing in one is
+ * trusted.
  *
  *   client                      server
  *   CALL    ------------------>           who I am, where I receive, the client's data
@@ -14,10 +15,10 @@
 
 #include "transport/transport.h"
 
-#define AQI_HELLO_VERSION  2
-#define AQI_HELLO_HEADER   88
+#define AQI_HELLO_VERSION  3
+#define AQI_HELLO_HEADER   64
 #define AQI_HELLO_DATA_MAX (32u << 10)
-#define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_URI_MAX + AQI_HELLO_DATA_MAX)
+#define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_ADDR_MAX + AQI_KEY_MAX + AQI_HELLO_DATA_MAX)
 
 enum aqi_hello_type {
     AQI_HELLO_CALL = 1,
@@ -41,17 +42,17 @@ struct aqi_hello {
     /* The segment that the sender shows; size 0: none. */
     uint64_t segment_addr, segment_size;
     uint64_t segment_offset; /* in its descriptor */
-    unsigned char segment_key[AQI_KEY_MAX];
-    char uri[AQI_URI_MAX]; /* where the sender's transport receives; "" */
-    const void *data;      /* the program's; of a REFUSE the reason as text, without NUL */
-    uint32_t nbytes;
+    const void *addr;        /* where the sender's transport receives */
+    const void *key;         /* of the segment; 0 bytes: it is reached by messages */
+    const void *data;        /* the program's; of a REFUSE the reason as text, without NUL */
+    uint32_t addr_len, key_len, nbytes;
 };
 
 /* `buf` has room for AQI_HELLO_MAX bytes; returns how many it took. */
 size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
 
 /*
- * Check and read. `data` of the result points into `buf`. Not logged.
+ * Check and read. The pointers of the result point into `buf`. Not logged.
  *
  * @return AQ_EMISMATCH  Of this library, but another version of it.
  * @return AQ_EPROTO     None of ours, cut short, or with fields that make no sense.

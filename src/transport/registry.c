@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+_Thread_local unsigned aqi_tp_thread;
+
 /* In order of preference. A new transport is a folder and a line here. */
 const struct aqi_transport *const aqi_transports[] = {
     &aqi_loop_transport,
@@ -50,6 +52,11 @@ static const struct {
     SLOT(AQI_CAP_REG, mem_reg),
     SLOT(AQI_CAP_REG, mem_dereg),
     SLOT(AQI_CAP_REG, mem_map),
+    SLOT(AQI_CAP_REG, mem_unmap),
+    SLOT(AQI_CAP_LONG, am_long),
+    SLOT(AQI_CAP_ROWS, put_rows),
+    SLOT(AQI_CAP_ROWS, get_rows),
+    SLOT(AQI_CAP_TIMERS, next_deadline),
     SLOT(AQI_CAP_MEM_FD, mem_fd),
     SLOT(AQI_CAP_RENDEZVOUS, rendezvous),
     SLOT(AQI_CAP_WAIT_FD, wait_fd),
@@ -77,7 +84,8 @@ static aq_status check_contract(const struct aqi_transport *transport)
                             "transport's table",
                             transport->name, promises[i].name);
     }
-    return AQ_OK;
+    if (transport->addr_max <= AQI_ADDR_MAX && transport->key_max <= AQI_KEY_MAX) return AQ_OK;
+    return aqi_fail(AQ_ENOTSUP, "transport", "%s: addresses or keys are too long", transport->name);
 }
 
 aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,

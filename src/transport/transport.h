@@ -24,7 +24,36 @@
  *     messages taken in one round of progress pass one spare along: the buffer of one becomes the
  *     replacement of the next.
  *   - A reply's buffer is posted before the request is sent, and need not be replaced.
+ *   - Where any of thousands of peers may send, room for each is too much: then they share a pool
+ *     of limits.pool messages. A request that finds it full is not lost and not acknowledged: its
+ *     sender keeps it or is told AQ_AGAIN, and sends it again. While more is wanted than there is,
+ *     no peer holds more than AQI_LEAST_ROOM places, and a place that becomes free goes to the peer
+ *     that has waited longest. Replies, acknowledgements and whatever else answers a request never
+ *     need the pool: who sends a request sets room aside for its answer.
  * tests/contract, "a slow handler stalls nobody", holds every transport to it.
+ *
+ * Completion. An operation is complete when its bytes are visible to the processor of the target,
+ * whoever tells it and how: a message sent after, a flag, a barrier by another network. That the
+ * network has taken them, or has acknowledged them, is not enough. A provider that means less by
+ * its completions must be asked for more (FI_DELIVERY_COMPLETE), or the transport makes sure before
+ * it counts down, by a read behind the write. A get or an atomic operation is complete when its
+ * result is visible here.
+ *
+ * Time. No protocol reads a clock: progress is told the time, and next_deadline says when progress
+ * must be called although nothing arrives (AQI_CAP_TIMERS). What is begun by another call than
+ * progress is timed from the next progress on. So a whole network can be run in virtual time.
+ *
+ * Who lives. That a peer is silent means nothing: it computes, it is stopped, it swaps. What is
+ * under way to it stays under way, sent again with growing pauses, until it answers or the job says
+ * that it is dead (disconnect). peer_lost is for what is certain: its process has ended, its
+ * address is taken by another one, the connection is broken and cannot be made anew. Only a
+ * transport with AQI_CAP_LIVENESS, for where there is no job to ask, declares the silent dead, in a
+ * time that is bounded and a setting of its own.
+ *
+ * Threads and rails. Striping over several ports is the transport's own business: keys and
+ * addresses are long enough for one part per rail. One that has a queue or a domain for each thread
+ * picks it by aqi_tp_thread; it locks each all the same, since there may be more threads than
+ * those, and progress still completes what other threads began, if only every so many calls.
  *
  * Return values. AQ_OK: done or begun. AQ_AGAIN: no room now, nothing happened; the caller makes
  * progress and tries again. Negative: failed for good; the transport has logged the cause.
@@ -39,17 +68,43 @@
 
 struct aqi_tp; /* an open transport */
 
-/* A process that an open transport can reach: the first member of the transport's own struct. */
+/*
+ * A process that an open transport can reach: the first member of the transport's own struct. What
+ * messages to it and from it may carry: connect sets what is less than the transport's limits.
+ */
 struct aqi_peer {
-    uint32_t id; /* as given to connect */
+    uint32_t id;         /* as given to connect */
+    uint32_t max_medium; /* these three as in struct aqi_tp_limits; 0: as there */
+    uint32_t max_piece;
+    size_t max_long;
 };
 
-#define AQI_LEAST_ROOM 8   /* requests to a peer that find room whatever it does */
-#define AQI_URI_MAX    256 /* bytes of an address, with its NUL */
-#define AQI_PUT_COPIED                                                                             \
-    8                  /* a put of at most so many bytes has copied its source when it returns     \
-                        */
-#define AQI_KEY_MAX 32 /* bytes of a memory key */
+/*
+ * Memory of this process that is registered, as mem_reg returns it: the first member of the
+ * transport's own struct. The bytes of the key are what peers need; with several rails they hold a
+ * part for each. The rest (local keys, descriptors) stays in the struct and is named by operations
+ * on this memory.
+ */
+struct aqi_mem {
+    void *addr;
+    size_t len;
+    const void *key;
+    size_t key_len; /* at most key_max of the transport */
+};
+
+/* Memory of a peer, as mem_map returns it: the first member of the transport's own struct. */
+struct aqi_rmem {
+    void *local;   /* where it is mapped here, or NULL */
+    uint64_t addr; /* its first byte in the owner's address space */
+    size_t len;
+};
+
+#define AQI_LEAST_ROOM  8   /* requests to a peer that find room whatever it does */
+#define AQI_URI_MAX     256 /* bytes of a URI that people use, with its NUL */
+#define AQI_ADDR_MAX    256 /* bytes of an address; 0 bytes are none */
+#define AQI_KEY_MAX     256 /* bytes of a memory key */
+#define AQI_PUT_COPIED  8   /* a put of at most so many bytes has copied its source on return */
+#define AQI_NO_DEADLINE UINT64_MAX
 
 /*
  * The two counters of an operation: what is still to happen before the source may be reused, and
@@ -93,23 +148,30 @@ static inline void aqi_comp_fail(struct aqi_comp *comp, aq_status status)
 
 /* What a transport can do; each bit stands for the operations named beside it. */
 enum aqi_caps {
-    AQI_CAP_RESERVE = 1u << 0, /* am_reserve, am_commit */
-    AQI_CAP_PUT = 1u << 1,     /* put */
-    AQI_CAP_GET = 1u << 2,     /* get */
-    AQI_CAP_ATOMIC = 1u << 3,  /* atomic */
-    AQI_CAP_LONG = 1u << 4,    /* am_send takes AQI_AM_LONG (else fallback: put, then the header) */
-    AQI_CAP_MAP = 1u << 5,     /* mem_map can give pointers for plain loads and stores */
-    AQI_CAP_ALLOC = 1u << 6,   /* mem_alloc */
-    AQI_CAP_REG = 1u << 7,     /* mem_reg, mem_dereg, mem_map */
-    AQI_CAP_WAIT_FD = 1u << 8, /* wait_fd, arm */
-    AQI_CAP_FILL = 1u << 9,    /* fill */
+    AQI_CAP_RESERVE = 1u << 0,  /* am_reserve, am_commit */
+    AQI_CAP_PUT = 1u << 1,      /* put */
+    AQI_CAP_GET = 1u << 2,      /* get */
+    AQI_CAP_ATOMIC = 1u << 3,   /* atomic */
+    AQI_CAP_LONG = 1u << 4,     /* am_long (else fallback: put, then the header) */
+    AQI_CAP_MAP = 1u << 5,      /* mem_map can give pointers for plain loads and stores */
+    AQI_CAP_ALLOC = 1u << 6,    /* mem_alloc */
+    AQI_CAP_REG = 1u << 7,      /* mem_reg, mem_dereg, mem_map, mem_unmap */
+    AQI_CAP_WAIT_FD = 1u << 8,  /* wait_fd, arm */
+    AQI_CAP_FILL = 1u << 9,     /* fill */
     AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
                                   posted: credit_gate.h says to what, and what else it promises */
     AQI_CAP_ANY_MEMORY =
         1u << 11, /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
     AQI_CAP_RENDEZVOUS = 1u << 12, /* rendezvous: connections of programs not started together */
     AQI_CAP_MEM_FD = 1u << 13,     /* mem_fd */
-    AQI_CAP_PULL = 1u << 14        /* pull */
+    AQI_CAP_PULL = 1u << 14,       /* pull */
+    AQI_CAP_ROWS = 1u << 15,       /* put_rows, get_rows */
+    AQI_CAP_TIMERS = 1u << 16,     /* next_deadline; else `now` may be 0 */
+    AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Who lives" */
+    AQI_CAP_ROOM = 1u << 18, /* room announces itself: after AQ_AGAIN, wait_fd becomes readable
+                                while armed when there is some (else who waits for it naps) */
+    AQI_CAP_LOCAL = 1u << 19 /* operations go better when the caller names the aqi_mem of its own
+                                memory (else it is not looked for) */
 };
 
 /* What progress may do. */
@@ -141,13 +203,22 @@ struct aqi_tp_hooks {
     aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);
     /* Called in each round of a wait for room in a reply: looks at the control channel, yields. */
     void (*relax)(void *host, unsigned round);
-    void *host; /* of the three above, whoever calls */
+    /*
+     * The address of `id` for this transport, as its `address` gave it: `*len` is the room in
+     * `addr`, then the bytes; 0: it has none. From connect, and from any later call: a transport
+     * may ask on first use. Never blocks. AQ_AGAIN: it is being fetched, ask again in a later call.
+     */
+    aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
+    /* The time, for a progress that a layer below makes of its own accord. */
+    uint64_t (*now)(void *host);
+    void *host; /* of the five above, whoever calls */
 };
 
 struct aqi_tp_params {
     struct aqi_tp_hooks hooks;
     uint32_t self;       /* our id: what peers are told as `source` */
     uint32_t size;       /* ids are 0..size-1 */
+    uint32_t host;       /* which of the job's hosts this is: the same number, the same host */
     uint32_t local_rank; /* our place among the ranks of this host */
     uint32_t local_size;
     bool threads;      /* several threads call at once */
@@ -156,7 +227,8 @@ struct aqi_tp_params {
     size_t max_medium; /* wanted; the transport may offer less, never below 512 */
     /* The server's end of a connection: where the client's end receives, which it has opened with
      * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
-    const char *like;
+    const void *like;
+    size_t like_len;
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 
@@ -169,14 +241,19 @@ struct aqi_tp_limits {
      * below max_medium; 0: max_medium. */
     size_t max_piece;
     uint32_t depth; /* AQI_CAP_CREDITS: requests for which a peer's buffers suffice; 0: credits */
+    uint32_t pool;  /* messages that the peers' shared room holds; 0: each has room of its own */
 };
 
-/* A piece of remote memory as mem_map returns it. */
-struct aqi_rmem {
-    void *local;   /* where it is mapped here, or NULL */
-    uint64_t addr; /* its first byte in the owner's address space */
-    size_t len;
-    unsigned char key[AQI_KEY_MAX]; /* the transport's own */
+/*
+ * A row of a scattered transfer: `count` pieces of `len` bytes, each so many bytes after the one
+ * before it, at the peer and here. Neither is 0.
+ */
+struct aqi_row {
+    uint64_t remote;
+    int64_t remote_step;
+    unsigned char *local;
+    int64_t local_step;
+    size_t len, count;
 };
 
 /* A prepared message between am_reserve and am_commit. */
@@ -188,7 +265,7 @@ struct aqi_slot {
     bool is_request;
 };
 
-/* What probing found, for aqinfo and for choosing. Texts are static or in the struct. */
+/* What probing found of one device, for aqinfo and for choosing. Texts are in the struct. */
 struct aqi_tp_probe {
     bool usable;
     char reason[200]; /* why not, or what would make it faster; "" */
@@ -199,12 +276,17 @@ struct aqi_transport {
     const char *name;
     const char *doc;
     unsigned caps;
+    uint16_t addr_max, key_max;          /* bytes of an address and of a key, in all processes */
     struct aqi_settings_table *settings; /* or NULL */
 
     /* --- required ------------------------------------------------------------------------ */
 
-    /* Find out by doing whether this transport works here. Cheap; any time; no state is kept. */
-    void (*probe)(struct aqi_tp_probe *probe);
+    /*
+     * Find out by doing whether this transport works here, on its `device`-th device. Cheap; any
+     * time; no state is kept. False: there are fewer; but for device 0 there is always something to
+     * say, if only why there is none.
+     */
+    bool (*probe)(unsigned device, struct aqi_tp_probe *probe);
 
     /*
      * Open. May block in hooks.share (collective); calls no other hook. `*tp` is allocated by the
@@ -212,21 +294,23 @@ struct aqi_transport {
      */
     aq_status (*open)(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
-    /* Release everything; cannot fail, does not wait for peers. Nothing is called afterwards. */
+    /* Release everything but what mem_reg and mem_map gave, which the caller has given back; cannot
+     * fail, does not wait for peers. Nothing is called afterwards. */
     void (*close)(struct aqi_tp *tp);
 
-    /* Our address as a URI "name://…", at most AQI_URI_MAX bytes with NUL. */
-    aq_status (*address)(struct aqi_tp *tp, char *uri);
+    /* What peers must know to reach us, into `addr` with room for addr_max bytes. */
+    aq_status (*address)(struct aqi_tp *tp, void *addr, size_t *len);
 
     /*
-     * Make the peer at `uri` known as `id`. AQ_ENOTSUP: not reachable by this transport (another
-     * host, another machine): not an error, nothing is logged. May only begin the connection; sends
-     * then say AQ_AGAIN until it is up.
+     * Make the peer `id`, on `host`, known. AQ_ENOTSUP: not reachable by this transport (another
+     * host, or it has no address): not an error, nothing is logged. hooks.lookup says where it is,
+     * now or when it is first needed. May only begin the connection, or leave that to the first
+     * use: sends then say AQ_AGAIN until it is up. AQ_EPROTO: its address makes no sense.
      */
-    aq_status (*connect)(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **peer);
+    aq_status (*connect)(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
 
     /*
-     * Send a message of any kind but AQI_AM_LONG, which needs AQI_CAP_LONG. Kind, handler, flags,
+     * Send a message of any kind but AQI_AM_LONG, which is for am_long. Kind, handler, flags,
      * address and arguments arrive as they are; what endpoints the flags name is not the
      * transport's business. Arguments are copied
      * before it returns; the payload too unless `comp` is given: then comp->local is decremented
@@ -240,9 +324,10 @@ struct aqi_transport {
     /*
      * Receive, run handlers (hooks.deliver), complete operations, move what is queued. Bounded
      * work. Returns how many things happened; 0: nothing. Reentered only as progress(REPLIES) from
-     * inside deliver. With threads, a second thread finds other work or returns 0.
+     * inside deliver. With threads, a second thread finds other work or returns 0. `now`: in ns,
+     * never less than before in one thread.
      */
-    unsigned (*progress)(struct aqi_tp *tp, enum aqi_progress_mode mode);
+    unsigned (*progress)(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 
     /* AQ_OK when nothing that we started is under way to `peer` (NULL: any); else AQ_AGAIN. */
     aq_status (*quiet)(struct aqi_tp *tp, struct aqi_peer *peer);
@@ -251,6 +336,17 @@ struct aqi_transport {
 
     /* The job says that this peer is dead: fail what is under way to it, give up its resources. */
     void (*disconnect)(struct aqi_tp *tp, struct aqi_peer *peer);
+
+    /* When progress is to be called although nothing arrives; AQI_NO_DEADLINE: only then. */
+    uint64_t (*next_deadline)(struct aqi_tp *tp);
+
+    /*
+     * The last thing before close, called again and again with progress in between: nothing is
+     * begun any more, but peers may still ask for an answer that was lost, until `deadline` at the
+     * latest. AQ_AGAIN: go on making progress. AQ_OK: close may come; what says so at once has
+     * nothing to linger for.
+     */
+    aq_status (*drain)(struct aqi_tp *tp, uint64_t deadline);
 
     /*
      * Reserve room for a message with up to `nbytes` of payload and exactly `nargs` arguments, and
@@ -266,24 +362,53 @@ struct aqi_transport {
                            const struct aqi_am *am);
 
     /*
-     * Start a transfer of any length between local memory and [addr, addr + len) of `rmem`. The
+     * Send a Long: am->nbytes bytes at am->payload (0 up to max_long) to am->addr in `rmem`,
+     * then the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
+     * decremented when the source may be reused; without, that is so on return. A failure after
+     * AQ_OK is in comp->status (AQ_ERANGE: the memory is not there any more), and the handler does
+     * not run. Replies as in am_send. The transport delivers it as AQI_AM_LONG.
+     */
+    aq_status (*am_long)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                         const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                         struct aqi_comp *comp);
+
+    /*
+     * Start a transfer of any length between local memory and [addr, addr + len) of `rmem`. `mem`
+     * is the registration that the local memory lies in, if the caller knows of one, else NULL: the
+     * transport copies, registers on its own, or says AQ_ENOTSUP. The
      * caller has added 1 to comp->local (put only) and comp->remote; both are decremented exactly
      * once each, perhaps before it returns, also on failure after AQ_OK (then with comp->status
      * set). On AQ_AGAIN or an error nothing is decremented. Never blocks, runs no handler.
-     * AQ_ENOTSUP: not this memory, or not now: fallback.c sends messages instead. A transport that
-     * takes 0 bytes takes any number.
+     * AQ_ENOTSUP: not this memory, or not now: fallback.c sends messages instead. For 0 bytes
+     * it says whether it would take any number, and is complete on return.
+     *
+     * `rmem` NULL, here and below: memory that is not registered with this transport. fallback.c
+     * takes those for itself; a transport never sees NULL.
      */
     aq_status (*put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                     uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
+                     uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                     struct aqi_comp *comp);
     aq_status (*get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                     uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
+                     uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                     struct aqi_comp *comp);
+
+    /*
+     * Start a scattered transfer: as many of the `n` rows as go together. `*taken` whole rows, and
+     * of the one after them what it was reduced to is left for the next call: at least one piece,
+     * or a part of one, is taken. Counters and AQ_ENOTSUP as for put and get, once for each call.
+     */
+    aq_status (*put_rows)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                          struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
+    aq_status (*get_rows)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                          struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
 
     /* Start setting [addr, addr + len) to `byte`. There is no source, so comp->local is left alone;
      * comp->remote and AQ_ENOTSUP as for put. */
     aq_status (*fill)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                       uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 
-    /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put. */
+    /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put, but for
+     * one memory and type it is always so or never: network and processor may not mix. */
     aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                         const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
@@ -304,14 +429,17 @@ struct aqi_transport {
      */
     aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
-    /* Make memory reachable; `key` is what peers need and is exchanged by the core as bytes. */
-    aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX]);
-    void (*mem_dereg)(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX]);
+    /* Make memory reachable. A failure, which is not logged as an error, is no more than that:
+     * the caller passes no key on, and peers reach the memory by messages. */
+    aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
+    void (*mem_dereg)(struct aqi_tp *tp, struct aqi_mem *mem);
 
-    /* Turn a peer's key into something to operate on. A key that makes no sense: AQ_EPROTO. */
-    aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer,
-                         const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                         struct aqi_rmem *rmem);
+    /* Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on; and
+     * give it back when no operation on it is under way, or right before close. A key that makes no
+     * sense: AQ_EPROTO. */
+    aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                         uint64_t addr, size_t len, struct aqi_rmem **rmem);
+    void (*mem_unmap)(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
     /*
      * The descriptor behind memory of mem_alloc, for another process to map: [addr, addr + len)
@@ -352,6 +480,10 @@ struct aqi_tp {
 
 /* registry.c: all transports in order of preference, ended by NULL. */
 extern const struct aqi_transport *const aqi_transports[];
+
+/* Threads that make calls are numbered from 0, the number of one that has ended is given again. */
+extern _Thread_local unsigned aqi_tp_thread;
+
 const struct aqi_transport *aqi_transport_find(const char *name);
 /* Take out the operations that these capabilities promise. */
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);

@@ -259,7 +259,7 @@ static void am_long(struct ct_ep *ep)
                             .handler = PLAIN,
                             .nargs = 2,
                             .nbytes = sizes[i],
-                            .addr = ep->mem.remote[to].addr + offset,
+                            .addr = ep->world->addr[to] + offset,
                             .args = (int32_t[]){(int32_t)i, (int32_t)offset},
                             .payload = buffer};
         ct_send(ep, to, &am, with_comp ? &comp : NULL);
@@ -285,7 +285,7 @@ static void am_on_echo(struct ct_ep *ep, uint32_t source, const struct aqi_am *a
     struct aqi_am answer = *am;
     CT_EQUAL(am->flags, 0);
     answer.handler = ANSWER;
-    if (am->kind == AQI_AM_LONG) answer.addr = ep->mem.remote[source].addr;
+    if (am->kind == AQI_AM_LONG) answer.addr = ep->world->addr[source];
     ct_reply(ep, source, &answer);
     state->received++;
 }
@@ -324,7 +324,7 @@ static void am_replies(struct ct_ep *ep)
         am_args(args, ep->self, number, am.nargs);
         if (am.kind != AQI_AM_SHORT) am.nbytes = (uint32_t)(ct_random(ep) % (max + 1));
         /* A Long request goes to the upper half, its answer to the lower one. */
-        if (am.kind == AQI_AM_LONG) am.addr = ep->mem.remote[to].addr + max;
+        if (am.kind == AQI_AM_LONG) am.addr = ep->world->addr[to] + max;
         fill(buffer, am.nbytes, am_seed(ep->self, number));
         ct_send(ep, to, &am, NULL);
         am_wait(ep, &state.answers, number + 1);
@@ -487,7 +487,7 @@ static void am_on_ep_request(struct ct_ep *ep, uint32_t source, const struct aqi
     answer.handler = ANSWER;
     answer.flags = back;
     answer.args = (int32_t[]){back};
-    if (am->kind == AQI_AM_LONG) answer.addr = ep->mem.remote[source].addr;
+    if (am->kind == AQI_AM_LONG) answer.addr = ep->world->addr[source];
     ct_reply(ep, source, &answer);
     state->received++;
 }
@@ -538,7 +538,7 @@ static void am_endpoints(struct ct_ep *ep)
                                 .nargs = 1,
                                 .flags = (uint8_t)eps,
                                 .nbytes = shapes[i].nbytes,
-                                .addr = ep->mem.remote[ct_next(ep)].addr + LONG_SLICE,
+                                .addr = ep->world->addr[ct_next(ep)] + LONG_SLICE,
                                 .args = (int32_t[]){(int32_t)eps},
                                 .payload = buffer};
             if (shapes[i].reserved)

@@ -40,7 +40,7 @@ static void atomic_model_run(struct ct_ep *ep)
                 ct_comp_init(ep, &comp);
                 ct_put(ep, target, offset, &old, size, &comp);
                 ct_comp_wait(ep, &comp);
-                struct aqi_atomic req = {.addr = ep->mem.remote[target].addr + offset,
+                struct aqi_atomic req = {.addr = ep->world->addr[target] + offset,
                                          .operand1 = a.u64,
                                          .operand2 = b.u64,
                                          .op = (uint8_t)op,
@@ -75,7 +75,7 @@ static void atomic_cas_bits(struct ct_ep *ep)
     ct_comp_init(ep, &comp);
     ct_put(ep, target, 4096 * ep->self, &minus, sizeof(minus), &comp);
     ct_comp_wait(ep, &comp);
-    struct aqi_atomic req = {.addr = ep->mem.remote[target].addr + 4096 * ep->self,
+    struct aqi_atomic req = {.addr = ep->world->addr[target] + 4096 * ep->self,
                              .op = AQ_CAS,
                              .type = AQ_F64,
                              .fetch = 1};
@@ -101,7 +101,7 @@ static void atomic_contend(struct ct_ep *ep)
     for (size_t i = 0; i < WINDOW; i++)
         ct_comp_init(ep, &comp[i]);
     for (uint32_t i = 0; acts && i < EACH; i++) {
-        struct aqi_atomic req = {.addr = ep->mem.remote[0].addr + 64,
+        struct aqi_atomic req = {.addr = ep->world->addr[0] + 64,
                                  .operand1 = 1,
                                  .op = AQ_ADD,
                                  .type = AQ_U64,
@@ -116,12 +116,12 @@ static void atomic_contend(struct ct_ep *ep)
         adds += old[i] + 1;
     }
     /* The numbers 1..n were each handed out once: so their sum is known. */
-    ep->world->addr[ep->self] = adds;
+    ep->world->len[ep->self] = adds;
     ct_barrier(ep);
     if (ep->self == 0) {
         uint64_t total = EACH * (uint64_t)(ep->size == 1 ? 1 : ep->size - 1), sum = 0;
         for (uint32_t rank = 0; rank < ep->size; rank++)
-            sum += ep->world->addr[rank];
+            sum += ep->world->len[rank];
         memcpy(&last, ep->mem.addr + 64, sizeof(last));
         CT_EQUAL(last, total);
         CT_EQUAL(sum, total * (total + 1) / 2);
@@ -139,7 +139,7 @@ static void atomic_cas_lock(struct ct_ep *ep)
         uint32_t old = 1, none = 0;
         uint64_t counter;
         ct_comp_init(ep, &comp);
-        struct aqi_atomic lock = {.addr = ep->mem.remote[0].addr,
+        struct aqi_atomic lock = {.addr = ep->world->addr[0],
                                   .operand1 = 0,
                                   .operand2 = ep->self + 1,
                                   .op = AQ_CAS,

@@ -53,7 +53,7 @@ static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32
                         .nbytes = nbytes,
                         .args = (int32_t[]){(int32_t)number},
                         .payload = buffer};
-    return ep->tp->ops.am_send(ep->tp, ep->peers[to], &am, NULL);
+    return ct_try_send(ep, to, &am, NULL);
 }
 
 /* Send without progress until there is no room: the number sent. */
@@ -144,12 +144,12 @@ static void flow_flood_long(struct ct_ep *ep)
                         .handler = REQUEST,
                         .nargs = 1,
                         .nbytes = SIZE,
-                        .addr = ep->mem.remote[to].addr,
+                        .addr = ep->world->addr[to],
                         .payload = buffer};
     aq_status status;
     do {
         am.args = (int32_t[]){(int32_t)sent};
-        status = ep->tp->ops.am_send(ep->tp, ep->peers[to], &am, NULL);
+        status = ct_try_send(ep, to, &am, NULL);
         sent += status == AQ_OK;
         CT_CHECK(sent < LIMIT);
     } while (status == AQ_OK);

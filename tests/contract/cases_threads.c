@@ -93,7 +93,7 @@ static void threads_add(struct threads_worker *w, uint32_t to)
     struct aqi_comp comp;
     ct_comp_init(w->ep, &comp);
     uint64_t old = 0;
-    struct aqi_atomic req = {.addr = w->ep->mem.remote[to].addr,
+    struct aqi_atomic req = {.addr = w->ep->world->addr[to],
                              .operand1 = 1,
                              .op = AQ_ADD,
                              .type = AQ_U64,
@@ -145,7 +145,7 @@ static void threads_mix(struct ct_ep *ep)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
-    ep->world->addr[ep->self] = atomic_load(&state->sent_sum);
+    ep->world->len[ep->self] = atomic_load(&state->sent_sum);
     while (atomic_load(&state->notes) < THREADS * ROUNDS)
         ct_poll(ep);
     ct_barrier(ep);
@@ -156,7 +156,7 @@ static void threads_mix(struct ct_ep *ep)
     CT_EQUAL(atomic_load(&state->notes), THREADS * ROUNDS);
     CT_EQUAL(atomic_load(&state->questions), THREADS * ROUNDS);
     CT_EQUAL(atomic_load(&state->answers), THREADS * ROUNDS);
-    CT_CHECK(atomic_load(&state->note_sum) == ep->world->addr[source]);
+    CT_CHECK(atomic_load(&state->note_sum) == ep->world->len[source]);
     CT_CHECK(atomic_load(&state->answer_sum) == atomic_load(&state->asked_sum));
     ct_mem_close(ep);
     free(state);

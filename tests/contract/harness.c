@@ -117,6 +117,22 @@ void ct_relax(void)
     if (aqi_now_ns() - start > slice_ns) crowded = 100;
 }
 
+static aq_status harness_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
+                                size_t *len)
+{
+    const struct ct_ep *ep = arg;
+    CT_CHECK(id < ep->size && *len >= tp->ops.addr_max);
+    *len = ep->world->home[id].len;
+    memcpy(addr, ep->world->home[id].bytes, *len);
+    return AQ_OK;
+}
+
+static uint64_t harness_now(void *arg)
+{
+    const struct ct_ep *ep = arg;
+    return (ep->tp->ops.caps & AQI_CAP_TIMERS) != 0 ? aqi_now_ns() : 0;
+}
+
 static void harness_relax(void *arg, unsigned round)
 {
     (void)arg;
@@ -135,6 +151,8 @@ void ct_open(struct ct_ep *ep)
                   .peer_lost = harness_peer_lost,
                   .range_ok = harness_range_ok,
                   .share = harness_share,
+                  .lookup = harness_lookup,
+                  .now = harness_now,
                   .relax = harness_relax,
                   .arg = ep,
                   .host = ep},
@@ -147,18 +165,28 @@ void ct_open(struct ct_ep *ep)
     };
     memcpy(params.key, "contract suite!", 16);
     CT_OK(aqi_tp_open(world->config.transport, &params, &ep->tp));
-    CT_OK(ep->tp->ops.address(ep->tp, world->uri[ep->self]));
+    CT_OK(ep->tp->ops.address(ep->tp, world->home[ep->self].bytes, &world->home[ep->self].len));
+    CT_CHECK(world->home[ep->self].len <= ep->tp->ops.addr_max);
     ct_meet(ep);
     for (uint32_t id = 0; id < ep->size; id++) {
         if (!ct_reaches(ep, id)) continue;
-        CT_OK(ep->tp->ops.connect(ep->tp, world->uri[id], id, &ep->peers[id]));
+        CT_OK(ep->tp->ops.connect(ep->tp, id, 0, &ep->peers[id]));
         CT_CHECK(ep->peers[id] != NULL);
     }
     ct_meet(ep);
 }
 
+static void harness_forget(struct ct_ep *ep)
+{
+    for (uint32_t rank = 0; rank < ep->size; rank++)
+        if (ep->mem.remote[rank] != NULL) ep->tp->ops.mem_unmap(ep->tp, ep->mem.remote[rank]);
+    if (ep->mem.own != NULL) ep->tp->ops.mem_dereg(ep->tp, ep->mem.own);
+    memset(&ep->mem, 0, sizeof(ep->mem));
+}
+
 void ct_close(struct ct_ep *ep)
 {
+    harness_forget(ep);
     aqi_tp_close(ep->tp);
     ep->tp = NULL;
     memset(ep->peers, 0, sizeof(ep->peers));
@@ -181,7 +209,7 @@ unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode)
     enum aqi_progress_mode outer = contract_mode;
     contract_mode = mode;
     contract_depth++;
-    unsigned done = ep->tp->ops.progress(ep->tp, mode);
+    unsigned done = ep->tp->ops.progress(ep->tp, mode, harness_now(ep));
     contract_depth--;
     contract_mode = outer;
     return done;
@@ -220,10 +248,23 @@ void ct_meet(struct ct_ep *ep)
 
 /* --- messages ---------------------------------------------------------------------------- */
 
+const struct aqi_mem *ct_local_mem(const struct ct_ep *ep, const void *addr, size_t len)
+{
+    uint64_t offset = (uint64_t)(uintptr_t)addr - (uint64_t)(uintptr_t)ep->mem.addr;
+    return len <= ep->mem.len && offset <= ep->mem.len - len ? ep->mem.own : NULL;
+}
+
+aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp)
+{
+    if (am->kind != AQI_AM_LONG) return ep->tp->ops.am_send(ep->tp, ep->peers[to], am, comp);
+    return ep->tp->ops.am_long(ep->tp, ep->peers[to], am, ep->mem.remote[to],
+                               ct_local_mem(ep, am->payload, am->nbytes), comp);
+}
+
 void ct_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp)
 {
     aq_status status;
-    while ((status = ep->tp->ops.am_send(ep->tp, ep->peers[to], am, comp)) == AQ_AGAIN)
+    while ((status = ct_try_send(ep, to, am, comp)) == AQ_AGAIN)
         ct_poll(ep);
     CT_EQUAL(status, AQ_OK);
 }
@@ -233,35 +274,37 @@ void ct_reply(struct ct_ep *ep, uint32_t to, const struct aqi_am *am)
     struct aqi_am reply = *am;
     reply.flags |= AQI_AM_IS_REPLY;
     aq_status status;
-    while ((status = ep->tp->ops.am_send(ep->tp, ep->peers[to], &reply, NULL)) == AQ_AGAIN)
+    while ((status = ct_try_send(ep, to, &reply, NULL)) == AQ_AGAIN)
         if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) ct_relax();
     CT_EQUAL(status, AQ_OK);
 }
 
 /* --- memory ------------------------------------------------------------------------------ */
 
-aq_status ct_mem_share(struct ct_ep *ep, void *addr, size_t len)
+void ct_mem_share(struct ct_ep *ep, void *addr, size_t len)
 {
     struct ct_world *world = ep->world;
     ep->mem.addr = addr;
     ep->mem.len = len;
-    aq_status status = ep->tp->ops.mem_reg(ep->tp, addr, len, ep->mem.key);
-    if (status == AQ_ENOTSUP) atomic_store(&world->flag[CT_FLAGS - 1], 1);
-    CT_CHECK(status == AQ_OK || status == AQ_ENOTSUP);
-    memcpy(world->key[ep->self], ep->mem.key, AQI_KEY_MAX);
+    if (ep->tp->ops.mem_reg(ep->tp, addr, len, &ep->mem.own) != AQ_OK) ep->mem.own = NULL;
+    world->key_len[ep->self] = 0;
+    if (ep->mem.own != NULL) {
+        CT_CHECK(ep->mem.own->key_len != 0 && ep->mem.own->key_len <= ep->tp->ops.key_max);
+        world->key_len[ep->self] = ep->mem.own->key_len;
+        memcpy(world->key[ep->self], ep->mem.own->key, ep->mem.own->key_len);
+    }
     world->addr[ep->self] = (uint64_t)(uintptr_t)addr;
     world->len[ep->self] = len;
     ct_barrier(ep);
-    if (atomic_load(&world->flag[CT_FLAGS - 1]) != 0) return AQ_ENOTSUP;
     for (uint32_t rank = 0; rank < ep->size; rank++) {
-        if (!ct_reaches(ep, rank)) continue;
-        struct aqi_rmem *remote = &ep->mem.remote[rank];
-        CT_OK(ep->tp->ops.mem_map(ep->tp, ep->peers[rank], world->key[rank], world->addr[rank],
-                                  world->len[rank], remote));
+        if (!ct_reaches(ep, rank) || world->key_len[rank] == 0) continue;
+        struct aqi_rmem *remote;
+        CT_OK(ep->tp->ops.mem_map(ep->tp, ep->peers[rank], world->key[rank], world->key_len[rank],
+                                  world->addr[rank], world->len[rank], &remote));
         CT_CHECK(remote->addr == world->addr[rank] && remote->len >= world->len[rank]);
+        ep->mem.remote[rank] = remote;
     }
     ct_barrier(ep);
-    return AQ_OK;
 }
 
 void ct_mem_open(struct ct_ep *ep, size_t len)
@@ -275,14 +318,13 @@ void ct_mem_open(struct ct_ep *ep, size_t len)
     ct_barrier(ep);
     CT_OK(ep->tp->ops.mem_alloc(ep->tp, len, most, &addr));
     CT_CHECK(addr != NULL && (uintptr_t)addr % aqi_page_size() == 0);
-    CT_OK(ct_mem_share(ep, addr, len));
+    ct_mem_share(ep, addr, len);
 }
 
 void ct_mem_close(struct ct_ep *ep)
 {
     ct_barrier(ep);
-    ep->tp->ops.mem_dereg(ep->tp, ep->mem.key);
-    memset(&ep->mem, 0, sizeof(ep->mem));
+    harness_forget(ep);
 }
 
 void ct_comp_init(const struct ct_ep *ep, struct aqi_comp *comp)
@@ -311,12 +353,12 @@ void ct_comp_wait(struct ct_ep *ep, struct aqi_comp *comp)
 void ct_put(struct ct_ep *ep, uint32_t rank, size_t offset, const void *src, size_t len,
             struct aqi_comp *comp)
 {
-    const struct aqi_rmem *remote = &ep->mem.remote[rank];
+    uint64_t addr = ep->world->addr[rank] + offset;
     aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
     aq_status status;
-    while ((status = ep->tp->ops.put(ep->tp, ep->peers[rank], remote, remote->addr + offset, src,
-                                     len, comp)) == AQ_AGAIN)
+    while ((status = ep->tp->ops.put(ep->tp, ep->peers[rank], ep->mem.remote[rank], addr, src, len,
+                                     ct_local_mem(ep, src, len), comp)) == AQ_AGAIN)
         ct_poll(ep);
     CT_EQUAL(status, AQ_OK);
 }
@@ -324,11 +366,11 @@ void ct_put(struct ct_ep *ep, uint32_t rank, size_t offset, const void *src, siz
 void ct_get(struct ct_ep *ep, uint32_t rank, size_t offset, void *dst, size_t len,
             struct aqi_comp *comp)
 {
-    const struct aqi_rmem *remote = &ep->mem.remote[rank];
+    uint64_t addr = ep->world->addr[rank] + offset;
     aqi_comp_add(comp, &comp->remote, 1);
     aq_status status;
-    while ((status = ep->tp->ops.get(ep->tp, ep->peers[rank], remote, remote->addr + offset, dst,
-                                     len, comp)) == AQ_AGAIN)
+    while ((status = ep->tp->ops.get(ep->tp, ep->peers[rank], ep->mem.remote[rank], addr, dst, len,
+                                     ct_local_mem(ep, dst, len), comp)) == AQ_AGAIN)
         ct_poll(ep);
     CT_EQUAL(status, AQ_OK);
 }
@@ -338,7 +380,7 @@ void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, vo
 {
     aqi_comp_add(comp, &comp->remote, 1);
     aq_status status;
-    while ((status = ep->tp->ops.atomic(ep->tp, ep->peers[rank], &ep->mem.remote[rank], req, result,
+    while ((status = ep->tp->ops.atomic(ep->tp, ep->peers[rank], ep->mem.remote[rank], req, result,
                                         comp)) == AQ_AGAIN)
         ct_poll(ep);
     CT_EQUAL(status, AQ_OK);

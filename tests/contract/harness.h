@@ -57,8 +57,13 @@ struct ct_world {
     _Atomic bool reaped[CT_MAX_RANKS];  /* the parent has seen its end */
     _Atomic bool skipped;
     char skip_reason[128];
-    char uri[CT_MAX_RANKS][AQI_URI_MAX];
+    char uri[CT_MAX_RANKS][AQI_URI_MAX]; /* of who listens */
+    struct {
+        unsigned char bytes[AQI_ADDR_MAX];
+        size_t len;
+    } home[CT_MAX_RANKS]; /* addresses */
     unsigned char key[CT_MAX_RANKS][AQI_KEY_MAX];
+    size_t key_len[CT_MAX_RANKS]; /* 0: not registered */
     uint64_t addr[CT_MAX_RANKS];
     uint64_t len[CT_MAX_RANKS];
     int share[CT_MAX_RANKS][2]; /* socket pairs: rank 0 hands out shared objects */
@@ -68,8 +73,8 @@ struct ct_world {
 struct ct_mem {
     unsigned char *addr;
     size_t len;
-    unsigned char key[AQI_KEY_MAX];
-    struct aqi_rmem remote[CT_MAX_RANKS];
+    struct aqi_mem *own; /* NULL: not registered */
+    struct aqi_rmem *remote[CT_MAX_RANKS];
 };
 
 /* One rank. */
@@ -137,15 +142,20 @@ void ct_poll(struct ct_ep *ep);
 void ct_barrier(struct ct_ep *ep);
 void ct_meet(struct ct_ep *ep);
 
+/* Send a message of any kind once; by am_long if it is a Long. */
+aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am,
+                      struct aqi_comp *comp);
 /* Send until it is accepted, making progress: all kinds, or inside a handler replies only. */
 void ct_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp);
 void ct_reply(struct ct_ep *ep, uint32_t to, const struct aqi_am *am);
 
 /* Allocate, register, exchange and map `len` bytes in each rank; collective. */
 void ct_mem_open(struct ct_ep *ep, size_t len);
-/* The same for memory that the caller has. AQ_ENOTSUP in any rank: all return it. */
-aq_status ct_mem_share(struct ct_ep *ep, void *addr, size_t len);
+/* The same for memory that the caller has. */
+void ct_mem_share(struct ct_ep *ep, void *addr, size_t len);
 void ct_mem_close(struct ct_ep *ep);
+/* The registration that local memory lies in; NULL. */
+const struct aqi_mem *ct_local_mem(const struct ct_ep *ep, const void *addr, size_t len);
 
 void ct_comp_init(const struct ct_ep *ep, struct aqi_comp *comp);
 uint32_t ct_comp_local(struct aqi_comp *comp);

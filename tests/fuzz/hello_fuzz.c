@@ -14,7 +14,7 @@ static void check_again(const struct aqi_hello *hello, const uint8_t *data, size
     fuzz_require(aqi_hello_decode(copy, n, &again) == AQ_OK, "what was encoded can be decoded");
     fuzz_require(memcmp(copy + AQI_HELLO_HEADER, data + AQI_HELLO_HEADER, len - AQI_HELLO_HEADER) ==
                      0,
-                 "address and data are the same");
+                 "address, key and data are the same");
     fuzz_require(again.type == hello->type && again.objects == hello->objects &&
                      again.memory == hello->memory && again.code == hello->code &&
                      again.status == hello->status && again.nbytes == hello->nbytes &&
@@ -42,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     } else {
         fuzz_require(hello.type != 0 && hello.type < AQI_HELLO_END, "a message has a type");
         fuzz_require(hello.objects <= AQI_RENDEZVOUS_FDS && hello.memory <= 1, "few descriptors");
-        fuzz_require(strlen(hello.uri) < AQI_URI_MAX, "an address ends");
+        fuzz_require(hello.addr_len <= AQI_ADDR_MAX && hello.key_len <= AQI_KEY_MAX,
+                     "address and key are bounded");
         fuzz_require(hello.nbytes <= AQI_HELLO_DATA_MAX, "data is bounded");
         fuzz_require((const uint8_t *)hello.data + hello.nbytes == exact + len,
                      "data ends where the message ends");

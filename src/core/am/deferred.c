@@ -50,8 +50,9 @@ static bool push(struct after *after, aq_status *st)
     return *st != AQ_AGAIN;
 }
 
-static unsigned deferred_poll(enum aqi_progress_mode mode)
+static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
 {
+    (void)now;
     unsigned n = 0;
     aq_status st;
     if (mode != AQI_PROGRESS_ALL || !aqi_spin_try(&list.lock)) return 0;

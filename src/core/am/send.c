@@ -1,5 +1,6 @@
 /* Active messages: sending requests and replies. */
 #include "core/am/am.h"
+#include "core/mem/mem.h"
 
 #include <string.h>
 
@@ -41,6 +42,14 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
     return bad_message(call, handler, args, nargs, flags);
 }
 
+static aq_status pass_on(struct core_route *route, const struct aqi_am *am, struct aqi_comp *comp)
+{
+    struct aqi_tp *tp = route->tp;
+    if (am->kind != AQI_AM_LONG) return tp->ops.am_send(tp, route->peer, am, comp);
+    return tp->ops.am_long(tp, route->peer, am, route->rmem,
+                           core_local_mem(tp, am->payload, am->nbytes), comp);
+}
+
 static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_am *am,
                                     struct aqi_comp *comp, unsigned flags, const char *call,
                                     aq_status st)
@@ -49,7 +58,7 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aqi_count(AQI_CTR_AM_AGAIN, 1);
     while (core_retry(&st, &wait, route, reply, flags))
-        st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
+        st = pass_on(route, am, comp);
     if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
@@ -165,7 +174,13 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
         op->set.message.local = 1;
         comp = &op->set.message;
     }
-    aq_status st = send_out(route, am, comp, flags, call);
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
+    aq_status st = pass_on(route, am, comp);
+    if (st == AQ_OK)
+        aqi_count(AQI_CTR_AM_SENT, 1);
+    else
+        st = send_slow(route, am, comp, flags, call, st);
+    aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, am->nbytes);
     if (st != AQ_OK) {
         if (op != NULL) core_op_put(op);
         if (group) aqi_comp_local(comp);
@@ -177,7 +192,7 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
         return AQ_OK;
     }
     if (comp != NULL) core_wait_zero(&comp->local);
-    return here.status == AQ_OK ? AQ_OK : core_lost(route, call);
+    return here.status == AQ_OK ? AQ_OK : core_failed(route, (aq_status)here.status, call);
 }
 
 static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned flags,

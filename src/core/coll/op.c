@@ -200,8 +200,9 @@ static unsigned take_moved(void)
            atomic_exchange(&coll_moved, false);
 }
 
-static unsigned coll_poll(enum aqi_progress_mode mode)
+static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
 {
+    (void)now;
     if (mode != AQI_PROGRESS_ALL) return 0;
     atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
     core_team_each(try_push_team);

@@ -287,7 +287,7 @@ static aq_status take_request(aq_connection *conn, const char *call)
 static aq_status answer(aq_connection *conn)
 {
     aq_status st = conn_open_tp(conn);
-    if (st == AQ_OK) st = conn_join(conn, conn->uri);
+    if (st == AQ_OK) st = conn_join(conn, conn->addr, conn->addr_len);
     aqi_spin_lock(&conns.lock);
     if (conn->listener != NULL) conn->listener->waiting--;
     conn->listener = NULL;

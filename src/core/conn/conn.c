@@ -308,7 +308,7 @@ static unsigned look(void)
     return n;
 }
 
-static unsigned conn_poll(enum aqi_progress_mode mode)
+static unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
 {
     unsigned n = 0;
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
@@ -316,7 +316,7 @@ static unsigned conn_poll(enum aqi_progress_mode mode)
         aq_connection *conn = enter(i);
         if (conn == NULL) continue;
         if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN)) {
-            unsigned got = conn->tp->ops.progress(conn->tp, mode);
+            unsigned got = conn->tp->ops.progress(conn->tp, mode, now);
             n += got;
             if (got == 0 && mode == AQI_PROGRESS_ALL) {
                 if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))

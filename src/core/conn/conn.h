@@ -38,7 +38,9 @@ struct aq_connection {
     struct aqi_control_channel *channel; /* NULL: between two calls, or over */
     aq_listener *listener;               /* of a request */
     struct aqi_writer peer_id;
-    char uri[AQI_URI_MAX]; /* whom to call; at the server: where the client receives */
+    char uri[AQI_URI_MAX];            /* whom to call */
+    unsigned char addr[AQI_ADDR_MAX]; /* where the peer receives */
+    uint32_t addr_len;
     void *context;
 
     /* How it ended. */
@@ -61,11 +63,10 @@ struct aq_connection {
     struct aqi_peer *peer;
     struct aq_team team;
     struct core_route routes[2]; /* of its team: to ourselves, to the peer */
-    struct aqi_rmem rmem[2];
+    struct aqi_rmem *rmem;       /* the peer's segment */
     _Atomic(aq_segment *) shown; /* what the peer may access; NULL: nothing */
-    unsigned char shown_key[AQI_KEY_MAX];
-    bool registered; /* with that key */
-    void *mapped;    /* the peer's segment */
+    struct aqi_mem *shown_mem;
+    void *mapped; /* the peer's segment */
     size_t mapped_len;
 
     /* In the queue of events. */
@@ -139,7 +140,7 @@ uint64_t conn_next_time(void); /* the earliest of them; UINT64_MAX */
 bool conn_range_ok(const struct core_route *route, uint64_t addr, size_t len);
 void conn_hide(const aq_segment *segment); /* it ends: peers access it no more */
 aq_status conn_open_tp(aq_connection *conn);
-aq_status conn_join(aq_connection *conn, const char *uri); /* the peer's transport is at `uri` */
+aq_status conn_join(aq_connection *conn, const void *addr, uint32_t len); /* the peer is there */
 void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd);
 aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello, int fd);
 void conn_opened(aq_connection *conn);

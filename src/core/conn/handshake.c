@@ -35,15 +35,25 @@ static void say_busy(unsigned t, struct aqi_control_channel *channel)
     (void)core.tps[t]->ops.rendezvous->send(channel, &message);
 }
 
+static aq_status own_address(aq_connection *conn, void *addr, struct aqi_hello *hello)
+{
+    size_t len = 0;
+    aq_status st = conn->tp->ops.address(conn->tp, addr, &len);
+    hello->addr = addr;
+    hello->addr_len = (uint32_t)len;
+    return st;
+}
+
 /* ACCEPT, CONFIRM or BYE. */
 aq_status conn_write(aq_connection *conn, uint8_t type)
 {
+    unsigned char addr[AQI_ADDR_MAX];
     struct aqi_hello hello = {.type = type};
     struct aqi_handshake message = {.bytes = conns.message};
     int fd = -1;
     aq_status st = AQ_OK;
     if (type == AQI_HELLO_ACCEPT) {
-        st = conn->tp->ops.address(conn->tp, hello.uri);
+        st = own_address(conn, addr, &hello);
         hello.max_medium = (uint32_t)core.max_medium;
         hello.data = conn->sent;
         hello.nbytes = conn->nsent;
@@ -77,8 +87,9 @@ void conn_connect(aq_connection *conn)
                               .max_medium = (uint32_t)core.max_medium,
                               .data = conn->sent,
                               .nbytes = conn->nsent};
+    unsigned char addr[AQI_ADDR_MAX];
     conn->retry_ns = UINT64_MAX;
-    aq_status st = conn->tp->ops.address(conn->tp, hello.uri);
+    aq_status st = own_address(conn, addr, &hello);
     if (st == AQ_OK) {
         struct aqi_handshake message = {.bytes = conns.message,
                                         .len = aqi_hello_encode(&hello, conns.message),
@@ -183,7 +194,8 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_control_channe
     listener->waiting++;
     conn->peer_id = *writer;
     conn->peer_medium = hello->max_medium;
-    memcpy(conn->uri, hello->uri, sizeof(conn->uri));
+    conn->addr_len = hello->addr_len;
+    memcpy(conn->addr, hello->addr, hello->addr_len);
     for (unsigned i = 0; i < message->nfds; i++) {
         conn->objects[conn->object_count++] = message->fds[i];
         message->fds[i] = -1;
@@ -230,7 +242,7 @@ static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
                           const struct aqi_handshake *message)
 {
     conn->peer_medium = hello->max_medium;
-    aq_status st = conn_join(conn, hello->uri);
+    aq_status st = conn_join(conn, hello->addr, hello->addr_len);
     if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
     if (st == AQ_OK && !keep_data(conn, hello))
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");

@@ -61,8 +61,8 @@ static bool hide(aq_connection *conn, const aq_segment *segment)
 {
     if (conn == NULL || conn->shown != segment) return false;
     conn->shown = NULL;
-    if (conn->registered) conn->tp->ops.mem_dereg(conn->tp, conn->shown_key);
-    conn->registered = false;
+    if (conn->shown_mem != NULL) conn->tp->ops.mem_dereg(conn->tp, conn->shown_mem);
+    conn->shown_mem = NULL;
     return true;
 }
 
@@ -101,6 +101,16 @@ static aq_status check_object(int fd, uint64_t size, bool exactly)
     if (exactly ? (uint64_t)info.st_size != size : (uint64_t)info.st_size < size)
         return aqi_fail(AQ_EPROTO, "core", "a peer passed memory of %lld bytes where it said %llu",
                         (long long)info.st_size, (unsigned long long)size);
+    return AQ_OK;
+}
+
+static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
+                             size_t *len)
+{
+    const aq_connection *conn = arg;
+    (void)tp, (void)id; /* there is one peer */
+    *len = conn->addr_len;
+    memcpy(addr, conn->addr, *len);
     return AQ_OK;
 }
 
@@ -147,16 +157,19 @@ aq_status conn_open_tp(aq_connection *conn)
     params.hooks.peer_lost = hook_peer_lost;
     params.hooks.range_ok = hook_range_ok;
     params.hooks.share = hook_share;
+    params.hooks.lookup = hook_lookup;
     params.hooks.arg = params.hooks.host = conn;
     params.self = params.local_rank = self;
     params.size = params.local_size = 2;
     params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0
                                    : conn->peer_id.uid != (uint32_t)geteuid();
     params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
-    params.like = conn->client ? NULL : conn->uri; /* it has made what both share */
+    params.like = conn->client ? NULL : conn->addr; /* it has made what both share */
+    params.like_len = conn->addr_len;
     aq_status st = aqi_tp_open(aqi_transport_find(core.tps[conn->t]->ops.name), &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
+    core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
         return aqi_fail(AQ_ENOTSUP, "core", "a connection over %s takes smaller messages",
                         tp->ops.name);
@@ -176,25 +189,24 @@ static void set_own_route(aq_connection *conn)
     own->seg_size = conn->shown->size;
     if (own->seg_size == SIZE_MAX) return; /* everything: through the transport, as in the job */
     own->local = conn->shown->addr;
-    conn->rmem[0] = (struct aqi_rmem){
-        .local = conn->shown->addr, .addr = own->seg_addr, .len = conn->shown->size};
-    own->rmem = &conn->rmem[0];
+    own->rmem = NULL;
 }
 
-aq_status conn_join(aq_connection *conn, const char *uri)
+aq_status conn_join(aq_connection *conn, const void *addr, uint32_t len)
 {
-    aq_status st = conn->tp->ops.connect(conn->tp, uri, conn->client ? 0 : 1, &conn->peer);
-    if (st == AQ_ENOTSUP)
-        return aqi_fail(AQ_EPROTO, "core", "the peer's address \"%s\" makes no sense", uri);
+    uint32_t id = conn->client ? 0 : 1;
+    conn->addr_len = len;
+    memmove(conn->addr, addr, len);
+    aq_status st = conn->tp->ops.connect(conn->tp, id, core.params.host, &conn->peer);
+    if (st == AQ_ENOTSUP) return aqi_fail(AQ_EPROTO, "core", "the peer passed no address");
     if (st != AQ_OK) return st;
     set_own_route(conn);
     struct core_route *route = &conn->routes[1];
     memset(route, 0, sizeof(*route));
     route->tp = conn->tp;
     route->peer = conn->peer;
-    route->rmem = &conn->rmem[1];
     route->rank = conn_id(conn);
-    route->max_medium = conn->routes[0].max_medium;
+    route->max_medium = (uint32_t)aqi_min(conn->routes[0].max_medium, conn->peer->max_medium);
     conn->team = (struct aq_team){.rank = 0, .size = 2, .routes = conn->routes, .pair = true};
     return AQ_OK;
 }
@@ -216,10 +228,12 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
 {
     aq_segment *segment = conn->shown;
     if (segment == NULL || segment->size == 0) return;
-    if (conn->tp->ops.mem_reg(conn->tp, segment->addr, segment->size, conn->shown_key) != AQ_OK)
-        return;
-    conn->registered = true;
-    memcpy(hello->segment_key, conn->shown_key, AQI_KEY_MAX);
+    if (conn->tp->ops.mem_reg(conn->tp, segment->addr, segment->size, &conn->shown_mem) == AQ_OK) {
+        hello->key = conn->shown_mem->key;
+        hello->key_len = (uint32_t)conn->shown_mem->key_len;
+    } else {
+        conn->shown_mem = NULL;
+    }
     hello->segment_addr = (uint64_t)(uintptr_t)segment->addr;
     hello->segment_size = segment->size;
     /* A part that begins inside a page is reached like private memory. */
@@ -252,12 +266,14 @@ aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello,
     aq_status st = AQ_OK;
     if (hello->segment_size == 0) return AQ_OK;
     if (fd >= 0) st = map_segment(conn, hello, fd);
-    if (st == AQ_OK)
-        st = conn->tp->ops.mem_map(conn->tp, conn->peer, hello->segment_key, hello->segment_addr,
-                                   hello->segment_size, &conn->rmem[1]);
+    if (st == AQ_OK && hello->key_len != 0)
+        st = conn->tp->ops.mem_map(conn->tp, conn->peer, hello->key, hello->key_len,
+                                   hello->segment_addr, hello->segment_size, &conn->rmem);
     if (st != AQ_OK) return st;
-    if (conn->mapped != NULL) conn->rmem[1].local = conn->mapped;
-    route->local = conn->rmem[1].local;
+    route->rmem = conn->rmem;
+    route->local = conn->mapped != NULL ? conn->mapped
+                   : conn->rmem != NULL ? conn->rmem->local
+                                        : NULL;
     route->seg_addr = hello->segment_addr;
     route->seg_size = hello->segment_size;
     return AQ_OK;

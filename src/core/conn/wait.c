@@ -127,6 +127,7 @@ static bool arm_all(uint64_t *look_at)
         if (conn == NULL || conn_state(conn) != AQ_CONNECTION_OPEN) continue;
         if (conn->tp->ops.wait_fd(conn->tp) < 0 || aqi_tp_waits_for_room(conn->tp))
             *look_at = aqi_min(*look_at, aqi_now_ns() + look_again_ns);
+        *look_at = aqi_min(*look_at, conn->tp->ops.next_deadline(conn->tp));
         if (atomic_load(&conn->suspect) || atomic_load(&conn->ending) != 0) go = false;
         if (conn->armed || !go) continue;
         go = conn->tp->ops.arm(conn->tp, true) == AQ_OK;

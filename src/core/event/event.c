@@ -38,9 +38,7 @@ static aq_status carry_and_wait(const struct core_route *route,
     core_wait_zero(&comp.remote);
     core_wait_zero(&comp.local);
     if (st != AQ_OK || comp.status == AQ_OK) return st;
-    st = (aq_status)comp.status;
-    if (st == AQ_EPEER) return core_lost(route, call);
-    return aqi_fail(st, "core", "%s: failed at rank %u: %s", call, route->rank, aq_status_text(st));
+    return core_failed(route, (aq_status)comp.status, call);
 }
 
 aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *route,

@@ -58,7 +58,6 @@ void core_ep_reach(unsigned index)
         for (uint32_t rank = 0; rank < size; rank++) {
             routes[rank].tp = core.routes[rank].tp;
             routes[rank].peer = core.routes[rank].peer;
-            routes[rank].rmem = &core.rmems[index * size + rank];
             routes[rank].rank = rank;
             routes[rank].max_medium = core.routes[rank].max_medium;
             routes[rank].to = aqi_am_to(index);
@@ -111,11 +110,11 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
         return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", call,
                         ep->index);
     core_ep_reach(ep->index);
-    struct core_segment_card card;
-    st = core_segment_register(segment, &card);
-    if (st != AQ_OK) return st;
+    unsigned char card[CORE_CARD_MAX];
+    core_segment_register(segment);
+    core_segment_card(segment, card);
     st = core_segment_learn(&core.routes[ep->index * (size_t)core.params.size + core.params.rank],
-                            &card);
+                            card);
     if (st != AQ_OK) return st;
     ep->segment = segment;
     aqi_spin_lock(&core.lock);

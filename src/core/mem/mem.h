@@ -44,14 +44,38 @@ bool scratch_take(struct scratch_range **taken, uint64_t from, uint64_t end, uin
                   uint64_t *offset);
 void scratch_give(struct scratch_range **taken, uint64_t offset);
 
-/* segment.c */
-struct core_segment_card { /* what a rank tells the others: a key for each of its transports */
-    uint64_t addr, size;
-    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
-};
-aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card);
-aq_status core_segment_learn(struct core_route *route, const struct core_segment_card *card);
-void core_segments_close(void);
+/*
+ * card.c: what ranks tell each other. A card has a fixed part of `fixed` bytes, then for each
+ * transport an address or a key, of any length up to the transport's longest.
+ */
+enum core_blob { CORE_ADDRESSES, CORE_KEYS };
+#define CORE_CARD_MAX (64 + CORE_MAX_TRANSPORTS * (2 + AQI_KEY_MAX))
+static_assert(AQI_ADDR_MAX <= AQI_KEY_MAX, "a card of keys is the largest");
+size_t core_card_size(size_t fixed, enum core_blob what);
+void core_card_set(void *card, size_t fixed, enum core_blob what, unsigned t, const void *blob,
+                   size_t len);
+const void *core_card_get(const void *card, size_t fixed, enum core_blob what, unsigned t,
+                          size_t *len);
+unsigned core_tp_index(const struct aqi_tp *tp); /* its place in core.tps */
+
+/* segment.c: the card of a segment (NULL, or of 0 bytes: none), after core_segment_register; and
+ * the memory of the peer that it is about. */
+size_t core_segment_card_size(void);
+void core_segment_register(aq_segment *segment);
+void core_segment_deregister(aq_segment *segment);
+void core_segment_card(const aq_segment *segment, void *card);
+aq_status core_segment_map(const struct core_route *route, const void *card, struct aqi_rmem **rmem,
+                           size_t *size);
+aq_status core_segment_learn(struct core_route *route, const void *card);
+/* The registration of our own memory that lies in a segment, for transports that want to know. */
+const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr, size_t len);
+static inline const struct aqi_mem *core_local_mem(const struct aqi_tp *tp, const void *addr,
+                                                   size_t len)
+{
+    if (AQI_LIKELY((tp->ops.caps & AQI_CAP_LOCAL) == 0)) return NULL;
+    return core_segment_mem(tp, addr, len);
+}
+void core_segments_close(void); /* while the transports are still open */
 
 /* endpoint.c: make the routes to the endpoints with this index. */
 void core_ep_reach(unsigned index);

@@ -13,17 +13,11 @@
 #include <string.h>
 
 static struct {
-    unsigned char *mine;
+    aq_segment mine;
     unsigned char **local; /* by job rank: mapped here, or NULL */
     uint64_t *sizes;
     struct scratch_range *taken;
 } scratch;
-
-/* What a rank tells the others about its scratch memory. */
-struct scratch_card {
-    uint64_t addr, size;
-    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
-};
 
 uint32_t core_scratch_allocator(void)
 {
@@ -34,35 +28,27 @@ uint32_t core_scratch_allocator(void)
 }
 
 /* Collective: core_neighbors_open has seen that all allocate from the same transport. */
-static aq_status scratch_get(struct scratch_card *card)
+static aq_status scratch_get(void)
 {
     uint32_t from = core_scratch_allocator();
-    void *addr;
     size_t size = aqi_round_up(aqi_core_config.scratch, aqi_page_size());
     if (from == core.tp_count || core.params.size == 1 || size == 0) return AQ_OK;
-    aq_status st = core.tps[from]->ops.mem_alloc(core.tps[from], size, size, &addr);
-    for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
-        st = core.tps[t]->ops.mem_reg(core.tps[t], addr, size, card->keys[t]);
+    aq_status st = core.tps[from]->ops.mem_alloc(core.tps[from], size, size, &scratch.mine.addr);
     if (st != AQ_OK) return st;
-    scratch.mine = addr;
-    card->addr = (uint64_t)(uintptr_t)addr;
-    card->size = size;
+    scratch.mine.size = size;
+    core_segment_register(&scratch.mine);
     return AQ_OK;
 }
 
-static aq_status scratch_learn(uint32_t rank, const struct scratch_card *card)
+static aq_status scratch_learn(uint32_t rank, const void *card)
 {
-    const struct core_route *route = &core.routes[rank];
-    struct aqi_rmem rmem;
-    unsigned t = 0;
-    if (card->size == 0 || core_is_apart(rank)) return AQ_OK;
-    while (core.tps[t] != route->tp)
-        t++;
-    aq_status st = route->tp->ops.mem_map(route->tp, route->peer, card->keys[t], card->addr,
-                                          card->size, &rmem);
-    if (st != AQ_OK) return st;
-    scratch.local[rank] = rmem.local;
-    scratch.sizes[rank] = card->size;
+    struct aqi_rmem *rmem;
+    size_t size;
+    if (core_is_apart(rank)) return AQ_OK;
+    aq_status st = core_segment_map(&core.routes[rank], card, &rmem, &size);
+    if (st != AQ_OK || rmem == NULL) return st;
+    scratch.local[rank] = rmem->local;
+    scratch.sizes[rank] = size;
     return AQ_OK;
 }
 
@@ -74,17 +60,19 @@ static bool maps(uint32_t job_rank)
 aq_status core_scratch_open(void)
 {
     uint32_t size = core.params.size;
-    struct scratch_card card = {0};
+    unsigned char card[CORE_CARD_MAX];
+    size_t bytes = core_segment_card_size();
     const void *cards;
     scratch.local = calloc(size, sizeof(*scratch.local));
     scratch.sizes = calloc(size, sizeof(*scratch.sizes));
     aq_status st = AQ_OK;
     if (!scratch.local || !scratch.sizes)
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the scratch areas of %u ranks", size);
-    if (st == AQ_OK) st = scratch_get(&card);
-    if (st == AQ_OK) st = core.boot.table(core.boot.arg, &card, sizeof(card), &cards);
+    if (st == AQ_OK) st = scratch_get();
+    if (st == AQ_OK) core_segment_card(&scratch.mine, card);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, card, bytes, &cards);
     for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
-        st = scratch_learn(rank, (const struct scratch_card *)cards + rank);
+        st = scratch_learn(rank, (const unsigned char *)cards + rank * bytes);
     return st == AQ_OK ? core_neighbors_agree(maps) : st;
 }
 
@@ -92,6 +80,7 @@ void core_scratch_close(void)
 {
     while (scratch.taken != NULL)
         scratch_give(&scratch.taken, scratch.taken->offset);
+    core_segment_deregister(&scratch.mine);
     free(scratch.local);
     free(scratch.sizes);
     memset(&scratch, 0, sizeof(scratch));

@@ -1,6 +1,7 @@
 /* The segments: registering ours, mapping those of peers, and the segments that programs make. */
 #include "core/mem/mem.h"
 
+#include "base/log.h"
 #include "base/shmem.h"
 #include "base/topology.h"
 
@@ -49,32 +50,113 @@ bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len)
                                                       : core_mem_hooks.range_ok(route, addr, len);
 }
 
-aq_status core_segment_register(aq_segment *segment, struct core_segment_card *card)
+/* --- what the ranks tell each other ---------------------------------------------------------- */
+
+struct fixed_part {
+    uint64_t addr, size;
+};
+
+/* Memory of peers that was mapped, to be given back at the end: operations may still be under way
+ * where a segment is published anew. */
+struct mapping {
+    struct aqi_tp *tp;
+    struct aqi_rmem *rmem;
+    struct mapping *next;
+};
+static struct mapping *mappings;
+
+size_t core_segment_card_size(void)
 {
-    aq_status st = AQ_OK;
-    for (unsigned t = 0; t < core.tp_count && st == AQ_OK && !segment->registered; t++)
-        st = core.tps[t]->ops.mem_reg(core.tps[t], segment->addr, segment->size, segment->keys[t]);
-    if (st != AQ_OK) return st;
+    return core_card_size(sizeof(struct fixed_part), CORE_KEYS);
+}
+
+void core_segment_register(aq_segment *segment)
+{
+    for (unsigned t = 0; t < core.tp_count && !segment->registered; t++) {
+        struct aqi_tp *tp = core.tps[t];
+        aq_status st = tp->ops.mem_reg(tp, segment->addr, segment->size, &segment->mems[t]);
+        if (st == AQ_OK) continue;
+        segment->mems[t] = NULL;
+        aqi_log(AQI_LOG_INFO, "core", "%zu bytes at %p go by messages over %s: %s", segment->size,
+                segment->addr, tp->ops.name, aq_status_text(st));
+    }
     segment->registered = true;
-    *card = (struct core_segment_card){.addr = (uint64_t)(uintptr_t)segment->addr,
-                                       .size = segment->size};
-    memcpy(card->keys, segment->keys, sizeof(card->keys));
+}
+
+void core_segment_deregister(aq_segment *segment)
+{
+    for (unsigned t = 0; t < core.tp_count; t++)
+        if (segment->mems[t] != NULL) core.tps[t]->ops.mem_dereg(core.tps[t], segment->mems[t]);
+    memset(segment->mems, 0, sizeof(segment->mems));
+    segment->registered = false;
+}
+
+void core_segment_card(const aq_segment *segment, void *card)
+{
+    memset(card, 0, core_segment_card_size());
+    if (segment == NULL || segment->size == 0) return;
+    struct fixed_part fixed = {(uint64_t)(uintptr_t)segment->addr, segment->size};
+    memcpy(card, &fixed, sizeof(fixed));
+    for (unsigned t = 0; t < core.tp_count; t++)
+        if (segment->mems[t] != NULL)
+            core_card_set(card, sizeof(fixed), CORE_KEYS, t, segment->mems[t]->key,
+                          segment->mems[t]->key_len);
+}
+
+aq_status core_segment_map(const struct core_route *route, const void *card, struct aqi_rmem **rmem,
+                           size_t *size)
+{
+    struct fixed_part fixed;
+    struct aqi_tp *tp = route->tp;
+    size_t len;
+    memcpy(&fixed, card, sizeof(fixed));
+    *rmem = NULL;
+    *size = fixed.size;
+    const void *key = core_card_get(card, sizeof(fixed), CORE_KEYS, core_tp_index(tp), &len);
+    if (fixed.size == 0 || len == 0) return AQ_OK;
+    struct mapping *mapping = malloc(sizeof(*mapping));
+    if (mapping == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory to learn of a segment");
+    aq_status st = tp->ops.mem_map(tp, route->peer, key, len, fixed.addr, fixed.size, rmem);
+    if (st != AQ_OK) {
+        free(mapping);
+        return st;
+    }
+    aqi_spin_lock(&core.lock);
+    *mapping = (struct mapping){tp, *rmem, mappings};
+    mappings = mapping;
+    aqi_spin_unlock(&core.lock);
     return AQ_OK;
 }
 
-aq_status core_segment_learn(struct core_route *route, const struct core_segment_card *card)
+aq_status core_segment_learn(struct core_route *route, const void *card)
 {
-    unsigned t = 0;
-    while (core.tps[t] != route->tp)
-        t++;
-    if (card->size == 0) return AQ_OK;
-    aq_status st = route->tp->ops.mem_map(route->tp, route->peer, card->keys[t], card->addr,
-                                          card->size, route->rmem);
-    if (st != AQ_OK) return st;
-    route->seg_addr = card->addr;
-    route->seg_size = card->size;
-    route->local = core_is_apart(route->rank) ? NULL : route->rmem->local;
+    struct fixed_part fixed;
+    struct aqi_rmem *rmem;
+    size_t size;
+    aq_status st = core_segment_map(route, card, &rmem, &size);
+    if (st != AQ_OK || size == 0) return st;
+    memcpy(&fixed, card, sizeof(fixed));
+    route->rmem = rmem;
+    route->seg_addr = fixed.addr;
+    route->seg_size = size;
+    route->local = rmem == NULL || core_is_apart(route->rank) ? NULL : rmem->local;
     return AQ_OK;
+}
+
+const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr, size_t len)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    unsigned t = 0;
+    while (t < core.tp_count && core.tps[t] != tp)
+        t++;
+    if (t == core.tp_count) return NULL; /* of a connection */
+    if (covers(&core.segment, at, len)) return core.segment.mems[t];
+    const struct aqi_mem *mem = NULL;
+    aqi_spin_lock(&core.lock);
+    for (aq_segment *s = core.segments; s != NULL && mem == NULL; s = s->next)
+        if (covers(s, at, len)) mem = s->mems[t];
+    aqi_spin_unlock(&core.lock);
+    return mem;
 }
 
 /* --- segments that a program makes ----------------------------------------------------------- */
@@ -143,8 +225,7 @@ static bool unlist(aq_segment *segment)
 
 static void release(aq_segment *segment)
 {
-    for (unsigned t = 0; t < core.tp_count && segment->registered; t++)
-        core.tps[t]->ops.mem_dereg(core.tps[t], segment->keys[t]);
+    core_segment_deregister(segment);
     if (segment->mapped != NULL) munmap(segment->mapped, segment->size);
     free(segment);
 }
@@ -162,9 +243,15 @@ aq_status aq_segment_destroy(aq_segment *segment)
     return AQ_OK;
 }
 
-/* The transports are closed already and their registrations with them. */
 void core_segments_close(void)
 {
+    while (mappings != NULL) {
+        struct mapping *mapping = mappings;
+        mappings = mapping->next;
+        mapping->tp->ops.mem_unmap(mapping->tp, mapping->rmem);
+        free(mapping);
+    }
+    core_segment_deregister(&core.segment);
     while (core.segments != NULL) {
         aq_segment *segment = core.segments;
         core.segments = segment->next;

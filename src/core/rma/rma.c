@@ -1,5 +1,6 @@
 /* One-sided operations: by load and store where the segment is mapped, else by the transport. */
 #include "core/rma/rma.h"
+#include "core/mem/mem.h"
 
 #include "base/copy.h"
 
@@ -28,10 +29,11 @@ static aq_status submit(const struct transfer *t, struct aqi_comp *comp)
 {
     struct core_route *route = t->route;
     struct aqi_tp *tp = route->tp;
+    const struct aqi_mem *mem = core_local_mem(tp, t->local, t->len);
     if (t->kind == PUT)
-        return tp->ops.put(tp, route->peer, route->rmem, t->remote, t->local, t->len, comp);
+        return tp->ops.put(tp, route->peer, route->rmem, t->remote, t->local, t->len, mem, comp);
     if (t->kind == GET)
-        return tp->ops.get(tp, route->peer, route->rmem, t->remote, t->local, t->len, comp);
+        return tp->ops.get(tp, route->peer, route->rmem, t->remote, t->local, t->len, mem, comp);
     return tp->ops.fill(tp, route->peer, route->rmem, t->remote, t->byte, t->len, comp);
 }
 

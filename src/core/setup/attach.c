@@ -21,13 +21,14 @@ static aq_status attach_allocate(size_t size, size_t most)
 
 static aq_status attach_publish(void)
 {
-    struct core_segment_card mine = {0};
+    unsigned char mine[CORE_CARD_MAX];
+    size_t bytes = core_segment_card_size();
     const void *all;
-    aq_status st = AQ_OK;
-    if (core.segment.size != 0) st = core_segment_register(&core.segment, &mine);
-    if (st == AQ_OK) st = core.boot.table(core.boot.arg, &mine, sizeof(mine), &all);
+    if (core.segment.size != 0) core_segment_register(&core.segment);
+    core_segment_card(&core.segment, mine);
+    aq_status st = core.boot.table(core.boot.arg, mine, bytes, &all);
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
-        st = core_segment_learn(&core.routes[rank], (const struct core_segment_card *)all + rank);
+        st = core_segment_learn(&core.routes[rank], (const unsigned char *)all + rank * bytes);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #include "core/team/team.h"
 #include "core/vis/vis.h"
 
+#include "base/clock.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/topology.h"
@@ -23,6 +24,17 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
     aqi_core_peer_down(id, why);
 }
 
+static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
+                             size_t *len)
+{
+    size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
+    (void)arg;
+    const void *blob = core_card_get(core.cards + id * bytes, sizeof(uint32_t), CORE_ADDRESSES,
+                                     core_tp_index(tp), len);
+    memcpy(addr, blob, *len);
+    return AQ_OK;
+}
+
 static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     (void)arg;
@@ -37,11 +49,14 @@ static void context_tp_params(void)
                   .peer_lost = hook_peer_lost,
                   .range_ok = core_hook_range_ok,
                   .share = hook_share,
+                  .lookup = hook_lookup,
+                  .now = core_hook_now,
                   .relax = core_hook_relax},
         .self = p->rank,
         .size = p->size,
         .local_rank = p->local_rank,
         .local_size = p->local_size,
+        .host = p->host,
         .threads = core.multi,
         .max_medium = aqi_core_config.max_medium,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
@@ -58,8 +73,7 @@ static aq_status open_transport(const struct aqi_transport *transport)
     aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
     if (st != AQ_OK) return st;
     core.tps[core.tp_count++] = tp;
-    core.max_medium = aqi_min(core.max_medium, tp->limits.max_medium);
-    core.max_long = aqi_min(core.max_long, tp->limits.max_long);
+    core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     char text[256];
     tp->ops.describe(tp, text, sizeof(text));
     aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", transport->name, text);
@@ -106,21 +120,22 @@ static aq_status open_transports(void)
     return st;
 }
 
-/* The first transport that reaches a peer is its route. `uris` holds one address per transport. */
-static aq_status find_route(uint32_t rank, const char *uris)
+/* The first transport that reaches a peer is its route. */
+static aq_status find_route(uint32_t rank, uint32_t host)
 {
     struct core_route *route = &core.routes[rank];
     for (unsigned t = 0; t < core.tp_count; t++) {
-        const char *uri = uris + t * AQI_URI_MAX;
         struct aqi_tp *tp = core.tps[t];
-        aq_status st = AQ_ENOTSUP;
-        if (memchr(uri, 0, AQI_URI_MAX) != NULL) st = tp->ops.connect(tp, uri, rank, &route->peer);
+        aq_status st = tp->ops.connect(tp, rank, host, &route->peer);
         if (st == AQ_ENOTSUP) continue;
+        if (st != AQ_OK) return st;
         route->tp = tp;
-        route->max_medium = (uint32_t)core.max_medium;
+        route->max_medium = route->peer->max_medium;
         route->self = rank == core.params.rank;
+        core.max_medium = aqi_min(core.max_medium, route->max_medium);
+        core.max_long = aqi_min(core.max_long, route->peer->max_long);
         if (rank != core.params.rank) core.carries[t] = true;
-        return st;
+        return AQ_OK;
     }
     return aqi_fail(AQ_EPEER, "core",
                     "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does (auto "
@@ -128,17 +143,33 @@ static aq_status find_route(uint32_t rank, const char *uris)
                     rank, aqi_core_config.transports);
 }
 
+/* What a rank tells the others of itself: its host, and its address for each transport. */
+static aq_status write_card(unsigned char *card)
+{
+    unsigned char addr[AQI_ADDR_MAX];
+    aq_status st = AQ_OK;
+    memcpy(card, &core.params.host, sizeof(core.params.host));
+    for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++) {
+        size_t len = 0;
+        st = core.tps[t]->ops.address(core.tps[t], addr, &len);
+        core_card_set(card, sizeof(uint32_t), CORE_ADDRESSES, t, addr, len);
+    }
+    return st;
+}
+
 static aq_status find_routes(void)
 {
-    char mine[CORE_MAX_TRANSPORTS * AQI_URI_MAX] = "";
-    size_t len = core.tp_count * (size_t)AQI_URI_MAX;
+    unsigned char mine[CORE_CARD_MAX] = {0};
+    size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
     const void *all;
-    aq_status st = AQ_OK;
-    for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++)
-        st = core.tps[t]->ops.address(core.tps[t], mine + t * AQI_URI_MAX);
-    if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, len, &all);
-    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++)
-        st = find_route(rank, (const char *)all + rank * len);
+    aq_status st = write_card(mine);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, bytes, &all);
+    if (st == AQ_OK) core.cards = all;
+    for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
+        uint32_t host;
+        memcpy(&host, core.cards + rank * bytes, sizeof(host));
+        st = find_route(rank, host);
+    }
     return st;
 }
 
@@ -147,12 +178,10 @@ static aq_status allocate(void)
     uint32_t size = core.params.size;
     /* Those of further endpoints are not touched, and so take no memory, before core_ep_reach. */
     core.routes = aligned_alloc(AQI_CACHE_LINE, CORE_EPS * size * sizeof(struct core_route));
-    core.rmems = calloc(CORE_EPS * (size_t)size, sizeof(*core.rmems));
-    if (core.routes == NULL || core.rmems == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
+    if (core.routes == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
     memset(core.routes, 0, size * sizeof(struct core_route));
     for (uint32_t i = 0; i < size; i++)
-        core.routes[i].rmem = &core.rmems[i], core.routes[i].rank = i;
+        core.routes[i].rank = i;
     atomic_store(&core.reached_eps, 1);
     core.ep.capabilities = AQ_EP_ALL;
     atomic_store(&core.eps[0], &core.ep);
@@ -163,9 +192,7 @@ static aq_status allocate(void)
 static void free_routes(void)
 {
     free(core.routes);
-    free(core.rmems);
     core.routes = NULL;
-    core.rmems = NULL;
 }
 
 static void close_transports(void)
@@ -195,10 +222,10 @@ static const struct {
     {core_sleep_open, core_sleep_close},
     {core_after_open, core_after_close},
     {NULL, core_eps_close},
-    {NULL, core_segments_close},
     {open_transports, close_transports},
-    {core_vis_open, core_vis_close}, /* needs to know the largest Medium */
+    {NULL, core_segments_close},
     {find_routes, NULL},
+    {core_vis_open, core_vis_close}, /* needs to know the largest Medium */
     {core_neighbors_open, core_neighbors_close},
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
@@ -262,6 +289,19 @@ static void wait_until_quiet(void)
             if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
+/* Peers may still ask for the last answers, which the network can have lost. */
+static void linger(void)
+{
+    static const uint64_t linger_ns = 1000000000;
+    if (!core.timers) return;
+    uint64_t deadline = aqi_now_ns() + linger_ns;
+    struct core_wait wait = {0};
+    for (unsigned t = 0; t < core.tp_count; t++)
+        while (core.tps[t]->ops.drain(core.tps[t], deadline) == AQ_AGAIN &&
+               aqi_now_ns() < deadline && !stop_at_loss())
+            if (core_progress() == 0) core_wait_round(&wait, 1);
+}
+
 /*
  * All come here, in this round. In a job that survives deaths it is those who live, and the world's
  * barrier could end for some of them and fail for the others.
@@ -290,6 +330,7 @@ aq_status aqi_core_quiesce(void)
         st = meet(round);
         drain();
     }
+    if (st == AQ_OK) linger();
     return st;
 }
 

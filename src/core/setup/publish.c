@@ -14,19 +14,19 @@ static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices,
 }
 
 /* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
-static aq_status publish_exchange(aq_team *team, unsigned index, aq_segment *segment,
-                                  struct core_segment_card *all)
+static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segment *segment,
+                                  unsigned char *all)
 {
-    struct core_segment_card mine = {0};
-    aq_status st = AQ_OK;
-    if (segment != NULL) st = core_segment_register(segment, &mine); /* was done before */
-    if (st == AQ_OK) st = aq_coll_allgather(team, all, &mine, sizeof(mine));
+    size_t bytes = core_segment_card_size();
+    unsigned char mine[CORE_CARD_MAX];
+    core_segment_card(segment, mine);
+    aq_status st = aq_coll_allgather(team, all, mine, bytes);
     core_ep_reach(index);
     for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
         aq_rank job_rank = aq_team_to_job(team, rank);
         if (job_rank == core.params.rank) continue;
         st = core_segment_learn(&core.routes[index * (size_t)core.params.size + job_rank],
-                                &all[rank]);
+                                all + rank * bytes);
     }
     return st;
 }
@@ -35,18 +35,16 @@ static aq_status publish_exchange(aq_team *team, unsigned index, aq_segment *seg
 static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *segments[CORE_EPS],
                                  uint32_t *indices, const char *call)
 {
-    struct core_segment_card card;
-    aq_status st = AQ_OK;
     *indices = 0;
-    for (size_t i = 0; i < count && st == AQ_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (eps == NULL || !core_is_ep(eps[i]))
             return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
         if (eps[i]->segment == NULL) continue;
-        st = core_segment_register(eps[i]->segment, &card);
+        core_segment_register(eps[i]->segment);
         segments[eps[i]->index] = eps[i]->segment;
         *indices |= 1u << eps[i]->index;
     }
-    return st;
+    return AQ_OK;
 }
 
 aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
@@ -56,7 +54,7 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
     uint32_t indices;
     aq_status st = core_team_usable(call, team);
     if (st != AQ_OK) return st;
-    struct core_segment_card *all = malloc(team->size * sizeof(*all));
+    unsigned char *all = malloc(team->size * core_segment_card_size());
     aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, call)
                                  : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     if (mine != AQ_OK) indices = 0;

@@ -23,6 +23,12 @@ AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
                     (unsigned)route->rank);
 }
 
+AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call)
+{
+    if (st == AQ_EPEER) return core_lost(route, call);
+    return aqi_fail(st, "core", "%s: failed at rank %u: %s", call, route->rank, aq_status_text(st));
+}
+
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
                                           aq_status *st)
 {

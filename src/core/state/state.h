@@ -23,8 +23,8 @@ struct core_route {
     unsigned char *local; /* its segment in our address space, or NULL */
     uint64_t seg_addr;    /* its segment in its own */
     size_t seg_size;
-    struct aqi_rmem *rmem;
-    uint32_t rank; /* job rank; of connections a number from the size of the job on */
+    struct aqi_rmem *rmem; /* NULL: the segment is not registered with `tp` */
+    uint32_t rank;         /* job rank; of connections a number from the size of the job on */
     atomic_bool lost;
     uint8_t to;          /* the endpoint there: aqi_am_to() of its index */
     bool self;           /* to this process: core_run_own */
@@ -76,8 +76,8 @@ struct aq_segment {
     size_t size;
     void *mapped; /* by aq_segment_create; NULL: the memory is not ours */
     bool registered;
-    bool bound; /* messages of peers may touch it; under the lock */
-    unsigned char keys[CORE_MAX_TRANSPORTS][AQI_KEY_MAX];
+    bool bound;                                /* messages of peers may touch it; under the lock */
+    struct aqi_mem *mems[CORE_MAX_TRANSPORTS]; /* NULL: that one reaches it by messages */
     aq_segment *next;
 };
 
@@ -113,6 +113,7 @@ struct core_thread {
     void *own[2]; /* payloads of the request and of the reply to itself; NULL: none yet */
     struct aqi_pool ops;
     struct core_thread *next;
+    unsigned number; /* aqi_tp_thread */
     bool taken;
 };
 
@@ -127,10 +128,11 @@ struct core {
     struct aqi_core_boot boot;
     struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
     struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
-    struct aqi_rmem *rmems;
+    const unsigned char *cards;     /* by job rank: host and addresses, see core_card_size */
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
+    bool timers; /* some open transport wants to know the time */
     size_t max_medium, max_long;
     struct aq_team world;
     struct aq_ep ep;
@@ -181,6 +183,8 @@ aq_status core_team_usable(const char *call, const aq_team *team);
 
 /* The error of a call that needs a peer which is lost: AQ_EPEER. */
 AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
+/* The error of an operation that failed after it had begun: that one, or any other. */
+AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call);
 
 /* The route to a member of a team; NULL, with the error recorded, if there is none. */
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,

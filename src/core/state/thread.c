@@ -56,6 +56,7 @@ static struct core_thread *thread_new(void)
     if (t == NULL) return NULL;
     core_set_init(&t->nbi);
     aqi_pool_init(&t->ops, sizeof(struct aqi_op), 64, core.multi);
+    t->number = core.threads != NULL ? core.threads->number + 1 : 0;
     t->next = core.threads;
     core.threads = t;
     return t;
@@ -78,6 +79,7 @@ AQI_COLD struct core_thread *core_thread_attach(void)
     }
     pthread_setspecific(at_thread_end, t);
     core_thread_mine = t;
+    aqi_tp_thread = t->number;
     return t;
 }
 

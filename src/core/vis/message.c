@@ -87,7 +87,8 @@ static bool continues(const struct pack *p, const struct vis_record *record)
 /* Put a row into the message, as much of it as there is room for. False: it is full. */
 static bool append(struct pack *p, struct vis_row *row)
 {
-    size_t head = sizeof(struct vis_record), whole = p->t->route->max_medium;
+    size_t head = sizeof(struct vis_record),
+           whole = aqi_min(p->t->route->max_medium, core.max_medium);
     size_t room = whole - p->used;
     bool get = p->t->get;
     if (room <= head) return false;

@@ -36,13 +36,13 @@ void core_source_add(const struct core_source *source)
     sources.list[sources.count++] = source;
 }
 
-static inline unsigned poll_sources(enum aqi_progress_mode mode)
+static inline unsigned poll_sources(enum aqi_progress_mode mode, uint64_t now)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < sources.count; i++) {
         const struct core_source *s = sources.list[i];
         if (AQI_UNLIKELY(atomic_load_explicit(s->busy, memory_order_relaxed) != 0))
-            n += s->poll(mode);
+            n += s->poll(mode, now);
     }
     return n;
 }
@@ -63,13 +63,30 @@ static void stalled(struct core_wait *wait, const struct core_route *route)
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
+uint64_t core_hook_now(void *arg)
+{
+    (void)arg;
+    return AQI_UNLIKELY(core.timers) ? aqi_now_ns() : 0;
+}
+
+uint64_t core_deadline(void)
+{
+    uint64_t first = AQI_NO_DEADLINE;
+    for (unsigned t = 0; t < core.tp_count && core.timers; t++) {
+        uint64_t next = core.tps[t]->ops.next_deadline(core.tps[t]);
+        first = aqi_min(first, next);
+    }
+    return first;
+}
+
 unsigned core_progress_round(void)
 {
     unsigned n = 0;
+    uint64_t now = core_hook_now(NULL);
     attend_if_alerted();
     for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL);
-    n += poll_sources(AQI_PROGRESS_ALL);
+        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL, now);
+    n += poll_sources(AQI_PROGRESS_ALL, now);
     if (n != 0) core_progressed();
     return n;
 }
@@ -126,9 +143,10 @@ void core_hook_relax(void *arg, unsigned round)
 static void reply_round(unsigned round)
 {
     unsigned n = 0;
+    uint64_t now = core_hook_now(NULL);
     for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
-    n += poll_sources(AQI_PROGRESS_REPLIES);
+        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
+    n += poll_sources(AQI_PROGRESS_REPLIES, now);
     if (n == 0)
         core_hook_relax(NULL, round);
     else
@@ -143,8 +161,9 @@ void aqi_core_idle(void)
         if (core_progress() == 0) core_sleep(&wait, CORE_SLEEP_MS);
         return;
     }
+    uint64_t now = core_hook_now(NULL);
     for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES);
+        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
     if (n == 0) core_sleep_opening(CORE_SLEEP_MS);
 }
 
@@ -162,7 +181,7 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
     if (reply)
         reply_round(wait->rounds++);
     else
-        core_wait_step(wait, 1); /* room is not an arrival: it wakes nobody */
+        core_wait_step(wait, route->tp->ops.caps & AQI_CAP_ROOM ? CORE_SLEEP_MS : 1);
     return AQ_OK;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "core/wait/wait.h"
 
+#include "base/clock.h"
 #include "base/shmem.h"
 
 #include <errno.h>
@@ -90,10 +91,12 @@ static void set_attend_to_job(void)
 
 static void set_timer(int ms)
 {
+    uint64_t at = core_deadline();
+    if (ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)ms * 1000000);
     struct itimerspec time = {
-        .it_value = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000}};
-    if (ms == INT_MAX) time.it_value = (struct timespec){0};
-    (void)timerfd_settime(set.timer, 0, &time, NULL);
+        .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
+    if (at == AQI_NO_DEADLINE) time.it_value = (struct timespec){0};
+    (void)timerfd_settime(set.timer, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
 aq_status aq_wait_prepare(void)

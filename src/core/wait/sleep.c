@@ -63,6 +63,20 @@ uint32_t core_activity(void)
     return atomic_load(&waiters.activity);
 }
 
+/* Not beyond what a transport has to do by then, which may be microseconds away, and counts as an
+ * event. */
+static int poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
+{
+    uint64_t deadline = core_deadline(), ns = (uint64_t)sleep_ms * 1000000;
+    uint64_t now = deadline != AQI_NO_DEADLINE ? aqi_now_ns() : 0;
+    bool early = deadline < now + ns;
+    if (early) ns = deadline > now ? deadline - now : 0;
+    struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+    int ready = ppoll(fds, n, &limit, NULL);
+    return early && ready == 0 ? 1 : ready;
+}
+
 /*
  * Arm everything, sleep, and disarm. Not if there was activity since `seen` (0: not counted).
  * `extra` is another descriptor to wake on, or -1.
@@ -91,7 +105,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     if (go && (seen == 0 || atomic_load(&waiters.activity) == seen)) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
         aqi_count(AQI_CTR_SLEEP, 1);
-        if (poll(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
+        if (poll_until(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && fds[n - 1].revents != 0) {
@@ -120,7 +134,7 @@ void core_sleep_opening(int sleep_ms)
     for (unsigned t = 0; t < core.tp_count; t++)
         fds[t] = (struct pollfd){.fd = core.tps[t]->ops.wait_fd(core.tps[t]), .events = POLLIN};
     fds[core.tp_count] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
-    poll(fds, core.tp_count + 1, sleep_ms);
+    poll_until(fds, core.tp_count + 1, sleep_ms);
 }
 
 /* Be the poller, if there is none. */

@@ -20,7 +20,7 @@ struct core_sleep_plan {
 };
 struct core_source {
     const _Atomic uint32_t *busy; /* 0: there is nothing to poll */
-    unsigned (*poll)(enum aqi_progress_mode mode);
+    unsigned (*poll)(enum aqi_progress_mode mode, uint64_t now);
     bool (*before_sleep)(struct core_sleep_plan *plan); /* false: something is there already */
     /* A reply by a route that is not of the job waits for room. */
     void (*stalled)(struct core_wait *wait, const struct core_route *route);
@@ -91,6 +91,10 @@ static inline bool core_retry(aq_status *st, struct core_wait *wait, const struc
     return *st == AQ_OK;
 }
 void core_hook_relax(void *arg, unsigned round);
+/* The time for a round of progress: read only where an open transport wants to know it. */
+uint64_t core_hook_now(void *arg);
+/* When a transport of the job wants progress although nothing arrives. */
+uint64_t core_deadline(void);
 /* How long one sleeps at most: for what an arrival ends; for a collective, to look for members that
  * are in another one; for a condition of the program's own, see sleep.c. */
 enum { CORE_SLEEP_MS = 100, CORE_COLL_MS = 10, CORE_CONDITION_MS = 0 };

@@ -14,7 +14,6 @@
 #include "base/stats.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -39,9 +38,10 @@ struct loop_tp {
     atomic_bool armed; /* somebody sleeps on it, or is about to, who has not been woken */
 };
 
-static void loop_probe(struct aqi_tp_probe *probe)
+static bool loop_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.usable = true, .device = "this process"};
+    return device == 0;
 }
 
 static void loop_close(struct aqi_tp *tp)
@@ -79,20 +79,17 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
     return AQ_OK;
 }
 
-static aq_status loop_address(struct aqi_tp *tp, char *uri)
+static aq_status loop_address(struct aqi_tp *tp, void *addr, size_t *len)
 {
-    struct loop_tp *loop = (struct loop_tp *)tp;
-    snprintf(uri, AQI_URI_MAX, "loop://%u", loop->params.self);
+    (void)tp, (void)addr;
+    *len = 0; /* nobody else needs one */
     return AQ_OK;
 }
 
-static aq_status loop_connect(struct aqi_tp *tp, const char *uri, uint32_t id,
-                              struct aqi_peer **peer)
+static aq_status loop_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer)
 {
     struct loop_tp *loop = (struct loop_tp *)tp;
-    char own[AQI_URI_MAX];
-    loop_address(tp, own);
-    if (strcmp(uri, own) != 0 || id != loop->params.self) return AQ_ENOTSUP;
+    if (id != loop->params.self || host != loop->params.host) return AQ_ENOTSUP;
     loop->self.id = id;
     *peer = &loop->self;
     return AQ_OK;
@@ -151,9 +148,10 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
     return n;
 }
 
-static unsigned loop_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+static unsigned loop_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct loop_tp *loop = (struct loop_tp *)tp;
+    (void)now;
     unsigned n = loop_drain(loop, &loop->queue[REPLIES]);
     if (mode == AQI_PROGRESS_ALL) n += loop_drain(loop, &loop->queue[REQUESTS]);
     return n;
@@ -196,36 +194,45 @@ static aq_status loop_arm(struct aqi_tp *tp, bool on)
     return AQ_OK;
 }
 
-static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX])
+/* A key is one byte that means nothing: without any, the memory would count as not registered. */
+static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
+    struct aqi_mem *mem = malloc(sizeof(*mem));
     (void)tp;
-    (void)addr;
-    (void)len;
-    memset(key, 0, AQI_KEY_MAX);
+    if (mem == NULL) return AQ_ENOMEM;
+    *mem = (struct aqi_mem){.addr = addr, .len = len, .key = "", .key_len = 1};
+    *out = mem;
     return AQ_OK;
 }
 
-static void loop_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX])
+static void loop_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     (void)tp;
-    (void)key;
+    free(mem);
 }
 
-static aq_status loop_map(struct aqi_tp *tp, struct aqi_peer *peer,
-                          const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                          struct aqi_rmem *rmem)
+static aq_status loop_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                          uint64_t addr, size_t len, struct aqi_rmem **out)
 {
-    (void)tp;
-    (void)peer;
-    (void)key;
+    struct aqi_rmem *rmem = malloc(sizeof(*rmem));
+    (void)tp, (void)peer, (void)key, (void)key_len;
+    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "loop", "no memory to map memory");
     *rmem = (struct aqi_rmem){.local = (void *)(uintptr_t)addr, .addr = addr, .len = len};
+    *out = rmem;
     return AQ_OK;
+}
+
+static void loop_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
 }
 
 const struct aqi_transport aqi_loop_transport = {
     .name = "loop",
     .doc = "messages of a process to itself",
     .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_ANY_MEMORY | AQI_CAP_WAIT_FD,
+    .key_max = 1,
     .probe = loop_probe,
     .open = loop_open,
     .close = loop_close,
@@ -237,6 +244,7 @@ const struct aqi_transport aqi_loop_transport = {
     .mem_reg = loop_reg,
     .mem_dereg = loop_dereg,
     .mem_map = loop_map,
+    .mem_unmap = loop_unmap,
     .wait_fd = loop_wait_fd,
     .arm = loop_arm,
 };

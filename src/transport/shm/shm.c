@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { SHM_ADDR = 20 }; /* bytes of an address */
+
 struct shm_config shm_config;
 
 static const char *const cma_modes[] = {"no", "auto", "always", NULL};
@@ -90,7 +92,7 @@ static const struct aqi_setting rows[] = {
 struct aqi_settings_table aqi_shm_settings = {
     .group = "shm", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &shm_config};
 
-static void shm_probe(struct aqi_tp_probe *probe)
+static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     int fd;
     void *at;
@@ -105,6 +107,7 @@ static void shm_probe(struct aqi_tp_probe *probe)
     else
         snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
     probe->usable = st == AQ_OK;
+    return device == 0;
 }
 
 static size_t power_of_two_from(size_t value)
@@ -124,12 +127,24 @@ static size_t max_piece(const struct aqi_tp_params *params, size_t max_medium)
     return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
 }
 
-/* What all who share inboxes have alike, as it stands in an address. */
+/* What all who share inboxes have alike. */
 struct measures {
     size_t slots, payload, piece;
 };
 
-#define ADDRESS "shm://job/%u/%u/%zu/%zu/%zu"
+/* An address: the number of the inbox, and the measures of all inboxes. */
+struct shm_addr {
+    uint32_t magic, rank, slots, payload, piece;
+};
+static_assert(sizeof(struct shm_addr) == SHM_ADDR, "as the transport's table says");
+#define ADDR_MAGIC 0x326d6873u /* "shm2" */
+
+static bool read_addr(const void *bytes, size_t len, struct shm_addr *addr)
+{
+    if (len != sizeof(*addr)) return false;
+    memcpy(addr, bytes, len);
+    return addr->magic == ADDR_MAGIC;
+}
 
 static size_t least_payload(size_t max_medium, size_t piece)
 {
@@ -149,18 +164,16 @@ static bool power_between(size_t value, size_t least, size_t most)
 }
 
 /* The measures of a stranger: what any settings could have made of them, and nothing else. */
-static aq_status measures_there(const char *uri, size_t max_medium, struct measures *out)
+static aq_status measures_there(const void *bytes, size_t len, size_t max_medium,
+                                struct measures *out)
 {
     enum { SLOTS_LEAST = 16, SLOTS_MOST = 65536, PAYLOAD_MOST = 1 << 30 };
-    struct measures m;
-    unsigned pid, rank;
-    char end;
-    if (sscanf(uri, ADDRESS "%c", &pid, &rank, &m.slots, &m.payload, &m.piece, &end) != 5 ||
-        !power_between(m.slots, SLOTS_LEAST, SLOTS_MOST) || m.piece > PAYLOAD_MOST ||
-        m.piece % AQI_CACHE_LINE != 0 || m.piece < max_medium ||
-        !power_between(m.payload, least_payload(max_medium, m.piece), PAYLOAD_MOST))
-        return aqi_fail(AQ_EPROTO, "shm", "the address \"%s\" of a peer makes no sense", uri);
-    *out = m;
+    struct shm_addr a;
+    if (!read_addr(bytes, len, &a) || !power_between(a.slots, SLOTS_LEAST, SLOTS_MOST) ||
+        a.piece > PAYLOAD_MOST || a.piece % AQI_CACHE_LINE != 0 || a.piece < max_medium ||
+        !power_between(a.payload, least_payload(max_medium, a.piece), PAYLOAD_MOST))
+        return aqi_fail(AQ_EPROTO, "shm", "the address of a peer makes no sense");
+    *out = (struct measures){a.slots, a.payload, a.piece};
     return AQ_OK;
 }
 
@@ -228,8 +241,9 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
 {
     size_t max_medium = aqi_round_up(params->max_medium, 64);
     struct measures measures = measures_here(params, max_medium);
-    aq_status st =
-        params->like != NULL ? measures_there(params->like, max_medium, &measures) : AQ_OK;
+    aq_status st = params->like != NULL
+                       ? measures_there(params->like, params->like_len, max_medium, &measures)
+                       : AQ_OK;
     if (st != AQ_OK) return st;
     struct shm_tp *shm = calloc(1, sizeof(*shm));
     if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open");
@@ -261,13 +275,30 @@ fail:
     return st;
 }
 
-/* The process for people, the number of the inbox, and the measures of all inboxes. */
-static aq_status shm_address(struct aqi_tp *tp, char *uri)
+static aq_status shm_address(struct aqi_tp *tp, void *out, size_t *len)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
-    snprintf(uri, AQI_URI_MAX, ADDRESS, (unsigned)getpid(), shm->params.local_rank,
-             (size_t)shm->layout.slots, shm->layout.lines * (size_t)AQI_CACHE_LINE,
-             shm->tp.limits.max_piece);
+    struct shm_addr addr = {ADDR_MAGIC, shm->params.local_rank, shm->layout.slots,
+                            shm->layout.lines * AQI_CACHE_LINE, (uint32_t)shm->tp.limits.max_piece};
+    memcpy(out, &addr, sizeof(addr));
+    *len = sizeof(addr);
+    return AQ_OK;
+}
+
+/* The inbox of a peer of this host. */
+static aq_status find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
+{
+    unsigned char bytes[AQI_ADDR_MAX];
+    struct shm_addr addr;
+    size_t len = sizeof(bytes);
+    aq_status st = shm->params.hooks.lookup(shm->params.hooks.host, &shm->tp, id, bytes, &len);
+    if (st != AQ_OK) return st;
+    if (len == 0) return AQ_ENOTSUP;
+    /* Whose "peer" is ourselves would believe its keys, which name memory here. */
+    if (!read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
+        (addr.rank == shm->params.local_rank) != (id == shm->params.self))
+        return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u makes no sense", id);
+    *rank = addr.rank;
     return AQ_OK;
 }
 
@@ -288,19 +319,15 @@ static aq_status check_inbox(const struct shm_tp *shm, const struct shm_inbox *i
     return AQ_OK;
 }
 
-static aq_status shm_connect(struct aqi_tp *tp, const char *uri, uint32_t id, struct aqi_peer **out)
+static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
-    unsigned pid, rank;
-    size_t slots, payload, piece;
-    char end;
-    if (sscanf(uri, ADDRESS "%c", &pid, &rank, &slots, &payload, &piece, &end) != 5 ||
-        rank >= shm->layout.ranks)
-        return AQ_ENOTSUP;
-    /* Whose "peer" is ourselves would believe its keys, which name memory here. */
-    if ((rank == shm->params.local_rank) != (id == shm->params.self)) return AQ_ENOTSUP;
+    uint32_t rank;
+    if (host != shm->params.host) return AQ_ENOTSUP;
+    aq_status st = find_peer(shm, id, &rank);
+    if (st != AQ_OK) return st;
     struct shm_inbox *inbox = shm_inbox_of(shm, rank);
-    aq_status st = check_inbox(shm, inbox, rank);
+    st = check_inbox(shm, inbox, rank);
     if (st != AQ_OK) return st;
     struct shm_peer *peer = calloc(1, sizeof(*peer));
     uint32_t *line_after = calloc(SHM_RINGS * shm->layout.slots, sizeof(*line_after));
@@ -359,6 +386,8 @@ const struct aqi_transport aqi_shm_transport = {
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
             AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_ANY_MEMORY |
             AQI_CAP_MEM_FD | AQI_CAP_RENDEZVOUS | AQI_CAP_PULL,
+    .addr_max = SHM_ADDR,
+    .key_max = SHM_KEY,
     .settings = &aqi_shm_settings,
     .probe = shm_probe,
     .open = shm_open,
@@ -380,6 +409,7 @@ const struct aqi_transport aqi_shm_transport = {
     .mem_reg = shm_mem_reg,
     .mem_dereg = shm_mem_dereg,
     .mem_map = shm_mem_map,
+    .mem_unmap = shm_mem_unmap,
     .mem_fd = shm_mem_fd,
     .rendezvous = &shm_rendezvous,
     .wait_fd = shm_wait_fd,

@@ -211,7 +211,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
                         const struct aqi_am *am);
 
 /* shm_receive.c */
-unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode);
+unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 bool shm_has_arrivals(struct shm_tp *shm);
 
 /*
@@ -269,16 +269,19 @@ extern const struct aqi_rendezvous_ops shm_rendezvous;
 
 /* shm_rma.c */
 aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr);
-aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char key[AQI_KEY_MAX]);
-void shm_mem_dereg(struct aqi_tp *tp, const unsigned char key[AQI_KEY_MAX]);
-aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer,
-                      const unsigned char key[AQI_KEY_MAX], uint64_t addr, size_t len,
-                      struct aqi_rmem *rmem);
+enum { SHM_KEY = 24 }; /* bytes of a key */
+aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
+void shm_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **rmem);
+void shm_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 aq_status shm_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
 aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, struct aqi_comp *comp);
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
 aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, struct aqi_comp *comp);
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
 aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                    uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

@@ -82,10 +82,11 @@ static AQI_COLD unsigned tell_lost(struct shm_tp *shm)
     return n;
 }
 
-unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode)
+unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     unsigned n = 0;
+    (void)now;
     uint32_t round = atomic_load_explicit(&shm->inbox->rounds, memory_order_relaxed) + 1;
     /* Read by shm_cma.c of others; that two threads may count one round does no harm. */
     atomic_store_explicit(&shm->inbox->rounds, round, memory_order_relaxed);

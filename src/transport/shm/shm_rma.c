@@ -3,6 +3,7 @@
 #include "base/shmem.h"
 #include "transport/shm/shm_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,11 +15,21 @@ struct shm_key {
     uint32_t type;
     uint32_t local_rank;
     uint64_t offset; /* in the owner's part of the area; KEY_PRIVATE: generation of its handle */
-    uint64_t local;  /* in an rmem: where it is mapped in this process */
     uint32_t area;   /* KEY_PRIVATE: its handle, or NO_HANDLE */
-    uint32_t mapped; /* in an rmem: `local` says where */
+    uint32_t unused;
 };
-static_assert(sizeof(struct shm_key) <= AQI_KEY_MAX, "a key fits");
+static_assert(sizeof(struct shm_key) == SHM_KEY, "as the transport's table says");
+
+struct shm_mem {
+    struct aqi_mem mem;
+    struct shm_key key;
+};
+
+struct shm_rmem {
+    struct aqi_rmem rmem;
+    unsigned char *at; /* where this process reaches it by loads and stores, or NULL */
+    struct shm_key key;
+};
 
 aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
 {
@@ -59,9 +70,11 @@ static void open_handle(struct shm_tp *shm, struct shm_key *key)
     }
 }
 
-aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char out[AQI_KEY_MAX])
+aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
+    struct shm_mem *mem = malloc(sizeof(*mem));
+    if (mem == NULL) return AQ_ENOMEM;
     struct shm_key key = {.type = KEY_PRIVATE, .local_rank = shm->params.local_rank};
     for (uint32_t i = 0; i < shm->area_count; i++) {
         const struct shm_area *area = &shm->areas[i];
@@ -73,8 +86,9 @@ aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, unsigned char o
         key.offset = offset;
     }
     if (key.type == KEY_PRIVATE) open_handle(shm, &key);
-    memset(out, 0, AQI_KEY_MAX);
-    memcpy(out, &key, sizeof(key));
+    mem->key = key;
+    mem->mem = (struct aqi_mem){addr, len, &mem->key, sizeof(mem->key)};
+    *out = &mem->mem;
     return AQ_OK;
 }
 
@@ -93,74 +107,84 @@ aq_status shm_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd, u
     return AQ_ENOTSUP;
 }
 
-void shm_mem_dereg(struct aqi_tp *tp, const unsigned char in[AQI_KEY_MAX])
+void shm_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
-    struct shm_key key;
-    memcpy(&key, in, sizeof(key));
-    if (key.type != KEY_PRIVATE || key.area >= SHM_HANDLES) return;
-    atomic_fetch_add(&shm->inbox->handles[key.area], 1);
+    const struct shm_key *key = &((struct shm_mem *)mem)->key;
+    if (key->type == KEY_PRIVATE && key->area < SHM_HANDLES)
+        atomic_fetch_add(&shm->inbox->handles[key->area], 1);
+    free(mem);
 }
 
-aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const unsigned char in[AQI_KEY_MAX],
-                      uint64_t addr, size_t len, struct aqi_rmem *rmem)
+/* Where the memory of a key is mapped here, or NULL in `*at`. */
+static aq_status find_memory(const struct shm_tp *shm, const struct shm_key *key, uint32_t id,
+                             size_t len, unsigned char **at)
+{
+    const struct shm_area *area = &shm->areas[key->area % SHM_AREAS];
+    *at = NULL;
+    if (key->type == KEY_PRIVATE) return AQ_OK;
+    if (key->area >= shm->area_count || len > area->stride || key->offset > area->stride - len)
+        return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that is out of range", id);
+    if (shm_config.map) *at = area->base + key->local_rank * area->stride + key->offset;
+    return AQ_OK;
+}
+
+aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *in, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **out)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *from = (struct shm_peer *)peer;
-    struct shm_key key;
-    memcpy(&key, in, sizeof(key));
+    struct shm_key key = {0};
+    if (key_len == sizeof(key)) memcpy(&key, in, sizeof(key));
     if ((key.type != KEY_PRIVATE && key.type != KEY_SHARED) || key.local_rank != from->local_rank)
         return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that makes no sense",
                         peer->id);
-    *rmem = (struct aqi_rmem){.addr = addr, .len = len};
-    key.local = 0;
-    key.mapped = 0;
-    if (key.type == KEY_SHARED) {
-        const struct shm_area *area = &shm->areas[key.area % SHM_AREAS];
-        if (key.area >= shm->area_count || len > area->stride || key.offset > area->stride - len)
-            return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that is out of range",
-                            peer->id);
-        unsigned char *at = area->base + key.local_rank * area->stride + key.offset;
-        key.local = (uint64_t)(uintptr_t)at;
-        key.mapped = shm_config.map != 0;
-        if (key.mapped) rmem->local = at;
-    } else if (key.local_rank == shm->params.local_rank) {
-        key.local = addr;
-        key.mapped = true;
-    }
-    memcpy(rmem->key, &key, sizeof(key));
+    unsigned char *at;
+    aq_status st = find_memory(shm, &key, peer->id, len, &at);
+    struct shm_rmem *rmem = st == AQ_OK ? malloc(sizeof(*rmem)) : NULL;
+    if (st != AQ_OK) return st;
+    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to map memory");
+    *rmem = (struct shm_rmem){{.local = at, .addr = addr, .len = len}, .at = at, .key = key};
+    if (key.type == KEY_PRIVATE && key.local_rank == shm->params.local_rank)
+        rmem->at = (unsigned char *)(uintptr_t)addr;
+    *out = &rmem->rmem;
     return AQ_OK;
+}
+
+void shm_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
 }
 
 /* Where `addr` of a peer's memory is mapped here; NULL: it is not. */
 static void *translate(const struct aqi_rmem *rmem, uint64_t addr)
 {
-    struct shm_key key;
-    memcpy(&key, rmem->key, sizeof(key));
-    if (!key.mapped) return NULL;
-    return (void *)(uintptr_t)(key.local + (addr - rmem->addr));
+    const struct shm_rmem *mine = (const struct shm_rmem *)rmem;
+    return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
 /* Is memory that is not mapped to be reached by CMA? AQ_ENOTSUP: no, by messages. */
 static aq_status check_cma(struct shm_tp *shm, struct shm_peer *peer, const struct aqi_rmem *rmem,
                            size_t len)
 {
-    struct shm_key key;
-    memcpy(&key, rmem->key, sizeof(key));
+    const struct shm_key *key = &((const struct shm_rmem *)rmem)->key;
     if (AQI_UNLIKELY(peer->lost)) return AQ_EPEER;
-    if (key.type == KEY_PRIVATE &&
-        (key.area >= SHM_HANDLES ||
-         atomic_load_explicit(&peer->inbox->handles[key.area], memory_order_acquire) != key.offset))
+    if (key->type == KEY_PRIVATE &&
+        (key->area >= SHM_HANDLES || atomic_load_explicit(&peer->inbox->handles[key->area],
+                                                          memory_order_acquire) != key->offset))
         return AQ_ENOTSUP;
     return shm_cma_better(shm, peer, len) ? AQ_OK : AQ_ENOTSUP;
 }
 
 aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, const void *src, size_t len, struct aqi_comp *comp)
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
     void *at = translate(rmem, addr);
+    (void)mem;
     if (at != NULL) {
         memcpy(at, src, len);
     } else {
@@ -175,11 +199,13 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 }
 
 aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                  uint64_t addr, void *dst, size_t len, struct aqi_comp *comp)
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *from = (struct shm_peer *)peer;
     const void *at = translate(rmem, addr);
+    (void)mem;
     atomic_thread_fence(memory_order_acquire);
     if (at != NULL) {
         memcpy(dst, at, len);

@@ -122,13 +122,16 @@ static int memory(size_t size, unsigned seals)
 
 static unsigned char bytes[AQI_HELLO_MAX];
 
+static size_t call_from(const uint32_t *address, uint32_t len)
+{
+    struct aqi_hello hello = {
+        .type = AQI_HELLO_CALL, .objects = 1, .max_medium = 8192, .addr = address, .addr_len = len};
+    return aqi_hello_encode(&hello, bytes);
+}
+
 static size_t good_call(void)
 {
-    struct aqi_hello hello = {.type = AQI_HELLO_CALL,
-                              .objects = 1,
-                              .max_medium = 8192,
-                              .uri = "shm://job/1/1/64/262144/65536"};
-    return aqi_hello_encode(&hello, bytes);
+    return call_from(raw_address, sizeof(raw_address));
 }
 
 static void garbage(int socket)
@@ -175,19 +178,27 @@ static void wrong_calls(int socket)
 /* Rings that no settings could have made. */
 static void wrong_measures(int socket)
 {
-    static const char *const measures[] = {
-        "",         "/64/262144",        "/64/262144/65536/1",      "/0/262144/65536",
-        "/x/y/z",   "/65/262144/65536",  "/131072/262144/65536",    "/64/0/65536",
-        "/64/1/64", "/64/131072/65536",  "/64/262145/65536",        "/64/262144/65535",
-        "/-1/1/1",  "/64/262144/4096",   "/64/2147483648/65536",    "/64/262144/0",
-        "/8/64/64", "/64/262144/131072", "/64/1073741824/536870912"};
+    static const uint32_t measures[][3] = {
+        {0, 262144, 65536},  {UINT32_MAX, 1, 1},   {65, 262144, 65536},     {131072, 262144, 65536},
+        {64, 0, 65536},      {64, 1, 64},          {64, 131072, 65536},     {64, 262145, 65536},
+        {64, 262144, 65535}, {64, 262144, 4096},   {64, 1u << 31, 65536},   {64, 262144, 0},
+        {8, 64, 64},         {64, 262144, 131072}, {64, 1u << 30, 1u << 29}};
     int object = memory(1 << 22, F_SEAL_SHRINK | F_SEAL_GROW);
-    for (unsigned i = 0; i < COUNT_OF(measures); i++) {
-        struct aqi_hello hello = {.type = AQI_HELLO_CALL, .objects = 1, .max_medium = 8192};
-        snprintf(hello.uri, sizeof(hello.uri), "shm://job/1/1%s", measures[i]);
-        size_t n = aqi_hello_encode(&hello, bytes);
+    uint32_t address[6];
+    memcpy(address, raw_address, sizeof(raw_address));
+    for (uint32_t len = 0; len <= sizeof(address); len++) {
+        size_t n = call_from(address, len);
+        if (len == 5 * sizeof(address[0])) continue;
         CHECK_EQUAL(call(socket, bytes, n, &object, 1, NULL).status, AQ_EPROTO);
     }
+    for (unsigned i = 0; i < COUNT_OF(measures); i++) {
+        memcpy(address + 2, measures[i], sizeof(measures[i]));
+        size_t n = call_from(address, 5 * sizeof(address[0]));
+        CHECK_EQUAL(call(socket, bytes, n, &object, 1, NULL).status, AQ_EPROTO);
+    }
+    address[0]++;
+    size_t n = call_from(address, 5 * sizeof(address[0]));
+    CHECK_EQUAL(call(socket, bytes, n, &object, 1, NULL).status, AQ_EPROTO);
     close(object);
 }
 

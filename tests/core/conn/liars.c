@@ -30,7 +30,8 @@ static void call(int object, int line[2])
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = 1,
                               .max_medium = 8192,
-                              .uri = "shm://job/1/1/64/262144/65536"};
+                              .addr = raw_address,
+                              .addr_len = sizeof(raw_address)};
     struct sockaddr_un name;
     socklen_t len = raw_name(&name);
     int raw = socket(AF_UNIX, SOCK_DGRAM, 0);
@@ -168,11 +169,13 @@ static void impostor(uint32_t number)
     memcpy(&line, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(line));
     struct aqi_hello accept = {.type = AQI_HELLO_ACCEPT,
                                .max_medium = 8192,
-                               .uri = "shm://job/1/1/64/262144/65536",
+                               .addr = raw_address,
+                               .addr_len = sizeof(raw_address),
                                .segment_addr = 1 << 20,
                                .segment_size = 4096};
-    const uint32_t key[] = {1, 1, 0, 0, 0, 0, UINT32_MAX, 0}; /* private, of local rank 1 */
-    memcpy(accept.segment_key, key, sizeof(key));
+    const uint32_t key[] = {1, 1, 0, 0, UINT32_MAX, 0}; /* private, of local rank 1 */
+    accept.key = key;
+    accept.key_len = sizeof(key);
     raw_send(line, NULL, 0, bytes, aqi_hello_encode(&accept, bytes), NULL, 0);
     role_await(DONE, 1);
 }

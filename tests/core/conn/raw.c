@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const uint32_t raw_address[5] = {0x326d6873, 1, 64, 262144, 65536};
+
 socklen_t raw_name(struct sockaddr_un *name)
 {
     static const char prefix[] = "aqueduct";

@@ -3,11 +3,16 @@
 #define AQT_CONN_RAW_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 /* Where the server of the play listens. */
 socklen_t raw_name(struct sockaddr_un *name);
+
+/* An address of shm as it is by default: the magic number, the inbox, slots, bytes of payload and
+ * of a piece. */
+extern const uint32_t raw_address[5];
 
 /* Send with descriptors; to where the socket is connected if `to` is NULL. Blocks while the queue
  * is full. */

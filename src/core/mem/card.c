@@ -1,0 +1,50 @@
+/* Cards: what ranks tell each other about their transports, packed. */
+#include "core/mem/mem.h"
+
+#include <string.h>
+
+static size_t longest(unsigned t, enum core_blob what)
+{
+    const struct aqi_transport *ops = &core.tps[t]->ops;
+    return what == CORE_KEYS ? ops->key_max : ops->addr_max;
+}
+
+/* Each begins with its length, in two bytes. */
+static size_t place_of(size_t fixed, enum core_blob what, unsigned t)
+{
+    while (t-- > 0)
+        fixed += sizeof(uint16_t) + longest(t, what);
+    return fixed;
+}
+
+size_t core_card_size(size_t fixed, enum core_blob what)
+{
+    return aqi_round_up(place_of(fixed, what, core.tp_count), sizeof(uint64_t));
+}
+
+void core_card_set(void *card, size_t fixed, enum core_blob what, unsigned t, const void *blob,
+                   size_t len)
+{
+    unsigned char *at = (unsigned char *)card + place_of(fixed, what, t);
+    uint16_t n = (uint16_t)aqi_min(len, longest(t, what));
+    memcpy(at, &n, sizeof(n));
+    if (n != 0) memcpy(at + sizeof(n), blob, n);
+}
+
+const void *core_card_get(const void *card, size_t fixed, enum core_blob what, unsigned t,
+                          size_t *len)
+{
+    const unsigned char *at = (const unsigned char *)card + place_of(fixed, what, t);
+    uint16_t n;
+    memcpy(&n, at, sizeof(n));
+    *len = aqi_min(n, longest(t, what));
+    return at + sizeof(n);
+}
+
+unsigned core_tp_index(const struct aqi_tp *tp)
+{
+    unsigned t = 0;
+    while (core.tps[t] != tp)
+        t++;
+    return t;
+}
