@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 64, TURNS = 4 }; /* before all transports are asked again */
+enum { COLL_LOOKS = 64, COLL_TURNS = 4 }; /* before all transports are asked again */
 
 struct core_barrier {
     bool notified;
@@ -17,7 +17,8 @@ struct core_barrier {
     struct coll_op op; /* by messages */
 };
 
-static void fold_names(const void *left, void *right_and_out, size_t count, const void *context)
+static void barrier_fold_names(const void *left, void *right_and_out, size_t count,
+                               const void *context)
 {
     const struct coll_name *a = left;
     struct coll_name *b = right_and_out;
@@ -43,7 +44,7 @@ bool core_barrier_pending(const aq_team *team)
     return team->barrier->notified;
 }
 
-static aq_status check(const char *call, const aq_team *team, unsigned flags)
+static aq_status barrier_check(const char *call, const aq_team *team, unsigned flags)
 {
     aq_status st = core_team_usable(call, team);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
@@ -52,14 +53,14 @@ static aq_status check(const char *call, const aq_team *team, unsigned flags)
     return AQ_OK;
 }
 
-static struct coll_name name_of(int id, unsigned flags)
+static struct coll_name barrier_name(int id, unsigned flags)
 {
-    if (flags & AQ_BARRIER_MISMATCH) return (struct coll_name){NAME_MISMATCH, 0};
-    if (flags & AQ_BARRIER_ANONYMOUS) return (struct coll_name){NAME_NONE, 0};
-    return (struct coll_name){NAME_GIVEN, id};
+    if (flags & AQ_BARRIER_MISMATCH) return (struct coll_name){COLL_NAME_MISMATCH, 0};
+    if (flags & AQ_BARRIER_ANONYMOUS) return (struct coll_name){COLL_NAME_NONE, 0};
+    return (struct coll_name){COLL_NAME_GIVEN, id};
 }
 
-static aq_status start(aq_team *team, struct coll_name name)
+static aq_status barrier_start(aq_team *team, struct coll_name name)
 {
     struct core_barrier *b = team->barrier;
     b->agreed = name;
@@ -75,36 +76,36 @@ static aq_status start(aq_team *team, struct coll_name name)
                                       .src = &b->agreed,
                                       .nbytes = sizeof(b->agreed),
                                       .element = sizeof(b->agreed),
-                                      .fn = fold_names}};
+                                      .fn = barrier_fold_names}};
     aq_status st = coll_begin(team, &b->op);
     if (st != AQ_OK) b->notified = false;
     return st;
 }
 
 /* The barrier will never be complete, and no other of this team will. */
-static AQI_COLD aq_status dead(const aq_team *team, const char *call)
+static AQI_COLD aq_status barrier_dead(const aq_team *team, const char *call)
 {
     team->barrier->notified = false;
     return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
 }
 
-static inline aq_status notify(const char *call, aq_team *team, int id, unsigned flags)
+static inline aq_status barrier_notify(const char *call, aq_team *team, int id, unsigned flags)
 {
-    aq_status st = check(call, team, flags);
+    aq_status st = barrier_check(call, team, flags);
     if (st != AQ_OK) return st;
     if (team->barrier->notified)
         return aqi_fail(AQ_ESTATE, "core",
                         "%s: the last aq_barrier_notify has not been followed by a wait", call);
-    if (AQI_UNLIKELY(coll_broken(team))) return dead(team, call);
-    return start(team, name_of(id, flags));
+    if (AQI_UNLIKELY(coll_broken(team))) return barrier_dead(team, call);
+    return barrier_start(team, barrier_name(id, flags));
 }
 
 aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 {
-    return notify("aq_barrier_notify", team, id, flags);
+    return barrier_notify("aq_barrier_notify", team, id, flags);
 }
 
-static AQI_COLD aq_status mismatch(bool own)
+static AQI_COLD aq_status barrier_mismatch(bool own)
 {
     /* An answer, which programs may ask for, rather than a failure to be logged. */
     return aqi_fail_quiet(AQ_EMISMATCH,
@@ -113,17 +114,17 @@ static AQI_COLD aq_status mismatch(bool own)
 }
 
 /* The barrier is complete: take its result and make it ready for the next. */
-static inline aq_status finish(struct core_barrier *b, struct coll_name at_wait)
+static inline aq_status barrier_finish(struct core_barrier *b, struct coll_name at_wait)
 {
-    bool own =
-        b->agreed.state == NAME_GIVEN && at_wait.state == NAME_GIVEN && b->agreed.id != at_wait.id;
+    bool own = b->agreed.state == COLL_NAME_GIVEN && at_wait.state == COLL_NAME_GIVEN &&
+               b->agreed.id != at_wait.id;
     b->notified = false;
     aqi_count(AQI_CTR_BARRIER, 1);
-    if (AQI_LIKELY(b->agreed.state != NAME_MISMATCH && !own)) return AQ_OK;
-    return mismatch(own);
+    if (AQI_LIKELY(b->agreed.state != COLL_NAME_MISMATCH && !own)) return AQ_OK;
+    return barrier_mismatch(own);
 }
 
-static inline bool complete(aq_team *team)
+static inline bool barrier_complete(aq_team *team)
 {
     struct core_barrier *b = team->barrier;
     if (team->coll->shm != NULL) return coll_shm_arrived(team, &b->agreed);
@@ -132,24 +133,25 @@ static inline bool complete(aq_team *team)
 }
 
 /* Who is dead now may have left a barrier that became complete after we looked. */
-static bool hopeless(aq_team *team)
+static bool barrier_hopeless(aq_team *team)
 {
-    return AQI_UNLIKELY(coll_broken(team)) && !complete(team);
+    return AQI_UNLIKELY(coll_broken(team)) && !barrier_complete(team);
 }
 
-static aq_status pending(const char *call, const aq_team *team, unsigned flags)
+static aq_status barrier_check_pending(const char *call, const aq_team *team, unsigned flags)
 {
-    aq_status st = check(call, team, flags);
+    aq_status st = barrier_check(call, team, flags);
     if (st == AQ_OK && !team->barrier->notified)
         st = aqi_fail(AQ_ESTATE, "core", "%s: without aq_barrier_notify", call);
     return st;
 }
 
 /* A failed operation by messages is complete, too. */
-static aq_status failed(const aq_team *team, const char *call)
+static aq_status barrier_failed(const aq_team *team, const char *call)
 {
     if (team->coll->shm == NULL && team->barrier->op.status != AQ_OK)
-        return team->barrier->op.status == AQ_EPEER ? dead(team, call) : team->barrier->op.status;
+        return team->barrier->op.status == AQ_EPEER ? barrier_dead(team, call)
+                                                    : team->barrier->op.status;
     return AQ_OK;
 }
 
@@ -157,30 +159,30 @@ static aq_status failed(const aq_team *team, const char *call)
  * Where ranks share cores each turn brings cold caches, and all of them together are what a barrier
  * costs: a turn that comes too early gives the core away again after one look.
  */
-static void look_only(aq_team *team)
+static void barrier_look_only(aq_team *team)
 {
     if (core.spin_rounds > 0 || team->coll->shm == NULL) return;
-    for (unsigned turn = 0; turn < TURNS && !complete(team); turn++)
+    for (unsigned turn = 0; turn < COLL_TURNS && !barrier_complete(team); turn++)
         core_yield();
 }
 
-static aq_status wait_for(const char *call, aq_team *team, struct coll_name at_wait)
+static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_name at_wait)
 {
     struct core_wait wait = {0};
-    unsigned done = core_progress(), looks = core.spin_rounds > 0 ? LOOKS : 1;
+    unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     for (;; done = core_progress()) {
-        look_only(team);
+        barrier_look_only(team);
         for (unsigned i = 0; i < looks; i++) {
-            if (complete(team)) {
+            if (barrier_complete(team)) {
                 aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, 0);
-                aq_status st = failed(team, call);
+                aq_status st = barrier_failed(team, call);
                 if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
-                return st == AQ_OK ? finish(team->barrier, at_wait) : st;
+                return st == AQ_OK ? barrier_finish(team->barrier, at_wait) : st;
             }
             if (looks > 1) aqi_pause();
         }
-        if (hopeless(team)) return dead(team, call);
+        if (barrier_hopeless(team)) return barrier_dead(team, call);
         if (done != 0)
             wait = (struct core_wait){0};
         else
@@ -192,38 +194,39 @@ static aq_status wait_for(const char *call, aq_team *team, struct coll_name at_w
 aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
 {
     static const char call[] = "aq_barrier_wait";
-    aq_status st = pending(call, team, flags);
-    return st == AQ_OK ? wait_for(call, team, name_of(id, flags)) : st;
+    aq_status st = barrier_check_pending(call, team, flags);
+    return st == AQ_OK ? barrier_wait_for(call, team, barrier_name(id, flags)) : st;
 }
 
 aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
 {
     static const char call[] = "aq_barrier_try";
-    aq_status st = pending(call, team, flags);
+    aq_status st = barrier_check_pending(call, team, flags);
     if (st != AQ_OK) return st;
     (void)core_poll(core_self());
-    if (!complete(team)) return hopeless(team) ? dead(team, call) : AQ_AGAIN;
-    st = failed(team, call);
-    return st == AQ_OK ? finish(team->barrier, name_of(id, flags)) : st;
+    if (!barrier_complete(team))
+        return barrier_hopeless(team) ? barrier_dead(team, call) : AQ_AGAIN;
+    st = barrier_failed(team, call);
+    return st == AQ_OK ? barrier_finish(team->barrier, barrier_name(id, flags)) : st;
 }
 
 aq_status aq_barrier(aq_team *team)
 {
     static const char call[] = "aq_barrier";
-    aq_status st = notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
-    return st == AQ_OK ? wait_for(call, team, (struct coll_name){NAME_NONE, 0}) : st;
+    aq_status st = barrier_notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
+    return st == AQ_OK ? barrier_wait_for(call, team, (struct coll_name){COLL_NAME_NONE, 0}) : st;
 }
 
 aq_status aq_barrier_result(aq_team *team, int *id)
 {
     static const char call[] = "aq_barrier_result";
-    aq_status st = check(call, team, 0);
+    aq_status st = barrier_check(call, team, 0);
     if (st != AQ_OK) return st;
     const struct core_barrier *b = team->barrier;
     if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", call);
     if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", call);
-    if (b->agreed.state == NAME_MISMATCH) return AQ_EMISMATCH;
-    if (b->agreed.state != NAME_GIVEN) return AQ_AGAIN;
+    if (b->agreed.state == COLL_NAME_MISMATCH) return AQ_EMISMATCH;
+    if (b->agreed.state != COLL_NAME_GIVEN) return AQ_AGAIN;
     *id = b->agreed.id;
     return AQ_OK;
 }

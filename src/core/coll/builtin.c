@@ -42,10 +42,10 @@ FOLD(MAX, i64, int64_t)
 FOLD(MAX, f32, float)
 FOLD(MAX, f64, double)
 
-enum { TYPES = AQ_F64 + 1, OPERATORS = AQ_XOR + 1 };
+enum { BUILTIN_TYPES = AQ_F64 + 1, BUILTIN_OPERATORS = AQ_XOR + 1 };
 static_assert(AQ_I32 == 0 && AQ_F64 == 5, "the columns of the table below");
 
-static const size_t sizes[TYPES] = {4, 4, 8, 8, 4, 8};
+static const size_t builtin_sizes[BUILTIN_TYPES] = {4, 4, 8, 8, 4, 8};
 
 #define ROW(op, i32, i64)                                                                          \
     {                                                                                              \
@@ -57,7 +57,7 @@ static const size_t sizes[TYPES] = {4, 4, 8, 8, 4, 8};
         fold_##op##_u32, fold_##op##_u32, fold_##op##_u64, fold_##op##_u64, NULL, NULL             \
     }
 
-static aq_reduce_fn *const functions[OPERATORS][TYPES] = {
+static aq_reduce_fn *const builtin_functions[BUILTIN_OPERATORS][BUILTIN_TYPES] = {
     [AQ_ADD] = ROW(ADD, u32, u64), [AQ_MULT] = ROW(MULT, u32, u64),
     [AQ_MIN] = ROW(MIN, i32, i64), [AQ_MAX] = ROW(MAX, i32, i64),
     [AQ_AND] = BITS(AND),          [AQ_OR] = BITS(OR),
@@ -66,7 +66,7 @@ static aq_reduce_fn *const functions[OPERATORS][TYPES] = {
 
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element)
 {
-    if (type < 0 || type >= TYPES || op < 0 || op >= OPERATORS) return NULL;
-    *element = sizes[type];
-    return functions[op][type];
+    if (type < 0 || type >= BUILTIN_TYPES || op < 0 || op >= BUILTIN_OPERATORS) return NULL;
+    *element = builtin_sizes[type];
+    return builtin_functions[op][type];
 }

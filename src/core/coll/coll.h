@@ -22,7 +22,7 @@ enum coll_kind {
     COLL_ALLGATHER,
     COLL_SCATTER,
     COLL_ALLTOALL,
-    COLL_GATE, /* internal: bounds how far the members of a team are apart (coll/msg.c) */
+    COLL_THROTTLE, /* internal: a barrier that bounds how far members are apart (coll/op.c) */
     COLL_KINDS
 };
 
@@ -47,12 +47,13 @@ struct coll_args {
 enum { COLL_CODE_OPS = 16, COLL_CODE_BARRIER = 253, COLL_CODE_DESTROY, COLL_CODE_TEAM };
 
 /* By what members tell that they are in the same operation; travels in lines and in messages. */
-struct coll_mark {
+struct coll_signature {
     uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
     uint32_t root, bytes;
 };
 
-static inline bool coll_mark_same(const struct coll_mark *a, const struct coll_mark *b)
+static inline bool coll_signature_same(const struct coll_signature *a,
+                                       const struct coll_signature *b)
 {
     return a->what == b->what && a->root == b->root && a->bytes == b->bytes;
 }
@@ -66,7 +67,7 @@ struct coll_plan {
 };
 
 /* Where an operation in shared memory stands. */
-enum coll_phase { SHM_TALK, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
+enum coll_phase { SHM_ADDRESSES, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
 
 struct coll_hier;
 
@@ -75,7 +76,7 @@ struct coll_op {
     struct coll_op *then; /* a later one of the list, held until this one is complete */
     struct aqi_op *event;
     struct coll_args args;
-    struct coll_mark mark;
+    struct coll_signature signature;
     uint32_t seq;
     bool shared;  /* runs in shared memory */
     bool started; /* messages for it find it */
@@ -105,7 +106,7 @@ struct coll_op {
 struct coll_shm;
 struct coll_early;
 
-enum { COLL_GATE_EVERY = 16, COLL_PAST = 2 * COLL_GATE_EVERY };
+enum { COLL_THROTTLE_EVERY = 16, COLL_PAST = 2 * COLL_THROTTLE_EVERY };
 
 struct core_coll {
     struct aqi_spin lock; /* of everything below; never held while handlers run */
@@ -114,13 +115,13 @@ struct core_coll {
     uint32_t messages;  /* operations by messages that are under way */
     bool moved;         /* an operation went on since this was last cleared */
     bool stuck;         /* the others know what we have been waiting for */
-    bool failed;        /* an operation did */
-    atomic_bool parted; /* members are in different ones, which a death may have led to */
+    bool op_failed;     /* an operation did */
+    atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */
     struct coll_op *first;
     struct coll_op **last;
     struct { /* the last operations by messages, by seq */
         uint32_t seq;
-        struct coll_mark mark;
+        struct coll_signature signature;
     } past[COLL_PAST];
     struct coll_early *early; /* messages for operations that are not started here */
     struct coll_shm *shm;     /* NULL: messages only */
@@ -176,11 +177,11 @@ static inline bool coll_rooted(enum coll_kind kind)
 }
 
 /* coll/signature.c */
-struct coll_mark coll_mark_of(const struct coll_args *args);
-struct coll_mark coll_mark_of_barrier(bool ends);
+struct coll_signature coll_signature_of(const struct coll_args *args);
+struct coll_signature coll_signature_of_barrier(bool ends);
 /* Two members are in different operations: ends the job. */
-AQI_COLD void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other,
-                          struct coll_mark theirs);
+AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
+                            struct coll_signature theirs);
 /* After each round in vain of a wait in a call; `op` NULL: for the barrier in shared memory. */
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
@@ -224,8 +225,8 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
-bool coll_broken(const aq_team *team); /* has a member died, or parted from the others? */
-void coll_part(const aq_team *team);   /* from now on it is broken here */
+bool coll_broken(const aq_team *team); /* has a member died, or the team failed? */
+void coll_fail(const aq_team *team);   /* from now on it is broken here */
 bool coll_idle(const aq_team *team);
 
 /* coll/shm.c */

@@ -12,11 +12,11 @@
 #include <string.h>
 
 enum {
-    SMALL_BLOCK = 4 * 1024, /* larger ones go directly between root and member */
-    SMALL_EXCHANGE = 512    /* blocks of an all-to-all that are worth being collected */
+    HIER_SMALL_BLOCK = 4 * 1024, /* larger ones go directly between root and member */
+    HIER_SMALL_EXCHANGE = 512    /* blocks of an all-to-all that are worth being collected */
 };
 
-enum part { PART_UP, PART_ACROSS, PART_DOWN };
+enum part { HIER_UP, HIER_ACROSS, HIER_DOWN };
 
 struct coll_hier {
     struct coll_op up, down;
@@ -42,7 +42,7 @@ struct hier_view {
     aq_rank local_root;     /* rank there of who acts for it */
 };
 
-static struct hier_view view_of(const aq_team *team, const struct coll_op *op)
+static struct hier_view hier_view_of(const aq_team *team, const struct coll_op *op)
 {
     const struct coll_shape *shape = team->shape;
     struct hier_view v = {.team = team,
@@ -58,7 +58,7 @@ static struct hier_view view_of(const aq_team *team, const struct coll_op *op)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static bool get_memory(struct coll_hier *h, size_t bytes)
+static bool hier_get_memory(struct coll_hier *h, size_t bytes)
 {
     h->memory = malloc(bytes ? bytes : 1);
     h->all = h->memory;
@@ -66,7 +66,7 @@ static bool get_memory(struct coll_hier *h, size_t bytes)
 }
 
 /* Four tables, of whatever is counted by neighbourhood or by neighbour. */
-static size_t *get_table(const struct hier_view *v, unsigned which)
+static size_t *hier_get_table(const struct hier_view *v, unsigned which)
 {
     size_t entries = aqi_max(v->shape->groups, v->size) + (size_t)1;
     if (v->h->tables == NULL) v->h->tables = calloc(4 * entries, sizeof(size_t));
@@ -74,10 +74,10 @@ static size_t *get_table(const struct hier_view *v, unsigned which)
 }
 
 /* Of equal blocks: how long the blocks of each neighbourhood are, and where they begin. */
-static bool set_tables(const struct hier_view *v, size_t block, const size_t **counts,
-                       const size_t **offsets)
+static bool hier_set_tables(const struct hier_view *v, size_t block, const size_t **counts,
+                            const size_t **offsets)
 {
-    size_t *count = get_table(v, 0), *offset = get_table(v, 1);
+    size_t *count = hier_get_table(v, 0), *offset = hier_get_table(v, 1);
     if (count == NULL) return false;
     for (aq_rank g = 0; g < v->shape->groups; g++) {
         count[g] = coll_group_size(v->shape, g) * block;
@@ -90,8 +90,8 @@ static bool set_tables(const struct hier_view *v, size_t block, const size_t **c
 
 /* --- parts ----------------------------------------------------------------------------------- */
 
-static struct coll_args *use(struct coll_op *part, bool *has, const struct hier_view *v,
-                             enum coll_kind kind)
+static struct coll_args *hier_part(struct coll_op *part, bool *has, const struct hier_view *v,
+                                   enum coll_kind kind)
 {
     *has = v->size > 1;
     part->args = *v->args;
@@ -102,33 +102,33 @@ static struct coll_args *use(struct coll_op *part, bool *has, const struct hier_
     return &part->args;
 }
 
-static struct coll_args *use_up(const struct hier_view *v, enum coll_kind kind)
+static struct coll_args *hier_use_up(const struct hier_view *v, enum coll_kind kind)
 {
-    return use(&v->h->up, &v->h->has_up, v, kind);
+    return hier_part(&v->h->up, &v->h->has_up, v, kind);
 }
 
-static struct coll_args *use_down(const struct hier_view *v, enum coll_kind kind)
+static struct coll_args *hier_use_down(const struct hier_view *v, enum coll_kind kind)
 {
     atomic_store_explicit(&v->h->down.held, v->h->leads, memory_order_relaxed);
-    return use(&v->h->down, &v->h->has_down, v, kind);
+    return hier_part(&v->h->down, &v->h->has_down, v, kind);
 }
 
-static bool is_root(const struct hier_view *v)
+static bool hier_is_root(const struct hier_view *v)
 {
     return v->h->root_group != AQ_RANK_NONE && v->team->rank == v->args->root;
 }
 
-static bool set_barrier(const struct hier_view *v)
+static bool hier_set_barrier(const struct hier_view *v)
 {
-    use_up(v, COLL_BARRIER);
-    use_down(v, COLL_BARRIER);
+    hier_use_up(v, COLL_BARRIER);
+    hier_use_down(v, COLL_BARRIER);
     return true;
 }
 
-static bool set_broadcast(const struct hier_view *v)
+static bool hier_set_broadcast(const struct hier_view *v)
 {
-    struct coll_args *down = use_down(v, COLL_BROADCAST);
-    if (!is_root(v)) {
+    struct coll_args *down = hier_use_down(v, COLL_BROADCAST);
+    if (!hier_is_root(v)) {
         down->src = v->args->dst;
         return true;
     }
@@ -138,58 +138,58 @@ static bool set_broadcast(const struct hier_view *v)
     return true;
 }
 
-static bool set_reduce(const struct hier_view *v)
+static bool hier_set_reduce(const struct hier_view *v)
 {
-    struct coll_args *up = use_up(v, COLL_REDUCE);
+    struct coll_args *up = hier_use_up(v, COLL_REDUCE);
     if (!v->h->leads || v->size == 1) return true;
-    if (!is_root(v)) {
-        if (!get_memory(v->h, v->args->nbytes)) return false;
+    if (!hier_is_root(v)) {
+        if (!hier_get_memory(v->h, v->args->nbytes)) return false;
         up->dst = v->h->memory;
     }
     v->h->across.src = up->dst;
     return true;
 }
 
-static bool set_allreduce(const struct hier_view *v)
+static bool hier_set_allreduce(const struct hier_view *v)
 {
-    use_up(v, COLL_REDUCE);
-    use_down(v, COLL_BROADCAST)->src = v->args->dst;
+    hier_use_up(v, COLL_REDUCE);
+    hier_use_down(v, COLL_BROADCAST)->src = v->args->dst;
     if (v->size > 1) v->h->across.src = v->args->dst;
     return true;
 }
 
 /* The root collects in `dst` if its blocks have that order, else beside it. */
-static bool set_gather(const struct hier_view *v)
+static bool hier_set_gather(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
-    struct coll_args *up = use_up(v, COLL_GATHER);
+    struct coll_args *up = hier_use_up(v, COLL_GATHER);
     size_t block = v->args->nbytes;
     if (!h->leads) return true;
-    if (!set_tables(v, block, &h->across.recv_counts, &h->across.recv_offsets)) return false;
+    if (!hier_set_tables(v, block, &h->across.recv_counts, &h->across.recv_offsets)) return false;
     h->across.nbytes = v->size * block;
-    if (is_root(v) && v->shape->sorted)
+    if (hier_is_root(v) && v->shape->sorted)
         h->all = v->args->dst;
-    else if (!get_memory(h, (is_root(v) ? v->n : v->size) * block))
+    else if (!hier_get_memory(h, (hier_is_root(v) ? v->n : v->size) * block))
         return false;
-    up->dst = h->all + (is_root(v) ? v->first * block : 0);
+    up->dst = h->all + (hier_is_root(v) ? v->first * block : 0);
     h->across.dst = h->all;
     if (v->size > 1) h->across.src = up->dst;
     return true;
 }
 
 /* The root deals out from `src` if that has the order of neighbourhoods, else from a copy. */
-static bool set_scatter(const struct hier_view *v)
+static bool hier_set_scatter(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
-    struct coll_args *down = use_down(v, COLL_SCATTER);
+    struct coll_args *down = hier_use_down(v, COLL_SCATTER);
     size_t block = v->args->nbytes;
     if (!h->leads) return true;
-    if (!set_tables(v, block, &h->across.send_counts, &h->across.send_offsets)) return false;
+    if (!hier_set_tables(v, block, &h->across.send_counts, &h->across.send_offsets)) return false;
     h->across.nbytes = v->size * block;
-    if (is_root(v)) {
+    if (hier_is_root(v)) {
         h->across.src = v->args->src;
         if (!v->shape->sorted) {
-            if (!get_memory(h, v->n * block)) return false;
+            if (!hier_get_memory(h, v->n * block)) return false;
             for (aq_rank i = 0; i < v->n; i++)
                 memcpy(h->all + i * block,
                        (const unsigned char *)v->args->src + v->shape->order[i] * block, block);
@@ -200,13 +200,13 @@ static bool set_scatter(const struct hier_view *v)
         if (v->size > 1) h->across.dst = (void *)(uintptr_t)down->src;
         atomic_store_explicit(&h->down.held, false, memory_order_relaxed);
     } else if (v->size > 1) {
-        if (!get_memory(h, v->size * block)) return false;
+        if (!hier_get_memory(h, v->size * block)) return false;
         down->src = h->across.dst = h->all;
     }
     return true;
 }
 
-static size_t block_at(const struct hier_view *v, aq_rank place)
+static size_t hier_block_at(const struct hier_view *v, aq_rank place)
 {
     const size_t *counts = v->args->recv_counts;
     return counts != NULL ? counts[v->shape->order[place]] : v->args->nbytes;
@@ -214,19 +214,19 @@ static size_t block_at(const struct hier_view *v, aq_rank place)
 
 /* How many bytes each neighbourhood has, and each neighbour; returns the sum, SIZE_MAX: no memory.
  */
-static size_t measure_blocks(const struct hier_view *v)
+static size_t hier_measure_blocks(const struct hier_view *v)
 {
-    size_t *counts = get_table(v, 0), *offsets = get_table(v, 1), at = 0;
-    size_t *near_counts = get_table(v, 2), *near_offsets = get_table(v, 3);
+    size_t *counts = hier_get_table(v, 0), *offsets = hier_get_table(v, 1), at = 0;
+    size_t *near_counts = hier_get_table(v, 2), *near_offsets = hier_get_table(v, 3);
     if (counts == NULL) return SIZE_MAX;
     for (aq_rank g = 0, place = 0; g < v->shape->groups; g++) {
         offsets[g] = at;
         for (; place < v->shape->start[g + 1]; place++) {
             if (g == v->shape->mine) {
-                near_counts[place - v->first] = block_at(v, place);
+                near_counts[place - v->first] = hier_block_at(v, place);
                 near_offsets[place - v->first] = at - offsets[g];
             }
-            at += block_at(v, place);
+            at += hier_block_at(v, place);
         }
         counts[g] = at - offsets[g];
     }
@@ -235,31 +235,31 @@ static size_t measure_blocks(const struct hier_view *v)
     return at;
 }
 
-static bool in_place(const struct hier_view *v)
+static bool hier_in_place(const struct hier_view *v)
 {
     return v->shape->sorted && v->args->recv_counts == NULL;
 }
 
-static bool set_allgather(const struct hier_view *v)
+static bool hier_set_allgather(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
-    size_t all = measure_blocks(v);
+    size_t all = hier_measure_blocks(v);
     if (all == SIZE_MAX) return false;
-    if (in_place(v))
+    if (hier_in_place(v))
         h->all = v->args->dst;
-    else if (!get_memory(h, all))
+    else if (!hier_get_memory(h, all))
         return false;
     unsigned char *own = h->all + h->across.recv_offsets[v->shape->mine];
-    struct coll_args *up = use_up(v, COLL_GATHER);
+    struct coll_args *up = hier_use_up(v, COLL_GATHER);
     up->dst = own;
     up->vary = v->args->recv_counts != NULL;
     if (up->vary && h->leads) {
-        up->recv_counts = get_table(v, 2);
-        up->recv_offsets = get_table(v, 3);
+        up->recv_counts = hier_get_table(v, 2);
+        up->recv_offsets = hier_get_table(v, 3);
     }
     if (v->size > 1) h->across.src = own;
     h->across.dst = h->all;
-    struct coll_args *down = use_down(v, COLL_BROADCAST);
+    struct coll_args *down = hier_use_down(v, COLL_BROADCAST);
     down->dst = h->all;
     down->src = h->all;
     down->nbytes = all;
@@ -270,15 +270,15 @@ static bool set_allgather(const struct hier_view *v)
  * Who acts gathers all blocks of its neighbours, sorts them by where they go, exchanges with the
  * others, and sorts them by whom they are for.
  */
-static bool set_alltoall(const struct hier_view *v)
+static bool hier_set_alltoall(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
     size_t block = v->args->nbytes, row = v->n * block, all = v->size * row;
-    struct coll_args *up = use_up(v, COLL_GATHER), *down = use_down(v, COLL_SCATTER);
+    struct coll_args *up = hier_use_up(v, COLL_GATHER), *down = hier_use_down(v, COLL_SCATTER);
     up->nbytes = down->nbytes = row;
     if (!h->leads) return true;
-    if (!get_memory(h, 3 * all) ||
-        !set_tables(v, v->size * block, &h->across.send_counts, &h->across.send_offsets))
+    if (!hier_get_memory(h, 3 * all) ||
+        !hier_set_tables(v, v->size * block, &h->across.send_counts, &h->across.send_offsets))
         return false;
     h->across.recv_counts = h->across.send_counts;
     h->across.recv_offsets = h->across.send_offsets;
@@ -290,18 +290,18 @@ static bool set_alltoall(const struct hier_view *v)
     return true;
 }
 
-static bool (*const setters[COLL_KINDS])(const struct hier_view *v) = {
-    [COLL_BARRIER] = set_barrier,     [COLL_GATE] = set_barrier,
-    [COLL_BROADCAST] = set_broadcast, [COLL_REDUCE] = set_reduce,
-    [COLL_ALLREDUCE] = set_allreduce, [COLL_GATHER] = set_gather,
-    [COLL_ALLGATHER] = set_allgather, [COLL_SCATTER] = set_scatter,
-    [COLL_ALLTOALL] = set_alltoall,
+static bool (*const hier_setters[COLL_KINDS])(const struct hier_view *v) = {
+    [COLL_BARRIER] = hier_set_barrier,     [COLL_THROTTLE] = hier_set_barrier,
+    [COLL_BROADCAST] = hier_set_broadcast, [COLL_REDUCE] = hier_set_reduce,
+    [COLL_ALLREDUCE] = hier_set_allreduce, [COLL_GATHER] = hier_set_gather,
+    [COLL_ALLGATHER] = hier_set_allgather, [COLL_SCATTER] = hier_set_scatter,
+    [COLL_ALLTOALL] = hier_set_alltoall,
 };
 
 /* --- between the parts ----------------------------------------------------------------------- */
 
 /* Blocks of an all-to-all: [neighbour][rank] to [neighbourhood][neighbour][member of that]. */
-static void pack_exchange(const struct hier_view *v)
+static void hier_pack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
     const unsigned char *from = v->size > 1 ? v->h->all : v->args->src;
@@ -313,7 +313,7 @@ static void pack_exchange(const struct hier_view *v)
 }
 
 /* [neighbourhood][member of that][neighbour] to [neighbour][rank]. */
-static void unpack_exchange(const struct hier_view *v)
+static void hier_unpack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
     const unsigned char *from = v->h->across.dst;
@@ -323,21 +323,21 @@ static void unpack_exchange(const struct hier_view *v)
             memcpy(to + ((size_t)near * v->n + v->shape->order[p]) * block, from, block);
 }
 
-static void before_across(const struct hier_view *v)
+static void hier_before_across(const struct hier_view *v)
 {
-    if (v->args->kind == COLL_ALLTOALL) pack_exchange(v);
+    if (v->args->kind == COLL_ALLTOALL) hier_pack_exchange(v);
 }
 
-static void after_across(const struct hier_view *v)
+static void hier_after_across(const struct hier_view *v)
 {
-    if (v->args->kind == COLL_ALLTOALL) unpack_exchange(v);
+    if (v->args->kind == COLL_ALLTOALL) hier_unpack_exchange(v);
 }
 
 /* From the order of the neighbourhoods to that of the ranks. */
-static void finish(const struct hier_view *v)
+static void hier_reorder(const struct hier_view *v)
 {
-    bool gathered = v->args->kind == COLL_GATHER && is_root(v) && !v->shape->sorted;
-    if (!gathered && (v->args->kind != COLL_ALLGATHER || in_place(v))) return;
+    bool gathered = v->args->kind == COLL_GATHER && hier_is_root(v) && !v->shape->sorted;
+    if (!gathered && (v->args->kind != COLL_ALLGATHER || hier_in_place(v))) return;
     const unsigned char *from = v->h->all;
     for (aq_rank p = 0; p < v->n; p++) {
         unsigned char *to;
@@ -355,9 +355,9 @@ bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
     switch (args->kind) {
     case COLL_GATHER:
     case COLL_SCATTER:
-        return args->nbytes <= SMALL_BLOCK;
+        return args->nbytes <= HIER_SMALL_BLOCK;
     case COLL_ALLTOALL:
-        return args->nbytes <= SMALL_EXCHANGE;
+        return args->nbytes <= HIER_SMALL_EXCHANGE;
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
         return team->shape->sorted || !args->ordered;
@@ -366,7 +366,7 @@ bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
     }
 }
 
-static aq_rank acting(const struct coll_shape *shape, const struct coll_op *op, aq_rank group)
+static aq_rank hier_leader(const struct coll_shape *shape, const struct coll_op *op, aq_rank group)
 {
     return group == op->hier->root_group ? op->args.root : shape->order[shape->start[group]];
 }
@@ -378,11 +378,11 @@ aq_status coll_hier_new(const aq_team *team, struct coll_op *op)
     op->hier = h;
     if (h != NULL) {
         h->root_group = coll_rooted(op->args.kind) ? shape->group_of[op->args.root] : AQ_RANK_NONE;
-        h->leads = acting(shape, op, shape->mine) == team->rank;
+        h->leads = hier_leader(shape, op, shape->mine) == team->rank;
         h->across = op->args;
         if (coll_rooted(op->args.kind)) h->across.root = h->root_group;
-        struct hier_view v = view_of(team, op);
-        if (setters[op->args.kind](&v)) return AQ_OK;
+        struct hier_view v = hier_view_of(team, op);
+        if (hier_setters[op->args.kind](&v)) return AQ_OK;
     }
     coll_hier_free(op);
     return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
@@ -418,10 +418,10 @@ void coll_hier_plan(const aq_team *team, struct coll_op *op)
     const struct coll_shape *shape = team->shape;
     coll_plan_make(&op->plan, &op->hier->across, shape->groups, shape->mine);
     for (size_t i = 0; i < op->plan.count; i++)
-        op->plan.steps[i].peer = acting(shape, op, op->plan.steps[i].peer);
+        op->plan.steps[i].peer = hier_leader(shape, op, op->plan.steps[i].peer);
 }
 
-static bool over(const struct coll_op *part, bool used, struct coll_op *op)
+static bool hier_over(const struct coll_op *part, bool used, struct coll_op *op)
 {
     if (!used) return true;
     if (!atomic_load_explicit(&part->done, memory_order_acquire)) return false;
@@ -430,7 +430,7 @@ static bool over(const struct coll_op *part, bool used, struct coll_op *op)
 }
 
 /* The operation is held no more. Acquired by who pushes the parts. */
-static void let_go(const aq_team *team, struct coll_hier *h)
+static void hier_release(const aq_team *team, struct coll_hier *h)
 {
     h->waits = false;
     atomic_store_explicit(&h->up.held, false, memory_order_release);
@@ -438,34 +438,34 @@ static void let_go(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a death the team is broken, and what follows is over as well (coll_part). */
+/* After a death the team is broken, and what follows is over as well (coll_fail). */
 bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
 {
     struct coll_hier *h = op->hier;
-    struct hier_view v = view_of(team, op);
-    if (h->waits) let_go(team, h);
-    if (h->at == PART_UP) {
-        if (!over(&h->up, h->has_up, op)) return false;
+    struct hier_view v = hier_view_of(team, op);
+    if (h->waits) hier_release(team, h);
+    if (h->at == HIER_UP) {
+        if (!hier_over(&h->up, h->has_up, op)) return false;
         if (h->leads) {
-            before_across(&v);
+            hier_before_across(&v);
             coll_msg_begin(team, op);
         }
-        h->at = PART_ACROSS;
+        h->at = HIER_ACROSS;
     }
-    if (h->at == PART_ACROSS) {
+    if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, stuck)) return false;
         /* Of a death the neighbours hear; of anything else they would take what is there. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
-        if (h->leads) after_across(&v);
-        h->at = PART_DOWN;
+        if (h->leads) hier_after_across(&v);
+        h->at = HIER_DOWN;
         if (h->has_down) {
             /* Acquired by who pushes it. */
             atomic_store_explicit(&h->down.held, false, memory_order_release);
             coll_push_team(team->local);
         }
     }
-    if (!over(&h->down, h->has_down, op)) return false;
-    finish(&v);
+    if (!hier_over(&h->down, h->has_down, op)) return false;
+    hier_reorder(&v);
     return true;
 }

@@ -1,7 +1,7 @@
 /*
  * Collectives by messages: carries out plans. Small payloads are sent at once and kept by a
  * receiver that is not ready for them; of large ones the receiver asks for the bytes when it is.
- * Every COLL_GATE_EVERY operations the members wait for each other, which bounds what is kept.
+ * Every COLL_THROTTLE_EVERY operations the members wait for each other, which bounds what is kept.
  */
 #include "core/coll/coll.h"
 
@@ -9,32 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EAGER = 4096 };
+enum { MSG_EAGER = 4096 };
 
 /* The tag of who has waited long and asks what we are in. */
-#define TAG_ASK UINT32_MAX
+#define MSG_TAG_ASK UINT32_MAX
 
 /* The arguments of all messages; those with bytes have their offset (2), too. */
-enum { ARG_TEAM, ARG_SEQ = 2, ARG_TAG, ARG_MARK, ARGS = 7, ARG_OFFSET = ARGS, ARGS_BYTES = 9 };
+enum {
+    MSG_TEAM,
+    MSG_SEQ = 2,
+    MSG_TAG,
+    MSG_SIGNATURE,
+    MSG_ARGS = 7,
+    MSG_OFFSET = MSG_ARGS,
+    MSG_BYTES_ARGS = 9
+};
 
 /* A message for an operation that has not started here. */
 struct coll_early {
     struct coll_early *next;
     uint32_t seq, tag, source;
-    struct coll_mark mark;
+    struct coll_signature signature;
     bool ready; /* asks for the bytes of a send; else brings those of a receive */
     size_t len;
     unsigned char payload[];
 };
 
-static size_t eager(void)
+static size_t coll_msg_eager(void)
 {
-    return aqi_min(EAGER, core.max_medium);
+    return aqi_min(MSG_EAGER, core.max_medium);
 }
 
 /* --- arrivals -------------------------------------------------------------------------------- */
 
-static struct coll_step *find_step(struct coll_op *op, uint8_t type, uint32_t source, uint32_t tag)
+static struct coll_step *coll_msg_find_step(struct coll_op *op, uint8_t type, uint32_t source,
+                                            uint32_t tag)
 {
     for (size_t i = op->plan.at; i < op->plan.count; i++) {
         struct coll_step *step = &op->plan.steps[i];
@@ -44,16 +53,17 @@ static struct coll_step *find_step(struct coll_op *op, uint8_t type, uint32_t so
     return NULL;
 }
 
-static void drop(void)
+static void coll_msg_drop(void)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
 }
 
 /* Bytes that came before their turn wait in the step, as the place may still be in use. */
-static void keep(struct coll_op *op, struct coll_step *step, const void *payload, size_t len)
+static void coll_msg_keep(struct coll_op *op, struct coll_step *step, const void *payload,
+                          size_t len)
 {
-    if (step->early != NULL || len != step->len || len > eager()) {
-        drop();
+    if (step->early != NULL || len != step->len || len > coll_msg_eager()) {
+        coll_msg_drop();
         return;
     }
     step->early = malloc(len);
@@ -63,14 +73,14 @@ static void keep(struct coll_op *op, struct coll_step *step, const void *payload
         memcpy(step->early, payload, len);
 }
 
-static void take_bytes(struct coll_op *op, uint32_t source, uint32_t tag, uint64_t offset,
-                       const void *payload, size_t len)
+static void coll_msg_take_bytes(struct coll_op *op, uint32_t source, uint32_t tag, uint64_t offset,
+                                const void *payload, size_t len)
 {
-    struct coll_step *step = find_step(op, STEP_RECV, source, tag);
+    struct coll_step *step = coll_msg_find_step(op, STEP_RECV, source, tag);
     if (step == NULL || len > step->len || offset > step->len - len) {
-        drop();
+        coll_msg_drop();
     } else if (!step->begun) {
-        keep(op, step, payload, len);
+        coll_msg_keep(op, step, payload, len);
     } else {
         memcpy(step->to + offset, payload, len);
         step->moved += len;
@@ -78,17 +88,17 @@ static void take_bytes(struct coll_op *op, uint32_t source, uint32_t tag, uint64
     }
 }
 
-static void take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
+static void coll_msg_take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
 {
-    struct coll_step *step = find_step(op, STEP_SEND, source, tag);
-    if (tag == TAG_ASK) return; /* compared already */
+    struct coll_step *step = coll_msg_find_step(op, STEP_SEND, source, tag);
+    if (tag == MSG_TAG_ASK) return; /* compared already */
     if (step == NULL)
-        drop();
+        coll_msg_drop();
     else
         step->ready = true;
 }
 
-static struct coll_op *find_op(struct core_coll *coll, uint32_t seq)
+static struct coll_op *coll_msg_find_op(struct core_coll *coll, uint32_t seq)
 {
     struct coll_op *op = coll->first;
     while (op != NULL && op->seq != seq)
@@ -96,33 +106,34 @@ static struct coll_op *find_op(struct core_coll *coll, uint32_t seq)
     return op;
 }
 
-static struct coll_mark mark_in(const aq_am *am)
+static struct coll_signature coll_msg_signature(const aq_am *am)
 {
-    return (struct coll_mark){(uint32_t)am->args[ARG_MARK], (uint32_t)am->args[ARG_MARK + 1],
-                              (uint32_t)am->args[ARG_MARK + 2]};
+    return (struct coll_signature){(uint32_t)am->args[MSG_SIGNATURE],
+                                   (uint32_t)am->args[MSG_SIGNATURE + 1],
+                                   (uint32_t)am->args[MSG_SIGNATURE + 2]};
 }
 
-static bool alike(const aq_team *team, const struct coll_op *op, uint32_t source,
-                  struct coll_mark mark)
+static bool coll_msg_alike(const aq_team *team, const struct coll_op *op, uint32_t source,
+                           struct coll_signature signature)
 {
-    if (AQI_LIKELY(!op->shared && coll_mark_same(&op->mark, &mark))) return true;
-    coll_differ(team, op->mark, aq_team_from_job(team, source), mark);
+    if (AQI_LIKELY(!op->shared && coll_signature_same(&op->signature, &signature))) return true;
+    coll_mismatch(team, op->signature, aq_team_from_job(team, source), signature);
     return false;
 }
 
 /* One of an operation ahead of us: bounded by the gates. */
-static void put_by(struct core_coll *coll, const aq_am *am, bool ready)
+static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 {
     struct coll_early *early = malloc(sizeof(*early) + am->nbytes);
-    if (early == NULL || am->nbytes > eager()) {
+    if (early == NULL || am->nbytes > coll_msg_eager()) {
         free(early);
         core.boot.fatal(core.boot.arg, "no memory for a message of a collective");
         return;
     }
     *early = (struct coll_early){.next = coll->early,
-                                 .seq = (uint32_t)am->args[ARG_SEQ],
-                                 .tag = (uint32_t)am->args[ARG_TAG],
-                                 .mark = mark_in(am),
+                                 .seq = (uint32_t)am->args[MSG_SEQ],
+                                 .tag = (uint32_t)am->args[MSG_TAG],
+                                 .signature = coll_msg_signature(am),
                                  .source = am->source,
                                  .ready = ready,
                                  .len = am->nbytes};
@@ -135,10 +146,10 @@ static void put_by(struct core_coll *coll, const aq_am *am, bool ready)
  * still try; else the program goes on with a team that this process has destroyed, and the sender
  * would wait for ever.
  */
-static AQI_COLD void unknown_team(const aq_am *am)
+static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
 {
     char why[300];
-    drop();
+    coll_msg_drop();
     if (core.params.survive || atomic_load(&core.any_lost)) return;
     snprintf(
         why, sizeof(why),
@@ -149,71 +160,74 @@ static AQI_COLD void unknown_team(const aq_am *am)
 }
 
 /* A part of an operation that is over here, or a question about it: here it was another one. */
-static AQI_COLD void too_late(const aq_team *team, const aq_am *am)
+static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
-    uint32_t seq = (uint32_t)am->args[ARG_SEQ], place = seq % COLL_PAST;
-    struct coll_mark theirs = mark_in(am), mine = {COLL_KINDS, 0, 0};
-    bool ask = (uint32_t)am->args[ARG_TAG] == TAG_ASK;
-    if (!ask) drop();
-    if (team->coll->past[place].seq == seq) mine = team->coll->past[place].mark;
-    if (team->coll->failed || (ask && (mine.what == COLL_KINDS || coll_mark_same(&mine, &theirs))))
+    uint32_t seq = (uint32_t)am->args[MSG_SEQ], place = seq % COLL_PAST;
+    struct coll_signature theirs = coll_msg_signature(am), mine = {COLL_KINDS, 0, 0};
+    bool ask = (uint32_t)am->args[MSG_TAG] == MSG_TAG_ASK;
+    if (!ask) coll_msg_drop();
+    if (team->coll->past[place].seq == seq) mine = team->coll->past[place].signature;
+    if (team->coll->op_failed ||
+        (ask && (mine.what == COLL_KINDS || coll_signature_same(&mine, &theirs))))
         return; /* what it waits for is on its way */
-    coll_differ(team, mine, aq_team_from_job(team, am->source), theirs);
+    coll_mismatch(team, mine, aq_team_from_job(team, am->source), theirs);
 }
 
-static void on_message(aq_am *am, bool ready)
+static void coll_msg_on_message(aq_am *am, bool ready)
 {
-    if (am->nargs != (ready ? ARGS : ARGS_BYTES)) {
-        drop();
+    if (am->nargs != (ready ? MSG_ARGS : MSG_BYTES_ARGS)) {
+        coll_msg_drop();
         return;
     }
     aq_team *team = core_team_find((uint32_t)am->args[0], (uint32_t)am->args[1]);
-    uint32_t seq = (uint32_t)am->args[ARG_SEQ], tag = (uint32_t)am->args[ARG_TAG];
+    uint32_t seq = (uint32_t)am->args[MSG_SEQ], tag = (uint32_t)am->args[MSG_TAG];
     if (AQI_UNLIKELY(team == NULL)) {
-        if (tag != TAG_ASK) unknown_team(am); /* else what is asked for came before we left */
+        if (tag != MSG_TAG_ASK)
+            coll_msg_unknown_team(am); /* else what is asked for came before we left */
         return;
     }
     struct core_coll *coll = team->coll;
     coll_lock(coll);
-    struct coll_op *op = find_op(coll, seq);
-    bool other = op != NULL && !alike(team, op, am->source, mark_in(am));
+    struct coll_op *op = coll_msg_find_op(coll, seq);
+    bool other = op != NULL && !coll_msg_alike(team, op, am->source, coll_msg_signature(am));
     if (other || (op == NULL && coll_broken(team)))
-        drop(); /* of an operation that has failed here, from one that has not heard of the death */
+        coll_msg_drop(); /* of an operation that has failed here, from one that has not heard of the
+                            death */
     else if (op == NULL && (int32_t)(seq - coll->started) < 0)
-        too_late(team, am);
+        coll_msg_too_late(team, am);
     else if (op == NULL || !op->started)
-        put_by(coll, am, ready);
+        coll_msg_put_by(coll, am, ready);
     else if (ready)
-        take_ready(op, am->source, tag);
+        coll_msg_take_ready(op, am->source, tag);
     else
-        take_bytes(op, am->source, tag,
-                   (uint32_t)am->args[ARG_OFFSET] | (uint64_t)(uint32_t)am->args[ARG_OFFSET + 1]
-                                                        << 32,
-                   am->payload, am->nbytes);
+        coll_msg_take_bytes(op, am->source, tag,
+                            (uint32_t)am->args[MSG_OFFSET] |
+                                (uint64_t)(uint32_t)am->args[MSG_OFFSET + 1] << 32,
+                            am->payload, am->nbytes);
     coll_unlock(coll);
 }
 
-static void on_bytes(aq_am *am)
+static void coll_msg_on_bytes(aq_am *am)
 {
-    on_message(am, false);
+    coll_msg_on_message(am, false);
 }
 
-static void on_ready(aq_am *am)
+static void coll_msg_on_ready(aq_am *am)
 {
-    on_message(am, true);
+    coll_msg_on_message(am, true);
 }
 
 /* That it has arrived is what it is for: it ends a sleep. */
-static void on_wake(aq_am *am)
+static void coll_msg_on_wake(aq_am *am)
 {
     (void)am;
 }
 
 void coll_msg_register(void)
 {
-    core_register_system(CORE_HANDLER_COLL_BYTES, on_bytes, "collective");
-    core_register_system(CORE_HANDLER_COLL_READY, on_ready, "collective-ready");
-    core_register_system(CORE_HANDLER_WAKE, on_wake, "wake");
+    core_register_system(CORE_HANDLER_COLL_BYTES, coll_msg_on_bytes, "collective");
+    core_register_system(CORE_HANDLER_COLL_READY, coll_msg_on_ready, "collective-ready");
+    core_register_system(CORE_HANDLER_WAKE, coll_msg_on_wake, "wake");
 }
 
 /* --- carrying out ---------------------------------------------------------------------------- */
@@ -238,44 +252,46 @@ void coll_msg_begin(aq_team *team, struct coll_op *op)
             continue;
         }
         *at = early->next;
-        if (!alike(team, op, early->source, early->mark))
-            drop();
+        if (!coll_msg_alike(team, op, early->source, early->signature))
+            coll_msg_drop();
         else if (early->ready)
-            take_ready(op, early->source, early->tag);
+            coll_msg_take_ready(op, early->source, early->tag);
         else
-            take_bytes(op, early->source, early->tag, 0, early->payload, early->len);
+            coll_msg_take_bytes(op, early->source, early->tag, 0, early->payload, early->len);
         free(early);
     }
 }
 
-static void set_args(aq_arg *args, const aq_team *team, const struct coll_op *op, uint32_t tag)
+static void coll_msg_set_args(aq_arg *args, const aq_team *team, const struct coll_op *op,
+                              uint32_t tag)
 {
-    const uint32_t words[ARGS] = {team->id[0],   team->id[1],   op->seq,       tag,
-                                  op->mark.what, op->mark.root, op->mark.bytes};
-    for (unsigned i = 0; i < ARGS; i++)
+    const uint32_t words[MSG_ARGS] = {
+        team->id[0],        team->id[1],        op->seq, tag, op->signature.what,
+        op->signature.root, op->signature.bytes};
+    for (unsigned i = 0; i < MSG_ARGS; i++)
         args[i] = (aq_arg)words[i];
 }
 
-static aq_status send_ready(const aq_team *team, const struct coll_op *op,
-                            const struct coll_step *step, uint32_t tag)
+static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *op,
+                                     const struct coll_step *step, uint32_t tag)
 {
-    aq_arg args[ARGS];
-    set_args(args, team, op, tag);
-    return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, ARGS);
+    aq_arg args[MSG_ARGS];
+    coll_msg_set_args(args, team, op, tag);
+    return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS);
 }
 
-static aq_status send_bytes(const aq_team *team, const struct coll_op *op,
-                            const struct coll_step *step, size_t len)
+static aq_status coll_msg_send_bytes(const aq_team *team, const struct coll_op *op,
+                                     const struct coll_step *step, size_t len)
 {
     struct core_route *route = &core.routes[step->peer];
     uint64_t offset = step->moved;
-    aq_arg args[ARGS_BYTES];
-    set_args(args, team, op, step->tag);
-    args[ARG_OFFSET] = (aq_arg)offset;
-    args[ARG_OFFSET + 1] = (aq_arg)(offset >> 32);
+    aq_arg args[MSG_BYTES_ARGS];
+    coll_msg_set_args(args, team, op, step->tag);
+    args[MSG_OFFSET] = (aq_arg)offset;
+    args[MSG_OFFSET + 1] = (aq_arg)(offset >> 32);
     struct aqi_am am = {.kind = AQI_AM_MEDIUM,
                         .handler = CORE_HANDLER_COLL_BYTES,
-                        .nargs = ARGS_BYTES,
+                        .nargs = MSG_BYTES_ARGS,
                         .nbytes = (uint32_t)len,
                         .args = args,
                         .payload = step->from + offset};
@@ -283,34 +299,34 @@ static aq_status send_bytes(const aq_team *team, const struct coll_op *op,
 }
 
 /* As much of a send as there is room for. */
-static aq_status push_send(aq_team *team, struct coll_op *op, struct coll_step *step)
+static aq_status coll_msg_push_send(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     aq_status st = AQ_OK;
-    if (step->len > eager() && !step->ready) return AQ_OK;
+    if (step->len > coll_msg_eager() && !step->ready) return AQ_OK;
     while (step->moved < step->len && st == AQ_OK) {
         size_t len = aqi_min(step->len - step->moved, core.max_medium);
-        st = send_bytes(team, op, step, len);
+        st = coll_msg_send_bytes(team, op, step, len);
         if (st == AQ_OK) step->moved += len;
     }
     step->done = step->moved == step->len;
     return st;
 }
 
-static aq_status push_recv(aq_team *team, struct coll_op *op, struct coll_step *step)
+static aq_status coll_msg_push_recv(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     if (step->begun) return AQ_OK;
     if (step->early != NULL) {
         memcpy(step->to, step->early, step->len);
         step->done = true;
-    } else if (step->len > eager()) {
-        aq_status st = send_ready(team, op, step, step->tag);
+    } else if (step->len > coll_msg_eager()) {
+        aq_status st = coll_msg_send_ready(team, op, step, step->tag);
         if (st != AQ_OK) return st;
     }
     step->begun = true;
     return AQ_OK;
 }
 
-static void do_locally(const struct coll_op *op, const struct coll_step *step)
+static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step *step)
 {
     if (step->type == STEP_COPY) coll_copy(step->to, step->from, step->len);
     if (step->type == STEP_FOLD) coll_fold(&op->args, step->from, step->to, step->len);
@@ -331,18 +347,18 @@ bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
         aq_status st = AQ_OK;
         if (step->type == STEP_SEND || step->type == STEP_RECV) {
             if (!step->done)
-                st =
-                    step->type == STEP_SEND ? push_send(team, op, step) : push_recv(team, op, step);
+                st = step->type == STEP_SEND ? coll_msg_push_send(team, op, step)
+                                             : coll_msg_push_recv(team, op, step);
             all = all && step->done;
         } else if (all) {
-            do_locally(op, step);
+            coll_msg_do_locally(op, step);
             plan->at = i + 1;
         } else {
             break;
         }
         if (st == AQ_AGAIN) *stuck = true;
         if (st < 0) op->status = st;
-        if (st == AQ_EPEER) coll_part(team);
+        if (st == AQ_EPEER) coll_fail(team);
     }
     return plan->at == plan->count || op->status != AQ_OK;
 }
@@ -355,7 +371,7 @@ void coll_msg_ask(aq_team *team)
         for (size_t i = op->plan.at; i < op->plan.count; i++) {
             const struct coll_step *step = &op->plan.steps[i];
             if (step->type != STEP_SEND && step->type != STEP_RECV) break;
-            if (!step->done && send_ready(team, op, step, TAG_ASK) != AQ_OK) return;
+            if (!step->done && coll_msg_send_ready(team, op, step, MSG_TAG_ASK) != AQ_OK) return;
         }
         op->asked = op->plan.at + 1;
     }

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 64, TURNS = 4 }; /* at shared memory before all transports are asked */
+enum { COLL_LOOKS = 64, COLL_TURNS = 4 }; /* at shared memory before all transports are asked */
 
 _Atomic uint32_t core_coll_busy;
-static atomic_bool coll_stuck; /* a message found no room, which no arrival announces */
-static atomic_bool coll_moved; /* operations went on, of which nobody has been told */
+static atomic_bool coll_no_room; /* a message found no room, which no arrival announces */
+static atomic_bool coll_moved;   /* operations went on, of which nobody has been told */
 
 void coll_copy(void *dst, const void *src, size_t len)
 {
@@ -57,21 +57,21 @@ bool coll_broken(const aq_team *team)
 {
     if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
     if (team->whole != NULL) team = team->whole;
-    if (team->coll != NULL && atomic_load(&team->coll->parted)) return true;
+    if (team->coll != NULL && atomic_load(&team->coll->failed)) return true;
     for (aq_rank i = 0; i < team->size; i++)
         if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
     return false;
 }
 
-void coll_part(const aq_team *team)
+void coll_fail(const aq_team *team)
 {
     if (team->whole != NULL) team = team->whole;
-    atomic_store(&team->coll->parted, true);
+    atomic_store(&team->coll->failed, true);
     atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
 }
 
 /* A locked instruction only where other threads count, too. */
-static void count_busy(uint32_t by)
+static void coll_count_busy(uint32_t by)
 {
     if (core.multi)
         atomic_fetch_add_explicit(&core_coll_busy, by, memory_order_relaxed);
@@ -81,34 +81,34 @@ static void count_busy(uint32_t by)
                               memory_order_relaxed);
 }
 
-static void append(struct core_coll *coll, struct coll_op *op)
+static void coll_list_add(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
-    op->mark = coll_mark_of(&op->args);
+    op->signature = coll_signature_of(&op->args);
     if (!op->shared) {
         coll->past[op->seq % COLL_PAST].seq = op->seq;
-        coll->past[op->seq % COLL_PAST].mark = op->mark;
+        coll->past[op->seq % COLL_PAST].signature = op->signature;
     }
     coll->messages += !op->shared;
     op->next = NULL;
     *coll->last = op;
     coll->last = &op->next;
-    count_busy(1);
+    coll_count_busy(1);
 }
 
 /* Out of the list, and tell who waits; `op` may be gone afterwards. */
-static void complete(aq_team *team, struct coll_op **at)
+static void coll_complete(aq_team *team, struct coll_op **at)
 {
     struct core_coll *coll = team->coll;
     struct coll_op *op = *at;
     *at = op->next;
     if (coll->last == &op->next) coll->last = at;
     coll->messages -= !op->shared;
-    coll->failed = coll->failed || op->status != AQ_OK;
+    coll->op_failed = coll->op_failed || op->status != AQ_OK;
     coll->moved = true;
     coll_plan_free(&op->plan);
     coll_hier_free(op);
-    count_busy(-1u);
+    coll_count_busy(-1u);
     if (op->then != NULL) {
         if (op->status != AQ_OK) op->then->status = op->status;
         atomic_store_explicit(&op->then->held, false, memory_order_release);
@@ -126,15 +126,15 @@ static void complete(aq_team *team, struct coll_op **at)
 }
 
 /* May it begin? In shared memory when its slot is free; by messages when no gate is before it. */
-static bool may_push(const struct coll_op *op, unsigned slots, bool gate, bool messages)
+static bool coll_may_push(const struct coll_op *op, unsigned slots, bool throttle, bool messages)
 {
     if (AQI_UNLIKELY(atomic_load_explicit(&op->held, memory_order_acquire))) return false;
     if (op->shared) return (slots & 1u << op->slot) == 0;
-    if (op->args.kind == COLL_GATE && messages) return false;
-    return !gate;
+    if (op->args.kind == COLL_THROTTLE && messages) return false;
+    return !throttle;
 }
 
-static bool push_op(aq_team *team, struct coll_op *op, bool *stuck)
+static bool coll_push_op(aq_team *team, struct coll_op *op, bool *stuck)
 {
     if (op->shared) return coll_shm_push(team, op);
     if (op->hier != NULL) return coll_hier_push(team, op, stuck);
@@ -144,11 +144,11 @@ static bool push_op(aq_team *team, struct coll_op *op, bool *stuck)
 
 /* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
  * the operations that they belong to, are their parts. */
-static bool push_list(aq_team *team)
+static bool coll_push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
-    bool gate = false, messages = false, broken = coll_broken(team), stuck = false;
+    bool throttle = false, messages = false, broken = coll_broken(team), stuck = false;
     coll->moved = team->local != NULL && coll_push_team(team->local);
     for (struct coll_op **at = &coll->first; *at != NULL;) {
         struct coll_op *op = *at;
@@ -156,45 +156,45 @@ static bool push_list(aq_team *team)
         if (broken) {
             op->status = AQ_EPEER;
             if (op->shared) coll_shm_leave(team);
-        } else if (may_push(op, slots, gate, messages)) {
-            over = push_op(team, op, &stuck);
+        } else if (coll_may_push(op, slots, throttle, messages)) {
+            over = coll_push_op(team, op, &stuck);
         }
         if (over) {
-            if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_part(team);
+            if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_fail(team);
             broken = broken || op->status == AQ_EPEER;
-            complete(team, at);
+            coll_complete(team, at);
             continue;
         }
         if (op->shared) slots |= 1u << op->slot;
         if (!op->shared) messages = true;
-        if (op->args.kind == COLL_GATE) gate = true;
-        if (slots == all_slots && (gate || coll->messages == 0)) break;
+        if (op->args.kind == COLL_THROTTLE) throttle = true;
+        if (slots == all_slots && (throttle || coll->messages == 0)) break;
         at = &op->next;
     }
-    if (stuck) atomic_store_explicit(&coll_stuck, true, memory_order_relaxed);
+    if (stuck) atomic_store_explicit(&coll_no_room, true, memory_order_relaxed);
     return coll->moved;
 }
 
 bool coll_push_team(aq_team *team)
 {
     coll_lock(team->coll);
-    bool moved = push_list(team);
+    bool moved = coll_push_list(team);
     coll_unlock(team->coll);
     if (moved) core_progressed(); /* it may be what another thread waits for */
     return moved;
 }
 
-static bool try_push_team(aq_team *team)
+static bool coll_try_push_team(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     if (core.multi && !aqi_spin_try(&coll->lock)) return true;
-    if (coll->first != NULL && push_list(team))
+    if (coll->first != NULL && coll_push_list(team))
         atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
     coll_unlock(coll);
     return true;
 }
 
-static unsigned take_moved(void)
+static unsigned coll_take_moved(void)
 {
     return atomic_load_explicit(&coll_moved, memory_order_relaxed) &&
            atomic_exchange(&coll_moved, false);
@@ -204,17 +204,17 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
 {
     (void)now;
     if (mode != AQI_PROGRESS_ALL) return 0;
-    atomic_store_explicit(&coll_stuck, false, memory_order_relaxed);
-    core_team_each(try_push_team);
-    return take_moved();
+    atomic_store_explicit(&coll_no_room, false, memory_order_relaxed);
+    core_team_each(coll_try_push_team);
+    return coll_take_moved();
 }
 
 /* Who has the lock moves something, and then wakes us. */
-static bool doze(aq_team *team)
+static bool coll_doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     if (core.multi && !aqi_spin_try(&coll->lock)) return false;
-    bool moved = coll->first != NULL && push_list(team);
+    bool moved = coll->first != NULL && coll_push_list(team);
     if (!moved && coll->shm != NULL) moved = !coll_shm_doze(team);
     coll_unlock(coll);
     if (moved) atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
@@ -224,9 +224,9 @@ static bool doze(aq_team *team)
 /* Ask those we wait for in shared memory to wake us. */
 static bool coll_before_sleep(struct core_sleep_plan *plan)
 {
-    bool go = core_team_each(doze);
-    if (atomic_load_explicit(&coll_stuck, memory_order_relaxed)) plan->ms = 1;
-    if (take_moved() != 0) core_progressed();
+    bool go = core_team_each(coll_doze);
+    if (atomic_load_explicit(&coll_no_room, memory_order_relaxed)) plan->ms = 1;
+    if (coll_take_moved() != 0) core_progressed();
     return go;
 }
 
@@ -245,7 +245,7 @@ void coll_register(void)
 /* --- starting and waiting -------------------------------------------------------------------- */
 
 /* Nothing moves: there is nothing to wait for. */
-static bool is_empty(const aq_team *team, const struct coll_args *args)
+static bool coll_is_empty(const aq_team *team, const struct coll_args *args)
 {
     return args->kind != COLL_BARRIER && !args->vary && coll_longest(team, args) == 0;
 }
@@ -261,44 +261,44 @@ size_t coll_longest(const aq_team *team, const struct coll_args *args)
 
 /* In which way it goes, the same in all members. What can fail comes before anything is appended.
  */
-static aq_status choose_way(aq_team *team, struct coll_op *op)
+static aq_status coll_choose_engine(aq_team *team, struct coll_op *op)
 {
     op->shared = coll_shm_takes(team, &op->args);
     if (op->shared || !coll_hier_takes(team, &op->args)) return AQ_OK;
     return coll_hier_new(team, op);
 }
 
-static void append_way(aq_team *team, struct coll_op *op)
+static void coll_begin_op(aq_team *team, struct coll_op *op)
 {
-    append(team->coll, op);
+    coll_list_add(team->coll, op);
     if (op->shared) coll_shm_begin(team, op);
     if (op->hier == NULL || coll_hier_begin(team, op) == AQ_OK) return;
     core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
 }
 
 /* Members are at most so many operations apart that a slow one can keep what comes early. */
-static aq_status append_gate(aq_team *team)
+static aq_status coll_append_throttle(aq_team *team)
 {
-    if (team->coll->message_ops++ % COLL_GATE_EVERY != COLL_GATE_EVERY - 1) return AQ_OK;
-    struct coll_op *gate = calloc(1, sizeof(*gate));
-    if (gate == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
-    gate->args.kind = COLL_GATE;
-    gate->owned = true;
-    aq_status st = choose_way(team, gate);
+    if (team->coll->message_ops++ % COLL_THROTTLE_EVERY != COLL_THROTTLE_EVERY - 1) return AQ_OK;
+    struct coll_op *throttle = calloc(1, sizeof(*throttle));
+    if (throttle == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
+    throttle->args.kind = COLL_THROTTLE;
+    throttle->owned = true;
+    aq_status st = coll_choose_engine(team, throttle);
     if (st == AQ_OK)
-        append_way(team, gate);
+        coll_begin_op(team, throttle);
     else
-        free(gate);
+        free(throttle);
     return st;
 }
 
 /* The lock is held. */
-static aq_status enter(aq_team *team, struct coll_op *op)
+static aq_status coll_enter(aq_team *team, struct coll_op *op)
 {
-    aq_status st = choose_way(team, op);
-    if (st == AQ_OK && !op->shared) st = append_gate(team);
+    aq_status st = coll_choose_engine(team, op);
+    if (st == AQ_OK && !op->shared) st = coll_append_throttle(team);
     if (st == AQ_OK)
-        append_way(team, op);
+        coll_begin_op(team, op);
     else
         coll_hier_free(op);
     return st;
@@ -307,7 +307,7 @@ static aq_status enter(aq_team *team, struct coll_op *op)
 aq_status coll_append(aq_team *team, struct coll_op *op)
 {
     coll_lock(team->coll);
-    aq_status st = enter(team, op);
+    aq_status st = coll_enter(team, op);
     coll_unlock(team->coll);
     return st;
 }
@@ -316,11 +316,11 @@ aq_status coll_begin(aq_team *team, struct coll_op *op)
 {
     bool moved = false;
     coll_lock(team->coll);
-    aq_status st = enter(team, op);
+    aq_status st = coll_enter(team, op);
     for (op = op->then; st == AQ_OK && op != NULL; op = op->then)
-        if (enter(team, op) != AQ_OK)
+        if (coll_enter(team, op) != AQ_OK)
             core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
-    if (st == AQ_OK) moved = push_list(team);
+    if (st == AQ_OK) moved = coll_push_list(team);
     coll_unlock(team->coll);
     if (moved) core_progressed();
     return st;
@@ -330,12 +330,12 @@ bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *
 {
     bool moved = false;
     /* Ranks that share cores: a turn in which nothing can be done is to be a short one. */
-    for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < TURNS; i++) {
+    for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < COLL_TURNS; i++) {
         core_yield();
         moved = coll_push_team(team) || moved;
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
     }
-    for (unsigned i = 0; core.spin_rounds > 0 && i < LOOKS; i++) {
+    for (unsigned i = 0; core.spin_rounds > 0 && i < COLL_LOOKS; i++) {
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
         aqi_pause();
         moved = coll_push_team(team) || moved;
@@ -347,7 +347,7 @@ bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *
     return atomic_load_explicit(done, memory_order_acquire);
 }
 
-static aq_status dead(const char *call)
+static aq_status coll_dead(const char *call)
 {
     return aqi_fail(AQ_EPEER, "core",
                     "%s: a member of the team is dead or unreachable: its data is missing", call);
@@ -357,8 +357,8 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
 {
     struct coll_op op = {.args = *args};
     struct core_wait wait = {0};
-    if (coll_broken(team)) return dead(call);
-    if (is_empty(team, args)) return AQ_OK;
+    if (coll_broken(team)) return coll_dead(call);
+    if (coll_is_empty(team, args)) return AQ_OK;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     aq_status st = coll_begin(team, &op);
     if (st != AQ_OK) return st;
@@ -367,10 +367,10 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
         coll_waits_long(team, &op, &wait);
     if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
     aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
-    return op.status == AQ_EPEER ? dead(call) : op.status;
+    return op.status == AQ_EPEER ? coll_dead(call) : op.status;
 }
 
-static void parts_free(struct coll_op *part)
+static void coll_parts_free(struct coll_op *part)
 {
     while (part != NULL) {
         struct coll_op *then = part->then;
@@ -380,7 +380,8 @@ static void parts_free(struct coll_op *part)
 }
 
 /* The operation, between the barriers that the flags want; the last of them tells `root`. */
-static struct coll_op *parts_new(const struct coll_args *args, unsigned flags, struct aqi_op *root)
+static struct coll_op *coll_parts_new(const struct coll_args *args, unsigned flags,
+                                      struct aqi_op *root)
 {
     static const struct coll_args barrier = {.kind = COLL_BARRIER, .nbytes = 1, .element = 1};
     const struct coll_args *wanted[] = {flags & AQ_COLL_IN_ALL ? &barrier : NULL, args,
@@ -390,7 +391,7 @@ static struct coll_op *parts_new(const struct coll_args *args, unsigned flags, s
         if (wanted[i] == NULL) continue;
         struct coll_op *op = calloc(1, sizeof(*op));
         if (op == NULL) {
-            parts_free(first);
+            coll_parts_free(first);
             return NULL;
         }
         op->args = *wanted[i];
@@ -407,13 +408,13 @@ static struct coll_op *parts_new(const struct coll_args *args, unsigned flags, s
 aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
                      aq_event *event)
 {
-    if (coll_broken(team)) return dead(call);
-    if (is_empty(team, args)) {
+    if (coll_broken(team)) return coll_dead(call);
+    if (coll_is_empty(team, args)) {
         *event = AQ_EVENT_DONE;
         return AQ_OK;
     }
     struct aqi_op *root = core_op_get(core_self());
-    struct coll_op *parts = root != NULL ? parts_new(args, flags, root) : NULL;
+    struct coll_op *parts = root != NULL ? coll_parts_new(args, flags, root) : NULL;
     aq_status st = AQ_ENOMEM;
     if (parts == NULL) {
         aqi_fail(st, "core", "%s: no memory for another operation", call);
@@ -428,6 +429,6 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
     return AQ_OK;
 undo:
     if (root != NULL) core_op_put(root);
-    parts_free(parts);
+    coll_parts_free(parts);
     return st;
 }

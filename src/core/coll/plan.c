@@ -466,7 +466,7 @@ static void plan_alltoall(struct maker *m)
 }
 
 static void (*const plan_makers[COLL_KINDS])(struct maker *m) = {
-    [COLL_BARRIER] = plan_barrier,           [COLL_GATE] = plan_barrier,
+    [COLL_BARRIER] = plan_barrier,           [COLL_THROTTLE] = plan_barrier,
     [COLL_BROADCAST] = plan_broadcast,       [COLL_REDUCE] = plan_reduce,
     [COLL_ALLREDUCE] = plan_allreduce,       [COLL_GATHER] = plan_gather_or_scatter,
     [COLL_SCATTER] = plan_gather_or_scatter, [COLL_ALLGATHER] = plan_allgather,

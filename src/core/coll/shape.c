@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Number the neighbourhoods by their first members; `node_group` has an entry for each job rank. */
-static void number_groups(const aq_team *team, struct coll_shape *shape, aq_rank *node_group)
+static void shape_number_groups(const aq_team *team, struct coll_shape *shape, aq_rank *node_group)
 {
     for (aq_rank i = 0; i < core.params.size; i++)
         node_group[i] = AQ_RANK_NONE;
@@ -20,7 +20,7 @@ static void number_groups(const aq_team *team, struct coll_shape *shape, aq_rank
 }
 
 /* Ranks by neighbourhood: a sort by counting. */
-static void sort_members(const aq_team *team, struct coll_shape *shape)
+static void shape_sort_members(const aq_team *team, struct coll_shape *shape)
 {
     for (aq_rank i = 0; i < team->size; i++)
         shape->start[shape->group_of[i] + 1]++;
@@ -51,8 +51,8 @@ static struct coll_shape *shape_new(const aq_team *team)
     shape->order = shape->tables + n;
     shape->place = shape->tables + 2 * n;
     shape->start = shape->tables + 3 * n;
-    number_groups(team, shape, node_group);
-    sort_members(team, shape);
+    shape_number_groups(team, shape, node_group);
+    shape_sort_members(team, shape);
     free(node_group);
     return shape;
 }

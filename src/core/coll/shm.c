@@ -16,35 +16,36 @@
 
 /* --- the layout of a block ------------------------------------------------------------------- */
 
-static size_t stuck_at(uint32_t members)
+static size_t shm_stuck_offset(uint32_t members)
 {
     return aqi_round_up(sizeof(struct shm_head) + members, AQI_CACHE_LINE);
 }
 
-static size_t head_bytes(uint32_t members)
+static size_t shm_head_bytes(uint32_t members)
 {
-    return aqi_round_up(stuck_at(members) + members * sizeof(struct shm_stuck), AQI_CACHE_LINE);
+    return aqi_round_up(shm_stuck_offset(members) + members * sizeof(struct shm_stuck),
+                        AQI_CACHE_LINE);
 }
 
-static size_t slot_bytes(uint32_t members)
+static size_t shm_slot_bytes(uint32_t members)
 {
     return sizeof(struct shm_slot_head) + 2 * (size_t)members * sizeof(struct shm_line);
 }
 
-static size_t control_bytes(uint32_t members)
+static size_t shm_control_bytes(uint32_t members)
 {
-    return aqi_round_up(head_bytes(members) + (SHM_SLOTS + 1) * slot_bytes(members),
+    return aqi_round_up(shm_head_bytes(members) + (SHM_SLOTS + 1) * shm_slot_bytes(members),
                         aqi_page_size());
 }
 
 size_t coll_shm_least(uint32_t members)
 {
-    return control_bytes(members) + 2 * SHM_SLOTS * SHM_LEAST_CHUNK * ((size_t)members + 1);
+    return shm_control_bytes(members) + 2 * SHM_SLOTS * SHM_LEAST_CHUNK * ((size_t)members + 1);
 }
 
 void coll_shm_clear(void *at, uint32_t members)
 {
-    memset(at, 0, control_bytes(members));
+    memset(at, 0, shm_control_bytes(members));
 }
 
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
@@ -56,9 +57,9 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
         return NULL;
     }
     uint32_t n = team->size;
-    size_t area = (block->size - control_bytes(n)) / (2 * SHM_SLOTS) / AQI_CACHE_LINE;
+    size_t area = (block->size - shm_control_bytes(n)) / (2 * SHM_SLOTS) / AQI_CACHE_LINE;
     shm->head = (struct shm_head *)(void *)base;
-    shm->stuck = (struct shm_stuck *)(void *)(base + stuck_at(n));
+    shm->stuck = (struct shm_stuck *)(void *)(base + shm_stuck_offset(n));
     shm->members = n;
     shm->self = team->rank;
     shm->flat = block->flat != 0;
@@ -67,10 +68,10 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
     shm->chunk = shm->area / (n + 1) / AQI_CACHE_LINE * AQI_CACHE_LINE;
     shm->chunk = aqi_min(shm->chunk, shm->crowded ? SHM_CROWDED_CHUNK : SHM_MOST_CHUNK);
     for (unsigned i = 0; i <= SHM_SLOTS; i++) {
-        unsigned char *slot = base + head_bytes(n) + i * slot_bytes(n);
+        unsigned char *slot = base + shm_head_bytes(n) + i * shm_slot_bytes(n);
         shm->slots[i].head = (struct shm_slot_head *)(void *)slot;
         shm->slots[i].lines = (struct shm_line *)(void *)(slot + sizeof(struct shm_slot_head));
-        shm->slots[i].data = base + control_bytes(n) + i * 2 * shm->area;
+        shm->slots[i].data = base + shm_control_bytes(n) + i * 2 * shm->area;
     }
     return shm;
 }
@@ -88,7 +89,7 @@ unsigned coll_shm_slots(void)
 /* --- arriving, and knowing that all have ----------------------------------------------------- */
 
 /* Our round is published; those who sleep on it have said so before they looked (coll_shm_doze). */
-static inline void wake_sleepers(aq_team *team, struct coll_shm *shm)
+static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_acquire) == 0)) return;
@@ -113,8 +114,8 @@ struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot)
 }
 
 /* Acquire: what the others published with this round is seen. */
-static inline bool all_at(const struct coll_shm *shm, const struct shm_slot *slot, uint32_t round,
-                          uint32_t *seen)
+static inline bool shm_all_at(const struct coll_shm *shm, const struct shm_slot *slot,
+                              uint32_t round, uint32_t *seen)
 {
     if (!shm->flat)
         return atomic_load_explicit(&shm_release_of(slot, round)->round, memory_order_acquire) ==
@@ -127,7 +128,7 @@ static inline bool all_at(const struct coll_shm *shm, const struct shm_slot *slo
 
 bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
 {
-    return all_at(shm, slot, slot->round, seen);
+    return shm_all_at(shm, slot, slot->round, seen);
 }
 
 /* Release. True: we are the last of a counted round, and call shm_release when we have done the
@@ -137,7 +138,7 @@ bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
-        wake_sleepers(team, shm);
+        shm_wake_sleepers(team, shm);
         return false;
     }
     uint64_t before = atomic_fetch_add_explicit(&slot->head->arrived, (uint64_t)sum << 32 | 1,
@@ -146,7 +147,7 @@ bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint
 }
 
 /* By the last to come: have all added this? The count below has carried where it began anew. */
-static bool sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+static bool shm_sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
 {
     uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
     uint32_t want = slot->head->sum_before + sum * shm->members;
@@ -159,27 +160,28 @@ void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
 {
     atomic_store_explicit(&shm_release_of(slot, slot->round)->round, slot->round,
                           memory_order_release);
-    wake_sleepers(team, shm);
+    shm_wake_sleepers(team, shm);
 }
 
 /* --- the barrier ----------------------------------------------------------------------------- */
 
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b)
 {
-    if (a.state == NAME_NONE) return b;
-    if (b.state == NAME_NONE) return a;
-    if (a.state == NAME_GIVEN && b.state == NAME_GIVEN && a.id == b.id) return a;
-    return (struct coll_name){NAME_MISMATCH, 0};
+    if (a.state == COLL_NAME_NONE) return b;
+    if (b.state == COLL_NAME_NONE) return a;
+    if (a.state == COLL_NAME_GIVEN && b.state == COLL_NAME_GIVEN && a.id == b.id) return a;
+    return (struct coll_name){COLL_NAME_MISMATCH, 0};
 }
 
-static struct coll_name all_names(const aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
+                                      struct shm_slot *slot)
 {
-    struct coll_name agreed = {NAME_NONE, 0};
+    struct coll_name agreed = {COLL_NAME_NONE, 0};
     for (uint32_t i = 0; i < shm->members; i++) {
         const struct shm_line *line = shm_line_of(slot, i, slot->round);
         if (AQI_UNLIKELY(line->ends != team->ends))
-            coll_differ(team, coll_mark_of_barrier(team->ends), i,
-                        coll_mark_of_barrier(line->ends));
+            coll_mismatch(team, coll_signature_of_barrier(team->ends), i,
+                          coll_signature_of_barrier(line->ends));
         agreed = coll_name_combine(agreed, line->name);
     }
     return agreed;
@@ -195,15 +197,15 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
     line->ends = team->ends;
     shm->barrier_seen = 0;
     atomic_store_explicit(&shm->barrier_round, slot->round + 1, memory_order_relaxed);
-    if (!shm->flat && name.state != NAME_NONE)
+    if (!shm->flat && name.state != COLL_NAME_NONE)
         atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
     if (!shm_arrive(team, shm, slot, team->ends)) return;
-    bool alike = sums_alike(shm, slot, team->ends);
+    bool shm_alike = shm_sums_alike(shm, slot, team->ends);
     struct shm_line *release = shm_release_of(slot, slot->round);
-    release->name = (struct coll_name){NAME_NONE, 0};
+    release->name = (struct coll_name){COLL_NAME_NONE, 0};
     uint32_t named = atomic_load_explicit(&slot->head->named, memory_order_relaxed);
-    if (named != slot->head->named_before || AQI_UNLIKELY(!alike))
-        release->name = all_names(team, shm, slot);
+    if (named != slot->head->named_before || AQI_UNLIKELY(!shm_alike))
+        release->name = shm_all_names(team, shm, slot);
     slot->head->named_before = named;
     shm_release(team, shm, slot);
 }
@@ -214,7 +216,7 @@ bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
     struct shm_slot *slot = &shm->slots[SHM_SLOTS];
     if (!shm_all_here(shm, slot, &shm->barrier_seen)) return false;
     atomic_store_explicit(&shm->barrier_done, slot->round, memory_order_relaxed);
-    *agreed = shm->flat ? all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;
+    *agreed = shm->flat ? shm_all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;
     return true;
 }
 
@@ -236,27 +238,27 @@ void coll_shm_begin(aq_team *team, struct coll_op *op)
     op->length = aqi_min(op->unit, op->most);
     /* Between segments the sum begins with whose place it takes, out of order. */
     bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
-    op->phase = op->args.vary || large ? SHM_TALK : SHM_CHUNK;
+    op->phase = op->args.vary || large ? SHM_ADDRESSES : SHM_CHUNK;
 }
 
-static void post(const struct shm_view *v)
+static void shm_stage_round(const struct shm_view *v)
 {
     switch (v->op->phase) {
-    case SHM_TALK:
-        shm_talk_post(v);
+    case SHM_ADDRESSES:
+        shm_buffers_stage(v);
         break;
     case SHM_CHUNK:
-        shm_post(v);
+        shm_stage(v);
         break;
     case SHM_SLICE:
-        shm_slice_post(v);
+        shm_slice_stage(v);
         break;
     default:
         break;
     }
 }
 
-static enum coll_phase next_chunk(const struct coll_shm *shm, struct coll_op *op)
+static enum coll_phase shm_next_chunk(const struct coll_shm *shm, struct coll_op *op)
 {
     op->first = shm_group_end(shm, op);
     if (op->first < shm->members) return SHM_CHUNK;
@@ -267,18 +269,18 @@ static enum coll_phase next_chunk(const struct coll_shm *shm, struct coll_op *op
 }
 
 /* All have come to this round: take what it brought, and say what the next one is for. */
-static enum coll_phase take(const struct shm_view *v)
+static enum coll_phase shm_take(const struct shm_view *v)
 {
     switch (v->op->phase) {
-    case SHM_TALK:
-        return shm_talk_read(v);
+    case SHM_ADDRESSES:
+        return shm_buffers_read(v);
     case SHM_CHUNK:
         if (shm_in_slices(v->shm, v->op)) return SHM_SLICE;
         shm_read(v);
-        return next_chunk(v->shm, v->op);
+        return shm_next_chunk(v->shm, v->op);
     case SHM_SLICE:
         shm_slice_read(v);
-        return next_chunk(v->shm, v->op);
+        return shm_next_chunk(v->shm, v->op);
     case SHM_DIRECT:
         if (shm_some_left(v->shm)) v->op->status = AQ_EPEER;
         if (!v->op->more) return SHM_DONE;
@@ -293,19 +295,20 @@ static enum coll_phase take(const struct shm_view *v)
 /* --- are all in the same operation? ---------------------------------------------------------- */
 
 /* Of the first round of an operation; the others add nothing. */
-static uint32_t sum_of(const struct coll_op *op)
+static uint32_t shm_sum_of(const struct coll_op *op)
 {
-    uint64_t word = ((uint64_t)op->mark.root << 32 | op->mark.bytes) * 0x9e3779b97f4a7c15u;
-    word = (word ^ word >> 29 ^ op->mark.what) * 0xbf58476d1ce4e5b9u;
+    uint64_t word =
+        ((uint64_t)op->signature.root << 32 | op->signature.bytes) * 0x9e3779b97f4a7c15u;
+    word = (word ^ word >> 29 ^ op->signature.what) * 0xbf58476d1ce4e5b9u;
     return op->checked ? 0 : (uint32_t)(word >> 32);
 }
 
-static bool alike(const struct shm_view *v)
+static bool shm_alike(const struct shm_view *v)
 {
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_line *line = shm_line_of(v->slot, i, v->slot->round);
-        if (AQI_LIKELY(coll_mark_same(&line->mark, &v->op->mark))) continue;
-        coll_differ(v->team, v->op->mark, i, line->mark);
+        if (AQI_LIKELY(coll_signature_same(&line->signature, &v->op->signature))) continue;
+        coll_mismatch(v->team, v->op->signature, i, line->signature);
         return false;
     }
     return true;
@@ -317,23 +320,23 @@ bool coll_shm_push(aq_team *team, struct coll_op *op)
     struct shm_view v = {team, shm, &shm->slots[op->slot], op};
     do {
         if (!op->waiting) {
-            uint32_t sum = sum_of(op);
-            post(&v);
-            shm_line_next(shm, v.slot)->mark = op->mark;
+            uint32_t sum = shm_sum_of(op);
+            shm_stage_round(&v);
+            shm_line_next(shm, v.slot)->signature = op->signature;
             op->waiting = true;
             op->seen = 0;
             if (shm_arrive(team, shm, v.slot, sum)) {
-                if (AQI_UNLIKELY(!sums_alike(shm, v.slot, sum)) && !alike(&v)) return false;
+                if (AQI_UNLIKELY(!shm_sums_alike(shm, v.slot, sum)) && !shm_alike(&v)) return false;
                 if (op->phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
                 shm_release(team, shm, v.slot);
             }
         }
         if (!shm_all_here(shm, v.slot, &op->seen)) return false;
-        if (shm->flat && !op->checked && !alike(&v)) return false;
+        if (shm->flat && !op->checked && !shm_alike(&v)) return false;
         op->checked = true;
         op->waiting = false;
         team->coll->moved = true;
-        op->phase = take(&v);
+        op->phase = shm_take(&v);
     } while (op->phase != SHM_DONE);
     return true;
 }
@@ -350,7 +353,7 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-static bool ready(aq_team *team, const struct coll_op *op)
+static bool shm_ready(aq_team *team, const struct coll_op *op)
 {
     struct coll_shm *shm = team->coll->shm;
     uint32_t seen = 0;
@@ -359,7 +362,7 @@ static bool ready(aq_team *team, const struct coll_op *op)
 }
 
 /* Of the barrier, which takes no lock: arrived, and not known to be over. */
-static bool at_barrier(const struct coll_shm *shm, uint32_t *round)
+static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
     return *round != atomic_load_explicit(&shm->barrier_done, memory_order_relaxed);
@@ -374,11 +377,11 @@ bool coll_shm_doze(aq_team *team)
     struct coll_shm *shm = team->coll->shm;
     uint32_t seen = 0, round;
     unsigned slots = 0;
-    if (team->coll->first == NULL && !at_barrier(shm, &round)) return true;
+    if (team->coll->first == NULL && !shm_at_barrier(shm, &round)) return true;
     if (atomic_exchange(&shm->head->asleep[shm->self], 1) == 0)
         atomic_fetch_add(&shm->head->sleepers, 1);
     atomic_thread_fence(memory_order_seq_cst);
-    if (at_barrier(shm, &round) && all_at(shm, &shm->slots[SHM_SLOTS], round, &seen)) {
+    if (shm_at_barrier(shm, &round) && shm_all_at(shm, &shm->slots[SHM_SLOTS], round, &seen)) {
         /* Once: it may be waited for much later. */
         atomic_store_explicit(&shm->barrier_done, round, memory_order_relaxed);
         return false;
@@ -386,7 +389,7 @@ bool coll_shm_doze(aq_team *team)
     for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
         if (!op->shared || (slots & 1u << op->slot) != 0) continue;
         slots |= 1u << op->slot;
-        if (ready(team, op)) return false;
+        if (shm_ready(team, op)) return false;
     }
     return true;
 }

@@ -4,7 +4,7 @@
 
 #include "core/coll/coll.h"
 
-enum { NAME_NONE, NAME_GIVEN, NAME_MISMATCH };
+enum { COLL_NAME_NONE, COLL_NAME_GIVEN, COLL_NAME_MISMATCH };
 
 enum {
     SHM_SLOTS = 2, /* operations of a team that run at a time, and one more slot for its barrier */
@@ -18,23 +18,23 @@ enum {
     SHM_MOST_BURST = 32 * 1024,
     SHM_CROWDED_CHUNK = 256 * 1024,
     SHM_CROWDED_BURST = 256 * 1024,
-    SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth another round to talk about segments */
+    SHM_DIRECT_LEAST = 16 * 1024 /* of a block: worth a round for the addresses */
 };
 
-/* What a member says before a large operation, for all to decide alike. */
-struct shm_talk {
+/* The buffers of a member in a large operation, from which all decide the same. */
+struct shm_buffers {
     uint64_t most;        /* its longest block */
-    uint64_t src, dst;    /* 0: not to be reached, NO_BUFFER: it has none */
-    uint32_t src_private; /* not in its segment: has to be pulled */
+    uint64_t src, dst;    /* 0: cannot be reached; or SHM_NO_BUFFER */
+    uint32_t src_private; /* outside of its segment: has to be pulled */
     uint32_t can_pull;    /* from all whose data it gets */
 };
-#define NO_BUFFER 1u
+#define SHM_NO_BUFFER 1u
 
 /* A line has one writer a round: a member, or the last to come. */
 struct shm_line {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t round; /* release, after the rest */
     union {
-        struct coll_mark mark;
+        struct coll_signature signature;
         struct {
             /* Of the barrier: */
             uint32_t ends; /* in aq_team_destroy */
@@ -43,7 +43,7 @@ struct shm_line {
     };
     union {
         unsigned char bytes[SHM_INLINE];
-        struct shm_talk talk;
+        struct shm_buffers buffers;
     };
 };
 static_assert(sizeof(struct shm_line) == AQI_CACHE_LINE, "a line is one cache line");
@@ -60,7 +60,7 @@ struct shm_slot_head {
 /* A member that has waited long. */
 struct shm_stuck {
     _Atomic uint64_t at; /* place + 1, and the round; release, after the rest. 0: it is not */
-    struct coll_mark mark;
+    struct coll_signature signature;
 };
 
 struct shm_head {
@@ -130,19 +130,20 @@ struct shm_view {
     struct shm_slot *slot;
     struct coll_op *op;
 };
-/* coll/shm_stage.c: a round in which members tell where their buffers are, and decide. */
-void shm_talk_post(const struct shm_view *v);
-enum coll_phase shm_talk_read(const struct shm_view *v);
 size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */
 uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op);
-void shm_post(const struct shm_view *v);
+void shm_stage(const struct shm_view *v);
 void shm_read(const struct shm_view *v);
 void shm_last(const struct shm_view *v); /* by the last to come, of a counted round */
 bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op);
-void shm_slice_post(const struct shm_view *v);
+void shm_slice_stage(const struct shm_view *v);
 void shm_slice_read(const struct shm_view *v);
-/* Between segments: first step; true if there is a second one. */
-bool shm_direct(const struct shm_view *v);
+size_t shm_slice_begin(const struct shm_view *v, size_t len, uint32_t member);
+void shm_own_block(const struct shm_view *v); /* what comes from us to us */
+
+/* coll/shm_direct.c: exchange addresses, then decide and make the transfers; the second step. */
+void shm_buffers_stage(const struct shm_view *v);
+enum coll_phase shm_buffers_read(const struct shm_view *v);
 void shm_direct_rest(const struct shm_view *v);
 
 #endif

@@ -15,38 +15,39 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT = 160 };
+enum { COLL_TEXT = 160 };
 
 /* So long one waits before one asks why; until then nothing is looked at or sent. */
-enum { STUCK_NS = 100000000, STUCK_TURNS = 16, STUCK_SPINS = 1 << 15 };
+enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };
 
 /* --- marks ----------------------------------------------------------------------------------- */
 
 enum {
-    MARK_KIND = 0x3f,
-    MARK_ORDERED = 0x40,
-    MARK_VARY = 0x80,
-    MARK_CODE_SHIFT = 8,
-    MARK_HIGH_SHIFT = 16
+    SIGNATURE_KIND = 0x3f,
+    SIGNATURE_ORDERED = 0x40,
+    SIGNATURE_VARY = 0x80,
+    SIGNATURE_CODE_SHIFT = 8,
+    SIGNATURE_HIGH_SHIFT = 16
 };
 
-struct coll_mark coll_mark_of(const struct coll_args *args)
+struct coll_signature coll_signature_of(const struct coll_args *args)
 {
     bool vary = args->vary || args->send_counts != NULL || args->recv_counts != NULL;
     uint64_t bytes = vary ? 0 : args->nbytes;
-    return (struct coll_mark){
-        (uint32_t)args->kind | (vary ? MARK_VARY : 0) | (args->ordered ? MARK_ORDERED : 0) |
-            (uint32_t)args->code << MARK_CODE_SHIFT | (uint32_t)(bytes >> 32) << MARK_HIGH_SHIFT,
-        args->root, (uint32_t)bytes};
+    return (struct coll_signature){(uint32_t)args->kind | (vary ? SIGNATURE_VARY : 0) |
+                                       (args->ordered ? SIGNATURE_ORDERED : 0) |
+                                       (uint32_t)args->code << SIGNATURE_CODE_SHIFT |
+                                       (uint32_t)(bytes >> 32) << SIGNATURE_HIGH_SHIFT,
+                                   args->root, (uint32_t)bytes};
 }
 
-struct coll_mark coll_mark_of_barrier(bool ends)
+struct coll_signature coll_signature_of_barrier(bool ends)
 {
     uint32_t code = ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER;
-    return (struct coll_mark){COLL_BARRIER | code << MARK_CODE_SHIFT, 0, 0};
+    return (struct coll_signature){COLL_BARRIER | code << SIGNATURE_CODE_SHIFT, 0, 0};
 }
 
-static const char *type_name(uint32_t code)
+static const char *signature_type(uint32_t code)
 {
     static const char *const names[] = {[AQ_I32] = "I32", [AQ_U32] = "U32", [AQ_I64] = "I64",
                                         [AQ_U64] = "U64", [AQ_F32] = "F32", [AQ_F64] = "F64"};
@@ -54,7 +55,7 @@ static const char *type_name(uint32_t code)
     return type < AQI_COUNT_OF(names) ? names[type] : "?";
 }
 
-static const char *operator_name(uint32_t code)
+static const char *signature_operator(uint32_t code)
 {
     static const char *const names[COLL_CODE_OPS] = {
         [AQ_ADD] = "ADD", [AQ_MULT] = "MULT", [AQ_MIN] = "MIN", [AQ_MAX] = "MAX",
@@ -63,57 +64,65 @@ static const char *operator_name(uint32_t code)
     return name != NULL ? name : "?";
 }
 
-static void describe(struct coll_mark mark, char *text)
+static void coll_signature_text(struct coll_signature signature, char *text)
 {
     static const char *const names[COLL_KINDS] = {
-        [COLL_BARRIER] = "aq_coll_barrier_nb",    [COLL_BROADCAST] = "aq_coll_broadcast",
-        [COLL_REDUCE] = "aq_coll_reduce",         [COLL_ALLREDUCE] = "aq_coll_allreduce",
-        [COLL_GATHER] = "aq_coll_gather",         [COLL_ALLGATHER] = "aq_coll_allgather",
-        [COLL_SCATTER] = "aq_coll_scatter",       [COLL_ALLTOALL] = "aq_coll_alltoall",
-        [COLL_GATE] = "16 collectives before it",
+        [COLL_BARRIER] = "aq_coll_barrier_nb",
+        [COLL_BROADCAST] = "aq_coll_broadcast",
+        [COLL_REDUCE] = "aq_coll_reduce",
+        [COLL_ALLREDUCE] = "aq_coll_allreduce",
+        [COLL_GATHER] = "aq_coll_gather",
+        [COLL_ALLGATHER] = "aq_coll_allgather",
+        [COLL_SCATTER] = "aq_coll_scatter",
+        [COLL_ALLTOALL] = "aq_coll_alltoall",
+        [COLL_THROTTLE] = "16 collectives before it",
     };
-    uint32_t kind = mark.what & MARK_KIND, code = mark.what >> MARK_CODE_SHIFT & UINT8_MAX;
-    uint64_t bytes = (uint64_t)(mark.what >> MARK_HIGH_SHIFT) << 32 | mark.bytes;
+    uint32_t kind = signature.what & SIGNATURE_KIND,
+             code = signature.what >> SIGNATURE_CODE_SHIFT & UINT8_MAX;
+    uint64_t bytes = (uint64_t)(signature.what >> SIGNATURE_HIGH_SHIFT) << 32 | signature.bytes;
     const char *name = kind < COLL_KINDS ? names[kind] : "another one, which is over", *v = "";
     if (code == COLL_CODE_BARRIER) name = "aq_barrier";
     if (code == COLL_CODE_DESTROY) name = "aq_team_destroy";
     if (code == COLL_CODE_TEAM) name = "a call that makes teams";
-    if (mark.what & MARK_VARY) v = "v";
-    int n = snprintf(text, TEXT, "%s%s", name, v);
+    if (signature.what & SIGNATURE_VARY) v = "v";
+    int n = snprintf(text, COLL_TEXT, "%s%s", name, v);
     if (code >= COLL_CODE_BARRIER || kind >= COLL_KINDS) return;
-    if (!(mark.what & MARK_VARY) && kind != COLL_BARRIER && kind != COLL_GATE)
-        n += snprintf(text + n, (size_t)(TEXT - n), " of %llu bytes", (unsigned long long)bytes);
+    if (!(signature.what & SIGNATURE_VARY) && kind != COLL_BARRIER && kind != COLL_THROTTLE)
+        n += snprintf(text + n, (size_t)(COLL_TEXT - n), " of %llu bytes",
+                      (unsigned long long)bytes);
     if (code != 0)
-        n += snprintf(text + n, (size_t)(TEXT - n), " (AQ_%s, AQ_%s)", type_name(code),
-                      operator_name(code));
-    if (mark.what & MARK_ORDERED) n += snprintf(text + n, (size_t)(TEXT - n), ", in order");
+        n += snprintf(text + n, (size_t)(COLL_TEXT - n), " (AQ_%s, AQ_%s)", signature_type(code),
+                      signature_operator(code));
+    if (signature.what & SIGNATURE_ORDERED)
+        n += snprintf(text + n, (size_t)(COLL_TEXT - n), ", in order");
     if (coll_rooted((enum coll_kind)kind))
-        snprintf(text + n, (size_t)(TEXT - n), " with root %u", mark.root);
+        snprintf(text + n, (size_t)(COLL_TEXT - n), " with root %u", signature.root);
 }
 
 /*
  * After a death members leave their operations at different points, and some have not heard of it
  * yet. So where the job goes on this is no more than a team that cannot be used any longer.
  */
-static bool parted(const aq_team *team)
+static bool coll_fails(const aq_team *team)
 {
     if (!core.params.survive && !atomic_load(&core.any_lost)) return false;
-    coll_part(team);
+    coll_fail(team);
     return true;
 }
 
-void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other, struct coll_mark theirs)
+void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
+                   struct coll_signature theirs)
 {
-    char my_text[TEXT], their_text[TEXT], why[3 * TEXT + 300];
-    describe(mine, my_text);
-    describe(theirs, their_text);
+    char my_text[COLL_TEXT], their_text[COLL_TEXT], why[3 * COLL_TEXT + 300];
+    coll_signature_text(mine, my_text);
+    coll_signature_text(theirs, their_text);
     snprintf(why, sizeof(why),
              "members of team %u.%u, of %u, are in different collectives: rank %u of it (job rank "
              "%u) in %s, rank %u (job rank %u) in %s: all members start the same ones in the same "
              "order, with the same root, sizes, type and operator",
              team->id[0], team->id[1], team->size, team->rank, core.params.rank, my_text, other,
              aq_team_to_job(team, other), their_text);
-    if (parted(team)) {
+    if (coll_fails(team)) {
         aqi_log(AQI_LOG_INFO, "core", "%s", why);
         return;
     }
@@ -123,13 +132,13 @@ void coll_differ(const aq_team *team, struct coll_mark mine, aq_rank other, stru
 /* --- in shared memory: those who wait long --------------------------------------------------- */
 
 /* Of the barrier when `op` is NULL. */
-static struct shm_slot *slot_of(struct coll_shm *shm, const struct coll_op *op)
+static struct shm_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_op *op)
 {
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
 /* Also if it has gone on since: a member that was stuck may say so still when it is no more. */
-static bool has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
+static bool coll_has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =
         atomic_load_explicit(&shm_line_of(slot, member, round)->round, memory_order_acquire);
@@ -137,7 +146,7 @@ static bool has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t r
 }
 
 /* Does every operation wait for others, or can begin only after one that does (may_push)? */
-static bool all_wait(const aq_team *team)
+static bool coll_all_wait(const aq_team *team)
 {
     struct coll_shm *shm = team->coll->shm;
     unsigned slots = 0;
@@ -157,57 +166,60 @@ static bool all_wait(const aq_team *team)
  * nothing to arrive at elsewhere meanwhile. If it is not where we are, and we not where it is,
  * neither will ever go on.
  */
-static void look_for_others(const aq_team *team, struct coll_shm *shm, const struct shm_slot *slot)
+static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
+                                 const struct shm_slot *slot)
 {
-    const struct coll_mark mine = shm_stuck_of(shm, shm->self)->mark;
+    const struct coll_signature mine = shm_stuck_of(shm, shm->self)->signature;
     for (uint32_t i = 0; i < shm->members; i++) {
         struct shm_stuck *other = shm_stuck_of(shm, i);
         uint64_t at = atomic_load_explicit(&other->at, memory_order_seq_cst);
         uint32_t round = (uint32_t)at, place = (uint32_t)(at >> 32);
         if (place == 0 || place > SHM_SLOTS + 1 || &shm->slots[place - 1] == slot) continue;
-        if (has_arrived(slot, i, slot->round) ||
-            has_arrived(&shm->slots[place - 1], shm->self, round))
+        if (coll_has_arrived(slot, i, slot->round) ||
+            coll_has_arrived(&shm->slots[place - 1], shm->self, round))
             continue;
-        if (!all_wait(team)) return; /* what it has told goes on before us */
-        coll_differ(team, mine, i, other->mark);
+        if (!coll_all_wait(team)) return; /* what it has told goes on before us */
+        coll_mismatch(team, mine, i, other->signature);
     }
 }
 
-static void stuck_in_memory(aq_team *team, const struct coll_op *mine, struct coll_mark mark)
+static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
+                                 struct coll_signature signature)
 {
     struct coll_shm *shm = team->coll->shm;
-    const struct shm_slot *slot = slot_of(shm, mine);
+    const struct shm_slot *slot = coll_stuck_slot(shm, mine);
     struct shm_stuck *stuck = shm_stuck_of(shm, shm->self);
-    if (!all_wait(team)) return;
-    if (!team->coll->stuck) stuck->mark = mark;
+    if (!coll_all_wait(team)) return;
+    if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
     /* Of two members one sees the other: each first says that it is stuck. */
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
-    look_for_others(team, shm, slot);
+    coll_look_for_others(team, shm, slot);
 }
 
 /* --- waiting long ---------------------------------------------------------------------------- */
 
-static bool long_enough(const struct core_wait *wait)
+static bool coll_long_enough(const struct core_wait *wait)
 {
-    if (wait->yield_since == 0) return wait->rounds % STUCK_SPINS == 0 && wait->rounds != 0;
-    return wait->rounds % STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > STUCK_NS;
+    if (wait->yield_since == 0) return wait->rounds % COLL_STUCK_SPINS == 0 && wait->rounds != 0;
+    return wait->rounds % COLL_STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > COLL_STUCK_NS;
 }
 
 /* Another thread may yet come to where the others are. */
 bool coll_may_be_stuck(const struct core_wait *wait)
 {
-    return core.thread_mode != AQ_THREAD_MULTIPLE && long_enough(wait);
+    return core.thread_mode != AQ_THREAD_MULTIPLE && coll_long_enough(wait);
 }
 
 /* The lock is held. */
-static void stuck_in(aq_team *team, const struct coll_op *op)
+static void coll_stuck_in(aq_team *team, const struct coll_op *op)
 {
-    struct coll_mark mark = op != NULL ? op->mark : coll_mark_of_barrier(team->ends);
+    struct coll_signature signature =
+        op != NULL ? op->signature : coll_signature_of_barrier(team->ends);
     if (coll_broken(team)) return;
     if (team->coll->shm != NULL && (op == NULL || op->shared))
-        stuck_in_memory(team, op, mark);
+        coll_stuck_in_memory(team, op, signature);
     else
         coll_msg_ask(team);
 }
@@ -216,7 +228,7 @@ void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_
 {
     if (!coll_may_be_stuck(wait)) return;
     coll_lock(team->coll);
-    stuck_in(team, op);
+    coll_stuck_in(team, op);
     coll_unlock(team->coll);
 }
 
@@ -230,10 +242,10 @@ void coll_waited(aq_team *team)
 /* --- waiting for events ---------------------------------------------------------------------- */
 
 /* Of which event the teams are asked; one thread at a time waits, where anything is asked. */
-static const struct aqi_op *event_waited;
+static const struct aqi_op *coll_asked_event;
 
 /* Is it the event of an operation of this team? Of several parts the last one has it. */
-static bool ask_for_event(aq_team *team)
+static bool coll_ask_for_event(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     coll_lock(coll);
@@ -241,8 +253,8 @@ static bool ask_for_event(aq_team *team)
         const struct coll_op *last = op;
         while (last->then != NULL)
             last = last->then;
-        if (last->event != event_waited || atomic_load(&op->held)) continue;
-        stuck_in(team, op);
+        if (last->event != coll_asked_event || atomic_load(&op->held)) continue;
+        coll_stuck_in(team, op);
         break;
     }
     coll_unlock(coll);
@@ -251,11 +263,11 @@ static bool ask_for_event(aq_team *team)
 
 void coll_event_waits(const struct aqi_op *op)
 {
-    event_waited = op;
-    (void)core_team_each(ask_for_event);
+    coll_asked_event = op;
+    (void)core_team_each(coll_ask_for_event);
 }
 
-static bool waited(aq_team *team)
+static bool coll_team_waited(aq_team *team)
 {
     if (team->coll->stuck) coll_waited(team);
     return true;
@@ -263,5 +275,5 @@ static bool waited(aq_team *team)
 
 void coll_event_waited(void)
 {
-    (void)core_team_each(waited);
+    (void)core_team_each(coll_team_waited);
 }

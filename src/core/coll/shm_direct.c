@@ -1,0 +1,216 @@
+/*
+ * Large collectives in shared memory begin with an exchange of the buffers' addresses. If all lie
+ * in attached segments, or members can pull what does not, the data goes directly from one to the
+ * other; else through chunks, with two copies.
+ */
+#include "core/coll/shm.h"
+
+#include <string.h>
+
+enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: the sum stays in the nearest cache */
+
+/*
+ * Private memory is pulled where each byte has one reader and all members read. What many read is
+ * cheaper copied into shared memory once than pulled by each; what only the root reads is copied by
+ * all at once on its way through shared memory.
+ */
+static bool shm_is_dealt_out(const struct coll_args *args)
+{
+    return args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
+}
+
+/* --- the exchange of addresses --------------------------------------------------------------- */
+
+/* An address of our segment that the others may have mapped, or 0. */
+static uint64_t shm_in_segment(const void *at, size_t len)
+{
+    const struct core_route *self = &core.routes[core.params.rank];
+    uint64_t addr = (uint64_t)(uintptr_t)at;
+    return self->local != NULL && core_in_segment(self, addr, len) ? addr : 0;
+}
+
+static bool shm_can_pull_from(const struct shm_view *v, uint32_t member)
+{
+    const struct core_route *route = coll_route(v->team, member);
+    return member == v->shm->self ||
+           route->tp->ops.pull(route->tp, route->peer, 0, NULL, 0) == AQ_OK;
+}
+
+/* From all whose data we get. */
+static bool shm_can_pull(const struct shm_view *v)
+{
+    const struct coll_args *args = &v->op->args;
+    if (args->kind == COLL_SCATTER) return shm_can_pull_from(v, args->root);
+    for (uint32_t i = 0; i < v->shm->members; i++)
+        if (!shm_can_pull_from(v, i)) return false;
+    return true;
+}
+
+void shm_buffers_stage(const struct shm_view *v)
+{
+    const struct coll_args *args = &v->op->args;
+    struct shm_buffers *buffers = &shm_line_next(v->shm, v->slot)->buffers;
+    size_t n = v->shm->members, len = args->nbytes, most = coll_longest(v->team, args);
+    bool root = v->team->rank == args->root, ours = true;
+    *buffers = (struct shm_buffers){.most = most, .src = SHM_NO_BUFFER, .dst = SHM_NO_BUFFER};
+    if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL) len *= n;
+    if ((args->kind != COLL_BROADCAST && args->kind != COLL_SCATTER) || root) {
+        buffers->src = args->vary && args->send_counts != NULL ? 0 : shm_in_segment(args->src, len);
+        ours = buffers->src != 0;
+    }
+    if (args->kind == COLL_ALLREDUCE || (args->kind == COLL_REDUCE && root))
+        buffers->dst = shm_in_segment(args->dst, len);
+    if (!shm_is_dealt_out(args) || (args->vary && args->send_counts != NULL)) return;
+    if (!ours) {
+        buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
+        buffers->src_private = 1;
+    }
+    buffers->can_pull = shm_can_pull(v);
+}
+
+/* --- the transfers --------------------------------------------------------------------------- */
+
+/* Of a member, `age` rounds ago; stays until all have arrived at the round after the next. */
+static const struct shm_buffers *shm_buffers_of(const struct shm_view *v, uint32_t member,
+                                                uint32_t age)
+{
+    return &shm_line_of(v->slot, member, v->slot->round - age)->buffers;
+}
+
+static unsigned char *shm_mapped(const struct shm_view *v, uint32_t member, uint64_t addr)
+{
+    const struct core_route *route = coll_route(v->team, member);
+    return route->local + (addr - route->seg_addr);
+}
+
+static const unsigned char *shm_source_of(const struct shm_view *v, uint32_t member)
+{
+    return shm_mapped(v, member, shm_buffers_of(v, member, 0)->src);
+}
+
+/* Get `len` bytes of a member's source, [at, at + len) of it. */
+static void shm_fetch(const struct shm_view *v, uint32_t member, size_t at, void *to, size_t len)
+{
+    const struct shm_buffers *buffers = shm_buffers_of(v, member, 0);
+    if (len == 0) return;
+    if (!buffers->src_private) {
+        memcpy(to, shm_source_of(v, member) + at, len);
+        return;
+    }
+    const struct core_route *route = coll_route(v->team, member);
+    aq_status st = route->tp->ops.pull(route->tp, route->peer, buffers->src + at, to, len);
+    if (st == AQ_OK || v->op->status != AQ_OK) return;
+    if (st != AQ_EPEER && !shm_some_left(v->shm)) aqi_fail(st, "core", "%s", aq_error_message());
+    v->op->status = st;
+}
+
+/* Our slice of all sources into the same slice of `to`, which is on top of one source or none. */
+static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned char *to)
+{
+    size_t element = v->op->args.element;
+    size_t at = shm_slice_begin(v, v->op->most, v->shm->self);
+    size_t end = shm_slice_begin(v, v->op->most, v->shm->self + 1);
+    size_t step = element >= SHM_FOLD_BLOCK ? element : SHM_FOLD_BLOCK / element * element;
+    for (; at < end; at += step) {
+        size_t len = aqi_min(step, end - at);
+        coll_copy(to + at, shm_source_of(v, first) + at, len);
+        for (uint32_t i = 0; i < v->shm->members; i++)
+            if (i != first) coll_fold(&v->op->args, shm_source_of(v, i) + at, to + at, len);
+    }
+}
+
+/* Starts with the next member, so that not all read from one at a time. */
+static void shm_direct_gather(const struct shm_view *v)
+{
+    const struct coll_args *args = &v->op->args;
+    bool all = args->kind == COLL_ALLTOALL;
+    for (uint32_t k = 1; k < v->shm->members; k++) {
+        uint32_t i = (v->shm->self + k) % v->shm->members;
+        unsigned char *to;
+        size_t len = coll_recv_block(args, i, &to);
+        shm_fetch(v, i, all ? v->shm->self * args->nbytes : 0, to, len);
+    }
+}
+
+/* True: there is a second step. */
+static bool shm_direct(const struct shm_view *v)
+{
+    const struct coll_args *args = &v->op->args;
+    uint32_t self = v->shm->self, root = args->root;
+    switch (args->kind) {
+    case COLL_BROADCAST:
+        if (self != root) shm_fetch(v, root, 0, args->dst, args->nbytes);
+        break;
+    case COLL_SCATTER:
+        if (self != root) shm_fetch(v, root, self * args->nbytes, args->dst, args->nbytes);
+        break;
+    case COLL_REDUCE:
+        shm_direct_fold(v, root, shm_mapped(v, root, shm_buffers_of(v, root, 0)->dst));
+        return false;
+    case COLL_ALLREDUCE:
+        shm_direct_fold(v, self, args->dst);
+        return true;
+    case COLL_GATHER:
+        if (self == root) shm_direct_gather(v);
+        break;
+    default:
+        shm_direct_gather(v);
+        root = self;
+    }
+    if (self == root) shm_own_block(v);
+    return false;
+}
+
+/* All-reduce: the slices of the others are in their destinations. */
+void shm_direct_rest(const struct shm_view *v)
+{
+    for (uint32_t k = 1; k < v->shm->members; k++) {
+        uint32_t i = (v->shm->self + k) % v->shm->members;
+        size_t begin = shm_slice_begin(v, v->op->most, i),
+               end = shm_slice_begin(v, v->op->most, i + 1);
+        const unsigned char *from = shm_mapped(v, i, shm_buffers_of(v, i, 1)->dst);
+        memcpy((unsigned char *)v->op->args.dst + begin, from + begin, end - begin);
+    }
+}
+
+/* --- the decision ---------------------------------------------------------------------------- */
+
+/* Not where members may leave an operation: they would not know until when their memory is written
+ * to. */
+static bool shm_others_may_write(const struct coll_args *args)
+{
+    return args->kind != COLL_REDUCE || !core.params.survive;
+}
+
+/* An address that leads out of the segment is not believed. */
+static bool shm_may_go_direct(const struct shm_view *v, uint32_t member,
+                              const struct shm_buffers *buffers)
+{
+    const struct core_route *route = coll_route(v->team, member);
+    if (buffers->src == 0 || buffers->dst == 0) return false;
+    if (buffers->src != SHM_NO_BUFFER && !buffers->src_private &&
+        !core_in_segment(route, buffers->src, buffers->most))
+        return false;
+    return buffers->dst == SHM_NO_BUFFER || core_in_segment(route, buffers->dst, buffers->most);
+}
+
+/* All decide the same, from the same lines. */
+enum coll_phase shm_buffers_read(const struct shm_view *v)
+{
+    struct coll_op *op = v->op;
+    bool direct = shm_others_may_write(&op->args), can_pull = true, some_private = false;
+    op->most = 0;
+    for (uint32_t i = 0; i < v->shm->members; i++) {
+        const struct shm_buffers *buffers = &shm_line_of(v->slot, i, v->slot->round)->buffers;
+        op->most = aqi_max(op->most, buffers->most);
+        direct = direct && shm_may_go_direct(v, i, buffers);
+        can_pull = can_pull && buffers->can_pull;
+        some_private = some_private || buffers->src_private;
+    }
+    op->length = aqi_min(op->unit, op->most);
+    if (op->most == 0) return SHM_DONE;
+    if (op->most < SHM_DIRECT_LEAST) return SHM_CHUNK;
+    if (!direct || (some_private && !can_pull)) return SHM_CHUNK;
+    op->more = shm_direct(v);
+    return SHM_DIRECT;
+}
