@@ -17,7 +17,8 @@ QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
 UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-ring": "ns",
          "am-short-rate": "M/s", "am-medium-rate": "M/s", "am-reserve-rate": "M/s",
          "am-long-rate": "M/s", "am-short-pairs": "M/s", "am-medium-pairs": "M/s",
-         "am-long-pairs": "M/s", "am-short-in": "M/s", "put-lat": "ns", "get-lat": "ns",
+         "am-long-pairs": "M/s", "am-short-in": "M/s", "poll-empty": "ns",
+         "am-self": "ns", "am-self-reply": "ns", "put-self": "ns", "put-lat": "ns", "get-lat": "ns",
          "put-value": "ns",
          "get-value": "ns", "atomic-lat": "ns", "atomic-cas": "ns", "atomic-double": "ns",
          "atomic-rate": "M/s", "put-bw": "GB/s", "get-bw": "GB/s", "put-rate": "M/s",
@@ -29,7 +30,8 @@ UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-r
          "bcast": "ns", "reduce": "ns", "allreduce": "ns", "gather": "ns", "allgather": "ns",
          "scatter": "ns", "alltoall": "ns"}
 WITHOUT_SIZES = {"am-short-rtt": [0], "am-ring": [0], "am-short-rate": [0],
-                 "am-short-pairs": [0], "am-short-in": [0],
+                 "am-short-pairs": [0], "am-short-in": [0], "poll-empty": [0], "am-self": [0],
+                 "am-self-reply": [0],
                  "put-value": [8], "get-value": [8], "atomic-lat": [8], "atomic-cas": [8],
                  "atomic-double": [8], "atomic-rate": [8], "team-split": [0], "barrier": [0]}
 PIECES = {"64": 64, "512": 512}
@@ -87,8 +89,9 @@ class Aqperf(Case):
     def test_json_on_standard_output_is_all_there_is(self):
         result = job(RANKS, AQPERF, *QUICK, "--no-pin", "--pattern", "put-*,barrier", "--json", "-")
         names = [row["pattern"] for row in json.loads(self.expect(result, 0).stdout)]
-        self.assertEqual(names, ["put-lat"] * 2 + ["put-value"] + [name for name in (
-            "put-bw", "put-rate", "put-events", "put-private") for _ in range(2)] + ["barrier"])
+        doubled = ("put-bw", "put-rate", "put-events", "put-private")
+        self.assertEqual(names, ["put-self"] * 2 + ["put-lat"] * 2 + ["put-value"] +
+                         [name for name in doubled for _ in range(2)] + ["barrier"])
 
     def test_floods_by_several_threads(self):
         result = job(RANKS, AQPERF, *QUICK, "--threads", "3", "--pattern",

@@ -211,7 +211,7 @@ static void pass_token(struct perf *perf)
 }
 
 /* Messages that are answered: one at a time, and all at once. */
-#define ANSWERED(name, ...)                                                                        \
+#define ONE_BY_ONE(name, ...)                                                                      \
     static void name##_rtt(struct perf *perf, size_t size, uint64_t n)                             \
     {                                                                                              \
         (void)size;                                                                                \
@@ -219,7 +219,9 @@ static void pass_token(struct perf *perf)
             CHECK(__VA_ARGS__);                                                                    \
             await_pongs(++wanted);                                                                 \
         }                                                                                          \
-    }                                                                                              \
+    }
+#define ANSWERED(name, ...)                                                                        \
+    ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
     static void name##_pairs(struct perf *perf, size_t size, uint64_t n)                           \
     {                                                                                              \
         const uint64_t wanted = heard.pongs + n;                                                   \
@@ -228,17 +230,27 @@ static void pass_token(struct perf *perf)
             CHECK(__VA_ARGS__);                                                                    \
         await_pongs(wanted);                                                                       \
     }
-ANSWERED(short, aq_am_short(api_aq_team, perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0))
+#define SHORT_TO(rank, handler) aq_am_short(api_aq_team, rank, handlers[handler], AQ_NO_ARGS, 0)
+ANSWERED(short, SHORT_TO(perf->peer, ON_PING))
+ONE_BY_ONE(self, SHORT_TO(perf->rank, ON_PONG))
+ONE_BY_ONE(self_reply, SHORT_TO(perf->rank, ON_PING))
 ANSWERED(medium, aq_am_medium(api_aq_team, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
                               AQ_NO_ARGS, 0, NULL))
 ANSWERED(long, aq_am_long(api_aq_team, perf->peer, handlers[ON_PING_LONG], perf->source, size,
                           perf->peer_addr->data, AQ_NO_ARGS, 0, NULL))
 
+static void poll_empty(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)perf, (void)size;
+    for (uint64_t i = 0; i < n; i++)
+        if (aq_poll() < 0) CHECK(aq_poll());
+}
+
 static void send_shorts(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
     for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_FLOOD], AQ_NO_ARGS, 0));
+        CHECK(SHORT_TO(perf->peer, ON_FLOOD));
 }
 
 static void send_mediums(struct perf *perf, size_t size, uint64_t n)
@@ -291,6 +303,10 @@ const struct work api_aq_works[PATTERN_COUNT] = {
                      .after = talk_await_in,
                      .threads = true,
                      .parts = talk_senders},
+    [POLL_EMPTY] = {.loop = poll_empty},
+    [AM_SELF] = {.loop = self_rtt},
+    [AM_SELF_REPLY] = {.loop = self_reply_rtt},
+    [PUT_SELF] = {.loop = api_aq_put_self},
     [PUT_LAT] = {.loop = api_aq_put},
     [GET_LAT] = {.loop = api_aq_get},
     [PUT_VALUE] = {.loop = api_aq_put_value},

@@ -30,7 +30,8 @@ bool api_aq_connection_ended(void);
 void api_aq_private_open(struct perf *perf);
 void api_aq_atomic_open(void);
 void api_aq_atomic_close(void);
-loop_fn api_aq_put, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_nbi, api_aq_get_nbi;
+loop_fn api_aq_put, api_aq_put_self, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_nbi,
+    api_aq_get_nbi;
 loop_fn api_aq_put_events, api_aq_memset, api_aq_put_private, api_aq_get_private;
 loop_fn api_aq_fetch_add, api_aq_cas, api_aq_add_double, api_aq_add;
 

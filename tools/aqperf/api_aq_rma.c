@@ -40,6 +40,12 @@ void api_aq_put(struct perf *perf, size_t size, uint64_t n)
         CHECK(aq_put(api_aq_team, perf->peer, perf->peer_addr->data, perf->source, size, 0));
 }
 
+void api_aq_put_self(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        CHECK(aq_put(api_aq_world, perf->rank, perf->mine->data, perf->source, size, 0));
+}
+
 void api_aq_get(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)

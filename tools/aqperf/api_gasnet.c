@@ -118,7 +118,7 @@ static void start(struct perf *perf)
         unsigned nargs;
     } rows[HANDLER_COUNT] = {
         [ON_PING] = {(gex_AM_Fn_t)on_ping, SHORT | GEX_FLAG_AM_REQUEST, 0},
-        [ON_PONG] = {(gex_AM_Fn_t)on_pong, SHORT | GEX_FLAG_AM_REPLY, 0},
+        [ON_PONG] = {(gex_AM_Fn_t)on_pong, SHORT | GEX_FLAG_AM_REQREP, 0},
         [ON_PING_MEDIUM] = {(gex_AM_Fn_t)on_ping_medium, MEDIUM | GEX_FLAG_AM_REQUEST, 0},
         [ON_PONG_MEDIUM] = {(gex_AM_Fn_t)on_pong_bytes, MEDIUM | GEX_FLAG_AM_REPLY, 0},
         [ON_PING_LONG] = {(gex_AM_Fn_t)on_ping_long, LONG | GEX_FLAG_AM_REQUEST, 0},
@@ -254,19 +254,25 @@ static void pass_token(struct perf *perf)
         after;                                                                                     \
     }
 /* Of messages that are answered: one at a time, and all at once. */
-#define ANSWERED(name, ...)                                                                        \
+#define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(name##_rtt, , {                                                                           \
         __VA_ARGS__;                                                                               \
         GASNET_BLOCKUNTIL(heard.pongs > pongs + i);                                                \
-    })                                                                                             \
+    })
+#define ANSWERED(name, ...)                                                                        \
+    ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
     LOOP(name##_pairs, GASNET_BLOCKUNTIL(heard.pongs == pongs + n), __VA_ARGS__)
+#define SHORT_TO(rank, handler) gex_AM_RequestShort0(world, rank, handlers[handler], 0)
 
-ANSWERED(am_short, gex_AM_RequestShort0(world, perf->peer, handlers[ON_PING], 0))
+ANSWERED(am_short, SHORT_TO(perf->peer, ON_PING))
+ONE_BY_ONE(am_self, SHORT_TO(perf->rank, ON_PONG))
+ONE_BY_ONE(am_self_reply, SHORT_TO(perf->rank, ON_PING))
 ANSWERED(am_medium, gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source,
                                           size, GEX_EVENT_NOW, 0))
 ANSWERED(am_long, gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
                                       perf->peer_addr->data, GEX_EVENT_NOW, 0))
-LOOP(am_short_rate, , gex_AM_RequestShort0(world, perf->peer, handlers[ON_FLOOD], 0))
+LOOP(poll_empty, , CHECK(gasnet_AMPoll()))
+LOOP(am_short_rate, , SHORT_TO(perf->peer, ON_FLOOD))
 LOOP(am_medium_rate, ,
      gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
                            GEX_EVENT_NOW, 0))
@@ -281,12 +287,12 @@ LOOP(am_reserve_rate, , {
     gex_AM_CommitRequestMedium0(sd, handlers[ON_FLOOD_BYTES], size);
 })
 LOOP(am_short_in, , {
-    if (perf->rank > 0 || perf->ranks == 1)
-        gex_AM_RequestShort0(world, 0, handlers[ON_FLOOD_IN], 0);
+    if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
 LOOP(put_lat, ,
      gex_RMA_PutBlocking(world, perf->peer, perf->peer_addr->data, perf->source, size, 0))
+LOOP(put_self, , gex_RMA_PutBlocking(world, perf->rank, perf->mine->data, perf->source, size, 0))
 LOOP(get_lat, ,
      gex_RMA_GetBlocking(world, perf->target, perf->peer, perf->peer_addr->data, size, 0))
 LOOP(put_bw, gex_NBI_Wait(GEX_EC_PUT, 0),
@@ -395,6 +401,10 @@ static const struct work works[PATTERN_COUNT] = {
     [AM_MEDIUM_PAIRS] = {.loop = am_medium_pairs},
     [AM_LONG_PAIRS] = {.loop = am_long_pairs},
     [AM_SHORT_IN] = {.loop = am_short_in, .after = talk_await_in, .parts = talk_senders},
+    [POLL_EMPTY] = {.loop = poll_empty},
+    [AM_SELF] = {.loop = am_self_rtt},
+    [AM_SELF_REPLY] = {.loop = am_self_reply_rtt},
+    [PUT_SELF] = {.loop = put_self},
     [PUT_LAT] = {.loop = put_lat},
     [GET_LAT] = {.loop = get_lat},
     [ATOMIC_LAT] = {.loop = fetch_add},

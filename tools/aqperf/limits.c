@@ -13,6 +13,10 @@
 /* Called through a volatile pointer, so that no copy is optimised away or inlined. */
 void *(*volatile limits_copy)(void *, const void *, size_t) = memcpy;
 static void *(*volatile limits_set)(void *, int, size_t) = memset;
+static void do_nothing(void)
+{
+}
+static void (*volatile limits_call)(void) = do_nothing;
 
 /* Sequence numbers go on from loop to loop: nothing must be reset, so nothing can be reset late. */
 static uint64_t line_seq, ring_seq, ring_consumed;
@@ -168,6 +172,13 @@ static struct shared *place(struct perf *perf)
     return perf->theirs != NULL ? perf->theirs : perf->mine;
 }
 
+static void call(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)perf, (void)size;
+    for (uint64_t i = 0; i < n; i++)
+        limits_call();
+}
+
 static void store_words(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;
@@ -300,6 +311,9 @@ const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_ATOMIC] = {.name = "atomic",
                       .doc = "an atomic add of the processor in the peer's mapped segment",
                       .work = {.loop = add_words}},
+    [LIMIT_CALL] = {.name = "call",
+                    .doc = "a call, through a pointer, of a function that does nothing",
+                    .work = {.loop = call}},
     [LIMIT_MEMCPY_OUT] = {.name = "memcpy",
                           .doc = "memcpy of that size into (put) or from (get) the mapped segment",
                           .work = {.loop = copy_out}},

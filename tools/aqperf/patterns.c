@@ -44,6 +44,10 @@ static const struct kind medium_flood = {
 static const struct kind long_flood = {
     .unit = UNIT_RATE, .limit = LIMIT_LINE_STREAM, .carrier = CARRIER_LONG};
 static const struct kind flood_in = {.unit = UNIT_RATE, .all_ranks = true};
+static const struct kind called = {.unit = UNIT_NS, .limit = LIMIT_CALL};
+static const struct kind called_own = {.unit = UNIT_NS, .limit = LIMIT_CALL, .endpoints = true};
+static const struct kind put_self = {
+    .unit = UNIT_NS, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE, .endpoints = true};
 static const struct kind put_lat = {
     .unit = UNIT_NS, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE, .second = LIMIT_CMA_WRITE};
 static const struct kind get_lat = {
@@ -134,6 +138,13 @@ const struct pattern patterns[PATTERN_COUNT] = {
                        "flood of Long requests, until all have come back in Long replies"},
     [AM_SHORT_IN] = {"am-short-in", &flood_in, &none,
                      "flood of Short requests from all other ranks to rank 0, in all"},
+    [POLL_EMPTY] = {"poll-empty", &called, &none, "poll that finds nothing"},
+    [AM_SELF] = {"am-self", &called_own, &none,
+                 "Short request to the sender itself, until it has been handled, one at a time"},
+    [AM_SELF_REPLY] = {"am-self-reply", &called_own, &none,
+                       "Short request to the sender itself and its reply, one at a time"},
+    [PUT_SELF] = {"put-self", &put_self, &small,
+                  "blocking put into the own segment, one at a time"},
     [PUT_LAT] = {"put-lat", &put_lat, &small,
                  "blocking put into the peer's segment, one at a time"},
     [GET_LAT] = {"get-lat", &get_lat, &small,

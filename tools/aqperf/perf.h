@@ -36,6 +36,10 @@ enum pattern_id {
     AM_MEDIUM_PAIRS,
     AM_LONG_PAIRS,
     AM_SHORT_IN,
+    POLL_EMPTY,
+    AM_SELF,
+    AM_SELF_REPLY,
+    PUT_SELF,
     PUT_LAT,
     GET_LAT,
     PUT_VALUE,
@@ -105,6 +109,7 @@ enum limit_id {
     LIMIT_STORE,
     LIMIT_LOAD,
     LIMIT_ATOMIC,
+    LIMIT_CALL,
     LIMIT_MEMCPY_OUT,
     LIMIT_MEMCPY_IN,
     LIMIT_STRIDED_OUT,
@@ -132,7 +137,7 @@ struct kind {
     enum unit unit;
     enum carrier carrier;
     bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
-    bool endpoints;       /* needs more than one: not over a connection */
+    bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest size that makes sense */
     size_t piece;         /* of scattered transfers, in bytes; else 0 */
     enum limit_id limit;  /* of sizes above 8 bytes */
