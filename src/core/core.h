@@ -59,6 +59,8 @@ extern struct aqi_settings_table aqi_core_settings;
 /* Open the transports, reach every peer. Collective; undone by close, also after a failure. */
 aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 
+/* AQ_OK: aq_finalize may begin; else the error to return. */
+aq_status aqi_core_may_leave(void);
 /* Everything that was sent before is handled everywhere when it returns. Collective. */
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);

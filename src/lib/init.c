@@ -394,7 +394,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
 
 aq_status aq_finalize(void)
 {
-    aq_status st = aqi_core_callable("aq_finalize");
+    aq_status st = aqi_core_may_leave();
     if (st != AQ_OK) return st;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     st = aqi_boot_leaving(lib.boot);

@@ -71,7 +71,7 @@ static aq_status barrier_start(aq_team *team, struct coll_name name)
         return AQ_OK;
     }
     b->op = (struct coll_op){.args = {.kind = COLL_ALLREDUCE,
-                                      .code = team->ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER,
+                                      .code = coll_barrier_code(team->barrier_code),
                                       .dst = &b->agreed,
                                       .src = &b->agreed,
                                       .nbytes = sizeof(b->agreed),
@@ -86,7 +86,7 @@ static aq_status barrier_start(aq_team *team, struct coll_name name)
 static AQI_COLD aq_status barrier_dead(const aq_team *team, const char *call)
 {
     team->barrier->notified = false;
-    return aqi_fail(AQ_EPEER, "core", "%s: a member of the team is dead", call);
+    return coll_dead(team, call);
 }
 
 static inline aq_status barrier_notify(const char *call, aq_team *team, int id, unsigned flags)
@@ -149,6 +149,7 @@ static aq_status barrier_check_pending(const char *call, const aq_team *team, un
 /* A failed operation by messages is complete, too. */
 static aq_status barrier_failed(const aq_team *team, const char *call)
 {
+    if (AQI_UNLIKELY(team->coll->mismatched)) return barrier_dead(team, call);
     if (team->coll->shm == NULL && team->barrier->op.status != AQ_OK)
         return team->barrier->op.status == AQ_EPEER ? barrier_dead(team, call)
                                                     : team->barrier->op.status;
@@ -210,11 +211,23 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
     return st == AQ_OK ? barrier_finish(team->barrier, barrier_name(id, flags)) : st;
 }
 
-aq_status aq_barrier(aq_team *team)
+static inline aq_status barrier_whole(const char *call, aq_team *team)
 {
-    static const char call[] = "aq_barrier";
     aq_status st = barrier_notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
     return st == AQ_OK ? barrier_wait_for(call, team, (struct coll_name){COLL_NAME_NONE, 0}) : st;
+}
+
+aq_status aq_barrier(aq_team *team)
+{
+    return barrier_whole("aq_barrier", team);
+}
+
+aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team)
+{
+    team->barrier_code = code;
+    aq_status st = barrier_whole(call, team);
+    team->barrier_code = 0;
+    return st;
 }
 
 aq_status aq_barrier_result(aq_team *team, int *id)

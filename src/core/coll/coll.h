@@ -44,7 +44,21 @@ struct coll_args {
 };
 
 /* Codes of operations that the program does not call by their kind. */
-enum { COLL_CODE_OPS = 16, COLL_CODE_BARRIER = 253, COLL_CODE_DESTROY, COLL_CODE_TEAM };
+enum {
+    COLL_CODE_OPS = 16,
+    COLL_CODE_LEAST = 251,
+    COLL_CODE_ATTACH = COLL_CODE_LEAST,
+    COLL_CODE_FINALIZE,
+    COLL_CODE_BARRIER,
+    COLL_CODE_DESTROY,
+    COLL_CODE_TEAM
+};
+
+/* From the barrier_code of a team. */
+static inline uint8_t coll_barrier_code(uint32_t code)
+{
+    return code != 0 ? (uint8_t)code : COLL_CODE_BARRIER;
+}
 
 /* By what members tell that they are in the same operation; travels in lines and in messages. */
 struct coll_signature {
@@ -116,6 +130,7 @@ struct core_coll {
     bool moved;         /* an operation went on since this was last cleared */
     bool stuck;         /* the others know what we have been waiting for */
     bool op_failed;     /* an operation did */
+    bool mismatched;    /* members were in different ones */
     atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */
     struct coll_op *first;
     struct coll_op **last;
@@ -178,7 +193,7 @@ static inline bool coll_rooted(enum coll_kind kind)
 
 /* coll/signature.c */
 struct coll_signature coll_signature_of(const struct coll_args *args);
-struct coll_signature coll_signature_of_barrier(bool ends);
+struct coll_signature coll_signature_of_barrier(uint32_t code);
 /* Two members are in different operations: ends the job. */
 AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
                             struct coll_signature theirs);
@@ -227,6 +242,7 @@ aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
 bool coll_broken(const aq_team *team); /* has a member died, or the team failed? */
 void coll_fail(const aq_team *team);   /* from now on it is broken here */
+aq_status coll_dead(const aq_team *team, const char *call); /* the error of a broken team */
 bool coll_idle(const aq_team *team);
 
 /* coll/shm.c */
@@ -279,6 +295,8 @@ void coll_msg_close(struct core_coll *coll);
 aq_status core_barrier_open(aq_team *team);
 void core_barrier_close(aq_team *team);
 bool core_barrier_pending(const aq_team *team);
+/* aq_barrier as a part of another call: that is what members are in, and what errors name. */
+aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team);
 
 /* op.c: operations under way, which progress pushes; coll_register makes all of this known below.
  */

@@ -347,17 +347,25 @@ bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *
     return atomic_load_explicit(done, memory_order_acquire);
 }
 
-static aq_status coll_dead(const char *call)
+AQI_COLD aq_status coll_dead(const aq_team *team, const char *call)
 {
+    for (aq_rank i = 0; i < team->size; i++)
+        if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost))
+            return aqi_fail(AQ_EPEER, "core",
+                            "%s: rank %u of the team (job rank %u) is dead or "
+                            "unreachable",
+                            call, i, aq_team_to_job(team, i));
     return aqi_fail(AQ_EPEER, "core",
-                    "%s: a member of the team is dead or unreachable: its data is missing", call);
+                    "%s: members of the team are in different collectives, as after a death: it "
+                    "cannot be used any longer",
+                    call);
 }
 
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args)
 {
     struct coll_op op = {.args = *args};
     struct core_wait wait = {0};
-    if (coll_broken(team)) return coll_dead(call);
+    if (coll_broken(team)) return coll_dead(team, call);
     if (coll_is_empty(team, args)) return AQ_OK;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     aq_status st = coll_begin(team, &op);
@@ -367,7 +375,7 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
         coll_waits_long(team, &op, &wait);
     if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
     aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
-    return op.status == AQ_EPEER ? coll_dead(call) : op.status;
+    return op.status == AQ_EPEER ? coll_dead(team, call) : op.status;
 }
 
 static void coll_parts_free(struct coll_op *part)
@@ -408,7 +416,7 @@ static struct coll_op *coll_parts_new(const struct coll_args *args, unsigned fla
 aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
                      aq_event *event)
 {
-    if (coll_broken(team)) return coll_dead(call);
+    if (coll_broken(team)) return coll_dead(team, call);
     if (coll_is_empty(team, args)) {
         *event = AQ_EVENT_DONE;
         return AQ_OK;

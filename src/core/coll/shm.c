@@ -179,9 +179,9 @@ static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
     struct coll_name agreed = {COLL_NAME_NONE, 0};
     for (uint32_t i = 0; i < shm->members; i++) {
         const struct shm_line *line = shm_line_of(slot, i, slot->round);
-        if (AQI_UNLIKELY(line->ends != team->ends))
-            coll_mismatch(team, coll_signature_of_barrier(team->ends), i,
-                          coll_signature_of_barrier(line->ends));
+        if (AQI_UNLIKELY(line->code != team->barrier_code))
+            coll_mismatch(team, coll_signature_of_barrier(team->barrier_code), i,
+                          coll_signature_of_barrier(line->code));
         agreed = coll_name_combine(agreed, line->name);
     }
     return agreed;
@@ -194,13 +194,13 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
     struct shm_slot *slot = &shm->slots[SHM_SLOTS];
     struct shm_line *line = shm_line_next(shm, slot);
     line->name = name;
-    line->ends = team->ends;
+    line->code = team->barrier_code;
     shm->barrier_seen = 0;
     atomic_store_explicit(&shm->barrier_round, slot->round + 1, memory_order_relaxed);
     if (!shm->flat && name.state != COLL_NAME_NONE)
         atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
-    if (!shm_arrive(team, shm, slot, team->ends)) return;
-    bool shm_alike = shm_sums_alike(shm, slot, team->ends);
+    if (!shm_arrive(team, shm, slot, team->barrier_code)) return;
+    bool shm_alike = shm_sums_alike(shm, slot, team->barrier_code);
     struct shm_line *release = shm_release_of(slot, slot->round);
     release->name = (struct coll_name){COLL_NAME_NONE, 0};
     uint32_t named = atomic_load_explicit(&slot->head->named, memory_order_relaxed);

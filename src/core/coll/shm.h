@@ -37,7 +37,7 @@ struct shm_line {
         struct coll_signature signature;
         struct {
             /* Of the barrier: */
-            uint32_t ends; /* in aq_team_destroy */
+            uint32_t code; /* the barrier_code of the team */
             struct coll_name name;
         };
     };

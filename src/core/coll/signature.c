@@ -41,9 +41,9 @@ struct coll_signature coll_signature_of(const struct coll_args *args)
                                    args->root, (uint32_t)bytes};
 }
 
-struct coll_signature coll_signature_of_barrier(bool ends)
+struct coll_signature coll_signature_of_barrier(uint32_t code)
 {
-    uint32_t code = ends ? COLL_CODE_DESTROY : COLL_CODE_BARRIER;
+    code = coll_barrier_code(code);
     return (struct coll_signature){COLL_BARRIER | code << SIGNATURE_CODE_SHIFT, 0, 0};
 }
 
@@ -77,16 +77,16 @@ static void coll_signature_text(struct coll_signature signature, char *text)
         [COLL_ALLTOALL] = "aq_coll_alltoall",
         [COLL_THROTTLE] = "16 collectives before it",
     };
+    static const char *const calls[] = {"aq_segment_attach", "aq_finalize", "aq_barrier",
+                                        "aq_team_destroy", "a call that makes teams"};
     uint32_t kind = signature.what & SIGNATURE_KIND,
              code = signature.what >> SIGNATURE_CODE_SHIFT & UINT8_MAX;
     uint64_t bytes = (uint64_t)(signature.what >> SIGNATURE_HIGH_SHIFT) << 32 | signature.bytes;
     const char *name = kind < COLL_KINDS ? names[kind] : "another one, which is over", *v = "";
-    if (code == COLL_CODE_BARRIER) name = "aq_barrier";
-    if (code == COLL_CODE_DESTROY) name = "aq_team_destroy";
-    if (code == COLL_CODE_TEAM) name = "a call that makes teams";
+    if (code >= COLL_CODE_LEAST) name = calls[code - COLL_CODE_LEAST];
     if (signature.what & SIGNATURE_VARY) v = "v";
     int n = snprintf(text, COLL_TEXT, "%s%s", name, v);
-    if (code >= COLL_CODE_BARRIER || kind >= COLL_KINDS) return;
+    if (code >= COLL_CODE_LEAST || kind >= COLL_KINDS) return;
     if (!(signature.what & SIGNATURE_VARY) && kind != COLL_BARRIER && kind != COLL_THROTTLE)
         n += snprintf(text + n, (size_t)(COLL_TEXT - n), " of %llu bytes",
                       (unsigned long long)bytes);
@@ -103,10 +103,13 @@ static void coll_signature_text(struct coll_signature signature, char *text)
  * After a death members leave their operations at different points, and some have not heard of it
  * yet. So where the job goes on this is no more than a team that cannot be used any longer.
  */
-static bool coll_fails(const aq_team *team)
+static bool coll_fails(const aq_team *team, const char *why)
 {
-    if (!core.params.survive && !atomic_load(&core.any_lost)) return false;
+    bool lost = atomic_load(&core.any_lost);
+    if (!core.params.survive && !lost) return false;
+    aqi_log(lost ? AQI_LOG_INFO : AQI_LOG_WARN, "core", "%s", why);
     coll_fail(team);
+    (team->whole != NULL ? team->whole : team)->coll->mismatched = true;
     return true;
 }
 
@@ -122,11 +125,7 @@ void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank othe
              "order, with the same root, sizes, type and operator",
              team->id[0], team->id[1], team->size, team->rank, core.params.rank, my_text, other,
              aq_team_to_job(team, other), their_text);
-    if (coll_fails(team)) {
-        aqi_log(AQI_LOG_INFO, "core", "%s", why);
-        return;
-    }
-    core.boot.fatal(core.boot.arg, why);
+    if (!coll_fails(team, why)) core.boot.fatal(core.boot.arg, why);
 }
 
 /* --- in shared memory: those who wait long --------------------------------------------------- */
@@ -216,7 +215,7 @@ bool coll_may_be_stuck(const struct core_wait *wait)
 static void coll_stuck_in(aq_team *team, const struct coll_op *op)
 {
     struct coll_signature signature =
-        op != NULL ? op->signature : coll_signature_of_barrier(team->ends);
+        op != NULL ? op->signature : coll_signature_of_barrier(team->barrier_code);
     if (coll_broken(team)) return;
     if (team->coll->shm != NULL && (op == NULL || op->shared))
         coll_stuck_in_memory(team, op, signature);

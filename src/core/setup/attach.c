@@ -1,4 +1,5 @@
 /* aq_segment_attach: a segment for every process of the job, known to all of them. */
+#include "core/coll/coll.h"
 #include "core/mem/mem.h"
 
 #include "base/shmem.h"
@@ -97,7 +98,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     st = attach_check_size(&size, call);
     /* The exchanges below are bounded by AQ_START_TIMEOUT, so first let every rank arrive. */
-    aq_status arrived = aq_barrier(team);
+    aq_status arrived = core_barrier_of(call, COLL_CODE_ATTACH, team);
     if (arrived != AQ_OK) return arrived;
     st = attach_agree(size, st, &most);
     if (st == AQ_OK && aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING)

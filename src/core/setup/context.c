@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team. */
-#define MEET_NAME UINT64_MAX
+#define LEAVE_NAME UINT64_MAX
 
 /* --- opening --------------------------------------------------------------------------------- */
 
@@ -302,34 +302,47 @@ static void linger(void)
             if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
-/*
- * All come here, in this round. In a job that survives deaths it is those who live, and the world's
- * barrier could end for some of them and fail for the others.
- */
-static aq_status meet(uint64_t round)
+/* Those who live come here, in this round: over the control channel, so that nothing is left to be
+ * sent again when it is over. */
+static aq_status agree_to_leave(uint64_t round)
 {
-    if (!core.params.survive) return aq_barrier(&core.world);
     size_t bytes = core_set_bytes();
     uint8_t *sets = calloc(2, bytes);
     if (sets == NULL) return aqi_fail(AQ_ENOMEM, "core", "aq_finalize: no memory to leave");
     for (uint32_t i = 0; i < core.params.size; i++)
         sets[i / 8] |= (uint8_t)(1u << i % 8);
-    aq_status st = core_agree(MEET_NAME, round, AQ_OK, sets, sets + bytes);
+    aq_status st = core_agree(LEAVE_NAME, round, AQ_OK, sets, sets + bytes);
     free(sets);
     return st;
 }
 
+aq_status aqi_core_may_leave(void)
+{
+    aq_status st = aqi_core_callable("aq_finalize");
+    if (st == AQ_OK && core_barrier_pending(&core.world))
+        st = aqi_fail(AQ_ESTATE, "core",
+                      "aq_finalize: the last aq_barrier_notify of all has not been followed by a "
+                      "wait");
+    return st;
+}
+
+/*
+ * After the barrier all requests have arrived; after the second round all replies to them. The
+ * barrier is told from others, so who is in another collective meanwhile is found out. In a job
+ * that survives deaths it may end for some and fail for others, who all agree once more.
+ */
 aq_status aqi_core_quiesce(void)
 {
-    aq_status st = AQ_OK;
     /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
     core_progress_thread_stop();
-    /* After the first round all requests have arrived; after the second all replies to them. */
-    for (uint64_t round = 0; round < 2 && st == AQ_OK; round++) {
-        wait_until_quiet();
-        st = meet(round);
-        drain();
-    }
+    wait_until_quiet();
+    aq_status st = core_barrier_of("aq_finalize", COLL_CODE_FINALIZE, &core.world);
+    if (core.params.survive && (st == AQ_OK || st == AQ_EPEER)) st = agree_to_leave(0);
+    drain();
+    if (st != AQ_OK) return st;
+    wait_until_quiet();
+    st = agree_to_leave(1);
+    drain();
     if (st == AQ_OK) linger();
     return st;
 }

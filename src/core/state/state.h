@@ -44,7 +44,7 @@ struct aq_team {
     aq_ep *ep;                 /* ours; NULL: the first */
     uint8_t from;              /* aqi_am_from() of its index */
     bool pair;                 /* names job ranks only: no collectives, no barrier */
-    bool ends;                 /* its members are in aq_team_destroy */
+    uint8_t barrier_code;      /* of the call that the barrier is part of, COLL_CODE_; 0: none */
     bool dead;                 /* they have left it: kept for a while, for those who use it */
     struct core_barrier *barrier;
     struct core_coll *coll;

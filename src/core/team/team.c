@@ -334,14 +334,13 @@ aq_status aq_team_destroy(aq_team *team)
                         call);
     /* After the first barrier all have come, after the second none looks at the shared memory any
      * more: rank 0 can free it. */
-    team->ends = true;
-    st = aq_barrier(team);
+    st = core_barrier_of(call, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
         coll_shm_free(team->coll->shm);
         team->coll->shm = NULL;
         team_unequip_local(team);
-        st = aq_barrier(team);
+        st = core_barrier_of(call, COLL_CODE_DESTROY, team);
     }
     if (st == AQ_OK) scratch_free(&block);
     if (st == AQ_OK) scratch_free(&local_block);

@@ -52,6 +52,16 @@ static void do_operation(const char *what)
     }
     if (IS("destroy")) CHECK_OK(aq_team_destroy(team));
     if (IS("destroy")) team = job.team;
+    if (IS("all")) CHECK_OK(aq_barrier(job.team));
+    if (IS("attach")) {
+        aq_segment *segment;
+        CHECK_OK(aq_segment_attach(job.team, 4096, &segment));
+    }
+    if (IS("all_sum")) CHECK_OK(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD));
+    if (IS("finalize")) {
+        (void)aq_finalize();
+        exit(0); /* of which a job of one rank less would not know */
+    }
 }
 
 int main(int argc, char **argv)

@@ -29,6 +29,12 @@ static const struct pair {
     {"barrier", "split", {"aq_barrier", "a call that makes teams"}},
     {"barrier", "destroy", {"aq_barrier", "aq_team_destroy"}},
     {"destroy", "allreduce", {"aq_team_destroy", "aq_coll_allreduce"}},
+    {"all", "finalize", {"aq_barrier", "in aq_finalize"}},
+    {"finalize", "all", {"in aq_finalize", "aq_barrier"}},
+    {"all", "attach", {"in aq_barrier", "in aq_segment_attach"}},
+    {"attach", "finalize", {"in aq_segment_attach", "in aq_finalize"}},
+    {"all_sum", "finalize", {"aq_coll_allreduce", "in aq_finalize"}},
+    {"finalize", "all_sum", {"in aq_finalize", "aq_coll_allreduce"}},
 };
 
 static void run_pair(const char *ranks, const char *set, const struct pair *pair)
@@ -84,6 +90,22 @@ static void test_neighborhoods(void **state)
     }
 }
 
+/* Where deaths may explain it, the calls fail. */
+static void test_survivors(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"AQ_WAIT=auto", "AQ_SHM_MAP=no"};
+    for (size_t i = 0; i < 2; i++) {
+        struct run run;
+        job_run(&run, "-n", "3", "--survive", "-E", sets[i], CORE_DIFFER, "all", "finalize");
+        expect_text(&run, ERR, "members of the team are in different collectives");
+        run_free(&run);
+        job_run(&run, "-n", "3", "--survive", "-E", sets[i], CORE_DIFFER, "finalize", "all_sum");
+        expect_text(&run, ERR, "members of the team are in different collectives");
+        run_free(&run);
+    }
+}
+
 static void test_progress_thread(void **state)
 {
     (void)state;
@@ -93,11 +115,9 @@ static void test_progress_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_neighborhoods),
-        cmocka_unit_test(test_progress_thread),
+        cmocka_unit_test(test_few),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_neighborhoods),
+        cmocka_unit_test(test_survivors), cmocka_unit_test(test_progress_thread),
     };
     return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
 }

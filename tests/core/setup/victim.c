@@ -302,10 +302,7 @@ static void in_late_attach(void)
 static void in_attach(void)
 {
     aq_segment *segment;
-    CHECK_STATUS(aq_segment_attach(job.team, 65536, &segment), AQ_EMISMATCH);
-    CHECK(strstr(aq_error_message(), "rank 2 calls aq_finalize") != NULL);
-    printf("told\n");
-    exit(6);
+    CHECK_OK(aq_segment_attach(job.team, 65536, &segment)); /* ends the process */
 }
 
 static void in_finalize(void)
