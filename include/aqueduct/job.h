@@ -70,7 +70,8 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  * Threads     One thread, no other call in progress; not from inside a handler.
  *
  * @return AQ_OK        The library may not be used any more by this process.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialised, or between aq_barrier_notify of all and its wait: then this
+ *                      process is still in the job.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EPEER     A peer died instead of coming; everything is released all the same. Not
  *                      with AQ_SURVIVE.

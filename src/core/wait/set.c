@@ -103,7 +103,8 @@ aq_status aq_wait_prepare(void)
 {
     int fd;
     struct core_sleep_plan plan = {.ms = INT_MAX, .fd = -1};
-    aq_status st = aq_wait_fd(&fd);
+    aq_status st = aqi_core_callable("aq_wait_prepare");
+    if (st == AQ_OK) st = aq_wait_fd(&fd);
     if (st != AQ_OK) return st;
     set_drain(set.kick);
     set_drain(set.timer);

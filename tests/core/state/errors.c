@@ -47,6 +47,8 @@ static void test_outside(aq_team *team)
     CHECK_REFUSED(aq_barrier_wait(team, 0, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_nbi_begin(), AQ_ESTATE);
     CHECK_REFUSED(aq_poll(), AQ_ESTATE);
+    CHECK_REFUSED(aq_wait_prepare(), AQ_ESTATE);
+    CHECK(strncmp(aq_error_message(), "aq_wait_prepare: ", 17) == 0);
     CHECK_REFUSED(aq_finalize(), AQ_ESTATE);
     CHECK(aq_status_name(AQ_ESTATE) != NULL && strcmp(aq_status_name(AQ_ESTATE), "AQ_ESTATE") == 0);
 }
@@ -399,6 +401,9 @@ int main(void)
     CHECK_OK(aq_am_short(job.team, job_next(), GOOD, AQ_NO_ARGS, 0));
     job_await(&received, 1);
     aq_team *stale = job.team;
+    CHECK_OK(aq_barrier_notify(job.team, 1, 0));
+    CHECK_REFUSED(aq_finalize(), AQ_ESTATE);
+    CHECK_OK(aq_barrier_wait(job.team, 1, 0));
     job_close();
     test_outside(stale);
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);
