@@ -417,6 +417,8 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
+    /* Faults come and credits go home by the number of polls. */
+    if (fb->gate != NULL || tp->fault != NULL) tp->watched = false;
     ops->connect = wrap_connect;
     ops->progress = wrap_progress;
     ops->quiet = wrap_quiet;
@@ -457,6 +459,7 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
         munmap(memory->addr, memory->len);
         free(memory);
     }
+    fallback_count(fb, 0 - fb->active);
     aqi_credit_gate_destroy(fb->gate);
     free(fb->ops);
     free(fb->peers);

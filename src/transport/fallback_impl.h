@@ -95,6 +95,12 @@ static inline void fallback_unlock(struct aqi_fallback *fb)
     if (fb->params.threads) aqi_spin_unlock(&fb->lock);
 }
 
+static inline void fallback_count(struct aqi_fallback *fb, uint32_t by)
+{
+    aqi_count_on(&fb->active, fb->params.threads, by);
+    aqi_count_on(&aqi_tp_pending, fb->params.threads, by);
+}
+
 /* The most that one message of a put or get carries; posted receive buffers are for Mediums. */
 static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct aqi_peer *peer)
 {

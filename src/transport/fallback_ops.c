@@ -40,7 +40,7 @@ struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallba
     op->index = index;
     op->generation = generation;
     op->peer_id = init->peer->id;
-    atomic_fetch_add_explicit(&fb->active, 1, memory_order_relaxed);
+    fallback_count(fb, 1);
     if (op->kind == FB_OP_LONG) fb->longs++;
     return op;
 }
@@ -66,7 +66,7 @@ void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
     op->kind = FB_OP_FREE;
     op->next = fb->free_ops;
     fb->free_ops = op;
-    atomic_fetch_sub_explicit(&fb->active, 1, memory_order_relaxed);
+    fallback_count(fb, UINT32_MAX);
 }
 
 /* Complete and free it if nothing is left to do; one still on the pending list is freed there. */

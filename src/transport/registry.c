@@ -63,6 +63,8 @@ static const struct {
     SLOT(AQI_CAP_WAIT_FD, arm),
 };
 
+_Atomic uint32_t aqi_tp_pending;
+
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(promises); i++)

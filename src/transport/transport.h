@@ -272,6 +272,50 @@ struct aqi_tp_probe {
     char device[64];
 };
 
+/*
+ * An empty poll ends without a call of progress while no word says that there is something to do:
+ * for what a peer does, those of the transport itself, each of which has a value at which there is
+ * not; for what waits in this process, in whichever transport, the one counter aqi_tp_pending.
+ * Still, progress(ALL) is called in one poll of AQI_POLLS_PER_ROUND, and after each time that a
+ * wait has yielded or slept: that has to do for whatever no word tells of (timers, losses), or the
+ * transport is not `watched`.
+ */
+struct aqi_watch {
+    _Atomic(const _Atomic uint32_t *) word;
+    _Atomic uint32_t idle;
+};
+#define AQI_POLLS_PER_ROUND 16u
+extern _Atomic uint32_t aqi_tp_pending;
+
+/* A locked instruction only where other threads count, too. */
+static inline void aqi_count_on(_Atomic uint32_t *counter, bool threads, uint32_t by)
+{
+    if (threads)
+        atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
+    else
+        atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
+                              memory_order_relaxed);
+}
+
+static inline void aqi_watch_set(struct aqi_watch *watch, const _Atomic uint32_t *word,
+                                 uint32_t idle)
+{
+    atomic_store_explicit(&watch->word, word, memory_order_relaxed);
+    atomic_store_explicit(&watch->idle, idle, memory_order_relaxed);
+}
+
+/* Progress, which looks again with the right order, finds out what it is. */
+static inline bool aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
+{
+    for (const struct aqi_watch *end = watch + count; watch < end; watch++) {
+        const _Atomic uint32_t *word = atomic_load_explicit(&watch->word, memory_order_relaxed);
+        if (atomic_load_explicit(word, memory_order_relaxed) !=
+            atomic_load_explicit(&watch->idle, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
 struct aqi_transport {
     const char *name;
     const char *doc;
@@ -466,13 +510,17 @@ struct aqi_transport {
 
 /*
  * The common head of every open transport. Its open sets `hooks` (from params: fallback.c sits
- * between them and the caller) and `limits`; the registry sets the rest. `ops` is complete:
- * fallback.c has filled the gaps.
+ * between them and the caller) and `limits`, and `watch` if it has words to watch: the first of
+ * them is for fallback.c, the others it keeps true itself, with their number; the registry sets the
+ * rest. `ops` is complete: fallback.c has filled the gaps.
  */
 struct aqi_tp {
     struct aqi_transport ops;
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
+    bool watched; /* else progress is called in every poll */
+    struct aqi_watch *watch;
+    _Atomic uint32_t watches; /* how many; may change while it is open */
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
     struct aqi_fault *fault;      /* with AQ_FAULT */

@@ -556,6 +556,43 @@ static void flow_wake_self(struct ct_ep *ep)
     free(state.seen);
 }
 
+/* Without a call of progress: its words alone. */
+static bool flow_idle(const struct ct_ep *ep)
+{
+    return atomic_load(&aqi_tp_pending) == 0 &&
+           !aqi_watch_moved(ep->tp->watch, atomic_load(&ep->tp->watches));
+}
+
+/* Each message, the first and those after a lap of the rings, moves a word; one that was handled
+ * leaves it idle again. */
+static void flow_watch(struct ct_ep *ep)
+{
+    enum { ROUNDS = 300 };
+    struct flow_state state;
+    unsigned char payload[600];
+    if (!ep->tp->watched) {
+        ct_skip(ep, "this transport has no words to watch");
+        return;
+    }
+    flow_state_init(ep, &state, ROUNDS);
+    ep->handlers[REQUEST] = flow_on_request;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        ct_meet(ep);
+        while (!flow_idle(ep))
+            ct_progress(ep, AQI_PROGRESS_ALL);
+        CT_EQUAL(ct_progress(ep, AQI_PROGRESS_ALL), 0);
+        ct_meet(ep);
+        while (flow_try(ep, ct_next(ep), round, round % 3 * 250, payload) == AQ_AGAIN) {
+        }
+        while (flow_idle(ep))
+            ct_relax();
+        while (state.received <= round)
+            ct_progress(ep, AQI_PROGRESS_ALL);
+    }
+    ct_meet(ep);
+    free(state.seen);
+}
+
 const struct ct_case ct_cases_flow[] = {
     {"flood of shorts: each arrives once", flow_flood_short, 0},
     {"flood of small mediums: each arrives once", flow_flood_small, 0},
@@ -569,5 +606,6 @@ const struct ct_case ct_cases_flow[] = {
     {"a sleeper is woken", flow_wake, CT_PEERS},
     {"arm: not over what is there, not by what was", flow_arm, CT_CLEAN},
     {"armed, then it arrives", flow_wake_self, CT_CLEAN},
+    {"words tell of every message", flow_watch, CT_PROCESSES | CT_CLEAN},
     {NULL, NULL, 0},
 };

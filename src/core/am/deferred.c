@@ -31,7 +31,7 @@ static void finish(struct after *after, aq_status st)
     if (!after->told) aqi_comp_local(after->comp);
     aqi_comp_remote(after->comp);
     free(after);
-    atomic_fetch_sub_explicit(&core_after_busy, 1, memory_order_relaxed);
+    core_source_count(&core_after_busy, UINT32_MAX);
 }
 
 /* As far as it goes now. True: it is over, with `*st`. */
@@ -125,7 +125,7 @@ static aq_status append(const char *call, struct core_route *route, const struct
     after->am.payload = after->payload;
     aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
-    atomic_fetch_add_explicit(&core_after_busy, 1, memory_order_relaxed);
+    core_source_count(&core_after_busy, 1);
     aqi_spin_lock(&list.lock);
     struct after **at = &list.first;
     while (*at != NULL)

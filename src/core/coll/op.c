@@ -70,17 +70,6 @@ void coll_fail(const aq_team *team)
     atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
 }
 
-/* A locked instruction only where other threads count, too. */
-static void coll_count_busy(uint32_t by)
-{
-    if (core.multi)
-        atomic_fetch_add_explicit(&core_coll_busy, by, memory_order_relaxed);
-    else
-        atomic_store_explicit(&core_coll_busy,
-                              atomic_load_explicit(&core_coll_busy, memory_order_relaxed) + by,
-                              memory_order_relaxed);
-}
-
 static void coll_list_add(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
@@ -93,7 +82,7 @@ static void coll_list_add(struct core_coll *coll, struct coll_op *op)
     op->next = NULL;
     *coll->last = op;
     coll->last = &op->next;
-    coll_count_busy(1);
+    core_source_count(&core_coll_busy, 1);
 }
 
 /* Out of the list, and tell who waits; `op` may be gone afterwards. */
@@ -108,7 +97,7 @@ static void coll_complete(aq_team *team, struct coll_op **at)
     coll->moved = true;
     coll_plan_free(&op->plan);
     coll_hier_free(op);
-    coll_count_busy(-1u);
+    core_source_count(&core_coll_busy, -1u);
     if (op->then != NULL) {
         if (op->status != AQ_OK) op->then->status = op->status;
         atomic_store_explicit(&op->then->held, false, memory_order_release);

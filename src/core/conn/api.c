@@ -64,7 +64,7 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     if (st == AQ_OK) {
         listener->next = conns.listeners;
         conns.listeners = listener;
-        atomic_fetch_add(&core_conn_used, 1);
+        core_source_count(&core_conn_used, 1);
         core_set_disarmed(); /* it knows nothing of connections yet */
         *out = listener;
     }
@@ -107,7 +107,7 @@ aq_status aq_listener_close(aq_listener *listener)
     core.tps[listener->t]->ops.rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
-    atomic_fetch_sub(&core_conn_used, 1);
+    core_source_count(&core_conn_used, UINT32_MAX);
     free(listener);
     return AQ_OK;
 }

@@ -32,7 +32,7 @@ aq_connection *conn_new(unsigned t, bool client)
     conn->peer_id.uid = UINT32_MAX;
     atomic_store(&conns.slots[slot].conn, conn);
     if (slot >= atomic_load(&conns.high)) atomic_store(&conns.high, slot + 1);
-    atomic_fetch_add(&core_conn_used, 1);
+    core_source_count(&core_conn_used, 1);
     core_set_disarmed();
     return conn;
 }
@@ -72,7 +72,7 @@ void conn_destroy(aq_connection *conn)
     free(conn->sent);
     free(conn->data);
     free(conn);
-    atomic_fetch_sub(&core_conn_used, 1);
+    core_source_count(&core_conn_used, UINT32_MAX);
 }
 
 /* --- states and events ----------------------------------------------------------------------- */

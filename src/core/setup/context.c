@@ -238,6 +238,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 {
     aq_status st = AQ_OK;
     memset(&core, 0, sizeof(core));
+    atomic_store(&aqi_tp_pending, 0);
     core.params = *params;
     core.boot = params->boot;
     core.thread_mode = params->thread_mode;
@@ -271,7 +272,7 @@ static void drain(void)
 {
     /* An empty round after an empty round: nothing is left, also in what a handler sent to us. */
     for (unsigned empty = 0; empty < 2;)
-        empty = core_progress() != 0 ? 0 : empty + 1;
+        empty = core_progress_round() != 0 ? 0 : empty + 1;
 }
 
 /* A job that ends need not wait for what is under way. */

@@ -106,6 +106,7 @@ struct core_thread {
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
     unsigned idle_polls; /* by the program, that found nothing where threads exceed cores */
+    unsigned skipped;    /* polls that looked at the watched words only */
     unsigned unpolled;   /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */

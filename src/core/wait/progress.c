@@ -91,8 +91,25 @@ unsigned core_progress_round(void)
     return n;
 }
 
+/* Has nothing moved since the last round? Every so often that is not believed. */
+static inline bool progress_idle(struct core_thread *me)
+{
+    if (AQI_UNLIKELY(me == NULL || (++me->skipped & (AQI_POLLS_PER_ROUND - 1)) == 0)) return false;
+    if (AQI_UNLIKELY(core.progress_thread ||
+                     atomic_load_explicit(&core.lost_news, memory_order_relaxed) ||
+                     atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) != 0))
+        return false;
+    for (unsigned t = 0; t < core.tp_count; t++) {
+        const struct aqi_tp *tp = core.tps[t];
+        uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+        if (!tp->watched || aqi_watch_moved(tp->watch, count)) return false;
+    }
+    return true;
+}
+
 unsigned core_progress(void)
 {
+    if (AQI_LIKELY(progress_idle(core_self()))) return 0;
     if (AQI_UNLIKELY(core.progress_thread))
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
@@ -121,6 +138,8 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
         core_yield();
     else
         core_sleep(wait, sleep_ms);
+    struct core_thread *me = core_self();
+    if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a whole one */
 }
 
 void core_wait_zero(_Atomic uint32_t *counter)

@@ -19,13 +19,18 @@ struct core_sleep_plan {
     bool waiter; /* on no descriptor: another thread is the poller */
 };
 struct core_source {
-    const _Atomic uint32_t *busy; /* 0: there is nothing to poll */
+    const _Atomic uint32_t *busy; /* 0: there is nothing to poll; moved by core_source_count */
     unsigned (*poll)(enum aqi_progress_mode mode, uint64_t now);
     bool (*before_sleep)(struct core_sleep_plan *plan); /* false: something is there already */
     /* A reply by a route that is not of the job waits for room. */
     void (*stalled)(struct core_wait *wait, const struct core_route *route);
 };
 void core_source_add(const struct core_source *source);
+static inline void core_source_count(_Atomic uint32_t *busy, uint32_t by)
+{
+    aqi_count_on(busy, core.multi, by);
+    aqi_count_on(&aqi_tp_pending, core.multi, by);
+}
 void core_sources_reset(void);
 bool core_sources_before_sleep(struct core_sleep_plan *plan);
 /* set.c: the transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.

@@ -75,6 +75,7 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
     loop->params = *params;
     loop->tp.hooks = params->hooks;
     loop->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium, .max_long = UINT32_MAX};
+    loop->tp.watched = true; /* by aqi_tp_pending alone */
     *tp = &loop->tp;
     return AQ_OK;
 }
@@ -117,6 +118,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
         if (aqi_am_has_payload(am->kind) && am->nbytes != 0)
             memcpy(frame + aqi_am_payload_offset(am->nargs), am->payload, am->nbytes);
         aqi_ring_publish(&queue->ring);
+        aqi_count_on(&aqi_tp_pending, loop->params.threads, 1);
     }
     if (loop->params.threads) aqi_spin_unlock(&queue->producer);
     if (frame == NULL) return AQ_AGAIN;
@@ -142,6 +144,7 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
             aqi_count(AQI_CTR_AM_DROPPED, 1);
         }
         aqi_ring_release(&queue->ring);
+        aqi_count_on(&aqi_tp_pending, loop->params.threads, UINT32_MAX);
         n++;
     }
     if (loop->params.threads) aqi_spin_unlock(&queue->consumer);

@@ -61,8 +61,9 @@ static const struct aqi_setting rows[] = {
      .type = AQI_SET_COUNT,
      .offset = offsetof(struct shm_config, hot)},
     {.name = "AQ_SHM_COOL",
-     .def = "8192",
-     .doc = "Polls between two looks for senders that have sent nothing meanwhile.",
+     .def = "2048",
+     .doc = "Rounds of polling between two looks for senders that have sent nothing meanwhile; of "
+            "polls that find nothing one in 16 is such a round.",
      .min = 16,
      .max = 1u << 30,
      .power_of_two = true,
@@ -209,6 +210,7 @@ static void shm_close(struct aqi_tp *tp)
     free(shm->peers);
     free(shm->sources);
     free(shm->polled);
+    free(shm->watch);
     free(shm->proof);
     for (uint32_t i = 0; i < shm->area_count; i++) {
         aqi_shmem_unmap(shm->areas[i].base, shm->areas[i].stride * shm->params.local_size);
@@ -258,8 +260,9 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     shm->peers = calloc(shm->layout.ranks, sizeof(struct shm_peer *));
     shm->sources = calloc(shm->layout.ranks, sizeof(struct shm_source *));
     shm->polled = calloc(shm->layout.ranks, sizeof(*shm->polled));
+    shm->watch = calloc(SHM_WATCH_RINGS + SHM_RINGS * shm->layout.ranks, sizeof(*shm->watch));
     shm->cool = (uint32_t)shm_config.cool;
-    if (shm->peers == NULL || shm->sources == NULL || shm->polled == NULL) {
+    if (shm->peers == NULL || shm->sources == NULL || shm->polled == NULL || shm->watch == NULL) {
         aqi_fail(st, "shm", "no memory for %u peers", shm->layout.ranks);
         goto fail;
     }
@@ -268,6 +271,10 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = shm_cma_open(shm);
     if (st != AQ_OK) goto fail;
     shm->inbox->magic = SHM_MAGIC;
+    shm->tp.watched = true;
+    shm->tp.watch = shm->watch;
+    shm->tp.watches = SHM_WATCH_RINGS;
+    aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, 0);
     *tp = &shm->tp;
     return AQ_OK;
 fail:

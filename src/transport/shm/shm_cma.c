@@ -20,7 +20,7 @@
  * messages meanwhile to be one that waits in a loop and not one that made a call or two; how long
  * the verdict holds, a bad one up to 2^ABSENT_TIMES times as long.
  */
-enum { WATCH_NS = 3000, LEAST_ROUNDS = 6, VERDICT_NS = 10000, ABSENT_NS = 20000 };
+enum { WATCH_NS = 3000, LEAST_ROUNDS = 2, VERDICT_NS = 10000, ABSENT_NS = 20000 };
 #define ABSENT_TIMES 5u
 
 /* A sleeping peer is waiting for us or others, and would help once it is awake. To wake it takes as

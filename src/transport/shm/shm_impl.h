@@ -143,6 +143,7 @@ struct shm_source {
     uint32_t local_rank;
     bool polled;    /* in shm_tp.polled; under join_lock, like the next two */
     bool leaving;   /* it */
+    uint32_t at;    /* its place there */
     uint32_t heads; /* messages taken, at the last look for idle ones */
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
@@ -169,8 +170,8 @@ struct shm_tp {
     struct shm_source **sources; /* by local rank; NULL: has never called. Under join_lock */
     _Atomic(struct shm_source *) *polled; /* those whose channels are polled: */
     _Atomic uint32_t polled_count;
-    _Atomic uint32_t calls_seen;
-    uint32_t cool; /* AQ_SHM_COOL */
+    struct aqi_watch *watch; /* of calls, and of the rings of each polled channel */
+    uint32_t cool;           /* AQ_SHM_COOL */
     struct aqi_spin join_lock;
     atomic_bool some_lost; /* a send found a peer gone; progress is to tell */
     struct shm_area areas[SHM_AREAS];
@@ -229,10 +230,13 @@ static inline void shm_call_if_unpolled(struct shm_peer *to)
     if (AQI_UNLIKELY(!atomic_load_explicit(to->polled, memory_order_acquire))) shm_call(to);
 }
 
+enum { SHM_WATCH_CALLS, SHM_WATCH_RINGS };
+
+/* Its idle value: the calls that have been answered. */
 static inline bool shm_has_calls(const struct shm_tp *shm)
 {
     return atomic_load_explicit(&shm->inbox->calls, memory_order_acquire) !=
-           atomic_load_explicit(&shm->calls_seen, memory_order_relaxed);
+           atomic_load_explicit(&shm->watch[SHM_WATCH_CALLS].idle, memory_order_relaxed);
 }
 
 static inline struct shm_slot *shm_peek(const struct shm_tp *shm, struct shm_rx *rx)
@@ -241,6 +245,18 @@ static inline struct shm_slot *shm_peek(const struct shm_tp *shm, struct shm_rx 
     struct shm_slot *slot = &rx->slots[head & (shm->layout.slots - 1)];
     uint32_t stamp = atomic_load_explicit(shm_stamp(slot), memory_order_acquire);
     return stamp == head + 1 ? slot : NULL;
+}
+
+/* Watch the next slot of a ring, or the one that is there already. */
+static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *source,
+                                  unsigned ring)
+{
+    const struct shm_rx *rx = &source->rx[ring];
+    uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
+    _Atomic uint32_t *word = shm_stamp(&rx->slots[head & (shm->layout.slots - 1)]);
+    uint32_t stamp = atomic_load_explicit(word, memory_order_relaxed);
+    aqi_watch_set(&shm->watch[SHM_WATCH_RINGS + SHM_RINGS * source->at + ring], word,
+                  stamp == head + 1 ? head : stamp);
 }
 
 /* Is there a message for sure or for sure none? While another thread takes messages, a slot that

@@ -37,14 +37,30 @@ static struct shm_source *source_new(struct shm_tp *shm, uint32_t sender)
     return source;
 }
 
+/* Threads that watch a ring elsewhere meanwhile leave words there that are not idle. */
+static void place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
+{
+    source->at = at;
+    for (unsigned ring = 0; ring < SHM_RINGS; ring++)
+        shm_watch_ring(shm, source, ring);
+    atomic_store_explicit(&shm->polled[at], source, memory_order_relaxed);
+}
+
+static void set_count(struct shm_tp *shm, uint32_t count)
+{
+    atomic_store_explicit(&shm->polled_count, count, memory_order_release);
+    atomic_store_explicit(&shm->tp.watches, SHM_WATCH_RINGS + SHM_RINGS * count,
+                          memory_order_release);
+}
+
 static void poll_from_now_on(struct shm_tp *shm, struct shm_source *source)
 {
     atomic_store_explicit(shm_polled_of(shm->inbox, source->local_rank), 1, memory_order_relaxed);
     if (source->polled) return;
     source->polled = true;
     uint32_t n = atomic_load_explicit(&shm->polled_count, memory_order_relaxed);
-    atomic_store_explicit(&shm->polled[n], source, memory_order_relaxed);
-    atomic_store_explicit(&shm->polled_count, n + 1, memory_order_release);
+    place(shm, source, n);
+    set_count(shm, n + 1);
 }
 
 AQI_COLD void shm_answer_calls(struct shm_tp *shm)
@@ -63,7 +79,7 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
         atomic_store_explicit(calling, 0, memory_order_relaxed);
         poll_from_now_on(shm, shm->sources[sender]);
     }
-    if (all) atomic_store_explicit(&shm->calls_seen, calls, memory_order_relaxed);
+    if (all) aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, calls);
     aqi_spin_unlock(&shm->join_lock);
 }
 
@@ -106,11 +122,9 @@ AQI_COLD void shm_forget_idle(struct shm_tp *shm)
                 continue;
             }
             source->polled = false;
-            atomic_store_explicit(&shm->polled[i],
-                                  atomic_load_explicit(&shm->polled[--count], memory_order_relaxed),
-                                  memory_order_relaxed);
+            place(shm, atomic_load_explicit(&shm->polled[--count], memory_order_relaxed), i);
         }
-        atomic_store_explicit(&shm->polled_count, count, memory_order_release);
+        set_count(shm, count);
     }
     aqi_spin_unlock(&shm->join_lock);
 }

@@ -60,6 +60,7 @@ static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned
             aqi_count(AQI_CTR_AM_DROPPED, 1);
         rx_release(shm, rx, lines);
     }
+    shm_watch_ring(shm, source, ring);
     if (shm->params.threads) aqi_spin_unlock(&source->lock[ring]);
     return n;
 }
