@@ -23,7 +23,9 @@ struct aqi_credit_gate {
     struct aqi_peer *const *peers; /* by id, the fallback layer's */
     struct aqi_credits credits;
     struct aqi_credit_peer *accounts;
-    bool *due; /* by id: a hidden reply found no room */
+    bool *due;       /* by id: a hidden reply may have found no room, and it is in the queue: */
+    uint32_t *queue; /* a ring with a place for each */
+    uint32_t due_head;
     _Atomic uint32_t due_count;
     struct aqi_spin lock; /* credits and due; params.threads only */
 };
@@ -87,11 +89,11 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
 
 /* --- giving back ----------------------------------------------------------------------------- */
 
-static void mark_due(struct aqi_credit_gate *g, uint32_t id, bool due)
+static void mark_due(struct aqi_credit_gate *g, uint32_t id)
 {
-    if (g->due[id] == due) return;
-    g->due[id] = due;
-    atomic_fetch_add_explicit(&g->due_count, due ? 1 : UINT32_MAX, memory_order_relaxed);
+    if (g->due[id]) return;
+    g->due[id] = true;
+    g->queue[(g->due_head + g->due_count++) % g->params.size] = id;
 }
 
 /* More than the slack is banked for a peer: send it home. Without room, progress tries again. */
@@ -99,7 +101,6 @@ static bool flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
     lock(g);
-    mark_due(g, id, false);
     if (aqi_credits_overdue(&g->credits, id)) note = aqi_credits_ride(&g->credits, id);
     unlock(g);
     if (note.count == 0) return false;
@@ -114,7 +115,7 @@ static bool flush(struct aqi_credit_gate *g, uint32_t id)
     if (st != AQ_AGAIN) return true;
     lock(g);
     aqi_credits_unride(&g->credits, id, note);
-    mark_due(g, id, true);
+    mark_due(g, id);
     unlock(g);
     return false;
 }
@@ -122,11 +123,17 @@ static bool flush(struct aqi_credit_gate *g, uint32_t id)
 static AQI_COLD unsigned flush_due(struct aqi_credit_gate *g)
 {
     unsigned n = 0;
-    for (uint32_t id = 0; id < g->params.size; id++) {
+    for (uint32_t left = g->due_count; left > 0; left--) {
         lock(g);
-        bool due = g->due[id];
+        bool some = g->due_count != 0;
+        uint32_t id = g->queue[g->due_head];
+        if (some) {
+            g->due_head = (g->due_head + 1) % g->params.size;
+            g->due_count--;
+            g->due[id] = false;
+        }
         unlock(g);
-        if (due && flush(g, id)) n++;
+        if (some && flush(g, id)) n++;
     }
     return n;
 }
@@ -368,8 +375,9 @@ aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_
         g->params = *params;
         g->accounts = calloc(params->size, sizeof(*g->accounts));
         g->due = calloc(params->size, sizeof(*g->due));
+        g->queue = calloc(params->size, sizeof(*g->queue));
         *gate = g;
-        if (g->accounts != NULL && g->due != NULL) return AQ_OK;
+        if (g->accounts != NULL && g->due != NULL && g->queue != NULL) return AQ_OK;
         aqi_credit_gate_destroy(g);
     }
     return aqi_fail(AQ_ENOMEM, "transport", "no memory for the credits of %u peers", params->size);
@@ -402,5 +410,6 @@ void aqi_credit_gate_destroy(struct aqi_credit_gate *g)
     if (g == NULL) return;
     free(g->accounts);
     free(g->due);
+    free(g->queue);
     free(g);
 }

@@ -21,8 +21,8 @@ struct after {
 
 static _Atomic uint32_t core_after_busy;
 static struct {
-    struct aqi_spin lock; /* never held while handlers run */
-    struct after *first;
+    struct aqi_spin lock;       /* never held while handlers run */
+    struct after *first, **end; /* NULL: of the empty list */
 } list;
 
 static void finish(struct after *after, aq_status st)
@@ -56,7 +56,8 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
     unsigned n = 0;
     aq_status st;
     if (mode != AQI_PROGRESS_ALL || !aqi_spin_try(&list.lock)) return 0;
-    for (struct after **at = &list.first; *at != NULL;) {
+    struct after **at = &list.first;
+    while (*at != NULL) {
         struct after *after = *at;
         if (!push(after, &st)) {
             at = &after->next;
@@ -66,6 +67,7 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
         finish(after, st);
         n++;
     }
+    list.end = at;
     aqi_spin_unlock(&list.lock);
     return n;
 }
@@ -127,10 +129,9 @@ static aq_status append(const char *call, struct core_route *route, const struct
     aqi_comp_add(comp, &comp->remote, 1);
     core_source_count(&core_after_busy, 1);
     aqi_spin_lock(&list.lock);
-    struct after **at = &list.first;
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = after;
+    if (list.first == NULL) list.end = &list.first;
+    *list.end = after;
+    list.end = &after->next;
     aqi_spin_unlock(&list.lock);
     return AQ_OK;
 }

@@ -266,6 +266,31 @@ static void test_destroy(void)
     test_access(1, SMALL);
 }
 
+static void on_long(aq_am *am)
+{
+    (void)am;
+    CHECK(0); /* there is no memory for it */
+}
+
+/* What its owner has taken back is out of reach of a Long as of a put, and both say so. */
+static void test_stale(aq_segment *segment, const void *src)
+{
+    aq_segment_info info;
+    CHECK_OK(aq_segment_query(job.team, job_next(), &info));
+    aq_handler_entry table[] = {{200, 0, AQ_AM_LONG | AQ_AM_REQUEST, on_long, NULL, "long"}};
+    job_handlers(table, COUNT_OF(table));
+    CHECK_OK(aq_segment_destroy(segment));
+    memset(own, 0x6b, LARGE);
+    job_barrier();
+    CHECK_REFUSED(aq_put(job.team, job_next(), info.addr, src, LARGE, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_am_long(job.team, job_next(), 200, src, LARGE, info.addr, NULL, 0, 0, NULL),
+                  AQ_ERANGE);
+    CHECK(strstr(aq_error_message(), "dead") == NULL);
+    job_barrier();
+    CHECK(all_bytes(own, LARGE, 0x6b));
+    job_barrier();
+}
+
 /* The first endpoint with a segment of its own instead of an attached one. */
 static void run_first(void)
 {
@@ -280,6 +305,7 @@ static void run_first(void)
     CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), copy, LARGE, 0));
     job_barrier();
     CHECK(filled(own, LARGE, job_previous()));
+    test_stale(segment, copy);
     free(copy);
 }
 

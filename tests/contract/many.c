@@ -1,0 +1,254 @@
+/*
+ * What many peers cost, in instructions: opening and connecting grows with their number and no
+ * faster, and a poll costs the same with ten as with a thousand of them while few are active, be it
+ * that credits wait for room or that an operation does. Each peer is the process itself, behind one
+ * ring; below it lies no network, so what is counted is ours.
+ */
+#include "../core/stepper.h"
+#include "base/base.h"
+#include "transport/fault.h"
+#include "transport/transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { FEW = 10, MANY = 1000, BUSY = 3, ROUNDS = 4 };
+
+/* Takes messages while it has room, and lets them arrive from whom they were sent to. */
+static struct many {
+    struct aqi_tp tp;
+    struct aqi_tp_hooks hooks;
+    struct aqi_peer *peers;
+    bool full;
+    uint32_t to[64];
+    struct aqi_am message[64];
+    unsigned count;
+} many;
+
+static bool many_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    *probe = (struct aqi_tp_probe){.usable = true};
+    return device == 0;
+}
+
+static aq_status many_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    memset(&many, 0, sizeof(many));
+    many.hooks = params->hooks;
+    many.tp.limits = (struct aqi_tp_limits){.max_medium = 4096, .max_long = UINT32_MAX};
+    many.peers = calloc(params->size, sizeof(*many.peers));
+    MUST(many.peers != NULL);
+    *tp = &many.tp;
+    return AQ_OK;
+}
+
+static void many_close(struct aqi_tp *tp)
+{
+    (void)tp;
+    free(many.peers);
+}
+
+static aq_status many_address(struct aqi_tp *tp, void *addr, size_t *len)
+{
+    (void)tp, (void)addr;
+    *len = 0;
+    return AQ_OK;
+}
+
+static aq_status many_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer)
+{
+    (void)tp, (void)host;
+    many.peers[id].id = id;
+    *peer = &many.peers[id];
+    return AQ_OK;
+}
+
+static aq_status many_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                              struct aqi_comp *comp)
+{
+    (void)tp;
+    if (many.full || many.count == AQI_COUNT_OF(many.to)) return AQ_AGAIN;
+    MUST(am->kind != AQI_AM_LONG);
+    many.to[many.count] = peer->id;
+    many.message[many.count] = *am;
+    many.message[many.count].nargs = 0; /* ours, not to be looked at later */
+    many.message[many.count++].flags &= (uint8_t)~AQI_AM_CREDITS;
+    aqi_comp_local(comp);
+    return AQ_OK;
+}
+
+static unsigned many_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+{
+    unsigned n = many.count;
+    (void)tp, (void)mode, (void)now;
+    many.count = 0;
+    for (unsigned i = 0; i < n; i++)
+        many.hooks.deliver(many.hooks.arg, many.to[i], &many.message[i]);
+    return n;
+}
+
+static aq_status many_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    (void)tp, (void)peer;
+    return AQ_OK;
+}
+
+static struct aqi_transport transport = {
+    .name = "many",
+    .doc = "many peers, none of them a network",
+    .probe = many_probe,
+    .open = many_open,
+    .close = many_close,
+    .address = many_address,
+    .connect = many_connect,
+    .am_send = many_am_send,
+    .progress = many_progress,
+    .quiet = many_quiet,
+};
+
+/* --- the user of it -------------------------------------------------------------------------- */
+
+static struct user {
+    struct aqi_tp *tp;
+    struct aqi_peer *peers[MANY];
+    uint32_t size;
+    unsigned delivered;
+} user;
+
+static void on_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg, (void)am;
+    MUST(source < user.size);
+    user.delivered++;
+}
+
+static void on_lost(void *arg, uint32_t id, const char *why)
+{
+    (void)arg, (void)id, (void)why;
+    MUST(0);
+}
+
+static bool range_ok(void *host, uint64_t addr, size_t len)
+{
+    (void)host, (void)addr, (void)len;
+    return true;
+}
+
+static void open_all(void *arg)
+{
+    struct aqi_tp_params params = {
+        .hooks = {.deliver = on_deliver, .peer_lost = on_lost, .range_ok = range_ok},
+        .size = user.size,
+        .local_size = user.size,
+        .max_medium = 4096,
+        .credits = {.depth = 4, .slack = 1}};
+    (void)arg;
+    MUST(aqi_tp_open(&transport, &params, &user.tp) == AQ_OK);
+    for (uint32_t id = 0; id < user.size; id++)
+        MUST(user.tp->ops.connect(user.tp, id, 0, &user.peers[id]) == AQ_OK);
+}
+
+static void poll_once(void *arg)
+{
+    *(unsigned *)arg = user.tp->ops.progress(user.tp, AQI_PROGRESS_ALL, 0);
+}
+
+static uint32_t instructions_of_poll(void)
+{
+    unsigned n;
+    uint32_t least = UINT32_MAX;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint32_t count = stepper_run(poll_once, &n).instructions;
+        MUST(n == 0);
+        if (count < least) least = count;
+    }
+    return least;
+}
+
+static void poll_until_idle(void)
+{
+    unsigned n = 1;
+    while (n != 0)
+        poll_once(&n);
+}
+
+struct cost {
+    uint32_t open, idle, credits, pending;
+};
+
+static struct cost measure(uint32_t size)
+{
+    static unsigned char bytes[100];
+    struct cost cost;
+    user.size = size;
+    user.delivered = 0;
+    transport.caps = AQI_CAP_CREDITS;
+    cost.open = stepper_run(open_all, NULL).instructions;
+    for (uint32_t id = 0; id < size; id++) { /* all have talked once */
+        struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = 200};
+        MUST(user.tp->ops.am_send(user.tp, user.peers[id], &am, NULL) == AQ_OK);
+        if (id % 32 == 31) poll_until_idle();
+    }
+    poll_until_idle();
+    MUST(user.delivered == size);
+    cost.idle = instructions_of_poll();
+
+    /* Some have more banked than the slack allows, and there is no room to send it home. */
+    for (int i = 0; i < 2; i++)
+        for (uint32_t id = 0; id < BUSY; id++) {
+            struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = 200};
+            many.to[many.count] = size - 1 - id;
+            many.message[many.count++] = am;
+        }
+    many.full = true;
+    poll_until_idle();
+    cost.credits = instructions_of_poll();
+    many.full = false;
+    poll_until_idle();
+    MUST(user.tp->ops.quiet(user.tp, NULL) == AQ_OK);
+    aqi_tp_close(user.tp);
+
+    /* Puts wait for room. */
+    transport.caps = 0;
+    open_all(NULL);
+    struct aqi_comp comp = {.local = BUSY, .remote = BUSY};
+    for (uint32_t id = 0; id < BUSY; id++) {
+        struct aqi_tp *tp = user.tp;
+        uint64_t addr = (uint64_t)(uintptr_t)bytes;
+        struct aqi_peer *peer = user.peers[size - 1 - id];
+        MUST(tp->ops.put(tp, peer, NULL, addr, bytes, 8192 / 100, NULL, &comp) == AQ_OK);
+    }
+    many.count = 0; /* lost, so they stay under way */
+    cost.pending = instructions_of_poll();
+    aqi_tp_close(user.tp);
+    return cost;
+}
+
+int main(void)
+{
+    const char *why = stepper_open();
+    if (why != NULL) {
+        printf("skipped: %s\n", why);
+        return 77;
+    }
+    MUST(aqi_fault_configure("") == AQ_OK);
+    (void)measure(FEW); /* everything is mapped and resolved now */
+    struct cost few = measure(FEW), lots = measure(MANY);
+    printf("%8s %10s %8s %16s %14s\n", "peers", "open", "idle", "credits waiting", "puts waiting");
+    printf("%8d %10u %8u %16u %14u\n", FEW, few.open, few.idle, few.credits, few.pending);
+    printf("%8d %10u %8u %16u %14u\n", MANY, lots.open, lots.idle, lots.credits, lots.pending);
+    MUST(lots.open < few.open + (MANY - FEW) * 500u);
+    MUST(lots.idle == few.idle);
+    MUST(lots.credits <= few.credits + 50);
+    MUST(lots.pending <= few.pending + 50);
+    return 0;
+}
