@@ -95,8 +95,12 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_domain_query(const aq_atomic_domain *doma
  *
  * Blocking    Never.
  * Threads     Any one at a time; not from inside a handler.
+ *
+ * @return AQ_OK      `domain` is no more.
+ * @return AQ_EINVAL  It is destroyed already, or no domain.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  */
-AQ_API void aq_atomic_domain_destroy(aq_atomic_domain *domain);
+AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
 
 /**
  * Perform `op` on `addr` in the segment of `rank`, and wait.

@@ -8,13 +8,12 @@ static_assert(AQ_AM_MAX_ARGS == AQI_AM_MAX_ARGS, "one limit for arguments");
 
 size_t aq_am_max_medium(const aq_team *team)
 {
-    return team != NULL ? team->routes[0].max_medium : core.max_medium;
+    return team != NULL && team->size != 0 ? team->routes[0].max_medium : 0;
 }
 
 size_t aq_am_max_long(const aq_team *team)
 {
-    (void)team;
-    return core.max_long;
+    return team != NULL && team->size != 0 ? core.max_long : 0;
 }
 
 /* --- sending --------------------------------------------------------------------------------- */

@@ -75,7 +75,7 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
 
 const char *aq_listener_uri(const aq_listener *listener)
 {
-    return listener->uri;
+    return listener != NULL ? listener->uri : "";
 }
 
 /* Requests that came here: those nobody has seen are refused and forgotten. */
@@ -100,8 +100,12 @@ aq_status aq_listener_close(aq_listener *listener)
     if (st != AQ_OK || listener == NULL) return st;
     aqi_spin_lock(&conns.lock);
     aq_listener **at = &conns.listeners;
-    while (*at != listener)
+    while (*at != NULL && *at != listener)
         at = &(*at)->next;
+    if (*at == NULL) {
+        aqi_spin_unlock(&conns.lock);
+        return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: it is closed already");
+    }
     *at = listener->next;
     release_requests(listener);
     core.tps[listener->t]->ops.rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
@@ -131,6 +135,8 @@ static aq_status take_params(aq_connection *conn, const void *data, size_t nbyte
                         call, nbytes, (unsigned long long)aqi_core_config.conn_data);
     if (data == NULL && nbytes != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of data at NULL", call, nbytes);
+    if (segment != NULL && !core_is_segment(segment))
+        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of this process", call);
     void *copy = NULL;
     if (nbytes != 0) {
         copy = malloc(nbytes);
@@ -360,10 +366,20 @@ static void wait_quiet(aq_connection *conn)
         if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
+static bool is_there(const aq_connection *conn)
+{
+    uint32_t i = 0, high = atomic_load(&conns.high);
+    while (i < high && atomic_load(&conns.slots[i].conn) != conn)
+        i++;
+    return i < high;
+}
+
 aq_status aq_connection_close(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connection_close");
     if (st != AQ_OK || conn == NULL) return st;
+    if (!is_there(conn))
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: it is closed already");
     if (conn_state(conn) == AQ_CONNECTION_OPEN) wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);
@@ -388,7 +404,7 @@ aq_team *aq_connection_team(aq_connection *conn)
 aq_connection *aq_connection_of(const aq_am *am)
 {
     const struct core_message *message = (const struct core_message *)am;
-    uint32_t rank = message->route->rank;
+    uint32_t rank = am != NULL ? message->route->rank : 0;
     return rank < core.params.size ? NULL : atomic_load(&conns.slots[rank - core.params.size].conn);
 }
 
@@ -411,10 +427,10 @@ aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *inf
 
 void *aq_connection_context(const aq_connection *conn)
 {
-    return conn->context;
+    return conn != NULL ? conn->context : NULL;
 }
 
 void aq_connection_set_context(aq_connection *conn, void *context)
 {
-    conn->context = context;
+    if (conn != NULL) conn->context = context;
 }

@@ -11,17 +11,17 @@ unsigned aq_ep_max(void)
 
 unsigned aq_ep_index(const aq_ep *ep)
 {
-    return ep->index;
+    return ep != NULL ? ep->index : CORE_EPS;
 }
 
 unsigned aq_ep_capabilities(const aq_ep *ep)
 {
-    return ep->capabilities;
+    return ep != NULL ? ep->capabilities : 0;
 }
 
 aq_segment *aq_ep_segment(const aq_ep *ep)
 {
-    return ep->segment;
+    return ep != NULL ? ep->segment : NULL;
 }
 
 aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
@@ -104,7 +104,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
     static const char call[] = "aq_ep_bind";
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (!core_is_ep(ep) || segment == NULL)
+    if (!core_is_ep(ep) || !core_is_segment(segment))
         return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", call);
     if (ep->segment != NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", call,

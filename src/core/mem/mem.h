@@ -80,6 +80,7 @@ void core_segments_close(void); /* while the transports are still open */
 /* endpoint.c: make the routes to the endpoints with this index. */
 void core_ep_reach(unsigned index);
 bool core_is_ep(const aq_ep *ep);
+bool core_is_segment(const aq_segment *segment);
 void core_eps_close(void);
 void core_eps_unbind(const aq_segment *segment);
 

@@ -208,6 +208,16 @@ aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
     return AQ_OK;
 }
 
+bool core_is_segment(const aq_segment *segment)
+{
+    aqi_spin_lock(&core.lock);
+    const aq_segment *s = segment == &core.segment ? segment : core.segments;
+    while (s != NULL && s != segment)
+        s = s->next;
+    aqi_spin_unlock(&core.lock);
+    return s != NULL;
+}
+
 /* Take it off the list, so that messages no longer touch it. False: it is none of these. */
 static bool unlist(aq_segment *segment)
 {
@@ -261,12 +271,12 @@ void core_segments_close(void)
 
 void *aq_segment_addr(const aq_segment *segment)
 {
-    return segment->addr;
+    return segment != NULL ? segment->addr : NULL;
 }
 
 size_t aq_segment_size(const aq_segment *segment)
 {
-    return segment->size;
+    return segment != NULL ? segment->size : 0;
 }
 
 aq_status aq_segment_query(const aq_team *team, aq_rank rank, aq_segment_info *info)

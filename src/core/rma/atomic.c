@@ -7,9 +7,19 @@
 struct aq_atomic_domain {
     aq_team *team;
     aq_atomic_type type;
-    unsigned ops;
+    unsigned ops; /* 0: it is destroyed, so that no operation is one of it */
     uint8_t size;
+    aq_atomic_domain *next;
 };
+
+/* Those destroyed stay for a while, so that using one is an error and not a crash. */
+enum { DOMAIN_TOMBSTONES = 64 };
+
+static struct {
+    struct aqi_spin lock;
+    aq_atomic_domain *first, **last;
+    unsigned destroyed;
+} domains = {.last = &domains.first};
 
 /* Every way ends in a sequentially consistent operation of the target's processor, and messages
  * release and acquire: there is nothing to add for the two orders. */
@@ -22,6 +32,23 @@ static const uint8_t operands[] = {
     [AQ_DEC] = 0, [AQ_AND] = 1,  [AQ_OR] = 1,   [AQ_XOR] = 1,
 };
 static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for each operation");
+
+/* Memory for one: that of the first made of many destroyed ones. */
+static aq_atomic_domain *domain_new(void)
+{
+    aq_atomic_domain **at = &domains.first, *d = NULL;
+    aqi_spin_lock(&domains.lock);
+    while (domains.destroyed > DOMAIN_TOMBSTONES && (*at)->ops != 0)
+        at = &(*at)->next;
+    if (domains.destroyed > DOMAIN_TOMBSTONES) {
+        d = *at;
+        *at = d->next;
+        if (*at == NULL) domains.last = at;
+        domains.destroyed--;
+    }
+    aqi_spin_unlock(&domains.lock);
+    return d != NULL ? d : malloc(sizeof(*d));
+}
 
 aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned ops,
                                   aq_atomic_domain **domain)
@@ -36,24 +63,51 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned o
         if ((ops & AQ_OP_BIT(op)) && !aqi_atomic_valid((uint8_t)op, (uint8_t)type))
             return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d", call,
                             op, (int)type);
-    aq_atomic_domain *d = malloc(sizeof(*d));
+    aq_atomic_domain *d = domain_new();
     if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
-    *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type)};
+    *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type), NULL};
+    aqi_spin_lock(&domains.lock);
+    *domains.last = d;
+    domains.last = &d->next;
+    aqi_spin_unlock(&domains.lock);
     *domain = d;
     return AQ_OK;
 }
 
 aq_status aq_atomic_domain_query(const aq_atomic_domain *domain, aq_atomic_domain_info *info)
 {
-    if (domain == NULL || info == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_atomic_domain_query: a pointer is NULL");
+    if (domain == NULL || info == NULL || domain->ops == 0)
+        return aqi_fail(AQ_EINVAL, "core", "aq_atomic_domain_query: %s",
+                        domain == NULL || info == NULL ? "a pointer is NULL" : "it is destroyed");
     *info = (aq_atomic_domain_info){domain->team, domain->type, domain->ops, domain->size};
     return AQ_OK;
 }
 
-void aq_atomic_domain_destroy(aq_atomic_domain *domain)
+aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
 {
-    free(domain);
+    static const char call[] = "aq_atomic_domain_destroy";
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK || domain == NULL) return st;
+    aqi_spin_lock(&domains.lock);
+    aq_atomic_domain *d = domains.first;
+    while (d != NULL && d != domain)
+        d = d->next;
+    bool there = d != NULL && d->ops != 0;
+    if (there) d->ops = 0;
+    domains.destroyed += there;
+    aqi_spin_unlock(&domains.lock);
+    return there ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: it is destroyed already", call);
+}
+
+void core_domains_close(void)
+{
+    while (domains.first != NULL) {
+        aq_atomic_domain *next = domains.first->next;
+        free(domains.first);
+        domains.first = next;
+    }
+    domains.last = &domains.first;
+    domains.destroyed = 0;
 }
 
 /* One that the transport carries. */

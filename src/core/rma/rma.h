@@ -10,4 +10,6 @@
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
                          size_t len, unsigned flags, struct aqi_comp *comp, const char *call);
 
+void core_domains_close(void);
+
 #endif

@@ -229,6 +229,7 @@ static const struct {
     {core_neighbors_open, core_neighbors_close},
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
+    {NULL, core_domains_close},
     {core_conns_open, core_conns_close},
     {await_all, NULL},
 };
@@ -384,15 +385,16 @@ aq_thread_mode aq_job_thread_mode(void)
 
 aq_rank aq_team_rank(const aq_team *team)
 {
-    return team->rank;
+    return team != NULL && !team->dead ? team->rank : AQ_RANK_NONE;
 }
 
 aq_rank aq_team_size(const aq_team *team)
 {
-    return team->size;
+    return team != NULL ? team->size : 0;
 }
 
 aq_ep *aq_team_ep(const aq_team *team)
 {
+    if (team == NULL || team->dead) return NULL;
     return team->ep != NULL ? team->ep : &core.ep;
 }

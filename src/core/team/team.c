@@ -377,12 +377,13 @@ void aq_job_hosts(aq_rank *count, aq_rank *mine)
 
 aq_rank aq_team_to_job(const aq_team *team, aq_rank rank)
 {
-    if (rank >= team->size) return AQ_RANK_NONE;
+    if (team == NULL || rank >= team->size) return AQ_RANK_NONE;
     return team->map != NULL ? team->map[rank] : rank;
 }
 
 aq_rank aq_team_from_job(const aq_team *team, aq_rank job_rank)
 {
+    if (team == NULL) return AQ_RANK_NONE;
     if (team->map == NULL) return job_rank < team->size ? job_rank : AQ_RANK_NONE;
     for (aq_rank i = 0; i < team->size; i++)
         if (team->map[i] == job_rank) return i;
