@@ -80,41 +80,66 @@ struct coll_plan {
     bool failed; /* no memory */
 };
 
-/* Where an operation in shared memory stands. */
+/* Of an operation in shared memory (shm.c): what its rounds are for. */
 enum coll_phase { SHM_ADDRESSES, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
-
-struct coll_hier;
-
-struct coll_op {
-    struct coll_op *next;
-    struct coll_op *then; /* a later one of the list, held until this one is complete */
-    struct aqi_op *event;
-    struct coll_args args;
-    struct coll_signature signature;
-    uint32_t seq;
-    bool shared;  /* runs in shared memory */
-    bool started; /* messages for it find it */
-    /* Keeps its place and does not begin: release by who lets it go, acquire by who pushes it. */
-    _Atomic bool held;
-    bool owned; /* allocated by coll.c; else by who waits */
-    aq_status status;
-    _Atomic bool done; /* release by who completes it, acquire by who waits */
-    /* In shared memory. */
-    unsigned slot;
+struct coll_shm_state {
     enum coll_phase phase;
     bool waiting;      /* we have arrived and wait for the others */
     bool checked;      /* all are in the same operation */
-    bool more;         /* between segments: a second step */
+    bool more;         /* direct: a second step follows */
     uint32_t seen;     /* flat: how many have been seen to have arrived */
-    size_t unit;       /* bytes of each block that a round moves */
-    size_t at, length; /* of this round in each block; `length` 0: not begun */
-    size_t most;       /* the longest block */
     uint32_t first;    /* all-to-all: of the members whose blocks are in this round */
-    /* By messages. */
-    struct coll_plan plan;
-    size_t asked; /* at this step those we wait for were told what we are in; 0: not yet */
-    struct coll_hier *hier; /* NULL: among all members */
+    size_t unit;       /* bytes of each block that a round moves */
+    size_t at, length; /* of this round in each block */
+    size_t most;       /* the longest block */
 };
+
+/* Of one that sends messages (msg.c). */
+struct coll_hier;
+struct coll_msg_state {
+    bool started; /* it has its plan, and messages for it find it */
+    struct coll_plan plan;
+    size_t asked; /* after which step its peers were asked what they are in, + 1; 0: never */
+    struct coll_hier *hier; /* of one in parts (hier.c) */
+};
+
+struct coll_op;
+/*
+ * A way to carry out an operation: the first that takes it, which is the same in all members. The
+ * lock of the team is held, except by `takes`.
+ */
+struct coll_engine {
+    bool messages; /* a message may come for it: it is kept in `past`, and throttled */
+    bool (*takes)(const aq_team *team, const struct coll_args *args); /* NULL: any */
+    aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* all that may fail */
+    void (*begin)(aq_team *team, struct coll_op *op);                 /* in the list; or NULL */
+    bool (*push)(aq_team *team, struct coll_op *op, bool *no_room);   /* true: complete */
+    /* Can it go on already? NULL: not without a message, which wakes us. */
+    bool (*ready)(const aq_team *team, const struct coll_op *op);
+    void (*free)(struct coll_op *op); /* what prepare and push got; or NULL */
+};
+extern const struct coll_engine coll_shm_engine, coll_hier_engine, coll_msg_engine;
+
+struct coll_op {
+    struct coll_op *next; /* in the list of the team */
+    struct coll_op *then; /* a later one of the list, held until this one is complete */
+    struct aqi_op *event; /* to be completed; NULL: `done` says it */
+    const struct coll_engine *engine;
+    struct coll_args args;
+    struct coll_signature signature;
+    uint32_t seq; /* its number in the team */
+    uint8_t slot; /* one at a time runs in each; COLL_NO_SLOT: by messages */
+    bool owned;   /* allocated by op.c; else by who waits */
+    /* Keeps its place and does not begin: release by who lets it go, acquire by who pushes it. */
+    _Atomic bool held;
+    _Atomic bool done; /* release by who completes it, acquire by who waits */
+    aq_status status;
+    union {
+        struct coll_shm_state shm;
+        struct coll_msg_state msg;
+    };
+};
+enum { COLL_NO_SLOT = 31 };
 
 /* The scratch memory of a team: see scratch.c for the layout. */
 struct coll_shm;
@@ -222,15 +247,7 @@ static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank gr
     return shape->start[group + 1] - shape->start[group];
 }
 
-/* coll/hier.c: operations in parts, in shared memory and between neighbourhoods. */
-bool coll_hier_takes(const aq_team *team, const struct coll_args *args);
-aq_status coll_hier_new(const aq_team *team, struct coll_op *op);
-aq_status coll_hier_begin(aq_team *team, struct coll_op *op);
-void coll_hier_free(struct coll_op *op);
-void coll_hier_plan(const aq_team *team, struct coll_op *op);
-bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
-
-/* coll.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
+/* op.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
 aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
 bool coll_push_team(aq_team *team);                       /* true: something went on */
 aq_status coll_begin(aq_team *team, struct coll_op *op);
@@ -244,13 +261,11 @@ bool coll_broken(const aq_team *team); /* has a member died, or the team failed?
 void coll_fail(const aq_team *team);   /* from now on it is broken here */
 aq_status coll_dead(const aq_team *team, const char *call); /* the error of a broken team */
 bool coll_idle(const aq_team *team);
+bool coll_any_ready(const aq_team *team); /* can one go on without an arrival? */
 
 /* coll/shm.c */
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
-bool coll_shm_takes(const aq_team *team, const struct coll_args *args);
-void coll_shm_begin(aq_team *team, struct coll_op *op);
-bool coll_shm_push(aq_team *team, struct coll_op *op); /* true: complete */
 unsigned coll_shm_slots(void);
 size_t coll_shm_least(uint32_t members); /* bytes of a block that is of any use */
 void coll_shm_clear(void *at, uint32_t members);
@@ -285,8 +300,9 @@ struct coll_step {
     size_t len, moved;
     unsigned char *early; /* a small payload that came before its turn */
 };
-void coll_msg_begin(aq_team *team, struct coll_op *op);
-bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck); /* true: complete */
+void coll_msg_begin(aq_team *team, struct coll_op *op); /* its plan names members of the team */
+bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room);
+void coll_msg_free(struct coll_op *op);
 /* Tell those whom we wait for which operation we are in; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);

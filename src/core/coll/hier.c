@@ -16,30 +16,32 @@ enum {
     HIER_SMALL_EXCHANGE = 512    /* blocks of an all-to-all that are worth being collected */
 };
 
-enum part { HIER_UP, HIER_ACROSS, HIER_DOWN };
+enum hier_at { HIER_UP, HIER_ACROSS, HIER_DOWN };
 
 struct coll_hier {
-    struct coll_op up, down;
-    bool has_up, has_down;
-    bool leads;      /* we act for our neighbourhood */
-    bool waits;      /* the operation is held, and so are its parts; */
-    bool down_waits; /* this one also afterwards */
-    enum part at;
-    aq_rank root_group; /* AQ_RANK_NONE: the kind has no root */
+    struct coll_op up, down; /* operations of team->local */
+    bool has_up, has_down;   /* not where a member has no neighbours in the team */
+    bool leads;              /* we are the leader of our neighbourhood */
+    bool waits;              /* the operation is held, and its parts with it */
+    bool down_waits;         /* `down` stays held when the operation no longer is */
+    enum hier_at at;
+    aq_rank root_group; /* the root's neighbourhood; AQ_RANK_NONE: the kind has no root */
     struct coll_args across;
-    unsigned char *all; /* blocks by neighbourhood: in `memory`, or in place */
-    unsigned char *memory;
-    unsigned char *packed; /* all-to-all: what goes out, and what comes in */
-    size_t *tables;
+    unsigned char *memory; /* of the leader, to be freed */
+    unsigned char *all;    /* blocks by neighbourhood: in `memory`, or in the program's */
+    unsigned char *packed; /* all-to-all: what the leader sends and, after it, receives */
+    size_t *tables;        /* see hier_get_table */
 };
 
+/* An operation as the functions below see it. */
 struct hier_view {
     const aq_team *team;
     const struct coll_shape *shape;
     struct coll_hier *h;
     const struct coll_args *args;
-    aq_rank n, first, size; /* of members; of our neighbourhood: first place, and members */
-    aq_rank local_root;     /* rank there of who acts for it */
+    aq_rank n;           /* members */
+    aq_rank first, size; /* our neighbourhood: its first place, and its members */
+    aq_rank local_root;  /* its leader's rank in team->local */
 };
 
 static struct hier_view hier_view_of(const aq_team *team, const struct coll_op *op)
@@ -47,12 +49,13 @@ static struct hier_view hier_view_of(const aq_team *team, const struct coll_op *
     const struct coll_shape *shape = team->shape;
     struct hier_view v = {.team = team,
                           .shape = shape,
-                          .h = op->hier,
+                          .h = op->msg.hier,
                           .args = &op->args,
                           .n = team->size,
                           .first = shape->start[shape->mine],
                           .size = coll_group_size(shape, shape->mine)};
-    if (op->hier->root_group == shape->mine) v.local_root = shape->place[op->args.root] - v.first;
+    if (op->msg.hier->root_group == shape->mine)
+        v.local_root = shape->place[op->args.root] - v.first;
     return v;
 }
 
@@ -349,7 +352,7 @@ static void hier_reorder(const struct hier_view *v)
 
 /* --- the life of an operation ---------------------------------------------------------------- */
 
-bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
+static bool hier_takes(const aq_team *team, const struct coll_args *args)
 {
     if (team->shape == NULL || args->vary) return false;
     switch (args->kind) {
@@ -368,14 +371,23 @@ bool coll_hier_takes(const aq_team *team, const struct coll_args *args)
 
 static aq_rank hier_leader(const struct coll_shape *shape, const struct coll_op *op, aq_rank group)
 {
-    return group == op->hier->root_group ? op->args.root : shape->order[shape->start[group]];
+    return group == op->msg.hier->root_group ? op->args.root : shape->order[shape->start[group]];
 }
 
-aq_status coll_hier_new(const aq_team *team, struct coll_op *op)
+static void hier_free(struct coll_op *op)
+{
+    coll_msg_free(op);
+    if (op->msg.hier == NULL) return;
+    free(op->msg.hier->memory);
+    free(op->msg.hier->tables);
+    free(op->msg.hier);
+}
+
+static aq_status hier_prepare(aq_team *team, struct coll_op *op)
 {
     const struct coll_shape *shape = team->shape;
     struct coll_hier *h = calloc(1, sizeof(*h));
-    op->hier = h;
+    op->msg = (struct coll_msg_state){.hier = h};
     if (h != NULL) {
         h->root_group = coll_rooted(op->args.kind) ? shape->group_of[op->args.root] : AQ_RANK_NONE;
         h->leads = hier_leader(shape, op, shape->mine) == team->rank;
@@ -384,14 +396,13 @@ aq_status coll_hier_new(const aq_team *team, struct coll_op *op)
         struct hier_view v = hier_view_of(team, op);
         if (hier_setters[op->args.kind](&v)) return AQ_OK;
     }
-    coll_hier_free(op);
     return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
 }
 
 /* Every neighbour appends the same parts. */
-aq_status coll_hier_begin(aq_team *team, struct coll_op *op)
+static void hier_begin(aq_team *team, struct coll_op *op)
 {
-    struct coll_hier *h = op->hier;
+    struct coll_hier *h = op->msg.hier;
     aq_status st = AQ_OK;
     h->waits = atomic_load_explicit(&op->held, memory_order_relaxed);
     if (h->waits) {
@@ -401,24 +412,16 @@ aq_status coll_hier_begin(aq_team *team, struct coll_op *op)
     }
     if (h->has_up) st = coll_append(team->local, &h->up);
     if (st == AQ_OK && h->has_down) st = coll_append(team->local, &h->down);
-    return st;
+    if (st != AQ_OK) core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
 }
 
-void coll_hier_free(struct coll_op *op)
-{
-    if (op->hier == NULL) return;
-    free(op->hier->memory);
-    free(op->hier->tables);
-    free(op->hier);
-    op->hier = NULL;
-}
-
-void coll_hier_plan(const aq_team *team, struct coll_op *op)
+static void hier_plan(aq_team *team, struct coll_op *op)
 {
     const struct coll_shape *shape = team->shape;
-    coll_plan_make(&op->plan, &op->hier->across, shape->groups, shape->mine);
-    for (size_t i = 0; i < op->plan.count; i++)
-        op->plan.steps[i].peer = hier_leader(shape, op, op->plan.steps[i].peer);
+    coll_plan_make(&op->msg.plan, &op->msg.hier->across, shape->groups, shape->mine);
+    for (size_t i = 0; i < op->msg.plan.count; i++)
+        op->msg.plan.steps[i].peer = hier_leader(shape, op, op->msg.plan.steps[i].peer);
+    coll_msg_begin(team, op);
 }
 
 static bool hier_over(const struct coll_op *part, bool used, struct coll_op *op)
@@ -439,21 +442,21 @@ static void hier_release(const aq_team *team, struct coll_hier *h)
 }
 
 /* After a death the team is broken, and what follows is over as well (coll_fail). */
-bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
+static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
-    struct coll_hier *h = op->hier;
+    struct coll_hier *h = op->msg.hier;
     struct hier_view v = hier_view_of(team, op);
     if (h->waits) hier_release(team, h);
     if (h->at == HIER_UP) {
         if (!hier_over(&h->up, h->has_up, op)) return false;
         if (h->leads) {
             hier_before_across(&v);
-            coll_msg_begin(team, op);
+            hier_plan(team, op);
         }
         h->at = HIER_ACROSS;
     }
     if (h->at == HIER_ACROSS) {
-        if (h->leads && !coll_msg_push(team, op, stuck)) return false;
+        if (h->leads && !coll_msg_push(team, op, no_room)) return false;
         /* Of a death the neighbours hear; of anything else they would take what is there. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
@@ -469,3 +472,10 @@ bool coll_hier_push(aq_team *team, struct coll_op *op, bool *stuck)
     hier_reorder(&v);
     return true;
 }
+
+const struct coll_engine coll_hier_engine = {.messages = true,
+                                             .takes = hier_takes,
+                                             .prepare = hier_prepare,
+                                             .begin = hier_begin,
+                                             .push = hier_push,
+                                             .free = hier_free};

@@ -45,8 +45,8 @@ static size_t coll_msg_eager(void)
 static struct coll_step *coll_msg_find_step(struct coll_op *op, uint8_t type, uint32_t source,
                                             uint32_t tag)
 {
-    for (size_t i = op->plan.at; i < op->plan.count; i++) {
-        struct coll_step *step = &op->plan.steps[i];
+    for (size_t i = op->msg.plan.at; i < op->msg.plan.count; i++) {
+        struct coll_step *step = &op->msg.plan.steps[i];
         if (step->type == type && step->peer == source && step->tag == tag && !step->done)
             return step;
     }
@@ -116,7 +116,8 @@ static struct coll_signature coll_msg_signature(const aq_am *am)
 static bool coll_msg_alike(const aq_team *team, const struct coll_op *op, uint32_t source,
                            struct coll_signature signature)
 {
-    if (AQI_LIKELY(!op->shared && coll_signature_same(&op->signature, &signature))) return true;
+    if (AQI_LIKELY(op->engine->messages && coll_signature_same(&op->signature, &signature)))
+        return true;
     coll_mismatch(team, op->signature, aq_team_from_job(team, source), signature);
     return false;
 }
@@ -195,7 +196,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
                             death */
     else if (op == NULL && (int32_t)(seq - coll->started) < 0)
         coll_msg_too_late(team, am);
-    else if (op == NULL || !op->started)
+    else if (op == NULL || !op->msg.started)
         coll_msg_put_by(coll, am, ready);
     else if (ready)
         coll_msg_take_ready(op, am->source, tag);
@@ -234,17 +235,13 @@ void coll_msg_register(void)
 
 void coll_msg_begin(aq_team *team, struct coll_op *op)
 {
-    if (op->hier != NULL)
-        coll_hier_plan(team, op);
-    else
-        coll_plan_make(&op->plan, &op->args, team->size, team->rank);
-    op->started = true;
-    if (op->plan.failed) {
+    op->msg.started = true;
+    if (op->msg.plan.failed) {
         op->status = aqi_fail(AQ_ENOMEM, "core", "no memory for the steps of a collective");
         return;
     }
-    for (size_t i = 0; i < op->plan.count; i++)
-        op->plan.steps[i].peer = aq_team_to_job(team, op->plan.steps[i].peer);
+    for (size_t i = 0; i < op->msg.plan.count; i++)
+        op->msg.plan.steps[i].peer = aq_team_to_job(team, op->msg.plan.steps[i].peer);
     for (struct coll_early **at = &team->coll->early; *at != NULL;) {
         struct coll_early *early = *at;
         if (early->seq != op->seq) {
@@ -338,9 +335,9 @@ static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step
  * before anybody is told of the death: neighbours who wait for the result must not get what is
  * there instead.
  */
-bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
+bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
-    struct coll_plan *plan = &op->plan;
+    struct coll_plan *plan = &op->msg.plan;
     bool all = true;
     for (size_t i = plan->at; i < plan->count && op->status == AQ_OK; i++) {
         struct coll_step *step = &plan->steps[i];
@@ -356,24 +353,48 @@ bool coll_msg_push(aq_team *team, struct coll_op *op, bool *stuck)
         } else {
             break;
         }
-        if (st == AQ_AGAIN) *stuck = true;
+        if (st == AQ_AGAIN) *no_room = true;
         if (st < 0) op->status = st;
         if (st == AQ_EPEER) coll_fail(team);
     }
     return plan->at == plan->count || op->status != AQ_OK;
 }
 
-/* They are waited for in vain if they are in something else. */
+static aq_status coll_msg_prepare(aq_team *team, struct coll_op *op)
+{
+    (void)team;
+    op->msg = (struct coll_msg_state){0};
+    return AQ_OK;
+}
+
+static bool coll_msg_push_op(aq_team *team, struct coll_op *op, bool *no_room)
+{
+    if (!op->msg.started) {
+        coll_plan_make(&op->msg.plan, &op->args, team->size, team->rank);
+        coll_msg_begin(team, op);
+    }
+    return coll_msg_push(team, op, no_room);
+}
+
+void coll_msg_free(struct coll_op *op)
+{
+    coll_plan_free(&op->msg.plan);
+}
+
+const struct coll_engine coll_msg_engine = {
+    .messages = true, .prepare = coll_msg_prepare, .push = coll_msg_push_op, .free = coll_msg_free};
+
+/* If they are in another operation, they will never arrive. */
 void coll_msg_ask(aq_team *team)
 {
     for (struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
-        if (op->shared || !op->started || op->asked > op->plan.at) continue;
-        for (size_t i = op->plan.at; i < op->plan.count; i++) {
-            const struct coll_step *step = &op->plan.steps[i];
+        if (!op->engine->messages || !op->msg.started || op->msg.asked > op->msg.plan.at) continue;
+        for (size_t i = op->msg.plan.at; i < op->msg.plan.count; i++) {
+            const struct coll_step *step = &op->msg.plan.steps[i];
             if (step->type != STEP_SEND && step->type != STEP_RECV) break;
             if (!step->done && coll_msg_send_ready(team, op, step, MSG_TAG_ASK) != AQ_OK) return;
         }
-        op->asked = op->plan.at + 1;
+        op->msg.asked = op->msg.plan.at + 1;
     }
 }
 

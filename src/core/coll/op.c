@@ -21,6 +21,17 @@ void coll_copy(void *dst, const void *src, size_t len)
 
 /* --- an operation's life --------------------------------------------------------------------- */
 
+static void coll_op_clear(struct coll_op *op)
+{
+    if (op->engine->free != NULL) op->engine->free(op);
+}
+
+static void coll_op_free(struct coll_op *op)
+{
+    coll_op_clear(op);
+    if (op->owned) free(op);
+}
+
 aq_status coll_open(aq_team *team)
 {
     struct core_coll *coll = calloc(1, sizeof(*coll));
@@ -38,9 +49,7 @@ void coll_close(aq_team *team)
     while (coll->first != NULL) {
         struct coll_op *op = coll->first;
         coll->first = op->next;
-        coll_plan_free(&op->plan);
-        coll_hier_free(op);
-        if (op->owned) free(op);
+        coll_op_free(op);
     }
     coll_msg_close(coll);
     coll_shm_free(coll->shm);
@@ -74,11 +83,11 @@ static void coll_list_add(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
     op->signature = coll_signature_of(&op->args);
-    if (!op->shared) {
+    if (op->engine->messages) {
         coll->past[op->seq % COLL_PAST].seq = op->seq;
         coll->past[op->seq % COLL_PAST].signature = op->signature;
     }
-    coll->messages += !op->shared;
+    coll->messages += op->engine->messages;
     op->next = NULL;
     *coll->last = op;
     coll->last = &op->next;
@@ -92,11 +101,10 @@ static void coll_complete(aq_team *team, struct coll_op **at)
     struct coll_op *op = *at;
     *at = op->next;
     if (coll->last == &op->next) coll->last = at;
-    coll->messages -= !op->shared;
+    coll->messages -= op->engine->messages;
     coll->op_failed = coll->op_failed || op->status != AQ_OK;
     coll->moved = true;
-    coll_plan_free(&op->plan);
-    coll_hier_free(op);
+    coll_op_clear(op);
     core_source_count(&core_coll_busy, -1u);
     if (op->then != NULL) {
         if (op->status != AQ_OK) op->then->status = op->status;
@@ -114,21 +122,37 @@ static void coll_complete(aq_team *team, struct coll_op **at)
         atomic_store_explicit(&op->done, true, memory_order_release);
 }
 
-/* May it begin? In shared memory when its slot is free; by messages when no gate is before it. */
-static bool coll_may_push(const struct coll_op *op, unsigned slots, bool throttle, bool messages)
+/* The operations before one in the list, as far as it waits for them. */
+struct coll_ahead {
+    uint32_t slots;
+    bool messages, throttle;
+};
+
+static bool coll_may_push(const struct coll_ahead *ahead, const struct coll_op *op)
 {
     if (AQI_UNLIKELY(atomic_load_explicit(&op->held, memory_order_acquire))) return false;
-    if (op->shared) return (slots & 1u << op->slot) == 0;
-    if (op->args.kind == COLL_THROTTLE && messages) return false;
-    return !throttle;
+    if (!op->engine->messages) return (ahead->slots & 1u << op->slot) == 0;
+    return !ahead->throttle && (op->args.kind != COLL_THROTTLE || !ahead->messages);
 }
 
-static bool coll_push_op(aq_team *team, struct coll_op *op, bool *stuck)
+static void coll_pass(struct coll_ahead *ahead, const struct coll_op *op)
 {
-    if (op->shared) return coll_shm_push(team, op);
-    if (op->hier != NULL) return coll_hier_push(team, op, stuck);
-    if (!op->started) coll_msg_begin(team, op);
-    return coll_msg_push(team, op, stuck);
+    if (op->engine->messages)
+        ahead->messages = true;
+    else
+        ahead->slots |= 1u << op->slot;
+    if (op->args.kind == COLL_THROTTLE) ahead->throttle = true;
+}
+
+bool coll_any_ready(const aq_team *team)
+{
+    struct coll_ahead ahead = {0};
+    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
+        if (op->engine->ready != NULL && coll_may_push(&ahead, op) && op->engine->ready(team, op))
+            return true;
+        coll_pass(&ahead, op);
+    }
+    return false;
 }
 
 /* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
@@ -136,17 +160,18 @@ static bool coll_push_op(aq_team *team, struct coll_op *op, bool *stuck)
 static bool coll_push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
-    unsigned slots = 0, all_slots = (1u << coll_shm_slots()) - 1;
-    bool throttle = false, messages = false, broken = coll_broken(team), stuck = false;
+    struct coll_ahead ahead = {0};
+    const uint32_t all_slots = (1u << coll_shm_slots()) - 1;
+    bool broken = coll_broken(team), no_room = false;
     coll->moved = team->local != NULL && coll_push_team(team->local);
     for (struct coll_op **at = &coll->first; *at != NULL;) {
         struct coll_op *op = *at;
         bool over = broken;
         if (broken) {
             op->status = AQ_EPEER;
-            if (op->shared) coll_shm_leave(team);
-        } else if (coll_may_push(op, slots, throttle, messages)) {
-            over = coll_push_op(team, op, &stuck);
+            if (coll->shm != NULL) coll_shm_leave(team);
+        } else if (coll_may_push(&ahead, op)) {
+            over = op->engine->push(team, op, &no_room);
         }
         if (over) {
             if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_fail(team);
@@ -154,13 +179,11 @@ static bool coll_push_list(aq_team *team)
             coll_complete(team, at);
             continue;
         }
-        if (op->shared) slots |= 1u << op->slot;
-        if (!op->shared) messages = true;
-        if (op->args.kind == COLL_THROTTLE) throttle = true;
-        if (slots == all_slots && (throttle || coll->messages == 0)) break;
+        coll_pass(&ahead, op);
+        if (ahead.slots == all_slots && (ahead.throttle || coll->messages == 0)) break;
         at = &op->next;
     }
-    if (stuck) atomic_store_explicit(&coll_no_room, true, memory_order_relaxed);
+    if (no_room) atomic_store_explicit(&coll_no_room, true, memory_order_relaxed);
     return coll->moved;
 }
 
@@ -248,21 +271,23 @@ size_t coll_longest(const aq_team *team, const struct coll_args *args)
     return most;
 }
 
-/* In which way it goes, the same in all members. What can fail comes before anything is appended.
- */
+/* What can fail comes before anything is appended. */
 static aq_status coll_choose_engine(aq_team *team, struct coll_op *op)
 {
-    op->shared = coll_shm_takes(team, &op->args);
-    if (op->shared || !coll_hier_takes(team, &op->args)) return AQ_OK;
-    return coll_hier_new(team, op);
+    static const struct coll_engine *const engines[] = {&coll_shm_engine, &coll_hier_engine,
+                                                        &coll_msg_engine};
+    unsigned i = 0;
+    while (engines[i]->takes != NULL && !engines[i]->takes(team, &op->args))
+        i++;
+    op->engine = engines[i];
+    op->slot = COLL_NO_SLOT;
+    return op->engine->prepare(team, op);
 }
 
 static void coll_begin_op(aq_team *team, struct coll_op *op)
 {
     coll_list_add(team->coll, op);
-    if (op->shared) coll_shm_begin(team, op);
-    if (op->hier == NULL || coll_hier_begin(team, op) == AQ_OK) return;
-    core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
+    if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 
 /* Members are at most so many operations apart that a slow one can keep what comes early. */
@@ -274,10 +299,11 @@ static aq_status coll_append_throttle(aq_team *team)
     throttle->args.kind = COLL_THROTTLE;
     throttle->owned = true;
     aq_status st = coll_choose_engine(team, throttle);
-    if (st == AQ_OK)
+    if (st == AQ_OK) {
         coll_begin_op(team, throttle);
-    else
-        free(throttle);
+    } else {
+        coll_op_free(throttle);
+    }
     return st;
 }
 
@@ -285,11 +311,11 @@ static aq_status coll_append_throttle(aq_team *team)
 static aq_status coll_enter(aq_team *team, struct coll_op *op)
 {
     aq_status st = coll_choose_engine(team, op);
-    if (st == AQ_OK && !op->shared) st = coll_append_throttle(team);
+    if (st == AQ_OK && op->engine->messages) st = coll_append_throttle(team);
     if (st == AQ_OK)
         coll_begin_op(team, op);
     else
-        coll_hier_free(op);
+        coll_op_clear(op);
     return st;
 }
 

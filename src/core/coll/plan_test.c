@@ -59,7 +59,7 @@ static bool fetch(aq_rank to, const struct coll_step *step)
 static bool advance(aq_rank rank)
 {
     struct coll_op *op = &world.op[rank];
-    struct coll_plan *plan = &op->plan;
+    struct coll_plan *plan = &op->msg.plan;
     bool moved = false, all = true;
     for (size_t i = plan->at; i < plan->count; i++) {
         struct coll_step *step = &plan->steps[i];
@@ -89,8 +89,8 @@ static void carry_out(aq_rank n, const struct coll_args *args)
         /* Each knows the length of its own block also without the tables. */
         if (args->recv_counts != NULL) world.op[rank].args.nbytes = args->recv_counts[rank];
         if (args->send_counts != NULL) world.op[rank].args.nbytes = args->send_counts[rank];
-        coll_plan_make(&world.op[rank].plan, &world.op[rank].args, n, rank);
-        assert_false(world.op[rank].plan.failed);
+        coll_plan_make(&world.op[rank].msg.plan, &world.op[rank].args, n, rank);
+        assert_false(world.op[rank].msg.plan.failed);
     }
     for (bool moved = true; moved;) {
         moved = false;
@@ -99,8 +99,8 @@ static void carry_out(aq_rank n, const struct coll_args *args)
     }
     assert_int_equal(world.count, 0);
     for (aq_rank rank = 0; rank < n; rank++) {
-        assert_int_equal(world.op[rank].plan.at, world.op[rank].plan.count);
-        coll_plan_free(&world.op[rank].plan);
+        assert_int_equal(world.op[rank].msg.plan.at, world.op[rank].msg.plan.count);
+        coll_plan_free(&world.op[rank].msg.plan);
     }
 }
 

@@ -200,11 +200,11 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
     if (!shm->flat && name.state != COLL_NAME_NONE)
         atomic_fetch_add_explicit(&slot->head->named, 1, memory_order_relaxed);
     if (!shm_arrive(team, shm, slot, team->barrier_code)) return;
-    bool shm_alike = shm_sums_alike(shm, slot, team->barrier_code);
+    bool alike = shm_sums_alike(shm, slot, team->barrier_code);
     struct shm_line *release = shm_release_of(slot, slot->round);
     release->name = (struct coll_name){COLL_NAME_NONE, 0};
     uint32_t named = atomic_load_explicit(&slot->head->named, memory_order_relaxed);
-    if (named != slot->head->named_before || AQI_UNLIKELY(!shm_alike))
+    if (named != slot->head->named_before || AQI_UNLIKELY(!alike))
         release->name = shm_all_names(team, shm, slot);
     slot->head->named_before = named;
     shm_release(team, shm, slot);
@@ -222,28 +222,31 @@ bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-bool coll_shm_takes(const aq_team *team, const struct coll_args *args)
+static bool shm_takes(const aq_team *team, const struct coll_args *args)
 {
     return team->coll->shm != NULL && shm_unit(team->coll->shm, args) != 0;
 }
 
-void coll_shm_begin(aq_team *team, struct coll_op *op)
+static aq_status shm_prepare(aq_team *team, struct coll_op *op)
 {
-    struct coll_shm *shm = team->coll->shm;
-    op->slot = team->coll->shm_started++ % SHM_SLOTS;
-    op->unit = shm_unit(shm, &op->args);
-    op->most = coll_longest(team, &op->args);
-    op->waiting = op->checked = false;
-    op->at = op->first = 0;
-    op->length = aqi_min(op->unit, op->most);
-    /* Between segments the sum begins with whose place it takes, out of order. */
-    bool large = op->most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
-    op->phase = op->args.vary || large ? SHM_ADDRESSES : SHM_CHUNK;
+    size_t unit = shm_unit(team->coll->shm, &op->args), most = coll_longest(team, &op->args);
+    /* Directly a fold begins with the member whose buffer it goes to, out of order. */
+    bool large = most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
+    op->shm = (struct coll_shm_state){.phase = op->args.vary || large ? SHM_ADDRESSES : SHM_CHUNK,
+                                      .unit = unit,
+                                      .most = most,
+                                      .length = aqi_min(unit, most)};
+    return AQ_OK;
+}
+
+static void shm_begin(aq_team *team, struct coll_op *op)
+{
+    op->slot = (uint8_t)(team->coll->shm_started++ % SHM_SLOTS);
 }
 
 static void shm_stage_round(const struct shm_view *v)
 {
-    switch (v->op->phase) {
+    switch (v->op->shm.phase) {
     case SHM_ADDRESSES:
         shm_buffers_stage(v);
         break;
@@ -260,18 +263,18 @@ static void shm_stage_round(const struct shm_view *v)
 
 static enum coll_phase shm_next_chunk(const struct coll_shm *shm, struct coll_op *op)
 {
-    op->first = shm_group_end(shm, op);
-    if (op->first < shm->members) return SHM_CHUNK;
-    op->first = 0;
-    op->at += op->length;
-    op->length = aqi_min(op->unit, op->most - op->at);
-    return op->length == 0 ? SHM_DONE : SHM_CHUNK;
+    op->shm.first = shm_group_end(shm, op);
+    if (op->shm.first < shm->members) return SHM_CHUNK;
+    op->shm.first = 0;
+    op->shm.at += op->shm.length;
+    op->shm.length = aqi_min(op->shm.unit, op->shm.most - op->shm.at);
+    return op->shm.length == 0 ? SHM_DONE : SHM_CHUNK;
 }
 
 /* All have come to this round: take what it brought, and say what the next one is for. */
 static enum coll_phase shm_take(const struct shm_view *v)
 {
-    switch (v->op->phase) {
+    switch (v->op->shm.phase) {
     case SHM_ADDRESSES:
         return shm_buffers_read(v);
     case SHM_CHUNK:
@@ -283,8 +286,8 @@ static enum coll_phase shm_take(const struct shm_view *v)
         return shm_next_chunk(v->shm, v->op);
     case SHM_DIRECT:
         if (shm_some_left(v->shm)) v->op->status = AQ_EPEER;
-        if (!v->op->more) return SHM_DONE;
-        v->op->more = false;
+        if (!v->op->shm.more) return SHM_DONE;
+        v->op->shm.more = false;
         shm_direct_rest(v);
         return SHM_DIRECT;
     default:
@@ -300,7 +303,7 @@ static uint32_t shm_sum_of(const struct coll_op *op)
     uint64_t word =
         ((uint64_t)op->signature.root << 32 | op->signature.bytes) * 0x9e3779b97f4a7c15u;
     word = (word ^ word >> 29 ^ op->signature.what) * 0xbf58476d1ce4e5b9u;
-    return op->checked ? 0 : (uint32_t)(word >> 32);
+    return op->shm.checked ? 0 : (uint32_t)(word >> 32);
 }
 
 static bool shm_alike(const struct shm_view *v)
@@ -314,32 +317,46 @@ static bool shm_alike(const struct shm_view *v)
     return true;
 }
 
-bool coll_shm_push(aq_team *team, struct coll_op *op)
+static bool shm_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
+    (void)no_room;
     struct coll_shm *shm = team->coll->shm;
     struct shm_view v = {team, shm, &shm->slots[op->slot], op};
     do {
-        if (!op->waiting) {
+        if (!op->shm.waiting) {
             uint32_t sum = shm_sum_of(op);
             shm_stage_round(&v);
             shm_line_next(shm, v.slot)->signature = op->signature;
-            op->waiting = true;
-            op->seen = 0;
+            op->shm.waiting = true;
+            op->shm.seen = 0;
             if (shm_arrive(team, shm, v.slot, sum)) {
                 if (AQI_UNLIKELY(!shm_sums_alike(shm, v.slot, sum)) && !shm_alike(&v)) return false;
-                if (op->phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
+                if (op->shm.phase == SHM_CHUNK && !shm_in_slices(shm, op)) shm_last(&v);
                 shm_release(team, shm, v.slot);
             }
         }
-        if (!shm_all_here(shm, v.slot, &op->seen)) return false;
-        if (shm->flat && !op->checked && !shm_alike(&v)) return false;
-        op->checked = true;
-        op->waiting = false;
+        if (!shm_all_here(shm, v.slot, &op->shm.seen)) return false;
+        if (shm->flat && !op->shm.checked && !shm_alike(&v)) return false;
+        op->shm.checked = true;
+        op->shm.waiting = false;
         team->coll->moved = true;
-        op->phase = shm_take(&v);
-    } while (op->phase != SHM_DONE);
+        op->shm.phase = shm_take(&v);
+    } while (op->shm.phase != SHM_DONE);
     return true;
 }
+
+static bool shm_ready(const aq_team *team, const struct coll_op *op)
+{
+    struct coll_shm *shm = team->coll->shm;
+    uint32_t seen = 0;
+    return !op->shm.waiting || shm_all_here(shm, &shm->slots[op->slot], &seen);
+}
+
+const struct coll_engine coll_shm_engine = {.takes = shm_takes,
+                                            .prepare = shm_prepare,
+                                            .begin = shm_begin,
+                                            .push = shm_push,
+                                            .ready = shm_ready};
 
 /*
  * A member that hears of a death leaves, and may use its buffers for something else, while others,
@@ -352,14 +369,6 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 }
 
 /* --- sleeping -------------------------------------------------------------------------------- */
-
-static bool shm_ready(aq_team *team, const struct coll_op *op)
-{
-    struct coll_shm *shm = team->coll->shm;
-    uint32_t seen = 0;
-    if (atomic_load_explicit(&op->held, memory_order_relaxed)) return false;
-    return !op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen);
-}
 
 /* Of the barrier, which takes no lock: arrived, and not known to be over. */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
@@ -376,7 +385,6 @@ bool coll_shm_doze(aq_team *team)
 {
     struct coll_shm *shm = team->coll->shm;
     uint32_t seen = 0, round;
-    unsigned slots = 0;
     if (team->coll->first == NULL && !shm_at_barrier(shm, &round)) return true;
     if (atomic_exchange(&shm->head->asleep[shm->self], 1) == 0)
         atomic_fetch_add(&shm->head->sleepers, 1);
@@ -386,10 +394,5 @@ bool coll_shm_doze(aq_team *team)
         atomic_store_explicit(&shm->barrier_done, round, memory_order_relaxed);
         return false;
     }
-    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
-        if (!op->shared || (slots & 1u << op->slot) != 0) continue;
-        slots |= 1u << op->slot;
-        if (shm_ready(team, op)) return false;
-    }
-    return true;
+    return !coll_any_ready(team);
 }

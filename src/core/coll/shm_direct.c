@@ -108,8 +108,8 @@ static void shm_fetch(const struct shm_view *v, uint32_t member, size_t at, void
 static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned char *to)
 {
     size_t element = v->op->args.element;
-    size_t at = shm_slice_begin(v, v->op->most, v->shm->self);
-    size_t end = shm_slice_begin(v, v->op->most, v->shm->self + 1);
+    size_t at = shm_slice_begin(v, v->op->shm.most, v->shm->self);
+    size_t end = shm_slice_begin(v, v->op->shm.most, v->shm->self + 1);
     size_t step = element >= SHM_FOLD_BLOCK ? element : SHM_FOLD_BLOCK / element * element;
     for (; at < end; at += step) {
         size_t len = aqi_min(step, end - at);
@@ -166,8 +166,8 @@ void shm_direct_rest(const struct shm_view *v)
 {
     for (uint32_t k = 1; k < v->shm->members; k++) {
         uint32_t i = (v->shm->self + k) % v->shm->members;
-        size_t begin = shm_slice_begin(v, v->op->most, i),
-               end = shm_slice_begin(v, v->op->most, i + 1);
+        size_t begin = shm_slice_begin(v, v->op->shm.most, i),
+               end = shm_slice_begin(v, v->op->shm.most, i + 1);
         const unsigned char *from = shm_mapped(v, i, shm_buffers_of(v, i, 1)->dst);
         memcpy((unsigned char *)v->op->args.dst + begin, from + begin, end - begin);
     }
@@ -199,18 +199,18 @@ enum coll_phase shm_buffers_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;
     bool direct = shm_others_may_write(&op->args), can_pull = true, some_private = false;
-    op->most = 0;
+    op->shm.most = 0;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_buffers *buffers = &shm_line_of(v->slot, i, v->slot->round)->buffers;
-        op->most = aqi_max(op->most, buffers->most);
+        op->shm.most = aqi_max(op->shm.most, buffers->most);
         direct = direct && shm_may_go_direct(v, i, buffers);
         can_pull = can_pull && buffers->can_pull;
         some_private = some_private || buffers->src_private;
     }
-    op->length = aqi_min(op->unit, op->most);
-    if (op->most == 0) return SHM_DONE;
-    if (op->most < SHM_DIRECT_LEAST) return SHM_CHUNK;
+    op->shm.length = aqi_min(op->shm.unit, op->shm.most);
+    if (op->shm.most == 0) return SHM_DONE;
+    if (op->shm.most < SHM_DIRECT_LEAST) return SHM_CHUNK;
     if (!direct || (some_private && !can_pull)) return SHM_CHUNK;
-    op->more = shm_direct(v);
+    op->shm.more = shm_direct(v);
     return SHM_DIRECT;
 }

@@ -12,28 +12,28 @@
 static unsigned char *shm_part_of(const struct shm_view *v, uint32_t member)
 {
     uint32_t round = v->slot->round;
-    if (v->op->length <= SHM_INLINE) return shm_line_of(v->slot, member, round)->bytes;
+    if (v->op->shm.length <= SHM_INLINE) return shm_line_of(v->slot, member, round)->bytes;
     return shm_chunk_of(v->shm, v->slot, member, round);
 }
 
 static unsigned char *shm_result_of(const struct shm_view *v)
 {
     uint32_t round = v->slot->round;
-    if (v->op->length <= SHM_INLINE) return shm_release_of(v->slot, round)->bytes;
+    if (v->op->shm.length <= SHM_INLINE) return shm_release_of(v->slot, round)->bytes;
     return shm_chunk_of(v->shm, v->slot, v->shm->members, round);
 }
 
 /* Where we write now, before we arrive. */
 static unsigned char *shm_part_next(const struct shm_view *v)
 {
-    if (v->op->length <= SHM_INLINE) return shm_line_next(v->shm, v->slot)->bytes;
+    if (v->op->shm.length <= SHM_INLINE) return shm_line_next(v->shm, v->slot)->bytes;
     return shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round + 1);
 }
 
 /* How much of a block of `len` bytes is in this round. */
 static size_t shm_part_len(const struct coll_op *op, size_t len)
 {
-    return len <= op->at ? 0 : aqi_min(op->length, len - op->at);
+    return len <= op->shm.at ? 0 : aqi_min(op->shm.length, len - op->shm.at);
 }
 
 /* --- which kinds can, and how much in a round ------------------------------------------------ */
@@ -58,18 +58,18 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
 /* --- broadcast, gather, all-gather, scatter, all-to-all -------------------------------------- */
 
 /*
- * All-to-all: a chunk holds a piece for each member of [op->first, shm_group_end), all members if
- * it is large enough; else there is a round for each such group.
+ * All-to-all: a chunk holds a piece for each member of [op->shm.first, shm_group_end), all members
+ * if it is large enough; else there is a round for each such group.
  */
 static size_t shm_piece_bytes(const struct coll_op *op)
 {
-    return aqi_round_up(op->length, 8);
+    return aqi_round_up(op->shm.length, 8);
 }
 
 uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op)
 {
     if (op->args.kind != COLL_ALLTOALL) return shm->members;
-    return (uint32_t)aqi_min(op->first + shm->chunk / shm_piece_bytes(op), shm->members);
+    return (uint32_t)aqi_min(op->shm.first + shm->chunk / shm_piece_bytes(op), shm->members);
 }
 
 static void shm_stage_blocks(const struct shm_view *v)
@@ -77,13 +77,13 @@ static void shm_stage_blocks(const struct shm_view *v)
     const struct coll_op *op = v->op;
     uint32_t next = v->slot->round + 1;
     bool all = op->args.kind == COLL_ALLTOALL;
-    for (uint32_t i = op->first, end = shm_group_end(v->shm, op); i < end; i++) {
+    for (uint32_t i = op->shm.first, end = shm_group_end(v->shm, op); i < end; i++) {
         const unsigned char *from;
         size_t len = shm_part_len(op, coll_send_block(&op->args, i, &from));
         if (i == v->shm->self || len == 0) continue;
         unsigned char *to = shm_chunk_of(v->shm, v->slot, all ? v->shm->self : i, next);
-        if (all) to += (i - op->first) * shm_piece_bytes(op);
-        memcpy(to, from + op->at, len);
+        if (all) to += (i - op->shm.first) * shm_piece_bytes(op);
+        memcpy(to, from + op->shm.at, len);
     }
 }
 
@@ -95,11 +95,11 @@ void shm_stage(const struct shm_view *v)
     switch (args->kind) {
     case COLL_BROADCAST:
         if (!root) break;
-        if (op->length <= SHM_INLINE)
-            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->at, op->length);
+        if (op->shm.length <= SHM_INLINE)
+            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->shm.at, op->shm.length);
         else
             memcpy(shm_chunk_of(v->shm, v->slot, 0, v->slot->round + 1),
-                   (const unsigned char *)args->src + op->at, op->length);
+                   (const unsigned char *)args->src + op->shm.at, op->shm.length);
         break;
     case COLL_GATHER:
         if (root) break;
@@ -108,7 +108,7 @@ void shm_stage(const struct shm_view *v)
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
         if (shm_part_len(op, args->nbytes) != 0)
-            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->at,
+            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->shm.at,
                    shm_part_len(op, args->nbytes));
         break;
     case COLL_SCATTER:
@@ -141,25 +141,25 @@ static void shm_read_gathered(const struct shm_view *v)
     const struct coll_op *op = v->op;
     const uint32_t self = v->shm->self;
     bool all = op->args.kind == COLL_ALLTOALL;
-    if (self < op->first || self >= shm_group_end(v->shm, op)) return;
+    if (self < op->shm.first || self >= shm_group_end(v->shm, op)) return;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         unsigned char *to;
         size_t len = shm_part_len(op, coll_recv_block(&op->args, i, &to));
         if (i == self || len == 0) continue;
         const unsigned char *from = all ? shm_chunk_of(v->shm, v->slot, i, v->slot->round) +
-                                              (self - op->first) * shm_piece_bytes(op)
+                                              (self - op->shm.first) * shm_piece_bytes(op)
                                         : shm_part_of(v, i);
-        memcpy(to + op->at, from, len);
+        memcpy(to + op->shm.at, from, len);
     }
 }
 
 static void shm_read_broadcast(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
-    const unsigned char *from = op->length <= SHM_INLINE
+    const unsigned char *from = op->shm.length <= SHM_INLINE
                                     ? shm_part_of(v, op->args.root)
                                     : shm_chunk_of(v->shm, v->slot, 0, v->slot->round);
-    memcpy((unsigned char *)op->args.dst + op->at, from, op->length);
+    memcpy((unsigned char *)op->args.dst + op->shm.at, from, op->shm.length);
 }
 
 static void shm_read_scattered(const struct shm_view *v)
@@ -167,7 +167,7 @@ static void shm_read_scattered(const struct shm_view *v)
     const struct coll_op *op = v->op;
     size_t len = shm_part_len(op, op->args.nbytes);
     if (len != 0)
-        memcpy((unsigned char *)op->args.dst + op->at,
+        memcpy((unsigned char *)op->args.dst + op->shm.at,
                shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round), len);
 }
 
@@ -190,17 +190,17 @@ static bool shm_wants_result(const struct shm_view *v)
 void shm_last(const struct shm_view *v)
 {
     if (v->op->args.kind == COLL_REDUCE || v->op->args.kind == COLL_ALLREDUCE)
-        shm_fold_parts(v, shm_result_of(v), 0, v->op->length);
+        shm_fold_parts(v, shm_result_of(v), 0, v->op->shm.length);
 }
 
 static void shm_read_reduced(const struct shm_view *v)
 {
     if (!shm_wants_result(v)) return; /* dst may be NULL */
-    unsigned char *to = (unsigned char *)v->op->args.dst + v->op->at;
+    unsigned char *to = (unsigned char *)v->op->args.dst + v->op->shm.at;
     if (v->shm->flat)
-        shm_fold_parts(v, to, 0, v->op->length);
+        shm_fold_parts(v, to, 0, v->op->shm.length);
     else
-        memcpy(to, shm_result_of(v), v->op->length);
+        memcpy(to, shm_result_of(v), v->op->shm.length);
 }
 
 void shm_read(const struct shm_view *v)
@@ -229,7 +229,7 @@ void shm_read(const struct shm_view *v)
     default:
         return;
     }
-    if (root && op->at == 0 && op->first == 0) shm_own_block(v);
+    if (root && op->shm.at == 0 && op->shm.first == 0) shm_own_block(v);
 }
 
 /* A long reduction is shared out: each folds a slice of all parts; a second round brings them
@@ -237,7 +237,7 @@ void shm_read(const struct shm_view *v)
 bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op)
 {
     return (op->args.kind == COLL_REDUCE || op->args.kind == COLL_ALLREDUCE) &&
-           op->length > SHM_SMALL && op->length / op->args.element >= shm->members;
+           op->shm.length > SHM_SMALL && op->shm.length / op->args.element >= shm->members;
 }
 
 size_t shm_slice_begin(const struct shm_view *v, size_t len, uint32_t member)
@@ -248,8 +248,8 @@ size_t shm_slice_begin(const struct shm_view *v, size_t len, uint32_t member)
 
 void shm_slice_stage(const struct shm_view *v)
 {
-    size_t begin = shm_slice_begin(v, v->op->length, v->shm->self);
-    size_t end = shm_slice_begin(v, v->op->length, v->shm->self + 1);
+    size_t begin = shm_slice_begin(v, v->op->shm.length, v->shm->self);
+    size_t end = shm_slice_begin(v, v->op->shm.length, v->shm->self + 1);
     unsigned char *result =
         shm_chunk_of(v->shm, v->slot, v->shm->members, v->slot->round + 1) + begin;
     shm_fold_parts(v, result, begin, end - begin);
@@ -258,5 +258,6 @@ void shm_slice_stage(const struct shm_view *v)
 void shm_slice_read(const struct shm_view *v)
 {
     if (shm_wants_result(v))
-        memcpy((unsigned char *)v->op->args.dst + v->op->at, shm_result_of(v), v->op->length);
+        memcpy((unsigned char *)v->op->args.dst + v->op->shm.at, shm_result_of(v),
+               v->op->shm.length);
 }

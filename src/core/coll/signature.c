@@ -144,20 +144,10 @@ static bool coll_has_arrived(const struct shm_slot *slot, uint32_t member, uint3
     return at - round <= INT32_MAX;
 }
 
-/* Does every operation wait for others, or can begin only after one that does (may_push)? */
+/* Does every operation wait in shared memory for others, itself or behind another one? */
 static bool coll_all_wait(const aq_team *team)
 {
-    struct coll_shm *shm = team->coll->shm;
-    unsigned slots = 0;
-    for (const struct coll_op *op = team->coll->first; op != NULL; op = op->next) {
-        uint32_t seen = 0;
-        if (!op->shared) return false;
-        bool first = !atomic_load(&op->held) && (slots & 1u << op->slot) == 0;
-        if (first && (!op->waiting || shm_all_here(shm, &shm->slots[op->slot], &seen)))
-            return false;
-        slots |= 1u << op->slot;
-    }
-    return true;
+    return team->coll->messages == 0 && !coll_any_ready(team);
 }
 
 /*
@@ -217,7 +207,7 @@ static void coll_stuck_in(aq_team *team, const struct coll_op *op)
     struct coll_signature signature =
         op != NULL ? op->signature : coll_signature_of_barrier(team->barrier_code);
     if (coll_broken(team)) return;
-    if (team->coll->shm != NULL && (op == NULL || op->shared))
+    if (team->coll->shm != NULL && (op == NULL || !op->engine->messages))
         coll_stuck_in_memory(team, op, signature);
     else
         coll_msg_ask(team);
