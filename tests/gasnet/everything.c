@@ -87,6 +87,7 @@ static void try_calls(long *heap, unsigned round)
     CHECK_EQUAL(before, 7);
     job_barrier();
     CHECK_EQUAL(words[0], 10);
+    job_barrier(); /* all have looked */
     gex_AD_Destroy(domain);
     to.gex_addr = all[job.next];
     to.gex_len = sizeof(value);
