@@ -396,6 +396,46 @@ static void tell_peers(gex_AM_Entry_t *table)
         CHECK_EQUAL(told_by[rank], TOLD);
 }
 
+/* A single piece in each shape and form, of no bytes too. */
+static void move_one_piece(void)
+{
+    static const size_t lens[] = {0, 1, 7, 8, 9, 64, 300};
+    const size_t one = 1;
+    const ptrdiff_t step = 999;
+    unsigned char out[300], in[300];
+    unsigned i, turn;
+    for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        for (turn = 0; turn < 3; turn++) {
+            size_t len = lens[i];
+            void *there = arena_of(job.next), *from = out, *to = in;
+            gex_Memvec_t far, near_out, near_in;
+            far.gex_addr = there;
+            near_out.gex_addr = out;
+            near_in.gex_addr = in;
+            far.gex_len = near_out.gex_len = near_in.gex_len = len;
+            memset(out, (int)(turn + 3 * i + 1), sizeof(out));
+            memset(in, 0, sizeof(in));
+            if (turn == 0) {
+                gex_Event_Wait(gex_VIS_VectorPutNB(job.tm, job.next, 1, &far, 1, &near_out, 0));
+                CHECK(gex_VIS_IndexedGetBlocking(job.tm, 1, &to, len, job.next, 1, &there, len,
+                                                 0) == 0);
+            } else if (turn == 1) {
+                CHECK(gex_VIS_IndexedPutNBI(job.tm, job.next, 1, &there, len, 1, &from, len, 0) ==
+                      0);
+                gex_NBI_Wait(GEX_EC_PUT, 0);
+                gex_Event_Wait(gex_VIS_StridedGetNB(job.tm, in, &step, job.next, there, &step, len,
+                                                    &one, 1, 0));
+            } else {
+                CHECK(gex_VIS_StridedPutBlocking(job.tm, job.next, there, NULL, out, NULL, len,
+                                                 NULL, 0, 0) == 0);
+                CHECK(gex_VIS_VectorGetNBI(job.tm, 1, &near_in, job.next, 1, &far, 0) == 0);
+                gex_NBI_Wait(GEX_EC_GET, 0);
+            }
+            CHECK(memcmp(in, out, len) == 0 && (len == sizeof(in) || in[len] == 0));
+        }
+    }
+}
+
 /* Blocked before any thread is made, so that it can be waited for. */
 static sigset_t wake_up;
 
@@ -463,6 +503,8 @@ int main(int argc, char **argv)
     }
     for (gex_Rank_t rank = 0; rank < job.size; rank++)
         repeat_and_spoil(rank);
+    job_barrier();
+    move_one_piece();
     job_barrier();
     tell_peers(table);
     tell_the_deaf(table);

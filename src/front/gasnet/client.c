@@ -41,10 +41,10 @@ static void open_objects(aq_team *world)
     aqgi.eps[0] = &aqgi.ep;
     aqgi.reach[0] = calloc(aqgi.size, sizeof(*aqgi.reach[0]));
     if (aqgi.reach[0] == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
-    aqgi.world =
-        (struct aqgi_team){.head = {.reach = aqgi.reach[0], .rank = aqgi.rank, .size = aqgi.size},
-                           .aq = world,
-                           .ep = &aqgi.ep};
+    aqgi.world = (struct aqgi_team){
+        .head = {.reach = aqgi.reach[0], .rank = aqgi.rank, .size = aqgi.size, .plain = aqgi.size},
+        .aq = world,
+        .ep = &aqgi.ep};
     aqg_world = &aqgi.world.head;
     aqgi.open = true;
 }

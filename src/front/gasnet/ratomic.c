@@ -1,22 +1,26 @@
 /*
  * Remote atomics: domains and operations, by name, on Aqueduct's domains. Where the segments of all
- * members are mapped, operations on integers are the processor's right here, as they would be at
- * the end of the way through Aqueduct.
+ * members are mapped, operations on integers are the processor's, inline in the program if it names
+ * them by a constant, as they would be at the end of the way through Aqueduct.
  */
 #include "aqg.h"
 
 #include <gasnet_ratomic.h>
 
-struct aqg_ad {
-    aq_atomic_domain *aq;
+struct aqgi_ad {
+    struct aqg_ad head;
     gex_TM_t tm;
-    gex_DT_t dt;
+    aq_atomic_domain *aq;
     gex_OP_t ops;
     gex_Flags_t flags;
     void *cdata;
     gex_Rank_t *from_job; /* ranks in `tm` by job ranks; NULL: they are the same */
-    bool direct;          /* all members are neighbours: nobody's adapter operates on the memory */
 };
+
+static inline struct aqgi_ad *aqgi_ad(gex_AD_t ad)
+{
+    return (struct aqgi_ad *)(void *)ad;
+}
 
 /* By the bit of a data type. */
 static const aq_atomic_type types[] = {AQ_I32, AQ_U32, AQ_I64, AQ_U64, AQ_F32, AQ_F64};
@@ -76,31 +80,32 @@ static bool all_neighbors(gex_TM_t tm)
 
 void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_Flags_t flags)
 {
-    struct aqg_ad *ad = malloc(sizeof(*ad));
+    struct aqgi_ad *ad = malloc(sizeof(*ad));
     if (ad == NULL) aqgi_die("gex_AD_Create: no memory");
-    *ad = (struct aqg_ad){.tm = tm, .dt = dt, .ops = set, .flags = flags};
+    *ad = (struct aqgi_ad){.head = {.team = *tm, .dt = dt}, .tm = tm, .ops = set, .flags = flags};
     aqgi_done("gex_AD_Create",
               aq_atomic_domain_create(aqgi_aq(tm), type_of(dt), ops_of(set), &ad->aq));
     ad->from_job = inverse_of(tm);
-    ad->direct = all_neighbors(tm);
-    *ad_p = ad;
+    /* If all members are neighbours, nobody's adapter operates on the memory. */
+    if (dt < GEX_DT_FLT && all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
+    *ad_p = &ad->head;
 }
 
 void gex_AD_Destroy(gex_AD_t ad)
 {
-    aq_atomic_domain_destroy(ad->aq);
-    free(ad->from_job);
+    aq_atomic_domain_destroy(aqgi_ad(ad)->aq);
+    free(aqgi_ad(ad)->from_job);
     free(ad);
 }
 
 gex_Flags_t gex_AD_QueryFlags(gex_AD_t ad)
 {
-    return ad->flags;
+    return aqgi_ad(ad)->flags;
 }
 
 gex_TM_t gex_AD_QueryTM(gex_AD_t ad)
 {
-    return ad->tm;
+    return aqgi_ad(ad)->tm;
 }
 
 gex_DT_t gex_AD_QueryDT(gex_AD_t ad)
@@ -110,17 +115,17 @@ gex_DT_t gex_AD_QueryDT(gex_AD_t ad)
 
 gex_OP_t gex_AD_QueryOps(gex_AD_t ad)
 {
-    return ad->ops;
+    return aqgi_ad(ad)->ops;
 }
 
 void gex_AD_SetCData(gex_AD_t ad, const void *val)
 {
-    ad->cdata = (void *)(uintptr_t)val;
+    aqgi_ad(ad)->cdata = (void *)(uintptr_t)val;
 }
 
 void *gex_AD_QueryCData(gex_AD_t ad)
 {
-    return ad->cdata;
+    return aqgi_ad(ad)->cdata;
 }
 
 /* An operation with its arguments in Aqueduct's terms. */
@@ -132,12 +137,13 @@ struct call {
     unsigned flags;
 };
 
-static inline struct call call_of(const char *name, gex_AD_t ad, gex_DT_t dt, void *result,
-                                  gex_Rank_t rank, gex_OP_t opcode, gex_Flags_t flags)
+static struct call call_of(const char *name, gex_AD_t domain, gex_DT_t dt, void *result,
+                           gex_Rank_t rank, gex_OP_t opcode, gex_Flags_t flags)
 {
-    if (AQG_UNLIKELY(ad->dt != dt))
-        aqgi_die("%s: the domain is of data type 0x%x", name, (unsigned)ad->dt);
-    if (AQG_UNLIKELY(opcode == 0 || (opcode & (opcode - 1)) != 0 || (opcode & ~ad->ops) != 0))
+    const struct aqgi_ad *ad = aqgi_ad(domain);
+    if (domain->dt != dt)
+        aqgi_die("%s: the domain is of data type 0x%x", name, (unsigned)domain->dt);
+    if (opcode == 0 || (opcode & (opcode - 1)) != 0 || (opcode & ~ad->ops) != 0)
         aqgi_die("%s: 0x%x is not one of the domain's operations, 0x%x", name, (unsigned)opcode,
                  (unsigned)ad->ops);
     unsigned bit = (unsigned)__builtin_ctz(opcode);
@@ -151,83 +157,24 @@ static inline struct call call_of(const char *name, gex_AD_t ad, gex_DT_t dt, vo
     return call;
 }
 
-/* Perform an operation on mapped memory, if the processor has it; false: not here. */
-#define DIRECT(DT, T)                                                                              \
-    static inline bool direct_##DT(gex_AD_t ad, const struct call *c, void *addr, T a, T b)        \
-    {                                                                                              \
-        bool mapped = ad->direct && (c->flags & AQ_REMOTE_OFFSET) == 0;                            \
-        T old = 0, *at = mapped ? aqg_mapped(ad->tm, c->rank, addr, sizeof(T)) : NULL;             \
-        if (at == NULL || (uintptr_t)at % sizeof(T) != 0) return false;                            \
-        switch (c->op) {                                                                           \
-        case AQ_ADD:                                                                               \
-            old = __atomic_fetch_add(at, a, __ATOMIC_SEQ_CST);                                     \
-            break;                                                                                 \
-        case AQ_SUB:                                                                               \
-            old = __atomic_fetch_sub(at, a, __ATOMIC_SEQ_CST);                                     \
-            break;                                                                                 \
-        case AQ_INC:                                                                               \
-            old = __atomic_fetch_add(at, (T)1, __ATOMIC_SEQ_CST);                                  \
-            break;                                                                                 \
-        case AQ_DEC:                                                                               \
-            old = __atomic_fetch_sub(at, (T)1, __ATOMIC_SEQ_CST);                                  \
-            break;                                                                                 \
-        case AQ_AND:                                                                               \
-            old = __atomic_fetch_and(at, a, __ATOMIC_SEQ_CST);                                     \
-            break;                                                                                 \
-        case AQ_OR:                                                                                \
-            old = __atomic_fetch_or(at, a, __ATOMIC_SEQ_CST);                                      \
-            break;                                                                                 \
-        case AQ_XOR:                                                                               \
-            old = __atomic_fetch_xor(at, a, __ATOMIC_SEQ_CST);                                     \
-            break;                                                                                 \
-        case AQ_SWAP:                                                                              \
-            old = __atomic_exchange_n(at, a, __ATOMIC_SEQ_CST);                                    \
-            break;                                                                                 \
-        case AQ_SET:                                                                               \
-            __atomic_store_n(at, a, __ATOMIC_SEQ_CST);                                             \
-            break;                                                                                 \
-        case AQ_GET:                                                                               \
-            old = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                           \
-            break;                                                                                 \
-        case AQ_CAS:                                                                               \
-            old = a;                                                                               \
-            (void)__atomic_compare_exchange_n(at, &old, b, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
-            break;                                                                                 \
-        default:                                                                                   \
-            return false;                                                                          \
-        }                                                                                          \
-        if (c->result != NULL) *(T *)c->result = old;                                              \
-        return true;                                                                               \
-    }
-
-DIRECT(I32, int32_t)
-DIRECT(U32, uint32_t)
-DIRECT(I64, int64_t)
-DIRECT(U64, uint64_t)
-/* Of floating types it has too few. */
-#define direct_FLT(ad, c, addr, a, b) false
-#define direct_DBL(ad, c, addr, a, b) false
-
 #define OPERATIONS(DT, T)                                                                          \
-    gex_Event_t gex_AD_OpNB_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,    \
-                                 gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags)       \
+    gex_Event_t aqg_ad_nb_##DT(AQG_AD_PARAMS(T))                                                   \
     {                                                                                              \
         aq_event event = AQ_EVENT_DONE;                                                            \
+        if (aqg_ad_here_##DT(AQG_AD_VALUES)) return GEX_EVENT_INVALID;                             \
         struct call c =                                                                            \
             call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank, opcode, flags);       \
-        if (direct_##DT(ad, &c, tgt_addr, operand1, operand2)) return GEX_EVENT_INVALID;           \
-        aq_status st = aq_atomic_nb(ad->aq, c.rank, tgt_addr, c.op, &operand1, &operand2,          \
+        aq_status st = aq_atomic_nb(aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, &operand1, &operand2, \
                                     c.result, c.flags, &event);                                    \
         return aqgi_started_nb(c.name, st, event);                                                 \
     }                                                                                              \
-    int gex_AD_OpNBI_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,           \
-                          gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags)              \
+    int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T))                                                          \
     {                                                                                              \
+        if (aqg_ad_here_##DT(AQG_AD_VALUES)) return 0;                                             \
         struct call c =                                                                            \
             call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank, opcode, flags);      \
-        if (direct_##DT(ad, &c, tgt_addr, operand1, operand2)) return 0;                           \
-        return aqgi_started(c.name, aq_atomic_nbi(ad->aq, c.rank, tgt_addr, c.op, &operand1,       \
-                                                  &operand2, c.result, c.flags));                  \
+        return aqgi_started(c.name, aq_atomic_nbi(aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op,         \
+                                                  &operand1, &operand2, c.result, c.flags));       \
     }
 
 OPERATIONS(I32, int32_t)

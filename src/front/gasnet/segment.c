@@ -11,9 +11,11 @@ static struct aqg_reach reach_of(aq_team *team, gex_Rank_t rank)
     if (aq_segment_query(team, rank, &info) != AQ_OK || info.size == 0)
         return (struct aqg_reach){0};
     uintptr_t base = (uintptr_t)info.addr;
-    /* All memory of this process begins at address 0, which looks like "not mapped". */
-    bool whole = rank == aqgi.rank && base == 0 && info.size == SIZE_MAX;
-    if (info.local == NULL && !whole) return (struct aqg_reach){0};
+    /* All memory of this process begins at address 0, which looks like "not mapped", and which the
+     * inline calls take for nothing. */
+    if (rank == aqgi.rank && base == 0 && info.size == SIZE_MAX)
+        return (struct aqg_reach){.base = 1, .size = SIZE_MAX - 1};
+    if (info.local == NULL) return (struct aqg_reach){0};
     return (struct aqg_reach){
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }

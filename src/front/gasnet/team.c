@@ -112,10 +112,12 @@ static gex_TM_t team_new(aq_team *aq, void *scratch, size_t size, gex_Flags_t fl
 {
     struct aqgi_team *team = calloc(1, sizeof(*team));
     if (team == NULL) aqgi_die("no memory for a team's handle");
+    const gex_Rank_t *map = map_of(aq);
     *team = (struct aqgi_team){.head = {.reach = reach_of(aq),
-                                        .map = map_of(aq),
+                                        .map = map,
                                         .rank = aq_team_rank(aq),
-                                        .size = aq_team_size(aq)},
+                                        .size = aq_team_size(aq),
+                                        .plain = map != NULL ? 0 : aq_team_size(aq)},
                                .aq = aq,
                                .ep = aqgi.eps[aq_ep_index(aq_team_ep(aq))],
                                .flags = flags};
@@ -208,7 +210,8 @@ gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index)
     struct aqg_reach *reach = aqgi_reach(remote_ep_index);
     pthread_mutex_lock(&lock);
     if (!pair->pair) {
-        pair->head = (struct aqg_tm){.reach = reach, .rank = aqgi.rank, .size = aqgi.size};
+        pair->head = (struct aqg_tm){
+            .reach = reach, .rank = aqgi.rank, .size = aqgi.size, .plain = aqgi.size};
         pair->aq = aq_team_pair(local_ep->aq, remote_ep_index);
         pair->ep = local_ep;
         __atomic_store_n(&pair->pair, true, __ATOMIC_RELEASE);

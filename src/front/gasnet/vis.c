@@ -21,6 +21,17 @@ static __thread struct {
     const void *src;
     size_t nbytes;
 } armed;
+unsigned aqg_vis_armed;
+
+/* Set or, with 0, take the handler; what there was. */
+static gex_AM_Index_t arm(gex_AM_Index_t handler)
+{
+    gex_AM_Index_t before = armed.handler;
+    if (before == 0 && handler != 0) __atomic_add_fetch(&aqg_vis_armed, 1, __ATOMIC_RELAXED);
+    if (before != 0 && handler == 0) __atomic_sub_fetch(&aqg_vis_armed, 1, __ATOMIC_RELAXED);
+    armed.handler = handler;
+    return before;
+}
 
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, size_t nbytes,
                                       gex_Flags_t flags)
@@ -32,7 +43,7 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
                  GEX_VIS_MAX_PEERCOMPLETION);
     if (handler != 0 && handler < GEX_AM_INDEX_BASE)
         aqgi_die("%s: handler %u is not the client's", call, (unsigned)handler);
-    armed.handler = handler;
+    (void)arm(handler);
     armed.src = src;
     armed.nbytes = nbytes;
 }
@@ -40,8 +51,7 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
 /* Tell the target when the put of `event` is complete. */
 static gex_Event_t tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event, bool nbi)
 {
-    const aq_arg handler = armed.handler;
-    armed.handler = 0;
+    const aq_arg handler = arm(0);
     aqgi_done(call, (nbi ? aq_am_medium_after_nbi
                          : aq_am_medium_after_nb)(aqgi_aq(tm), rank, AQGI_COMPLETION, armed.src,
                                                   armed.nbytes, &handler, 1, &event));
@@ -97,83 +107,63 @@ static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
 }
 
 /*
- * The three forms of one transfer: IN are its parameters, NAMES their names, the rest the same as
- * Aqueduct takes them. Its sources become free as those of an implicit or explicit put: with the
- * leaf or AQ_NBI_LOCAL. One with local offsets, for which PLACE makes other lists, is waited for.
+ * The three forms of one transfer; the rest is the same as Aqueduct takes it. Its sources become
+ * free as those of an implicit or explicit put: with the leaf or AQ_NBI_LOCAL. One with local
+ * offsets, for which PLACE makes other lists, is waited for.
  */
 #define FORMS(NAME, CALL, ARMED, PEER, PLACE, IN, NAMES, ...)                                      \
-    gex_Event_t gex_VIS_##NAME##NB IN                                                              \
+    gex_Event_t aqg_vis_nb_##NAME IN                                                               \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NB";                                          \
         aq_event event = AQ_EVENT_DONE;                                                            \
         if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET))                                        \
-            return gex_VIS_##NAME##Blocking NAMES == 0 ? GEX_EVENT_INVALID : GEX_EVENT_NO_OP;      \
+            return aqg_vis_##NAME NAMES == 0 ? GEX_EVENT_INVALID : GEX_EVENT_NO_OP;                \
         aq_status st = CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event);                          \
         if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return tell(call, tm, PEER, event, false);         \
         return aqgi_started_nb(call, st, event);                                                   \
     }                                                                                              \
-    int gex_VIS_##NAME##NBI IN                                                                     \
+    int aqg_vis_nbi_##NAME IN                                                                      \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NBI";                                         \
         aq_event event = AQ_EVENT_DONE;                                                            \
-        if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) return gex_VIS_##NAME##Blocking NAMES; \
+        if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) return aqg_vis_##NAME NAMES;           \
         if (!AQG_UNLIKELY(ARMED))                                                                  \
             return aqgi_started(call, CALL##_nbi(__VA_ARGS__, aqgi_flags(flags)));                 \
         int refused = aqgi_started(call, CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event));       \
         if (!refused) (void)tell(call, tm, PEER, event, true);                                     \
         return refused;                                                                            \
     }                                                                                              \
-    int gex_VIS_##NAME##Blocking IN                                                                \
+    int aqg_vis_##NAME IN                                                                          \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "Blocking";                                    \
         if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET)) {                                      \
             void *placed = PLACE;                                                                  \
             flags &= ~GEX_FLAG_SELF_SEG_OFFSET;                                                    \
-            int refused = gex_VIS_##NAME##Blocking NAMES;                                          \
+            int refused = aqg_vis_##NAME NAMES;                                                    \
             free(placed);                                                                          \
             return refused;                                                                        \
         }                                                                                          \
         if (!AQG_UNLIKELY(ARMED)) return aqgi_started(call, CALL(__VA_ARGS__, aqgi_flags(flags))); \
-        gex_Event_t event = gex_VIS_##NAME##NB NAMES;                                              \
+        gex_Event_t event = aqg_vis_nb_##NAME NAMES;                                               \
         if (event == GEX_EVENT_NO_OP) return 1;                                                    \
         gex_Event_Wait(event);                                                                     \
         return 0;                                                                                  \
     }
 
 FORMS(VectorPut, aq_put_vector, armed.handler != 0, dstrank, place_vec(tm, srccount, &srclist),
-      (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, gex_Memvec_t const dstlist[],
-       size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags),
-      (tm, dstrank, dstcount, dstlist, srccount, srclist, flags), aqgi_aq(tm), dstrank, dstcount,
-      vec(dstlist), srccount, vec(srclist))
-
-FORMS(VectorGet, aq_get_vector, false, srcrank, place_vec(tm, dstcount, &dstlist),
-      (gex_TM_t tm, size_t dstcount, gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
-       size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags),
-      (tm, dstcount, dstlist, srcrank, srccount, srclist, flags), aqgi_aq(tm), dstcount,
-      vec(dstlist), srcrank, srccount, vec(srclist))
-
+      AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, vec(dstlist), srccount,
+      vec(srclist))
+FORMS(VectorGet, aq_get_vector, false, srcrank, place_vec(tm, dstcount, &dstlist), AQG_VECTOR_GET,
+      AQG_VECTOR_GET_VALUES, aqgi_aq(tm), dstcount, vec(dstlist), srcrank, srccount, vec(srclist))
 FORMS(IndexedPut, aq_put_indexed, armed.handler != 0, dstrank, place_list(tm, srccount, &srclist),
-      (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, void *const dstlist[], size_t dstlen,
-       size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags),
-      (tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen, flags), aqgi_aq(tm),
-      dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen)
-
+      AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, dstlist, dstlen,
+      srccount, srclist, srclen)
 FORMS(IndexedGet, aq_get_indexed, false, srcrank, place_list(tm, dstcount, &dstlist),
-      (gex_TM_t tm, size_t dstcount, void *const dstlist[], size_t dstlen, gex_Rank_t srcrank,
-       size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags),
-      (tm, dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen, flags), aqgi_aq(tm),
-      dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen)
-
+      AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, aqgi_aq(tm), dstcount, dstlist, dstlen, srcrank,
+      srccount, srclist, srclen)
 FORMS(StridedPut, aq_put_strided, armed.handler != 0, dstrank, place_base(tm, &srcaddr),
-      (gex_TM_t tm, gex_Rank_t dstrank, void *dstaddr, const ptrdiff_t dststrides[], void *srcaddr,
-       const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,
-       gex_Flags_t flags),
-      (tm, dstrank, dstaddr, dststrides, srcaddr, srcstrides, elemsz, count, stridelevels, flags),
-      aqgi_aq(tm), dstrank, dstaddr, dststrides, srcaddr, srcstrides, elemsz, count, stridelevels)
-
-FORMS(StridedGet, aq_get_strided, false, srcrank, place_base(tm, &dstaddr),
-      (gex_TM_t tm, void *dstaddr, const ptrdiff_t dststrides[], gex_Rank_t srcrank, void *srcaddr,
-       const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,
-       gex_Flags_t flags),
-      (tm, dstaddr, dststrides, srcrank, srcaddr, srcstrides, elemsz, count, stridelevels, flags),
-      aqgi_aq(tm), dstaddr, dststrides, srcrank, srcaddr, srcstrides, elemsz, count, stridelevels)
+      AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, aqgi_aq(tm), dstrank, dstaddr, dststrides, srcaddr,
+      srcstrides, elemsz, count, stridelevels)
+FORMS(StridedGet, aq_get_strided, false, srcrank, place_base(tm, &dstaddr), AQG_STRIDED_GET,
+      AQG_STRIDED_GET_VALUES, aqgi_aq(tm), dstaddr, dststrides, srcrank, srcaddr, srcstrides,
+      elemsz, count, stridelevels)

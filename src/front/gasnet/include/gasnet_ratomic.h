@@ -17,18 +17,98 @@ gex_OP_t gex_AD_QueryOps(gex_AD_t ad);
 void gex_AD_SetCData(gex_AD_t ad, const void *val);
 void *gex_AD_QueryCData(gex_AD_t ad);
 
+/* What the inline calls need of a domain; the library's own fields follow. */
+struct aqg_ad {
+    struct aqg_tm team; /* a copy, for one load less on the way to memory */
+    gex_DT_t dt;
+    gex_OP_t here; /* operations of the domain that the processor does on mapped memory */
+};
+
+/* In the library: what is not mapped, or not the processor's, or not known when it is compiled. */
+#define AQG_AD_PARAMS(T)                                                                           \
+    gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr, gex_OP_t opcode, T operand1,    \
+        T operand2, gex_Flags_t flags
+#define AQG_AD_VALUES ad, result_p, tgt_rank, tgt_addr, opcode, operand1, operand2, flags
 #define AQG_AD(DT, T)                                                                              \
-    gex_Event_t gex_AD_OpNB_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,    \
-                                 gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags)       \
-        AQG_MUST_USE;                                                                              \
-    int gex_AD_OpNBI_##DT(gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr,           \
-                          gex_OP_t opcode, T operand1, T operand2, gex_Flags_t flags);
-AQG_AD(I32, int32_t)
-AQG_AD(U32, uint32_t)
-AQG_AD(I64, int64_t)
-AQG_AD(U64, uint64_t)
-AQG_AD(FLT, float)
-AQG_AD(DBL, double)
+    gex_Event_t aqg_ad_nb_##DT(AQG_AD_PARAMS(T));                                                  \
+    int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T));                                                         \
+    AQG_MUST_USE AQG_INLINE gex_Event_t gex_AD_OpNB_##DT(AQG_AD_PARAMS(T))                         \
+    {                                                                                              \
+        if (__builtin_constant_p(opcode) && aqg_ad_here_##DT(AQG_AD_VALUES))                       \
+            return GEX_EVENT_INVALID;                                                              \
+        return aqg_ad_nb_##DT(AQG_AD_VALUES);                                                      \
+    }                                                                                              \
+    AQG_INLINE int gex_AD_OpNBI_##DT(AQG_AD_PARAMS(T))                                             \
+    {                                                                                              \
+        if (__builtin_constant_p(opcode) && aqg_ad_here_##DT(AQG_AD_VALUES)) return 0;             \
+        return aqg_ad_nbi_##DT(AQG_AD_VALUES);                                                     \
+    }
+
+/* Perform an operation on mapped memory, if the processor has it; 0: not here. */
+#define AQG_AD_HERE                                                                                \
+    (GEX_OP_ADD | GEX_OP_SUB | GEX_OP_INC | GEX_OP_DEC | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR |     \
+     GEX_OP_SET | GEX_OP_CAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FINC | GEX_OP_FDEC |             \
+     GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET)
+#define AQG_AD_CASE(op, old, value)                                                                \
+    case op:                                                                                       \
+    case GEX_OP_TO_FETCHING(op):                                                                   \
+        old = value;                                                                               \
+        break;
+#define AQG_AD_INTEGER(DT, T)                                                                      \
+    AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
+    {                                                                                              \
+        const gex_Flags_t offsets = GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET;           \
+        T old = 0, *at = (T *)aqg_mapped(&ad->team, tgt_rank, tgt_addr, sizeof(T));                \
+        if (AQG_UNLIKELY(at == NULL || (uintptr_t)at % sizeof(T) != 0 || ad->dt != GEX_DT_##DT ||  \
+                         (opcode & ad->here) == 0 ||                                               \
+                         (flags & (offsets | GEX_FLAG_RANK_IS_JOBRANK)) != 0))                     \
+            return 0;                                                                              \
+        switch (opcode) {                                                                          \
+            AQG_AD_CASE(GEX_OP_ADD, old, __atomic_fetch_add(at, operand1, __ATOMIC_SEQ_CST))       \
+            AQG_AD_CASE(GEX_OP_SUB, old, __atomic_fetch_sub(at, operand1, __ATOMIC_SEQ_CST))       \
+            AQG_AD_CASE(GEX_OP_INC, old, __atomic_fetch_add(at, (T)1, __ATOMIC_SEQ_CST))           \
+            AQG_AD_CASE(GEX_OP_DEC, old, __atomic_fetch_sub(at, (T)1, __ATOMIC_SEQ_CST))           \
+            AQG_AD_CASE(GEX_OP_AND, old, __atomic_fetch_and(at, operand1, __ATOMIC_SEQ_CST))       \
+            AQG_AD_CASE(GEX_OP_OR, old, __atomic_fetch_or(at, operand1, __ATOMIC_SEQ_CST))         \
+            AQG_AD_CASE(GEX_OP_XOR, old, __atomic_fetch_xor(at, operand1, __ATOMIC_SEQ_CST))       \
+        case GEX_OP_SET:                                                                           \
+            __atomic_store_n(at, operand1, __ATOMIC_SEQ_CST);                                      \
+            break;                                                                                 \
+        case GEX_OP_SWAP:                                                                          \
+            old = __atomic_exchange_n(at, operand1, __ATOMIC_SEQ_CST);                             \
+            break;                                                                                 \
+        case GEX_OP_GET:                                                                           \
+            old = __atomic_load_n(at, __ATOMIC_SEQ_CST);                                           \
+            break;                                                                                 \
+        case GEX_OP_CAS:                                                                           \
+        case GEX_OP_FCAS:                                                                          \
+            old = operand1;                                                                        \
+            (void)__atomic_compare_exchange_n(at, &old, operand2, 0, __ATOMIC_SEQ_CST,             \
+                                              __ATOMIC_SEQ_CST);                                   \
+            break;                                                                                 \
+        default: /* several at once */                                                             \
+            return 0;                                                                              \
+        }                                                                                          \
+        if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
+        return 1;                                                                                  \
+    }                                                                                              \
+    AQG_AD(DT, T)
+AQG_AD_INTEGER(I32, int32_t)
+AQG_AD_INTEGER(U32, uint32_t)
+AQG_AD_INTEGER(I64, int64_t)
+AQG_AD_INTEGER(U64, uint64_t)
+
+/* Of floating types it has too few. */
+#define AQG_AD_FLOATING(DT, T)                                                                     \
+    AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
+    {                                                                                              \
+        (void)ad, (void)result_p, (void)tgt_rank, (void)tgt_addr, (void)opcode, (void)operand1;    \
+        (void)operand2, (void)flags;                                                               \
+        return 0;                                                                                  \
+    }                                                                                              \
+    AQG_AD(DT, T)
+AQG_AD_FLOATING(FLT, float)
+AQG_AD_FLOATING(DBL, double)
 
 AQG_END
 

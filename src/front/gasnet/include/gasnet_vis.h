@@ -6,26 +6,95 @@
 
 AQG_BEGIN
 
-/* The three forms of a transfer, all with these parameters. */
-#define AQG_VIS(Name, ...)                                                                         \
-    gex_Event_t gex_VIS_##Name##NB(__VA_ARGS__, gex_Flags_t flags) AQG_MUST_USE;                   \
-    int gex_VIS_##Name##NBI(__VA_ARGS__, gex_Flags_t flags);                                       \
-    int gex_VIS_##Name##Blocking(__VA_ARGS__, gex_Flags_t flags);
+/* How many threads have set a peer completion that no put has taken yet. */
+extern unsigned aqg_vis_armed;
 
-AQG_VIS(VectorPut, gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, gex_Memvec_t const dstlist[],
-        size_t srccount, gex_Memvec_t const srclist[])
-AQG_VIS(VectorGet, gex_TM_t tm, size_t dstcount, gex_Memvec_t const dstlist[], gex_Rank_t srcrank,
-        size_t srccount, gex_Memvec_t const srclist[])
-AQG_VIS(IndexedPut, gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, void *const dstlist[],
-        size_t dstlen, size_t srccount, void *const srclist[], size_t srclen)
-AQG_VIS(IndexedGet, gex_TM_t tm, size_t dstcount, void *const dstlist[], size_t dstlen,
-        gex_Rank_t srcrank, size_t srccount, void *const srclist[], size_t srclen)
-AQG_VIS(StridedPut, gex_TM_t tm, gex_Rank_t dstrank, void *dstaddr, const ptrdiff_t dststrides[],
-        void *srcaddr, const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[],
-        size_t stridelevels)
-AQG_VIS(StridedGet, gex_TM_t tm, void *dstaddr, const ptrdiff_t dststrides[], gex_Rank_t srcrank,
-        void *srcaddr, const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[],
-        size_t stridelevels)
+/* A single piece on either side is a put or get where the memory is mapped here; 0: the library
+ * sees to it. */
+AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
+                            size_t nbytes, gex_Flags_t flags)
+{
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
+    if (AQG_UNLIKELY(at == NULL || __atomic_load_n(&aqg_vis_armed, __ATOMIC_RELAXED) != 0))
+        return 0;
+    aqg_store(at, src, nbytes);
+    return 1;
+}
+
+AQG_INLINE int aqg_vis_get1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
+                            size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
+    if (AQG_UNLIKELY(at == NULL)) return 0;
+    aqg_load(dest, at, nbytes);
+    return 1;
+}
+
+/* The three forms of a transfer, all with these parameters, and whether it is ONE piece: DONE. */
+#define AQG_VIS(Name, PARAMS, VALUES, ONE, DONE)                                                   \
+    gex_Event_t aqg_vis_nb_##Name PARAMS;                                                          \
+    int aqg_vis_nbi_##Name PARAMS;                                                                 \
+    int aqg_vis_##Name PARAMS;                                                                     \
+    AQG_MUST_USE AQG_INLINE gex_Event_t gex_VIS_##Name##NB PARAMS                                  \
+    {                                                                                              \
+        return (ONE) && DONE ? GEX_EVENT_INVALID : aqg_vis_nb_##Name VALUES;                       \
+    }                                                                                              \
+    AQG_INLINE int gex_VIS_##Name##NBI PARAMS                                                      \
+    {                                                                                              \
+        return (ONE) && DONE ? 0 : aqg_vis_nbi_##Name VALUES;                                      \
+    }                                                                                              \
+    AQG_INLINE int gex_VIS_##Name##Blocking PARAMS                                                 \
+    {                                                                                              \
+        return (ONE) && DONE ? 0 : aqg_vis_##Name VALUES;                                          \
+    }
+
+/* For the library, too: their parameters and the names of these. */
+#define AQG_VECTOR_PUT                                                                             \
+    (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, gex_Memvec_t const dstlist[],               \
+     size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags)
+#define AQG_VECTOR_PUT_VALUES (tm, dstrank, dstcount, dstlist, srccount, srclist, flags)
+#define AQG_VECTOR_GET                                                                             \
+    (gex_TM_t tm, size_t dstcount, gex_Memvec_t const dstlist[], gex_Rank_t srcrank,               \
+     size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags)
+#define AQG_VECTOR_GET_VALUES (tm, dstcount, dstlist, srcrank, srccount, srclist, flags)
+#define AQG_INDEXED_PUT                                                                            \
+    (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, void *const dstlist[], size_t dstlen,       \
+     size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags)
+#define AQG_INDEXED_PUT_VALUES                                                                     \
+    (tm, dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen, flags)
+#define AQG_INDEXED_GET                                                                            \
+    (gex_TM_t tm, size_t dstcount, void *const dstlist[], size_t dstlen, gex_Rank_t srcrank,       \
+     size_t srccount, void *const srclist[], size_t srclen, gex_Flags_t flags)
+#define AQG_INDEXED_GET_VALUES                                                                     \
+    (tm, dstcount, dstlist, dstlen, srcrank, srccount, srclist, srclen, flags)
+#define AQG_STRIDED_PUT                                                                            \
+    (gex_TM_t tm, gex_Rank_t dstrank, void *dstaddr, const ptrdiff_t dststrides[], void *srcaddr,  \
+     const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,       \
+     gex_Flags_t flags)
+#define AQG_STRIDED_PUT_VALUES                                                                     \
+    (tm, dstrank, dstaddr, dststrides, srcaddr, srcstrides, elemsz, count, stridelevels, flags)
+#define AQG_STRIDED_GET                                                                            \
+    (gex_TM_t tm, void *dstaddr, const ptrdiff_t dststrides[], gex_Rank_t srcrank, void *srcaddr,  \
+     const ptrdiff_t srcstrides[], size_t elemsz, const size_t count[], size_t stridelevels,       \
+     gex_Flags_t flags)
+#define AQG_STRIDED_GET_VALUES                                                                     \
+    (tm, dstaddr, dststrides, srcrank, srcaddr, srcstrides, elemsz, count, stridelevels, flags)
+
+#define AQG_VECTOR_ONE dstcount == 1 && srccount == 1 && dstlist->gex_len == srclist->gex_len
+AQG_VIS(VectorPut, AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, AQG_VECTOR_ONE,
+        aqg_vis_put1(tm, dstrank, dstlist->gex_addr, srclist->gex_addr, srclist->gex_len, flags))
+AQG_VIS(VectorGet, AQG_VECTOR_GET, AQG_VECTOR_GET_VALUES, AQG_VECTOR_ONE,
+        aqg_vis_get1(tm, srcrank, dstlist->gex_addr, srclist->gex_addr, srclist->gex_len, flags))
+#define AQG_INDEXED_ONE dstcount == 1 && srccount == 1 && dstlen == srclen
+AQG_VIS(IndexedPut, AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, AQG_INDEXED_ONE,
+        aqg_vis_put1(tm, dstrank, *dstlist, *srclist, srclen, flags))
+AQG_VIS(IndexedGet, AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, AQG_INDEXED_ONE,
+        aqg_vis_get1(tm, srcrank, *dstlist, *srclist, srclen, flags))
+#define AQG_STRIDED_ONE elemsz != 0 && (stridelevels == 0 || (stridelevels == 1 && *count == 1))
+AQG_VIS(StridedPut, AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, AQG_STRIDED_ONE,
+        aqg_vis_put1(tm, dstrank, dstaddr, srcaddr, elemsz, flags))
+AQG_VIS(StridedGet, AQG_STRIDED_GET, AQG_STRIDED_GET_VALUES, AQG_STRIDED_ONE,
+        aqg_vis_get1(tm, srcrank, dstaddr, srcaddr, elemsz, flags))
 
 /* The most bytes that travel with a peer completion. */
 #define GEX_VIS_MAX_PEERCOMPLETION 127

@@ -40,17 +40,26 @@ AQG_INLINE void *aqg_there(gex_TM_t tm, gex_Rank_t rank, const void *addr, size_
     return AQG_LIKELY((flags & AQG_SEG_OFFSETS) == 0) ? aqg_mapped(tm, rank, addr, nbytes) : NULL;
 }
 
+/* A word is not worth a call where the compiler does not know that it is one. */
+AQG_INLINE void aqg_copy(void *dest, const void *src, size_t nbytes)
+{
+    if (nbytes == 8)
+        memcpy(dest, src, 8);
+    else
+        memcpy(dest, src, nbytes);
+}
+
 /* Whoever learns of the put (by message, barrier or flag) sees its bytes. */
 AQG_INLINE void aqg_store(void *at, const void *src, size_t nbytes)
 {
-    memcpy(at, src, nbytes);
+    aqg_copy(at, src, nbytes);
     __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
 AQG_INLINE void aqg_load(void *dest, const void *at, size_t nbytes)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    memcpy(dest, at, nbytes);
+    aqg_copy(dest, at, nbytes);
     __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved behind what follows, nor merged */
 }
 
@@ -64,18 +73,18 @@ AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbyt
 #endif
 }
 
-AQG_INLINE void aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
+/* False: no value has this size. */
+AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
 {
-    if (AQG_LIKELY(nbytes == 8))
+    if (AQG_LIKELY(nbytes == 8)) {
         memcpy(at, &value, 8);
-    else
-        memcpy(at, aqg_value_bytes(&value, nbytes), nbytes);
+    } else {
+        const gex_RMA_Value_t copy = value; /* has an address, so that `value` needs none */
+        if (AQG_UNLIKELY(nbytes - 1 >= sizeof(copy))) return 0;
+        memcpy(at, aqg_value_bytes(&copy, nbytes), nbytes);
+    }
     __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-AQG_INLINE int aqg_value_size_ok(size_t nbytes)
-{
-    return nbytes - 1 < sizeof(gex_RMA_Value_t);
+    return 1;
 }
 
 AQG_INLINE int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
@@ -138,9 +147,8 @@ AQG_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
                                       gex_RMA_Value_t value, size_t nbytes, gex_Flags_t flags)
 {
     void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
         return aqg_put_value(tm, rank, dest, value, nbytes, flags);
-    aqg_store_value(at, value, nbytes);
     return 0;
 }
 
@@ -148,9 +156,8 @@ AQG_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_R
                                  size_t nbytes, gex_Flags_t flags)
 {
     void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
         return aqg_put_value_nbi(tm, rank, dest, value, nbytes, flags);
-    aqg_store_value(at, value, nbytes);
     return 0;
 }
 
@@ -159,9 +166,8 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t ran
                                                      gex_Flags_t flags)
 {
     void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
         return aqg_put_value_nb(tm, rank, dest, value, nbytes, flags);
-    aqg_store_value(at, value, nbytes);
     return GEX_EVENT_INVALID;
 }
 
@@ -169,14 +175,15 @@ AQG_INLINE gex_RMA_Value_t gex_RMA_GetBlockingVal(gex_TM_t tm, gex_Rank_t rank, 
                                                   size_t nbytes, gex_Flags_t flags)
 {
     const void *at = aqg_there(tm, rank, src, nbytes, flags);
-    gex_RMA_Value_t value = 0;
-    if (AQG_UNLIKELY(at == NULL || !aqg_value_size_ok(nbytes)))
+    gex_RMA_Value_t value = 0, part = 0;
+    if (AQG_UNLIKELY(at == NULL || nbytes - 1 >= sizeof(value)))
         return aqg_get_value(tm, rank, src, nbytes, flags);
-    if (AQG_LIKELY(nbytes == 8))
+    if (AQG_LIKELY(nbytes == 8)) {
         aqg_load(&value, at, 8);
-    else
-        aqg_load((void *)(uintptr_t)aqg_value_bytes(&value, nbytes), at, nbytes);
-    return value;
+        return value;
+    }
+    aqg_load((void *)(uintptr_t)aqg_value_bytes(&part, nbytes), at, nbytes);
+    return part;
 }
 
 AQG_END

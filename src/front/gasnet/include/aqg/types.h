@@ -103,6 +103,7 @@ struct aqg_tm {
     const struct aqg_reach *reach; /* by job rank, of the members' endpoints */
     const gex_Rank_t *map;         /* job ranks of the members; NULL: the same as ranks */
     gex_Rank_t rank, size;
+    gex_Rank_t plain; /* ranks below are job ranks, too: `size` without a map, else 0 */
 };
 
 /* The team of all processes; what the GASNet-1 calls use. NULL before init. */
@@ -113,12 +114,18 @@ AQG_INLINE void *aqg_mapped(const struct aqg_tm *tm, gex_Rank_t rank, const void
 {
     const struct aqg_reach *reach;
     uintptr_t offset;
-    if (AQG_UNLIKELY(rank >= tm->size)) return NULL;
-    reach = &tm->reach[tm->map != NULL ? tm->map[rank] : rank];
+    void *at;
+    if (AQG_LIKELY(rank < tm->plain))
+        reach = &tm->reach[rank];
+    else if (rank < tm->size)
+        reach = &tm->reach[tm->map[rank]];
+    else
+        return NULL;
     offset = (uintptr_t)addr - reach->base;
-    if (AQG_LIKELY(offset < reach->size && len <= reach->size - offset))
-        return (void *)((uintptr_t)addr + reach->delta);
-    return NULL;
+    if (AQG_UNLIKELY(offset >= reach->size || len > reach->size - offset)) return NULL;
+    at = (void *)((uintptr_t)addr + reach->delta);
+    if (at == NULL) __builtin_unreachable(); /* nothing is mapped there: callers need not look */
+    return at;
 }
 
 AQG_END
