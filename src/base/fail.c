@@ -11,11 +11,16 @@
 #define FAIL_MESSAGE_BYTES 1024
 
 static _Thread_local char fail_message[FAIL_MESSAGE_BYTES];
-static atomic_bool fail_silent, fail_losses_expected;
+static atomic_bool fail_silent, fail_deferred, fail_losses_expected;
 
 void aq_error_log(int on)
 {
     atomic_store(&fail_silent, on == 0);
+}
+
+void aqi_fail_defer(bool on)
+{
+    atomic_store(&fail_deferred, on);
 }
 
 void aqi_fail_expect_losses(bool on)
@@ -25,7 +30,7 @@ void aqi_fail_expect_losses(bool on)
 
 static bool fail_is_logged(aq_status status)
 {
-    return !atomic_load(&fail_silent) &&
+    return !atomic_load(&fail_silent) && !atomic_load(&fail_deferred) &&
            !(status == AQ_EPEER && atomic_load(&fail_losses_expected));
 }
 

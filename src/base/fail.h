@@ -19,6 +19,9 @@ AQI_COLD aq_status aqi_fail_errno(aq_status status, int err, const char *folder,
 /* Record without logging: who knew first is another process, and has said it (aqrun). */
 AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
 
+/* From now on nothing is logged: aqrun will say, once for all processes, why they cannot start. */
+void aqi_fail_defer(bool on);
+
 /* From now on losses (AQ_EPEER) are recorded without logging: the job goes on without the dead, and
  * each death has been told. */
 void aqi_fail_expect_losses(bool on);

@@ -41,10 +41,10 @@ aq_status aqi_fail_no_fd(int err, const char *folder, const char *what)
                           (unsigned long long)aqi_max(1024, 2 * shmem_limit(RLIMIT_NOFILE)));
 }
 
-static aq_status shmem_fail(int err, const char *what, const char *name, size_t size)
+static aq_status shmem_fail(int err, const char *call, const char *name, size_t size)
 {
     char object[160];
-    snprintf(object, sizeof(object), "%s shared memory \"%.60s\" of %zu bytes", what, name, size);
+    snprintf(object, sizeof(object), "shared memory \"%.60s\" of %zu bytes: %s", name, size, call);
     switch (err) {
     case EMFILE:
     case ENFILE:
@@ -52,11 +52,14 @@ static aq_status shmem_fail(int err, const char *what, const char *name, size_t 
     case ENOMEM:
     case ENOSPC:
         return aqi_fail_errno(AQ_ENOMEM, err, "base", "%s", object);
-    case EACCES:
     case EPERM:
-        return aqi_fail_errno(AQ_EACCESS, err, "base", "%s", object);
+    case ENOSYS:
+        return aqi_fail_errno(AQ_EACCESS, err, "base",
+                              "%s is forbidden by a filter of system calls: allow it in the "
+                              "container's seccomp profile",
+                              object);
     default:
-        return aqi_fail_errno(AQ_ESYS, err, "base", "%s", object);
+        return aqi_fail_errno(err == EACCES ? AQ_EACCESS : AQ_ESYS, err, "base", "%s", object);
     }
 }
 
@@ -92,27 +95,19 @@ static aq_status shmem_make(const char *name, const void *bytes, size_t size, in
                         "shared memory \"%s\" of %zu bytes is above the limit on file sizes (%llu "
                         "bytes): raise it with `ulimit -f unlimited`",
                         name, size, shmem_limit(RLIMIT_FSIZE));
-    int created = shmem_memfd(name);
-    if (created < 0 && (errno == EPERM || errno == ENOSYS))
-        return aqi_fail_errno(AQ_EACCESS, errno, "base",
-                              "creating shared memory \"%s\" of %zu bytes: a filter of system "
-                              "calls forbids memfd_create: allow it in the container's seccomp "
-                              "profile",
-                              name, size);
-    if (created < 0) return shmem_fail(errno, "creating", name, size);
-
-    const char *step = "sizing";
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (bytes != NULL ? F_SEAL_WRITE : 0);
-    aq_status status;
-    if (shmem_fill(created, bytes, size) != 0) goto close_created;
-    step = "sealing";
-    if (fcntl(created, F_ADD_SEALS, seals) != 0) goto close_created;
-    *fd = created;
-    return AQ_OK;
-
-close_created:
-    status = shmem_fail(errno, step, name, size);
-    close(created);
+    const char *call = "memfd_create";
+    int created = shmem_memfd(name);
+    if (created >= 0) call = bytes != NULL ? "write" : "ftruncate";
+    if (created >= 0 && shmem_fill(created, bytes, size) == 0) {
+        call = "fcntl(F_ADD_SEALS)";
+        if (fcntl(created, F_ADD_SEALS, seals) == 0) {
+            *fd = created;
+            return AQ_OK;
+        }
+    }
+    aq_status status = shmem_fail(errno, call, name, size);
+    if (created >= 0) close(created);
     return status;
 }
 

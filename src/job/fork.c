@@ -181,23 +181,22 @@ static aq_status fork_map_page(struct fork_boot *fork, int page, uint32_t rank, 
     return AQ_OK;
 }
 
-static aq_status fork_refused(const struct aqi_control *message)
+static aq_status fork_status(const struct aqi_control *message)
 {
-    char text[AQI_CONTROL_TEXT + 1];
-    aqi_control_text(message, text);
-    return aqi_fail(message->status < 0 ? (aq_status)message->status : AQ_EPROTO, "job", "%s",
-                    text);
+    return message->status < 0 ? (aq_status)message->status : AQ_EPROTO;
 }
 
 /* The answer to HELLO: our place in the job, or why we have none. */
 static aq_status fork_join(struct fork_boot *fork)
 {
+    char text[AQI_CONTROL_TEXT + 1];
     struct aqi_control job;
     int page = -1;
     aq_status status = fork_receive(fork, &job, &page);
     if (status != AQ_OK) return status;
     if (job.type == AQI_CONTROL_REFUSE) {
-        status = fork_refused(&job);
+        aqi_control_text(&job, text);
+        status = aqi_fail(fork_status(&job), "job", "%s", text);
     } else if (job.type != AQI_CONTROL_JOB || page < 0) {
         status =
             aqi_fail(AQ_EPROTO, "job", "aqrun answered HELLO with a message of type %u", job.type);
@@ -297,8 +296,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
                            size_t len, uint64_t bytes)
 {
     if (fork->broken != AQ_OK)
-        return aqi_fail(fork->broken, "job", "%s: an earlier collective call has failed",
-                        aqi_control_call_name(call));
+        return aqi_fail_quiet(fork->broken, "an earlier exchange between all ranks has failed");
     struct aqi_control message = {
         .type = AQI_CONTROL_CALL, .seq = ++fork->seq, .call = call, .bytes = bytes};
     do {
@@ -314,6 +312,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
 /* Wait for the next piece of the result of the call just made. */
 static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result, int *passed)
 {
+    char text[AQI_CONTROL_TEXT + 1];
     for (;;) {
         aq_status status = fork_receive(fork, result, passed);
         if (status != AQ_OK) return fork_break(fork, status);
@@ -325,7 +324,9 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
         if (result->type == AQI_CONTROL_RESULT && result->seq == fork->seq) break;
         if (*passed >= 0) close(*passed);
     }
-    return result->status == AQ_OK ? AQ_OK : fork_break(fork, fork_refused(result));
+    if (result->status == AQ_OK) return AQ_OK;
+    aqi_control_text(result, text); /* aqrun has told the user */
+    return fork_break(fork, aqi_fail_quiet(fork_status(result), "%s", text));
 }
 
 static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call, const void *mine,

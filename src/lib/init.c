@@ -107,18 +107,22 @@ static void leave_with_job(int code)
  */
 static void on_process_exit(int code, void *arg)
 {
-    /* Else a job of which a part is missing would look like a good one. */
-    static const char forgotten[] =
-        "exit(0) or a return from main before aq_finalize: that ends the job, also for those that "
-        "are not done; call aq_finalize in every process, or aq_exit if the end is meant";
+    char why[240];
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     if (!aqi_job_config.catch_exit)
         (void)aqi_boot_finalize(lib.boot);
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code, lib.exit_wait_ns);
-    else if (begin_leaving() && aqi_job_config.survive == 0)
-        aqi_boot_exit(lib.boot, code, code == 0 && aq_job_size() > 1 ? forgotten : NULL);
+    else if (begin_leaving() && aqi_job_config.survive == 0) {
+        /* Else a job of which a part is missing would look like a good one. */
+        snprintf(why, sizeof(why),
+                 "exit(%d) or a return from main before aq_finalize: that ends the job, also for "
+                 "those that are not done; call aq_finalize in every process, or aq_exit if the "
+                 "end is meant",
+                 code);
+        aqi_boot_exit(lib.boot, code, aq_job_size() > 1 ? why : NULL);
+    }
     aqi_core_halt_progress();
     lib_outputs_end();
 }
@@ -225,9 +229,15 @@ static int boot_fd(void *arg)
     return aqi_boot_fd(arg);
 }
 
+/* Is there somebody who says for all, once, why the job ends? */
+static bool launched(const struct aqi_boot *boot)
+{
+    return strcmp(aqi_boot_info(boot)->kind, "single") != 0;
+}
+
 static void boot_fatal(void *arg, const char *why)
 {
-    aqi_log(AQI_LOG_ERROR, "core", "%s", why);
+    aqi_log(launched(arg) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
     if (begin_leaving()) aqi_boot_exit(arg, EXIT_FAILURE, why);
     leave(EXIT_FAILURE);
 }
@@ -383,8 +393,10 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     lib.exit_wait_ns = params.exit_wait_ns;
     st = load_settings();
     if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
+    aqi_fail_defer(st == AQ_OK && launched(lib.boot));
     if (st == AQ_OK) st = open_core(&params, world);
     if (st == AQ_OK) st = aqi_boot_ready(lib.boot);
+    aqi_fail_defer(false);
     if (st != AQ_OK) return give_up(st);
     atomic_store(&lib.state, RUNNING);
     if (on_exit(on_process_exit, NULL) != 0)

@@ -47,17 +47,15 @@ static void same_collect(struct same_list *list)
             }
 }
 
-/* All ranks find the same difference; the one that differs from rank 0 says so. */
+/* All ranks find the same difference. */
 static aq_status same_differ(const struct aqi_setting *row, const struct same_value *first,
-                             uint32_t rank, const struct same_value *other, bool ours)
+                             uint32_t rank, const struct same_value *other)
 {
-    char text[300];
-    snprintf(text, sizeof(text),
-             "the ranks disagree: %s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
-             "the same settings",
-             row->name, first->text, other->text, rank);
-    return ours ? aqi_fail(AQ_ESETTING, "lib", "%s", text)
-                : aqi_fail_quiet(AQ_ESETTING, "%s", text);
+    return aqi_fail(
+        AQ_ESETTING, "lib",
+        "the ranks disagree: %s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
+        "the same settings",
+        row->name, first->text, other->text, rank);
 }
 
 /* What all values hash to: all ranks give the same, or all see that they do not. */
@@ -79,8 +77,7 @@ static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
     for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
         for (size_t i = 0; i < list->count && st == AQ_OK; i++) {
             const struct same_value *other = &all[rank * list->count + i];
-            if (other->hash != all[i].hash)
-                st = same_differ(list->rows[i], &all[i], rank, other, rank == info->rank);
+            if (other->hash != all[i].hash) st = same_differ(list->rows[i], &all[i], rank, other);
         }
     return st;
 }

@@ -329,6 +329,18 @@ class Calls(Case):
     def test_no_numa(self):
         self.within(*self.forbidden("mbind", "move_pages"))
 
+    def test_no_sizes(self):
+        prefix = self.forbidden("ftruncate")
+        self.need(*prefix, "true")
+        self.fails(*prefix, *self.job, says=["ftruncate", "seccomp profile"])
+        self.fails(*prefix, self.program, says=["ftruncate is forbidden", "seccomp profile"])
+
+    def test_no_seals(self):
+        prefix = self.forbidden("F_ADD_SEALS")
+        self.need(*prefix, "true")
+        for job in (self.job, [self.program]):
+            self.fails(*prefix, *job, says=["F_ADD_SEALS", "seccomp profile"])
+
     def test_no_memfd(self):
         prefix = self.forbidden("memfd_create")
         self.need(*prefix, "true")

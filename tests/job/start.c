@@ -285,7 +285,7 @@ static void test_a_rank_that_does_not_come(void **state)
     job_run(&run, "-n", "3", "-E", "AQ_START_TIMEOUT=300ms", JOB_CLIENT, "pause@1", "open",
             "barrier");
     expect_code(&run, 3);
-    expect_text(&run, OUT, "barrier: AQ_ETIMEOUT: rank 1 did not come to allgather within 0.3 s");
+    expect_text(&run, OUT, "barrier: AQ_ETIMEOUT: rank 1 did not come to aq_init within 0.3 s");
     expect_text(&run, OUT, "has not called aq_init");
     expect_no_sooner(&run, 0.3);
     run_free(&run);

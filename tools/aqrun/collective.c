@@ -45,6 +45,18 @@ static void collective_list(bool whole, char *text, size_t room)
     if (shown < total) snprintf(text + used, room - used, " and %u more", total - shown);
 }
 
+/* The call of the program that leads here: a rank makes no other one once it has started. */
+static const char *collective_caller(void)
+{
+    return job.ranks[now.first].ready ? "aq_segment_attach" : "aq_init";
+}
+
+bool collective_said(const char *why)
+{
+    return now.why != NULL && strlen(why) == now.why->len &&
+           memcmp(why, now.why->bytes, now.why->len) == 0;
+}
+
 static void collective_answer_failed(struct rank *rank, uint32_t seq)
 {
     struct aqi_control message = {
@@ -77,7 +89,7 @@ static void collective_fail(aq_status status, const char *fmt, ...)
     now.failed = status;
     now.why = parcel_new(text, strlen(text));
     if (now.why == NULL) die("no memory to report: %s", text);
-    tell("%s", text);
+    say("%s", text);
     for (uint32_t i = 0; i < job.spawned; i++)
         if (job.ranks[i].part.inside) collective_answer_failed(&job.ranks[i], now.seq);
     collective_end();
@@ -152,13 +164,6 @@ static void collective_describe(uint32_t call, uint64_t bytes, const char *name,
         snprintf(text + n, room - (size_t)n, " as \"%.*s\"", (int)name_len, name);
 }
 
-/* The calls of the program that lead here. */
-static const char *collective_caller(void)
-{
-    if (!job.ranks[now.first].ready) return "aq_init: ";
-    return now.call != AQI_CALL_SHARE ? "aq_segment_attach, aq_ep_publish or the like: " : "";
-}
-
 static void collective_mismatch(struct rank *rank, const struct aqi_control *message)
 {
     char first[160], other[160], name[AQI_CONTROL_TEXT + 1];
@@ -168,9 +173,9 @@ static void collective_mismatch(struct rank *rank, const struct aqi_control *mes
                         sizeof(other));
     rank->part.inside = true;
     collective_fail(AQ_EMISMATCH,
-                    "the ranks disagree in collective call %u: rank %u calls %s%s, rank %u calls "
-                    "%s; do all ranks run the same program with the same settings?",
-                    now.seq, now.first, collective_caller(), first, rank->number, other);
+                    "the ranks disagree in %s: rank %u comes to %s, rank %u to %s (exchange %u); "
+                    "do all ranks run the same program with the same settings?",
+                    collective_caller(), now.first, first, rank->number, other, now.seq);
 }
 
 void collective_call(struct rank *rank, const struct aqi_control *message)
@@ -212,21 +217,18 @@ void collective_check(void)
         if (rank->part.whole) continue;
         if (rank->state == RANK_LOST) {
             collective_fail(AQ_EPEER, "%s, while %s came to %s", rank->fate, waiting,
-                            aqi_control_call_name(now.call));
+                            collective_caller());
             return;
         }
         if (rank->state == RANK_LEFT) {
             collective_fail(AQ_EPEER, "rank %u has left the job, while %s came to %s", i, waiting,
-                            aqi_control_call_name(now.call));
+                            collective_caller());
             return;
         }
         if (rank->leaving) {
-            char call[160];
-            collective_describe(now.call, now.bytes, now.name, strlen(now.name), call,
-                                sizeof(call));
             collective_fail(AQ_EMISMATCH,
-                            "the ranks disagree: rank %u calls aq_finalize, while %s called %s%s",
-                            i, waiting, collective_caller(), call);
+                            "the ranks disagree: rank %u calls aq_finalize, while %s came to %s", i,
+                            waiting, collective_caller());
             return;
         }
         if (rank->state == RANK_STARTED && !rank->running) {
@@ -249,8 +251,7 @@ static void collective_time_out(void)
                      "; %s has not called aq_init: does it use Aqueduct, and is it not stuck?",
                      rank_name(&job.ranks[i], name));
     collective_fail(AQ_ETIMEOUT, "%s did not come to %s within %.3g s (AQ_START_TIMEOUT)%s",
-                    missing, aqi_control_call_name(now.call), (double)job.start_timeout_ns / 1e9,
-                    hint);
+                    missing, collective_caller(), (double)job.start_timeout_ns / 1e9, hint);
 }
 
 uint64_t collective_tick(uint64_t time)

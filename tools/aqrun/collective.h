@@ -10,6 +10,9 @@ struct rank;
 /* A CALL message of a rank. */
 void collective_call(struct rank *rank, const struct aqi_control *message);
 
+/* Is this why the last call failed, which we have told the user? */
+bool collective_said(const char *why);
+
 /* Somebody left or ended: can the call that is going on still be completed? */
 void collective_check(void);
 

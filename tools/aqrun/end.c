@@ -74,7 +74,7 @@ void end_asked(const struct rank *by, int code, const char *why)
 {
     char name[RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
     code &= 0xff; /* as the system does with exit codes */
-    if (why[0] != '\0') {
+    if (why[0] != '\0' && !collective_said(why)) {
         end_job(code, by, "%s: %s", rank_name(by, name), why);
         return;
     }

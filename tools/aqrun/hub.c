@@ -55,12 +55,13 @@ void hub_open(void)
 {
     size_t bytes = (size_t)job.size * AQI_CACHE_LINE;
     int fd = memfd_create("aq-job-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    bool forbidden = fd < 0 && (errno == EPERM || errno == ENOSYS);
     if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
-        die("job page of %zu bytes: memfd_create: %s%s", bytes, strerror(errno),
-            forbidden ? " (a filter of system calls forbids it: allow it in the container's "
-                        "seccomp profile)"
-                      : "");
+        die("job page of %zu bytes: %s: %s%s", bytes, fd < 0 ? "memfd_create" : "ftruncate",
+            strerror(errno),
+            errno == EPERM || errno == ENOSYS
+                ? " (a filter of system calls forbids it: allow it in the container's seccomp "
+                  "profile)"
+                : "");
     void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     hub.page_fd = parcel_new(NULL, 0);
     if (page == MAP_FAILED || hub.page_fd == NULL) die("job page: %s", strerror(errno));

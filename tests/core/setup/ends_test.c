@@ -27,7 +27,7 @@ static const struct ending endings[] = {
     {"impatient6", 6, "", true},
     {"thread", 8, "", true},
     {"handler", 9, "", true},
-    {"return5", 5, "", true},
+    {"return5", 5, "exit(5) or a return from main before aq_finalize: that ends the job", true},
     {"unknown", 1, "rank 2 sent a message for handler 200, which is not registered", true},
     {"refused", 1,
      "sent a Short request with 2 arguments to handler 101 (exit) of endpoint 0, which is "
