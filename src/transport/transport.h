@@ -307,7 +307,7 @@ static inline void aqi_watch_set(struct aqi_watch *watch, const _Atomic uint32_t
 /* Progress, which looks again with the right order, finds out what it is. */
 static inline bool aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
 {
-    for (const struct aqi_watch *end = watch + count; watch < end; watch++) {
+    for (; count > 0; count--, watch++) {
         const _Atomic uint32_t *word = atomic_load_explicit(&watch->word, memory_order_relaxed);
         if (atomic_load_explicit(word, memory_order_relaxed) !=
             atomic_load_explicit(&watch->idle, memory_order_relaxed))
