@@ -198,6 +198,7 @@ static void images_collect(struct images_op *op)
     op->staged = images_alloc(2, bytes);
     op->in = op->staged;
     op->out = op->in + bytes;
+    if (bytes == 0) return; /* there may be no buffers at all */
     if (c->kind == AQGI_EXCHANGE) images_blocks(op, false);
     if (c->kind == AQGI_GATHER || c->kind == AQGI_GATHER_ALL)
         for (gasnet_image_t i = 0; i < here; i++)
@@ -243,8 +244,8 @@ static void images_deal(struct images_op *op)
     const struct aqgi_coll *c = &op->call;
     gasnet_image_t here = op->team->count, all = op->team->first[op->team->tm->size];
     size_t nbytes = c->kind == AQGI_GATHER_ALL ? all * c->nbytes : c->nbytes;
-    if (c->kind == AQGI_EXCHANGE) images_blocks(op, true);
-    for (gasnet_image_t i = 0; i < here; i++) {
+    if (c->kind == AQGI_EXCHANGE && nbytes != 0) images_blocks(op, true);
+    for (gasnet_image_t i = 0; i < here && nbytes != 0; i++) {
         if (c->kind == AQGI_SCATTER)
             memcpy(op->dst[i], op->out + i * nbytes, nbytes);
         else if ((c->kind == AQGI_BROADCAST || c->kind == AQGI_GATHER_ALL) &&
