@@ -323,6 +323,18 @@ class Calls(Case):
     def test_no_close_range(self):
         self.within(*self.forbidden("close_range"))
 
+    def test_no_prctl(self):
+        result = self.within(*self.forbidden("prctl"))
+        self.assertEqual(result.stderr.count("refuses PR_SET_CHILD_SUBREAPER"), 1, result.stderr)
+
+    def test_no_personality(self):
+        prefix = self.forbidden("personality")
+        self.need(*prefix, "true")
+        result = self.works(*prefix, self.aqrun, "--same-addresses", *self.job[1:])
+        self.assertEqual(result.stderr.count("--same-addresses: this system refuses"), 1,
+                         result.stderr)
+        self.assertEqual(self.works(*prefix, *self.job).stderr, "")
+
     def test_no_affinity(self):
         self.within(*self.forbidden("sched_getaffinity", "sched_setaffinity"))
 

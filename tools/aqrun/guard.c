@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ static _Noreturn void guard_watch(int pipe_end, const volatile pid_t *groups, ui
     setsid(); /* Ctrl-C and the end of the terminal are not for it */
     prctl(PR_SET_NAME, "aq-guard");
     dup2(pipe_end, 0);
-    close_range(1, ~0u, 0);
+    syscall(SYS_close_range, 1, ~0u, 0);
     char byte;
     while (read(0, &byte, 1) < 0 && errno == EINTR)
         continue;

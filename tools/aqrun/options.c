@@ -89,9 +89,13 @@ static void option_bind(const char *value)
 /* What the processes inherit. Some containers forbid it: then they run as they are. */
 static void option_same_addresses(const char *value)
 {
-    int now = personality(0xffffffff);
     (void)value;
-    if (now != -1) (void)personality((unsigned long)now | ADDR_NO_RANDOMIZE);
+    int now = personality(0xffffffff);
+    if (now == -1 || personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1)
+        say("--same-addresses: this system refuses personality(ADDR_NO_RANDOMIZE) (%s): static "
+            "data has other addresses in each process; allow it in the container's seccomp "
+            "profile, or link the program with -no-pie",
+            strerror(errno));
 }
 
 static void option_timeout(const char *value)

@@ -85,7 +85,10 @@ void reaper_open(void)
     reaper.start = (unsigned long long)boot.tv_sec * ticks +
                    (unsigned long long)boot.tv_nsec * ticks / 1000000000u;
     /* What ranks leave behind becomes our child, and not that of init. */
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) die("PR_SET_CHILD_SUBREAPER: %s", strerror(errno));
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+        say("this system refuses PR_SET_CHILD_SUBREAPER (%s): processes that a rank starts in a "
+            "process group or session of their own may outlive the job",
+            strerror(errno));
 }
 
 void reaper_restore_signals(void)
