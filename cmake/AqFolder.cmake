@@ -18,6 +18,28 @@ function(aq_folder name)
   endforeach()
 endfunction()
 
+# aq_join(OUTPUT LIBRARY…): one object out of object libraries, in which what is hidden is local.
+# Made with the flags of compiling, which name the machine (--target). Instrumented objects do not
+# bear it: then AQ_JOIN is false.
+if(AQ_SANITIZE OR AQ_COVERAGE OR AQ_FUZZ OR
+   CMAKE_C_FLAGS MATCHES "-fsanitize|-fprofile|-fcoverage|--coverage|-fxray|-pg")
+  set(AQ_JOIN FALSE)
+else()
+  set(AQ_JOIN TRUE)
+endif()
+function(aq_join output)
+  string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" flags)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${${flags}}")
+  if(flags MATCHES "-flto" AND CMAKE_C_COMPILER_ID STREQUAL GNU)
+    list(APPEND flags -flinker-output=nolto-rel)
+  endif()
+  list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE files)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_C_COMPILER} ${flags} -r -nostdlib -o ${output} ${files}
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${output}
+    DEPENDS ${ARGN} ${files} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining ${output}")
+endfunction()
+
 # aq_internal_program(NAME SOURCES …): a program that sees the library's internals (tests, aqrun).
 function(aq_internal_program name)
   add_executable(${name} ${ARGN})

@@ -20,6 +20,14 @@ set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)
 
+if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8 OR NOT CMAKE_C_BYTE_ORDER STREQUAL LITTLE_ENDIAN)
+  message(FATAL_ERROR "Aqueduct needs a little-endian system of 64 bits (x86_64, aarch64): it "
+    "shares memory whose layout is fixed, and maps that of every peer. The compiler "
+    "makes programs of ${CMAKE_SIZEOF_VOID_P} bytes per pointer, ${CMAKE_C_BYTE_ORDER}: leave out "
+    "-m32 or -mx32, or take a compiler for such a system")
+endif()
+include(AqLibc)
+
 find_package(Threads REQUIRED)
 # What the library needs of the system, also for those who link the static one.
 set(AQ_SYSTEM_LIBRARIES pthread dl)
@@ -27,7 +35,8 @@ set(AQ_SYSTEM_LIBRARIES pthread dl)
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(
   -Wall -Wextra -Wshadow -Wundef -Wvla
-  $<$<COMPILE_LANGUAGE:C>:-Wconversion> $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+  $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${AQ_GLIBC}>>:-Wconversion>
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
   $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
 if(AQ_WERROR)
   add_compile_options(-Werror)

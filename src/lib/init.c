@@ -14,6 +14,7 @@
 
 #include <aqueduct/aqueduct.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,6 +24,9 @@
 #include <unistd.h>
 
 enum state { NEVER, STARTING, RUNNING, LEFT };
+
+/* Of a process that ends where the C library does not tell its code. */
+#define LIB_CODE_UNKNOWN INT_MIN
 
 static struct {
     _Atomic int state;
@@ -113,8 +117,8 @@ static void on_process_exit(int code, void *arg)
     if (!aqi_job_config.catch_exit)
         (void)aqi_boot_finalize(lib.boot);
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
-        (void)aq_exit_together(code, lib.exit_wait_ns);
-    else if (begin_leaving() && aqi_job_config.survive == 0) {
+        (void)aq_exit_together(code != LIB_CODE_UNKNOWN ? code : 0, lib.exit_wait_ns);
+    else if (code != LIB_CODE_UNKNOWN && begin_leaving() && aqi_job_config.survive == 0) {
         /* Else a job of which a part is missing would look like a good one. */
         snprintf(why, sizeof(why),
                  "exit(%d) or a return from main before aq_finalize: that ends the job, also for "
@@ -126,6 +130,20 @@ static void on_process_exit(int code, void *arg)
     aqi_core_halt_progress();
     lib_outputs_end();
 }
+
+#ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
+static void lib_at_exit(void)
+{
+    on_process_exit(LIB_CODE_UNKNOWN, NULL);
+}
+
+static int on_exit(void (*function)(int code, void *arg), void *arg)
+{
+    (void)function;
+    (void)arg;
+    return atexit(lib_at_exit);
+}
+#endif
 
 /* --- what the core asks of the job ----------------------------------------------------------- */
 

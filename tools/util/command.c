@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTIONS = 32, INDENT = 27, WIDTH = 98 };
+/* LONG: the numbers of long options are beyond those of letters. */
+enum { OPTIONS = 32, INDENT = 27, WIDTH = 98, LONG = 256 };
 
 static const struct command_line *command;
 static const char *tool; /* its name; the table may be gone by the end of the program */
@@ -95,8 +96,10 @@ static const struct command_row *row_at(size_t i)
 __attribute__((noreturn)) static void unknown(int result, const char *given)
 {
     struct nearest nearest;
-    if (result == ':') command_wrong("%s needs an argument", given);
-    if (strncmp(given, "--", 2) != 0) command_wrong("there is no option -%c", optopt);
+    bool is_letter = optopt > 0 && optopt < LONG;
+    if (result == ':' && is_letter) command_wrong("-%c needs an argument", optopt);
+    if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
+    if (is_letter) command_wrong("there is no option -%c", optopt);
     nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command->count + 2; i++)
         nearest_offer(&nearest, row_at(i)->name);
@@ -124,8 +127,7 @@ int command_read(const struct command_line *line, int argc, char **argv)
     tool = line->tool;
     for (size_t i = 0; i < command->count + 2 && i < OPTIONS; i++) {
         const struct command_row *row = row_at(i);
-        /* Numbers beyond those of letters. */
-        names[i] = (struct option){row->name, row->arg != NULL, NULL, 256 + (int)i};
+        names[i] = (struct option){row->name, row->arg != NULL, NULL, LONG + (int)i};
         if (row->letter == 0) continue;
         letters[used++] = row->letter;
         if (row->arg != NULL) letters[used++] = ':';
@@ -133,8 +135,8 @@ int command_read(const struct command_line *line, int argc, char **argv)
     const char *known = command->stops ? letters : letters + 1;
     for (int found; (found = getopt_long(argc, argv, known, names, NULL)) != -1;) {
         if (found == '?' || found == ':') unknown(found, argv[optind - 1]);
-        size_t i = found >= 256 ? (size_t)found - 256 : 0;
-        while (found < 256 && row_at(i)->letter != found)
+        size_t i = found >= LONG ? (size_t)found - LONG : 0;
+        while (found < LONG && row_at(i)->letter != found)
             i++;
         take(row_at(i), optarg);
     }

@@ -4,12 +4,17 @@
  */
 #include "tools.h"
 
-#include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <strings.h>
 #include <sys/wait.h>
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#else /* musl has none: there the next mechanism is taken */
+#define backtrace(frames, count)                0
+#define backtrace_symbols_fd(frames, count, fd) ((void)(frames), (void)(fd))
+#endif
 
 enum { FATAL_FRAMES = 64 };
 

@@ -105,7 +105,7 @@ uint64_t aqg_ticks_ask(void)
 static void time_measure(void)
 {
     pthread_once(&time_once, time_setup);
-    uint64_t ticks, ns;
+    uint64_t ticks = 0, ns;
     time_ns_per_tick = 1.0;
     if (!aqg_ticks_native) return;
     while (ns = time_ns(), ns - time_ns0 < TIME_SHORTEST_NS)

@@ -1,0 +1,24 @@
+# What C libraries other than glibc (musl) need of the build.
+include(CheckIncludeFile)
+include(CheckCXXSymbolExists)
+include(CheckSymbolExists)
+check_symbol_exists(__GLIBC__ features.h AQ_GLIBC) # macros of others do not bear -Wconversion
+check_cxx_symbol_exists(__GLIBC__ features.h AQ_CXX_GLIBC)
+
+# Debian's musl-gcc sees musl's headers only, but those of the kernel are the same for all.
+check_include_file(linux/futex.h AQ_KERNEL_HEADERS)
+if(NOT AQ_KERNEL_HEADERS)
+  set(kernel_headers ${CMAKE_BINARY_DIR}/kernel-headers)
+  file(MAKE_DIRECTORY ${kernel_headers})
+  foreach(folder linux asm asm-generic)
+    file(GLOB found /usr/include/${folder}
+      /usr/include/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu/${folder})
+    if(NOT found)
+      message(FATAL_ERROR "The kernel's headers (${folder}) are not in /usr/include: install "
+        "linux-libc-dev (Debian) or linux-headers (Alpine)")
+    endif()
+    list(GET found 0 found)
+    file(CREATE_LINK ${found} ${kernel_headers}/${folder} SYMBOLIC)
+  endforeach()
+  include_directories(SYSTEM ${kernel_headers})
+endif()

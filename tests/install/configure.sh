@@ -1,0 +1,33 @@
+#!/bin/bash
+# What a build is told when it is configured: systems that the library is not for are refused with
+# the reason, and flags of the user's reach every step.
+# usage: configure.sh SOURCE_DIR CC CXX
+set -euo pipefail
+cc=$2
+
+top=$(mktemp -d)
+trap 'rm -rf "$top"' EXIT
+
+configure()
+{
+    cmake -G Ninja -S "$source" -B "$top/$1" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+        -DAQ_BUILD_TESTS=OFF "-DCMAKE_C_FLAGS=$2" "-DCMAKE_CXX_FLAGS=$2" "${@:3}" >"$top/log" 2>&1
+}
+source=$1 cxx=$3
+
+configure flags "-DMARK=1 -fno-omit-frame-pointer" || { cat "$top/log" >&2; exit 1; }
+for object in src/aqueduct.o src/front/gasnet/aqueduct_gasnet.o; do
+    ninja -C "$top/flags" -t commands "$object" | grep -q -e '-DMARK=1 .* -r -nostdlib' ||
+        { echo "$object is joined without the flags of compiling" >&2; exit 1; }
+done
+
+# Compiled only: libraries of 32 bits need not be there.
+echo 'int is_there;' | "$cc" -m32 -x c -c -o "$top/probe.o" - 2>/dev/null ||
+    { echo "$cc has no -m32, so it cannot be seen to be refused"; exit 77; }
+if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then
+    echo 'a build of 32 bits can be configured' >&2
+    exit 1
+fi
+tr -s '\n ' ' ' <"$top/log" | grep -q 'needs a little-endian system of 64 bits.* 4 bytes per' ||
+    { cat "$top/log" >&2; exit 1; }
+echo 'flags reach the joined objects, and -m32 is refused with its reason'
