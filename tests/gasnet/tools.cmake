@@ -6,12 +6,13 @@ endforeach()
 set(tools_c tools_calls.c tools_other.c)
 set(tools_cxx ${CMAKE_CURRENT_BINARY_DIR}/tools_calls.cc ${CMAKE_CURRENT_BINARY_DIR}/tools_other.cc)
 foreach(mode IN ITEMS seq par)
-  foreach(language IN ITEMS c cxx)
+  foreach(language IN ITEMS c ${cxx})
     set(target gasnet_tools_calls_${mode}_${language})
     add_executable(${target} ${tools_${language}})
     target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(${target} PRIVATE gasnet_tools-${mode})
     add_test(NAME gasnet.tools.${mode}.${language} COMMAND ${target})
+    set_tests_properties(gasnet.tools.${mode}.${language} PROPERTIES TIMEOUT 300 LABELS gasnet)
   endforeach()
 endforeach()
 # The same below a communication header, without a job.
@@ -32,6 +33,5 @@ add_test(NAME gasnet.tools.refused COMMAND ${Python3_EXECUTABLE}
   ${CMAKE_CURRENT_SOURCE_DIR}/tools_refused.py ${CMAKE_C_COMPILER}
   ${PROJECT_SOURCE_DIR}/src/front/gasnet/include
   ${PROJECT_BINARY_DIR}/src/front/gasnet/include/smp-conduit)
-set_tests_properties(gasnet.tools.seq.c gasnet.tools.seq.cxx gasnet.tools.par.c
-  gasnet.tools.par.cxx gasnet.tools.threads gasnet.tools.refused PROPERTIES
+set_tests_properties(gasnet.tools.threads gasnet.tools.refused PROPERTIES
   TIMEOUT 300 LABELS gasnet)

@@ -17,9 +17,9 @@ import subprocess
 import mkman
 
 
-def help_text(tool):
+def help_text(command):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("AQ_")}
-    result = subprocess.run([tool, "--help"], check=True, capture_output=True, text=True,
+    result = subprocess.run([*command, "--help"], check=True, capture_output=True, text=True,
                             env=clean)
     return result.stdout.expandtabs().rstrip("\n").split("\n")
 
@@ -92,11 +92,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for option in ("tool", "brief", "out", "version", "date"):
         parser.add_argument(f"--{option}", required=True)
+    parser.add_argument("--emulator", default="", help="what runs it, its words parted by ;")
     options = parser.parse_args()
+    command = [word for word in options.emulator.split(";") if word] + [options.tool]
     name = pathlib.Path(options.tool).name
     out = pathlib.Path(options.out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(tool_page(name, help_text(options.tool), options), encoding="ascii")
+    out.write_text(tool_page(name, help_text(command), options), encoding="ascii")
 
 
 if __name__ == "__main__":

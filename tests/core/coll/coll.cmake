@@ -36,6 +36,7 @@ add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
   "unshare -p true || exit 77; test $AQ_RANK = 1 || exec \"$<TARGET_FILE:core_coll>\"; \
    exec unshare -pf --kill-child \"$<TARGET_FILE:core_coll>\"")
 set_tests_properties(core.coll.namespace PROPERTIES TIMEOUT 120 LABELS core PROCESSORS 2
+  DISABLED ${CMAKE_CROSSCOMPILING}
   SKIP_RETURN_CODE 77 ENVIRONMENT "${mark}" FIXTURES_REQUIRED nothing_left)
 # Who sleeps is woken by those it waits for.
 foreach(ranks 2 3)

@@ -17,7 +17,7 @@ static aq_event events[OPS];
 
 /* --- counting mallocs -------------------------------------------------------------------- */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 #define COUNTS_MALLOC 0
 #elif defined(__has_feature)
 #define COUNTS_MALLOC (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))

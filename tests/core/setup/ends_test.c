@@ -142,10 +142,17 @@ static void test_together(void **state)
 static void test_return_0(void **state)
 {
     (void)state;
+#ifdef __GLIBC__
+    const int code = 0;
+    const char *said = "before aq_finalize: that ends the job";
+#else /* the library is not told the code, so aqrun judges */
+    const int code = 1;
+    const char *said = "exited with code 0 before aq_finalize; ending the job";
+#endif
     struct run run;
     job_run(&run, "-n", "3", CORE_VICTIM, "return0", "poll");
-    expect_code(&run, 0);
-    expect_text(&run, ERR, "before aq_finalize: that ends the job");
+    expect_code(&run, code);
+    expect_text(&run, ERR, said);
     for (int rank = 0; rank < 3; rank++) {
         char text[40];
         snprintf(text, sizeof(text), "rank %d was here\n", rank);
@@ -200,7 +207,8 @@ static void test_quit_handlers(void **state)
         job_run(&run, "-n", "3", CORE_VICTIM, hows[i], "quit");
         /* Of "handler" the third ends the job in rank 0. */
         expect_count(&run, OUT, "asked to quit\n", strcmp(hows[i], "handler") == 0 ? 1 : 2);
-        expect_count(&run, OUT, " was here\n", strcmp(hows[i], "kill") == 0 ? 2 : 3);
+        /* What the killed one had printed is lost or not, as its C library likes. */
+        if (strcmp(hows[i], "kill") != 0) expect_count(&run, OUT, " was here\n", 3);
         run_free(&run);
     }
 }
