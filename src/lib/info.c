@@ -9,11 +9,13 @@
 #include <aqueduct/aqueduct.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
@@ -259,10 +261,14 @@ static const char *limit_cma(char *buf, size_t len)
         snprintf(buf, len, "yes");
         return "";
     }
-    snprintf(buf, len, "no: %s",
-             child > 0 && WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "the probe failed");
-    return "memory outside the segments goes by copies: set kernel.yama.ptrace_scope=0, or run the "
-           "container with CAP_SYS_PTRACE";
+    snprintf(buf, len, "no: %s%s",
+             child > 0 && WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "the probe failed",
+             prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER
+                 ? "; a filter of system calls (seccomp) is in force"
+                 : "");
+    return "memory outside the segments goes by copies: set kernel.yama.ptrace_scope=0, let the "
+           "container's seccomp profile allow process_vm_readv and process_vm_writev, or run it "
+           "with CAP_SYS_PTRACE";
 }
 
 static const char *limit_huge_pages(char *buf, size_t len)

@@ -312,7 +312,11 @@ class Calls(Case):
         return [self.place / "job_forbid", ",".join(calls)]
 
     def test_no_ptrace(self):
-        self.within(*self.forbidden("ptrace", "process_vm_readv", "process_vm_writev"))
+        prefix = self.forbidden("ptrace", "process_vm_readv", "process_vm_writev")
+        self.within(*prefix)
+        said = self.expect(run([*prefix, BUILD / "tools/aqinfo/aqinfo", "cma"]), 0).stdout
+        self.assertRegex(said, "no: .*seccomp")
+        self.assertRegex(said, "profile allow process_vm_readv")
 
     def test_no_membarrier(self):
         self.within(*self.forbidden("membarrier"))

@@ -276,9 +276,11 @@ static void on_accept(aq_connection *conn, const struct aqi_writer *writer,
 
 static void on_refuse(aq_connection *conn, const struct aqi_hello *hello)
 {
-    char text[200];
-    snprintf(text, sizeof(text), "%.*s", (int)aqi_min(hello->nbytes, sizeof(text) - 1),
-             (const char *)hello->data);
+    char text[240];
+    /* What failed there is not to be looked for here. */
+    snprintf(text, sizeof(text), "%s%.*s",
+             hello->status == AQ_EREFUSED || hello->nbytes == 0 ? "" : "the server says: ",
+             (int)aqi_min(hello->nbytes, 200), (const char *)hello->data);
     for (char *c = text; *c != 0; c++)
         if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
     conn->code = hello->code;

@@ -206,6 +206,13 @@ static aq_status team_agree(const char *call, aq_team *parent, const aq_team *te
     struct offer answer = {.status = mine};
     aq_status st = team_exchange(call, parent, &answer, answers, sizeof(answer));
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
+    /* Whose list leaves out somebody who lists him cannot see that himself. */
+    for (aq_rank i = 0; i < parent->size; i++)
+        if (answers[i].status == AQ_EMISMATCH)
+            return aqi_fail(AQ_EMISMATCH, "core",
+                            "%s: no team, because the list of job rank %u differs from that of "
+                            "others in it",
+                            call, aq_team_to_job(parent, i));
     for (aq_rank i = 0; st == AQ_OK && team != NULL && i < team->size; i++) {
         const struct offer *other = &answers[aq_team_from_job(parent, team->map[i])];
         if (other->status != AQ_OK)

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -162,6 +163,34 @@ static void verbose(uint32_t number)
     job_close();
 }
 
+/* --- a server that is out of descriptors ------------------------------------------------------ */
+
+static void poor(uint32_t number)
+{
+    struct rlimit limit, none;
+    (void)number;
+    role_open(AQ_THREAD_SINGLE, 0);
+    aq_listener *listener = listen_here();
+    aq_connection_event event = expect_event(AQ_CONNECTION_REQUEST);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = limit;
+    none.rlim_cur = 3; /* all that are open stay so */
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK_STATUS(aq_connection_accept(event.connection, NULL), AQ_ELIMIT);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_OK(aq_listener_close(listener));
+    job_close();
+}
+
+/* It hears whose limit that is. */
+static void caller_of_poor(uint32_t number)
+{
+    (void)number;
+    role_open(AQ_THREAD_SINGLE, 0);
+    CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 0, "the server says: "), AQ_ELIMIT);
+    job_close();
+}
+
 /* --- servers that do not answer -------------------------------------------------------------- */
 
 static void silent(uint32_t number)
@@ -300,6 +329,11 @@ int main(void)
     play_begin("too much data");
     server = play_start(picky, 0);
     play_ended(play_start(verbose, 0));
+    play_ended(server);
+
+    play_begin("poor");
+    server = play_start(poor, 0);
+    play_ended(play_start(caller_of_poor, 0));
     play_ended(server);
 
     play_begin("silent");

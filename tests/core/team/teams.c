@@ -147,6 +147,12 @@ static void test_create(void)
     list[0] = (job.self + 1) % job.size;
     list[1] = job.self;
     if (job.size > 2) CHECK_REFUSED(aq_team_create(job.team, list, 2, 0, &team), AQ_EMISMATCH);
+    list[0] = 0;
+    list[1] = 1; /* only rank 0 sees that rank 1 wants to be alone, or in none */
+    CHECK_REFUSED(
+        aq_team_create(job.team, job.self == 0 ? list : &job.self, job.self == 0 ? 2 : 1, 0, &team),
+        AQ_EMISMATCH);
+    CHECK_REFUSED(aq_team_create(job.team, list, job.self == 0 ? 2 : 0, 0, &team), AQ_EMISMATCH);
     list[0] = job.size;
     CHECK_REFUSED(aq_team_create(job.team, list, 1, 0, &team), AQ_ERANK);
     list[0] = list[1] = job.self;
