@@ -57,6 +57,18 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned fla
 AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flags);
 
 /**
+ * Wait until every member of the team has notified, but no longer than `timeout_ns`. Otherwise as
+ * aq_barrier_wait.
+ *
+ * Blocking    For `timeout_ns` at most, as aq_poll_for; runs handlers.
+ *
+ * @return AQ_AGAIN  The time is over; the barrier stays pending.
+ * @return As aq_barrier_wait otherwise.
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags,
+                                                 uint64_t timeout_ns);
+
+/**
  * Notify and wait, anonymously; as aq_barrier_wait and aq_barrier_notify.
  *
  * Ordering    Release and acquire: what any member had completed before is seen by all after it.

@@ -133,6 +133,38 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
 AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
 
 /**
+ * Wait for an event, but no longer than `timeout_ns`: aq_event_test with patience. The event stays
+ * as it is when the time is over, and its operation under way; nothing is cancelled.
+ *
+ * Blocking    For `timeout_ns` at most, as aq_poll_for; runs handlers.
+ * Threads     As aq_event_wait.
+ *
+ * @return AQ_AGAIN  The time is over, and it is not complete.
+ * @return As aq_event_wait otherwise.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns);
+
+/**
+ * Wait for all of `count` events, but no longer than `timeout_ns`; those that are complete become
+ * AQ_EVENT_DONE in any case. Otherwise as aq_event_wait_for.
+ *
+ * @return AQ_AGAIN  The time is over, and at least one is not complete.
+ * @return As aq_event_wait_all otherwise.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait_all_for(aq_event *events, size_t count,
+                                                   uint64_t timeout_ns);
+
+/**
+ * Wait until at least one of `count` events is complete, but no longer than `timeout_ns`. Otherwise
+ * as aq_event_wait_for.
+ *
+ * @return AQ_AGAIN  The time is over, and none is complete.
+ * @return As aq_event_wait_some otherwise.
+ */
+AQ_API AQ_MUST_USE aq_status aq_event_wait_some_for(aq_event *events, size_t count,
+                                                    uint64_t timeout_ns);
+
+/**
  * Ask whether the calling thread's implicit operations of the kinds in `mask` are complete.
  *
  * Covers what this thread started with an _nbi call outside an access region and has not yet

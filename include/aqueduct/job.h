@@ -235,6 +235,37 @@ AQ_API aq_status aq_poll(void);
  */
 AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
 
+/**
+ * Poll; if nothing has happened, wait until something does or the time is over.
+ *
+ * What happens is what aq_poll reports: messages, completions, the control channel; and what other
+ * threads of this process have taken since this thread last called this. For programs that wait for
+ * several things, or want to do something now and then; memory that a peer writes with a put makes
+ * nothing happen here, so look at it after the time, too.
+ *
+ * Blocking    For `timeout_ns` at most, as AQ_WAIT says; runs handlers. 0: as aq_poll. UINT64_MAX:
+ *             without limit. A busy machine may make it longer.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return AQ_OK        Something may have happened: look at what the program waits for.
+ * @return AQ_AGAIN     The time is over, and nothing has.
+ * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ECONTEXT  Called from a handler.
+ */
+AQ_API aq_status aq_poll_for(uint64_t timeout_ns);
+
+/**
+ * Poll until `condition(arg)` is not 0 or the time is over. Otherwise as aq_poll_until.
+ *
+ * Blocking    For `timeout_ns` at most, as aq_poll_for; runs handlers.
+ *
+ * @return AQ_OK        The condition holds.
+ * @return AQ_AGAIN     The time is over, and it does not.
+ * @return As aq_poll_until.
+ */
+AQ_API AQ_MUST_USE aq_status aq_poll_until_for(int (*condition)(void *arg), void *arg,
+                                               uint64_t timeout_ns);
+
 /** How blocking calls wait. */
 typedef enum aq_wait_mode {
     AQ_WAIT_AUTO = 0,  /**< spin, then share; at once where threads exceed cores */

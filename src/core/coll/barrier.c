@@ -167,9 +167,11 @@ static void barrier_look_only(aq_team *team)
         core_yield();
 }
 
-static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_name at_wait)
+static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_name at_wait,
+                                  const struct core_thread *me)
 {
     struct core_wait wait = {0};
+    bool over = false;
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     for (;; done = core_progress()) {
@@ -184,6 +186,11 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
             if (looks > 1) aqi_pause();
         }
         if (barrier_hopeless(team)) return barrier_dead(team, call);
+        if (over) {
+            if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
+            return AQ_AGAIN;
+        }
+        over = core_wait_is_over(me); /* one more look */
         if (done != 0)
             wait = (struct core_wait){0};
         else
@@ -196,7 +203,19 @@ aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
 {
     static const char call[] = "aq_barrier_wait";
     aq_status st = barrier_check_pending(call, team, flags);
-    return st == AQ_OK ? barrier_wait_for(call, team, barrier_name(id, flags)) : st;
+    return st == AQ_OK ? barrier_wait_for(call, team, barrier_name(id, flags), core_self()) : st;
+}
+
+aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags, uint64_t timeout_ns)
+{
+    static const char call[] = "aq_barrier_wait_for";
+    struct core_thread *me = core_self();
+    aq_status st = barrier_check_pending(call, team, flags);
+    if (st != AQ_OK) return st;
+    core_wait_limit(me, timeout_ns);
+    st = barrier_wait_for(call, team, barrier_name(id, flags), me);
+    me->until_ns = 0;
+    return st;
 }
 
 aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
@@ -214,7 +233,9 @@ aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
 static inline aq_status barrier_whole(const char *call, aq_team *team)
 {
     aq_status st = barrier_notify(call, team, 0, AQ_BARRIER_ANONYMOUS);
-    return st == AQ_OK ? barrier_wait_for(call, team, (struct coll_name){COLL_NAME_NONE, 0}) : st;
+    return st == AQ_OK
+               ? barrier_wait_for(call, team, (struct coll_name){COLL_NAME_NONE, 0}, core_self())
+               : st;
 }
 
 aq_status aq_barrier(aq_team *team)

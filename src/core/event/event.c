@@ -205,19 +205,24 @@ static AQI_COLD bool look_for_causes(const aq_event *events, size_t count)
     return true;
 }
 
-static aq_status wait_for(aq_event *events, size_t count, bool some, const char *call)
+static aq_status wait_for(aq_event *events, size_t count, bool some, uint64_t timeout_ns,
+                          const char *call)
 {
     struct core_wait wait = {0};
+    struct core_thread *me = core_self();
     size_t done, left;
-    bool asked = false;
-    aq_status st = core_callable(core_self(), call);
+    bool asked = false, over = false;
+    aq_status st = core_callable(me, call);
     if (st != AQ_OK) return st;
     if (events == NULL && count != 0) return no_events(call);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    if (timeout_ns != UINT64_MAX) core_wait_limit(me, timeout_ns);
     for (;;) {
         aq_status one = look(events, count, &done, &left);
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
+        if (over) break;
+        over = core_wait_is_over(me); /* one more look */
         core_wait_step(&wait, CORE_SLEEP_MS);
         const _Atomic uint32_t *busy = core_stuck_check.busy;
         if (AQI_LIKELY(busy == NULL || atomic_load_explicit(busy, memory_order_relaxed) == 0))
@@ -225,19 +230,35 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, const char 
         if ((!some || count == 1) && core_stuck_check.due(&wait))
             asked = look_for_causes(events, count);
     }
+    me->until_ns = 0;
     if (AQI_UNLIKELY(asked)) core_stuck_check.over();
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
-    return st;
+    return st != AQ_OK || left == 0 || (some && done != 0) ? st : AQ_AGAIN;
 }
 
 aq_status aq_event_wait_all(aq_event *events, size_t count)
 {
-    return wait_for(events, count, false, "aq_event_wait");
+    return wait_for(events, count, false, UINT64_MAX, "aq_event_wait");
 }
 
 aq_status aq_event_wait_some(aq_event *events, size_t count)
 {
-    return wait_for(events, count, true, "aq_event_wait_some");
+    return wait_for(events, count, true, UINT64_MAX, "aq_event_wait_some");
+}
+
+aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns)
+{
+    return wait_for(event, 1, false, timeout_ns, "aq_event_wait_for");
+}
+
+aq_status aq_event_wait_all_for(aq_event *events, size_t count, uint64_t timeout_ns)
+{
+    return wait_for(events, count, false, timeout_ns, "aq_event_wait_all_for");
+}
+
+aq_status aq_event_wait_some_for(aq_event *events, size_t count, uint64_t timeout_ns)
+{
+    return wait_for(events, count, true, timeout_ns, "aq_event_wait_some_for");
 }
 
 aq_status aq_event_test_all(aq_event *events, size_t count)

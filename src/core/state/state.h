@@ -107,6 +107,8 @@ struct core_thread {
     struct core_message *handling;
     unsigned idle_polls; /* by the program, that found nothing where threads exceed cores */
     unsigned skipped;    /* polls that looked at the watched words only */
+    uint64_t until_ns;   /* a wait of limited time ends; 0: there is none */
+    uint32_t seen;       /* by aq_poll_for: core_activity() */
     unsigned unpolled;   /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */

@@ -142,6 +142,17 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
     if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a whole one */
 }
 
+void core_wait_limit(struct core_thread *me, uint64_t timeout_ns)
+{
+    uint64_t now = timeout_ns != UINT64_MAX ? aqi_now_ns() : 0;
+    me->until_ns = timeout_ns > UINT64_MAX - now - 1 ? 0 : now + timeout_ns;
+}
+
+bool core_wait_is_over(const struct core_thread *me)
+{
+    return AQI_UNLIKELY(me->until_ns != 0) && aqi_now_ns() >= me->until_ns;
+}
+
 void core_wait_zero(_Atomic uint32_t *counter)
 {
     struct core_wait wait = {0};
@@ -225,18 +236,65 @@ aq_status aq_poll(void)
     return n != 0 ? AQ_OK : AQ_AGAIN;
 }
 
-aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
+/* Something has happened, whichever thread has seen to it. */
+static bool poll_news(struct core_thread *me)
+{
+    bool news = core_poll(me) != 0;
+    uint32_t activity = core.multi ? core_activity() : 0;
+    news = news || activity != me->seen;
+    me->seen = activity;
+    return news;
+}
+
+aq_status aq_poll_for(uint64_t timeout_ns)
+{
+    static const char call[] = "aq_poll_for";
+    struct core_wait wait = {0};
+    struct core_thread *me = core_self();
+    aq_status st = core_callable(me, call);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    bool news = poll_news(me);
+    if (news || timeout_ns == 0) return news ? AQ_OK : AQ_AGAIN;
+    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    core_wait_limit(me, timeout_ns);
+    while (!news && !core_wait_is_over(me)) {
+        core_wait_round(&wait, CORE_SLEEP_MS);
+        news = poll_news(me);
+    }
+    core_wait_limit(me, UINT64_MAX);
+    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    return news ? AQ_OK : AQ_AGAIN;
+}
+
+static aq_status poll_until(const char *call, int (*condition)(void *arg), void *arg,
+                            uint64_t timeout_ns)
 {
     struct core_wait wait = {0};
-    aq_status st = core_callable(core_self(), "aq_poll_until");
+    struct core_thread *me = core_self();
+    aq_status st = core_callable(me, call);
     if (st != AQ_OK) return st;
-    if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_poll_until: no condition");
+    if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: no condition", call);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
-    while (!condition(arg))
+    core_wait_limit(me, timeout_ns);
+    while (!condition(arg) && st == AQ_OK) {
+        bool over = core_wait_is_over(me);
         core_wait_step(&wait, CORE_CONDITION_MS);
+        if (over) st = condition(arg) ? AQ_OK : AQ_AGAIN;
+    }
+    core_wait_limit(me, UINT64_MAX);
     atomic_thread_fence(memory_order_acquire);
-    aqi_trace_end(AQI_TRACE_WAIT, "aq_poll_until", begun, AQI_TRACE_NOBODY, 0);
-    return AQ_OK;
+    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    return st;
+}
+
+aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
+{
+    return poll_until("aq_poll_until", condition, arg, UINT64_MAX);
+}
+
+aq_status aq_poll_until_for(int (*condition)(void *arg), void *arg, uint64_t timeout_ns)
+{
+    return poll_until("aq_poll_until_for", condition, arg, timeout_ns);
 }
 
 static_assert(sizeof(struct core_wait) <= sizeof(aq_wait), "the public one has room");

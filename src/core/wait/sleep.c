@@ -34,9 +34,26 @@ static struct {
     int wake; /* eventfd: activity, for a poller that is a thread of the program */
 } waiters = {.activity = 1, .wake = -1};
 
+/* How long to sleep: less where this thread waits for a limited time, or a transport has a deadline
+ * (then true: the end of the sleep is an arrival). */
+static bool sleep_limit(int sleep_ms, uint64_t deadline, struct timespec *limit)
+{
+    uint64_t ns = (uint64_t)sleep_ms * 1000000, until = AQI_NO_DEADLINE;
+    if (core_thread_mine != NULL && core_thread_mine->until_ns != 0)
+        until = core_thread_mine->until_ns;
+    uint64_t first = aqi_min(deadline, until);
+    uint64_t now = first != AQI_NO_DEADLINE ? aqi_now_ns() : 0;
+    bool early = deadline < now + ns;
+    if (first < now + ns) ns = first > now ? first - now : 0;
+    *limit = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                               .tv_nsec = (long)(ns % 1000000000u)};
+    return early && deadline <= until;
+}
+
 static void sleep_on_activity(uint32_t seen, int sleep_ms)
 {
-    struct timespec limit = {.tv_sec = sleep_ms / 1000, .tv_nsec = sleep_ms % 1000 * 1000000L};
+    struct timespec limit;
+    (void)sleep_limit(sleep_ms, AQI_NO_DEADLINE, &limit);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     aqi_count(AQI_CTR_SLEEP, 1);
     if (syscall(SYS_futex, &waiters.activity, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0) != 0 &&
@@ -67,12 +84,8 @@ uint32_t core_activity(void)
  * event. */
 static int poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
 {
-    uint64_t deadline = core_deadline(), ns = (uint64_t)sleep_ms * 1000000;
-    uint64_t now = deadline != AQI_NO_DEADLINE ? aqi_now_ns() : 0;
-    bool early = deadline < now + ns;
-    if (early) ns = deadline > now ? deadline - now : 0;
-    struct timespec limit = {.tv_sec = (time_t)(ns / 1000000000u),
-                             .tv_nsec = (long)(ns % 1000000000u)};
+    struct timespec limit;
+    bool early = sleep_limit(sleep_ms, core_deadline(), &limit);
     int ready = ppoll(fds, n, &limit, NULL);
     return early && ready == 0 ? 1 : ready;
 }

@@ -78,6 +78,9 @@ static inline void core_wait_step(struct core_wait *wait, int sleep_ms)
     else
         core_wait_round(wait, sleep_ms);
 }
+/* The waits of this thread take so long at most, from now on; UINT64_MAX: as long as they need. */
+void core_wait_limit(struct core_thread *me, uint64_t timeout_ns);
+bool core_wait_is_over(const struct core_thread *me);
 /* Make progress until the counter is 0. */
 void core_wait_zero(_Atomic uint32_t *counter);
 /*
