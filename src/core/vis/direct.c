@@ -36,11 +36,14 @@ static inline bool direct_blocks(const direct_word *words, size_t n, uint64_t lo
 {
     typedef uint64_t block __attribute__((vector_size(32)));
     const block lows = {low, odd_low, low, odd_low}, highs = {high, odd_high, high, odd_high};
-    block signs = {0}, next;
-    for (; n >= 4; n -= 4, words += 4) {
+    block next, other, signs = {0}, others = {0}; /* two chains, as one would wait for itself */
+    for (; n >= 8; n -= 8, words += 8) {
         memcpy(&next, words, sizeof(next));
+        memcpy(&other, words + 4, sizeof(other));
         signs |= (next - lows) | (highs - next);
+        others |= (other - lows) | (highs - other);
     }
+    signs |= others;
     return (int64_t)(signs[0] | signs[1] | signs[2] | signs[3]) >= 0 &&
            direct_words(words, n, low, high, odd_low, odd_high);
 }
