@@ -128,12 +128,12 @@ static uint64_t combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
 
 /* One body for both widths: the common operations directly, the rest by compare and swap. */
 #define APPLY(width)                                                                               \
-    static uint64_t apply##width(const struct aqi_atomic *req, _Atomic uint##width##_t *at)        \
+    static inline uint64_t apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,     \
+                                        uint##width##_t a, uint##width##_t b)                      \
     {                                                                                              \
-        uint##width##_t a = (uint##width##_t)req->operand1, b = (uint##width##_t)req->operand2;    \
-        bool integer = req->type != AQ_F##width;                                                   \
+        bool integer = type != AQ_F##width;                                                        \
         uint##width##_t old = a;                                                                   \
-        switch (req->op) {                                                                         \
+        switch (op) {                                                                              \
         case AQ_SET:                                                                               \
             atomic_store(at, a);                                                                   \
             return 0;                                                                              \
@@ -146,11 +146,11 @@ static uint64_t combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
             return old;                                                                            \
         case AQ_ADD:                                                                               \
         case AQ_INC:                                                                               \
-            if (integer) return atomic_fetch_add(at, req->op == AQ_INC ? 1 : a);                   \
+            if (integer) return atomic_fetch_add(at, op == AQ_INC ? 1 : a);                        \
             break;                                                                                 \
         case AQ_SUB:                                                                               \
         case AQ_DEC:                                                                               \
-            if (integer) return atomic_fetch_sub(at, req->op == AQ_DEC ? 1 : a);                   \
+            if (integer) return atomic_fetch_sub(at, op == AQ_DEC ? 1 : a);                        \
             break;                                                                                 \
         case AQ_AND:                                                                               \
             return atomic_fetch_and(at, a);                                                        \
@@ -162,17 +162,22 @@ static uint64_t combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
             break;                                                                                 \
         }                                                                                          \
         old = atomic_load_explicit(at, memory_order_relaxed);                                      \
-        while (                                                                                    \
-            !atomic_compare_exchange_weak(at, &old, combine##width(req->type, req->op, old, a)))   \
+        while (!atomic_compare_exchange_weak(at, &old, combine##width(type, op, old, a)))          \
             ;                                                                                      \
         return old;                                                                                \
     }
 APPLY(32)
 APPLY(64)
 
+uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t a, uint64_t b)
+{
+    return aqi_atomic_size(type) == 4 ? apply32(op, type, at, (uint32_t)a, (uint32_t)b)
+                                      : apply64(op, type, at, a, b);
+}
+
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at)
 {
-    return aqi_atomic_size(req->type) == 4 ? apply32(req, at) : apply64(req, at);
+    return aqi_atomic_do(req->op, req->type, at, req->operand1, req->operand2);
 }
 
 bool aqi_atomic_valid(uint8_t op, uint8_t type)

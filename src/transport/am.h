@@ -152,6 +152,7 @@ static inline size_t aqi_atomic_size(uint8_t type)
  * Returns the old value's bytes. `req` was checked by aqi_atomic_valid and `at` is aligned.
  */
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
+uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t operand1, uint64_t operand2);
 bool aqi_atomic_valid(uint8_t op, uint8_t type);
 
 #endif

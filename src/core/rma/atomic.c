@@ -1,6 +1,7 @@
 /* Remote atomics: domains, and their operations by the processor or by the transport. */
 #include "core/rma/rma.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,45 +120,43 @@ struct carried {
     const char *call;
 };
 
-/* Check everything and fill in the request. NULL: `*st` says why not. */
-static struct core_route *prepare(const aq_atomic_domain *d, aq_rank rank, const void *addr,
-                                  aq_atomic_op op, const void *operand1, const void *operand2,
-                                  const void *result, unsigned flags, const char *call,
-                                  struct aqi_atomic *req, aq_status *st)
+static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *addr,
+                                         aq_atomic_op op, unsigned flags, bool pointers,
+                                         const char *call)
 {
-    *st = core_callable(core_self(), call);
-    if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
-    if (d == NULL || (unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op))) {
-        *st =
-            aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call, (int)op);
-        return NULL;
+    if (d == NULL || (unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op)))
+        return aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call,
+                        (int)op);
+    if (!pointers)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: an operand or the place for the result is missing, or that of AQ_SET "
+                        "is not wanted",
+                        call);
+    if ((flags & ~FLAGS) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
+    return aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
+                    d->size);
+}
+
+/* Are the pointers there that an operation needs, and no other? */
+static inline bool atomic_pointers(aq_atomic_op op, const void *operand1, const void *operand2,
+                                   const void *result)
+{
+    if ((operands[op] > 0 && operand1 == NULL) || (operands[op] > 1 && operand2 == NULL))
+        return false;
+    return result != NULL ? op != AQ_SET : op != AQ_GET && op != AQ_SWAP;
+}
+
+static inline uint64_t atomic_load_operand(const void *from, uint8_t size)
+{
+    uint32_t half;
+    uint64_t whole;
+    if (size == sizeof(whole)) {
+        memcpy(&whole, from, sizeof(whole));
+        return whole;
     }
-    bool missing = (operands[op] > 0 && operand1 == NULL) || (operands[op] > 1 && operand2 == NULL);
-    bool needs_result = op == AQ_GET || op == AQ_SWAP;
-    if (missing || (needs_result && result == NULL) || (op == AQ_SET && result != NULL)) {
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: an operand or the place for the result is %s", call,
-                       op == AQ_SET && result != NULL ? "not wanted" : "missing");
-        return NULL;
-    }
-    struct core_route *route = core_route_to(d->team, rank, call, st);
-    if (route == NULL) return NULL;
-    *req = (struct aqi_atomic){.addr = (uint64_t)(uintptr_t)addr,
-                               .op = (uint8_t)op,
-                               .type = (uint8_t)d->type,
-                               .fetch = result != NULL};
-    if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) req->addr += route->seg_addr;
-    if (AQI_UNLIKELY(req->addr % d->size != 0)) {
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
-                       d->size);
-        return NULL;
-    }
-    if (AQI_UNLIKELY(!core_in_segment(route, req->addr, d->size))) {
-        *st = core_out_of_segment(route, req->addr, d->size, call);
-        return NULL;
-    }
-    if (operands[op] > 0) memcpy(&req->operand1, operand1, d->size);
-    if (operands[op] > 1) memcpy(&req->operand2, operand2, d->size);
-    return route;
+    memcpy(&half, from, sizeof(half));
+    return half;
 }
 
 static aq_status start(void *arg, struct aqi_comp *comp)
@@ -183,39 +182,70 @@ static size_t kind_of(enum core_mode mode, uint8_t op)
     return offsetof(struct core_set, atomic);
 }
 
-static inline aq_status perform_now(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
-                                    void *addr, aq_atomic_op op, const void *operand1,
-                                    const void *operand2, void *result, unsigned flags,
-                                    aq_event *ev, const char *call)
+/* Scalars, so that they stay in registers where memory is mapped. */
+static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
+                                   void *addr, aq_atomic_op op, const void *operand1,
+                                   const void *operand2, void *result, unsigned flags, aq_event *ev,
+                                   const char *call)
 {
-    struct aqi_atomic req;
-    aq_status st;
-    struct core_route *route =
-        prepare(d, rank, addr, op, operand1, operand2, result, flags, call, &req, &st);
+    uint64_t remote = (uint64_t)(uintptr_t)addr, a = 0, b = 0;
+    struct core_thread *me = core_self();
+    aq_status st = core_callable(me, call);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    if (AQI_UNLIKELY(d == NULL || (unsigned)op >= AQI_COUNT_OF(operands) ||
+                     !(d->ops & AQ_OP_BIT(op))))
+        return atomic_refused(d, addr, op, flags, true, call);
+    if (AQI_UNLIKELY(!atomic_pointers(op, operand1, operand2, result)))
+        return atomic_refused(d, addr, op, flags, false, call);
+    struct core_route *route = core_route_to(d->team, rank, call, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
     if (AQI_UNLIKELY((flags & ~FLAGS) != 0 || (mode == EXPLICIT && ev == NULL)))
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
+        return atomic_refused(d, addr, op, UINT_MAX, true, call);
+    if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) remote += route->seg_addr;
+    if (AQI_UNLIKELY((remote & (d->size - 1u)) != 0))
+        return atomic_refused(d, addr, op, flags, true, call);
+    if (AQI_UNLIKELY(!core_in_segment(route, remote, d->size)))
+        return core_out_of_segment(route, remote, d->size, call);
+    if (operands[op] > 0) a = atomic_load_operand(operand1, d->size);
+    if (operands[op] > 1) b = atomic_load_operand(operand2, d->size);
     aqi_count(AQI_CTR_ATOMIC, 1);
     if (AQI_UNLIKELY(route->local == NULL)) {
+        const struct aqi_atomic req = {.addr = remote,
+                                       .operand1 = a,
+                                       .operand2 = b,
+                                       .op = (uint8_t)op,
+                                       .type = (uint8_t)d->type,
+                                       .fetch = result != NULL};
         struct carried c = {route, &req, result, flags, call};
         return core_carry(mode, kind_of(mode, req.op), route, start, &c, ev, call);
     }
-    uint64_t old = aqi_atomic_apply(&req, route->local + (req.addr - route->seg_addr));
-    if (result != NULL) memcpy(result, &old, d->size);
+    uint64_t old = aqi_atomic_do((uint8_t)op, (uint8_t)d->type,
+                                 route->local + (remote - route->seg_addr), a, b);
+    if (result != NULL && d->size == sizeof(old)) memcpy(result, &old, sizeof(old));
+    if (result != NULL && d->size != sizeof(old)) memcpy(result, &old, sizeof(uint32_t));
     if (mode == EXPLICIT) *ev = AQ_EVENT_DONE;
-    if (mode == BLOCKING) core_done_directly(core_self());
+    if (mode == BLOCKING) core_done_directly(me);
     return AQ_OK;
 }
 
-static aq_status perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
-                         aq_atomic_op op, const void *operand1, const void *operand2, void *result,
-                         unsigned flags, aq_event *ev, const char *call)
+static AQI_COLD aq_status atomic_traced(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
+                                        void *addr, aq_atomic_op op, const void *operand1,
+                                        const void *operand2, void *result, unsigned flags,
+                                        aq_event *ev, const char *call)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_ATOMIC);
-    aq_status st =
-        perform_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
-    if (begun != 0) aqi_trace_end(AQI_TRACE_ATOMIC, call, begun, rank, st == AQ_OK ? d->size : 0);
+    aq_status st = atomic_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
+    aqi_trace_end(AQI_TRACE_ATOMIC, call, begun, rank, st == AQ_OK ? d->size : 0);
     return st;
+}
+
+static inline aq_status perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
+                                aq_atomic_op op, const void *operand1, const void *operand2,
+                                void *result, unsigned flags, aq_event *ev, const char *call)
+{
+    if (aqi_tracing(AQI_TRACE_ATOMIC))
+        return atomic_traced(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
+    return atomic_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
 }
 
 aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
