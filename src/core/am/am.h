@@ -10,7 +10,7 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
  * A message of this process to itself: runs its handler. The payload of a Medium is copied to where
  * core_own_payload says (NULL: no memory; which has said so), unless it lies there already.
  */
-aq_status core_run_own(const struct core_route *route, const struct aqi_am *am, unsigned flags,
+aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsigned flags,
                        const char *call);
 void *core_own_payload(struct core_thread *me, bool reply, const char *call);
 /* A message of a program that may be a stranger. False: it must not be delivered. */

@@ -248,24 +248,25 @@ void *core_own_payload(struct core_thread *me, bool reply, const char *call)
     return *own;
 }
 
-aq_status core_run_own(const struct core_route *route, const struct aqi_am *am, unsigned flags,
+/* `am` is changed in place: what has just been written field by field would be slow to copy. */
+aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsigned flags,
                        const char *call)
 {
     struct core_thread *me = core_self();
-    struct aqi_am in = *am;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     if (am->kind == AQI_AM_MEDIUM) {
         void *copy = core_own_payload(me, reply, call);
         if (copy == NULL) return AQ_ENOMEM;
         if (am->payload != copy && am->nbytes != 0) memcpy(copy, am->payload, am->nbytes);
-        in.payload = copy;
+        am->payload = copy;
     } else if (am->kind == AQI_AM_LONG) {
-        in.payload = (void *)(uintptr_t)am->addr;
-        if (am->nbytes != 0) memmove((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+        void *dst = (void *)(uintptr_t)am->addr;
+        if (am->nbytes != 0) memmove(dst, am->payload, am->nbytes);
+        am->payload = dst;
     }
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
     aqi_count(AQI_CTR_AM_SENT, 1);
-    core_hook_deliver(NULL, route->rank, &in);
+    core_hook_deliver(NULL, route->rank, am);
     aqi_trace_end(AQI_TRACE_AM, call, begun, route->rank, am->nbytes);
     if (!reply && (flags & AQ_IMMEDIATE) == 0) core_done_directly(me);
     return AQ_OK;

@@ -87,7 +87,7 @@ static inline aq_status send_out(struct core_route *route, const struct aqi_am *
     return send_now(route, am, comp, flags, call);
 }
 
-static inline aq_status send(struct core_route *route, const struct aqi_am *am, unsigned flags,
+static inline aq_status send(struct core_route *route, struct aqi_am *am, unsigned flags,
                              const char *call)
 {
     if (route->self) return core_run_own(route, am, flags, call);
