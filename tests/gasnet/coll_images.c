@@ -236,7 +236,8 @@ static void all_calls(const struct view *v)
 
 /*
  * IN_ALLSYNC: what any image has put into the root's source before it came is sent along.
- * OUT_ALLSYNC: who is done may read what the others have got. In between, one polls.
+ * OUT_ALLSYNC: who is done may read what the others have got. These may just poll, until image 0,
+ * which is done when they are, tells them.
  */
 static void synchronised(const struct view *v)
 {
@@ -248,17 +249,21 @@ static void synchronised(const struct view *v)
         gex_Rank_t root = round % job.size;
         gasnet_image_t root_image = 0;
         uint32_t mine = round * 100 + v->self, seen[MOST];
-        uint32_t *src = (uint32_t *)(void *)job.base;
+        uint32_t *src = (uint32_t *)(void *)job.base, *told = src + SLOT / sizeof(*src) - 1;
         uint32_t *dst = (uint32_t *)(void *)(job.base + (1 + v->local) * SLOT);
         gasnet_coll_handle_t h;
         for (rank = 0; rank < root; rank++)
             root_image += counts[rank];
         gasnet_put(root, job_at(root, v->self * sizeof(mine)), &mine, sizeof(mine));
         h = gasnet_coll_broadcast_nb(v->team, dst, root_image, src, v->all * sizeof(mine), flags);
-        if (round % 3 == 0)
-            while (__atomic_load_n(&dst[v->all - 1], __ATOMIC_ACQUIRE) != round * 100 + v->all - 1)
+        if (round % 3 == 0 && v->self != 0)
+            while (__atomic_load_n(told, __ATOMIC_ACQUIRE) != round + 1)
                 gasnet_AMPoll();
         gasnet_coll_wait_sync(h);
+        for (rank = 1; rank < job.size && v->self == 0; rank++)
+            gasnet_put_val(rank, job_at(rank, (size_t)((char *)told - job.base)), round + 1,
+                           sizeof(*told));
+        if (v->self == 0) __atomic_store_n(told, round + 1, __ATOMIC_RELEASE);
         for (rank = 0; rank < job.size; rank++) {
             gasnet_image_t their = round % counts[rank];
             gasnet_get(seen, rank, job_at(rank, (1 + their) * SLOT), v->all * sizeof(mine));
