@@ -22,7 +22,7 @@
 enum { SINK = 100, ASK, RUNS = 17, WARM = 4, CALLS = 1000, PAYLOAD = 512 };
 
 /* What rank 1 does when told; the words are in the segments, apart from the data. */
-enum command { IDLE, POLL, SEND, SEND_ASK, QUIT };
+enum command { IDLE, POLL, SEND, SEND_ASK, NOTIFY, BROADCAST, ALLREDUCE, QUIT };
 enum { DATA = 1024 };
 
 static _Atomic uint32_t *command, *done; /* of rank 1, in its segment; of rank 0, in its own */
@@ -49,6 +49,19 @@ static void tell(enum command what)
         sched_yield();
 }
 
+/* Arrive in a collective before rank 0 does. */
+static aq_event arrive(uint32_t what)
+{
+    static uint64_t in, out;
+    aq_event event = AQ_EVENT_DONE;
+    if (what == NOTIFY) CHECK_OK(aq_barrier_notify(job.team, 0, AQ_BARRIER_ANONYMOUS));
+    if (what == BROADCAST)
+        CHECK_OK(aq_coll_broadcast_nb(job.team, 1, &out, &in, sizeof(in), 0, &event));
+    if (what == ALLREDUCE)
+        CHECK_OK(aq_coll_allreduce_nb(job.team, &out, &in, 1, AQ_U64, AQ_ADD, 0, &event));
+    return event;
+}
+
 static void obey(void)
 {
     for (;;) {
@@ -61,7 +74,10 @@ static void obey(void)
                 sched_yield();
         if (what == SEND) CHECK_OK(aq_am_short(job.team, 0, SINK, args, 4, 0));
         if (what == SEND_ASK) CHECK_OK(aq_am_short(job.team, 0, ASK, args, 4, 0));
+        aq_event event = arrive(what);
         atomic_fetch_add(done, 1);
+        if (what == NOTIFY) CHECK_OK(aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS));
+        CHECK_OK(aq_event_wait(&event));
         if (what == QUIT) return;
     }
 }
@@ -190,6 +206,26 @@ static void fetch_add(void *arg)
     CHECK_OK(aq_atomic(domain, 1, remote, AQ_ADD, &one, NULL, &old, 0));
 }
 
+static void barrier(void *arg)
+{
+    (void)arg;
+    CHECK_OK(aq_barrier(job.team));
+}
+
+static void broadcast_8(void *arg)
+{
+    uint64_t value;
+    (void)arg;
+    CHECK_OK(aq_coll_broadcast(job.team, 1, &value, NULL, sizeof(value)));
+}
+
+static void allreduce_8(void *arg)
+{
+    uint64_t one = 1, sum;
+    (void)arg;
+    CHECK_OK(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_U64, AQ_ADD));
+}
+
 /* What happens before and after each run, unseen; `locks` are the nature of the call. */
 static const struct scenario {
     const char *name;
@@ -217,6 +253,11 @@ static const struct scenario {
     {"event-test", event_test, IDLE, IDLE, false, false, "aq_event_test, done"},
     {"event-wait", event_wait, IDLE, IDLE, false, false, "aq_event_wait, done"},
     {"fetch-add", fetch_add, IDLE, IDLE, false, true, "aq_atomic, fetch-and-add of 8 B"},
+    /* They fence before they look for sleepers. */
+    {"barrier", barrier, NOTIFY, IDLE, false, true, "aq_barrier, the other is there"},
+    {"broadcast-8", broadcast_8, BROADCAST, IDLE, false, true,
+     "aq_coll_broadcast of 8 B, likewise"},
+    {"allreduce-8", allreduce_8, ALLREDUCE, IDLE, false, true, "aq_coll_allreduce, 8 B, likewise"},
 };
 
 static struct stepped once(const struct scenario *s)
