@@ -219,6 +219,8 @@ static inline bool coll_rooted(enum coll_kind kind)
 /* coll/signature.c */
 struct coll_signature coll_signature_of(const struct coll_args *args);
 struct coll_signature coll_signature_of_barrier(uint32_t code);
+enum { COLL_TEXT = 160 };
+void coll_signature_text(struct coll_signature signature, char *text); /* COLL_TEXT bytes */
 /* Two members are in different operations: ends the job. */
 AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
                             struct coll_signature theirs);
@@ -240,6 +242,9 @@ struct coll_shape {
     aq_rank *start;       /* of a neighbourhood, and the end of the last */
     aq_rank tables[];
 };
+/* Of `n` members of which `nodes` says who are neighbours: those with the same number. NULL: there
+ * is no memory. */
+struct coll_shape *coll_shape_new(aq_rank n, aq_rank self, const uint32_t *nodes);
 aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
 void coll_shape_free(aq_team *team);
 static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank group)

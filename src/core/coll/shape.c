@@ -1,59 +1,62 @@
 /*
  * The shape of a team that spans neighbourhoods: which members are in which, and the team of those
- * in ours. Every member computes the same from what all know.
+ * in ours. All members compute the same.
  */
 #include "core/coll/coll.h"
 
 #include <stdlib.h>
 
-/* Number the neighbourhoods by their first members; `node_group` has an entry for each job rank. */
-static void shape_number_groups(const aq_team *team, struct coll_shape *shape, aq_rank *node_group)
+/* Number the neighbourhoods by their first members. `group_of` has an entry for each number in
+ * `nodes`. */
+static void shape_number_groups(struct coll_shape *shape, aq_rank n, const uint32_t *nodes,
+                                aq_rank *group_of)
 {
-    for (aq_rank i = 0; i < core.params.size; i++)
-        node_group[i] = AQ_RANK_NONE;
-    for (aq_rank i = 0; i < team->size; i++) {
-        uint32_t node = core_node_of(aq_team_to_job(team, i));
-        if (node_group[node] == AQ_RANK_NONE) node_group[node] = shape->groups++;
-        shape->group_of[i] = node_group[node];
+    for (aq_rank i = 0; i < n; i++)
+        group_of[nodes[i]] = AQ_RANK_NONE;
+    for (aq_rank i = 0; i < n; i++) {
+        if (group_of[nodes[i]] == AQ_RANK_NONE) group_of[nodes[i]] = shape->groups++;
+        shape->group_of[i] = group_of[nodes[i]];
     }
-    shape->mine = shape->group_of[team->rank];
 }
 
-/* Ranks by neighbourhood: a sort by counting. */
-static void shape_sort_members(const aq_team *team, struct coll_shape *shape)
+/* Ranks by neighbourhood: a counting sort. */
+static void shape_sort_members(struct coll_shape *shape, aq_rank n)
 {
-    for (aq_rank i = 0; i < team->size; i++)
+    for (aq_rank i = 0; i < n; i++)
         shape->start[shape->group_of[i] + 1]++;
     for (aq_rank g = 0; g < shape->groups; g++)
         shape->start[g + 1] += shape->start[g];
     shape->sorted = true;
-    for (aq_rank g = 0, at = 0; g < shape->groups; g++)
-        for (aq_rank i = 0; i < team->size; i++) {
-            if (shape->group_of[i] != g) continue;
-            shape->sorted = shape->sorted && at == i;
-            shape->place[i] = at;
-            shape->order[at++] = i;
-        }
+    for (aq_rank i = 0; i < n; i++) {
+        shape->place[i] = shape->start[shape->group_of[i]]++;
+        shape->order[shape->place[i]] = i;
+        shape->sorted = shape->sorted && shape->place[i] == i;
+    }
+    for (aq_rank g = shape->groups; g > 0; g--)
+        shape->start[g] = shape->start[g - 1];
+    shape->start[0] = 0;
 }
 
-static struct coll_shape *shape_new(const aq_team *team)
+struct coll_shape *coll_shape_new(aq_rank n, aq_rank self, const uint32_t *nodes)
 {
-    size_t n = team->size;
-    struct coll_shape *shape = calloc(1, sizeof(*shape) + (4 * n + 1) * sizeof(aq_rank));
-    aq_rank *node_group = calloc(core.params.size, sizeof(*node_group));
-    if (shape == NULL || node_group == NULL) {
+    uint32_t most = 0;
+    for (aq_rank i = 0; i < n; i++)
+        if (nodes[i] > most) most = nodes[i];
+    struct coll_shape *shape = calloc(1, sizeof(*shape) + (4 * (size_t)n + 1) * sizeof(aq_rank));
+    aq_rank *group_of = malloc(((size_t)most + 1) * sizeof(*group_of));
+    if (shape != NULL && group_of != NULL) {
+        shape->group_of = shape->tables;
+        shape->order = shape->tables + n;
+        shape->place = shape->order + n;
+        shape->start = shape->place + n;
+        shape_number_groups(shape, n, nodes, group_of);
+        shape_sort_members(shape, n);
+        shape->mine = shape->group_of[self];
+    } else {
         free(shape);
-        free(node_group);
-        aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbourhoods of a team");
-        return NULL;
+        shape = NULL;
     }
-    shape->group_of = shape->tables;
-    shape->order = shape->tables + n;
-    shape->place = shape->tables + 2 * n;
-    shape->start = shape->tables + 3 * n;
-    shape_number_groups(team, shape, node_group);
-    shape_sort_members(team, shape);
-    free(node_group);
+    free(group_of);
     return shape;
 }
 
@@ -73,10 +76,16 @@ static aq_team *shape_local_team(aq_team *team)
 
 aq_status coll_shape_make(aq_team *team)
 {
-    struct coll_shape *shape = shape_new(team);
-    if (shape == NULL) return AQ_ENOMEM;
+    uint32_t *nodes = malloc(team->size * sizeof(*nodes));
+    for (aq_rank i = 0; nodes != NULL && i < team->size; i++)
+        nodes[i] = core_node_of(aq_team_to_job(team, i));
+    struct coll_shape *shape = NULL;
+    if (nodes != NULL) shape = coll_shape_new(team->size, team->rank, nodes);
+    free(nodes);
+    if (shape == NULL)
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbourhoods of a team");
     if (shape->groups == 1 || shape->groups == team->size) {
-        free(shape); /* shared memory for all, or for nobody */
+        free(shape); /* all share memory, or none do */
         return AQ_OK;
     }
     team->shape = shape;

@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLL_TEXT = 160 };
-
 /* So long one waits before one asks why; until then nothing is looked at or sent. */
 enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };
 
@@ -64,7 +62,7 @@ static const char *signature_operator(uint32_t code)
     return name != NULL ? name : "?";
 }
 
-static void coll_signature_text(struct coll_signature signature, char *text)
+void coll_signature_text(struct coll_signature signature, char *text)
 {
     static const char *const names[COLL_KINDS] = {
         [COLL_BARRIER] = "aq_coll_barrier_nb",
