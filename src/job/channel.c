@@ -1,11 +1,9 @@
 /* sendmsg and recvmsg for control messages. */
 #include "job/channel.h"
 
-#include <errno.h>
+#include "base/descriptors.h"
+
 #include <poll.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 union channel_control {
     char bytes[CMSG_SPACE(2 * sizeof(int))]; /* room for one too many, so that it is noticed */
@@ -40,40 +38,19 @@ aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pa
         {.iov_base = (void *)(uintptr_t)message->data, .iov_len = message->len}};
     struct msghdr header = {.msg_iov = parts, .msg_iovlen = AQI_COUNT_OF(parts)};
     union channel_control control;
-    if (pass >= 0) {
-        memset(&control, 0, sizeof(control));
-        header.msg_control = control.bytes;
-        header.msg_controllen = CMSG_SPACE(sizeof(int));
-        struct cmsghdr *beside = CMSG_FIRSTHDR(&header);
-        beside->cmsg_level = SOL_SOCKET;
-        beside->cmsg_type = SCM_RIGHTS;
-        beside->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(beside), &pass, sizeof(int));
-    }
-    ssize_t sent;
-    do {
-        sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    } while (sent < 0 && errno == EINTR);
-    return sent < 0 ? channel_status(errno) : AQ_OK;
+    aqi_descriptors_add(&header, &control, &pass, pass >= 0);
+    int error = aqi_descriptors_send(socket, &header);
+    return error != 0 ? channel_status(error) : AQ_OK;
 }
 
 /* Take the descriptors out of a message: the first to `*passed`; returns how many there were. */
-static size_t channel_descriptors(struct msghdr *header, int *passed)
+static unsigned channel_descriptors(struct msghdr *header, int *passed)
 {
-    size_t count = 0;
+    unsigned count = 0, taken = 0;
     for (struct cmsghdr *beside = CMSG_FIRSTHDR(header); beside != NULL;
-         beside = CMSG_NXTHDR(header, beside)) {
-        if (beside->cmsg_level != SOL_SOCKET || beside->cmsg_type != SCM_RIGHTS) continue;
-        size_t here = (beside->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < here; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(beside) + i * sizeof(int), sizeof(int));
-            if (count++ == 0)
-                *passed = fd;
-            else
-                close(fd);
-        }
-    }
+         beside = CMSG_NXTHDR(header, beside))
+        if (beside->cmsg_level == SOL_SOCKET && beside->cmsg_type == SCM_RIGHTS)
+            count += aqi_descriptors_take(beside, false, passed, &taken, 1);
     return count;
 }
 
@@ -98,7 +75,7 @@ aq_status aqi_channel_receive(int socket, void *buf, size_t *len, int *passed)
     } while (received < 0 && errno == EINTR);
     if (received < 0) return channel_status(errno);
     int fd = -1;
-    size_t count = channel_descriptors(&header, &fd);
+    unsigned count = channel_descriptors(&header, &fd);
     bool cut = (header.msg_flags & MSG_CTRUNC) != 0;
     if (cut || count > 1 || (header.msg_flags & MSG_TRUNC) != 0) {
         if (fd >= 0) close(fd);

@@ -5,20 +5,17 @@
  * in every case: an answer, or an end of file when it is dropped or when the listener, with the
  * datagram unread, is gone. So nothing is sent twice, and no copy has to be recognised.
  */
+#include "base/descriptors.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/shmem.h"
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 static const char scheme[] = "shm://";
 /* Abstract names of ours begin with this, after the NUL. */
@@ -133,17 +130,9 @@ union control {
  * may not ask any more, more of them fit the buffer. False: there were more. */
 static bool take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
 {
-    unsigned count = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    bool wanted = c->cmsg_type == SCM_RIGHTS, fit = !wanted || count <= ROOM - *n;
-    for (unsigned i = 0; i < count; i++) {
-        int fd;
-        memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-        if (wanted && *n < ROOM)
-            fds[(*n)++] = fd;
-        else
-            close(fd);
-    }
-    return fit;
+    bool unwanted = c->cmsg_type != SCM_RIGHTS;
+    unsigned room = ROOM - *n;
+    return aqi_descriptors_take(c, unwanted, fds, n, ROOM) <= room || unwanted;
 }
 
 /* Send with a descriptor in front of the message's own (-1: none); an errno, or 0. */
@@ -162,20 +151,8 @@ static int send_message(int fd, const struct sockaddr_un *to, socklen_t to_len, 
     if (first >= 0) fds[n++] = first;
     for (unsigned i = 0; i < message->nfds && n < ROOM; i++)
         fds[n++] = message->fds[i];
-    if (n != 0) {
-        memset(&control, 0, sizeof(control));
-        header.msg_control = control.bytes;
-        header.msg_controllen = CMSG_SPACE(n * sizeof(int));
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(n * sizeof(int));
-        memcpy(CMSG_DATA(&control.header), fds, n * sizeof(int));
-    }
-    ssize_t sent;
-    do
-        sent = sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
-    return sent < 0 ? errno : 0;
+    aqi_descriptors_add(&header, &control, fds, n);
+    return aqi_descriptors_send(fd, &header);
 }
 
 /*
