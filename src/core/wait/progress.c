@@ -183,6 +183,9 @@ static void reply_round(unsigned round)
         core_progressed();
 }
 
+/* A thousand ranks that look for nothing every now and then are in each other's way. */
+enum { OPENING_SLEEP_MS = 2000 };
+
 void aqi_core_idle(void)
 {
     static struct core_wait wait; /* one thread at a time waits for the job */
@@ -194,7 +197,7 @@ void aqi_core_idle(void)
     uint64_t now = core_hook_now(NULL);
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
-    if (n == 0) core_sleep_opening(CORE_SLEEP_MS);
+    if (n == 0) core_sleep_opening(OPENING_SLEEP_MS);
 }
 
 void aqi_core_ending(void)

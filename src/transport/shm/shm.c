@@ -203,6 +203,7 @@ static void shm_close(struct aqi_tp *tp)
     for (uint32_t i = 0; shm->peers != NULL && i < ranks; i++)
         if (shm->peers[i] != NULL) {
             free(shm->peers[i]->tx[SHM_REQUESTS].line_after);
+            free(shm->peers[i]->tx[SHM_REPLIES].line_after);
             free(shm->peers[i]);
         }
     for (uint32_t i = 0; shm->sources != NULL && i < ranks; i++)
@@ -337,12 +338,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     st = check_inbox(shm, inbox, rank);
     if (st != AQ_OK) return st;
     struct shm_peer *peer = calloc(1, sizeof(*peer));
-    uint32_t *line_after = calloc(SHM_RINGS * shm->layout.slots, sizeof(*line_after));
-    if (peer == NULL || line_after == NULL) {
-        free(peer);
-        free(line_after);
-        return aqi_fail(AQ_ENOMEM, "shm", "no memory for peer %u", id);
-    }
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory for peer %u", id);
     peer->peer.id = id;
     peer->local_rank = rank;
     peer->inbox = inbox;
@@ -352,7 +348,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     /* Its process id is its own word; it could name another process that we may write to. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
-        shm_tx_init(shm, &peer->tx[ring], ring, rank, line_after + ring * shm->layout.slots);
+        shm_tx_init(shm, &peer->tx[ring], ring, rank);
     aqi_spin_lock(&shm->join_lock);
     shm->peers[rank] = peer;
     aqi_spin_unlock(&shm->join_lock);

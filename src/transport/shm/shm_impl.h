@@ -202,8 +202,7 @@ static inline void shm_unlock(const struct shm_tp *shm, struct aqi_spin *lock)
 }
 
 /* shm_send.c */
-void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to,
-                 uint32_t *line_after);
+void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to);
 aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,

@@ -1,23 +1,36 @@
 /* shm: sending. A fast path reads: check, reserve, fill, publish, and look whether to wake. */
 #include "transport/shm/shm_impl.h"
 
+#include "base/log.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to,
-                 uint32_t *line_after)
+/* Full until the first look for room makes `line_after`: most peers of a large job are sent
+ * nothing. */
+void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to)
 {
     unsigned char *channel = shm_channel_of(shm, to, shm->params.local_rank);
     *tx = (struct shm_tx){
         .slots = shm_slots_of(shm, channel, ring),
         .payload = shm_payload_of(shm, channel, ring),
         .done = &((struct shm_channel_head *)(void *)channel)->ring[ring].done,
-        .line_after = line_after,
+        .done_seen = -shm->layout.slots,
     };
 }
 
 /* Learn how far the receiver has come. Its word is not trusted: it cannot be ahead of us. */
 static AQI_COLD void tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
 {
+    static atomic_bool said;
+    if (tx->line_after == NULL) {
+        tx->line_after = calloc(shm->layout.slots, sizeof(*tx->line_after));
+        if (tx->line_after != NULL)
+            tx->done_seen = 0;
+        else
+            aqi_log_once(&said, AQI_LOG_ERROR, "shm", "no memory to send: waiting for some");
+        return;
+    }
     uint32_t done = atomic_load_explicit(tx->done, memory_order_acquire);
     if (done - tx->done_seen > tx->tail - tx->done_seen) return;
     if (done == tx->done_seen) return;
