@@ -41,6 +41,14 @@ static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
+/* Four times that is taken up, each way, by each pair that talks. */
+static size_t max_medium(void)
+{
+    enum { CROWD = 16, CROWD_MEDIUM = 8192 };
+    bool spare = core.params.size > CROWD && core_setting_is_default("AQ_AM_MAX_MEDIUM");
+    return spare ? CROWD_MEDIUM : (size_t)aqi_core_config.max_medium;
+}
+
 static void context_tp_params(void)
 {
     const struct aqi_core_params *p = &core.params;
@@ -58,7 +66,7 @@ static void context_tp_params(void)
         .local_size = p->local_size,
         .host = p->host,
         .threads = core.multi,
-        .max_medium = aqi_core_config.max_medium,
+        .max_medium = max_medium(),
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,

@@ -23,17 +23,22 @@ void core_mode_crowd(unsigned threads)
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
 }
 
-aq_status aq_wait_mode_set(aq_wait_mode mode)
+bool core_setting_is_default(const char *name)
 {
     size_t row = 0;
+    while (strcmp(aqi_core_settings.rows[row].name, name) != 0)
+        row++;
+    return strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") == 0;
+}
+
+aq_status aq_wait_mode_set(aq_wait_mode mode)
+{
     if (!atomic_load(&core.open))
         return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
     if ((unsigned)mode > AQ_WAIT_SHARE)
         return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
                         (int)mode);
-    while (strcmp(aqi_core_settings.rows[row].name, "AQ_WAIT") != 0)
-        row++;
-    if (strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") != 0) return AQ_OK;
+    if (!core_setting_is_default("AQ_WAIT")) return AQ_OK;
     aqi_spin_lock(&core.lock);
     core.wait_hinted = true;
     core.wait_wanted = mode;

@@ -24,10 +24,10 @@ static const struct aqi_setting rows[] = {
      .type = AQI_SET_TEXT,
      .offset = offsetof(struct aqi_core_config, transports)},
     {.name = "AQ_AM_MAX_MEDIUM",
-     .def = "8K",
-     .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64.",
-     .advice = "Raise it if many messages are a little larger; each pair of processes that talks "
-               "has buffers for eight of them each way.",
+     .def = "64K",
+     .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64; 8K "
+            "unless set in jobs of more than 16 processes.",
+     .advice = "Each pair of processes that talks has buffers for four of them each way.",
      .unit = "bytes",
      .min = 512,
      .max = 1 << 20,

@@ -212,6 +212,7 @@ static inline bool core_in_segment(const struct core_route *route, uint64_t addr
 /* mode.c: how long waits spin, when that many threads of each process make calls: not at all where
  * they are more than the cores, for who spins keeps the core from whom it waits for. */
 void core_mode_crowd(unsigned threads);
+bool core_setting_is_default(const char *name);
 
 /* lost.c */
 aq_status core_lost_open(void);

@@ -29,8 +29,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_PAYLOAD",
      .def = "0",
      .doc = "Bytes of payload in flight from one process to another, requests and replies apart; "
-            "at least eight of the largest Medium and four of AQ_SHM_FRAGMENT, which 0 gives. "
-            "Rounded up to a power of two.",
+            "at least four of the largest Medium and of AQ_SHM_FRAGMENT, which 0 gives, "
+            "but no less than 64K. Rounded up to a power of two.",
      .unit = "bytes",
      .max = 1u << 30,
      .same = true,
@@ -119,7 +119,7 @@ static size_t power_of_two_from(size_t value)
     return power;
 }
 
-enum { FRAGMENT = 64 << 10, CROWD = 16 };
+enum { FRAGMENT = 64 << 10, LEAST_PAYLOAD = 64 << 10, CROWD = 16 };
 
 static size_t max_piece(const struct aqi_tp_params *params, size_t max_medium)
 {
@@ -149,13 +149,14 @@ static bool read_addr(const void *bytes, size_t len, struct shm_addr *addr)
 
 static size_t least_payload(size_t max_medium, size_t piece)
 {
-    return aqi_max(8 * max_medium, SHM_PIECES * piece);
+    return SHM_PIECES * aqi_max(max_medium, piece);
 }
 
 static struct measures measures_here(const struct aqi_tp_params *params, size_t max_medium)
 {
     struct measures m = {.slots = shm_config.slots, .piece = max_piece(params, max_medium)};
-    m.payload = power_of_two_from(aqi_max(shm_config.payload, least_payload(max_medium, m.piece)));
+    size_t payload = shm_config.payload != 0 ? (size_t)shm_config.payload : LEAST_PAYLOAD;
+    m.payload = power_of_two_from(aqi_max(payload, least_payload(max_medium, m.piece)));
     return m;
 }
 

@@ -19,7 +19,9 @@
 
 enum { SHM_REQUESTS, SHM_REPLIES, SHM_RINGS };
 
-/* Pieces of puts and gets that a payload ring has room for. */
+/* The largest Mediums, and pieces of puts and gets, that a payload ring has room for. With four
+ * there is always room again: what is skipped at the end, and what was given back and not yet told,
+ * are each less than a quarter. */
 enum { SHM_PIECES = 4 };
 
 /*

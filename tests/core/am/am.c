@@ -307,6 +307,8 @@ int main(void)
         {PRIVATE, 0, 0, on_empty_long, &context_marks[1], "empty long"},
     };
     job_open(AQ_THREAD_SINGLE, 0);
+    if (getenv("AQ_AM_MAX_MEDIUM") == NULL)
+        CHECK_EQUAL(aq_am_max_medium(job.team), job.size > 16 ? 8192 : 65536);
     CHECK_OK(aq_segment_attach(job.team, LONG_SLICE * job.size, &job.segment));
     job.base = aq_segment_addr(job.segment);
     job.len = LONG_SLICE * job.size;

@@ -35,6 +35,7 @@ static void wake_peer(void)
 /* Even ranks act, and the next rank stands still until it is woken; it gets what `act` says. */
 static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
 {
+    static const struct timespec now = {0};
     uint64_t sent = 0, pid;
     sigset_t usr1;
     int signal;
@@ -44,13 +45,16 @@ static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
     CHECK(sigprocmask(SIG_BLOCK, &usr1, NULL) == 0);
     counted = 0;
     memset(job.base + TARGET, 0x5a, aq_am_max_medium(job.team));
-    if (job.self % 2 == 1)
+    if (other < job.size)
         CHECK_OK(aq_put_value(job.team, other, job_at(other, AT), (uint64_t)getpid(), 8, 0));
     job_barrier();
+    memcpy(&pid, job.base + AT, sizeof(pid));
     if (job.self % 2 == 1) {
+        CHECK(kill((pid_t)pid, SIGUSR1) == 0); /* out of the barrier */
         CHECK(sigwait(&usr1, &signal) == 0);
     } else if (other < job.size) {
-        memcpy(&pid, job.base + AT, sizeof(pid));
+        while (sigtimedwait(&usr1, NULL, &now) != SIGUSR1)
+            CHECK(aq_poll() >= AQ_OK);
         peer_pid = (pid_t)pid;
         sent = act(other, turn);
         wake_peer();

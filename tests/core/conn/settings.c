@@ -12,12 +12,12 @@ enum { SIZE = 700001, PIECES = 3000, STEP = 200, ECHO = 100, ANSWER };
 /* What is not the default: at the server in an even case, at the client in an odd one. */
 static const struct {
     const char *name, *value;
-    size_t max_medium; /* of the connection; 8192 is the default */
-} settings[] = {{"AQ_SHM_SLOTS", "16", 8192},     {"AQ_SHM_SLOTS", "4096", 8192},
-                {"AQ_SHM_PAYLOAD", "16M", 8192},  {"AQ_SHM_FRAGMENT", "1M", 8192},
-                {"AQ_AM_MAX_MEDIUM", "512", 512}, {"AQ_AM_MAX_MEDIUM", "1000", 1024},
-                {"AQ_AM_MAX_MEDIUM", "1M", 8192}, {"AQ_SHM_MAP", "no", 8192},
-                {"AQ_SHM_CMA", "no", 8192}};
+    size_t max_medium; /* of the connection; 65536 is the default */
+} settings[] = {{"AQ_SHM_SLOTS", "16", 65536},     {"AQ_SHM_SLOTS", "4096", 65536},
+                {"AQ_SHM_PAYLOAD", "16M", 65536},  {"AQ_SHM_FRAGMENT", "1M", 65536},
+                {"AQ_AM_MAX_MEDIUM", "512", 512},  {"AQ_AM_MAX_MEDIUM", "1000", 1024},
+                {"AQ_AM_MAX_MEDIUM", "1M", 65536}, {"AQ_SHM_MAP", "no", 65536},
+                {"AQ_SHM_CMA", "no", 65536}};
 
 static unsigned char memory[2][SIZE], bytes[SIZE];
 static _Atomic uint32_t answers;

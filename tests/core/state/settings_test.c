@@ -135,7 +135,7 @@ static void test_settings_that_differ(void **state)
         {"GASNET_AM_OUST_PP=16", "AQ_AM_CREDITS is \"32\" in rank 0 and \"16\" in rank 2"},
         {"AQ_COLL_SCRATCH=1M", "AQ_COLL_SCRATCH is \"8M\" in rank 0 and \"1M\" in rank 2"},
         {"AQ_SHM_FRAGMENT=1M", "AQ_SHM_FRAGMENT is \"0\" in rank 0 and \"1M\" in rank 2"},
-        {"AQ_AM_MAX_MEDIUM=1K", "AQ_AM_MAX_MEDIUM is \"8K\" in rank 0 and \"1K\" in rank 2"},
+        {"AQ_AM_MAX_MEDIUM=1K", "AQ_AM_MAX_MEDIUM is \"64K\" in rank 0 and \"1K\" in rank 2"},
         {"AQ_TRANSPORTS=shm,loop",
          "AQ_TRANSPORTS is \"auto\" in rank 0 and \"shm,loop\" in rank 2"},
     };
