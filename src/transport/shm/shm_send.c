@@ -86,6 +86,23 @@ static inline void publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slo
 }
 
 /*
+ * And the lines of the next payload, if it is as large and they are known to be free: otherwise
+ * each store of the copy has to take its line from the receiver, which read it last.
+ */
+enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
+static void call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
+{
+    uint32_t ring = shm->layout.lines, at = tx->line & (ring - 1);
+    if (lines < LEAST_LINES_AHEAD || lines > MOST_LINES_AHEAD || at + lines > ring ||
+        tx->line + lines - tx->line_done > ring)
+        return;
+    for (const unsigned char *line = tx->payload + (size_t)at * AQI_CACHE_LINE,
+                             *end = line + (size_t)lines * AQI_CACHE_LINE;
+         line < end; line += AQI_CACHE_LINE)
+        aqi_prefetch_write(line);
+}
+
+/*
  * Is the peer asleep, or does it not poll our channel? It set the word and then made every
  * processor pass a barrier (membarrier), so either we see the word or it sees our message; where it
  * cannot, or is not let to our processors as we could not register, the fence is ours to make.
@@ -134,6 +151,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     }
     fill(slot, am, line);
     publish(shm, tx, slot);
+    if (line != SHM_INLINE) call_lines(shm, tx, lines_of(am->nbytes));
     st = AQ_OK;
 out:
     shm_unlock(shm, &to->lock[ring]);
@@ -187,6 +205,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         }
         fill(slot, am, line);
         publish(shm, tx, slot);
+        if (line != SHM_INLINE) call_lines(shm, tx, lines_of(am->nbytes));
     }
     shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
     if (am != NULL) see_to_receiver(shm, to);
