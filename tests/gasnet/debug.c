@@ -1,6 +1,7 @@
 /* A program that fails in the way that its argument names; debug.py looks at what it says. */
 #include <gasnetex.h>
 
+#include <gasnet_coll.h>
 #include <gasnet_tools.h>
 
 #include "support.h"
@@ -15,12 +16,25 @@ static int on_backtrace(int fd)
 
 gasnett_backtrace_type_t gasnett_backtrace_user = {"OWN", on_backtrace, 1};
 
+/* Two images for each of two processes. */
+static void wrong_images(const char *how)
+{
+    const gasnet_image_t images[] = {2, 2}, none[] = {2, 0};
+    const int flags = GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC;
+    int strange = strcmp(how, "strange-image") == 0, root = strcmp(how, "no-root") == 0;
+    char dst = 0, src = 0;
+    gasnet_coll_init(strcmp(how, "no-image") == 0 ? none : images, strange ? 9 : job.rank * 2, NULL,
+                     0, 0);
+    if (root) (void)gasnet_coll_broadcast_nb(GASNET_TEAM_ALL, &dst, 4, &src, 1, flags);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "none";
     job_open(&argc, &argv, GASNET_PAGESIZE);
     (void)gasnett_getenv_int_withdefault("DEBUG_NUMBER", 7, 0);
     job_barrier();
+    if (strstr(how, "-image") != NULL || strcmp(how, "no-root") == 0) wrong_images(how);
     if (job.rank == 0 && strcmp(how, "limit") == 0)
         printf("at most %llu bytes\n", (unsigned long long)gasnet_getMaxLocalSegmentSize());
     if (job.rank == job.size - 1) {

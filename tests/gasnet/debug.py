@@ -65,6 +65,9 @@ CASES = (
     ("limit", {"GASNET_MAX_SEGSIZE": "much"}, None, ("give a size such as",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=64M/X",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=0",), ()),
+    ("strange-image", {}, None, ("gasnet_coll_init: image 9 is not of process",), ()),
+    ("no-image", {}, None, ("gasnet_coll_init: process 1 has no image",), ()),
+    ("no-root", {}, None, ("image 4 is the root; the team has images 0 to 3",), ()),
     ("none", {"GASNET_BACKTRACE": "perhaps"}, None, ("GASNET_BACKTRACE is \"perhaps\"",), ()),
 )
 
