@@ -185,3 +185,39 @@ void aqi_copy_configure(enum aqi_copy_method method, size_t least)
     configured = method;
     aqi_copy_least = method == AQI_COPY_MEMCPY ? SIZE_MAX : least;
 }
+
+/* --- pieces ---------------------------------------------------------------------------------- */
+
+/* Four at a time, so that the loop costs little beside the stores. */
+#define COPY_FIXED(size)                                                                           \
+    case size:                                                                                     \
+        for (; count >= 4; count -= 4, dst += 4 * dst_step, src += 4 * src_step) {                 \
+            memcpy(dst, src, size);                                                                \
+            memcpy(dst + dst_step, src + src_step, size);                                          \
+            memcpy(dst + 2 * dst_step, src + 2 * src_step, size);                                  \
+            memcpy(dst + 3 * dst_step, src + 3 * src_step, size);                                  \
+        }                                                                                          \
+        for (; count > 0; count--, dst += dst_step, src += src_step)                               \
+            memcpy(dst, src, size);                                                                \
+        return
+
+void aqi_copy_pieces(unsigned char *dst, int64_t dst_step, const unsigned char *src,
+                     int64_t src_step, size_t len, size_t count)
+{
+    if (count == 1 || (dst_step == (int64_t)len && src_step == (int64_t)len)) {
+        aqi_copy(dst, src, len * count);
+        return;
+    }
+    switch (len) {
+        COPY_FIXED(1);
+        COPY_FIXED(2);
+        COPY_FIXED(4);
+        COPY_FIXED(8);
+        COPY_FIXED(16);
+        COPY_FIXED(32);
+        COPY_FIXED(64);
+    default:
+        for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)
+            aqi_copy(dst, src, len);
+    }
+}

@@ -36,4 +36,8 @@ static inline void aqi_copy(void *dst, const void *src, size_t len)
         aqi_copy_large(dst, src, len);
 }
 
+/* `count` pieces of `len` bytes, each so many bytes after the one before it. */
+void aqi_copy_pieces(unsigned char *dst, int64_t dst_step, const unsigned char *src,
+                     int64_t src_step, size_t len, size_t count);
+
 #endif

@@ -35,7 +35,7 @@ static void hook_deliver_credited(void *arg, uint32_t source, const struct aqi_a
 static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct aqi_fallback *fb = arg;
-    if (id >= fb->params.size || atomic_exchange(&fb->down[id], true)) return;
+    if (id >= fb->params.size || atomic_exchange(&fb->side[id].down, true)) return;
     aqi_fallback_peer_down(fb, id);
     fb->up.peer_lost(fb->up.arg, id, why);
 }
@@ -62,7 +62,7 @@ static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, ui
 {
     struct aqi_fallback *fb = tp->fallback;
     unsigned n = fb->own.progress(tp, mode, now);
-    if (AQI_UNLIKELY(atomic_load_explicit(&fb->active, memory_order_relaxed) != 0) &&
+    if (AQI_UNLIKELY(atomic_load_explicit(&fb->waiting, memory_order_relaxed) != 0) &&
         mode == AQI_PROGRESS_ALL)
         n += fallback_push_all(fb);
     return n;
@@ -76,46 +76,6 @@ static aq_status wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 }
 
 /* --- the gaps -------------------------------------------------------------------------------- */
-
-/* Long requests under way before the next is refused; replies are bounded by the requests. */
-enum { MOST_LONGS = 64 };
-
-/*
- * Start an operation: send what there is room for now, keep the rest on the pending list. If
- * nothing could be sent it did not begin (AQ_AGAIN), unless it must: a reply may not be refused.
- */
-static aq_status submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must)
-{
-    if (atomic_load_explicit(&fb->down[init->peer->id], memory_order_relaxed)) {
-        free(init->copy);
-        return AQ_EPEER;
-    }
-    fallback_lock(fb);
-    if (init->kind == FB_OP_LONG && !must && fb->longs >= MOST_LONGS) {
-        fallback_unlock(fb);
-        free(init->copy);
-        return AQ_AGAIN;
-    }
-    struct fallback_op *op = fallback_op_new(fb, init);
-    if (op == NULL) {
-        fallback_unlock(fb);
-        free(init->copy);
-        return aqi_fail(AQ_ENOMEM, "transport", "no memory for an operation of the message path");
-    }
-    /* Marked as listed while it starts, so that an early answer does not free it under us. */
-    op->pending = true;
-    bool begun = fallback_op_push(fb, op) || must || op->put_begun;
-    if (!begun) op->comp = NULL; /* leaves no trace */
-    if (!begun || op->failed || op->issued == op->len) {
-        op->pending = false;
-        if (!begun || op->failed || op->finished == op->len) fallback_op_free(fb, op);
-    } else {
-        op->next = fb->pending;
-        fb->pending = op;
-    }
-    fallback_unlock(fb);
-    return begun ? AQ_OK : AQ_AGAIN;
-}
 
 /* The transport's own operation first, if it has one and the memory is registered with it;
  * AQ_ENOTSUP: it is for us. */
@@ -141,7 +101,7 @@ static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                              .addr = addr,
                              .len = len,
                              .comp = comp};
-    return submit(tp->fallback, &op, false);
+    return fallback_submit(tp->fallback, &op, false);
 }
 
 static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -156,21 +116,7 @@ static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     }
     struct fallback_op op = {
         .kind = FB_OP_GET, .peer = peer, .local = dst, .addr = addr, .len = len, .comp = comp};
-    return submit(tp->fallback, &op, false);
-}
-
-/* One piece at a time. */
-static aq_status any_rows(bool put, struct aqi_tp *tp, struct aqi_peer *peer,
-                          const struct aqi_rmem *rmem, struct aqi_row *row, unsigned *taken,
-                          struct aqi_comp *comp)
-{
-    aq_status st = put ? any_put(tp, peer, rmem, row->remote, row->local, row->len, NULL, comp)
-                       : any_get(tp, peer, rmem, row->remote, row->local, row->len, NULL, comp);
-    if (st != AQ_OK) return st;
-    row->remote += (uint64_t)row->remote_step;
-    row->local += row->local_step;
-    *taken = --row->count == 0;
-    return AQ_OK;
+    return fallback_submit(tp->fallback, &op, false);
 }
 
 static aq_status any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -178,7 +124,7 @@ static aq_status any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer, const st
                               struct aqi_comp *comp)
 {
     aq_status st = OWN(put_rows, rows, n, taken, comp);
-    return st != AQ_ENOTSUP ? st : any_rows(true, tp, peer, rmem, rows, taken, comp);
+    return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, true, peer, rows, n, taken, comp);
 }
 
 static aq_status any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -186,7 +132,7 @@ static aq_status any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer, const st
                               struct aqi_comp *comp)
 {
     aq_status st = OWN(get_rows, rows, n, taken, comp);
-    return st != AQ_ENOTSUP ? st : any_rows(false, tp, peer, rmem, rows, taken, comp);
+    return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, false, peer, rows, n, taken, comp);
 }
 
 static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -201,7 +147,7 @@ static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct
                              .comp = comp,
                              .fill_len = len,
                              .fill_byte = byte};
-    return submit(tp->fallback, &op, false);
+    return fallback_submit(tp->fallback, &op, false);
 }
 
 static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -216,7 +162,7 @@ static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const stru
                              .comp = comp,
                              .result = req->fetch ? result : NULL,
                              .atomic = *req};
-    return submit(tp->fallback, &op, false);
+    return fallback_submit(tp->fallback, &op, false);
 }
 
 /* A Long that fits a message travels packed; a larger one as a put and then a header. */
@@ -250,7 +196,7 @@ static aq_status any_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
         memcpy(op.copy, am->payload, am->nbytes);
         op.local = op.copy;
     }
-    return submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
+    return fallback_submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
 }
 
 static aq_status gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
@@ -389,11 +335,11 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
     if (fb == NULL) goto no_memory;
     if (credits && aqi_credit_gate_create(params, &fb->gate) != AQ_OK) goto no_memory;
     fb->peers = calloc(params->size, sizeof(struct aqi_peer *));
-    fb->down = calloc(params->size, sizeof(*fb->down));
-    if (fb->peers == NULL || fb->down == NULL) goto no_memory;
+    fb->side = calloc(params->size, sizeof(*fb->side));
+    if (fb->peers == NULL || fb->side == NULL) goto no_memory;
     fb->params = *params;
     fb->up = params->hooks;
-    aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, false);
+    aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, params->threads);
     *inner = *params;
     inner->hooks.deliver = credits ? hook_deliver_credited : hook_deliver;
     inner->hooks.peer_lost = hook_peer_lost;
@@ -404,7 +350,7 @@ no_memory:
     if (fb != NULL) {
         aqi_credit_gate_destroy(fb->gate);
         free(fb->peers);
-        free(fb->down);
+        free(fb->side);
     }
     free(fb);
     return aqi_fail(AQ_ENOMEM, "transport", "no memory for %u peers", params->size);
@@ -450,8 +396,11 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
 
 void aqi_fallback_destroy(struct aqi_fallback *fb)
 {
-    for (uint32_t i = 0; i < fb->op_count; i++)
-        free(fb->ops[i]->copy);
+    for (uint32_t id = 0; id < fb->params.size; id++) {
+        for (uint32_t i = 0; i < fb->side[id].op_count; i++)
+            free(fb->side[id].ops[i]->copy);
+        free(fb->side[id].ops);
+    }
     aqi_pool_destroy(&fb->op_pool);
     while (fb->memory != NULL) {
         struct gap_memory *memory = fb->memory;
@@ -459,11 +408,10 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
         munmap(memory->addr, memory->len);
         free(memory);
     }
-    fallback_count(fb, 0 - fb->active);
+    fallback_wait(fb, 0 - fb->waiting);
     aqi_credit_gate_destroy(fb->gate);
-    free(fb->ops);
     free(fb->peers);
-    free(fb->down);
+    free(fb->side);
     free(fb);
 }
 
@@ -471,21 +419,17 @@ bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
 {
     struct aqi_fallback *fb = tp->fallback;
     if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be told */
-    if (atomic_load_explicit(&fb->active, memory_order_relaxed) == 0) return false;
-    fallback_lock(fb);
-    bool waits = fb->pending != NULL;
-    fallback_unlock(fb);
-    return waits;
+    return atomic_load_explicit(&fb->waiting, memory_order_relaxed) != 0;
 }
 
 void aqi_fallback_peer_down(struct aqi_fallback *fb, uint32_t id)
 {
-    atomic_store(&fb->down[id], true);
+    struct fallback_peer *side = &fb->side[id];
+    atomic_store(&side->down, true);
     if (fb->peers[id] == NULL) return;
     fb->tp->ops.disconnect(fb->tp, fb->peers[id]);
-    fallback_lock(fb);
-    for (uint32_t i = 0; i < fb->op_count; i++)
-        if (fb->ops[i]->kind != FB_OP_FREE && fb->ops[i]->peer_id == id)
-            fallback_op_fail(fb, fb->ops[i], AQ_EPEER);
-    fallback_unlock(fb);
+    fallback_lock(fb, &side->lock);
+    for (uint32_t i = 0; i < side->op_count; i++)
+        if (side->ops[i]->kind != FB_OP_FREE) fallback_op_fail(fb, side->ops[i], AQ_EPEER);
+    fallback_unlock(fb, &side->lock);
 }

@@ -10,33 +10,55 @@
 
 /* Internal messages: AQI_AM_INTERNAL with one of these as the handler. */
 enum fallback_message {
-    FB_PUT = 1,  /* request  addr: destination; payload: the bytes */
-    FB_PUT_ACK,  /* reply */
+    FB_PUT = 1,  /* request  addr: destination; args[2]: FB_ANSWER or 0; payload: the bytes */
+    FB_SYNC,     /* request  acknowledge what was held back */
+    FB_ACK,      /* reply    args[2]: bytes, with FB_ANSWER; [3..5]: the same of another put */
     FB_GET,      /* request  addr: source; args[2]: offset in the transfer, [3]: length */
     FB_GET_DATA, /* reply   args[2]: offset; payload: the bytes */
     FB_ATOMIC,   /* request  addr: operand; args[2..7]: operands, op and type */
     FB_RESULT,   /* reply    args[2..3]: the old value */
     FB_FILL,     /* request  addr: destination; args[2]: byte, [3..4]: length */
-    FB_FILLED,   /* reply */
+    FB_PUT_ROWS, /* request  payload: records, each with its bytes */
+    FB_DONE,     /* reply    to these two */
+    FB_GET_ROWS, /* request  payload: records */
+    FB_ROWS,     /* reply    payload: their bytes */
     FB_REFUSED,  /* reply    the range or operation is not allowed at the target */
     FB_MESSAGES
 };
 
-/* Args 0 and 1 of every internal message: which operation, as slot index and generation. */
+/* Args 0 and 1 of every internal message: which operation, as slot index and generation, so that an
+ * answer which is late, repeated or invented finds nothing. */
 
-enum fallback_kind { FB_OP_FREE, FB_OP_PUT, FB_OP_GET, FB_OP_ATOMIC, FB_OP_FILL, FB_OP_LONG };
+/*
+ * Pieces of a put are acknowledged together: the target adds up what arrives and answers the last
+ * one, or one of another put. Should pieces arrive in another order than they were sent, that
+ * answer falls short, and the initiator asks for the rest.
+ */
+#define FB_ANSWER    0x40000000
+#define FB_MOST_HELD 0x20000000u /* bytes, then it is answered all the same */
+
+enum fallback_kind {
+    FB_OP_FREE,
+    FB_OP_PUT,
+    FB_OP_GET,
+    FB_OP_ATOMIC,
+    FB_OP_FILL,
+    FB_OP_LONG,
+    FB_OP_PUT_ROWS,
+    FB_OP_GET_ROWS
+};
 
 /*
  * An operation under way. On the pending list while it has something to send; freed when nothing
  * is to be sent and nothing awaited.
  */
 struct fallback_op {
-    uint32_t index; /* in the table, for life */
+    uint32_t index; /* in its peer's table, for life */
     uint32_t generation;
     uint8_t kind;
     bool failed;
     bool pending;
-    uint32_t peer_id;
+    bool sync; /* FB_OP_PUT: an answer fell short, FB_SYNC is to be sent */
     struct aqi_peer *peer;
     unsigned char *local;
     uint64_t addr;
@@ -55,7 +77,8 @@ struct fallback_op {
     const struct aqi_rmem *rmem;
     const struct aqi_mem *mem;
     bool put_begun;
-    void *copy; /* of the source, when the caller wanted it back at once */
+    unsigned rows;
+    void *copy; /* of the source, when the caller wanted it back at once; of the rows of a get */
     struct fallback_op *next;
 };
 
@@ -66,38 +89,57 @@ struct gap_memory {
     struct gap_memory *next;
 };
 
+/* What there is for each peer. */
+struct fallback_peer {
+    atomic_bool down;
+    bool queued;              /* in aqi_fallback.ready, under its lock */
+    struct aqi_spin lock;     /* what follows, and the fields of operations; params.threads only */
+    struct fallback_op **ops; /* by index */
+    uint32_t op_count, op_room;
+    struct fallback_op *free_ops;
+    struct fallback_op *pending, **pending_end; /* oldest first; NULL: of the empty list */
+    uint32_t longs;                             /* operations of FB_OP_LONG */
+    struct {
+        uint32_t index, generation, bytes; /* of its put that is not acknowledged yet; 0: of none */
+    } held;
+    struct fallback_peer *next;
+};
+
 struct aqi_fallback {
     struct aqi_tp *tp;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS, else NULL */
     struct aqi_tp_hooks up;       /* of whoever opened the transport */
     struct aqi_transport own;     /* the transport's operations before the gaps were filled */
     struct aqi_tp_params params;
-    struct aqi_peer **peers; /* by id, from connect */
-    atomic_bool *down;       /* by id */
+    struct aqi_peer **peers;    /* by id, from connect */
+    struct fallback_peer *side; /* by id, likewise */
     struct gap_memory *memory;
     struct aqi_pool op_pool;
-    struct fallback_op **ops; /* by index */
-    uint32_t op_count, op_room;
-    struct fallback_op *free_ops;
-    struct fallback_op *pending;
-    uint32_t longs;          /* operations of FB_OP_LONG */
-    _Atomic uint32_t active; /* operations not free: progress looks only then */
-    struct aqi_spin lock;    /* ops, lists and the fields of operations; params.threads only */
+    struct fallback_peer *ready; /* those with pending operations */
+    struct aqi_spin lock;        /* of that list; params.threads only */
+    _Atomic uint32_t active;     /* operations not free */
+    _Atomic uint32_t waiting;    /* operations that are pending: progress looks only then */
 };
 
-static inline void fallback_lock(struct aqi_fallback *fb)
+static inline void fallback_lock(const struct aqi_fallback *fb, struct aqi_spin *lock)
 {
-    if (fb->params.threads) aqi_spin_lock(&fb->lock);
+    if (fb->params.threads) aqi_spin_lock(lock);
 }
 
-static inline void fallback_unlock(struct aqi_fallback *fb)
+static inline void fallback_unlock(const struct aqi_fallback *fb, struct aqi_spin *lock)
 {
-    if (fb->params.threads) aqi_spin_unlock(&fb->lock);
+    if (fb->params.threads) aqi_spin_unlock(lock);
 }
 
-static inline void fallback_count(struct aqi_fallback *fb, uint32_t by)
+static inline struct fallback_peer *fallback_side(struct aqi_fallback *fb,
+                                                  const struct fallback_op *op)
 {
-    aqi_count_on(&fb->active, fb->params.threads, by);
+    return &fb->side[op->peer->id];
+}
+
+static inline void fallback_wait(struct aqi_fallback *fb, uint32_t by)
+{
+    aqi_count_on(&fb->waiting, fb->params.threads, by);
     aqi_count_on(&aqi_tp_pending, fb->params.threads, by);
 }
 
@@ -107,16 +149,32 @@ static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct 
     return fb->gate == NULL ? peer->max_piece : peer->max_medium;
 }
 
-/* fallback_ops.c: the initiator's side. The lock is held. */
+/*
+ * fallback_ops.c: the initiator's side. Start an operation: send what there is room for now, keep
+ * the rest on the pending list. If nothing could be sent it did not begin (AQ_AGAIN), unless it
+ * must: a reply may not be refused. `copy` is taken over in any case.
+ */
+aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must);
+unsigned fallback_push_all(struct aqi_fallback *fb);
+/* The rest with the lock of the peer held. */
 struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallback_op *init);
 void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op);
-struct fallback_op *fallback_op_find(struct aqi_fallback *fb, const struct aqi_am *am,
-                                     uint32_t source);
+struct fallback_op *fallback_op_find(struct fallback_peer *side, uint32_t index,
+                                     uint32_t generation);
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op);
 void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status status);
-/* Send what can be sent. Returns true when it moved. */
-bool fallback_op_push(struct aqi_fallback *fb, struct fallback_op *op);
-unsigned fallback_push_all(struct aqi_fallback *fb);
+/* It has something to send: progress pushes it. */
+void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op);
+
+/* fallback_rows.c: scattered transfers, whose rows share messages. */
+aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer,
+                        struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
+/* Serve one, all of it or nothing. False: it makes no sense or is not to be touched. */
+bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am);
+/* The bytes of one, in `*buffer` from the heap; NULL: no memory. */
+bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,
+                       size_t *nbytes);
+void fallback_rows_scatter(const struct fallback_op *op, const void *bytes);
 
 /* fallback_serve.c: a message has arrived; true if it was one of ours. */
 bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am);

@@ -1,72 +1,73 @@
 /*
  * The fallback layer's side that starts operations: cuts puts and gets into messages, sends
- * what there is room for, keeps the rest on a list that progress pushes on.
+ * what there is room for, keeps the rest on lists that progress pushes on.
  */
+#include "base/fail.h"
 #include "transport/fallback_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Gets ask for this many pieces ahead: enough to cover a round trip, few enough for replies. */
-enum { GET_WINDOW = 16 };
+enum {
+    GET_WINDOW = 16, /* pieces asked for ahead: they cover a round trip, and leave room to reply */
+    MOST_LONGS = 64 /* requests to a peer before the next is refused; replies are bounded by them */
+};
 
-/* A new place in the table of operations, which answers refer to by index. */
-static struct fallback_op *op_grow(struct aqi_fallback *fb)
+/* --- the table of a peer, which answers refer to by index ------------------------------------- */
+
+static struct fallback_op *op_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {
-    if (fb->op_count == fb->op_room) {
-        uint32_t room = fb->op_room ? 2 * fb->op_room : 64;
-        struct fallback_op **ops = realloc(fb->ops, room * sizeof(*ops));
+    if (side->op_count == side->op_room) {
+        uint32_t room = side->op_room ? 2 * side->op_room : 8;
+        struct fallback_op **ops = realloc(side->ops, room * sizeof(*ops));
         if (ops == NULL) return NULL;
-        fb->ops = ops;
-        fb->op_room = room;
+        side->ops = ops;
+        side->op_room = room;
     }
     struct fallback_op *op = aqi_pool_get(&fb->op_pool);
     if (op == NULL) return NULL;
-    op->index = fb->op_count;
+    op->index = side->op_count;
     op->generation = 0;
-    fb->ops[fb->op_count++] = op;
+    side->ops[side->op_count++] = op;
     return op;
 }
 
 struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallback_op *init)
 {
-    struct fallback_op *op = fb->free_ops;
+    struct fallback_peer *side = fallback_side(fb, init);
+    struct fallback_op *op = side->free_ops;
     if (op != NULL)
-        fb->free_ops = op->next;
-    else if ((op = op_grow(fb)) == NULL)
+        side->free_ops = op->next;
+    else if ((op = op_grow(fb, side)) == NULL)
         return NULL;
     uint32_t index = op->index, generation = op->generation + 1;
     *op = *init;
     op->index = index;
     op->generation = generation;
-    op->peer_id = init->peer->id;
-    fallback_count(fb, 1);
-    if (op->kind == FB_OP_LONG) fb->longs++;
+    aqi_count_on(&fb->active, fb->params.threads, 1);
+    if (op->kind == FB_OP_LONG) side->longs++;
     return op;
 }
 
-/* The operation that an answer belongs to, if it really is one that its sender may answer. */
-struct fallback_op *fallback_op_find(struct aqi_fallback *fb, const struct aqi_am *am,
-                                     uint32_t source)
+struct fallback_op *fallback_op_find(struct fallback_peer *side, uint32_t index,
+                                     uint32_t generation)
 {
-    uint32_t index = (uint32_t)am->args[0];
-    if (index >= fb->op_count) return NULL;
-    struct fallback_op *op = fb->ops[index];
-    if (op->kind == FB_OP_FREE || op->failed || op->peer_id != source ||
-        op->generation != (uint32_t)am->args[1])
+    struct fallback_op *op = index < side->op_count ? side->ops[index] : NULL;
+    if (op == NULL || op->kind == FB_OP_FREE || op->failed || op->generation != generation)
         return NULL;
     return op;
 }
 
 void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
 {
+    struct fallback_peer *side = fallback_side(fb, op);
     free(op->copy);
     op->copy = NULL;
-    if (op->kind == FB_OP_LONG) fb->longs--;
+    if (op->kind == FB_OP_LONG) side->longs--;
     op->kind = FB_OP_FREE;
-    op->next = fb->free_ops;
-    fb->free_ops = op;
-    fallback_count(fb, UINT32_MAX);
+    op->next = side->free_ops;
+    side->free_ops = op;
+    aqi_count_on(&fb->active, fb->params.threads, UINT32_MAX);
 }
 
 /* Complete and free it if nothing is left to do; one still on the pending list is freed there. */
@@ -75,6 +76,7 @@ void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op)
     if (op->kind == FB_OP_LONG || op->finished < op->len || op->failed) return;
     aqi_comp_remote(op->comp);
     op->comp = NULL;
+    op->sync = false;
     if (!op->pending) fallback_op_free(fb, op);
 }
 
@@ -92,6 +94,8 @@ void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status
     op->failed = true;
     if (!op->pending) fallback_op_free(fb, op);
 }
+
+/* --- sending --------------------------------------------------------------------------------- */
 
 static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
                                enum fallback_message type, uint64_t addr, const int32_t *more,
@@ -112,9 +116,15 @@ static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
 
 static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
 {
+    if (op->issued == op->len) {
+        aq_status st = send_internal(fb, op, FB_SYNC, 0, NULL, 0, NULL, 0);
+        if (st == AQ_OK) op->sync = false;
+        return st;
+    }
     size_t n = aqi_min(op->len - op->issued, fallback_piece(fb, op->peer));
+    int32_t answer = op->issued + n == op->len ? FB_ANSWER : 0;
     aq_status st =
-        send_internal(fb, op, FB_PUT, op->addr + op->issued, NULL, 0, op->local + op->issued, n);
+        send_internal(fb, op, FB_PUT, op->addr + op->issued, &answer, 1, op->local + op->issued, n);
     if (st != AQ_OK) return st;
     op->issued += n;
     if (op->issued == op->len) aqi_comp_local(op->comp);
@@ -156,14 +166,15 @@ static aq_status push_fill(struct aqi_fallback *fb, struct fallback_op *op)
 static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (!op->put_begun) {
+        struct aqi_spin *lock = &fallback_side(fb, op)->lock;
         atomic_store_explicit(&op->inner.local, 1, memory_order_relaxed);
         atomic_store_explicit(&op->inner.remote, 1, memory_order_relaxed);
         op->inner.shared = fb->params.threads;
         /* May be our own put, which takes the lock. */
-        fallback_unlock(fb);
+        fallback_unlock(fb, lock);
         aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
                                        op->mem, &op->inner);
-        fallback_lock(fb);
+        fallback_lock(fb, lock);
         if (st != AQ_OK) return st;
         op->put_begun = true;
     }
@@ -188,10 +199,16 @@ static aq_status (*const pushers[])(struct aqi_fallback *, struct fallback_op *)
     [FB_OP_FILL] = push_fill, [FB_OP_LONG] = push_long,
 };
 
-bool fallback_op_push(struct aqi_fallback *fb, struct fallback_op *op)
+static bool has_more(const struct fallback_op *op)
+{
+    return !op->failed && (op->issued < op->len || op->sync);
+}
+
+/* Send what can be sent. Returns true when it moved. */
+static bool op_push(struct aqi_fallback *fb, struct fallback_op *op)
 {
     bool moved = false;
-    while (!op->failed && op->issued < op->len) {
+    while (has_more(op)) {
         aq_status st = pushers[op->kind](fb, op);
         if (st == AQ_AGAIN) break;
         if (st < 0) fallback_op_fail(fb, op, st);
@@ -200,33 +217,98 @@ bool fallback_op_push(struct aqi_fallback *fb, struct fallback_op *op)
     return moved;
 }
 
-/* Give each pending operation a turn; those with nothing left to send leave the list. */
-unsigned fallback_push_all(struct aqi_fallback *fb)
+/* --- what waits ------------------------------------------------------------------------------ */
+
+static void list_op(struct fallback_peer *side, struct fallback_op *op)
+{
+    if (side->pending == NULL) side->pending_end = &side->pending;
+    op->next = NULL;
+    *side->pending_end = op;
+    side->pending_end = &op->next;
+}
+
+void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
+{
+    struct fallback_peer *side = fallback_side(fb, op);
+    op->pending = true;
+    list_op(side, op);
+    fallback_wait(fb, 1);
+    fallback_lock(fb, &fb->lock);
+    if (!side->queued) {
+        side->queued = true;
+        side->next = fb->ready;
+        fb->ready = side;
+    }
+    fallback_unlock(fb, &fb->lock);
+}
+
+aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must)
+{
+    struct fallback_peer *side = fallback_side(fb, init);
+    aq_status st = AQ_EPEER;
+    fallback_lock(fb, &side->lock);
+    if (atomic_load_explicit(&side->down, memory_order_relaxed)) goto refused;
+    st = AQ_AGAIN;
+    if (init->kind == FB_OP_LONG && !must && side->longs >= MOST_LONGS) goto refused;
+    st = AQ_ENOMEM;
+    struct fallback_op *op = fallback_op_new(fb, init);
+    if (op == NULL) goto refused;
+    /* Marked as listed while it starts, so that an early answer does not free it under us. */
+    op->pending = true;
+    bool begun = op_push(fb, op) || must || op->put_begun;
+    if (!begun) op->comp = NULL; /* leaves no trace */
+    op->pending = false;
+    if (!begun || op->failed || (!has_more(op) && op->finished == op->len))
+        fallback_op_free(fb, op);
+    else if (has_more(op))
+        fallback_op_wait(fb, op);
+    fallback_unlock(fb, &side->lock);
+    return begun ? AQ_OK : AQ_AGAIN;
+refused:
+    fallback_unlock(fb, &side->lock);
+    free(init->copy);
+    if (st != AQ_ENOMEM) return st;
+    return aqi_fail(st, "transport", "no memory for an operation of the message path");
+}
+
+/* Give each pending operation to a peer a turn; those with nothing left to send leave the list. */
+static unsigned push_peer(struct aqi_fallback *fb, struct fallback_peer *side)
 {
     unsigned moved = 0;
-    fallback_lock(fb);
-    struct fallback_op *list = fb->pending, *keep = NULL;
-    fb->pending = NULL;
-    while (list != NULL) {
-        struct fallback_op *op = list;
-        list = op->next;
-        if (!op->failed && atomic_load_explicit(&fb->down[op->peer_id], memory_order_relaxed))
+    struct fallback_op *next;
+    fallback_lock(fb, &side->lock);
+    struct fallback_op *list = side->pending;
+    side->pending = NULL;
+    for (struct fallback_op *op = list; op != NULL; op = next) {
+        next = op->next;
+        if (atomic_load_explicit(&side->down, memory_order_relaxed))
             fallback_op_fail(fb, op, AQ_EPEER);
-        if (fallback_op_push(fb, op)) moved++;
-        if (!op->failed && op->issued < op->len) {
-            op->next = keep;
-            keep = op;
+        if (op_push(fb, op)) moved++;
+        fallback_wait(fb, UINT32_MAX);
+        if (has_more(op)) {
+            fallback_op_wait(fb, op);
             continue;
         }
         op->pending = false;
         if (op->failed || op->finished == op->len) fallback_op_free(fb, op);
     }
-    while (keep != NULL) { /* oldest first again, before what was added meanwhile */
-        struct fallback_op *op = keep;
-        keep = op->next;
-        op->next = fb->pending;
-        fb->pending = op;
+    fallback_unlock(fb, &side->lock);
+    return moved;
+}
+
+unsigned fallback_push_all(struct aqi_fallback *fb)
+{
+    unsigned moved = 0;
+    fallback_lock(fb, &fb->lock);
+    struct fallback_peer *ready = fb->ready, *next;
+    fb->ready = NULL;
+    fallback_unlock(fb, &fb->lock);
+    for (; ready != NULL; ready = next) {
+        fallback_lock(fb, &fb->lock);
+        next = ready->next;
+        ready->queued = false;
+        fallback_unlock(fb, &fb->lock);
+        moved += push_peer(fb, ready);
     }
-    fallback_unlock(fb);
     return moved;
 }

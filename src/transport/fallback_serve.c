@@ -5,6 +5,7 @@
 #include "base/stats.h"
 #include "transport/fallback_impl.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t arg_u64(const struct aqi_am *am, unsigned i)
@@ -12,12 +13,13 @@ static uint64_t arg_u64(const struct aqi_am *am, unsigned i)
     return (uint32_t)am->args[i] | (uint64_t)(uint32_t)am->args[i + 1] << 32;
 }
 
-/* Answer from inside the delivery of a request; waits for room like any reply. */
+/* Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
+ * two arguments that name the operation. */
 static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *request,
                         enum fallback_message type, const int32_t *more, unsigned nmore,
                         const void *payload, size_t nbytes)
 {
-    int32_t args[6] = {request->args[0], request->args[1]};
+    int32_t args[8] = {request->args[0], request->args[1]};
     for (unsigned i = 0; i < nmore; i++)
         args[2 + i] = more[i];
     struct aqi_am am = {.kind = AQI_AM_INTERNAL,
@@ -29,19 +31,80 @@ static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct a
                         .payload = payload};
     struct aqi_tp *tp = fb->tp;
     for (unsigned round = 0;; round++) {
-        if (atomic_load_explicit(&fb->down[source], memory_order_relaxed)) return;
+        if (atomic_load_explicit(&fb->side[source].down, memory_order_relaxed)) return;
         if (fb->own.am_send(tp, fb->peers[source], &am, NULL) != AQ_AGAIN) return;
         if (fb->own.progress(tp, AQI_PROGRESS_REPLIES, fb->up.now(fb->up.host)) == 0)
             fb->up.relax(fb->up.host, round);
     }
 }
 
+static void refuse(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+}
+
+/* Answer for this piece and what was held back of its put, or hold both back; what was held back of
+ * another put is answered for in any case. */
+static void acknowledge(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am,
+                        uint32_t nbytes, bool answer)
+{
+    struct fallback_peer *side = &fb->side[source];
+    uint32_t index = (uint32_t)am->args[0], generation = (uint32_t)am->args[1];
+    int32_t more[4] = {0};
+    unsigned nmore = 0;
+    fallback_lock(fb, &side->lock);
+    bool same = side->held.index == index && side->held.generation == generation;
+    if (side->held.bytes != 0 && !same) {
+        more[1] = (int32_t)side->held.index;
+        more[2] = (int32_t)side->held.generation;
+        more[3] = (int32_t)side->held.bytes;
+        nmore = 4;
+    }
+    uint32_t sum = (same ? side->held.bytes : 0) + nbytes;
+    answer = answer || sum >= FB_MOST_HELD;
+    if (answer) {
+        more[0] = (int32_t)(sum | FB_ANSWER);
+        nmore = aqi_max(nmore, 1u) == 4 ? 4 : 1;
+        sum = 0;
+    }
+    side->held.index = index;
+    side->held.generation = generation;
+    side->held.bytes = sum;
+    fallback_unlock(fb, &side->lock);
+    if (nmore != 0) serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
+}
+
 static void serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
-    bool ok = fb->up.range_ok(fb->up.host, am->addr, am->nbytes);
-    if (ok) memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
-    int32_t length = (int32_t)am->nbytes;
-    serve_reply(fb, source, am, ok ? FB_PUT_ACK : FB_REFUSED, &length, 1, NULL, 0);
+    if (!fb->up.range_ok(fb->up.host, am->addr, am->nbytes)) {
+        refuse(fb, source, am);
+        return;
+    }
+    memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+    acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
+}
+
+static void serve_sync(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    acknowledge(fb, source, am, 0, true);
+}
+
+static void serve_put_rows(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    bool ok = fallback_rows_put(fb, am);
+    serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+}
+
+static void serve_get_rows(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    void *buffer;
+    size_t nbytes;
+    if (!fallback_rows_get(fb, am, fb->peers[source]->max_medium, &buffer, &nbytes)) {
+        refuse(fb, source, am);
+        return;
+    }
+    serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
+    free(buffer);
 }
 
 static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
@@ -49,7 +112,7 @@ static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
     if (len > fallback_piece(fb, fb->peers[source]) || !fb->up.range_ok(fb->up.host, am->addr, len))
-        serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+        refuse(fb, source, am);
     else
         serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,
                     len);
@@ -65,7 +128,7 @@ static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct 
     size_t size = aqi_atomic_size(req.type);
     if (!aqi_atomic_valid(req.op, req.type) || am->addr % size != 0 ||
         !fb->up.range_ok(fb->up.host, am->addr, size)) {
-        serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+        refuse(fb, source, am);
         return;
     }
     uint64_t old = aqi_atomic_apply(&req, (void *)(uintptr_t)am->addr);
@@ -78,15 +141,32 @@ static void serve_fill(struct aqi_fallback *fb, uint32_t source, const struct aq
     uint64_t len = arg_u64(am, 3);
     bool ok = fb->up.range_ok(fb->up.host, am->addr, len);
     if (ok) memset((void *)(uintptr_t)am->addr, am->args[2], len);
-    serve_reply(fb, source, am, ok ? FB_FILLED : FB_REFUSED, NULL, 0, NULL, 0);
+    serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+}
+
+static void count_acked(struct aqi_fallback *fb, struct fallback_op *op, uint32_t word)
+{
+    size_t n = word & ~(uint32_t)FB_ANSWER;
+    if (op->kind != FB_OP_PUT || n > op->issued - op->finished) return;
+    op->finished += n;
+    if (op->finished < op->len && op->issued == op->len && (word & FB_ANSWER) != 0) {
+        op->sync = true;
+        if (!op->pending) fallback_op_wait(fb, op);
+    }
+    fallback_op_settle(fb, op);
 }
 
 static void take_ack(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
 {
-    size_t n = (uint32_t)am->args[2];
-    if (op->kind != FB_OP_PUT || n > op->issued - op->finished) return;
-    op->finished += n;
-    fallback_op_settle(fb, op);
+    count_acked(fb, op, (uint32_t)am->args[2]);
+}
+
+/* The second put that an acknowledgement speaks of. */
+static void take_second_ack(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    struct fallback_op *op =
+        fallback_op_find(&fb->side[source], (uint32_t)am->args[3], (uint32_t)am->args[4]);
+    if (op != NULL) count_acked(fb, op, (uint32_t)am->args[5]);
 }
 
 static void take_data(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
@@ -108,10 +188,18 @@ static void take_result(struct aqi_fallback *fb, struct fallback_op *op, const s
     fallback_op_settle(fb, op);
 }
 
-static void take_filled(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void take_done(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
 {
     (void)am;
-    if (op->kind != FB_OP_FILL) return;
+    if (op->kind != FB_OP_FILL && op->kind != FB_OP_PUT_ROWS) return;
+    op->finished = op->len;
+    fallback_op_settle(fb, op);
+}
+
+static void take_rows(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+{
+    if (op->kind != FB_OP_GET_ROWS || am->nbytes != op->fill_len) return;
+    fallback_rows_scatter(op, am->payload);
     op->finished = op->len;
     fallback_op_settle(fb, op);
 }
@@ -129,10 +217,18 @@ static const struct {
     void (*serve)(struct aqi_fallback *, uint32_t, const struct aqi_am *);
     void (*take)(struct aqi_fallback *, struct fallback_op *, const struct aqi_am *);
 } messages[FB_MESSAGES] = {
-    [FB_PUT] = {2, false, serve_put, NULL},       [FB_PUT_ACK] = {3, true, NULL, take_ack},
-    [FB_GET] = {4, false, serve_get, NULL},       [FB_GET_DATA] = {3, true, NULL, take_data},
-    [FB_ATOMIC] = {8, false, serve_atomic, NULL}, [FB_RESULT] = {4, true, NULL, take_result},
-    [FB_FILL] = {5, false, serve_fill, NULL},     [FB_FILLED] = {2, true, NULL, take_filled},
+    [FB_PUT] = {3, false, serve_put, NULL},
+    [FB_SYNC] = {2, false, serve_sync, NULL},
+    [FB_ACK] = {3, true, NULL, take_ack},
+    [FB_GET] = {4, false, serve_get, NULL},
+    [FB_GET_DATA] = {3, true, NULL, take_data},
+    [FB_ATOMIC] = {8, false, serve_atomic, NULL},
+    [FB_RESULT] = {4, true, NULL, take_result},
+    [FB_FILL] = {5, false, serve_fill, NULL},
+    [FB_PUT_ROWS] = {2, false, serve_put_rows, NULL},
+    [FB_DONE] = {2, true, NULL, take_done},
+    [FB_GET_ROWS] = {2, false, serve_get_rows, NULL},
+    [FB_ROWS] = {2, true, NULL, take_rows},
     [FB_REFUSED] = {2, true, NULL, take_refused},
 };
 
@@ -140,17 +236,18 @@ static bool serve_internal(struct aqi_fallback *fb, uint32_t source, const struc
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     if (am->handler == 0 || am->handler >= FB_MESSAGES) return false;
-    /* A refusal of a put carries the length as well, which nobody needs. */
     if (am->nargs < messages[am->handler].nargs || reply != messages[am->handler].reply)
         return false;
     if (messages[am->handler].serve != NULL) {
         messages[am->handler].serve(fb, source, am);
         return true;
     }
-    fallback_lock(fb);
-    struct fallback_op *op = fallback_op_find(fb, am, source);
+    struct fallback_peer *side = &fb->side[source];
+    fallback_lock(fb, &side->lock);
+    struct fallback_op *op = fallback_op_find(side, (uint32_t)am->args[0], (uint32_t)am->args[1]);
     if (op != NULL) messages[am->handler].take(fb, op, am);
-    fallback_unlock(fb);
+    if (am->handler == FB_ACK && am->nargs >= 6) take_second_ack(fb, source, am);
+    fallback_unlock(fb, &side->lock);
     return op != NULL;
 }
 

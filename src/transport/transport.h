@@ -246,14 +246,14 @@ struct aqi_tp_limits {
 
 /*
  * A row of a scattered transfer: `count` pieces of `len` bytes, each so many bytes after the one
- * before it, at the peer and here. Neither is 0.
+ * before it, at the peer and here. Neither is 0. `skip` bytes of the first piece have been moved.
  */
 struct aqi_row {
     uint64_t remote;
     int64_t remote_step;
     unsigned char *local;
     int64_t local_step;
-    size_t len, count;
+    size_t len, count, skip;
 };
 
 /* A prepared message between am_reserve and am_commit. */
@@ -438,8 +438,8 @@ struct aqi_transport {
 
     /*
      * Start a scattered transfer: as many of the `n` rows as go together. `*taken` whole rows, and
-     * of the one after them what it was reduced to is left for the next call: at least one piece,
-     * or a part of one, is taken. Counters and AQ_ENOTSUP as for put and get, once for each call.
+     * of the one after them what it was reduced to is left for the next call; something is taken.
+     * Counters and AQ_ENOTSUP as for put and get, once for each call.
      */
     aq_status (*put_rows)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                           struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);

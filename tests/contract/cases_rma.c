@@ -286,6 +286,89 @@ static void rma_no_memory(struct ct_ep *ep)
     ct_barrier(ep);
 }
 
+/* --- scattered --------------------------------------------------------------------------- */
+
+enum { ROWS = 40, ROWS_SPACE = 200000 };
+
+/* Rows of random shapes that touch no byte twice, at the target within `space`, here in `memory`.
+ */
+static unsigned rma_make_rows(struct ct_ep *ep, struct aqi_row *rows, uint64_t there,
+                              unsigned char *here)
+{
+    size_t at = 0;
+    unsigned n = 0;
+    for (; n < ROWS; n++) {
+        size_t len = ct_random(ep) % 4 == 0 ? 1 + ct_random(ep) % 9000 : 1 + ct_random(ep) % 90;
+        size_t count = 1 + ct_random(ep) % 12, gap = ct_random(ep) % 3 * (ct_random(ep) % 40);
+        size_t span = (len + gap) * count;
+        if (span > ROWS_SPACE - at) break;
+        bool back = ct_random(ep) % 4 == 0; /* the last piece first */
+        size_t first = at + (back ? (len + gap) * (count - 1) : 0);
+        int64_t step = (int64_t)(len + gap) * (back ? -1 : 1);
+        rows[n] = (struct aqi_row){.remote = there + first,
+                                   .remote_step = step,
+                                   .local = here + first,
+                                   .local_step = step,
+                                   .len = len,
+                                   .count = count};
+        at += span;
+    }
+    return n;
+}
+
+static void rma_move_rows(struct ct_ep *ep, bool put, uint32_t target, const struct aqi_row *all,
+                          unsigned n, struct aqi_comp *comp)
+{
+    struct aqi_row rows[ROWS];
+    memcpy(rows, all, n * sizeof(rows[0]));
+    for (unsigned at = 0, taken = 0; at < n; at += taken) {
+        if (put) aqi_comp_add(comp, &comp->local, 1);
+        aqi_comp_add(comp, &comp->remote, 1);
+        aq_status status;
+        while ((status = (put ? ep->tp->ops.put_rows : ep->tp->ops.get_rows)(
+                    ep->tp, ep->peers[target], ep->mem.remote[target], rows + at, n - at, &taken,
+                    comp)) == AQ_AGAIN)
+            ct_poll(ep);
+        CT_EQUAL(status, AQ_OK);
+        CT_CHECK(taken <= n - at);
+    }
+}
+
+static void rma_rows(struct ct_ep *ep)
+{
+    ct_mem_open(ep, (size_t)ROWS_SPACE * ep->size);
+    uint32_t target = ct_next(ep);
+    unsigned char *out = malloc(ROWS_SPACE), *in = malloc(ROWS_SPACE), *want = malloc(ROWS_SPACE);
+    CT_CHECK(out != NULL && in != NULL && want != NULL);
+    uint64_t there = ep->world->addr[target] + (uint64_t)ROWS_SPACE * ep->self;
+    for (uint32_t round = 0; round < 30; round++) {
+        struct aqi_row rows[ROWS];
+        struct aqi_comp comp;
+        unsigned n = rma_make_rows(ep, rows, there, out);
+        ct_comp_init(ep, &comp);
+        fill(out, ROWS_SPACE, ep->self * 1000 + round);
+        memset(want, 0x3c, ROWS_SPACE);
+        memset(in, 0x3c, ROWS_SPACE);
+        for (unsigned i = 0; i < n; i++)
+            for (size_t k = 0; k < rows[i].count; k++) {
+                int64_t at = rows[i].local - out + rows[i].local_step * (int64_t)k;
+                memcpy(want + at, out + at, rows[i].len);
+            }
+        rma_move_rows(ep, true, target, rows, n, &comp);
+        ct_comp_wait(ep, &comp);
+        for (unsigned i = 0; i < n; i++)
+            rows[i].local = in + (rows[i].local - out);
+        rma_move_rows(ep, false, target, rows, n, &comp);
+        ct_comp_wait(ep, &comp);
+        CT_CHECK(memcmp(in, want, ROWS_SPACE) == 0);
+    }
+    ct_barrier(ep);
+    free(out);
+    free(in);
+    free(want);
+    ct_mem_close(ep);
+}
+
 /* Map and unmap. */
 static _Thread_local bool rma_mapped;
 static aq_status rma_map(struct ct_ep *ep, uint32_t target, const void *key, size_t len,
@@ -385,6 +468,7 @@ const struct ct_case ct_cases_rma[] = {
     {"fill: every size, and nothing beside it", rma_fill, 0},
     {"put: local completion", rma_local, 0},
     {"put and get: memory from malloc", rma_foreign, 0},
+    {"rows: scattered puts and gets", rma_rows, 0},
     {"pull: memory of a peer, wherever it lies", rma_pull, 0},
     {"keys that make no sense", rma_bad_keys, CT_PEERS},
     {"served puts and gets outside the memory", rma_outside, 0},

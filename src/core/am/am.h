@@ -16,15 +16,7 @@ void *core_own_payload(struct core_thread *me, bool reply, const char *call);
 /* A message of a program that may be a stranger. False: it must not be delivered. */
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE: may send nothing. */
-enum {
-    CORE_HANDLER_COLL_BYTES = 1,
-    CORE_HANDLER_COLL_READY = 2,
-    CORE_HANDLER_WAKE = 3,
-    CORE_HANDLER_VIS_PUT = 16, /* and these two reply */
-    CORE_HANDLER_VIS_GET = 17,
-    CORE_HANDLER_VIS_DONE = 18,
-    CORE_HANDLER_VIS_DATA = 19
-};
+enum { CORE_HANDLER_COLL_BYTES = 1, CORE_HANDLER_COLL_READY = 2, CORE_HANDLER_WAKE = 3 };
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
 /* Send without waiting, for the core's own messages. */
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,

@@ -230,8 +230,7 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
 {
-    bool ours = am->handler >= CORE_HANDLER_VIS_PUT && am->handler <= CORE_HANDLER_VIS_DATA;
-    if ((am->flags & AQI_AM_EPS) != 0 || (am->handler < AQ_HANDLER_BASE && !ours)) return false;
+    if ((am->flags & AQI_AM_EPS) != 0 || am->handler < AQ_HANDLER_BASE) return false;
     return run(&core.ep, route, source, 0, am);
 }
 

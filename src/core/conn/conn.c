@@ -57,7 +57,6 @@ void conn_destroy(aq_connection *conn)
     atomic_store(&conn->routes[1].lost, true); /* also for a reply that waits in another thread */
     withdraw(conn);
     if (conn->tp != NULL) {
-        core_vis_peer_down(conn_id(conn));
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
         for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
             core_after_drop(&conn->routes[i]);
@@ -177,7 +176,6 @@ static AQI_COLD void finish(aq_connection *conn)
     aqi_spin_unlock(&conns.lock);
     if (!mine) return;
     aqi_tp_peer_down(conn->tp, conn->peer->id);
-    core_vis_peer_down(conn_id(conn));
 }
 
 /* A reply waits for room on a connection: not for ever. */
@@ -337,7 +335,7 @@ aq_status core_conns_open(void)
                                               .before_sleep = conn_before_sleep,
                                               .stalled = conn_stalled};
     core_source_add(&source);
-    core_mem_hooks = (struct core_mem_hooks){.range_ok = conn_range_ok, .hide = conn_hide};
+    core_mem_hooks = (struct core_mem_hooks){.hide = conn_hide};
     return AQ_OK;
 }
 

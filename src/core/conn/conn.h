@@ -137,7 +137,6 @@ void conn_times(uint64_t now_ns);
 uint64_t conn_next_time(void); /* the earliest of them; UINT64_MAX */
 
 /* conn/join.c: the transport of a connection. */
-bool conn_range_ok(const struct core_route *route, uint64_t addr, size_t len);
 void conn_hide(const aq_segment *segment); /* it ends: peers access it no more */
 aq_status conn_open_tp(aq_connection *conn);
 aq_status conn_join(aq_connection *conn, const void *addr, uint32_t len); /* the peer is there */

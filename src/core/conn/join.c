@@ -50,13 +50,6 @@ static bool shows(const aq_connection *conn, uint64_t addr, size_t len)
     return len <= shown->size && offset <= shown->size - len;
 }
 
-bool conn_range_ok(const struct core_route *route, uint64_t addr, size_t len)
-{
-    const aq_connection *conn = atomic_load_explicit(
-        &conns.slots[route->rank - core.params.size].conn, memory_order_acquire);
-    return conn != NULL && shows(conn, addr, len);
-}
-
 static bool hide(aq_connection *conn, const aq_segment *segment)
 {
     if (conn == NULL || conn->shown != segment) return false;

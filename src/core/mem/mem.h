@@ -85,11 +85,9 @@ void core_eps_close(void);
 void core_eps_unbind(const aq_segment *segment);
 
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len);
-bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len); /* for a message */
 
-/* Of connections: set by conn; may its peer touch this memory, and a segment that ends. */
+/* Of connections: set by conn; a segment ends. */
 struct core_mem_hooks {
-    bool (*range_ok)(const struct core_route *route, uint64_t addr, size_t len);
     void (*hide)(const aq_segment *segment);
 };
 extern struct core_mem_hooks core_mem_hooks;

@@ -44,12 +44,6 @@ bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
     return ok;
 }
 
-bool core_range_ok(const struct core_route *route, uint64_t addr, size_t len)
-{
-    return AQI_LIKELY(route->rank < core.params.size) ? core_hook_range_ok(NULL, addr, len)
-                                                      : core_mem_hooks.range_ok(route, addr, len);
-}
-
 /* --- what the ranks tell each other ---------------------------------------------------------- */
 
 struct fixed_part {

@@ -233,7 +233,6 @@ static const struct {
     {open_transports, close_transports},
     {NULL, core_segments_close},
     {find_routes, NULL},
-    {core_vis_open, core_vis_close}, /* needs to know the largest Medium */
     {core_neighbors_open, core_neighbors_close},
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},

@@ -241,7 +241,7 @@ static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
         return;
     }
     if (levels == 1) {
-        vis_copy(dst, dst_strides[0], src, src_strides[0], elem, counts[0]);
+        aqi_copy_pieces(dst, dst_strides[0], src, src_strides[0], elem, counts[0]);
         return;
     }
     levels--; /* not below 2 elements each, so they are nested at most as deep as a size has bits */

@@ -146,66 +146,10 @@ bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row
     return true;
 }
 
-void vis_limit(struct vis_row *row, size_t most)
-{
-    if (row->len > most) {
-        row->len = most;
-        row->count = 1;
-    } else {
-        row->count = aqi_min(row->count, most / row->len);
-    }
-}
-
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row)
 {
     advance(a, row->len, row->count);
     advance(b, row->len, row->count);
-}
-
-bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row)
-{
-    if (side->count == 0) return false;
-    *row = (struct vis_row){.a = side->addr, .len = side->left, .count = 1, .a_step = side->step};
-    if (side->left == side->len) row->count = side->count;
-    vis_limit(row, most);
-    advance(side, row->len, row->count);
-    return true;
-}
-
-/* --- copying --------------------------------------------------------------------------------- */
-
-/* Four at a time, so that the loop costs little beside the stores. */
-#define COPY_FIXED(size)                                                                           \
-    case size:                                                                                     \
-        for (; count >= 4; count -= 4, dst += 4 * dst_step, src += 4 * src_step) {                 \
-            memcpy(dst, src, size);                                                                \
-            memcpy(dst + dst_step, src + src_step, size);                                          \
-            memcpy(dst + 2 * dst_step, src + 2 * src_step, size);                                  \
-            memcpy(dst + 3 * dst_step, src + 3 * src_step, size);                                  \
-        }                                                                                          \
-        for (; count > 0; count--, dst += dst_step, src += src_step)                               \
-            memcpy(dst, src, size);                                                                \
-        return
-
-void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, int64_t src_step,
-              size_t len, size_t count)
-{
-    if (count == 1 || (dst_step == (int64_t)len && src_step == (int64_t)len)) {
-        aqi_copy(dst, src, len * count);
-        return;
-    }
-    switch (len) {
-        COPY_FIXED(1);
-        COPY_FIXED(2);
-        COPY_FIXED(4);
-        COPY_FIXED(8);
-        COPY_FIXED(16);
-        COPY_FIXED(32);
-        COPY_FIXED(64);
-    default:
-        for (size_t i = 0; i < count; i++, dst += dst_step, src += src_step)
-            aqi_copy(dst, src, len);
-    }
 }
 
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,

@@ -55,17 +55,8 @@ void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const 
 
 /* The next row of two sides of equal length. False: both are at their end. */
 bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row *row);
-/* Cut a row down to `most` bytes (not 0). */
-void vis_limit(struct vis_row *row, size_t most);
-/* Walk over a row that peek gave, cut down or not. */
+/* Walk over a row that peek gave, or the beginning of it. */
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row);
-/* The same for one side alone: the next `most` bytes of it at the most, as a row. */
-bool vis_walk(struct vis_side *side, size_t most, struct vis_row *row);
-
-/* Copy `count` pieces of `len` bytes. */
-void vis_copy(unsigned char *dst, int64_t dst_step, const unsigned char *src, int64_t src_step,
-              size_t len, size_t count);
-
 /* The bounds of a strided region around its address: [*low, *high), in bytes relative to it.
  * False: they do not fit an address space. */
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,

@@ -1,6 +1,8 @@
 /* Vector, indexed and strided transfers: straight away between mapped memory, else, and where there
  * is something to complain of, the long way. */
 #include "core/vis/vis.h"
+
+#include "base/copy.h"
 #include "core/vis/direct.h"
 
 /* One call. `remote` and `local` are as the caller sees them, whichever is the destination. */
@@ -80,9 +82,9 @@ static void vis_copy_sides(const struct call *c, struct vis_side *remote, struct
         unsigned char *there = (unsigned char *)(uintptr_t)(row.a + shift);
         unsigned char *here = (unsigned char *)(uintptr_t)row.b;
         if (c->get)
-            vis_copy(here, row.b_step, there, row.a_step, row.len, row.count);
+            aqi_copy_pieces(here, row.b_step, there, row.a_step, row.len, row.count);
         else
-            vis_copy(there, row.a_step, here, row.b_step, row.len, row.count);
+            aqi_copy_pieces(there, row.a_step, here, row.b_step, row.len, row.count);
         vis_take(remote, local, &row);
     }
     /* Whoever learns of the put (message, barrier, flag) sees its bytes. */

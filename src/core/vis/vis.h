@@ -24,9 +24,4 @@ struct vis_transfer {
  */
 aq_status vis_carry(struct vis_transfer *t, struct aqi_comp *comp);
 
-/* vis/message.c */
-aq_status core_vis_open(void);
-void core_vis_close(void);
-void core_vis_peer_down(uint32_t rank);
-
 #endif

@@ -1,0 +1,253 @@
+/*
+ * The fallback layer's scattered transfers: rows share messages. A put message is records with
+ * their bytes, a get message is records and its answer their bytes, in order. A record is a row of
+ * equal pieces in the target's memory.
+ */
+#include "base/copy.h"
+#include "base/fail.h"
+#include "transport/fallback_impl.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* On the wire, little-endian. */
+struct rows_record {
+    uint64_t addr, step;
+    uint32_t len, count;
+};
+static_assert(sizeof(struct rows_record) == 24, "a record has no padding");
+
+/* --- packing --------------------------------------------------------------------------------- */
+
+/* A message that is being packed; of a get `bytes` are asked for. */
+struct rows_pack {
+    unsigned char *buffer;
+    size_t room, used, bytes;
+    bool put;
+    struct rows_record last;
+    size_t last_at; /* where it was written */
+};
+
+/* Take off the front of a row what fits `most` bytes (not 0): whole pieces, or a part of one. */
+static struct aqi_row rows_cut(struct aqi_row *row, size_t most)
+{
+    struct aqi_row out = *row;
+    size_t left = row->len - row->skip, pieces;
+    out.skip = 0;
+    if (row->skip != 0 || left > most) {
+        out.remote += row->skip;
+        out.local += row->skip;
+        out.len = aqi_min(left, most);
+        out.count = 1;
+        row->skip += out.len;
+        pieces = row->skip == row->len;
+    } else {
+        out.count = pieces = aqi_min(row->count, most / row->len);
+    }
+    if (pieces == 0) return out;
+    row->remote += (uint64_t)row->remote_step * pieces;
+    row->local += row->local_step * (int64_t)pieces;
+    row->count -= pieces;
+    row->skip = 0;
+    return out;
+}
+
+static void rows_write(struct rows_pack *p, size_t at)
+{
+    struct rows_record wire = {.addr = htole64(p->last.addr),
+                               .step = htole64(p->last.step),
+                               .len = htole32(p->last.len),
+                               .count = htole32(p->last.count)};
+    memcpy(p->buffer + at, &wire, sizeof(wire));
+    p->last_at = at;
+}
+
+/* Put what was cut into the message; room for it and a record was seen. */
+static void rows_append(struct rows_pack *p, const struct aqi_row *row)
+{
+    size_t bytes = row->len * row->count;
+    struct rows_record record = {.addr = row->remote,
+                                 .step = (uint64_t)row->remote_step,
+                                 .len = (uint32_t)row->len,
+                                 .count = (uint32_t)row->count};
+    if (row->count == 1 || row->remote_step == (int64_t)row->len) { /* no gaps at the target */
+        record.len = (uint32_t)bytes;
+        record.count = 1;
+        record.step = 0;
+    }
+    if (p->used != 0 && p->last.count == 1 && record.count == 1 &&
+        p->last.addr + p->last.len == record.addr) {
+        p->last.len += record.len;
+        rows_write(p, p->last_at);
+    } else {
+        p->last = record;
+        rows_write(p, p->used);
+        p->used += sizeof(record);
+    }
+    p->bytes += bytes;
+    if (!p->put) return;
+    aqi_copy_pieces(p->buffer + p->used, (int64_t)row->len, row->local, row->local_step, row->len,
+                    row->count);
+    p->used += bytes;
+}
+
+/*
+ * As many rows as fit. `*row` becomes what is left of the first that does not fit entirely, which
+ * is number `*taken`. `kept`: of a get, what was cut; `*nkept` of them, at most a record each.
+ */
+static void rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
+                      struct aqi_row *row, unsigned *taken, struct aqi_row *kept, unsigned *nkept)
+{
+    *row = rows[0];
+    for (*taken = *nkept = 0; *taken < n;) {
+        if (p->room - p->used <= sizeof(struct rows_record)) return;
+        size_t most = p->put ? p->room - p->used - sizeof(struct rows_record) : p->room - p->bytes;
+        if (most == 0 || (p->used != 0 && most < aqi_min(row->len - row->skip, 64))) return;
+        if (!p->put && *nkept == p->room / sizeof(struct rows_record)) return;
+        struct aqi_row cut = rows_cut(row, most);
+        rows_append(p, &cut);
+        if (kept != NULL) kept[*nkept] = cut;
+        ++*nkept;
+        if (row->count == 0 && ++*taken < n) *row = rows[*taken];
+    }
+}
+
+static aq_status rows_send(struct aqi_fallback *fb, struct fallback_op *op, struct aqi_row *rows,
+                           unsigned n, unsigned *taken)
+{
+    struct aqi_tp *tp = fb->tp;
+    struct aqi_slot slot;
+    struct aqi_row rest, *kept = op->copy;
+    bool put = op->kind == FB_OP_PUT_ROWS;
+    int32_t args[2] = {(int32_t)op->index, (int32_t)op->generation};
+    aq_status st = tp->ops.am_reserve(tp, op->peer, false, 2, op->peer->max_medium, &slot);
+    if (st != AQ_OK) return st;
+    struct rows_pack p = {.buffer = slot.payload, .room = op->peer->max_medium, .put = put};
+    unsigned whole;
+    rows_pack(&p, rows, n, &rest, &whole, kept, &op->rows);
+    op->fill_len = p.bytes;
+    struct aqi_am am = {.kind = AQI_AM_INTERNAL,
+                        .handler = put ? FB_PUT_ROWS : FB_GET_ROWS,
+                        .nargs = 2,
+                        .nbytes = (uint32_t)p.used,
+                        .args = args};
+    st = tp->ops.am_commit(tp, op->peer, &slot, &am);
+    if (st == AQ_AGAIN) (void)tp->ops.am_commit(tp, op->peer, &slot, NULL);
+    if (st != AQ_OK) return st;
+    *taken = whole;
+    if (whole < n) rows[whole] = rest;
+    return AQ_OK;
+}
+
+aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer,
+                        struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp)
+{
+    struct fallback_peer *side = &fb->side[peer->id];
+    struct fallback_op init = {.kind = put ? FB_OP_PUT_ROWS : FB_OP_GET_ROWS,
+                               .peer = peer,
+                               .len = 1,
+                               .issued = 1,
+                               .comp = comp};
+    struct fallback_op *op = NULL;
+    size_t most = peer->max_medium / sizeof(struct rows_record) * sizeof(struct aqi_row);
+    aq_status st = AQ_EPEER;
+    if (!put && (init.copy = malloc(most)) == NULL) goto no_memory;
+    fallback_lock(fb, &side->lock);
+    if (!atomic_load_explicit(&side->down, memory_order_relaxed)) {
+        op = fallback_op_new(fb, &init);
+        st = op != NULL ? rows_send(fb, op, rows, n, taken) : AQ_ENOMEM;
+    }
+    if (op == NULL)
+        free(init.copy);
+    else if (st != AQ_OK)
+        fallback_op_free(fb, op);
+    fallback_unlock(fb, &side->lock);
+    if (st == AQ_OK && put) aqi_comp_local(comp);
+    if (st != AQ_ENOMEM) return st;
+no_memory:
+    return aqi_fail(AQ_ENOMEM, "transport", "no memory for a scattered transfer");
+}
+
+/* --- serving --------------------------------------------------------------------------------- */
+
+/* Read the record at `*at` and step over it. False: it makes no sense or is not to be touched. */
+static bool rows_read(struct aqi_fallback *fb, const unsigned char **at, const unsigned char *end,
+                      size_t most, struct aqi_row *row)
+{
+    struct rows_record wire;
+    int64_t last;
+    if ((size_t)(end - *at) < sizeof(wire)) return false;
+    memcpy(&wire, *at, sizeof(wire));
+    *at += sizeof(wire);
+    *row = (struct aqi_row){.remote = le64toh(wire.addr),
+                            .remote_step = (int64_t)le64toh(wire.step),
+                            .len = le32toh(wire.len),
+                            .count = le32toh(wire.count)};
+    if (row->len == 0 || row->count == 0 || row->len * row->count > most ||
+        __builtin_mul_overflow(row->remote_step, (int64_t)(row->count - 1), &last))
+        return false;
+    uint64_t low = last < 0 ? row->remote + (uint64_t)last : row->remote;
+    uint64_t span = last < 0 ? 0 - (uint64_t)last : (uint64_t)last;
+    return fb->up.range_ok(fb->up.host, low, span + row->len);
+}
+
+/* Look at all records before the first of them moves a byte. */
+static bool rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, bool put, size_t most,
+                    size_t *bytes)
+{
+    const unsigned char *at = am->payload, *end = at + am->nbytes;
+    struct aqi_row row;
+    for (*bytes = 0; at < end;) {
+        if (!rows_read(fb, &at, end, most, &row)) return false;
+        size_t n = row.len * row.count;
+        *bytes += n;
+        if (*bytes > most || (put && n > (size_t)(end - at))) return false;
+        if (put) at += n;
+    }
+    return true;
+}
+
+/* The sizes are read a second time, and a stranger may have changed them since. */
+bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
+{
+    const unsigned char *at = am->payload, *end = at + am->nbytes;
+    struct aqi_row row;
+    size_t bytes;
+    if (!rows_ok(fb, am, true, am->nbytes, &bytes)) return false;
+    while (at < end && rows_read(fb, &at, end, am->nbytes, &row)) {
+        if (row.len * row.count > (size_t)(end - at)) break;
+        aqi_copy_pieces((void *)(uintptr_t)row.remote, row.remote_step, at, (int64_t)row.len,
+                        row.len, row.count);
+        at += row.len * row.count;
+    }
+    return true;
+}
+
+bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,
+                       size_t *nbytes)
+{
+    const unsigned char *at = am->payload, *end = at + am->nbytes;
+    struct aqi_row row;
+    if (!rows_ok(fb, am, false, most, nbytes)) return false;
+    unsigned char *to = *buffer = malloc(*nbytes + 1), *full = to + *nbytes;
+    if (to == NULL) return false;
+    while (at < end && rows_read(fb, &at, end, most, &row)) {
+        if (row.len * row.count > (size_t)(full - to)) break;
+        aqi_copy_pieces(to, (int64_t)row.len, (void *)(uintptr_t)row.remote, row.remote_step,
+                        row.len, row.count);
+        to += row.len * row.count;
+    }
+    return true;
+}
+
+void fallback_rows_scatter(const struct fallback_op *op, const void *bytes)
+{
+    const struct aqi_row *rows = op->copy;
+    const unsigned char *from = bytes;
+    for (unsigned i = 0; i < op->rows; i++) {
+        aqi_copy_pieces(rows[i].local, rows[i].local_step, from, (int64_t)rows[i].len, rows[i].len,
+                        rows[i].count);
+        from += rows[i].len * rows[i].count;
+    }
+}
