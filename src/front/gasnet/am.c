@@ -111,17 +111,7 @@ size_t gex_AM_LUBRequestMedium(void)
     return aq_am_max_medium(aqgi.world.aq);
 }
 
-size_t gex_AM_LUBReplyMedium(void)
-{
-    return aq_am_max_medium(aqgi.world.aq);
-}
-
 size_t gex_AM_LUBRequestLong(void)
-{
-    return max_long(0);
-}
-
-size_t gex_AM_LUBReplyLong(void)
 {
     return max_long(0);
 }
@@ -133,23 +123,11 @@ size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Eve
     return aq_am_max_medium(aqgi_aq(tm));
 }
 
-size_t gex_AM_MaxReplyMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                             gex_Flags_t flags, unsigned int numargs)
-{
-    return gex_AM_MaxRequestMedium(tm, other_rank, lc_opt, flags, numargs);
-}
-
 size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
                              gex_Flags_t flags, unsigned int numargs)
 {
     (void)tm, (void)other_rank, (void)lc_opt, (void)numargs;
     return max_long(flags);
-}
-
-size_t gex_AM_MaxReplyLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                           gex_Flags_t flags, unsigned int numargs)
-{
-    return gex_AM_MaxRequestLong(tm, other_rank, lc_opt, flags, numargs);
 }
 
 size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,

@@ -124,6 +124,19 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
     return (aq_event)(void *)event;
 }
 
+/* A call that only tells what is there; and the two for what the client keeps with an object. */
+#define AQGI_QUERY(type, name, params, value)                                                      \
+    type name params                                                                               \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+#define AQGI_CDATA(prefix, param, object)                                                          \
+    void prefix##_SetCData(param, const void *val)                                                 \
+    {                                                                                              \
+        (object)->cdata = (void *)(uintptr_t)val;                                                  \
+    }                                                                                              \
+    AQGI_QUERY(void *, prefix##_QueryCData, (param), (object)->cdata)
+
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(const struct aqg_build *build);
 /* The most that this process may attach: what the user or the client asks for, and no more than its

@@ -116,40 +116,17 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     return code;
 }
 
-gex_Flags_t gex_Client_QueryFlags(gex_Client_t client)
-{
-    return client->flags;
-}
+AQGI_QUERY(gex_Flags_t, gex_Client_QueryFlags, (gex_Client_t client), client->flags)
 
 const char *gex_Client_QueryName(gex_Client_t client)
 {
     return client->name;
 }
 
-void gex_Client_SetCData(gex_Client_t client, const void *val)
-{
-    client->cdata = (void *)(uintptr_t)val;
-}
-
-void *gex_Client_QueryCData(gex_Client_t client)
-{
-    return client->cdata;
-}
-
-gex_Rank_t gex_System_QueryJobRank(void)
-{
-    return aqgi.rank;
-}
-
-gex_Rank_t gex_System_QueryJobSize(void)
-{
-    return aqgi.size;
-}
-
-int gex_System_GetVerboseErrors(void)
-{
-    return aqgi.verbose_errors;
-}
+AQGI_CDATA(gex_Client, gex_Client_t client, client)
+AQGI_QUERY(gex_Rank_t, gex_System_QueryJobRank, (void), aqgi.rank)
+AQGI_QUERY(gex_Rank_t, gex_System_QueryJobSize, (void), aqgi.size)
+AQGI_QUERY(int, gex_System_GetVerboseErrors, (void), aqgi.verbose_errors)
 
 void gex_System_SetVerboseErrors(int enable)
 {

@@ -1,21 +1,6 @@
 /* Events and implicit operations: names of Aqueduct's own. */
 #include "aqg.h"
 
-int aqg_event_test(gex_Event_t event)
-{
-    aq_event ev = aqgi_aq_event(event);
-    aq_status st = aq_event_test(&ev);
-    if (st == AQ_AGAIN) return GASNET_ERR_NOT_READY;
-    aqgi_done("gex_Event_Test", st);
-    return GASNET_OK;
-}
-
-void aqg_event_wait(gex_Event_t event)
-{
-    aq_event ev = aqgi_aq_event(event);
-    aqgi_done("gex_Event_Wait", aq_event_wait(&ev));
-}
-
 /* An array of gex_Event_t is one of aq_event: both are pointers, 0 is done. */
 static aq_event *array(gex_Event_t *events)
 {
@@ -27,6 +12,18 @@ static int tested(const char *call, aq_status st)
     if (st == AQ_AGAIN) return GASNET_ERR_NOT_READY;
     aqgi_done(call, st);
     return GASNET_OK;
+}
+
+int aqg_event_test(gex_Event_t event)
+{
+    aq_event ev = aqgi_aq_event(event);
+    return tested("gex_Event_Test", aq_event_test(&ev));
+}
+
+void aqg_event_wait(gex_Event_t event)
+{
+    aq_event ev = aqgi_aq_event(event);
+    aqgi_done("gex_Event_Wait", aq_event_wait(&ev));
 }
 
 int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)

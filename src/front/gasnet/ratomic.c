@@ -98,35 +98,11 @@ void gex_AD_Destroy(gex_AD_t ad)
     free(ad);
 }
 
-gex_Flags_t gex_AD_QueryFlags(gex_AD_t ad)
-{
-    return aqgi_ad(ad)->flags;
-}
-
-gex_TM_t gex_AD_QueryTM(gex_AD_t ad)
-{
-    return aqgi_ad(ad)->tm;
-}
-
-gex_DT_t gex_AD_QueryDT(gex_AD_t ad)
-{
-    return ad->dt;
-}
-
-gex_OP_t gex_AD_QueryOps(gex_AD_t ad)
-{
-    return aqgi_ad(ad)->ops;
-}
-
-void gex_AD_SetCData(gex_AD_t ad, const void *val)
-{
-    aqgi_ad(ad)->cdata = (void *)(uintptr_t)val;
-}
-
-void *gex_AD_QueryCData(gex_AD_t ad)
-{
-    return aqgi_ad(ad)->cdata;
-}
+AQGI_QUERY(gex_Flags_t, gex_AD_QueryFlags, (gex_AD_t ad), aqgi_ad(ad)->flags)
+AQGI_QUERY(gex_TM_t, gex_AD_QueryTM, (gex_AD_t ad), aqgi_ad(ad)->tm)
+AQGI_QUERY(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
+AQGI_QUERY(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), aqgi_ad(ad)->ops)
+AQGI_CDATA(gex_AD, gex_AD_t ad, aqgi_ad(ad))
 
 /* An operation with its arguments in Aqueduct's terms. */
 struct call {

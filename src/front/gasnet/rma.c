@@ -6,26 +6,23 @@
 int aqg_put(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
             gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutBlocking";
-    unsigned how = aqgi_flags(flags);
-    return aqgi_started(call,
-                        aq_put(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how));
+    return aqgi_started(
+        "gex_RMA_PutBlocking",
+        aq_put(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, aqgi_flags(flags)));
 }
 
 int aqg_put_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
                 gex_Event_t *lc_opt, gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutNBI";
     unsigned how = aqgi_flags(flags);
     if (lc_opt == GEX_EVENT_NOW) how |= AQ_LOCAL_NOW;
-    return aqgi_started(
-        call, aq_put_nbi(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how));
+    return aqgi_started("gex_RMA_PutNBI", aq_put_nbi(aqgi_aq(tm), rank, dest,
+                                                     aqgi_local(tm, src, flags), nbytes, how));
 }
 
 gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
                        gex_Event_t *lc_opt, gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutNB";
     aq_event event = AQ_EVENT_DONE;
     unsigned how = aqgi_flags(flags);
     if (lc_opt == GEX_EVENT_NOW) how |= AQ_LOCAL_NOW;
@@ -33,33 +30,30 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
         aq_put_nb(aqgi_aq(tm), rank, dest, aqgi_local(tm, src, flags), nbytes, how, &event);
     if (st == AQ_OK && (uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP)
         *lc_opt = aqgi_event(aq_event_local(event));
-    return aqgi_started_nb(call, st, event);
+    return aqgi_started_nb("gex_RMA_PutNB", st, event);
 }
 
 int aqg_put_value(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value, size_t nbytes,
                   gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutBlockingVal";
-    unsigned how = aqgi_flags(flags);
-    return aqgi_started(call, aq_put_value(aqgi_aq(tm), rank, dest, value, nbytes, how));
+    return aqgi_started("gex_RMA_PutBlockingVal",
+                        aq_put_value(aqgi_aq(tm), rank, dest, value, nbytes, aqgi_flags(flags)));
 }
 
 int aqg_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
                       size_t nbytes, gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutNBIVal";
-    unsigned how = aqgi_flags(flags);
-    return aqgi_started(call, aq_put_value_nbi(aqgi_aq(tm), rank, dest, value, nbytes, how));
+    return aqgi_started("gex_RMA_PutNBIVal", aq_put_value_nbi(aqgi_aq(tm), rank, dest, value,
+                                                              nbytes, aqgi_flags(flags)));
 }
 
 gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
                              size_t nbytes, gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_PutNBVal";
     aq_event event = AQ_EVENT_DONE;
     unsigned how = aqgi_flags(flags);
     aq_status st = aq_put_value_nb(aqgi_aq(tm), rank, dest, value, nbytes, how, &event);
-    return aqgi_started_nb(call, st, event);
+    return aqgi_started_nb("gex_RMA_PutNBVal", st, event);
 }
 
 /* --- gets ------------------------------------------------------------------------------------ */
@@ -67,37 +61,32 @@ gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_V
 int aqg_get(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
             gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_GetBlocking";
-    unsigned how = aqgi_flags(flags);
-    return aqgi_started(call,
-                        aq_get(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how));
+    return aqgi_started("gex_RMA_GetBlocking", aq_get(aqgi_aq(tm), aqgi_local(tm, dest, flags),
+                                                      rank, src, nbytes, aqgi_flags(flags)));
 }
 
 int aqg_get_nbi(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
                 gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_GetNBI";
-    unsigned how = aqgi_flags(flags);
-    return aqgi_started(
-        call, aq_get_nbi(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how));
+    return aqgi_started("gex_RMA_GetNBI", aq_get_nbi(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank,
+                                                     src, nbytes, aqgi_flags(flags)));
 }
 
 gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
                        gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_GetNB";
     aq_event event = AQ_EVENT_DONE;
     unsigned how = aqgi_flags(flags);
     aq_status st =
         aq_get_nb(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how, &event);
-    return aqgi_started_nb(call, st, event);
+    return aqgi_started_nb("gex_RMA_GetNB", st, event);
 }
 
 gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
                               gex_Flags_t flags)
 {
-    static const char call[] = "gex_RMA_GetBlockingVal";
     uint64_t value = 0;
-    aqgi_done(call, aq_get_value(aqgi_aq(tm), rank, src, nbytes, aqgi_flags(flags), &value));
+    aqgi_done("gex_RMA_GetBlockingVal",
+              aq_get_value(aqgi_aq(tm), rank, src, nbytes, aqgi_flags(flags), &value));
     return value;
 }

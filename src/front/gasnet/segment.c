@@ -147,30 +147,10 @@ gex_Client_t gex_Segment_QueryClient(gex_Segment_t seg)
     return &aqgi.client;
 }
 
-gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t seg)
-{
-    return seg->flags;
-}
-
-void *gex_Segment_QueryAddr(gex_Segment_t seg)
-{
-    return seg->addr;
-}
-
-uintptr_t gex_Segment_QuerySize(gex_Segment_t seg)
-{
-    return seg->size;
-}
-
-void gex_Segment_SetCData(gex_Segment_t seg, const void *val)
-{
-    seg->cdata = (void *)(uintptr_t)val;
-}
-
-void *gex_Segment_QueryCData(gex_Segment_t seg)
-{
-    return seg->cdata;
-}
+AQGI_QUERY(gex_Flags_t, gex_Segment_QueryFlags, (gex_Segment_t seg), seg->flags)
+AQGI_QUERY(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
+AQGI_QUERY(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
+AQGI_CDATA(gex_Segment, gex_Segment_t seg, seg)
 
 /* --- where somebody's segment is -------------------------------------------------------------- */
 
@@ -285,27 +265,7 @@ gex_Client_t gex_EP_QueryClient(gex_EP_t ep)
     return &aqgi.client;
 }
 
-gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep)
-{
-    return ep->flags;
-}
-
-gex_Segment_t gex_EP_QuerySegment(gex_EP_t ep)
-{
-    return ep->segment;
-}
-
-gex_EP_Index_t gex_EP_QueryIndex(gex_EP_t ep)
-{
-    return ep->index;
-}
-
-void gex_EP_SetCData(gex_EP_t ep, const void *val)
-{
-    ep->cdata = (void *)(uintptr_t)val;
-}
-
-void *gex_EP_QueryCData(gex_EP_t ep)
-{
-    return ep->cdata;
-}
+AQGI_QUERY(gex_Flags_t, gex_EP_QueryFlags, (gex_EP_t ep), ep->flags)
+AQGI_QUERY(gex_Segment_t, gex_EP_QuerySegment, (gex_EP_t ep), ep->segment)
+AQGI_QUERY(gex_EP_Index_t, gex_EP_QueryIndex, (gex_EP_t ep), ep->index)
+AQGI_CDATA(gex_EP, gex_EP_t ep, ep)

@@ -15,25 +15,9 @@ gex_Client_t gex_TM_QueryClient(gex_TM_t tm)
     return &aqgi.client;
 }
 
-gex_EP_t gex_TM_QueryEP(gex_TM_t tm)
-{
-    return aqgi_team(tm)->ep;
-}
-
-gex_Flags_t gex_TM_QueryFlags(gex_TM_t tm)
-{
-    return aqgi_team(tm)->flags;
-}
-
-void gex_TM_SetCData(gex_TM_t tm, const void *val)
-{
-    aqgi_team(tm)->cdata = (void *)(uintptr_t)val;
-}
-
-void *gex_TM_QueryCData(gex_TM_t tm)
-{
-    return aqgi_team(tm)->cdata;
-}
+AQGI_QUERY(gex_EP_t, gex_TM_QueryEP, (gex_TM_t tm), aqgi_team(tm)->ep)
+AQGI_QUERY(gex_Flags_t, gex_TM_QueryFlags, (gex_TM_t tm), aqgi_team(tm)->flags)
+AQGI_CDATA(gex_TM, gex_TM_t tm, aqgi_team(tm))
 
 static void check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
 {

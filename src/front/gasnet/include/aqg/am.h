@@ -19,17 +19,17 @@ AQG_INLINE unsigned int gex_AM_MaxArgs(void)
     return 16;
 }
 size_t gex_AM_LUBRequestMedium(void);
-size_t gex_AM_LUBReplyMedium(void);
 size_t gex_AM_LUBRequestLong(void);
-size_t gex_AM_LUBReplyLong(void);
 size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
                                gex_Flags_t flags, unsigned int numargs);
-size_t gex_AM_MaxReplyMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                             gex_Flags_t flags, unsigned int numargs);
 size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
                              gex_Flags_t flags, unsigned int numargs);
-size_t gex_AM_MaxReplyLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                           gex_Flags_t flags, unsigned int numargs);
+
+/* The same for replies. */
+#define gex_AM_LUBReplyMedium gex_AM_LUBRequestMedium
+#define gex_AM_LUBReplyLong   gex_AM_LUBRequestLong
+#define gex_AM_MaxReplyMedium gex_AM_MaxRequestMedium
+#define gex_AM_MaxReplyLong   gex_AM_MaxRequestLong
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 

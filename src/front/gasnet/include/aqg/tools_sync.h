@@ -97,11 +97,6 @@ int gasnett_mutex_destroy_ignoreerr(gasnett_mutex_t *m)
     return pthread_mutex_destroy(&m->aqg_mutex);
 }
 
-GASNETT_INLINE(gasnett_mutex_destroy) void gasnett_mutex_destroy(gasnett_mutex_t *m)
-{
-    AQG_SYNC(pthread_mutex_destroy(&m->aqg_mutex));
-}
-
 GASNETT_INLINE(gasnett_mutex_lock) void gasnett_mutex_lock(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
@@ -143,25 +138,18 @@ GASNETT_INLINE(gasnett_mutex_assertunlocked) void gasnett_mutex_assertunlocked(g
     if (AQG_CHECKS) AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread holds the mutex");
 }
 
-GASNETT_INLINE(gasnett_cond_init) void gasnett_cond_init(gasnett_cond_t *c)
-{
-    AQG_SYNC(pthread_cond_init(&c->aqg_cond, NULL));
-}
-
-GASNETT_INLINE(gasnett_cond_destroy) void gasnett_cond_destroy(gasnett_cond_t *c)
-{
-    AQG_SYNC(pthread_cond_destroy(&c->aqg_cond));
-}
-
-GASNETT_INLINE(gasnett_cond_signal) void gasnett_cond_signal(gasnett_cond_t *c)
-{
-    AQG_SYNC(pthread_cond_signal(&c->aqg_cond));
-}
-
-GASNETT_INLINE(gasnett_cond_broadcast) void gasnett_cond_broadcast(gasnett_cond_t *c)
-{
-    AQG_SYNC(pthread_cond_broadcast(&c->aqg_cond));
-}
+/* A call of the system by another name. */
+#define AQG_SYNC_CALL(name, T, call)                                                               \
+    GASNETT_INLINE(name) void name(T *object)                                                      \
+    {                                                                                              \
+        AQG_SYNC(call);                                                                            \
+    }
+AQG_SYNC_CALL(gasnett_mutex_destroy, gasnett_mutex_t, pthread_mutex_destroy(&object->aqg_mutex))
+AQG_SYNC_CALL(gasnett_cond_init, gasnett_cond_t, pthread_cond_init(&object->aqg_cond, NULL))
+AQG_SYNC_CALL(gasnett_cond_destroy, gasnett_cond_t, pthread_cond_destroy(&object->aqg_cond))
+AQG_SYNC_CALL(gasnett_cond_signal, gasnett_cond_t, pthread_cond_signal(&object->aqg_cond))
+AQG_SYNC_CALL(gasnett_cond_broadcast, gasnett_cond_t, pthread_cond_broadcast(&object->aqg_cond))
+AQG_SYNC_CALL(gasnett_rwlock_destroy, gasnett_rwlock_t, pthread_rwlock_destroy(&object->aqg_rwlock))
 
 GASNETT_INLINE(gasnett_cond_wait) void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *m)
 {
@@ -209,11 +197,6 @@ GASNETT_INLINE(gasnett_rwlock_init) void gasnett_rwlock_init(gasnett_rwlock_t *l
 {
     l->aqg_held = 0;
     AQG_SYNC(pthread_rwlock_init(&l->aqg_rwlock, NULL));
-}
-
-GASNETT_INLINE(gasnett_rwlock_destroy) void gasnett_rwlock_destroy(gasnett_rwlock_t *l)
-{
-    AQG_SYNC(pthread_rwlock_destroy(&l->aqg_rwlock));
 }
 
 GASNETT_INLINE(gasnett_rwlock_rdlock) void gasnett_rwlock_rdlock(gasnett_rwlock_t *l)
