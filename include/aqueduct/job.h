@@ -24,7 +24,9 @@ typedef struct aq_ep aq_ep;
 
 /** How the threads of this process use the library; fixed at aq_init. */
 typedef enum aq_thread_mode {
-    AQ_THREAD_SINGLE = 0, /**< one thread only makes calls: no lock, no atomic read-modify-write */
+    /** That of aq_init makes all calls: no lock, no atomic read-modify-write; AQ_CHECK_THREADS=yes
+     * finds others. */
+    AQ_THREAD_SINGLE = 0,
     AQ_THREAD_SERIALIZED = 1, /**< several threads make calls, never two at once */
     AQ_THREAD_MULTIPLE = 2    /**< any thread at any time */
 } aq_thread_mode;

@@ -43,7 +43,7 @@ struct aqi_core_config {
     uint64_t max_medium;
     uint64_t am_credits, am_credits_total, am_slack;
     uint64_t am_bytes;
-    uint64_t progress_thread;
+    uint64_t progress_thread, check_threads;
     uint64_t max_segment;
     uint64_t scratch;
     uint64_t vis_pack;

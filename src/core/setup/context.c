@@ -250,6 +250,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.params = *params;
     core.boot = params->boot;
     core.thread_mode = params->thread_mode;
+    core.owner = core_thread_id();
     core.progress_thread = aqi_core_config.progress_thread != 0;
     core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
     core.max_medium = core.max_long = SIZE_MAX;

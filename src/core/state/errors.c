@@ -5,6 +5,12 @@ AQI_COLD aq_status core_not_callable(const char *call)
 {
     if (!atomic_load(&core.open))
         return aqi_fail(AQ_ESTATE, "core", "%s: called before aq_init or after aq_finalize", call);
+    if (core_thread_is_foreign())
+        return aqi_fail(AQ_ESTATE, "core",
+                        "%s: called by thread %d, while thread %d called aq_init in mode single, "
+                        "which lets no other thread call: use AQ_THREAD_SERIALIZED or "
+                        "AQ_THREAD_MULTIPLE",
+                        call, core_thread_id(), core.owner);
     if (core_thread_mine == NULL) return AQ_ENOMEM; /* attaching has said why */
     return aqi_fail(AQ_ECONTEXT, "core",
                     "%s: called from inside a handler, which may only reply and ask", call);

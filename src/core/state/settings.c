@@ -109,6 +109,12 @@ static const struct aqi_setting rows[] = {
                "meanwhile; every call then takes the locks of several threads.",
      .type = AQI_SET_BOOL,
      .offset = offsetof(struct aqi_core_config, progress_thread)},
+    {.name = "AQ_CHECK_THREADS",
+     .def = "no",
+     .doc = "In mode single a call by another thread than that of aq_init fails and names both.",
+     .advice = "yes to look for a program's mistakes: in that mode nothing is locked.",
+     .type = AQI_SET_BOOL,
+     .offset = offsetof(struct aqi_core_config, check_threads)},
     {.name = "AQ_COLL_SCRATCH",
      .def = "8M",
      .doc = "Memory of each process through which those of its host do barriers and collectives, "

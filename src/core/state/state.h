@@ -123,6 +123,7 @@ struct core_thread {
 struct core {
     atomic_bool open;
     aq_thread_mode thread_mode;
+    int owner;  /* the thread of aq_init, as the system numbers it */
     bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
     atomic_bool lost_news;  /* a death, or a word of the job, for the program's threads */
@@ -159,6 +160,9 @@ extern struct core core;
 /* thread.c: the calling thread's state, created on first use. */
 extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 struct core_thread *core_thread_attach(void);
+int core_thread_id(void);
+/* AQ_CHECK_THREADS: it may make no calls. */
+bool core_thread_is_foreign(void);
 aq_status core_threads_open(void);
 void core_threads_close(void);
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 struct core core;
 AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
@@ -62,9 +64,20 @@ static struct core_thread *thread_new(void)
     return t;
 }
 
+int core_thread_id(void)
+{
+    return (int)syscall(SYS_gettid);
+}
+
+bool core_thread_is_foreign(void)
+{
+    return aqi_core_config.check_threads != 0 && core.thread_mode == AQ_THREAD_SINGLE &&
+           core_thread_id() != core.owner && !aqi_core_on_progress_thread();
+}
+
 AQI_COLD struct core_thread *core_thread_attach(void)
 {
-    if (!atomic_load(&core.open)) return NULL;
+    if (!atomic_load(&core.open) || core_thread_is_foreign()) return NULL;
     aqi_spin_lock(&core.lock);
     struct core_thread *t = core.threads;
     while (t != NULL && (t->taken || !idle(t)))

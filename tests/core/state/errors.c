@@ -2,7 +2,12 @@
 #include "../support.h"
 
 #include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum { GOOD = 100, PROBE, TAKEN };
 
@@ -378,6 +383,34 @@ static void test_inside_handlers(void)
     job_barrier();
 }
 
+/* --- a second thread in mode single ------------------------------------------------------------
+ */
+
+static void *call_from_here(void *arg)
+{
+    char text[40];
+    bool checked = *(bool *)arg;
+    aq_status st = aq_poll();
+    snprintf(text, sizeof(text), "thread %d,", (int)syscall(SYS_gettid));
+    CHECK(checked ? st == AQ_ESTATE : st >= AQ_OK);
+    if (checked) CHECK(strncmp(aq_error_message(), "aq_poll: called by ", 19) == 0);
+    if (checked) CHECK(strstr(aq_error_message(), text) != NULL);
+    snprintf(text, sizeof(text), "while thread %d called aq_init", (int)getpid());
+    if (checked) CHECK(strstr(aq_error_message(), text) != NULL);
+    if (checked) CHECK_STATUS(aq_put_value(job.team, 0, job.base, 1, 1, 0), AQ_ESTATE);
+    if (checked) CHECK_STATUS(aq_nbi_begin(), AQ_ESTATE);
+    return NULL;
+}
+
+static void test_second_thread(void)
+{
+    pthread_t thread;
+    bool checked = getenv("AQ_CHECK_THREADS") != NULL;
+    CHECK(pthread_create(&thread, NULL, call_from_here, &checked) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK_STATUS(aq_barrier(job.team), AQ_OK);
+}
+
 int main(void)
 {
     aq_handler_entry table[] = {{GOOD, 0, 0, on_good, NULL, "good"}};
@@ -395,6 +428,7 @@ int main(void)
     test_rma_arguments();
     test_atomic_arguments();
     test_inside_handlers();
+    test_second_thread();
     /* After all that it still works. */
     received = 0;
     job_barrier();
