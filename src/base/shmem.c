@@ -20,7 +20,7 @@ size_t aqi_page_size(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static unsigned long long shmem_limit(int resource)
+static unsigned long long shmem_limit(unsigned resource)
 {
     struct rlimit limit;
     return getrlimit(resource, &limit) != 0 ? 0 : (unsigned long long)limit.rlim_cur;

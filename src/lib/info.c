@@ -184,7 +184,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-static void limit_text(char *buf, size_t len, int resource, double divisor, const char *unit)
+static void limit_text(char *buf, size_t len, unsigned resource, double divisor, const char *unit)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0)

@@ -147,10 +147,10 @@ int gasnett_maximize_rlimit(int res, const char *desc)
     snprintf(name, sizeof(name), "GASNET_MAXIMIZE_%s", desc);
     if (!gasnett_getenv_yesno_withdefault(name, 1)) return 1;
     struct rlimit limit;
-    if (getrlimit(res, &limit) != 0) return 0;
+    if (getrlimit((unsigned)res, &limit) != 0) return 0;
     if (limit.rlim_cur == limit.rlim_max) return 1;
     limit.rlim_cur = limit.rlim_max;
-    return setrlimit(res, &limit) == 0;
+    return setrlimit((unsigned)res, &limit) == 0;
 }
 
 int gasnett_maximize_rlimits(void)
