@@ -287,6 +287,15 @@ static const char *limit_huge_pages(char *buf, size_t len)
     return yes ? "" : "segments use small pages; reserve some with sysctl vm.nr_hugepages";
 }
 
+static const char *limit_libc(char *buf, size_t len)
+{
+    if (confstr(_CS_GNU_LIBC_VERSION, buf, len) > 1) return "";
+    snprintf(buf, len, "not glibc");
+    return "aqrun, not the library, learns the code of an exit before aq_finalize, and takes 0 for "
+           "1; "
+           "GASNet programs print no backtraces by EXECINFO (docs/platforms.md)";
+}
+
 static const struct {
     const char *name;
     const char *(*find)(char *buf, size_t len); /* returns the advice */
@@ -295,7 +304,7 @@ static const struct {
     {"memory", limit_memory},         {"open files", limit_files},
     {"processes", limit_processes},   {"memlock", limit_memlock},
     {"/dev/shm", limit_dev_shm},      {"cma", limit_cma},
-    {"huge pages", limit_huge_pages},
+    {"huge pages", limit_huge_pages}, {"c library", limit_libc},
 };
 
 aq_status aq_info_limit(size_t index, aq_limit_info *info)
