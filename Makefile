@@ -3,13 +3,14 @@ PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 CTEST_OPTIONS ?=
 
-.PHONY: help demo test lint tidy format install clean
+.PHONY: help demo test soak lint tidy format install clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo                 build, run a job of 4 processes, measure, show the picture'
 	@echo 'make test                 build for development and run all tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
+	@echo 'make soak                 for hours: sanitizers with many ranks, thousands of seeds, fuzzing'
 	@echo 'make lint                 check style, layering, headers, exports, man pages'
 	@echo 'make tidy                 a second opinion on src and tools, by clang-tidy'
 	@echo 'make format               run clang-format over all C and C++ sources'
@@ -40,6 +41,9 @@ demo: release
 
 test: dev
 	@ctest --preset dev -j $(JOBS) $(CTEST_OPTIONS)
+
+soak:
+	@bash .ci/run soak
 
 lint: dev
 	@ctest --preset dev -j $(JOBS) -L lint
