@@ -308,6 +308,7 @@ struct coll_step {
 void coll_msg_begin(aq_team *team, struct coll_op *op); /* its plan names members of the team */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room);
 void coll_msg_free(struct coll_op *op);
+AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /* tell who waits */
 /* Tell those whom we wait for which operation we are in; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);

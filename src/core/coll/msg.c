@@ -160,6 +160,40 @@ static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
     core.boot.fatal(core.boot.arg, why);
 }
 
+static void coll_msg_set_args(aq_arg *args, const aq_team *team, uint32_t seq, uint32_t tag,
+                              const struct coll_signature *signature)
+{
+    const uint32_t words[MSG_ARGS] = {team->id[0],     team->id[1],     seq, tag, signature->what,
+                                      signature->root, signature->bytes};
+    for (unsigned i = 0; i < MSG_ARGS; i++)
+        args[i] = (aq_arg)words[i];
+}
+
+static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *op,
+                                     const struct coll_step *step, uint32_t tag)
+{
+    aq_arg args[MSG_ARGS];
+    coll_msg_set_args(args, team, op->seq, tag, &op->signature);
+    return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS);
+}
+
+/* We are in no operation of this team any more: whoever waits for us is told, as by a question, of
+ * one that is not its own. A fault decorator may refuse. */
+static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
+{
+    static const struct coll_signature none = {COLL_KINDS, 0, 0};
+    aq_arg args[MSG_ARGS];
+    coll_msg_set_args(args, team, seq, MSG_TAG_ASK, &none);
+    for (unsigned attempt = 0; attempt < 100; attempt++)
+        if (core_try_send(&core.routes[peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS) != AQ_AGAIN)
+            break;
+}
+
+static bool coll_msg_has_mismatch(const aq_team *team)
+{
+    return (team->whole != NULL ? team->whole : team)->coll->mismatched;
+}
+
 /* A part of an operation that is over here, or a question about it: here it was another one. */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
@@ -191,10 +225,12 @@ static void coll_msg_on_message(aq_am *am, bool ready)
     coll_lock(coll);
     struct coll_op *op = coll_msg_find_op(coll, seq);
     bool other = op != NULL && !coll_msg_alike(team, op, am->source, coll_msg_signature(am));
-    if (other || (op == NULL && coll_broken(team)))
-        coll_msg_drop(); /* of an operation that has failed here, from one that has not heard of the
-                            death */
-    else if (op == NULL && (int32_t)(seq - coll->started) < 0)
+    if (other || (op == NULL && coll_broken(team))) {
+        coll_msg_drop(); /* the sender has not heard yet that the team has failed */
+        if (tag == MSG_TAG_ASK && coll_msg_signature(am).what != COLL_KINDS &&
+            coll_msg_has_mismatch(team))
+            coll_msg_send_failed(team, seq, am->source);
+    } else if (op == NULL && (int32_t)(seq - coll->started) < 0)
         coll_msg_too_late(team, am);
     else if (op == NULL || !op->msg.started)
         coll_msg_put_by(coll, am, ready);
@@ -259,31 +295,13 @@ void coll_msg_begin(aq_team *team, struct coll_op *op)
     }
 }
 
-static void coll_msg_set_args(aq_arg *args, const aq_team *team, const struct coll_op *op,
-                              uint32_t tag)
-{
-    const uint32_t words[MSG_ARGS] = {
-        team->id[0],        team->id[1],        op->seq, tag, op->signature.what,
-        op->signature.root, op->signature.bytes};
-    for (unsigned i = 0; i < MSG_ARGS; i++)
-        args[i] = (aq_arg)words[i];
-}
-
-static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *op,
-                                     const struct coll_step *step, uint32_t tag)
-{
-    aq_arg args[MSG_ARGS];
-    coll_msg_set_args(args, team, op, tag);
-    return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS);
-}
-
 static aq_status coll_msg_send_bytes(const aq_team *team, const struct coll_op *op,
                                      const struct coll_step *step, size_t len)
 {
     struct core_route *route = &core.routes[step->peer];
     uint64_t offset = step->moved;
     aq_arg args[MSG_BYTES_ARGS];
-    coll_msg_set_args(args, team, op, step->tag);
+    coll_msg_set_args(args, team, op->seq, step->tag, &op->signature);
     args[MSG_OFFSET] = (aq_arg)offset;
     args[MSG_OFFSET + 1] = (aq_arg)(offset >> 32);
     struct aqi_am am = {.kind = AQI_AM_MEDIUM,
@@ -374,6 +392,14 @@ static bool coll_msg_push_op(aq_team *team, struct coll_op *op, bool *no_room)
         coll_msg_begin(team, op);
     }
     return coll_msg_push(team, op, no_room);
+}
+
+void coll_msg_failed(const aq_team *team, const struct coll_op *op)
+{
+    if (!op->msg.started || !coll_msg_has_mismatch(team)) return;
+    for (size_t i = op->msg.plan.at; i < op->msg.plan.count; i++)
+        if (op->msg.plan.steps[i].type == STEP_SEND && !op->msg.plan.steps[i].done)
+            coll_msg_send_failed(team, op->seq, op->msg.plan.steps[i].peer);
 }
 
 void coll_msg_free(struct coll_op *op)

@@ -175,6 +175,7 @@ static bool coll_push_list(aq_team *team)
         }
         if (over) {
             if (AQI_UNLIKELY(op->status == AQ_EPEER)) coll_fail(team);
+            if (AQI_UNLIKELY(broken) && op->engine->messages) coll_msg_failed(team, op);
             broken = broken || op->status == AQ_EPEER;
             coll_complete(team, at);
             continue;
