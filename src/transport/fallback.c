@@ -195,6 +195,7 @@ static aq_status any_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
                             am->nbytes);
         memcpy(op.copy, am->payload, am->nbytes);
         op.local = op.copy;
+        op.mem = NULL;
     }
     return fallback_submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
 }

@@ -135,7 +135,7 @@ static void am_send_medium(struct ct_ep *ep, uint32_t nbytes, unsigned nargs, st
 /* The sizes about which mistakes are made, up to the largest; all of them when small. */
 static size_t am_sizes(const struct ct_ep *ep, uint32_t *sizes)
 {
-    uint32_t max = (uint32_t)ep->tp->limits.max_medium;
+    uint32_t max = (uint32_t)ct_max_medium(ep);
     size_t count = 0;
     for (uint32_t size = 0; size <= 80; size++)
         sizes[count++] = size;
@@ -157,7 +157,7 @@ static void am_medium(struct ct_ep *ep)
     ep->handlers[PLAIN] = am_on_medium;
     ct_meet(ep);
     size_t count = am_sizes(ep, sizes);
-    unsigned char *buffer = malloc(ep->tp->limits.max_medium + 1);
+    unsigned char *buffer = malloc(ct_max_medium(ep) + 1);
     CT_CHECK(buffer != NULL);
     for (size_t i = 0; i < count; i++) {
         for (unsigned nargs = 0; nargs <= AQI_AM_MAX_ARGS; nargs++) {
@@ -182,7 +182,7 @@ static void am_medium_comp(struct ct_ep *ep)
     ep->user = &state;
     ep->handlers[PLAIN] = am_on_medium;
     ct_meet(ep);
-    uint32_t max = (uint32_t)ep->tp->limits.max_medium;
+    uint32_t max = (uint32_t)ct_max_medium(ep);
     unsigned char *buffer = malloc(max);
     CT_CHECK(buffer != NULL);
     for (uint32_t i = 0; i < 200; i++) {
@@ -309,7 +309,7 @@ static void am_replies(struct ct_ep *ep)
     ep->user = &state;
     ep->handlers[ECHO] = am_on_echo;
     ep->handlers[ANSWER] = am_on_answer;
-    size_t max = ep->tp->limits.max_medium;
+    size_t max = ct_max_medium(ep);
     ct_mem_open(ep, max * 2);
     unsigned char *buffer = malloc(max);
     CT_CHECK(buffer != NULL);
@@ -364,7 +364,7 @@ static void am_reserve_commit(struct ct_ep *ep)
     ep->user = &state;
     ep->handlers[PLAIN] = am_on_medium;
     ct_meet(ep);
-    size_t max = ep->tp->limits.max_medium;
+    size_t max = ct_max_medium(ep);
     uint32_t to = ct_next(ep), sent = 0;
     for (uint32_t i = 0; i < 600; i++) {
         size_t room = i % 7 == 0 ? max : ct_random(ep) % (max + 1);
@@ -405,7 +405,7 @@ static void am_cancel(struct ct_ep *ep)
     uint32_t to = ct_next(ep);
     for (uint32_t i = 0; i < 20000; i++) {
         struct aqi_slot slot;
-        CT_OK(am_try_reserve(ep, to, i % 17, ep->tp->limits.max_medium, &slot));
+        CT_OK(am_try_reserve(ep, to, i % 17, ct_max_medium(ep), &slot));
         CT_OK(ep->tp->ops.am_commit(ep->tp, ep->peers[to], &slot, NULL));
     }
     unsigned char payload[100];
@@ -448,7 +448,7 @@ static void am_reserve_reply(struct ct_ep *ep)
     ep->handlers[ECHO] = am_on_reserve_echo;
     ep->handlers[ANSWER] = am_on_answer;
     ct_meet(ep);
-    size_t max = ep->tp->limits.max_medium;
+    size_t max = ct_max_medium(ep);
     unsigned char *buffer = malloc(max);
     CT_CHECK(buffer != NULL);
     for (uint32_t number = 0; number < 300; number++) {

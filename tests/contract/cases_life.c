@@ -1,5 +1,6 @@
 /* Addresses, opening and closing, and the death of a peer. */
 #include "harness.h"
+#include "toy.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ static void life_probe(struct ct_ep *ep)
 {
     struct aqi_tp_probe probe = {0};
     const struct aqi_transport *transport = ep->world->config.transport;
-    CT_CHECK(aqi_transport_find(transport->name) == transport);
+    CT_CHECK(transport == &toy_transport || aqi_transport_find(transport->name) == transport);
     CT_CHECK(aqi_transport_find("carrier-pigeon") == NULL);
     bool usable = false;
     CT_CHECK(transport->probe(0, &probe));
@@ -52,7 +53,8 @@ static void life_addresses(struct ct_ep *ep)
         CT_CHECK(dup2(err, 2) == 2);
         close(log);
         close(err);
-        CT_EQUAL(elsewhere, AQ_ENOTSUP);
+        bool network = ep->world->config.transport == &toy_transport; /* reaches other hosts */
+        CT_EQUAL(elsewhere, network ? AQ_OK : AQ_ENOTSUP);
         CT_EQUAL(nowhere, len != 0 ? AQ_ENOTSUP : AQ_OK);
         CT_EQUAL(said, 0);
     }

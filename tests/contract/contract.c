@@ -6,6 +6,7 @@
  * TEST_SEED repeats a run; the seed is printed.
  */
 #include "harness.h"
+#include "toy.h"
 
 #include "base/settings.h"
 #include "transport/fault.h"
@@ -55,9 +56,15 @@ static int contract_usage(const char *what)
 {
     fprintf(stderr,
             "contract: %s\nusage: contract TRANSPORT [--ranks N] [--as-threads] "
-            "[--threads] [--fault SPEC] [--case PART]\n",
+            "[--threads] [--fault SPEC] [--case PART] [--weather LOSS,DUPLICATION,OVERTAKING]\n",
             what);
     return 2;
+}
+
+static bool contract_weather(const char *text)
+{
+    return sscanf(text, "%u,%u,%u", &toy_weather.loss, &toy_weather.duplication,
+                  &toy_weather.overtaking) == 3;
 }
 
 static int contract_read(int argc, char **argv)
@@ -65,8 +72,9 @@ static int contract_read(int argc, char **argv)
     struct ct_config *config = &contract_config;
     const char *seed = getenv("TEST_SEED");
     if (seed != NULL) config->seed = strtoull(seed, NULL, 0);
+    toy_weather.seed = config->seed;
     if (argc < 2) return contract_usage("which transport?");
-    config->transport = aqi_transport_find(argv[1]);
+    config->transport = strcmp(argv[1], "toy") == 0 ? &toy_transport : aqi_transport_find(argv[1]);
     if (config->transport == NULL) return contract_usage("no such transport");
     for (int i = 2; i < argc; i++) {
         bool more = i + 1 < argc;
@@ -78,6 +86,8 @@ static int contract_read(int argc, char **argv)
             config->ranks = (uint32_t)strtoul(argv[++i], NULL, 0);
         else if (more && strcmp(argv[i], "--fault") == 0)
             config->fault = argv[++i];
+        else if (more && strcmp(argv[i], "--weather") == 0 && contract_weather(argv[i + 1]))
+            i++;
         else if (more && strcmp(argv[i], "--case") == 0)
             contract_part = argv[++i];
         else

@@ -120,8 +120,11 @@ void ct_relax(void)
 static aq_status harness_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
                                 size_t *len)
 {
-    const struct ct_ep *ep = arg;
+    struct ct_ep *ep = arg;
     CT_CHECK(id < ep->size && *len >= tp->ops.addr_max);
+    /* Who asks a network for the first time may have to wait. */
+    if ((tp->ops.caps & AQI_CAP_TIMERS) != 0 && atomic_fetch_add(&ep->asked[id], 1) == 0)
+        return AQ_AGAIN;
     *len = ep->world->home[id].len;
     memcpy(addr, ep->world->home[id].bytes, *len);
     return AQ_OK;
@@ -141,6 +144,9 @@ static void harness_relax(void *arg, unsigned round)
 }
 
 /* --- opening ----------------------------------------------------------------------------- */
+
+/* Who is asked for an answer that was lost waits no longer than that for the question. */
+static const uint64_t CLOSE_NS = 2000000000;
 
 void ct_open(struct ct_ep *ep)
 {
@@ -186,6 +192,9 @@ static void harness_forget(struct ct_ep *ep)
 
 void ct_close(struct ct_ep *ep)
 {
+    uint64_t deadline = aqi_now_ns() + CLOSE_NS;
+    while (ep->tp->ops.drain(ep->tp, deadline) == AQ_AGAIN)
+        ct_poll(ep);
     harness_forget(ep);
     aqi_tp_close(ep->tp);
     ep->tp = NULL;
@@ -252,6 +261,14 @@ const struct aqi_mem *ct_local_mem(const struct ct_ep *ep, const void *addr, siz
 {
     uint64_t offset = (uint64_t)(uintptr_t)addr - (uint64_t)(uintptr_t)ep->mem.addr;
     return len <= ep->mem.len && offset <= ep->mem.len - len ? ep->mem.own : NULL;
+}
+
+size_t ct_max_medium(const struct ct_ep *ep)
+{
+    size_t most = ep->tp->limits.max_medium;
+    for (uint32_t rank = 0; rank < ep->size; rank++)
+        if (ct_reaches(ep, rank)) most = aqi_min(most, ep->peers[rank]->max_medium);
+    return most;
 }
 
 aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp)

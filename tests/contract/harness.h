@@ -88,8 +88,9 @@ struct ct_ep {
     ct_handler *handlers[256];
     void *user; /* the case's own state */
     struct ct_mem mem;
-    _Atomic uint32_t lost[CT_MAX_RANKS]; /* calls of peer_lost */
-    uint64_t random;                     /* state of ct_random */
+    _Atomic uint32_t lost[CT_MAX_RANKS];  /* calls of peer_lost */
+    _Atomic uint32_t asked[CT_MAX_RANKS]; /* calls of lookup */
+    uint64_t random;                      /* state of ct_random */
 };
 
 /* Run a case in a world of its own. Returns 0, 77 (skipped; `reason` says why) or 1. */
@@ -142,6 +143,8 @@ void ct_poll(struct ct_ep *ep);
 void ct_barrier(struct ct_ep *ep);
 void ct_meet(struct ct_ep *ep);
 
+/* Payload bytes of a Medium that everybody takes from us. */
+size_t ct_max_medium(const struct ct_ep *ep);
 /* Send a message of any kind once; by am_long if it is a Long. */
 aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am,
                       struct aqi_comp *comp);
