@@ -1,10 +1,10 @@
 # The tools library alone: C and C++, for one thread and for several.
-foreach(source IN ITEMS tools_calls tools_other)
+foreach(source IN ITEMS tools_calls tools_sync tools_other)
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${source}.cc
     CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}.c\"\n")
+  list(APPEND tools_c ${source}.c)
+  list(APPEND tools_cxx ${CMAKE_CURRENT_BINARY_DIR}/${source}.cc)
 endforeach()
-set(tools_c tools_calls.c tools_other.c)
-set(tools_cxx ${CMAKE_CURRENT_BINARY_DIR}/tools_calls.cc ${CMAKE_CURRENT_BINARY_DIR}/tools_other.cc)
 foreach(mode IN ITEMS seq par)
   foreach(language IN ITEMS c ${cxx})
     set(target gasnet_tools_calls_${mode}_${language})
