@@ -353,137 +353,48 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     }
 /* clang-format on */
 
-aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
-                        size_t src_count, const aq_vec *src, unsigned flags)
-{
-    return vis_vector(CALL("aq_put_vector", false, BLOCKING, NULL), dst_count, dst, src_count, src);
-}
+/* aq_NAME, aq_NAME_nb and aq_NAME_nbi: its parameters without the last ones, and what WAY gets. */
+#define FORMS(NAME, GET, WAY, PARAMS, ...)                                                         \
+    aq_status aq_##NAME(PARAMS, unsigned flags)                                                    \
+    {                                                                                              \
+        return WAY(CALL("aq_" #NAME, GET, BLOCKING, NULL), __VA_ARGS__);                           \
+    }                                                                                              \
+    aq_status aq_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                                 \
+    {                                                                                              \
+        return WAY(CALL("aq_" #NAME "_nb", GET, EXPLICIT, ev), __VA_ARGS__);                       \
+    }                                                                                              \
+    aq_status aq_##NAME##_nbi(PARAMS, unsigned flags)                                              \
+    {                                                                                              \
+        return WAY(CALL("aq_" #NAME "_nbi", GET, IMPLICIT, NULL), __VA_ARGS__);                    \
+    }
+#define PARAMS(...) __VA_ARGS__
 
-aq_status aq_put_vector_nb(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
-                           size_t src_count, const aq_vec *src, unsigned flags, aq_event *ev)
-{
-    return vis_vector(CALL("aq_put_vector_nb", false, EXPLICIT, ev), dst_count, dst, src_count,
-                      src);
-}
+FORMS(put_vector, false, vis_vector,
+      PARAMS(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
+             const aq_vec *src),
+      dst_count, dst, src_count, src)
 
-aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
-                            size_t src_count, const aq_vec *src, unsigned flags)
-{
-    return vis_vector(CALL("aq_put_vector_nbi", false, IMPLICIT, NULL), dst_count, dst, src_count,
-                      src);
-}
+FORMS(get_vector, true, vis_vector,
+      PARAMS(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank, size_t src_count,
+             const aq_vec *src),
+      src_count, src, dst_count, dst)
 
-aq_status aq_get_vector(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
-                        size_t src_count, const aq_vec *src, unsigned flags)
-{
-    return vis_vector(CALL("aq_get_vector", true, BLOCKING, NULL), src_count, src, dst_count, dst);
-}
+FORMS(put_indexed, false, vis_indexed,
+      PARAMS(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
+             size_t src_count, void *const *src, size_t src_len),
+      dst_count, dst, dst_len, src_count, src, src_len)
 
-aq_status aq_get_vector_nb(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
-                           size_t src_count, const aq_vec *src, unsigned flags, aq_event *ev)
-{
-    return vis_vector(CALL("aq_get_vector_nb", true, EXPLICIT, ev), src_count, src, dst_count, dst);
-}
+FORMS(get_indexed, true, vis_indexed,
+      PARAMS(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len, aq_rank rank,
+             size_t src_count, void *const *src, size_t src_len),
+      src_count, src, src_len, dst_count, dst, dst_len)
 
-aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
-                            size_t src_count, const aq_vec *src, unsigned flags)
-{
-    return vis_vector(CALL("aq_get_vector_nbi", true, IMPLICIT, NULL), src_count, src, dst_count,
-                      dst);
-}
+FORMS(put_strided, false, vis_strided,
+      PARAMS(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides, const void *src,
+             const ptrdiff_t *src_strides, size_t elem, const size_t *counts, size_t levels),
+      REGION(dst, dst_strides, src, src_strides))
 
-aq_status aq_put_indexed(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
-                         size_t dst_len, size_t src_count, void *const *src, size_t src_len,
-                         unsigned flags)
-{
-    return vis_indexed(CALL("aq_put_indexed", false, BLOCKING, NULL), dst_count, dst, dst_len,
-                       src_count, src, src_len);
-}
-
-aq_status aq_put_indexed_nb(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
-                            size_t dst_len, size_t src_count, void *const *src, size_t src_len,
-                            unsigned flags, aq_event *ev)
-{
-    return vis_indexed(CALL("aq_put_indexed_nb", false, EXPLICIT, ev), dst_count, dst, dst_len,
-                       src_count, src, src_len);
-}
-
-aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
-                             size_t dst_len, size_t src_count, void *const *src, size_t src_len,
-                             unsigned flags)
-{
-    return vis_indexed(CALL("aq_put_indexed_nbi", false, IMPLICIT, NULL), dst_count, dst, dst_len,
-                       src_count, src, src_len);
-}
-
-aq_status aq_get_indexed(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
-                         aq_rank rank, size_t src_count, void *const *src, size_t src_len,
-                         unsigned flags)
-{
-    return vis_indexed(CALL("aq_get_indexed", true, BLOCKING, NULL), src_count, src, src_len,
-                       dst_count, dst, dst_len);
-}
-
-aq_status aq_get_indexed_nb(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
-                            aq_rank rank, size_t src_count, void *const *src, size_t src_len,
-                            unsigned flags, aq_event *ev)
-{
-    return vis_indexed(CALL("aq_get_indexed_nb", true, EXPLICIT, ev), src_count, src, src_len,
-                       dst_count, dst, dst_len);
-}
-
-aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
-                             aq_rank rank, size_t src_count, void *const *src, size_t src_len,
-                             unsigned flags)
-{
-    return vis_indexed(CALL("aq_get_indexed_nbi", true, IMPLICIT, NULL), src_count, src, src_len,
-                       dst_count, dst, dst_len);
-}
-
-aq_status aq_put_strided(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-                         const void *src, const ptrdiff_t *src_strides, size_t elem,
-                         const size_t *counts, size_t levels, unsigned flags)
-{
-    return vis_strided(CALL("aq_put_strided", false, BLOCKING, NULL),
-                       REGION(dst, dst_strides, src, src_strides));
-}
-
-aq_status aq_put_strided_nb(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-                            const void *src, const ptrdiff_t *src_strides, size_t elem,
-                            const size_t *counts, size_t levels, unsigned flags, aq_event *ev)
-{
-    return vis_strided(CALL("aq_put_strided_nb", false, EXPLICIT, ev),
-                       REGION(dst, dst_strides, src, src_strides));
-}
-
-aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-                             const void *src, const ptrdiff_t *src_strides, size_t elem,
-                             const size_t *counts, size_t levels, unsigned flags)
-{
-    return vis_strided(CALL("aq_put_strided_nbi", false, IMPLICIT, NULL),
-                       REGION(dst, dst_strides, src, src_strides));
-}
-
-aq_status aq_get_strided(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
-                         const void *src, const ptrdiff_t *src_strides, size_t elem,
-                         const size_t *counts, size_t levels, unsigned flags)
-{
-    return vis_strided(CALL("aq_get_strided", true, BLOCKING, NULL),
-                       REGION(src, src_strides, dst, dst_strides));
-}
-
-aq_status aq_get_strided_nb(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
-                            const void *src, const ptrdiff_t *src_strides, size_t elem,
-                            const size_t *counts, size_t levels, unsigned flags, aq_event *ev)
-{
-    return vis_strided(CALL("aq_get_strided_nb", true, EXPLICIT, ev),
-                       REGION(src, src_strides, dst, dst_strides));
-}
-
-aq_status aq_get_strided_nbi(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
-                             const void *src, const ptrdiff_t *src_strides, size_t elem,
-                             const size_t *counts, size_t levels, unsigned flags)
-{
-    return vis_strided(CALL("aq_get_strided_nbi", true, IMPLICIT, NULL),
-                       REGION(src, src_strides, dst, dst_strides));
-}
+FORMS(get_strided, true, vis_strided,
+      PARAMS(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank, const void *src,
+             const ptrdiff_t *src_strides, size_t elem, const size_t *counts, size_t levels),
+      REGION(src, src_strides, dst, dst_strides))
