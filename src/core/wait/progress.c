@@ -91,30 +91,42 @@ unsigned core_progress_round(void)
     return n;
 }
 
-/* Has nothing moved since the last round? Every so often that is not believed. */
-static inline bool progress_idle(struct core_thread *me)
+/* Whatever no word tells of, or several threads share, needs a whole round; so does every so often
+ * what the words tell, which is believed otherwise. */
+static inline bool progress_by_words(struct core_thread *me)
 {
-    if (AQI_UNLIKELY(me == NULL || (++me->skipped & (AQI_POLLS_PER_ROUND - 1)) == 0)) return false;
-    if (AQI_UNLIKELY(core.progress_thread ||
-                     atomic_load_explicit(&core.lost_news, memory_order_relaxed) ||
-                     atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) != 0))
-        return false;
-    for (unsigned t = 0; t < core.tp_count; t++) {
-        const struct aqi_tp *tp = core.tps[t];
-        uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
-        if (!tp->watched || aqi_watch_moved(tp->watch, count)) return false;
-    }
-    return true;
+    return AQI_LIKELY(me != NULL && (++me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
+                      !core.progress_thread &&
+                      !atomic_load_explicit(&core.lost_news, memory_order_relaxed) &&
+                      atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0);
 }
 
-unsigned core_progress(void)
+static unsigned progress_of(struct aqi_tp *tp)
 {
-    if (AQI_LIKELY(progress_idle(core_self()))) return 0;
+    unsigned n = tp->ops.progress(tp, AQI_PROGRESS_ALL, core_hook_now(NULL));
+    if (n != 0) core_progressed();
+    return n;
+}
+
+static AQI_COLD unsigned progress_whole(void)
+{
     if (AQI_UNLIKELY(core.progress_thread))
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
     if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed)))
         n += core_lost_tell(), core.boot.attend(core.boot.arg), core_progressed();
+    return n;
+}
+
+unsigned core_progress(void)
+{
+    unsigned n = 0;
+    if (!progress_by_words(core_self())) return progress_whole();
+    for (unsigned t = 0; t < core.tp_count; t++) {
+        struct aqi_tp *tp = core.tps[t];
+        uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+        if (!tp->watched || aqi_watch_moved(tp->watch, count)) n += progress_of(tp);
+    }
     return n;
 }
 
