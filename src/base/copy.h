@@ -30,7 +30,9 @@ void aqi_copy_large(void *dst, const void *src, size_t len);
 /* As memcpy. Other processors see the bytes before any later store of this one. */
 static inline void aqi_copy(void *dst, const void *src, size_t len)
 {
-    if (AQI_LIKELY(len < aqi_copy_least))
+    if (len == sizeof(uint64_t)) /* a load and a store, not a call */
+        memcpy(dst, src, sizeof(uint64_t));
+    else if (AQI_LIKELY(len < aqi_copy_least))
         memcpy(dst, src, len);
     else
         aqi_copy_large(dst, src, len);
