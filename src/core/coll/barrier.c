@@ -1,6 +1,6 @@
 /*
- * Barriers in two phases, with names. In shared memory to notify is to arrive, and nothing has to
- * be pushed until the wait; by messages it is an all-reduce of the names, pushed by progress.
+ * Barriers in two phases, with names. In shared memory to notify is to arrive, and nothing is left
+ * to do until the wait; by messages a barrier is an all-reduce of the names, pushed by progress.
  */
 #include "core/coll/coll.h"
 
@@ -82,7 +82,7 @@ static aq_status barrier_start(aq_team *team, struct coll_name name)
     return st;
 }
 
-/* The barrier will never be complete, and no other of this team will. */
+/* Neither this barrier nor a later one of the team can complete. */
 static AQI_COLD aq_status barrier_dead(const aq_team *team, const char *call)
 {
     team->barrier->notified = false;
@@ -107,7 +107,7 @@ aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 
 static AQI_COLD aq_status barrier_mismatch(bool own)
 {
-    /* An answer, which programs may ask for, rather than a failure to be logged. */
+    /* Not logged: an answer that programs may ask for. */
     return aqi_fail_quiet(AQ_EMISMATCH,
                           own ? "barrier: this process waits for another id than was agreed on"
                               : "barrier: the processes named different ids");
@@ -132,7 +132,7 @@ static inline bool barrier_complete(aq_team *team)
     return atomic_load_explicit(&b->op.done, memory_order_acquire);
 }
 
-/* Who is dead now may have left a barrier that became complete after we looked. */
+/* A member may have died after it had completed the barrier: look once more. */
 static bool barrier_hopeless(aq_team *team)
 {
     return AQI_UNLIKELY(coll_broken(team)) && !barrier_complete(team);
@@ -146,7 +146,7 @@ static aq_status barrier_check_pending(const char *call, const aq_team *team, un
     return st;
 }
 
-/* A failed operation by messages is complete, too. */
+/* An operation by messages may have completed with an error. */
 static aq_status barrier_failed(const aq_team *team, const char *call)
 {
     if (AQI_UNLIKELY(team->coll->mismatched)) return barrier_dead(team, call);
@@ -157,8 +157,8 @@ static aq_status barrier_failed(const aq_team *team, const char *call)
 }
 
 /*
- * Where ranks share cores each turn brings cold caches, and all of them together are what a barrier
- * costs: a turn that comes too early gives the core away again after one look.
+ * Where ranks share cores, what a barrier costs is the turns of all with cold caches: one that
+ * comes too early gives the core away after one look.
  */
 static void barrier_look_only(aq_team *team)
 {

@@ -1,11 +1,11 @@
 /*
  * What the files of teams and collectives share.
  *
- * A collective is an operation in the list of its team. Members start them in the same order, so
- * the number in that order names it in messages and chooses its place in shared memory. Where all
- * members map each other's scratch memory it runs there (coll/shm.c), else it is a plan of sends
- * and receives (coll/plan.c), which coll/msg.c carries out; on a team that spans neighbourhoods it
- * has parts of both kinds (coll/hier.c). Progress pushes the operations on.
+ * A collective is an operation in the list of its team. All members start them in the same order,
+ * so the number in that order names it in messages and chooses its slot in shared memory. Where
+ * all members map each other's scratch memory it runs there (shm.c), else it is a plan of sends
+ * and receives (plan.c), which msg.c carries out; on a team that spans neighbourhoods it has parts
+ * of both kinds (hier.c). Progress pushes the operations on.
  */
 #ifndef AQI_CORE_COLL_IMPL_H
 #define AQI_CORE_COLL_IMPL_H
@@ -60,7 +60,7 @@ static inline uint8_t coll_barrier_code(uint32_t code)
     return code != 0 ? (uint8_t)code : COLL_CODE_BARRIER;
 }
 
-/* By what members tell that they are in the same operation; travels in lines and in messages. */
+/* What must be the same in all members of an operation; travels in lines and in messages. */
 struct coll_signature {
     uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
     uint32_t root, bytes;
@@ -141,7 +141,7 @@ struct coll_op {
 };
 enum { COLL_NO_SLOT = 31 };
 
-/* The scratch memory of a team: see scratch.c for the layout. */
+/* A team's block of scratch memory: shm.h has its layout. */
 struct coll_shm;
 struct coll_early;
 
@@ -153,8 +153,8 @@ struct core_coll {
     uint32_t shm_started, message_ops;
     uint32_t messages;  /* operations by messages that are under way */
     bool moved;         /* an operation went on since this was last cleared */
-    bool stuck;         /* the others know what we have been waiting for */
-    bool op_failed;     /* an operation did */
+    bool stuck;         /* we have told the others what we wait for */
+    bool op_failed;     /* an operation has failed */
     bool mismatched;    /* members were in different ones */
     atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */
     struct coll_op *first;
@@ -221,10 +221,10 @@ struct coll_signature coll_signature_of(const struct coll_args *args);
 struct coll_signature coll_signature_of_barrier(uint32_t code);
 enum { COLL_TEXT = 160 };
 void coll_signature_text(struct coll_signature signature, char *text); /* COLL_TEXT bytes */
-/* Two members are in different operations: ends the job. */
+/* Two members are in different operations: the job ends, or, with AQ_SURVIVE, the team fails. */
 AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
                             struct coll_signature theirs);
-/* After each round in vain of a wait in a call; `op` NULL: for the barrier in shared memory. */
+/* After each idle round of a wait in a call; `op` NULL: for the barrier in shared memory. */
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
 AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once it is over */
@@ -272,9 +272,9 @@ bool coll_any_ready(const aq_team *team); /* can one go on without an arrival? *
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
 unsigned coll_shm_slots(void);
-size_t coll_shm_least(uint32_t members); /* bytes of a block that is of any use */
+size_t coll_shm_least(uint32_t members); /* the smallest block that is of use */
 void coll_shm_clear(void *at, uint32_t members);
-/* The barrier has a place of its own: arrive with a name, and learn what all named. */
+/* The barrier has a slot of its own: arrive with a name, and learn which one all agree on. */
 struct coll_name {
     uint32_t state;
     int32_t id;
@@ -285,7 +285,7 @@ struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
 /* About to sleep, the lock is held: ask to be woken by who comes next. False: something is complete
  * already. */
 bool coll_shm_doze(aq_team *team);
-void coll_shm_leave(const aq_team *team); /* an operation that may not be over for others */
+void coll_shm_leave(const aq_team *team); /* give up an operation that others may still be in */
 
 /* coll/plan.c: what member `self` of `n` does. */
 void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);
@@ -317,7 +317,7 @@ void coll_msg_close(struct core_coll *coll);
 aq_status core_barrier_open(aq_team *team);
 void core_barrier_close(aq_team *team);
 bool core_barrier_pending(const aq_team *team);
-/* aq_barrier as a part of another call: that is what members are in, and what errors name. */
+/* aq_barrier as a part of another call, which is what errors name. */
 aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team);
 
 /* op.c: operations under way, which progress pushes; coll_register makes all of this known below.

@@ -1,10 +1,10 @@
 /*
  * Collectives of a team that spans neighbourhoods, in up to three parts: *up* in shared memory to
- * one member of each neighbourhood, *across* by messages between those, and *down* again. The
- * parts in shared memory are operations of the team of the neighbourhood (team->local), which all
- * its members append in the same order; what must wait for the part before is held.
+ * the leader of each neighbourhood, *across* by messages between the leaders, and *down* again.
+ * The parts in shared memory are operations of the neighbourhood's own team (team->local), which
+ * all its members append in the same order; one that needs the part before is held.
  *
- * Between neighbourhoods the root acts for its own, in others the first member does.
+ * The leader is the root in its neighbourhood, in others the first member.
  */
 #include "core/coll/coll.h"
 
@@ -135,7 +135,7 @@ static bool hier_set_broadcast(const struct hier_view *v)
         down->src = v->args->dst;
         return true;
     }
-    /* Both ways at once; what goes to the others copies for ourselves, too. */
+    /* Across and down at once; the copy for ourselves is made on the way across. */
     atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
     if (v->h->leads) down->dst = (void *)(uintptr_t)down->src;
     return true;
@@ -161,7 +161,7 @@ static bool hier_set_allreduce(const struct hier_view *v)
     return true;
 }
 
-/* The root collects in `dst` if its blocks have that order, else beside it. */
+/* The root gathers into `dst` if that has the order of neighbourhoods, else into a copy. */
 static bool hier_set_gather(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -180,7 +180,7 @@ static bool hier_set_gather(const struct hier_view *v)
     return true;
 }
 
-/* The root deals out from `src` if that has the order of neighbourhoods, else from a copy. */
+/* The root scatters from `src` if that has the order of neighbourhoods, else from a copy. */
 static bool hier_set_scatter(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -199,7 +199,7 @@ static bool hier_set_scatter(const struct hier_view *v)
             h->across.src = h->all;
         }
         down->src = (const unsigned char *)h->across.src + v->first * block;
-        /* What is its own neighbourhood's goes down from there. */
+        /* The blocks of its own neighbourhood go down from where they are. */
         if (v->size > 1) h->across.dst = (void *)(uintptr_t)down->src;
         atomic_store_explicit(&h->down.held, false, memory_order_relaxed);
     } else if (v->size > 1) {
@@ -270,8 +270,8 @@ static bool hier_set_allgather(const struct hier_view *v)
 }
 
 /*
- * Who acts gathers all blocks of its neighbours, sorts them by where they go, exchanges with the
- * others, and sorts them by whom they are for.
+ * The leader gathers the blocks of its neighbours, sorts them by destination, exchanges them with
+ * the other leaders, and sorts what it got by receiver.
  */
 static bool hier_set_alltoall(const struct hier_view *v)
 {
@@ -399,7 +399,7 @@ static aq_status hier_prepare(aq_team *team, struct coll_op *op)
     return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
 }
 
-/* Every neighbour appends the same parts. */
+/* All neighbours append the same parts. */
 static void hier_begin(aq_team *team, struct coll_op *op)
 {
     struct coll_hier *h = op->msg.hier;
@@ -432,7 +432,7 @@ static bool hier_over(const struct coll_op *part, bool used, struct coll_op *op)
     return true;
 }
 
-/* The operation is held no more. Acquired by who pushes the parts. */
+/* The operation is no longer held. Acquired by who pushes the parts. */
 static void hier_release(const aq_team *team, struct coll_hier *h)
 {
     h->waits = false;
@@ -441,7 +441,7 @@ static void hier_release(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a death the team is broken, and what follows is over as well (coll_fail). */
+/* After a death the team is broken: the parts that follow are over as well (coll_fail). */
 static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
     struct coll_hier *h = op->msg.hier;
@@ -457,7 +457,7 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     }
     if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, no_room)) return false;
-        /* Of a death the neighbours hear; of anything else they would take what is there. */
+        /* The neighbours hear of a death, but not of anything else: they would take bad data. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
         if (h->leads) hier_after_across(&v);

@@ -1,7 +1,7 @@
 /*
- * Collectives by messages: carries out plans. Small payloads are sent at once and kept by a
- * receiver that is not ready for them; of large ones the receiver asks for the bytes when it is.
- * Every COLL_THROTTLE_EVERY operations the members wait for each other, which bounds what is kept.
+ * Collectives by messages: carries out plans. Small payloads are eager, and kept by a receiver
+ * that is not ready for them; large ones are sent when the receiver asks for them (rendezvous).
+ * Every COLL_THROTTLE_EVERY operations there is a barrier, which bounds what has to be kept.
  */
 #include "core/coll/coll.h"
 
@@ -11,7 +11,7 @@
 
 enum { MSG_EAGER = 4096 };
 
-/* The tag of who has waited long and asks what we are in. */
+/* The tag of a question: the sender has waited long and says what it is in. */
 #define MSG_TAG_ASK UINT32_MAX
 
 /* The arguments of all messages; those with bytes have their offset (2), too. */
@@ -58,7 +58,7 @@ static void coll_msg_drop(void)
     aqi_count(AQI_CTR_AM_DROPPED, 1);
 }
 
-/* Bytes that came before their turn wait in the step, as the place may still be in use. */
+/* Early bytes wait in the step, as their destination may still be in use. */
 static void coll_msg_keep(struct coll_op *op, struct coll_step *step, const void *payload,
                           size_t len)
 {
@@ -122,7 +122,7 @@ static bool coll_msg_alike(const aq_team *team, const struct coll_op *op, uint32
     return false;
 }
 
-/* One of an operation ahead of us: bounded by the gates. */
+/* For an operation that is not started here; throttling bounds how many there are. */
 static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 {
     struct coll_early *early = malloc(sizeof(*early) + am->nbytes);
@@ -143,8 +143,8 @@ static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 }
 
 /*
- * A part of a collective of a team that is not here. After a death some give up teams that others
- * still try; else the program goes on with a team that this process has destroyed, and the sender
+ * A message for a team that is not here. After a death some members give up a team that others
+ * still use; otherwise the program uses a team that this process has destroyed, and the sender
  * would wait for ever.
  */
 static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
@@ -177,8 +177,8 @@ static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *
     return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS);
 }
 
-/* We are in no operation of this team any more: whoever waits for us is told, as by a question, of
- * one that is not its own. A fault decorator may refuse. */
+/* The team has failed here: who waits for us is told by a question with a signature that no
+ * operation has. A fault decorator may refuse it. */
 static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
 {
     static const struct coll_signature none = {COLL_KINDS, 0, 0};
@@ -194,7 +194,7 @@ static bool coll_msg_has_mismatch(const aq_team *team)
     return (team->whole != NULL ? team->whole : team)->coll->mismatched;
 }
 
-/* A part of an operation that is over here, or a question about it: here it was another one. */
+/* A message for an operation that is over here, or a question about one: is it another one? */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
     uint32_t seq = (uint32_t)am->args[MSG_SEQ], place = seq % COLL_PAST;
@@ -254,7 +254,7 @@ static void coll_msg_on_ready(aq_am *am)
     coll_msg_on_message(am, true);
 }
 
-/* That it has arrived is what it is for: it ends a sleep. */
+/* Its arrival is all it is for: it ends a sleep. */
 static void coll_msg_on_wake(aq_am *am)
 {
     (void)am;
@@ -348,10 +348,9 @@ static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step
 }
 
 /*
- * Sends and receives are all under way at once up to the next step that is done here, which waits
- * for them. The last step of a plan is one of those. A transport may refuse to send to the dead
- * before anybody is told of the death: neighbours who wait for the result must not get what is
- * there instead.
+ * All sends and receives up to the next local step are under way at once; that step waits for
+ * them, and the last one of a plan is local. A transport may refuse to send to the dead before the
+ * death is announced: the operation then fails, so that no neighbour takes a wrong result.
  */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room)
 {

@@ -1,7 +1,6 @@
 /*
- * Collectives: the operations of a team from their start to their end, and pushing them on. What
- * they do is in coll_shm*.c (shared memory), coll/plan.c with coll/msg.c (messages), and
- * coll/hier.c (both).
+ * Collectives: the operations of a team from their start to their completion. How they are carried
+ * out is in the engines: shm*.c (shared memory), msg.c with plan.c (messages), and hier.c (both).
  */
 #include "core/coll/coll.h"
 
@@ -12,7 +11,7 @@ enum { COLL_LOOKS = 64, COLL_TURNS = 4 }; /* at shared memory before all transpo
 
 _Atomic uint32_t core_coll_busy;
 static atomic_bool coll_no_room; /* a message found no room, which no arrival announces */
-static atomic_bool coll_moved;   /* operations went on, of which nobody has been told */
+static atomic_bool coll_moved;   /* operations went on, which no wait has heard of */
 
 void coll_copy(void *dst, const void *src, size_t len)
 {
@@ -155,8 +154,8 @@ bool coll_any_ready(const aq_team *team)
     return false;
 }
 
-/* Every operation that can go on; the lock is held. Of a broken team all are over, and so, before
- * the operations that they belong to, are their parts. */
+/* Push every operation that can go on; the lock is held. Those of a broken team are all over, parts
+ * before the operations that they belong to. */
 static bool coll_push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -234,7 +233,7 @@ static bool coll_doze(aq_team *team)
     return !moved;
 }
 
-/* Ask those we wait for in shared memory to wake us. */
+/* Those we wait for in shared memory are to wake us. */
 static bool coll_before_sleep(struct core_sleep_plan *plan)
 {
     bool go = core_team_each(coll_doze);
@@ -291,7 +290,7 @@ static void coll_begin_op(aq_team *team, struct coll_op *op)
     if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 
-/* Members are at most so many operations apart that a slow one can keep what comes early. */
+/* A slow member has to keep what comes early: this bounds how many operations others are ahead. */
 static aq_status coll_append_throttle(aq_team *team)
 {
     if (team->coll->message_ops++ % COLL_THROTTLE_EVERY != COLL_THROTTLE_EVERY - 1) return AQ_OK;
@@ -345,7 +344,7 @@ aq_status coll_begin(aq_team *team, struct coll_op *op)
 bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
     bool moved = false;
-    /* Ranks that share cores: a turn in which nothing can be done is to be a short one. */
+    /* Where ranks share cores, a turn with nothing to do should be short. */
     for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < COLL_TURNS; i++) {
         core_yield();
         moved = coll_push_team(team) || moved;

@@ -1,11 +1,11 @@
 /*
- * Collectives in shared memory. All of them are rounds: everybody writes its part to a place of its
- * own, everybody arrives, and then reads what it needs from the others. Places alternate between
- * two, so that arriving at the next round says that the last one has been read.
+ * Collectives in shared memory, in rounds: each member writes its part to its own place, arrives,
+ * and, when all have arrived, reads what it needs. There are two places, used in turn, so arriving
+ * at a round says that the one before has been read.
  *
- * Few members look at each other's lines (flat); many count in one word, and the last to come does
- * the work that needs all parts and releases the others: where ranks exceed cores each of them then
- * runs once per round. Large transfers between attached segments copy directly.
+ * Few members look at each other's lines (flat). Many count in one word (counted): the last to
+ * arrive does the work that needs all parts and releases the others, so that each runs once per
+ * round where ranks exceed cores.
  */
 #include "core/coll/shm.h"
 
@@ -88,14 +88,14 @@ unsigned coll_shm_slots(void)
 
 /* --- arriving, and knowing that all have ----------------------------------------------------- */
 
-/* Our round is published; those who sleep on it have said so before they looked (coll_shm_doze). */
+/* After publishing our round: those who sleep have said so before they looked (coll_shm_doze). */
 static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (AQI_LIKELY(atomic_load_explicit(&shm->head->sleepers, memory_order_acquire) == 0)) return;
     for (aq_rank i = 0; i < team->size; i++) {
         _Atomic uint8_t *asleep = &shm->head->asleep[i];
-        /* One member wakes it; the others see 0, until it has looked again. */
+        /* Only one member wakes it; the others see 0. */
         if (atomic_load_explicit(asleep, memory_order_relaxed) == 0 ||
             atomic_exchange(asleep, 0) == 0)
             continue;
@@ -131,8 +131,8 @@ bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
     return shm_all_at(shm, slot, slot->round, seen);
 }
 
-/* Release. True: we are the last of a counted round, and call shm_release when we have done the
- * work of the last. */
+/* Release. True: we are the last of a counted round, and call shm_release after the work of the
+ * last. */
 bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
 {
     uint32_t round = ++slot->round;
@@ -146,7 +146,7 @@ bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint
     return (uint32_t)before + 1 == round * shm->members;
 }
 
-/* By the last to come: have all added this? The count below has carried where it began anew. */
+/* By the last to arrive: have all added this sum? The counter below carries when it wraps. */
 static bool shm_sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
 {
     uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
@@ -271,7 +271,7 @@ static enum coll_phase shm_next_chunk(const struct coll_shm *shm, struct coll_op
     return op->shm.length == 0 ? SHM_DONE : SHM_CHUNK;
 }
 
-/* All have come to this round: take what it brought, and say what the next one is for. */
+/* All have arrived: read what the round brought; returns the phase of the next one. */
 static enum coll_phase shm_take(const struct shm_view *v)
 {
     switch (v->op->shm.phase) {
@@ -297,7 +297,7 @@ static enum coll_phase shm_take(const struct shm_view *v)
 
 /* --- are all in the same operation? ---------------------------------------------------------- */
 
-/* Of the first round of an operation; the others add nothing. */
+/* Added to the counter in the first round of an operation. */
 static uint32_t shm_sum_of(const struct coll_op *op)
 {
     uint64_t word =
@@ -359,8 +359,8 @@ const struct coll_engine coll_shm_engine = {.takes = shm_takes,
                                             .ready = shm_ready};
 
 /*
- * A member that hears of a death leaves, and may use its buffers for something else, while others,
- * who miss nobody in this round, still read them: they must see that it has left when they have.
+ * A member that hears of a death leaves, and may reuse its buffers while others, for whom the
+ * round is complete, still read them: these must see afterwards that it has left.
  */
 AQI_COLD void coll_shm_leave(const aq_team *team)
 {
@@ -370,7 +370,7 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-/* Of the barrier, which takes no lock: arrived, and not known to be over. */
+/* In the barrier, which takes no lock: arrived, and not known to be over. */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
@@ -378,8 +378,7 @@ static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 }
 
 /*
- * Say that we sleep, then look once more: either we see the round, or who arrives at it sees us. An
- * operation that has not begun to wait has something to do.
+ * Say that we sleep, then look once more: either we see the round, or who arrives sees us.
  */
 bool coll_shm_doze(aq_team *team)
 {
@@ -390,7 +389,7 @@ bool coll_shm_doze(aq_team *team)
         atomic_fetch_add(&shm->head->sleepers, 1);
     atomic_thread_fence(memory_order_seq_cst);
     if (shm_at_barrier(shm, &round) && shm_all_at(shm, &shm->slots[SHM_SLOTS], round, &seen)) {
-        /* Once: it may be waited for much later. */
+        /* Only once: the program may wait for it much later. */
         atomic_store_explicit(&shm->barrier_done, round, memory_order_relaxed);
         return false;
     }

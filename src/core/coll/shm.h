@@ -7,13 +7,13 @@
 enum { COLL_NAME_NONE, COLL_NAME_GIVEN, COLL_NAME_MISMATCH };
 
 enum {
-    SHM_SLOTS = 2, /* operations of a team that run at a time, and one more slot for its barrier */
+    SHM_SLOTS = 2, /* operations of a team at a time; one more slot is for its barrier */
     SHM_INLINE = 48,
-    SHM_SMALL = 1024, /* a reduction of so many bytes is done by one member */
+    SHM_SMALL = 1024, /* up to so many bytes one member folds all of a reduction */
     SHM_LEAST_CHUNK = 128,
-    SHM_LEAST_PIECE = 64, /* for one member; rather a round for a part of them */
-    /* Small enough for the nearest caches, where all run at once; where they take turns, a round is
-     * dear and moves more. Of a member, and of a broadcast: */
+    SHM_LEAST_PIECE = 64, /* for one member; with less, a round serves a part of them */
+    /* Of a member, and of a broadcast: sized for the nearest caches where all run at once; where
+       they take turns (crowded), rounds are expensive and move more. */
     SHM_MOST_CHUNK = 64 * 1024,
     SHM_MOST_BURST = 32 * 1024,
     SHM_CROWDED_CHUNK = 256 * 1024,
@@ -30,7 +30,7 @@ struct shm_buffers {
 };
 #define SHM_NO_BUFFER 1u
 
-/* A line has one writer a round: a member, or the last to come. */
+/* A line has one writer a round: a member, or the last to arrive. */
 struct shm_line {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t round; /* release, after the rest */
     union {
@@ -49,7 +49,7 @@ struct shm_line {
 static_assert(sizeof(struct shm_line) == AQI_CACHE_LINE, "a line is one cache line");
 
 struct shm_slot_head {
-    /* Counted on and on in the lower half; above are the sums of what they are in. */
+    /* The lower half counts arrivals, the upper half adds up signatures; both wrap. */
     alignas(AQI_CACHE_LINE) _Atomic uint64_t arrived;
     uint32_t sum_before;
     _Atomic uint32_t named; /* of a barrier: those who gave a name */
@@ -65,7 +65,7 @@ struct shm_stuck {
 
 struct shm_head {
     alignas(AQI_CACHE_LINE) _Atomic uint32_t sleepers;
-    _Atomic uint32_t left;    /* some member has gone out of an operation that others are in */
+    _Atomic uint32_t left;    /* a member has left an operation that others are in */
     _Atomic uint8_t asleep[]; /* by rank in the team; afterwards a shm_stuck of each */
 };
 
@@ -111,7 +111,7 @@ static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const stru
     return slot->data + (round & 1) * shm->area + member * shm->chunk;
 }
 
-/* Acquire: what was read before it was as a member had it, who has left since. */
+/* Acquire: if no member has left by now, what was read before was good. */
 static inline bool shm_some_left(const struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_acquire);

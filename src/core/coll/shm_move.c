@@ -8,7 +8,7 @@
 
 /* --- where a part is ------------------------------------------------------------------------- */
 
-/* What a member wrote in this round, and where the last to come puts the result. */
+/* What a member wrote in this round, and where the last to arrive puts the result. */
 static unsigned char *shm_part_of(const struct shm_view *v, uint32_t member)
 {
     uint32_t round = v->slot->round;
@@ -173,7 +173,7 @@ static void shm_read_scattered(const struct shm_view *v)
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
-/* All parts, folded in the order of the ranks from the last to the first: the same everywhere. */
+/* All parts, folded from the last rank to the first: with the same result everywhere. */
 static void shm_fold_parts(const struct shm_view *v, unsigned char *into, size_t at, size_t len)
 {
     uint32_t i = v->shm->members - 1;
@@ -232,8 +232,7 @@ void shm_read(const struct shm_view *v)
     if (root && op->shm.at == 0 && op->shm.first == 0) shm_own_block(v);
 }
 
-/* A long reduction is shared out: each folds a slice of all parts; a second round brings them
- * together. */
+/* Of a long reduction each member folds a slice; a second round brings the slices together. */
 bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op)
 {
     return (op->args.kind == COLL_REDUCE || op->args.kind == COLL_ALLREDUCE) &&

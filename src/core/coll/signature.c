@@ -1,11 +1,10 @@
 /*
- * Members that are not in the same operation of their team: found out, and told, as nothing that
- * they could do brings them together again.
+ * Finds members of a team that are in different operations, which none of them can complete.
  *
- * Every operation has a mark. In shared memory it travels in the lines that members look at anyway,
- * or as a sum in the counter at which they arrive; by messages in each message. What meets nowhere,
- * since one member waits in another place than the next, is looked for by those who have waited
- * long, in coll_waits_long.
+ * Every operation has a signature. In shared memory it is in the lines that members look at
+ * anyway, or part of a sum in the counter at which they arrive; otherwise it is in each message.
+ * Where signatures never meet, because members wait in different places, those who have waited
+ * long look for the others (coll_waits_long).
  */
 #include "core/coll/shm.h"
 
@@ -15,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* So long one waits before one asks why; until then nothing is looked at or sent. */
+/* How long a member waits before it asks why; until then nothing is looked at or sent. */
 enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };
 
-/* --- marks ----------------------------------------------------------------------------------- */
+/* --- signatures ------------------------------------------------------------------------------ */
 
 enum {
     SIGNATURE_KIND = 0x3f,
@@ -99,7 +98,7 @@ void coll_signature_text(struct coll_signature signature, char *text)
 
 /*
  * After a death members leave their operations at different points, and some have not heard of it
- * yet. So where the job goes on this is no more than a team that cannot be used any longer.
+ * yet. So where the job goes on, a mismatch only fails the team.
  */
 static bool coll_fails(const aq_team *team, const char *why)
 {
@@ -134,7 +133,7 @@ static struct shm_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
-/* Also if it has gone on since: a member that was stuck may say so still when it is no more. */
+/* Or gone on since: a member that was stuck may still say so. */
 static bool coll_has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =
@@ -149,9 +148,8 @@ static bool coll_all_wait(const aq_team *team)
 }
 
 /*
- * A member that is stuck waits in a call, at a place and round of which it has told, and has
- * nothing to arrive at elsewhere meanwhile. If it is not where we are, and we not where it is,
- * neither will ever go on.
+ * A stuck member waits in a call, has told in which slot and round, and will arrive nowhere else
+ * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
  */
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
                                  const struct shm_slot *slot)
@@ -165,7 +163,8 @@ static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
         if (coll_has_arrived(slot, i, slot->round) ||
             coll_has_arrived(&shm->slots[place - 1], shm->self, round))
             continue;
-        if (!coll_all_wait(team)) return; /* what it has told goes on before us */
+        if (!coll_all_wait(team))
+            return; /* one of ours can go on, perhaps the one that it waits for */
         coll_mismatch(team, mine, i, other->signature);
     }
 }
@@ -179,7 +178,7 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
-    /* Of two members one sees the other: each first says that it is stuck. */
+    /* seq_cst: each says that it is stuck before it looks, so of two members one sees the other. */
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
     coll_look_for_others(team, shm, slot);
@@ -193,7 +192,7 @@ static bool coll_long_enough(const struct core_wait *wait)
     return wait->rounds % COLL_STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > COLL_STUCK_NS;
 }
 
-/* Another thread may yet come to where the others are. */
+/* In mode multiple another thread may still start what the others are in. */
 bool coll_may_be_stuck(const struct core_wait *wait)
 {
     return core.thread_mode != AQ_THREAD_MULTIPLE && coll_long_enough(wait);
@@ -228,10 +227,10 @@ void coll_waited(aq_team *team)
 
 /* --- waiting for events ---------------------------------------------------------------------- */
 
-/* Of which event the teams are asked; one thread at a time waits, where anything is asked. */
+/* The event that coll_ask_for_event looks for; only one thread waits where it is used. */
 static const struct aqi_op *coll_asked_event;
 
-/* Is it the event of an operation of this team? Of several parts the last one has it. */
+/* Of an operation in several parts the last one has the event. */
 static bool coll_ask_for_event(aq_team *team)
 {
     struct core_coll *coll = team->coll;
