@@ -209,6 +209,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
+ * @return AQ_EMISMATCH  A member's `nbytes` is not what the root expects: all hear of it, nothing
+ *                       was moved, and the team goes on.
  * @return As aq_coll_gather; AQ_EINVAL also if a table of the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst,
@@ -292,6 +294,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
+ * @return AQ_EMISMATCH  A member expects another size than the root sends: as of aq_coll_gatherv.
  * @return As aq_coll_scatter; AQ_EINVAL also if a table of the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes,
@@ -336,6 +339,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
+ * @return AQ_EMISMATCH  Two members differ about the size of a block: as of aq_coll_gatherv.
  * @return As aq_coll_alltoall; AQ_EINVAL also if a table is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,

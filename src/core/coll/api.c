@@ -262,6 +262,7 @@ static struct coll_call coll_allgather_v(const char *name, const aq_team *team, 
     coll_check_tables(&c, counts, offsets);
     if (c.st == AQ_OK) c.st = core_team_usable(name, team);
     if (c.st == AQ_OK) c.args.nbytes = counts[team->rank];
+    if (c.st == AQ_OK) c.args.table = coll_sizes_of_table(team, counts);
     c.args.recv_counts = counts;
     c.args.recv_offsets = offsets;
     return c;

@@ -35,9 +35,10 @@ struct coll_args {
     size_t nbytes; /* of a block; of all for broadcast and reductions */
     const size_t *send_counts, *send_offsets;
     const size_t *recv_counts, *recv_offsets;
-    bool vary;    /* a v-form whose sizes are not known to all */
-    uint8_t code; /* COLL_CODE_, or of a built-in reduction: coll_code */
-    bool ordered; /* a reduction in the order of the ranks */
+    bool vary;      /* a v-form whose sizes are not known to all */
+    uint32_t table; /* of one whose sizes are: a hash of them */
+    uint8_t code;   /* COLL_CODE_, or of a built-in reduction: coll_code */
+    bool ordered;   /* a reduction in the order of the ranks */
     size_t element;
     aq_reduce_fn *fn;
     const void *context;
@@ -46,7 +47,8 @@ struct coll_args {
 /* Codes of operations that the program does not call by their kind. */
 enum {
     COLL_CODE_OPS = 16,
-    COLL_CODE_LEAST = 251,
+    COLL_CODE_SIZES = 250, /* what comes first of a v-form, as which it is known */
+    COLL_CODE_LEAST,
     COLL_CODE_ATTACH = COLL_CODE_LEAST,
     COLL_CODE_FINALIZE,
     COLL_CODE_BARRIER,
@@ -134,6 +136,7 @@ struct coll_op {
     _Atomic bool held;
     _Atomic bool done; /* release by who completes it, acquire by who waits */
     aq_status status;
+    uint64_t sizes; /* coll/sizes.c */
     union {
         struct coll_shm_state shm;
         struct coll_msg_state msg;
@@ -228,6 +231,12 @@ AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
 AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once it is over */
+
+/* coll/sizes.c: the word of this member, of which the sum of all is to be 0; a hash of a table that
+ * all have alike; true: an operation to begin with, which releases `op` and tells it. */
+uint64_t coll_sizes_of(const aq_team *team, const struct coll_args *args);
+uint32_t coll_sizes_of_table(const aq_team *team, const size_t *counts);
+bool coll_sizes_first(const aq_team *team, struct coll_op *op, struct coll_op *check);
 
 /* coll/builtin.c: the function for a built-in type and operator; NULL if there is none. */
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element);

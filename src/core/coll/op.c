@@ -81,7 +81,8 @@ void coll_fail(const aq_team *team)
 static void coll_list_add(struct core_coll *coll, struct coll_op *op)
 {
     op->seq = coll->started++;
-    op->signature = coll_signature_of(&op->args);
+    bool sizes = op->args.code == COLL_CODE_SIZES && op->then != NULL;
+    op->signature = coll_signature_of(sizes ? &op->then->args : &op->args);
     if (op->engine->messages) {
         coll->past[op->seq % COLL_PAST].seq = op->seq;
         coll->past[op->seq % COLL_PAST].signature = op->signature;
@@ -106,7 +107,11 @@ static void coll_complete(aq_team *team, struct coll_op **at)
     coll_op_clear(op);
     core_source_count(&core_coll_busy, -1u);
     if (op->then != NULL) {
-        if (op->status != AQ_OK) op->then->status = op->status;
+        bool differ = op->args.code == COLL_CODE_SIZES && op->then->sizes != 0;
+        if (op->status == AQ_EMISMATCH) /* all know, and go on with the barrier that is left */
+            aqi_comp_fail(&op->then->event->set.put, op->status);
+        else if (op->status != AQ_OK || differ)
+            op->then->status = op->status != AQ_OK ? op->status : AQ_EMISMATCH;
         atomic_store_explicit(&op->then->held, false, memory_order_release);
     }
     if (op->event != NULL) {
@@ -378,18 +383,23 @@ AQI_COLD aq_status coll_dead(const aq_team *team, const char *call)
 
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args)
 {
-    struct coll_op op = {.args = *args};
+    struct coll_op op = {.args = *args}, check = {0};
     struct core_wait wait = {0};
     if (coll_broken(team)) return coll_dead(team, call);
     if (coll_is_empty(team, args)) return AQ_OK;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
-    aq_status st = coll_begin(team, &op);
+    aq_status st = coll_begin(team, coll_sizes_first(team, &op, &check) ? &check : &op);
     if (st != AQ_OK) return st;
     while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
            !coll_wait_round(team, &op.done, &wait))
         coll_waits_long(team, &op, &wait);
     if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
     aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
+    if (AQI_UNLIKELY(op.status == AQ_EMISMATCH))
+        return aqi_fail(op.status, "core",
+                        "%s: the sizes of blocks differ: what members send to each other is not "
+                        "what they expect; nothing was moved",
+                        call);
     return op.status == AQ_EPEER ? coll_dead(team, call) : op.status;
 }
 
@@ -402,26 +412,45 @@ static void coll_parts_free(struct coll_op *part)
     }
 }
 
+/* An operation of a list, to begin after `last`; NULL: no memory. `*head` is the first to do. */
+static struct coll_op *coll_part_new(const aq_team *team, const struct coll_args *args,
+                                     const struct coll_op *last, struct coll_op **head)
+{
+    struct coll_op *op = calloc(1, sizeof(*op)), *check = NULL;
+    if (op != NULL && args->vary) check = calloc(1, sizeof(*check));
+    if (op == NULL || (args->vary && check == NULL)) {
+        free(op);
+        return NULL;
+    }
+    op->args = *args;
+    op->owned = true;
+    atomic_store_explicit(&op->held, last != NULL, memory_order_relaxed);
+    *head = op;
+    if (check == NULL) return op;
+    check->owned = true;
+    if (coll_sizes_first(team, op, check))
+        *head = check;
+    else
+        free(check);
+    return op;
+}
+
 /* The operation, between the barriers that the flags want; the last of them tells `root`. */
-static struct coll_op *coll_parts_new(const struct coll_args *args, unsigned flags,
-                                      struct aqi_op *root)
+static struct coll_op *coll_parts_new(const aq_team *team, const struct coll_args *args,
+                                      unsigned flags, struct aqi_op *root)
 {
     static const struct coll_args barrier = {.kind = COLL_BARRIER, .nbytes = 1, .element = 1};
     const struct coll_args *wanted[] = {flags & AQ_COLL_IN_ALL ? &barrier : NULL, args,
                                         flags & AQ_COLL_OUT_ALL ? &barrier : NULL};
-    struct coll_op *first = NULL, *last = NULL;
+    struct coll_op *first = NULL, *last = NULL, *head;
     for (unsigned i = 0; i < AQI_COUNT_OF(wanted); i++) {
         if (wanted[i] == NULL) continue;
-        struct coll_op *op = calloc(1, sizeof(*op));
+        struct coll_op *op = coll_part_new(team, wanted[i], last, &head);
         if (op == NULL) {
             coll_parts_free(first);
             return NULL;
         }
-        op->args = *wanted[i];
-        op->owned = true;
-        atomic_store_explicit(&op->held, last != NULL, memory_order_relaxed);
-        if (last != NULL) last->then = op;
-        if (last == NULL) first = op;
+        *(last != NULL ? &last->then : &first) = head;
         last = op;
     }
     last->event = root;
@@ -437,7 +466,7 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
         return AQ_OK;
     }
     struct aqi_op *root = core_op_get(core_self());
-    struct coll_op *parts = root != NULL ? coll_parts_new(args, flags, root) : NULL;
+    struct coll_op *parts = root != NULL ? coll_parts_new(team, args, flags, root) : NULL;
     aq_status st = AQ_ENOMEM;
     if (parts == NULL) {
         aqi_fail(st, "core", "%s: no memory for another operation", call);

@@ -27,6 +27,7 @@ struct shm_buffers {
     uint64_t src, dst;    /* 0: cannot be reached; or SHM_NO_BUFFER */
     uint32_t src_private; /* outside of its segment: has to be pulled */
     uint32_t can_pull;    /* from all whose data it gets */
+    uint64_t sizes;       /* of a v-form: coll_sizes_of */
 };
 #define SHM_NO_BUFFER 1u
 

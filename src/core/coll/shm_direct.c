@@ -53,6 +53,7 @@ void shm_buffers_stage(const struct shm_view *v)
     size_t n = v->shm->members, len = args->nbytes, most = coll_longest(v->team, args);
     bool root = v->team->rank == args->root, ours = true;
     *buffers = (struct shm_buffers){.most = most, .src = SHM_NO_BUFFER, .dst = SHM_NO_BUFFER};
+    if (args->vary) buffers->sizes = coll_sizes_of(v->team, args);
     if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL) len *= n;
     if ((args->kind != COLL_BROADCAST && args->kind != COLL_SCATTER) || root) {
         buffers->src = args->vary && args->send_counts != NULL ? 0 : shm_in_segment(args->src, len);
@@ -199,6 +200,7 @@ enum coll_phase shm_buffers_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;
     bool direct = shm_others_may_write(&op->args), can_pull = true, some_private = false;
+    uint64_t sizes = 0;
     op->shm.most = 0;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_buffers *buffers = &shm_line_of(v->slot, i, v->slot->round)->buffers;
@@ -206,7 +208,10 @@ enum coll_phase shm_buffers_read(const struct shm_view *v)
         direct = direct && shm_may_go_direct(v, i, buffers);
         can_pull = can_pull && buffers->can_pull;
         some_private = some_private || buffers->src_private;
+        sizes += buffers->sizes;
     }
+    if (sizes != 0) op->status = AQ_EMISMATCH;
+    if (sizes != 0) return SHM_DONE;
     op->shm.length = aqi_min(op->shm.unit, op->shm.most);
     if (op->shm.most == 0) return SHM_DONE;
     if (op->shm.most < SHM_DIRECT_LEAST) return SHM_CHUNK;

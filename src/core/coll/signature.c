@@ -30,7 +30,7 @@ enum {
 struct coll_signature coll_signature_of(const struct coll_args *args)
 {
     bool vary = args->vary || args->send_counts != NULL || args->recv_counts != NULL;
-    uint64_t bytes = vary ? 0 : args->nbytes;
+    uint64_t bytes = vary ? args->table : args->nbytes;
     return (struct coll_signature){(uint32_t)args->kind | (vary ? SIGNATURE_VARY : 0) |
                                        (args->ordered ? SIGNATURE_ORDERED : 0) |
                                        (uint32_t)args->code << SIGNATURE_CODE_SHIFT |

@@ -38,6 +38,12 @@ add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
 set_tests_properties(core.coll.namespace PROPERTIES TIMEOUT 120 LABELS core PROCESSORS 2
   DISABLED ${CMAKE_CROSSCOMPILING}
   SKIP_RETURN_CODE 77 ENVIRONMENT "${mark}" FIXTURES_REQUIRED nothing_left)
+foreach(ranks 1 2 3 5)
+  aq_core(sizes.${ranks} ${ranks} sizes)
+  aq_core(sizes.${ranks}.messages ${ranks} sizes ENV AQ_SHM_MAP=no)
+  aq_core(sizes.${ranks}.uneven ${ranks} sizes ENV AQ_NEIGHBORHOOD=2,1)
+endforeach()
+aq_core(sizes.3.storm 3 sizes ENV ${coll_faults})
 # Who sleeps is woken by those it waits for.
 foreach(ranks 2 3)
   foreach(mode single multiple threads)

@@ -44,6 +44,10 @@ static void do_operation(const char *what)
         size_t counts[64] = {0}, offsets[64] = {0};
         CHECK_OK(aq_coll_gatherv(team, 0, out, counts, offsets, in, 0));
     }
+    if (IS("allgatherv")) {
+        size_t counts[64] = {number}, offsets[64] = {0};
+        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, in));
+    }
     if (IS("scatter")) CHECK_OK(aq_coll_scatter(team, 0, out, in, number));
     if (IS("alltoall")) CHECK_OK(aq_coll_alltoall(team, out, in, number));
     if (IS("split")) {

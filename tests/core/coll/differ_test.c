@@ -23,6 +23,7 @@ static const struct pair {
     {"rooted:0", "rooted:1", {"with root 0", "with root 1"}},
     {"allreduce", "maximum", {"AQ_I64, AQ_ADD", "AQ_I64, AQ_MAX"}},
     {"gather", "gatherv", {"aq_coll_gather of 8 bytes", "aq_coll_gatherv"}},
+    {"allgatherv:8", "allgatherv:16", {"aq_coll_allgatherv", "the same root, sizes"}},
     {"gather", "scatter", {"aq_coll_gather", "aq_coll_scatter"}},
     {"scatter", "gather", {"aq_coll_scatter", "aq_coll_gather"}},
     {"gather:40000", "scatter:40000", {"aq_coll_gather of 40000", "aq_coll_scatter of 40000"}},
