@@ -100,6 +100,10 @@ class Examples(Case):
         self.assertAlmostEqual(float(found[1]), 3.1416, delta=0.02)
         self.assertEqual((int(found[2]), int(found[3])), (300000 * RANKS, RANKS))
 
+    def test_eventloop(self):
+        self.assertEqual(self.said("eventloop", "5"),
+                         "every process was asked and answered 5 times\n")
+
     def client(self, code, *arguments, **settings):
         return self.expect(run(EXAMPLES / "client", *arguments, **settings), code).stdout
 
