@@ -150,44 +150,6 @@ static inline aq_status transfer(enum kind kind, enum core_mode mode, aq_team *t
     return transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
 }
 
-/* --- puts and gets --------------------------------------------------------------------------- */
-
-aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
-                 unsigned flags)
-{
-    return transfer(PUT, BLOCKING, team, rank, dst, src, 0, len, flags, NULL, "aq_put");
-}
-
-aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
-                    unsigned flags, aq_event *ev)
-{
-    return transfer(PUT, EXPLICIT, team, rank, dst, src, 0, len, flags, ev, "aq_put_nb");
-}
-
-aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len,
-                     unsigned flags)
-{
-    return transfer(PUT, IMPLICIT, team, rank, dst, src, 0, len, flags, NULL, "aq_put_nbi");
-}
-
-aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
-                 unsigned flags)
-{
-    return transfer(GET, BLOCKING, team, rank, src, dst, 0, len, flags, NULL, "aq_get");
-}
-
-aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
-                    unsigned flags, aq_event *ev)
-{
-    return transfer(GET, EXPLICIT, team, rank, src, dst, 0, len, flags, ev, "aq_get_nb");
-}
-
-aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len,
-                     unsigned flags)
-{
-    return transfer(GET, IMPLICIT, team, rank, src, dst, 0, len, flags, NULL, "aq_get_nbi");
-}
-
 /* --- values: their bytes lie on the stack, for a put this small is copied before it returns ----
  */
 
@@ -200,24 +162,6 @@ static inline aq_status put_value(enum core_mode mode, aq_team *team, aq_rank ra
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
     return transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
-}
-
-aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len,
-                       unsigned flags)
-{
-    return put_value(BLOCKING, team, rank, dst, value, len, flags, NULL, "aq_put_value");
-}
-
-aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len,
-                          unsigned flags, aq_event *ev)
-{
-    return put_value(EXPLICIT, team, rank, dst, value, len, flags, ev, "aq_put_value_nb");
-}
-
-aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len,
-                           unsigned flags)
-{
-    return put_value(IMPLICIT, team, rank, dst, value, len, flags, NULL, "aq_put_value_nbi");
 }
 
 aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len, unsigned flags,
@@ -236,21 +180,32 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
     return st;
 }
 
-/* --- memset ---------------------------------------------------------------------------------- */
+/* --- the calls ------------------------------------------------------------------------------- */
 
-aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte, size_t len, unsigned flags)
-{
-    return transfer(FILL, BLOCKING, team, rank, dst, NULL, byte, len, flags, NULL, "aq_memset");
-}
+/* aq_NAME, aq_NAME_nb and aq_NAME_nbi: its parameters without the last ones, and what WAY gets. */
+#define FORMS(NAME, WAY, PARAMS, ...)                                                              \
+    aq_status aq_##NAME(PARAMS, unsigned flags)                                                    \
+    {                                                                                              \
+        return WAY(BLOCKING, team, rank, __VA_ARGS__, flags, NULL, "aq_" #NAME);                   \
+    }                                                                                              \
+    aq_status aq_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                                 \
+    {                                                                                              \
+        return WAY(EXPLICIT, team, rank, __VA_ARGS__, flags, ev, "aq_" #NAME "_nb");               \
+    }                                                                                              \
+    aq_status aq_##NAME##_nbi(PARAMS, unsigned flags)                                              \
+    {                                                                                              \
+        return WAY(IMPLICIT, team, rank, __VA_ARGS__, flags, NULL, "aq_" #NAME "_nbi");            \
+    }
+#define PARAMS(...)   __VA_ARGS__
+#define PUT_WAY(...)  transfer(PUT, __VA_ARGS__)
+#define GET_WAY(...)  transfer(GET, __VA_ARGS__)
+#define FILL_WAY(...) transfer(FILL, __VA_ARGS__)
 
-aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst, int byte, size_t len, unsigned flags,
-                       aq_event *ev)
-{
-    return transfer(FILL, EXPLICIT, team, rank, dst, NULL, byte, len, flags, ev, "aq_memset_nb");
-}
-
-aq_status aq_memset_nbi(aq_team *team, aq_rank rank, void *dst, int byte, size_t len,
-                        unsigned flags)
-{
-    return transfer(FILL, IMPLICIT, team, rank, dst, NULL, byte, len, flags, NULL, "aq_memset_nbi");
-}
+FORMS(put, PUT_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len),
+      dst, src, 0, len)
+FORMS(get, GET_WAY, PARAMS(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len),
+      src, dst, 0, len)
+FORMS(memset, FILL_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len), dst,
+      NULL, byte, len)
+FORMS(put_value, put_value,
+      PARAMS(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len), dst, value, len)
