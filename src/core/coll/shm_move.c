@@ -8,26 +8,27 @@
 
 /* --- where a part is ------------------------------------------------------------------------- */
 
-/* What a member wrote in this round, and where the last to arrive puts the result. */
-static unsigned char *shm_part_of(const struct shm_view *v, uint32_t member)
+/* The place of a member in a round: the one chunk that a broadcast fills is as large as all of
+ * them, from the first on. */
+static unsigned char *shm_place(const struct shm_view *v, uint32_t member, uint32_t round)
 {
-    uint32_t round = v->slot->round;
     if (v->op->shm.length <= SHM_INLINE) return shm_line_of(v->slot, member, round)->bytes;
+    if (v->op->args.kind == COLL_BROADCAST) member = 0;
     return shm_chunk_of(v->shm, v->slot, member, round);
 }
 
+/* What a member wrote in this round. */
+static unsigned char *shm_part_of(const struct shm_view *v, uint32_t member)
+{
+    return shm_place(v, member, v->slot->round);
+}
+
+/* Where the last to arrive puts the result. */
 static unsigned char *shm_result_of(const struct shm_view *v)
 {
     uint32_t round = v->slot->round;
     if (v->op->shm.length <= SHM_INLINE) return shm_release_of(v->slot, round)->bytes;
     return shm_chunk_of(v->shm, v->slot, v->shm->members, round);
-}
-
-/* Where we write now, before we arrive. */
-static unsigned char *shm_part_next(const struct shm_view *v)
-{
-    if (v->op->shm.length <= SHM_INLINE) return shm_line_next(v->shm, v->slot)->bytes;
-    return shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round + 1);
 }
 
 /* How much of a block of `len` bytes is in this round. */
@@ -92,34 +93,28 @@ void shm_stage(const struct shm_view *v)
     const struct coll_op *op = v->op;
     const struct coll_args *args = &op->args;
     bool root = v->team->rank == args->root;
+    size_t len = shm_part_len(op, args->nbytes);
     switch (args->kind) {
-    case COLL_BROADCAST:
-        if (!root) break;
-        if (op->shm.length <= SHM_INLINE)
-            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->shm.at, op->shm.length);
-        else
-            memcpy(shm_chunk_of(v->shm, v->slot, 0, v->slot->round + 1),
-                   (const unsigned char *)args->src + op->shm.at, op->shm.length);
-        break;
-    case COLL_GATHER:
-        if (root) break;
-        /* fall through */
-    case COLL_ALLGATHER:
-    case COLL_REDUCE:
-    case COLL_ALLREDUCE:
-        if (shm_part_len(op, args->nbytes) != 0)
-            memcpy(shm_part_next(v), (const unsigned char *)args->src + op->shm.at,
-                   shm_part_len(op, args->nbytes));
-        break;
     case COLL_SCATTER:
         if (root) shm_stage_blocks(v);
-        break;
+        return;
     case COLL_ALLTOALL:
         shm_stage_blocks(v);
+        return;
+    case COLL_BROADCAST:
+        if (!root) return;
         break;
+    case COLL_GATHER:
+        if (root) return;
+        break;
+    case COLL_BARRIER:
+        return;
     default:
         break;
     }
+    if (len != 0)
+        memcpy(shm_place(v, v->shm->self, v->slot->round + 1),
+               (const unsigned char *)args->src + op->shm.at, len);
 }
 
 /* The block that comes from us to us. */
@@ -153,22 +148,12 @@ static void shm_read_gathered(const struct shm_view *v)
     }
 }
 
-static void shm_read_broadcast(const struct shm_view *v)
-{
-    const struct coll_op *op = v->op;
-    const unsigned char *from = op->shm.length <= SHM_INLINE
-                                    ? shm_part_of(v, op->args.root)
-                                    : shm_chunk_of(v->shm, v->slot, 0, v->slot->round);
-    memcpy((unsigned char *)op->args.dst + op->shm.at, from, op->shm.length);
-}
-
-static void shm_read_scattered(const struct shm_view *v)
+/* Of a broadcast or a scatter. */
+static void shm_read_from(const struct shm_view *v, const unsigned char *from)
 {
     const struct coll_op *op = v->op;
     size_t len = shm_part_len(op, op->args.nbytes);
-    if (len != 0)
-        memcpy((unsigned char *)op->args.dst + op->shm.at,
-               shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round), len);
+    if (len != 0) memcpy((unsigned char *)op->args.dst + op->shm.at, from, len);
 }
 
 /* --- reductions ------------------------------------------------------------------------------ */
@@ -209,14 +194,14 @@ void shm_read(const struct shm_view *v)
     bool root = v->team->rank == op->args.root;
     switch (op->args.kind) {
     case COLL_BROADCAST:
-        if (!root) shm_read_broadcast(v);
+        if (!root) shm_read_from(v, shm_part_of(v, op->args.root));
         break;
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
         shm_read_reduced(v);
         return;
     case COLL_SCATTER:
-        if (!root) shm_read_scattered(v);
+        if (!root) shm_read_from(v, shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round));
         break;
     case COLL_GATHER:
         if (root) shm_read_gathered(v);
