@@ -178,6 +178,36 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
                                         aq_event *local);
 
 /**
+ * Send a Short request and have an event for its answer, in place of a counter and a handler of the
+ * reply of the program's own.
+ *
+ * Completion  On return the arguments may be reused. `*ev`, a root event, is complete when the
+ *             handler there has run and, if it replied, the reply's handler here; with AQ_EPEER
+ *             when the process there died before. For aq_event_leaf it is a get.
+ * Ordering, Blocking, Threads  As aq_am_short.
+ *
+ * The handler cannot tell it from another request, except that its reply, if it is a Long, has 14
+ * arguments at most.
+ *
+ * @return AQ_OK        Sent; `*ev` must be waited for.
+ * @return AQ_ENOMEM    No memory for the event.
+ * @return As aq_am_short otherwise; AQ_EINVAL also if `ev` is NULL.
+ */
+AQ_API AQ_MUST_USE aq_status aq_am_short_nb(aq_team *team, aq_rank rank, aq_handler handler,
+                                            const aq_arg *args, unsigned nargs, unsigned flags,
+                                            aq_event *ev);
+
+/**
+ * Send a Medium request and have an event for its answer, as aq_am_short_nb; `src` may be reused on
+ * return.
+ *
+ * @return As aq_am_short_nb, and AQ_ESIZE.
+ */
+AQ_API AQ_MUST_USE aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_handler handler,
+                                             const void *src, size_t nbytes, const aq_arg *args,
+                                             unsigned nargs, unsigned flags, aq_event *ev);
+
+/**
  * Send a Medium request when the operation of `*ev` is complete: to tell the target of a put that
  * its data is there.
  *

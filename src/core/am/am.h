@@ -16,7 +16,12 @@ void *core_own_payload(struct core_thread *me, bool reply, const char *call);
 /* A message of a program that may be a stranger. False: it must not be delivered. */
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);
 /* System handlers, below AQ_HANDLER_BASE: may send nothing. */
-enum { CORE_HANDLER_COLL_BYTES = 1, CORE_HANDLER_COLL_READY = 2, CORE_HANDLER_WAKE = 3 };
+enum {
+    CORE_HANDLER_COLL_BYTES = 1,
+    CORE_HANDLER_COLL_READY = 2,
+    CORE_HANDLER_WAKE = 3,
+    CORE_HANDLER_ASKED = 4
+};
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name);
 /* Send without waiting, for the core's own messages. */
 aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_arg *args,
@@ -57,5 +62,24 @@ aq_status core_after_open(void);
 bool core_after_waits(const struct core_route *route); /* for a message to go this way */
 void core_after_drop(const struct core_route *route);  /* it is closed: they fail */
 void core_after_close(void);
+
+/* am/asked.c: requests whose sender waits for the reply. While the handler of one runs: */
+struct core_asked {
+    uint64_t token;
+    bool replied;
+    aq_arg args[AQI_AM_MAX_ARGS]; /* of a Long reply, with ours */
+};
+typedef bool core_run_fn(aq_ep *ep, struct core_route *route, uint32_t source, unsigned source_ep,
+                         const struct aqi_am *am);
+bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint32_t source,
+                    unsigned source_ep, const struct aqi_am *am);
+/* Make `am` the reply that the sender waits for. */
+aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char *call);
+/* Send a Short or Medium so; `*event` is complete when the handler of its reply has run. */
+aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned flags,
+                          aq_event *event, const char *call);
+aq_status core_asked_open(void);
+void core_asked_close(void);
+void core_asked_peer_down(uint32_t rank); /* also of a connection */
 
 #endif

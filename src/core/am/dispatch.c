@@ -205,6 +205,14 @@ static inline bool run(aq_ep *ep, struct core_route *route, uint32_t source, uns
     return true;
 }
 
+/* None of these for the programs' own handlers. False: nobody wants it. */
+static AQI_COLD bool run_other(aq_ep *ep, struct core_route *route, uint32_t source,
+                               unsigned source_ep, const struct aqi_am *am)
+{
+    return am->handler == CORE_HANDLER_ASKED &&
+           core_asked_run(run, ep, route, source, source_ep, am);
+}
+
 /* A message to or from an endpoint after the first. */
 static AQI_COLD void run_further(uint32_t source, const struct aqi_am *am)
 {
@@ -216,7 +224,8 @@ static AQI_COLD void run_further(uint32_t source, const struct aqi_am *am)
     }
     core_ep_reach(source_ep);
     struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
-    if (!run(ep, route, source, source_ep, am)) unwanted(ep, source, am);
+    if (!run(ep, route, source, source_ep, am) && !run_other(ep, route, source, source_ep, am))
+        unwanted(ep, source, am);
 }
 
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
@@ -224,13 +233,15 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
     (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
     if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
         run_further(source, am);
-    else if (AQI_UNLIKELY(!run(&core.ep, &core.routes[source], source, 0, am)))
+    else if (AQI_UNLIKELY(!run(&core.ep, &core.routes[source], source, 0, am)) &&
+             !run_other(&core.ep, &core.routes[source], source, 0, am))
         unwanted(&core.ep, source, am);
 }
 
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
 {
-    if ((am->flags & AQI_AM_EPS) != 0 || am->handler < AQ_HANDLER_BASE) return false;
+    if ((am->flags & AQI_AM_EPS) != 0) return false;
+    if (am->handler < AQ_HANDLER_BASE) return run_other(&core.ep, route, source, 0, am);
     return run(&core.ep, route, source, 0, am);
 }
 

@@ -157,6 +157,9 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
                         .addr = (uint64_t)(uintptr_t)dst,
                         .args = args,
                         .payload = buffer->addr};
+    struct core_asked *ask = buffer->aqi_am != NULL ? core_thread_mine->asked : NULL;
+    if (ask != NULL) st = core_asked_reply(ask, &am, call);
+    if (st != AQ_OK) return st;
     if (buffer->aqi_flags & OWNED_BY_TRANSPORT) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
         st = commit_slot(route, buffer->aqi_am, buffer, &am, flags);
@@ -166,6 +169,7 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
         st = is_long ? core_send_long(route, &am, flags, call)
                      : core_send_medium(route, &am, flags, call);
     if (st == AQ_ERANGE || st == AQ_AGAIN) return st; /* still usable */
+    if (ask != NULL) ask->replied = st == AQ_OK;
     if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
     buffer->aqi_route = NULL;
     return st;

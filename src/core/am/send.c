@@ -316,6 +316,44 @@ aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void
     return send_long(route, &am, flags, local, "aq_am_long");
 }
 
+/* With an event of the reply. */
+static aq_status send_asked(const char *call, struct core_route *route, struct aqi_am *am,
+                            unsigned flags, aq_event *ev)
+{
+    if (ev == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
+    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
+    return core_asked_send(route, am, flags, ev, call);
+}
+
+aq_status aq_am_short_nb(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
+                         unsigned nargs, unsigned flags, aq_event *ev)
+{
+    static const char call[] = "aq_am_short_nb";
+    aq_status st;
+    uint8_t eps;
+    struct core_route *route =
+        begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
+    if (route == NULL) return st;
+    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
+    return send_asked(call, route, &am, flags, ev);
+}
+
+aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
+                          size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
+                          aq_event *ev)
+{
+    static const char call[] = "aq_am_medium_nb";
+    aq_status st;
+    uint8_t eps;
+    struct core_route *route =
+        begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
+    if (route == NULL) return st;
+    st = check_payload(call, src, nbytes, route->max_medium);
+    if (st != AQ_OK) return st;
+    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
+    return send_asked(call, route, &am, flags, ev);
+}
+
 static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_handler handler,
                               const void *src, size_t nbytes, const aq_arg *args, unsigned nargs,
                               bool implicit, aq_event *event)
@@ -375,6 +413,9 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
     size_t most = am->kind == AQI_AM_MEDIUM ? message->route->max_medium : core.max_long;
     if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
     if (st != AQ_OK) return st;
+    struct core_asked *ask = core_thread_mine->asked;
+    if (AQI_UNLIKELY(ask != NULL)) st = core_asked_reply(ask, am, call);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
     message->replied = true;
     am->head |= aqi_am_head(0, 0, 0, message->reply_flags); /* there were none */
     if (am->kind == AQI_AM_LONG)
@@ -382,6 +423,7 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
     else
         st = send(message->route, am, flags, call);
     if (st != AQ_OK) message->replied = false;
+    if (AQI_UNLIKELY(ask != NULL)) ask->replied = st == AQ_OK;
     return st;
 }
 

@@ -60,6 +60,7 @@ void conn_destroy(aq_connection *conn)
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
         for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
             core_after_drop(&conn->routes[i]);
+        core_asked_peer_down(conn->routes[1].rank);
     }
     aqi_spin_lock(&conns.lock);
     conn_unwatch(conn);
@@ -176,6 +177,7 @@ static AQI_COLD void finish(aq_connection *conn)
     aqi_spin_unlock(&conns.lock);
     if (!mine) return;
     aqi_tp_peer_down(conn->tp, conn->peer->id);
+    core_asked_peer_down(conn->routes[1].rank);
 }
 
 /* A reply waits for room on a connection: not for ever. */

@@ -229,6 +229,7 @@ static const struct {
     {allocate, free_routes},
     {core_sleep_open, core_sleep_close},
     {core_after_open, core_after_close},
+    {core_asked_open, core_asked_close},
     {NULL, core_eps_close},
     {open_transports, close_transports},
     {NULL, core_segments_close},

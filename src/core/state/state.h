@@ -105,11 +105,12 @@ struct core_thread {
     struct core_set nbi;
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
-    unsigned idle_polls; /* by the program, that found nothing where threads exceed cores */
-    unsigned skipped;    /* polls that looked at the watched words only */
-    uint64_t until_ns;   /* a wait of limited time ends; 0: there is none */
-    uint32_t seen;       /* by aq_poll_for: core_activity() */
-    unsigned unpolled;   /* blocking calls that needed no progress, since the last that made some */
+    struct core_asked *asked; /* the request whose handler runs is one that is waited for */
+    unsigned idle_polls;      /* by the program, that found nothing where threads exceed cores */
+    unsigned skipped;         /* polls that looked at the watched words only */
+    uint64_t until_ns;        /* a wait of limited time ends; 0: there is none */
+    uint32_t seen;            /* by aq_poll_for: core_activity() */
+    unsigned unpolled; /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */
     struct aqi_slot slot[2];

@@ -91,6 +91,13 @@ static void talk_messages(aq_team *team)
         CHECK_OK(aq_am_medium(team, 1, BLOB, bytes, n, AQ_ARGS((aq_arg)i), 0, NULL));
     }
     job_await(&blobs, 200);
+    for (uint32_t i = 0; i < 100; i++) {
+        aq_event ev;
+        fill(bytes, i, i);
+        CHECK_OK(aq_am_medium_nb(team, 1, BLOB, bytes, i, AQ_ARGS((aq_arg)i), 0, &ev));
+        CHECK_OK(aq_event_wait(&ev));
+        CHECK_EQUAL(blobs, 201 + i);
+    }
     aq_segment_info info;
     CHECK_OK(aq_segment_query(team, 1, &info));
     CHECK_EQUAL(info.size, SEGMENT);

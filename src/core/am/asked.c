@@ -1,0 +1,200 @@
+/*
+ * Requests whose sender waits for their handler, or for that of their reply. They travel as
+ * messages to CORE_HANDLER_ASKED, which nobody registers, so that other messages pay nothing; what
+ * they are about is in the address, idle in a Short and Medium, or in the last two arguments of a
+ * Long reply: the handler of the program and a token, a place in the table here and how often that
+ * was used. A handler that does not reply is followed by a reply without a handler.
+ */
+#include "core/am/am.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HANDLER_BITS = 8, PLACE_BITS = 32, LONG_ARGS = 2 };
+
+/* A request that is under way; `op` NULL: the place is free, and `rank` the next one. */
+struct ask {
+    struct aqi_op *op;
+    uint32_t rank, used;
+};
+
+static struct {
+    struct aqi_spin lock;
+    struct ask *table;
+    uint32_t size, free; /* `free`: a place + 1; 0: none */
+} asked;
+
+static bool asked_grow(void)
+{
+    uint32_t size = asked.size != 0 ? 2 * asked.size : 64;
+    struct ask *table = realloc(asked.table, size * sizeof(*table));
+    if (table == NULL) return false;
+    for (uint32_t i = asked.size; i < size; i++)
+        table[i] = (struct ask){.rank = i + 1 < size ? i + 2 : 0};
+    asked.free = asked.size + 1;
+    asked.table = table;
+    asked.size = size;
+    return true;
+}
+
+/* The token of a request; 0: no memory. */
+static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
+{
+    uint64_t token = 0;
+    aqi_spin_lock(&asked.lock);
+    if (asked.free != 0 || asked_grow()) {
+        struct ask *ask = &asked.table[asked.free - 1];
+        token = (uint64_t)(++ask->used & 0xffffff) << PLACE_BITS | asked.free;
+        asked.free = ask->rank;
+        ask->op = op;
+        ask->rank = rank;
+    }
+    aqi_spin_unlock(&asked.lock);
+    return token;
+}
+
+/* The lock is held. */
+static struct aqi_op *asked_free(uint32_t place)
+{
+    struct ask *ask = &asked.table[place - 1];
+    struct aqi_op *op = ask->op;
+    ask->op = NULL;
+    ask->rank = asked.free;
+    asked.free = place;
+    return op;
+}
+
+/* Of a peer's word nothing is believed. */
+static struct aqi_op *asked_take(uint64_t token, uint32_t rank)
+{
+    struct aqi_op *op = NULL;
+    uint32_t place = (uint32_t)token;
+    aqi_spin_lock(&asked.lock);
+    if (place != 0 && place <= asked.size) {
+        const struct ask *ask = &asked.table[place - 1];
+        if (ask->op != NULL && ask->rank == rank && (ask->used & 0xffffff) == token >> PLACE_BITS)
+            op = asked_free(place);
+    }
+    aqi_spin_unlock(&asked.lock);
+    return op;
+}
+
+void core_asked_peer_down(uint32_t rank)
+{
+    aqi_spin_lock(&asked.lock);
+    for (uint32_t place = 1; place <= asked.size; place++) {
+        const struct ask *ask = &asked.table[place - 1];
+        if (ask->op == NULL || ask->rank != rank) continue;
+        struct aqi_op *op = asked_free(place);
+        aqi_comp_fail(&op->set.get, AQ_EPEER);
+        aqi_comp_remote(&op->set.get);
+    }
+    aqi_spin_unlock(&asked.lock);
+}
+
+aq_status core_asked_open(void)
+{
+    core_on_loss(core_asked_peer_down);
+    return AQ_OK;
+}
+
+void core_asked_close(void)
+{
+    free(asked.table);
+    asked.table = NULL;
+    asked.size = asked.free = 0;
+}
+
+/* --- at the target --------------------------------------------------------------------------- */
+
+static uint64_t asked_word(uint64_t token, aq_handler handler)
+{
+    return token << HANDLER_BITS | handler;
+}
+
+aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char *call)
+{
+    uint64_t word = asked_word(ask->token, am->handler);
+    am->handler = CORE_HANDLER_ASKED;
+    if (am->kind != AQI_AM_LONG) {
+        am->addr = word;
+        return AQ_OK;
+    }
+    if (am->nargs > AQI_AM_MAX_ARGS - LONG_ARGS)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: %u arguments, the most of a Long reply to this request, whose sender "
+                        "waits for it, is %d",
+                        call, am->nargs, AQI_AM_MAX_ARGS - LONG_ARGS);
+    memcpy(ask->args, am->args, am->nargs * sizeof(*ask->args));
+    memcpy(ask->args + am->nargs, &word, sizeof(word));
+    am->args = ask->args;
+    am->nargs += LONG_ARGS;
+    return AQ_OK;
+}
+
+/* Whoever waits hears that the handler has run, though it has not replied. */
+static void asked_answer(struct core_route *route, uint64_t token, uint8_t flags)
+{
+    struct aqi_am am = {.head = aqi_am_head(AQI_AM_SHORT, CORE_HANDLER_ASKED, 0, flags),
+                        .addr = asked_word(token, 0)};
+    /* Only a death refuses it for good, and then nobody waits. */
+    (void)!(route->self ? core_run_own(route, &am, 0, "an answer")
+                        : core_send(route, &am, 0, "an answer"));
+}
+
+bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint32_t source,
+                    unsigned source_ep, const struct aqi_am *am)
+{
+    struct core_thread *me = core_self();
+    struct aqi_am inner = *am;
+    uint64_t word = am->addr;
+    if (am->kind == AQI_AM_LONG) {
+        if (am->nargs < LONG_ARGS) return false;
+        inner.nargs -= LONG_ARGS;
+        memcpy(&word, am->args + inner.nargs, sizeof(word));
+    }
+    inner.handler = (uint8_t)word;
+    bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0, none = is_reply && inner.handler == 0;
+    if (inner.handler < AQ_HANDLER_BASE && !none) return false;
+    struct core_asked ask = {.token = word >> HANDLER_BITS}, *outer = me->asked;
+    if (!is_reply) me->asked = &ask;
+    bool ran = none || run(ep, route, source, source_ep, &inner);
+    me->asked = outer;
+    if (!ran) return false;
+    if (!is_reply && !ask.replied)
+        asked_answer(route, ask.token,
+                     (uint8_t)(AQI_AM_IS_REPLY | aqi_am_to(source_ep) | aqi_am_from(ep->index)));
+    if (!is_reply) return true;
+    struct aqi_op *op = asked_take(ask.token, route->rank);
+    if (op != NULL)
+        aqi_comp_remote(&op->set.get);
+    else
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+    return true;
+}
+
+/* --- at the sender --------------------------------------------------------------------------- */
+
+aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned flags,
+                          aq_event *event, const char *call)
+{
+    struct aqi_op *op = core_op_get(core_self());
+    if (op == NULL) return AQ_ENOMEM;
+    atomic_store_explicit(&op->set.get.remote, 1, memory_order_relaxed);
+    uint64_t token = asked_add(op, route->rank);
+    aq_status st = AQ_ENOMEM;
+    if (token == 0) {
+        aqi_fail(st, "core", "%s: no memory for another request", call);
+    } else {
+        am->addr = asked_word(token, am->handler);
+        am->handler = CORE_HANDLER_ASKED;
+        st = route->self ? core_run_own(route, am, flags, call) : core_send(route, am, flags, call);
+    }
+    if (st == AQ_OK) {
+        *event = op;
+        return AQ_OK;
+    }
+    (void)asked_take(token, route->rank); /* unless the loss of the peer has */
+    core_op_put(op);
+    return st;
+}
