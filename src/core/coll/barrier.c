@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLL_LOOKS = 64, COLL_TURNS = 4 }; /* before all transports are asked again */
-
 struct core_barrier {
     bool notified;
     struct coll_name agreed;

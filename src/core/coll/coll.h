@@ -142,7 +142,10 @@ struct coll_op {
         struct coll_msg_state msg;
     };
 };
-enum { COLL_NO_SLOT = 31 };
+/* Operations in shared memory that run at a time. */
+enum { COLL_SLOTS = 2, COLL_NO_SLOT = 31 };
+/* Looks at shared memory between polls of the transports: spinning, and where ranks share cores. */
+enum { COLL_LOOKS = 64, COLL_TURNS = 4 };
 
 /* A team's block of scratch memory: shm.h has its layout. */
 struct coll_shm;
@@ -280,7 +283,6 @@ bool coll_any_ready(const aq_team *team); /* can one go on without an arrival? *
 /* coll/shm.c */
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
-unsigned coll_shm_slots(void);
 size_t coll_shm_least(uint32_t members); /* the smallest block that is of use */
 void coll_shm_clear(void *at, uint32_t members);
 /* The barrier has a slot of its own: arrive with a name, and learn which one all agree on. */

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLL_LOOKS = 64, COLL_TURNS = 4 }; /* at shared memory before all transports are asked */
-
 _Atomic uint32_t core_coll_busy;
 static atomic_bool coll_no_room; /* a message found no room, which no arrival announces */
 static atomic_bool coll_moved;   /* operations went on, which no wait has heard of */
@@ -165,7 +163,6 @@ static bool coll_push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     struct coll_ahead ahead = {0};
-    const uint32_t all_slots = (1u << coll_shm_slots()) - 1;
     bool broken = coll_broken(team), no_room = false;
     coll->moved = team->local != NULL && coll_push_team(team->local);
     for (struct coll_op **at = &coll->first; *at != NULL;) {
@@ -185,7 +182,7 @@ static bool coll_push_list(aq_team *team)
             continue;
         }
         coll_pass(&ahead, op);
-        if (ahead.slots == all_slots && (ahead.throttle || coll->messages == 0)) break;
+        if (ahead.slots == (1u << COLL_SLOTS) - 1 && (ahead.throttle || coll->messages == 0)) break;
         at = &op->next;
     }
     if (no_room) atomic_store_explicit(&coll_no_room, true, memory_order_relaxed);

@@ -81,11 +81,6 @@ void coll_shm_free(struct coll_shm *shm)
     free(shm);
 }
 
-unsigned coll_shm_slots(void)
-{
-    return SHM_SLOTS;
-}
-
 /* --- arriving, and knowing that all have ----------------------------------------------------- */
 
 /* After publishing our round: those who sleep have said so before they looked (coll_shm_doze). */

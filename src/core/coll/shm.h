@@ -7,7 +7,7 @@
 enum { COLL_NAME_NONE, COLL_NAME_GIVEN, COLL_NAME_MISMATCH };
 
 enum {
-    SHM_SLOTS = 2, /* operations of a team at a time; one more slot is for its barrier */
+    SHM_SLOTS = COLL_SLOTS, /* and one more is for the barrier */
     SHM_INLINE = 48,
     SHM_SMALL = 1024, /* up to so many bytes one member folds all of a reduction */
     SHM_LEAST_CHUNK = 128,
@@ -93,11 +93,6 @@ static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t
                                            uint32_t round)
 {
     return &slot->lines[2 * (size_t)member + (round & 1)];
-}
-
-static inline struct shm_stuck *shm_stuck_of(const struct coll_shm *shm, uint32_t member)
-{
-    return &shm->stuck[member];
 }
 
 static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)

@@ -154,9 +154,9 @@ static bool coll_all_wait(const aq_team *team)
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
                                  const struct shm_slot *slot)
 {
-    const struct coll_signature mine = shm_stuck_of(shm, shm->self)->signature;
+    const struct coll_signature mine = shm->stuck[shm->self].signature;
     for (uint32_t i = 0; i < shm->members; i++) {
-        struct shm_stuck *other = shm_stuck_of(shm, i);
+        struct shm_stuck *other = &shm->stuck[i];
         uint64_t at = atomic_load_explicit(&other->at, memory_order_seq_cst);
         uint32_t round = (uint32_t)at, place = (uint32_t)(at >> 32);
         if (place == 0 || place > SHM_SLOTS + 1 || &shm->slots[place - 1] == slot) continue;
@@ -174,7 +174,7 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
 {
     struct coll_shm *shm = team->coll->shm;
     const struct shm_slot *slot = coll_stuck_slot(shm, mine);
-    struct shm_stuck *stuck = shm_stuck_of(shm, shm->self);
+    struct shm_stuck *stuck = &shm->stuck[shm->self];
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
@@ -222,7 +222,7 @@ void coll_waited(aq_team *team)
 {
     struct coll_shm *shm = team->coll->shm;
     team->coll->stuck = false;
-    if (shm != NULL) atomic_store(&shm_stuck_of(shm, shm->self)->at, 0);
+    if (shm != NULL) atomic_store(&shm->stuck[shm->self].at, 0);
 }
 
 /* --- waiting for events ---------------------------------------------------------------------- */
