@@ -272,6 +272,25 @@ static void test_a_killed_rank_that_takes_long(void **state)
     if (!traced) skip(); /* not allowed here */
 }
 
+/* It left by aq_finalize, in which the other one is waited for, as it seems in vain. */
+static void test_left_behind(void **state)
+{
+    (void)state;
+    struct run run;
+    job_run(&run, "-n", "2", "--timeout", "1s", "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT, "open",
+            "barrier", "leaving@0", "finalize@0", "close@0", "pause@1");
+    expect_code(&run, 124);
+    expect_text(&run, ERR, "rank 0 has left the job, while rank 1 (pid ");
+    expect_text(&run, ERR, "has not come to aq_finalize");
+    run_free(&run);
+    /* Who has come is on its way out. */
+    job_run(&run, "-n", "2", "--timeout", "1s", "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT, "open",
+            "leaving", "finalize@0", "close@0", "pause@1");
+    expect_code(&run, 124);
+    expect_count(&run, ERR, "has left the job", 0);
+    run_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_many_ranks_die_at_once),
         cmocka_unit_test(test_a_rank_killed_from_outside),
         cmocka_unit_test(test_a_killed_rank_that_takes_long),
+        cmocka_unit_test(test_left_behind),
     };
     return cmocka_run_group_tests_name("death", tests, NULL, NULL);
 }

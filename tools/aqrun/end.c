@@ -323,6 +323,29 @@ static uint64_t end_tick_lost(uint64_t now)
     return next;
 }
 
+void end_left(const struct rank *rank)
+{
+    if (job.end.left_ns != 0) return;
+    job.end.left_ns = aqi_now_ns() + job.exit_timeout_ns;
+    job.end.left = rank->number;
+}
+
+/* All come to aq_finalize before any leaves it, unless it has failed there. */
+static uint64_t end_tick_left(uint64_t now)
+{
+    char name[RANK_NAME_BYTES];
+    if (now < job.end.left_ns) return job.end.left_ns;
+    job.end.left_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < job.spawned; i++)
+        if (job.ranks[i].state == RANK_JOINED && !job.ranks[i].leaving) {
+            say("rank %u has left the job, while %s has not come to aq_finalize: it would wait for "
+                "who has left for ever",
+                job.end.left, rank_name(&job.ranks[i], name));
+            break;
+        }
+    return UINT64_MAX;
+}
+
 /* Some ranks want the end: the others are asked, and at last it begins without them. */
 static uint64_t end_tick_wanted(uint64_t now)
 {
@@ -348,6 +371,7 @@ uint64_t end_tick(uint64_t now)
                     (double)job.options.timeout_ns / 1e9);
     }
     if (!job.end.ending) next = aqi_min(next, end_tick_lost(now));
+    if (!job.end.ending && job.end.left_ns != 0) next = aqi_min(next, end_tick_left(now));
     if (!job.end.ending && job.end.grace_ns != 0) next = aqi_min(next, end_tick_wanted(now));
     return job.end.ending ? end_tick_ending(now) : next;
 }

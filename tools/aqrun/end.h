@@ -18,6 +18,9 @@ void end_wanted(struct rank *by, int code, uint64_t wait_ns);
 /* The forked process of a rank has ended with this status of waitpid. */
 void end_judge(struct rank *rank, int status);
 
+/* A rank that had come to aq_finalize has left in good order. */
+void end_left(const struct rank *rank);
+
 /* At the end: which ranks the job went on without, and of what they died. */
 void end_tell_lost(void);
 

@@ -303,6 +303,7 @@ static void hub_on_bye(struct rank *rank, const struct aqi_control *message)
     rank->state = RANK_LEFT;
     job.absent++;
     tell("rank %u left", rank->number);
+    if (rank->leaving) end_left(rank);
     collective_check();
     agree_gone(rank);
 }

@@ -56,13 +56,15 @@ struct end {
     bool ending;
     uint64_t grace_ns;  /* when it begins, although not all ranks want it; 0: none does */
     uint64_t wanted_ns; /* when the first wanted it */
-    uint64_t ask_ns;    /* when the others are asked, or asked again */
-    bool abandoned;     /* do not wait any longer, for processes or readers */
-    int code;           /* aqrun's exit code as known so far */
-    uint32_t by;        /* the rank that caused it, or AQI_MAX_RANKS */
-    uint64_t since_ns;  /* when the end began */
-    size_t step;        /* of the escalation in end.c */
-    unsigned looks;     /* at processes that were killed and are not gone */
+    uint64_t left_ns;   /* when to look who has not followed the rank `left`; 0: none has left */
+    uint32_t left;
+    uint64_t ask_ns;   /* when the others are asked, or asked again */
+    bool abandoned;    /* do not wait any longer, for processes or readers */
+    int code;          /* aqrun's exit code as known so far */
+    uint32_t by;       /* the rank that caused it, or AQI_MAX_RANKS */
+    uint64_t since_ns; /* when the end began */
+    size_t step;       /* of the escalation in end.c */
+    unsigned looks;    /* at processes that were killed and are not gone */
     char why[AQI_CONTROL_TEXT + 1];
 };
 
