@@ -5,6 +5,10 @@ set -euo pipefail
 build=$1 first=$2 count=$3
 export AQUEDUCT_TEST_TREE=$build
 
+for program in core/core_{coll,stress,vis} contract/contract; do
+    [ -x "$build/tests/$program" ] || { echo "seeds: build $program first" >&2; exit 2; }
+done
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=0
