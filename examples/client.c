@@ -16,7 +16,7 @@
 
 enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same in server.c */
 
-static int answered, found;
+static int found;
 static unsigned quiet; /* answers that are only counted */
 
 static void on_value(aq_am *am)
@@ -26,30 +26,29 @@ static void on_value(aq_am *am)
         quiet--;
     else if (found)
         printf("%.*s\n", (int)am->nbytes, (const char *)am->payload);
-    answered = 1;
 }
 
-static int is_answered(void *arg)
+/* Send a request and wait until its answer has been handled, or the server has ended. */
+static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
 {
-    aq_connection_event event; /* the server may end, too */
-    (void)arg;
-    return answered || aq_connection_next_event(&event) == AQ_OK;
+    aq_event answer;
+    aq_status st = aq_am_medium_nb(pair, 1, what, data, n, AQ_NO_ARGS, 0, &answer);
+    return st == AQ_OK ? aq_event_wait(&answer) : st;
 }
 
-/* One after the other; the last answer is left to main. */
-static void measure(aq_team *pair, const char *key, size_t n, unsigned times)
+/* One after the other. */
+static aq_status measure(aq_team *pair, const char *key, size_t n, unsigned times)
 {
     struct timespec from, to;
+    aq_status st = AQ_OK;
     quiet = times;
     clock_gettime(CLOCK_MONOTONIC, &from);
-    for (unsigned i = 0; i < times; i++) {
-        answered = 0;
-        check(aq_am_medium(pair, 1, GET, key, n, AQ_NO_ARGS, 0, NULL), "aq_am_medium");
-        check(aq_poll_until(is_answered, NULL), "aq_poll_until");
-    }
+    for (unsigned i = 0; i < times && st == AQ_OK; i++)
+        st = ask(pair, GET, key, n);
     clock_gettime(CLOCK_MONOTONIC, &to);
     double ns = (double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec);
-    printf("%.0f ns for a request and its answer\n", ns / times);
+    if (st == AQ_OK) printf("%.0f ns for a request and its answer\n", ns / times);
+    return st;
 }
 
 static int usage(void)
@@ -81,16 +80,15 @@ int main(int argc, char **argv)
     check(aq_connect(argv[1], &params, &connection), "aq_connect");
 
     aq_team *pair = aq_connection_team(connection); /* we are 0, the server is 1 */
-    if (times > 0)
-        measure(pair, both, (size_t)n, (unsigned)times);
-    else if (stop)
-        check(aq_am_short(pair, 1, STOP, AQ_NO_ARGS, 0), "aq_am_short");
-    else
-        check(aq_am_medium(pair, 1, set ? SET : GET, both, (size_t)n, AQ_NO_ARGS, 0, NULL),
-              "aq_am_medium");
-    check(aq_poll_until(is_answered, NULL), "aq_poll_until");
+    aq_status st = times > 0 ? measure(pair, both, (size_t)n, (unsigned)times)
+                             : ask(pair,
+                                   stop  ? STOP
+                                   : set ? SET
+                                         : GET,
+                                   both, (size_t)n);
+    if (st != AQ_EPEER) check(st, "aq_event_wait");
     check(aq_connection_close(connection), "aq_connection_close");
     check(aq_finalize(), "aq_finalize");
-    if (!answered) fprintf(stderr, "the server has ended\n");
-    return !answered ? 1 : found || times > 0 ? 0 : 3;
+    if (st == AQ_EPEER) fprintf(stderr, "the server has ended\n");
+    return st == AQ_EPEER ? 1 : found || times > 0 ? 0 : 3;
 }

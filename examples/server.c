@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     aq_handler_entry handlers[] = {
         {.index = SET, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_set},
         {.index = GET, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_get},
-        {.index = STOP, .nargs = 0, .accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_stop}};
+        {.index = STOP, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_stop}};
     check(aq_am_register(aq_team_ep(world), handlers, 3), "aq_am_register");
     check(aq_listen(argc > 1 ? argv[1] : NULL, 0, NULL, &listener), "aq_listen");
     check(aq_wait_fd(&fd), "aq_wait_fd");
