@@ -70,7 +70,8 @@ struct aqi_tp; /* an open transport */
 
 /*
  * A process that an open transport can reach: the first member of the transport's own struct. What
- * messages to it and from it may carry: connect sets what is less than the transport's limits.
+ * messages to it and from it may carry, alike at both ends: connect sets what is less than the
+ * transport's limits.
  */
 struct aqi_peer {
     uint32_t id;         /* as given to connect */

@@ -250,11 +250,11 @@ bool core_deliver_from(struct core_route *route, uint32_t source, const struct a
 void *core_own_payload(struct core_thread *me, bool reply, const char *call)
 {
     void **own = &me->own[reply];
+    size_t most = core.routes[core.params.rank].max_medium; /* that of others may be less */
     if (AQI_UNLIKELY(*own == NULL))
-        *own = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(core.max_medium, AQI_CACHE_LINE));
+        *own = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(most, AQI_CACHE_LINE));
     if (AQI_UNLIKELY(*own == NULL))
-        aqi_fail(AQ_ENOMEM, "core", "%s: no memory for a payload of %zu bytes", call,
-                 core.max_medium);
+        aqi_fail(AQ_ENOMEM, "core", "%s: no memory for a payload of %zu bytes", call, most);
     return *own;
 }
 

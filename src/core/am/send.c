@@ -8,7 +8,8 @@ static_assert(AQ_AM_MAX_ARGS == AQI_AM_MAX_ARGS, "one limit for arguments");
 
 size_t aq_am_max_medium(const aq_team *team)
 {
-    return team != NULL && team->size != 0 ? team->routes[0].max_medium : 0;
+    if (team == NULL || team->size == 0) return 0;
+    return aqi_min(core.max_medium, team->routes[0].max_medium); /* for any of its members */
 }
 
 size_t aq_am_max_long(const aq_team *team)
