@@ -94,17 +94,18 @@ static void rows_append(struct rows_pack *p, const struct aqi_row *row)
 
 /*
  * As many rows as fit. `*row` becomes what is left of the first that does not fit entirely, which
- * is number `*taken`. `kept`: of a get, what was cut; `*nkept` of them, at most a record each.
+ * is number `*taken`. `kept`: of a get, what was cut; `*nkept` places for it, then how many.
  */
 static void rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
                       struct aqi_row *row, unsigned *taken, struct aqi_row *kept, unsigned *nkept)
 {
+    unsigned places = *nkept;
     *row = rows[0];
     for (*taken = *nkept = 0; *taken < n;) {
         if (p->room - p->used <= sizeof(struct rows_record)) return;
         size_t most = p->put ? p->room - p->used - sizeof(struct rows_record) : p->room - p->bytes;
         if (most == 0 || (p->used != 0 && most < aqi_min(row->len - row->skip, 64))) return;
-        if (!p->put && *nkept == p->room / sizeof(struct rows_record)) return;
+        if (!p->put && *nkept == places) return;
         struct aqi_row cut = rows_cut(row, most);
         rows_append(p, &cut);
         if (kept != NULL) kept[*nkept] = cut;
@@ -150,9 +151,10 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .issued = 1,
                                .comp = comp};
     struct fallback_op *op = NULL;
-    size_t most = peer->max_medium / sizeof(struct rows_record) * sizeof(struct aqi_row);
     aq_status st = AQ_EPEER;
-    if (!put && (init.copy = malloc(most)) == NULL) goto no_memory;
+    /* A row is cut into the rest of a piece, whole pieces, and a part of one at most. */
+    init.rows = (unsigned)aqi_min(3 * (size_t)n, peer->max_medium / sizeof(struct rows_record));
+    if (!put && (init.copy = malloc(init.rows * sizeof(*rows))) == NULL) goto no_memory;
     fallback_lock(fb, &side->lock);
     if (!atomic_load_explicit(&side->down, memory_order_relaxed)) {
         op = fallback_op_new(fb, &init);
