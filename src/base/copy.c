@@ -12,27 +12,27 @@ size_t aqi_copy_least = SIZE_MAX;
 
 static enum aqi_copy_method configured = AQI_COPY_MEMCPY;
 
-static void by_memcpy(unsigned char *dst, const unsigned char *src, size_t len)
+static void copy_by_memcpy(unsigned char *dst, const unsigned char *src, size_t len)
 {
     memcpy(dst, src, len);
 }
 
 #if defined(__x86_64__)
 
-static bool has_string_move(void)
+static bool copy_has_string_move(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 9) != 0; /* ERMS */
 }
 
-static void by_string_move(unsigned char *dst, const unsigned char *src, size_t len)
+static void copy_by_string_move(unsigned char *dst, const unsigned char *src, size_t len)
 {
     __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(len) : : "memory");
 }
 
 enum { AHEAD = 1024 }; /* bytes that are fetched early */
 
-static inline void stream_line(unsigned char *dst, const unsigned char *src)
+static inline void copy_stream_line(unsigned char *dst, const unsigned char *src)
 {
     const __m128i *from = (const __m128i *)(const void *)src;
     __m128i *to = (__m128i *)(void *)dst;
@@ -52,12 +52,12 @@ static size_t copy_head(unsigned char *dst, const unsigned char *src, size_t len
     return head;
 }
 
-static void by_streaming(unsigned char *dst, const unsigned char *src, size_t len)
+static void copy_by_streaming(unsigned char *dst, const unsigned char *src, size_t len)
 {
     size_t at = copy_head(dst, src, len);
     for (; len - at >= AQI_CACHE_LINE; at += AQI_CACHE_LINE) {
         _mm_prefetch((const char *)src + at + AHEAD, _MM_HINT_NTA);
-        stream_line(dst + at, src + at);
+        copy_stream_line(dst + at, src + at);
     }
     memcpy(dst + at, src + at, len - at);
     _mm_sfence(); /* these stores have no order of their own */
@@ -65,16 +65,16 @@ static void by_streaming(unsigned char *dst, const unsigned char *src, size_t le
 
 /* Without a prefetch, which halves the speed of some processors: four streams are found by
  * themselves, and keep more of the memory busy than one or two. */
-static void by_pages(unsigned char *dst, const unsigned char *src, size_t len)
+static void copy_by_pages(unsigned char *dst, const unsigned char *src, size_t len)
 {
     enum { PAGE = 4096 };
     size_t at = copy_head(dst, src, len);
     for (; len - at >= 4 * PAGE; at += 4 * PAGE)
         for (size_t i = at; i < at + PAGE; i += AQI_CACHE_LINE) {
-            stream_line(dst + i, src + i);
-            stream_line(dst + i + PAGE, src + i + PAGE);
-            stream_line(dst + i + 2 * PAGE, src + i + 2 * PAGE);
-            stream_line(dst + i + 3 * PAGE, src + i + 3 * PAGE);
+            copy_stream_line(dst + i, src + i);
+            copy_stream_line(dst + i + PAGE, src + i + PAGE);
+            copy_stream_line(dst + i + 2 * PAGE, src + i + 2 * PAGE);
+            copy_stream_line(dst + i + 3 * PAGE, src + i + 3 * PAGE);
         }
     memcpy(dst + at, src + at, len - at);
     _mm_sfence();
@@ -82,21 +82,21 @@ static void by_pages(unsigned char *dst, const unsigned char *src, size_t len)
 
 #else
 
-static bool has_string_move(void)
+static bool copy_has_string_move(void)
 {
     return false;
 }
-#define by_string_move by_memcpy
-#define by_streaming   by_memcpy
-#define by_pages       by_memcpy
+#define copy_by_string_move copy_by_memcpy
+#define copy_by_streaming   copy_by_memcpy
+#define copy_by_pages       copy_by_memcpy
 
 #endif
 
 static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned char *, size_t) = {
-    [AQI_COPY_MEMCPY] = by_memcpy,
-    [AQI_COPY_STRING] = by_string_move,
-    [AQI_COPY_STREAM] = by_streaming,
-    [AQI_COPY_PAGES] = by_pages,
+    [AQI_COPY_MEMCPY] = copy_by_memcpy,
+    [AQI_COPY_STRING] = copy_by_string_move,
+    [AQI_COPY_STREAM] = copy_by_streaming,
+    [AQI_COPY_PAGES] = copy_by_pages,
 };
 
 /*
@@ -117,16 +117,16 @@ struct finding {
 };
 static struct finding findings[CLASSES];
 
-static bool usable(enum aqi_copy_method method)
+static bool copy_usable(enum aqi_copy_method method)
 {
     static _Atomic int string_move = -1;
     if (method != AQI_COPY_STRING) return true;
     if (atomic_load_explicit(&string_move, memory_order_relaxed) < 0)
-        atomic_store_explicit(&string_move, has_string_move(), memory_order_relaxed);
+        atomic_store_explicit(&string_move, copy_has_string_move(), memory_order_relaxed);
     return atomic_load_explicit(&string_move, memory_order_relaxed) != 0;
 }
 
-static struct finding *finding_of(size_t len)
+static struct finding *copy_finding_of(size_t len)
 {
     size_t class = 0;
     for (size_t size = len >> 21; size > 0 && class < CLASSES - 1; size >>= 1)
@@ -134,7 +134,7 @@ static struct finding *finding_of(size_t len)
     return &findings[class];
 }
 
-static void judge(struct finding *f)
+static void copy_judge(struct finding *f)
 {
     uint32_t winner = AQI_COPY_MEMCPY;
     for (uint32_t m = 0; m < AQI_COPY_METHODS; m++)
@@ -144,10 +144,11 @@ static void judge(struct finding *f)
     atomic_store_explicit(&f->winner, winner, memory_order_relaxed);
 }
 
-static void try_method(struct finding *f, uint32_t trial, void *dst, const void *src, size_t len)
+static void copy_try_method(struct finding *f, uint32_t trial, void *dst, const void *src,
+                            size_t len)
 {
     enum aqi_copy_method method = (enum aqi_copy_method)(trial / RUN);
-    if (!usable(method) || (method >= AQI_COPY_STREAM && len < STREAM_LEAST))
+    if (!copy_usable(method) || (method >= AQI_COPY_STREAM && len < STREAM_LEAST))
         method = AQI_COPY_MEMCPY;
     uint64_t begun = aqi_ticks();
     aqi_copy_by(method, dst, src, len);
@@ -155,12 +156,12 @@ static void try_method(struct finding *f, uint32_t trial, void *dst, const void 
     uint64_t best = atomic_load_explicit(&f->cost[method], memory_order_relaxed);
     if (best == 0 || cost < best)
         atomic_store_explicit(&f->cost[method], cost, memory_order_relaxed);
-    if (trial == TRIALS - 1) judge(f);
+    if (trial == TRIALS - 1) copy_judge(f);
 }
 
 void aqi_copy_by(enum aqi_copy_method method, void *dst, const void *src, size_t len)
 {
-    methods[usable(method) ? method : AQI_COPY_MEMCPY](dst, src, len);
+    methods[copy_usable(method) ? method : AQI_COPY_MEMCPY](dst, src, len);
 }
 
 void aqi_copy_large(void *dst, const void *src, size_t len)
@@ -169,12 +170,12 @@ void aqi_copy_large(void *dst, const void *src, size_t len)
         aqi_copy_by(configured, dst, src, len);
         return;
     }
-    struct finding *f = finding_of(len);
+    struct finding *f = copy_finding_of(len);
     uint32_t copies = atomic_load_explicit(&f->copies, memory_order_relaxed);
     atomic_store_explicit(&f->copies, copies + 1, memory_order_relaxed);
     uint32_t trial = copies % (TRIALS + ROUND);
     if (trial < TRIALS)
-        try_method(f, trial, dst, src, len);
+        copy_try_method(f, trial, dst, src, len);
     else
         aqi_copy_by((enum aqi_copy_method)atomic_load_explicit(&f->winner, memory_order_relaxed),
                     dst, src, len);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
+static void safe_text_safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
 {
     len = aqi_min(len, to->room - to->used);
     memcpy(to->text + to->used, bytes, len);
@@ -19,7 +19,7 @@ static void safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
 
 void aqi_safe_add(struct aqi_safe_text *to, const char *text)
 {
-    safe_bytes(to, text, strlen(text));
+    safe_text_safe_bytes(to, text, strlen(text));
 }
 
 void aqi_safe_number(struct aqi_safe_text *to, uint64_t value)
@@ -30,7 +30,7 @@ void aqi_safe_number(struct aqi_safe_text *to, uint64_t value)
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
     } while (value != 0);
-    safe_bytes(to, digits + at, sizeof(digits) - at);
+    safe_text_safe_bytes(to, digits + at, sizeof(digits) - at);
 }
 
 void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value)
@@ -38,14 +38,14 @@ void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value)
     char part[4] = {'.', (char)('0' + value / 100 % 10), (char)('0' + value / 10 % 10),
                     (char)('0' + value % 10)};
     aqi_safe_number(to, value / 1000);
-    safe_bytes(to, part, sizeof(part));
+    safe_text_safe_bytes(to, part, sizeof(part));
 }
 
 void aqi_safe_quoted(struct aqi_safe_text *to, const char *text, size_t most)
 {
     for (; *text != '\0' && most > 0; text++, most--) {
         bool plain = *text >= 0x20 && *text < 0x7f && *text != '"' && *text != '\\';
-        safe_bytes(to, plain ? text : "?", 1);
+        safe_text_safe_bytes(to, plain ? text : "?", 1);
     }
 }
 
@@ -63,8 +63,8 @@ bool aqi_safe_write(struct aqi_safe_text *from, int fd)
     return all;
 }
 
-static aq_status safe_name(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
-                           char name[PATH_MAX])
+static aq_status safe_text_safe_name(const char *setting, const char *pattern, uint32_t rank,
+                                     uint32_t size, char name[PATH_MAX])
 {
     char number[12];
     struct aqi_safe_text path = {.text = name, .room = PATH_MAX - 1};
@@ -79,7 +79,7 @@ static aq_status safe_name(const char *setting, const char *pattern, uint32_t ra
         if (*at == '%')
             aqi_safe_add(&path, number);
         else
-            safe_bytes(&path, at, 1);
+            safe_text_safe_bytes(&path, at, 1);
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "base", "%s: the name is longer than %d characters: \"%.60s…\"",
@@ -94,7 +94,7 @@ aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank,
         *fd = STDERR_FILENO;
         return AQ_OK;
     }
-    aq_status st = safe_name(setting, pattern, rank, size, name);
+    aq_status st = safe_text_safe_name(setting, pattern, rank, size, name);
     if (st != AQ_OK) return st;
     int opened = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (opened < 0)

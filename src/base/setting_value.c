@@ -47,7 +47,7 @@ uint64_t aqi_share_of(uint64_t share, uint64_t whole)
 }
 
 /* Digits only: no sign, no blank, no base; what strtoull lets through is wider. */
-static bool value_parse_digits(const char **text, uint64_t *number)
+static bool setting_value_value_parse_digits(const char **text, uint64_t *number)
 {
     const char *c = *text;
     uint64_t sum = 0;
@@ -65,7 +65,7 @@ static bool value_parse_digits(const char **text, uint64_t *number)
  * ".25", in parts of VALUE_PARTS; what is beyond the ninth place is cut off, and `*cut` says if it
  * was more than zeros.
  */
-static bool value_parse_fraction(const char **text, uint64_t *parts, bool *cut)
+static bool setting_value_value_parse_fraction(const char **text, uint64_t *parts, bool *cut)
 {
     const char *c = *text;
     uint64_t place = VALUE_PARTS;
@@ -81,8 +81,8 @@ static bool value_parse_fraction(const char **text, uint64_t *parts, bool *cut)
     return true;
 }
 
-static bool value_scale(const struct value_unit *units, size_t count, const char *name,
-                        uint64_t *number)
+static bool setting_value_value_scale(const struct value_unit *units, size_t count,
+                                      const char *name, uint64_t *number)
 {
     for (size_t i = 0; i < count; i++)
         if (strcasecmp(units[i].name, name) == 0)
@@ -91,7 +91,7 @@ static bool value_scale(const struct value_unit *units, size_t count, const char
 }
 
 /* "K", "KB", "KiB" and "B" all end in nothing or a known letter once "B" or "iB" is gone. */
-static bool value_scale_bytes(const char *suffix, uint64_t *number)
+static bool setting_value_value_scale_bytes(const char *suffix, uint64_t *number)
 {
     size_t len = strlen(suffix);
     char letter[2] = "";
@@ -101,43 +101,44 @@ static bool value_scale_bytes(const char *suffix, uint64_t *number)
         if (len > 1 && strcasecmp(suffix + 1, "B") != 0 && strcasecmp(suffix + 1, "iB") != 0)
             return false;
     }
-    return value_scale(byte_units, AQI_COUNT_OF(byte_units), letter, number);
+    return setting_value_value_scale(byte_units, AQI_COUNT_OF(byte_units), letter, number);
 }
 
-static const char *value_bare_time_unit(const struct aqi_setting *row)
+static const char *setting_value_value_bare_time_unit(const struct aqi_setting *row)
 {
     return row->unit == NULL ? "ns" : row->unit;
 }
 
-static uint64_t value_max(const struct aqi_setting *row)
+static uint64_t setting_value_value_max(const struct aqi_setting *row)
 {
     uint64_t held = row->type == AQI_SET_SHARE ? VALUE_FRACTION - 1 : UINT64_MAX;
     return row->min == 0 && row->max == 0 ? held : aqi_min(row->max, held);
 }
 
 /* What is no more than the end of 64 bits is told in a unit that people know. */
-static uint64_t value_max_told(const struct aqi_setting *row)
+static uint64_t setting_value_value_max_told(const struct aqi_setting *row)
 {
-    uint64_t max = value_max(row), unit = 1;
+    uint64_t max = setting_value_value_max(row), unit = 1;
     if (row->type == AQI_SET_BYTES || row->type == AQI_SET_SHARE) unit = byte_units[0].factor;
     if (row->type == AQI_SET_TIME) unit = time_units[0].factor;
     return max >= VALUE_FRACTION - 1 ? max / unit * unit : max;
 }
 
-static bool value_in_range(const struct aqi_setting *row, uint64_t number)
+static bool setting_value_value_in_range(const struct aqi_setting *row, uint64_t number)
 {
     if (row->power_of_two && (number == 0 || (number & (number - 1)) != 0)) return false;
-    return number >= row->min && number <= value_max(row);
+    return number >= row->min && number <= setting_value_value_max(row);
 }
 
 /* The rest of a time whose whole part is `number`: "", "ms", ".25s"; what is below 1 ns is cut. */
-static bool value_scale_time(const struct aqi_setting *row, const char *text, uint64_t *number)
+static bool setting_value_value_scale_time(const struct aqi_setting *row, const char *text,
+                                           uint64_t *number)
 {
     uint64_t parts = 0, unit = 1;
     bool cut;
-    if (*text == '.' && !value_parse_fraction(&text, &parts, &cut)) return false;
-    if (*text == '\0') text = value_bare_time_unit(row);
-    if (!value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) ||
+    if (*text == '.' && !setting_value_value_parse_fraction(&text, &parts, &cut)) return false;
+    if (*text == '\0') text = setting_value_value_bare_time_unit(row);
+    if (!setting_value_value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) ||
         __builtin_mul_overflow(*number, unit, number))
         return false;
     /* In two steps, as the parts of minutes do not fit times their nanoseconds. */
@@ -145,29 +146,31 @@ static bool value_scale_time(const struct aqi_setting *row, const char *text, ui
     return !__builtin_add_overflow(*number, of_parts, number);
 }
 
-static bool value_parse_number(const struct aqi_setting *row, const char *text, uint64_t *number)
+static bool setting_value_value_parse_number(const struct aqi_setting *row, const char *text,
+                                             uint64_t *number)
 {
-    if (!value_parse_digits(&text, number)) return false;
+    if (!setting_value_value_parse_digits(&text, number)) return false;
     switch (row->type) {
     case AQI_SET_BYTES:
     case AQI_SET_SHARE:
-        if (!value_scale_bytes(text, number)) return false;
+        if (!setting_value_value_scale_bytes(text, number)) return false;
         break;
     case AQI_SET_TIME:
-        if (!value_scale_time(row, text, number)) return false;
+        if (!setting_value_value_scale_time(row, text, number)) return false;
         break;
     default:
         if (*text != '\0') return false;
     }
-    return value_in_range(row, *number);
+    return setting_value_value_in_range(row, *number);
 }
 
 /* "5/8": parts of one, more than none and not more than all. */
-static bool value_parse_ratio(const char *text, uint64_t *parts)
+static bool setting_value_value_parse_ratio(const char *text, uint64_t *parts)
 {
     uint64_t over, under;
-    if (!value_parse_digits(&text, &over) || *text++ != '/') return false;
-    if (!value_parse_digits(&text, &under) || *text != '\0' || over > under) return false;
+    if (!setting_value_value_parse_digits(&text, &over) || *text++ != '/') return false;
+    if (!setting_value_value_parse_digits(&text, &under) || *text != '\0' || over > under)
+        return false;
     while (over > UINT64_MAX / VALUE_PARTS) { /* beyond any precision that counts */
         over /= 2;
         under /= 2;
@@ -177,27 +180,28 @@ static bool value_parse_ratio(const char *text, uint64_t *parts)
 }
 
 /* "0.8", ".8" or "1.0". */
-static bool value_parse_decimal(const char *text, uint64_t *parts)
+static bool setting_value_value_parse_decimal(const char *text, uint64_t *parts)
 {
     uint64_t whole = 0, rest;
     bool cut;
-    if (*text != '.' && !value_parse_digits(&text, &whole)) return false;
-    if (whole > 1 || !value_parse_fraction(&text, &rest, &cut)) return false;
+    if (*text != '.' && !setting_value_value_parse_digits(&text, &whole)) return false;
+    if (whole > 1 || !setting_value_value_parse_fraction(&text, &rest, &cut)) return false;
     *parts = whole * VALUE_PARTS + rest;
     return *text == '\0' && !(whole == 1 && cut);
 }
 
-static bool value_parse_share(const struct aqi_setting *row, const char *text, uint64_t *number)
+static bool setting_value_value_parse_share(const struct aqi_setting *row, const char *text,
+                                            uint64_t *number)
 {
-    if (strpbrk(text, "./") == NULL) return value_parse_number(row, text, number);
-    bool legal = strchr(text, '/') != NULL ? value_parse_ratio(text, number)
-                                           : value_parse_decimal(text, number);
+    if (strpbrk(text, "./") == NULL) return setting_value_value_parse_number(row, text, number);
+    bool legal = strchr(text, '/') != NULL ? setting_value_value_parse_ratio(text, number)
+                                           : setting_value_value_parse_decimal(text, number);
     if (!legal || *number == 0 || *number > VALUE_PARTS) return false;
     *number |= VALUE_FRACTION;
     return true;
 }
 
-static bool value_parse_bool(const char *text, uint64_t *number)
+static bool setting_value_value_parse_bool(const char *text, uint64_t *number)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(value_bools); i++) {
         if (strcasecmp(value_bools[i].name, text) != 0) continue;
@@ -207,7 +211,8 @@ static bool value_parse_bool(const char *text, uint64_t *number)
     return false;
 }
 
-static bool value_parse_choice(const struct aqi_setting *row, const char *text, uint64_t *number)
+static bool setting_value_value_parse_choice(const struct aqi_setting *row, const char *text,
+                                             uint64_t *number)
 {
     for (size_t i = 0; row->choices[i] != NULL; i++) {
         if (strcasecmp(row->choices[i], text) != 0) continue;
@@ -226,18 +231,18 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
         memcpy(value, &text, sizeof(text));
         return true;
     case AQI_SET_BOOL:
-        legal = value_parse_bool(text, &number);
+        legal = setting_value_value_parse_bool(text, &number);
         break;
     case AQI_SET_CHOICE:
-        legal = value_parse_choice(row, text, &number);
+        legal = setting_value_value_parse_choice(row, text, &number);
         break;
     case AQI_SET_COUNT:
     case AQI_SET_BYTES:
     case AQI_SET_TIME:
-        legal = value_parse_number(row, text, &number);
+        legal = setting_value_value_parse_number(row, text, &number);
         break;
     case AQI_SET_SHARE:
-        legal = value_parse_share(row, text, &number);
+        legal = setting_value_value_parse_share(row, text, &number);
         break;
     }
     if (legal) memcpy(value, &number, sizeof(number));
@@ -255,8 +260,8 @@ static AQI_PRINTF(4, 5) void value_add(char *buf, size_t len, int *used, const c
     if (n > 0) *used += n;
 }
 
-static void value_add_scaled(char *buf, size_t len, int *used, const struct value_unit *units,
-                             uint64_t number)
+static void setting_value_value_add_scaled(char *buf, size_t len, int *used,
+                                           const struct value_unit *units, uint64_t number)
 {
     while (number % units->factor != 0)
         units++;
@@ -264,7 +269,7 @@ static void value_add_scaled(char *buf, size_t len, int *used, const struct valu
 }
 
 /* At least one place, so that it is not taken for bytes; no zeros at the end. */
-static void value_add_fraction(char *buf, size_t len, int *used, uint64_t parts)
+static void setting_value_value_add_fraction(char *buf, size_t len, int *used, uint64_t parts)
 {
     int places = VALUE_PLACES;
     uint64_t rest = parts % VALUE_PARTS;
@@ -274,20 +279,21 @@ static void value_add_fraction(char *buf, size_t len, int *used, uint64_t parts)
               (unsigned long long)rest);
 }
 
-static void value_add_number(char *buf, size_t len, int *used, const struct aqi_setting *row,
-                             uint64_t number)
+static void setting_value_value_add_number(char *buf, size_t len, int *used,
+                                           const struct aqi_setting *row, uint64_t number)
 {
     if (row->type == AQI_SET_SHARE && (number & VALUE_FRACTION) != 0)
-        value_add_fraction(buf, len, used, number & ~VALUE_FRACTION);
+        setting_value_value_add_fraction(buf, len, used, number & ~VALUE_FRACTION);
     else if (number != 0 && (row->type == AQI_SET_BYTES || row->type == AQI_SET_SHARE))
-        value_add_scaled(buf, len, used, byte_units, number);
+        setting_value_value_add_scaled(buf, len, used, byte_units, number);
     else if (number != 0 && row->type == AQI_SET_TIME)
-        value_add_scaled(buf, len, used, time_units, number);
+        setting_value_value_add_scaled(buf, len, used, time_units, number);
     else
         value_add(buf, len, used, "%llu", (unsigned long long)number);
 }
 
-static void value_add_choices(char *buf, size_t len, int *used, const struct aqi_setting *row)
+static void setting_value_value_add_choices(char *buf, size_t len, int *used,
+                                            const struct aqi_setting *row)
 {
     for (size_t i = 0; row->choices[i] != NULL; i++)
         value_add(buf, len, used, "%s%s", i == 0 ? "" : " ", row->choices[i]);
@@ -306,13 +312,13 @@ int aqi_setting_range(const struct aqi_setting *row, char *buf, size_t len)
         return used;
     }
     if (row->type == AQI_SET_CHOICE) {
-        value_add_choices(buf, len, &used, row);
+        setting_value_value_add_choices(buf, len, &used, row);
         return used;
     }
     if (row->type == AQI_SET_SHARE) value_add(buf, len, &used, "a fraction above 0 up to 1.0, or ");
-    value_add_number(buf, len, &used, row, row->min);
+    setting_value_value_add_number(buf, len, &used, row, row->min);
     value_add(buf, len, &used, " to ");
-    value_add_number(buf, len, &used, row, value_max_told(row));
+    setting_value_value_add_number(buf, len, &used, row, setting_value_value_max_told(row));
     if (row->power_of_two) value_add(buf, len, &used, ", a power of two");
     return used;
 }
@@ -338,7 +344,8 @@ int aqi_setting_complain(const struct aqi_setting *row, const char *variable, co
     size_t at = aqi_min((size_t)used, len);
     used += aqi_setting_range(row, at < len ? buf + at : NULL, len - at);
     if (row->type == AQI_SET_TIME)
-        value_add(buf, len, &used, " (without a unit: %s)", value_bare_time_unit(row));
+        value_add(buf, len, &used, " (without a unit: %s)",
+                  setting_value_value_bare_time_unit(row));
     if (row->def != NULL) value_add(buf, len, &used, "; the default is %s", row->def);
     return used;
 }
@@ -362,6 +369,6 @@ int aqi_setting_format(const struct aqi_settings_table *table, size_t row_index,
     else if (row->type == AQI_SET_BOOL)
         value_add(buf, len, &used, "%s", number != 0 ? "yes" : "no");
     else
-        value_add_number(buf, len, &used, row, number);
+        setting_value_value_add_number(buf, len, &used, row, number);
     return used;
 }

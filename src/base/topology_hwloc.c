@@ -37,7 +37,7 @@ static const struct {
 static_assert(AQI_COUNT_OF(hwloc_symbols) * sizeof(void *) == sizeof(struct hwloc_calls),
               "a symbol for each call");
 
-static bool hwloc_find_calls(void *library, struct hwloc_calls *calls)
+static bool topology_hwloc_hwloc_find_calls(void *library, struct hwloc_calls *calls)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(hwloc_symbols); i++) {
         void *symbol = dlsym(library, hwloc_symbols[i].name);
@@ -48,8 +48,8 @@ static bool hwloc_find_calls(void *library, struct hwloc_calls *calls)
     return true;
 }
 
-static unsigned hwloc_count(const struct hwloc_calls *calls, hwloc_topology_t topology,
-                            hwloc_obj_type_t type)
+static unsigned topology_hwloc_hwloc_count(const struct hwloc_calls *calls,
+                                           hwloc_topology_t topology, hwloc_obj_type_t type)
 {
     int depth = calls->type_depth(topology, type);
     return depth == HWLOC_TYPE_DEPTH_UNKNOWN || depth == HWLOC_TYPE_DEPTH_MULTIPLE
@@ -57,8 +57,8 @@ static unsigned hwloc_count(const struct hwloc_calls *calls, hwloc_topology_t to
                : calls->count(topology, depth);
 }
 
-static void hwloc_list_caches(const struct hwloc_calls *calls, hwloc_topology_t topology,
-                              char *text, size_t len)
+static void topology_hwloc_hwloc_list_caches(const struct hwloc_calls *calls,
+                                             hwloc_topology_t topology, char *text, size_t len)
 {
     static const hwloc_obj_type_t levels[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
                                               HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE};
@@ -75,20 +75,20 @@ static void hwloc_list_caches(const struct hwloc_calls *calls, hwloc_topology_t 
     }
 }
 
-static int hwloc_describe(const struct hwloc_calls *calls, char *buf, size_t len)
+static int topology_hwloc_hwloc_describe(const struct hwloc_calls *calls, char *buf, size_t len)
 {
     hwloc_topology_t topology;
     int n = -1;
     if (calls->init(&topology) != 0) return -1;
     if (calls->load(topology) == 0) {
         char caches[128];
-        hwloc_list_caches(calls, topology, caches, sizeof(caches));
+        topology_hwloc_hwloc_list_caches(calls, topology, caches, sizeof(caches));
         n = snprintf(buf, len, "packages %u, cores %u, threads %u, caches%s, NUMA nodes %u (hwloc)",
-                     hwloc_count(calls, topology, HWLOC_OBJ_PACKAGE),
-                     hwloc_count(calls, topology, HWLOC_OBJ_CORE),
-                     hwloc_count(calls, topology, HWLOC_OBJ_PU),
+                     topology_hwloc_hwloc_count(calls, topology, HWLOC_OBJ_PACKAGE),
+                     topology_hwloc_hwloc_count(calls, topology, HWLOC_OBJ_CORE),
+                     topology_hwloc_hwloc_count(calls, topology, HWLOC_OBJ_PU),
                      caches[0] == '\0' ? " unknown" : caches,
-                     hwloc_count(calls, topology, HWLOC_OBJ_NUMANODE));
+                     topology_hwloc_hwloc_count(calls, topology, HWLOC_OBJ_NUMANODE));
     }
     calls->destroy(topology);
     return n;
@@ -99,7 +99,9 @@ int aqi_topology_describe_hwloc(char *buf, size_t len)
     void *library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) return -1;
     struct hwloc_calls calls;
-    int n = hwloc_find_calls(library, &calls) ? hwloc_describe(&calls, buf, len) : -1;
+    int n = topology_hwloc_hwloc_find_calls(library, &calls)
+                ? topology_hwloc_hwloc_describe(&calls, buf, len)
+                : -1;
     dlclose(library);
     return n;
 }

@@ -86,7 +86,7 @@ static struct aqi_settings_table *tables[32] = {&lib_settings, &aqi_core_setting
 static size_t table_count = 3;
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
-static void find_tables(void)
+static void config_find_tables(void)
 {
     for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
         if ((*t)->settings != NULL && table_count < AQI_COUNT_OF(tables))
@@ -95,7 +95,7 @@ static void find_tables(void)
 
 struct aqi_settings_table *const *lib_tables(size_t *count)
 {
-    pthread_once(&tables_once, find_tables);
+    pthread_once(&tables_once, config_find_tables);
     *count = table_count;
     return tables;
 }

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 /* Texts that live until the process ends: the callers keep pointers to them. */
-static const char *keep(const char *text)
+static const char *info_keep(const char *text)
 {
     static char arena[64 * 1024];
     static size_t used;
@@ -48,13 +48,13 @@ struct row_ref {
     size_t row;
 };
 
-static int by_name(const void *a, const void *b)
+static int info_by_name(const void *a, const void *b)
 {
     const struct row_ref *x = a, *y = b;
     return strcmp(x->table->rows[x->row].name, y->table->rows[y->row].name);
 }
 
-static void warn_unknown(void)
+static void info_warn_unknown(void)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
@@ -62,38 +62,38 @@ static void warn_unknown(void)
 }
 
 /* Once: the environment stays what it is, and a bad value is complained about one time. */
-static aq_status load_settings(void)
+static aq_status info_load_settings(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, warn_unknown);
+    pthread_once(&once, info_warn_unknown);
     return lib_load_settings(true);
 }
 
 static struct row_ref sorted[256];
 static size_t sorted_count;
 
-static void sort_rows(void)
+static void info_sort_rows(void)
 {
     size_t n = 0, table_count;
     struct aqi_settings_table *const *tables = lib_tables(&table_count);
     for (size_t t = 0; t < table_count; t++)
         for (size_t r = 0; r < tables[t]->count && n < AQI_COUNT_OF(sorted); r++)
             if (!tables[t]->rows[r].by_launcher) sorted[n++] = (struct row_ref){tables[t], r};
-    qsort(sorted, n, sizeof(sorted[0]), by_name);
+    qsort(sorted, n, sizeof(sorted[0]), info_by_name);
     sorted_count = n;
 }
 
 /* All rows that are for people, sorted by name. */
-static const struct row_ref *sorted_rows(size_t *count)
+static const struct row_ref *info_sorted_rows(size_t *count)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, sort_rows);
+    pthread_once(&once, info_sort_rows);
     *count = sorted_count;
     return sorted;
 }
 
 /* Separated by commas; NULL: none. */
-static const char *all_aliases(const struct aqi_setting *row)
+static const char *info_all_aliases(const struct aqi_setting *row)
 {
     char text[512] = "";
     if (row->more_aliases == NULL) return row->alias;
@@ -102,29 +102,29 @@ static const char *all_aliases(const struct aqi_setting *row)
         snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : ",",
                  aqi_setting_alias(row, i));
     }
-    return keep(text);
+    return info_keep(text);
 }
 
 aq_status aq_info_setting(size_t index, aq_setting_info *info)
 {
     size_t count;
-    const struct row_ref *refs = sorted_rows(&count);
+    const struct row_ref *refs = info_sorted_rows(&count);
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_setting: info is NULL");
     if (index >= count) return AQ_ERANGE;
-    aq_status load_status = load_settings();
+    aq_status load_status = info_load_settings();
     const struct aqi_settings_table *table = refs[index].table;
     const struct aqi_setting *row = &table->rows[refs[index].row];
     char value[512], range[512];
     aqi_setting_format(table, refs[index].row, value, sizeof(value));
     aqi_setting_range(row, range, sizeof(range));
     *info = (aq_setting_info){.name = row->name,
-                              .alias = all_aliases(row),
+                              .alias = info_all_aliases(row),
                               .group = table->group,
                               .type = aqi_setting_type_name(row->type),
                               .unit = row->unit ? row->unit : "",
-                              .range = keep(range),
+                              .range = info_keep(range),
                               .default_value = row->def,
-                              .value = keep(value),
+                              .value = info_keep(value),
                               .origin = aqi_setting_origin(table, refs[index].row),
                               .doc = row->doc,
                               .advice = row->advice ? row->advice : ""};
@@ -151,7 +151,7 @@ static const struct {
 };
 
 /* The `index`-th device of all transports; NULL: there are fewer. */
-static const struct aqi_transport *find_device(size_t index, struct aqi_tp_probe *probe)
+static const struct aqi_transport *info_find_device(size_t index, struct aqi_tp_probe *probe)
 {
     for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
         for (unsigned device = 0; (*t)->probe(device, probe); device++)
@@ -164,27 +164,28 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_transport: info is NULL");
     struct aqi_tp_probe probe;
     char caps[256] = "am";
-    const struct aqi_transport *t = find_device(index, &probe);
+    const struct aqi_transport *t = info_find_device(index, &probe);
     if (t == NULL) return AQ_ERANGE;
     for (size_t i = 0; i < AQI_COUNT_OF(cap_names); i++)
         if (t->caps & cap_names[i].bit) {
             size_t len = strlen(caps);
             snprintf(caps + len, sizeof(caps) - len, ",%s", cap_names[i].name);
         }
-    (void)load_settings();
+    (void)info_load_settings();
     *info = (aq_transport_info){.name = t->name,
                                 .doc = t->doc,
                                 .usable = probe.usable,
-                                .reason = keep(probe.reason),
-                                .device = keep(probe.device),
-                                .caps = keep(caps),
+                                .reason = info_keep(probe.reason),
+                                .device = info_keep(probe.device),
+                                .caps = info_keep(caps),
                                 .max_medium = probe.usable ? aqi_core_config.max_medium : 0};
     return AQ_OK;
 }
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-static void limit_text(char *buf, size_t len, unsigned resource, double divisor, const char *unit)
+static void info_limit_text(char *buf, size_t len, unsigned resource, double divisor,
+                            const char *unit)
 {
     struct rlimit limit;
     if (getrlimit(resource, &limit) != 0)
@@ -195,46 +196,46 @@ static void limit_text(char *buf, size_t len, unsigned resource, double divisor,
         snprintf(buf, len, "%.0f%s", (double)limit.rlim_cur / divisor, unit);
 }
 
-static const char *limit_topology(char *buf, size_t len)
+static const char *info_limit_topology(char *buf, size_t len)
 {
     aqi_topology_describe(buf, len);
     return "";
 }
 
-static const char *limit_cores(char *buf, size_t len)
+static const char *info_limit_cores(char *buf, size_t len)
 {
     snprintf(buf, len, "%u", aqi_cores());
     return aqi_cores() == 1 ? "ranks share one core: they wait by yielding it" : "";
 }
 
-static const char *limit_memory(char *buf, size_t len)
+static const char *info_limit_memory(char *buf, size_t len)
 {
     snprintf(buf, len, "%.1f GiB", (double)aqi_memory() / (1 << 30));
     return "";
 }
 
-static const char *limit_files(char *buf, size_t len)
+static const char *info_limit_files(char *buf, size_t len)
 {
     struct rlimit limit;
-    limit_text(buf, len, RLIMIT_NOFILE, 1, " files");
+    info_limit_text(buf, len, RLIMIT_NOFILE, 1, " files");
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1024
                ? "low: aqrun needs about three for each rank; raise it with ulimit -n"
                : "";
 }
 
-static const char *limit_memlock(char *buf, size_t len)
+static const char *info_limit_memlock(char *buf, size_t len)
 {
-    limit_text(buf, len, RLIMIT_MEMLOCK, 1024, " KiB");
+    info_limit_text(buf, len, RLIMIT_MEMLOCK, 1024, " KiB");
     return "shm locks no memory; networks with registered memory will want ulimit -l unlimited";
 }
 
-static const char *limit_processes(char *buf, size_t len)
+static const char *info_limit_processes(char *buf, size_t len)
 {
-    limit_text(buf, len, RLIMIT_NPROC, 1, " processes");
+    info_limit_text(buf, len, RLIMIT_NPROC, 1, " processes");
     return "";
 }
 
-static const char *limit_dev_shm(char *buf, size_t len)
+static const char *info_limit_dev_shm(char *buf, size_t len)
 {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0)
@@ -245,7 +246,7 @@ static const char *limit_dev_shm(char *buf, size_t len)
 }
 
 /* Whether one process may read another's memory, found out by a child that reads ours. */
-static const char *limit_cma(char *buf, size_t len)
+static const char *info_limit_cma(char *buf, size_t len)
 {
     static const uint64_t token = 0x6171756564756374u;
     pid_t child = fork();
@@ -271,7 +272,7 @@ static const char *limit_cma(char *buf, size_t len)
            "with CAP_SYS_PTRACE";
 }
 
-static const char *limit_huge_pages(char *buf, size_t len)
+static const char *info_limit_huge_pages(char *buf, size_t len)
 {
     int fd = memfd_create("aq-huge-probe", MFD_CLOEXEC | MFD_HUGETLB);
     bool yes = false;
@@ -287,7 +288,7 @@ static const char *limit_huge_pages(char *buf, size_t len)
     return yes ? "" : "segments use small pages; reserve some with sysctl vm.nr_hugepages";
 }
 
-static const char *limit_libc(char *buf, size_t len)
+static const char *info_limit_libc(char *buf, size_t len)
 {
     if (confstr(_CS_GNU_LIBC_VERSION, buf, len) > 1) return "";
     snprintf(buf, len, "not glibc");
@@ -300,11 +301,11 @@ static const struct {
     const char *name;
     const char *(*find)(char *buf, size_t len); /* returns the advice */
 } limits[] = {
-    {"topology", limit_topology},     {"cores", limit_cores},
-    {"memory", limit_memory},         {"open files", limit_files},
-    {"processes", limit_processes},   {"memlock", limit_memlock},
-    {"/dev/shm", limit_dev_shm},      {"cma", limit_cma},
-    {"huge pages", limit_huge_pages}, {"c library", limit_libc},
+    {"topology", info_limit_topology},     {"cores", info_limit_cores},
+    {"memory", info_limit_memory},         {"open files", info_limit_files},
+    {"processes", info_limit_processes},   {"memlock", info_limit_memlock},
+    {"/dev/shm", info_limit_dev_shm},      {"cma", info_limit_cma},
+    {"huge pages", info_limit_huge_pages}, {"c library", info_limit_libc},
 };
 
 aq_status aq_info_limit(size_t index, aq_limit_info *info)
@@ -313,7 +314,8 @@ aq_status aq_info_limit(size_t index, aq_limit_info *info)
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_limit: info is NULL");
     if (index >= AQI_COUNT_OF(limits)) return AQ_ERANGE;
     const char *advice = limits[index].find(value, sizeof(value));
-    *info = (aq_limit_info){.name = limits[index].name, .value = keep(value), .advice = advice};
+    *info =
+        (aq_limit_info){.name = limits[index].name, .value = info_keep(value), .advice = advice};
     return AQ_OK;
 }
 

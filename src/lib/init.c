@@ -43,7 +43,7 @@ static struct {
 static _Thread_local bool leaver;
 
 /* The first of the threads that end the process, or are told to, does it. */
-static bool begin_leaving(void)
+static bool init_begin_leaving(void)
 {
     if (atomic_exchange(&lib.leaving, true)) return false;
     leaver = true;
@@ -52,7 +52,7 @@ static bool begin_leaving(void)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-static _Noreturn void on_alarm(int signal_number)
+static _Noreturn void init_on_alarm(int signal_number)
 {
     (void)signal_number;
     _exit(128 + SIGALRM);
@@ -62,10 +62,10 @@ static _Noreturn void on_alarm(int signal_number)
  * The last steps of a process that ends the job or is told to: flush what the program wrote, but
  * not for ever (another thread may hold a stream's lock, or a pipe be full).
  */
-static _Noreturn void leave(int code)
+static _Noreturn void init_leave(int code)
 {
     sigset_t set;
-    signal(SIGALRM, on_alarm);
+    signal(SIGALRM, init_on_alarm);
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
@@ -77,23 +77,23 @@ static _Noreturn void leave(int code)
 
 _Noreturn void aq_exit(int code)
 {
-    bool news = begin_leaving() || (atomic_load(&lib.waiting) && !atomic_load(&lib.told));
+    bool news = init_begin_leaving() || (atomic_load(&lib.waiting) && !atomic_load(&lib.told));
     if (news && lib.boot != NULL && lib.pid == getpid()) aqi_boot_exit(lib.boot, code, NULL);
-    leave(code);
+    init_leave(code);
 }
 
 /*
  * The job ends. A SIGQUIT handler of the program's own runs first, as the documents ask; one that
  * returns has had its chance. Returns only to who ends the process already.
  */
-static void leave_with_job(int code)
+static void init_leave_with_job(int code)
 {
     struct sigaction action;
     if (atomic_load(&lib.waiting)) {
         atomic_store(&lib.told, true);
         return;
     }
-    (void)begin_leaving();
+    (void)init_begin_leaving();
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN) {
         sigset_t set;
@@ -102,14 +102,14 @@ static void leave_with_job(int code)
         pthread_sigmask(SIG_UNBLOCK, &set, NULL);
         raise(SIGQUIT);
     }
-    leave(code);
+    init_leave(code);
 }
 
 /*
  * exit() or a return from main without aq_finalize ends the whole job, or is a death like others,
  * or, with AQ_CATCH_EXIT=no, harms nobody.
  */
-static void on_process_exit(int code, void *arg)
+static void init_on_process_exit(int code, void *arg)
 {
     char why[240];
     (void)arg;
@@ -118,7 +118,7 @@ static void on_process_exit(int code, void *arg)
         (void)aqi_boot_finalize(lib.boot);
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code != LIB_CODE_UNKNOWN ? code : 0, lib.exit_wait_ns);
-    else if (code != LIB_CODE_UNKNOWN && begin_leaving() && aqi_job_config.survive == 0) {
+    else if (code != LIB_CODE_UNKNOWN && init_begin_leaving() && aqi_job_config.survive == 0) {
         /* Else a job of which a part is missing would look like a good one. */
         snprintf(why, sizeof(why),
                  "exit(%d) or a return from main before aq_finalize: that ends the job, also for "
@@ -134,7 +134,7 @@ static void on_process_exit(int code, void *arg)
 #ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
 static void lib_at_exit(void)
 {
-    on_process_exit(LIB_CODE_UNKNOWN, NULL);
+    init_on_process_exit(LIB_CODE_UNKNOWN, NULL);
 }
 
 static int on_exit(void (*function)(int code, void *arg), void *arg)
@@ -153,7 +153,7 @@ static int on_exit(void (*function)(int code, void *arg), void *arg)
  */
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 
-static void on_event(void *arg, const struct aqi_boot_event *event)
+static void init_on_event(void *arg, const struct aqi_boot_event *event)
 {
     (void)arg;
     switch (event->type) {
@@ -162,7 +162,7 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
         if (aqi_core_on_progress_thread()) aqi_core_news();
         break;
     case AQI_BOOT_EXIT:
-        leave_with_job(event->code);
+        init_leave_with_job(event->code);
         break;
     case AQI_BOOT_PEER_LOST:
         aqi_core_peer_down(event->rank, event->text);
@@ -179,7 +179,7 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
  * enough, nor three that are read at once: a process that had no core for a while may be on its way
  * out of a barrier.
  */
-static void answer(void)
+static void init_answer(void)
 {
     enum { ENOUGH = 3, APART_NS = 50000000 };
     static _Atomic unsigned questions;
@@ -194,70 +194,70 @@ static void answer(void)
         (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
 }
 
-static void boot_attend(void *arg)
+static void init_boot_attend(void *arg)
 {
     if (pthread_mutex_trylock(&control) != 0) return;
-    aq_status st = aqi_boot_progress(arg, on_event, NULL);
+    aq_status st = aqi_boot_progress(arg, init_on_event, NULL);
     pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) leave_with_job(EXIT_FAILURE);
-    answer();
+    if (st == AQ_EPEER) init_leave_with_job(EXIT_FAILURE);
+    init_answer();
 }
 
 /* When the job ends while this waits, it ends as in any other wait. */
-static aq_status boot_allgather(void *arg, const void *mine, size_t len, void *all)
+static aq_status init_boot_allgather(void *arg, const void *mine, size_t len, void *all)
 {
     pthread_mutex_lock(&control);
     aq_status st = aqi_boot_allgather(arg, mine, len, all);
     pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) boot_attend(arg);
+    if (st == AQ_EPEER) init_boot_attend(arg);
     return st;
 }
 
-static aq_status boot_table(void *arg, const void *mine, size_t len, const void **table)
+static aq_status init_boot_table(void *arg, const void *mine, size_t len, const void **table)
 {
     pthread_mutex_lock(&control);
     aq_status st = aqi_boot_table(arg, mine, len, table);
     pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) boot_attend(arg);
+    if (st == AQ_EPEER) init_boot_attend(arg);
     return st;
 }
 
-static aq_status boot_share(void *arg, const char *name, size_t bytes, int *fd)
+static aq_status init_boot_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     pthread_mutex_lock(&control);
     aq_status st = aqi_boot_share(arg, name, bytes, fd);
     pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) boot_attend(arg);
+    if (st == AQ_EPEER) init_boot_attend(arg);
     return st;
 }
 
-static bool boot_alert(void *arg)
+static bool init_boot_alert(void *arg)
 {
     return aqi_boot_alert(arg);
 }
 
-static aq_status boot_agree(void *arg, const uint64_t name[2], aq_status mine,
-                            const uint8_t *members)
+static aq_status init_boot_agree(void *arg, const uint64_t name[2], aq_status mine,
+                                 const uint8_t *members)
 {
     return aqi_boot_agree(arg, name, mine, members);
 }
 
-static int boot_fd(void *arg)
+static int init_boot_fd(void *arg)
 {
     return aqi_boot_fd(arg);
 }
 
 /* Is there somebody who says for all, once, why the job ends? */
-static bool launched(const struct aqi_boot *boot)
+static bool init_launched(const struct aqi_boot *boot)
 {
     return strcmp(aqi_boot_info(boot)->kind, "single") != 0;
 }
 
-static void boot_fatal(void *arg, const char *why)
+static void init_boot_fatal(void *arg, const char *why)
 {
-    aqi_log(launched(arg) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
-    if (begin_leaving()) aqi_boot_exit(arg, EXIT_FAILURE, why);
-    leave(EXIT_FAILURE);
+    aqi_log(init_launched(arg) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
+    if (init_begin_leaving()) aqi_boot_exit(arg, EXIT_FAILURE, why);
+    init_leave(EXIT_FAILURE);
 }
 
 /* --- ending with the others ------------------------------------------------------------------- */
@@ -266,13 +266,13 @@ static void boot_fatal(void *arg, const char *why)
 #define ROUND_NS 100000000u
 
 /* Until the launcher says that the job ends, or is gone. */
-static void await_end(uint64_t wait_ns)
+static void init_await_end(uint64_t wait_ns)
 {
     struct pollfd control_fd = {.fd = aqi_boot_fd(lib.boot), .events = POLLIN};
     uint64_t waited = 0, now = aqi_now_ns(), before;
     while (!atomic_load(&lib.told) && waited < wait_ns) {
         aqi_core_ending();
-        boot_attend(lib.boot);
+        init_boot_attend(lib.boot);
         if (!atomic_load(&lib.told)) (void)poll(&control_fd, 1, 1);
         before = now;
         now = aqi_now_ns();
@@ -284,7 +284,7 @@ aq_status aq_exit_together(int code, uint64_t wait_ns)
 {
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid())
         return aqi_fail(AQ_ESTATE, "lib", "aq_exit_together: this process is not in a job");
-    if (!begin_leaving()) {
+    if (!init_begin_leaving()) {
         while (!leaver)
             pause();
         return AQ_OK;
@@ -292,13 +292,13 @@ aq_status aq_exit_together(int code, uint64_t wait_ns)
     wait_ns = aqi_min(wait_ns, aqi_job_config.exit_timeout_ns);
     atomic_store(&lib.waiting, true);
     if (aqi_boot_ending(lib.boot, code, wait_ns))
-        await_end(wait_ns + aqi_job_config.exit_timeout_ns);
+        init_await_end(wait_ns + aqi_job_config.exit_timeout_ns);
     return AQ_OK;
 }
 
 /* --- joining --------------------------------------------------------------------------------- */
 
-static aq_status read_params(const aq_init_params *given, aq_init_params *params)
+static aq_status init_read_params(const aq_init_params *given, aq_init_params *params)
 {
     *params = (aq_init_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
@@ -314,7 +314,7 @@ static aq_status read_params(const aq_init_params *given, aq_init_params *params
     return AQ_OK;
 }
 
-static aq_status load_settings(void)
+static aq_status init_load_settings(void)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
@@ -326,38 +326,38 @@ static aq_status load_settings(void)
 }
 
 /* Does the job go on when one of its processes dies? */
-static bool survives(void)
+static bool init_survives(void)
 {
     return aqi_job_config.survive != 0;
 }
 
 /* Those that a bound process may use itself say nothing of how many there are for all. */
-static uint32_t local_cores(void)
+static uint32_t init_local_cores(void)
 {
     uint64_t told = aqi_job_config.local_cores;
     return told != 0 ? (uint32_t)told : aqi_cores();
 }
 
-static aq_status open_core(const aq_init_params *params, aq_team **world)
+static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 {
     const struct aqi_boot_info *info = aqi_boot_info(lib.boot);
-    struct aqi_core_params core = {.boot = {.allgather = boot_allgather,
-                                            .table = boot_table,
-                                            .share = boot_share,
-                                            .alert = boot_alert,
-                                            .attend = boot_attend,
-                                            .fd = boot_fd,
-                                            .agree = boot_agree,
-                                            .fatal = boot_fatal,
+    struct aqi_core_params core = {.boot = {.allgather = init_boot_allgather,
+                                            .table = init_boot_table,
+                                            .share = init_boot_share,
+                                            .alert = init_boot_alert,
+                                            .attend = init_boot_attend,
+                                            .fd = init_boot_fd,
+                                            .agree = init_boot_agree,
+                                            .fatal = init_boot_fatal,
                                             .arg = lib.boot},
                                    .thread_mode = params->thread_mode,
                                    .rank = info->rank,
                                    .size = info->size,
                                    .local_rank = info->local_rank,
                                    .local_size = info->local_size,
-                                   .cores = local_cores(),
+                                   .cores = init_local_cores(),
                                    .host = info->host,
-                                   .survive = survives()};
+                                   .survive = init_survives()};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     aq_status st = lib_compare_settings(lib.boot);
@@ -370,7 +370,7 @@ static aq_status open_core(const aq_init_params *params, aq_team **world)
 }
 
 /* A start that failed on this rank fails for all: the launcher hears why and tells the others. */
-static aq_status give_up(aq_status st)
+static aq_status init_give_up(aq_status st)
 {
     if (lib.boot != NULL) {
         aqi_boot_exit(lib.boot, EXIT_FAILURE, aq_error_message());
@@ -385,7 +385,7 @@ static aq_status give_up(aq_status st)
  * Descriptors 0 to 2 must be taken, or a socket of ours becomes the program's standard output: what
  * it prints would go to aqrun or to a peer.
  */
-static void fill_standard(void)
+static void init_fill_standard(void)
 {
     int fd;
     do {
@@ -402,22 +402,22 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     /* What is wrong with the settings is to be told apart by rank, too. */
     if (atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank)) aqi_log_identity(rank);
     if (world == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_init: world is NULL");
-    aq_status st = read_params(given, &params);
+    aq_status st = init_read_params(given, &params);
     if (st != AQ_OK) return st;
     if (!atomic_compare_exchange_strong(&lib.state, &never, STARTING))
         return aqi_fail(AQ_ESTATE, "lib", "aq_init: called a second time in this process");
     lib.pid = getpid();
-    fill_standard();
+    init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
-    st = load_settings();
+    st = init_load_settings();
     if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
-    aqi_fail_defer(st == AQ_OK && launched(lib.boot));
-    if (st == AQ_OK) st = open_core(&params, world);
+    aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
+    if (st == AQ_OK) st = init_open_core(&params, world);
     if (st == AQ_OK) st = aqi_boot_ready(lib.boot);
     aqi_fail_defer(false);
-    if (st != AQ_OK) return give_up(st);
+    if (st != AQ_OK) return init_give_up(st);
     atomic_store(&lib.state, RUNNING);
-    if (on_exit(on_process_exit, NULL) != 0)
+    if (on_exit(init_on_process_exit, NULL) != 0)
         aqi_log(AQI_LOG_WARN, "lib", "cannot watch for exit(): end with aq_finalize or aq_exit");
     return AQ_OK;
 }

@@ -25,16 +25,17 @@ static const int deadly[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT,
                              SIGSYS,  SIGTERM, SIGINT, SIGHUP, SIGXCPU};
 
 /* The default action is in force again (SA_RESETHAND) and ends the process when this returns. */
-static void on_deadly(int number)
+static void outputs_on_deadly(int number)
 {
     lib_outputs_end();
     raise(number);
 }
 
 /* A program or sanitizer that has a handler of its own keeps it. */
-static void watch_signals(void)
+static void outputs_watch_signals(void)
 {
-    struct sigaction ours = {.sa_handler = on_deadly, .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
+    struct sigaction ours = {.sa_handler = outputs_on_deadly,
+                             .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
     sigemptyset(&ours.sa_mask);
     for (size_t i = 0; i < AQI_COUNT_OF(deadly); i++) {
         struct sigaction old;
@@ -62,7 +63,7 @@ aq_status lib_outputs_begin(uint32_t rank, uint32_t size)
     if (st != AQ_OK) return st;
     snprintf(outputs.title, sizeof(outputs.title), "rank %u", rank);
     outputs.pid = getpid();
-    if (trace.mask != 0 || to_file) watch_signals();
+    if (trace.mask != 0 || to_file) outputs_watch_signals();
     return AQ_OK;
 }
 

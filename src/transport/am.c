@@ -74,12 +74,12 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
         }                                                                                          \
     }
 
-static uint64_t bits_integer(uint8_t op, uint64_t old, uint64_t a)
+static uint64_t am_bits_integer(uint8_t op, uint64_t old, uint64_t a)
 {
     return op == AQ_AND ? (old & a) : op == AQ_OR ? (old | a) : (old ^ a);
 }
-#define BITS_U32(op, old, a)  (uint32_t) bits_integer(op, old, a)
-#define BITS_U64(op, old, a)  bits_integer(op, old, a)
+#define BITS_U32(op, old, a)  (uint32_t) am_bits_integer(op, old, a)
+#define BITS_U64(op, old, a)  am_bits_integer(op, old, a)
 #define BITS_NONE(op, old, a) ((void)(a), (old))
 
 COMBINE(uint32_t, u32, BITS_U32)
@@ -88,23 +88,23 @@ COMBINE(float, f32, BITS_NONE)
 COMBINE(double, f64, BITS_NONE)
 
 /* What differs from the unsigned type of the same width: the order, for minimum and maximum. */
-static uint32_t combine_i32(uint8_t op, uint32_t old, uint32_t a)
+static uint32_t am_combine_i32(uint8_t op, uint32_t old, uint32_t a)
 {
     if (op == AQ_MIN) return (int32_t)a < (int32_t)old ? a : old;
     if (op == AQ_MAX) return (int32_t)a > (int32_t)old ? a : old;
     return combine_u32(op, old, a);
 }
 
-static uint64_t combine_i64(uint8_t op, uint64_t old, uint64_t a)
+static uint64_t am_combine_i64(uint8_t op, uint64_t old, uint64_t a)
 {
     if (op == AQ_MIN) return (int64_t)a < (int64_t)old ? a : old;
     if (op == AQ_MAX) return (int64_t)a > (int64_t)old ? a : old;
     return combine_u64(op, old, a);
 }
 
-static uint32_t combine32(uint8_t type, uint8_t op, uint32_t old, uint32_t a)
+static uint32_t am_combine32(uint8_t type, uint8_t op, uint32_t old, uint32_t a)
 {
-    if (type == AQ_I32) return combine_i32(op, old, a);
+    if (type == AQ_I32) return am_combine_i32(op, old, a);
     if (type == AQ_U32) return combine_u32(op, old, a);
     float fold, fa;
     memcpy(&fold, &old, 4);
@@ -114,9 +114,9 @@ static uint32_t combine32(uint8_t type, uint8_t op, uint32_t old, uint32_t a)
     return old;
 }
 
-static uint64_t combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
+static uint64_t am_combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
 {
-    if (type == AQ_I64) return combine_i64(op, old, a);
+    if (type == AQ_I64) return am_combine_i64(op, old, a);
     if (type == AQ_U64) return combine_u64(op, old, a);
     double dold, da;
     memcpy(&dold, &old, 8);
@@ -162,7 +162,7 @@ static uint64_t combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
             break;                                                                                 \
         }                                                                                          \
         old = atomic_load_explicit(at, memory_order_relaxed);                                      \
-        while (!atomic_compare_exchange_weak(at, &old, combine##width(type, op, old, a)))          \
+        while (!atomic_compare_exchange_weak(at, &old, am_combine##width(type, op, old, a)))       \
             ;                                                                                      \
         return old;                                                                                \
     }

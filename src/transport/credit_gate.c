@@ -39,19 +39,19 @@ struct request {
 };
 static _Thread_local struct request *handling;
 
-static void lock(struct aqi_credit_gate *g)
+static void credit_gate_lock(struct aqi_credit_gate *g)
 {
     if (g->params.threads) aqi_spin_lock(&g->lock);
 }
 
-static void unlock(struct aqi_credit_gate *g)
+static void credit_gate_unlock(struct aqi_credit_gate *g)
 {
     if (g->params.threads) aqi_spin_unlock(&g->lock);
 }
 
 /* --- the word on the wire -------------------------------------------------------------------- */
 
-static int32_t word_of(struct aqi_credit_note note)
+static int32_t credit_gate_word_of(struct aqi_credit_note note)
 {
     return (int32_t)(note.count | (uint32_t)(note.bytes / UNIT) << COUNT_BITS);
 }
@@ -64,7 +64,7 @@ struct aqi_credit_note aqi_credit_of(const struct aqi_am *am)
                                     .bytes = (uint64_t)(word >> COUNT_BITS) * UNIT};
 }
 
-static uint64_t bytes_of(unsigned nargs, size_t nbytes)
+static uint64_t credit_gate_bytes_of(unsigned nargs, size_t nbytes)
 {
     return aqi_round_up(aqi_am_payload_offset(nargs) + nbytes, UNIT);
 }
@@ -72,7 +72,7 @@ static uint64_t bytes_of(unsigned nargs, size_t nbytes)
 uint64_t aqi_credit_bytes(const struct aqi_am *am)
 {
     unsigned word = am->flags & AQI_AM_CREDITS ? 1 : 0;
-    return bytes_of(am->nargs - word, aqi_am_has_payload(am->kind) ? am->nbytes : 0);
+    return credit_gate_bytes_of(am->nargs - word, aqi_am_has_payload(am->kind) ? am->nbytes : 0);
 }
 
 struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
@@ -81,7 +81,7 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
     struct aqi_credit_limits c = params->credits.depth != 0 ? params->credits : by_default;
     if (limits->depth != 0 && c.depth > limits->depth) c.depth = limits->depth;
     if (c.depth > most_count) c.depth = most_count;
-    c.largest = (uint32_t)bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
+    c.largest = (uint32_t)credit_gate_bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
     /* Two of the largest always, as gemini has it, so that they overlap; and what the word holds */
     if (c.bytes != 0) c.bytes = aqi_min(aqi_max(c.bytes, 2 * (size_t)c.largest), most_bytes);
     return c;
@@ -89,7 +89,7 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
 
 /* --- giving back ----------------------------------------------------------------------------- */
 
-static void mark_due(struct aqi_credit_gate *g, uint32_t id)
+static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
 {
     if (g->due[id]) return;
     g->due[id] = true;
@@ -97,14 +97,14 @@ static void mark_due(struct aqi_credit_gate *g, uint32_t id)
 }
 
 /* More than the slack is banked for a peer: send it home. Without room, progress tries again. */
-static bool flush(struct aqi_credit_gate *g, uint32_t id)
+static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
-    lock(g);
+    credit_gate_lock(g);
     if (aqi_credits_overdue(&g->credits, id)) note = aqi_credits_ride(&g->credits, id);
-    unlock(g);
+    credit_gate_unlock(g);
     if (note.count == 0) return false;
-    int32_t word = word_of(note);
+    int32_t word = credit_gate_word_of(note);
     struct aqi_am am = {.kind = AQI_AM_INTERNAL,
                         .handler = AQI_AM_INTERNAL_CREDITS,
                         .flags = AQI_AM_IS_REPLY | AQI_AM_CREDITS,
@@ -113,18 +113,18 @@ static bool flush(struct aqi_credit_gate *g, uint32_t id)
     aq_status st = g->own.am_send(g->tp, g->peers[id], &am, NULL);
     if (st == AQ_OK) aqi_count(AQI_CTR_CREDIT_HIDDEN, 1);
     if (st != AQ_AGAIN) return true;
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_unride(&g->credits, id, note);
-    mark_due(g, id);
-    unlock(g);
+    credit_gate_mark_due(g, id);
+    credit_gate_unlock(g);
     return false;
 }
 
-static AQI_COLD unsigned flush_due(struct aqi_credit_gate *g)
+static AQI_COLD unsigned credit_gate_flush_due(struct aqi_credit_gate *g)
 {
     unsigned n = 0;
     for (uint32_t left = g->due_count; left > 0; left--) {
-        lock(g);
+        credit_gate_lock(g);
         bool some = g->due_count != 0;
         uint32_t id = g->queue[g->due_head];
         if (some) {
@@ -132,8 +132,8 @@ static AQI_COLD unsigned flush_due(struct aqi_credit_gate *g)
             g->due_count--;
             g->due[id] = false;
         }
-        unlock(g);
-        if (some && flush(g, id)) n++;
+        credit_gate_unlock(g);
+        if (some && credit_gate_flush(g, id)) n++;
     }
     return n;
 }
@@ -152,10 +152,10 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
         return;
     }
     if (g->credits.limits.bytes == 0) request.bytes = 0;
-    lock(g);
+    credit_gate_lock(g);
     bool honest = aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
     if (!is_reply) aqi_credits_arrived(&g->credits, source, request.bytes);
-    unlock(g);
+    credit_gate_unlock(g);
     if (AQI_UNLIKELY(!honest)) aqi_count(AQI_CTR_AM_DROPPED, 1);
     if (am->flags & AQI_AM_CREDITS) visible.nargs--;
     visible.flags &= (uint8_t)~AQI_AM_CREDITS;
@@ -169,68 +169,68 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
     deliver(arg, source, &visible);
     handling = outer;
     if (request.replied) return;
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_answered(&g->credits, source, request.bytes);
     bool overdue = aqi_credits_overdue(&g->credits, source);
-    unlock(g);
-    if (overdue) flush(g, source);
+    credit_gate_unlock(g);
+    if (overdue) credit_gate_flush(g, source);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static uint64_t charge(const struct aqi_credit_gate *g, uint64_t bytes)
+static uint64_t credit_gate_charge(const struct aqi_credit_gate *g, uint64_t bytes)
 {
     return g->credits.limits.bytes != 0 ? bytes : 0;
 }
 
 /* The request that a reply to `id` answers; NULL: it answers nothing that we know of. */
-static struct request *answered_by(struct aqi_credit_gate *g, uint32_t id)
+static struct request *credit_gate_answered_by(struct aqi_credit_gate *g, uint32_t id)
 {
     struct request *r = handling;
     return r != NULL && r->gate == g && r->source == id && !r->replied ? r : NULL;
 }
 
-static struct aqi_credit_note begin_reply(struct aqi_credit_gate *g, uint32_t id,
-                                          struct request *to)
+static struct aqi_credit_note credit_gate_begin_reply(struct aqi_credit_gate *g, uint32_t id,
+                                                      struct request *to)
 {
-    lock(g);
+    credit_gate_lock(g);
     if (to != NULL) aqi_credits_answered(&g->credits, id, to->bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, id);
-    unlock(g);
+    credit_gate_unlock(g);
     return note;
 }
 
-static void end_reply(struct aqi_credit_gate *g, uint32_t id, struct request *to,
-                      struct aqi_credit_note note, aq_status st)
+static void credit_gate_end_reply(struct aqi_credit_gate *g, uint32_t id, struct request *to,
+                                  struct aqi_credit_note note, aq_status st)
 {
     if (AQI_LIKELY(st == AQ_OK)) {
         if (to != NULL) to->replied = true;
         return;
     }
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_unride(&g->credits, id, note);
     if (to != NULL) aqi_credits_unanswered(&g->credits, id, to->bytes);
-    unlock(g);
+    credit_gate_unlock(g);
 }
 
-static bool begin_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
-                          struct aqi_credit_note *note)
+static bool credit_gate_begin_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
+                                      struct aqi_credit_note *note)
 {
-    lock(g);
+    credit_gate_lock(g);
     bool taken = aqi_credits_take(&g->credits, id, bytes);
     if (taken && note != NULL) *note = aqi_credits_ride(&g->credits, id);
-    unlock(g);
+    credit_gate_unlock(g);
     if (!taken) aqi_count(AQI_CTR_CREDIT_NONE, 1);
     return taken;
 }
 
-static AQI_COLD void undo_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
-                                  struct aqi_credit_note note)
+static AQI_COLD void credit_gate_undo_request(struct aqi_credit_gate *g, uint32_t id,
+                                              uint64_t bytes, struct aqi_credit_note note)
 {
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_undo(&g->credits, id, bytes);
     aqi_credits_unride(&g->credits, id, note);
-    unlock(g);
+    credit_gate_unlock(g);
 }
 
 /* The message with one more argument, the word. */
@@ -239,13 +239,13 @@ struct credited {
     int32_t args[AQI_AM_WIRE_ARGS];
 };
 
-static const struct aqi_am *with_word(struct credited *out, const struct aqi_am *am,
-                                      struct aqi_credit_note note)
+static const struct aqi_am *credit_gate_with_word(struct credited *out, const struct aqi_am *am,
+                                                  struct aqi_credit_note note)
 {
     out->am = *am;
     for (unsigned i = 0; i < am->nargs; i++)
         out->args[i] = am->args[i];
-    out->args[am->nargs] = word_of(note);
+    out->args[am->nargs] = credit_gate_word_of(note);
     out->am.args = out->args;
     out->am.nargs++;
     out->am.flags |= AQI_AM_CREDITS;
@@ -253,116 +253,119 @@ static const struct aqi_am *with_word(struct credited *out, const struct aqi_am 
 }
 
 /* A message of any kind; a Long of the transport's own counts as its header. */
-static aq_status gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                              const struct aqi_rmem *rmem, const struct aqi_mem *mem,
-                              struct aqi_comp *comp)
+static aq_status credit_gate_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
+                                          const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                          const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
     struct credited credited;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    struct request *to = reply ? answered_by(g, peer->id) : NULL;
-    uint64_t bytes = reply ? 0 : charge(g, aqi_credit_bytes(am));
+    struct request *to = reply ? credit_gate_answered_by(g, peer->id) : NULL;
+    uint64_t bytes = reply ? 0 : credit_gate_charge(g, aqi_credit_bytes(am));
     if (reply)
-        note = begin_reply(g, peer->id, to);
-    else if (!begin_request(g, peer->id, bytes, &note))
+        note = credit_gate_begin_reply(g, peer->id, to);
+    else if (!credit_gate_begin_request(g, peer->id, bytes, &note))
         return AQ_AGAIN;
-    if (note.count != 0) am = with_word(&credited, am, note);
+    if (note.count != 0) am = credit_gate_with_word(&credited, am, note);
     aq_status st = am->kind == AQI_AM_LONG ? g->own.am_long(tp, peer, am, rmem, mem, comp)
                                            : g->own.am_send(tp, peer, am, comp);
     if (reply)
-        end_reply(g, peer->id, to, note, st);
+        credit_gate_end_reply(g, peer->id, to, note, st);
     else if (AQI_UNLIKELY(st != AQ_OK))
-        undo_request(g, peer->id, bytes, note);
+        credit_gate_undo_request(g, peer->id, bytes, note);
     return st;
 }
 
-static aq_status gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                              struct aqi_comp *comp)
+static aq_status credit_gate_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
+                                          const struct aqi_am *am, struct aqi_comp *comp)
 {
-    return gate_am_long(tp, peer, am, NULL, NULL, comp);
+    return credit_gate_gate_am_long(tp, peer, am, NULL, NULL, comp);
 }
 
 /* A prepared message always has room for the word, whether there will be something to say or not.
  */
-static aq_status gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
-                                 unsigned nargs, size_t nbytes, struct aqi_slot *slot)
+static aq_status credit_gate_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
+                                             unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
     struct aqi_credit_gate *g = tp->gate;
-    uint64_t bytes = charge(g, bytes_of(nargs, nbytes));
-    if (!reply && !begin_request(g, peer->id, bytes, NULL)) return AQ_AGAIN;
+    uint64_t bytes = credit_gate_charge(g, credit_gate_bytes_of(nargs, nbytes));
+    if (!reply && !credit_gate_begin_request(g, peer->id, bytes, NULL)) return AQ_AGAIN;
     aq_status st = g->own.am_reserve(tp, peer, reply, nargs + 1, nbytes, slot);
-    if (st != AQ_OK && !reply) undo_request(g, peer->id, bytes, (struct aqi_credit_note){0});
+    if (st != AQ_OK && !reply)
+        credit_gate_undo_request(g, peer->id, bytes, (struct aqi_credit_note){0});
     slot->charged = bytes;
     slot->is_request = !reply;
     return st;
 }
 
-static aq_status commit_request(struct aqi_credit_gate *g, struct aqi_peer *peer,
-                                struct aqi_slot *slot, const struct aqi_am *am)
+static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aqi_peer *peer,
+                                            struct aqi_slot *slot, const struct aqi_am *am)
 {
     struct credited credited;
-    uint64_t bytes = charge(g, aqi_credit_bytes(am));
-    lock(g);
+    uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
+    credit_gate_lock(g);
     /* It may be smaller than announced, and its receiver gives back what it is. */
     aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
-    unlock(g);
+    credit_gate_unlock(g);
     slot->charged = bytes;
-    aq_status st = g->own.am_commit(g->tp, peer, slot, with_word(&credited, am, note));
+    aq_status st = g->own.am_commit(g->tp, peer, slot, credit_gate_with_word(&credited, am, note));
     if (AQI_LIKELY(st == AQ_OK)) return st;
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_unride(&g->credits, peer->id, note);
     if (st != AQ_AGAIN) aqi_credits_undo(&g->credits, peer->id, bytes);
-    unlock(g);
+    credit_gate_unlock(g);
     return st;
 }
 
-static aq_status gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
-                                const struct aqi_am *am)
+static aq_status credit_gate_gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer,
+                                            struct aqi_slot *slot, const struct aqi_am *am)
 {
     struct aqi_credit_gate *g = tp->gate;
-    if (am != NULL && slot->is_request) return commit_request(g, peer, slot, am);
+    if (am != NULL && slot->is_request) return credit_gate_commit_request(g, peer, slot, am);
     if (am == NULL) {
-        if (slot->is_request) undo_request(g, peer->id, slot->charged, (struct aqi_credit_note){0});
+        if (slot->is_request)
+            credit_gate_undo_request(g, peer->id, slot->charged, (struct aqi_credit_note){0});
         return g->own.am_commit(tp, peer, slot, NULL);
     }
     struct credited credited;
-    struct request *to = answered_by(g, peer->id);
-    struct aqi_credit_note note = begin_reply(g, peer->id, to);
-    aq_status st = g->own.am_commit(tp, peer, slot, with_word(&credited, am, note));
-    end_reply(g, peer->id, to, note, st);
+    struct request *to = credit_gate_answered_by(g, peer->id);
+    struct aqi_credit_note note = credit_gate_begin_reply(g, peer->id, to);
+    aq_status st = g->own.am_commit(tp, peer, slot, credit_gate_with_word(&credited, am, note));
+    credit_gate_end_reply(g, peer->id, to, note, st);
     return st;
 }
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-static void gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+static void credit_gate_gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
     if (g->own.disconnect != NULL) g->own.disconnect(tp, peer);
-    lock(g);
+    credit_gate_lock(g);
     aqi_credits_forget(&g->credits, peer->id);
-    unlock(g);
+    credit_gate_unlock(g);
 }
 
-static unsigned gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+static unsigned credit_gate_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode,
+                                          uint64_t now)
 {
     struct aqi_credit_gate *g = tp->gate;
     unsigned n = g->own.progress(tp, mode, now);
     if (AQI_UNLIKELY(atomic_load_explicit(&g->due_count, memory_order_relaxed) != 0))
-        n += flush_due(g);
+        n += credit_gate_flush_due(g);
     return n;
 }
 
 /* A hidden reply without room is work for progress that no arrival announces. */
-static aq_status gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+static aq_status credit_gate_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
     return atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.quiet(tp, peer);
 }
 
-static aq_status gate_arm(struct aqi_tp *tp, bool on)
+static aq_status credit_gate_gate_arm(struct aqi_tp *tp, bool on)
 {
     struct aqi_credit_gate *g = tp->gate;
     return on && atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.arm(tp, on);
@@ -393,15 +396,15 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const 
     g->peers = peers;
     g->own = *ops;
     tp->gate = g;
-    ops->am_send = gate_am_send;
-    if (ops->am_long != NULL) ops->am_long = gate_am_long;
-    ops->disconnect = gate_disconnect;
-    ops->progress = gate_progress;
-    ops->quiet = gate_quiet;
-    if (ops->arm != NULL) ops->arm = gate_arm;
+    ops->am_send = credit_gate_gate_am_send;
+    if (ops->am_long != NULL) ops->am_long = credit_gate_gate_am_long;
+    ops->disconnect = credit_gate_gate_disconnect;
+    ops->progress = credit_gate_gate_progress;
+    ops->quiet = credit_gate_gate_quiet;
+    if (ops->arm != NULL) ops->arm = credit_gate_gate_arm;
     if (ops->am_reserve != NULL) {
-        ops->am_reserve = gate_am_reserve;
-        ops->am_commit = gate_am_commit;
+        ops->am_reserve = credit_gate_gate_am_reserve;
+        ops->am_commit = credit_gate_gate_am_commit;
     }
 }
 

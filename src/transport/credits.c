@@ -1,13 +1,13 @@
 /* Request credits of one endpoint, as bookkeeping without messages; the laws are in the header. */
 #include "transport/credits.h"
 
-static void add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
+static void credits_add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
 {
     to->count += count;
     to->bytes += bytes;
 }
 
-static void subtract(struct aqi_credit_note *from, uint32_t count, uint64_t bytes)
+static void credits_subtract(struct aqi_credit_note *from, uint32_t count, uint64_t bytes)
 {
     from->count -= count;
     from->bytes -= bytes;
@@ -40,7 +40,7 @@ bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
     if (p->out.count >= c->limits.depth || c->out >= c->limits.total) return false;
     if (c->limits.bytes != 0 && p->out.count != 0 && p->out.bytes + bytes > c->limits.bytes)
         return false;
-    add(&p->out, 1, bytes);
+    credits_add(&p->out, 1, bytes);
     c->out++;
     return true;
 }
@@ -49,7 +49,7 @@ void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
     if (p->dead) return;
-    subtract(&p->out, 1, bytes);
+    credits_subtract(&p->out, 1, bytes);
     c->out--;
 }
 
@@ -64,30 +64,30 @@ bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer, struct aqi_credi
     struct aqi_credit_peer *p = &c->peer[peer];
     if (p->dead) return true;
     if (note.count > p->out.count || note.bytes > p->out.bytes) return false;
-    subtract(&p->out, note.count, note.bytes);
+    credits_subtract(&p->out, note.count, note.bytes);
     c->out -= note.count;
     return true;
 }
 
 void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
-    if (!c->peer[peer].dead) add(&c->peer[peer].held, 1, bytes);
+    if (!c->peer[peer].dead) credits_add(&c->peer[peer].held, 1, bytes);
 }
 
 void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
     if (p->dead) return;
-    subtract(&p->held, 1, bytes);
-    add(&p->banked, 1, bytes);
+    credits_subtract(&p->held, 1, bytes);
+    credits_add(&p->banked, 1, bytes);
 }
 
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
     if (p->dead) return;
-    subtract(&p->banked, 1, bytes);
-    add(&p->held, 1, bytes);
+    credits_subtract(&p->banked, 1, bytes);
+    credits_add(&p->held, 1, bytes);
 }
 
 struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
@@ -99,7 +99,7 @@ struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
 
 void aqi_credits_unride(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note)
 {
-    if (!c->peer[peer].dead) add(&c->peer[peer].banked, note.count, note.bytes);
+    if (!c->peer[peer].dead) credits_add(&c->peer[peer].banked, note.count, note.bytes);
 }
 
 bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer)

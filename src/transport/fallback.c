@@ -15,7 +15,7 @@
 
 /* --- what the transport calls ---------------------------------------------------------------- */
 
-static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
     if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0))
@@ -26,13 +26,13 @@ static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
         fb->up.deliver(fb->up.arg, source, am);
 }
 
-static void hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
+static void fallback_hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    aqi_credit_gate_deliver(fb->gate, source, am, hook_deliver, fb);
+    aqi_credit_gate_deliver(fb->gate, source, am, fallback_hook_deliver, fb);
 }
 
-static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct aqi_fallback *fb = arg;
     if (id >= fb->params.size || atomic_exchange(&fb->side[id].down, true)) return;
@@ -42,7 +42,8 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 
 /* --- what the caller calls, wrapped around the transport's own ------------------------------- */
 
-static aq_status wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer)
+static aq_status fallback_wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host,
+                                       struct aqi_peer **peer)
 {
     struct aqi_fallback *fb = tp->fallback;
     if (id >= fb->params.size)
@@ -58,7 +59,7 @@ static aq_status wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, str
     return AQ_OK;
 }
 
-static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+static unsigned fallback_wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_fallback *fb = tp->fallback;
     unsigned n = fb->own.progress(tp, mode, now);
@@ -68,7 +69,7 @@ static unsigned wrap_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, ui
     return n;
 }
 
-static aq_status wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
@@ -84,9 +85,9 @@ static aq_status wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
          ? tp->fallback->own.operation(tp, peer, rmem, __VA_ARGS__)                                \
          : AQ_ENOTSUP)
 
-static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                         uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
-                         struct aqi_comp *comp)
+static aq_status fallback_any_put(struct aqi_tp *tp, struct aqi_peer *peer,
+                                  const struct aqi_rmem *rmem, uint64_t addr, const void *src,
+                                  size_t len, const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     aq_status st = OWN(put, addr, src, len, mem, comp);
     if (st != AQ_ENOTSUP) return st;
@@ -104,9 +105,9 @@ static aq_status any_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return fallback_submit(tp->fallback, &op, false);
 }
 
-static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                         uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
-                         struct aqi_comp *comp)
+static aq_status fallback_any_get(struct aqi_tp *tp, struct aqi_peer *peer,
+                                  const struct aqi_rmem *rmem, uint64_t addr, void *dst, size_t len,
+                                  const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     aq_status st = OWN(get, addr, dst, len, mem, comp);
     if (st != AQ_ENOTSUP) return st;
@@ -119,24 +120,25 @@ static aq_status any_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return fallback_submit(tp->fallback, &op, false);
 }
 
-static aq_status any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              struct aqi_row *rows, unsigned n, unsigned *taken,
-                              struct aqi_comp *comp)
+static aq_status fallback_any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer,
+                                       const struct aqi_rmem *rmem, struct aqi_row *rows,
+                                       unsigned n, unsigned *taken, struct aqi_comp *comp)
 {
     aq_status st = OWN(put_rows, rows, n, taken, comp);
     return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, true, peer, rows, n, taken, comp);
 }
 
-static aq_status any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                              struct aqi_row *rows, unsigned n, unsigned *taken,
-                              struct aqi_comp *comp)
+static aq_status fallback_any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer,
+                                       const struct aqi_rmem *rmem, struct aqi_row *rows,
+                                       unsigned n, unsigned *taken, struct aqi_comp *comp)
 {
     aq_status st = OWN(get_rows, rows, n, taken, comp);
     return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, false, peer, rows, n, taken, comp);
 }
 
-static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                          uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
+static aq_status fallback_any_fill(struct aqi_tp *tp, struct aqi_peer *peer,
+                                   const struct aqi_rmem *rmem, uint64_t addr, int byte, size_t len,
+                                   struct aqi_comp *comp)
 {
     aq_status st = OWN(fill, addr, byte, len, comp);
     if (st != AQ_ENOTSUP) return st;
@@ -150,8 +152,9 @@ static aq_status any_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct
     return fallback_submit(tp->fallback, &op, false);
 }
 
-static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                            const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
+static aq_status fallback_any_atomic(struct aqi_tp *tp, struct aqi_peer *peer,
+                                     const struct aqi_rmem *rmem, const struct aqi_atomic *req,
+                                     void *result, struct aqi_comp *comp)
 {
     aq_status st = OWN(atomic, req, result, comp);
     if (st != AQ_ENOTSUP) return st;
@@ -166,9 +169,9 @@ static aq_status any_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const stru
 }
 
 /* A Long that fits a message travels packed; a larger one as a put and then a header. */
-static aq_status any_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
-                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,
-                          struct aqi_comp *comp)
+static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
+                                   const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                   const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_fallback *fb = tp->fallback;
     if (fb->own.am_long != NULL && rmem != NULL)
@@ -200,16 +203,16 @@ static aq_status any_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct
     return fallback_submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
 }
 
-static aq_status gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
-                          size_t len)
+static aq_status fallback_gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr,
+                                   void *dst, size_t len)
 {
     (void)tp, (void)peer, (void)addr, (void)dst, (void)len;
     return AQ_ENOTSUP;
 }
 
 /* Without am_reserve the payload is collected in a buffer and sent at commit. */
-static aq_status gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
-                             size_t nbytes, struct aqi_slot *slot)
+static aq_status fallback_gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
+                                      unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
     (void)tp;
     (void)peer;
@@ -222,8 +225,8 @@ static aq_status gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool repl
 }
 
 /* AQ_AGAIN leaves the slot as it is; the caller makes progress and commits again. */
-static aq_status gap_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
-                            const struct aqi_am *am)
+static aq_status fallback_gap_commit(struct aqi_tp *tp, struct aqi_peer *peer,
+                                     struct aqi_slot *slot, const struct aqi_am *am)
 {
     aq_status st = AQ_OK;
     if (am != NULL) {
@@ -235,7 +238,7 @@ static aq_status gap_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi
     return st;
 }
 
-static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
+static aq_status fallback_gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
 {
     (void)most;
     struct gap_memory *memory = malloc(sizeof(*memory));
@@ -256,32 +259,32 @@ static aq_status gap_alloc(struct aqi_tp *tp, size_t len, size_t most, void **ad
 }
 
 /* Nothing is registered: all is reached by messages. */
-static aq_status gap_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem)
+static aq_status fallback_gap_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem)
 {
     (void)tp, (void)addr, (void)len, (void)mem;
     return AQ_ENOTSUP;
 }
 
-static void gap_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
+static void fallback_gap_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     (void)tp, (void)mem;
 }
 
-static aq_status gap_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
-                         uint64_t addr, size_t len, struct aqi_rmem **rmem)
+static aq_status fallback_gap_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
+                                  size_t key_len, uint64_t addr, size_t len, struct aqi_rmem **rmem)
 {
     (void)tp, (void)key, (void)key_len, (void)addr, (void)len, (void)rmem;
     return aqi_fail(AQ_EPROTO, "transport", "peer %u sent a key for memory of %s, which has none",
                     peer->id, tp->ops.name);
 }
 
-static void gap_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+static void fallback_gap_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 {
     (void)tp, (void)rmem;
 }
 
-static aq_status gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
-                            uint64_t *offset)
+static aq_status fallback_gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd,
+                                     uint64_t *offset)
 {
     (void)tp;
     (void)addr;
@@ -291,38 +294,38 @@ static aq_status gap_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int
     return AQ_ENOTSUP;
 }
 
-static void gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+static void fallback_gap_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     (void)tp;
     (void)peer;
 }
 
-static uint64_t gap_deadline(struct aqi_tp *tp)
+static uint64_t fallback_gap_deadline(struct aqi_tp *tp)
 {
     (void)tp;
     return AQI_NO_DEADLINE;
 }
 
-static aq_status gap_drain(struct aqi_tp *tp, uint64_t deadline)
+static aq_status fallback_gap_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     (void)tp, (void)deadline;
     return AQ_OK;
 }
 
-static int gap_wait_fd(struct aqi_tp *tp)
+static int fallback_gap_wait_fd(struct aqi_tp *tp)
 {
     (void)tp;
     return -1;
 }
 
-static aq_status gap_arm(struct aqi_tp *tp, bool on)
+static aq_status fallback_gap_arm(struct aqi_tp *tp, bool on)
 {
     (void)tp;
     (void)on;
     return AQ_OK;
 }
 
-static int gap_describe(struct aqi_tp *tp, char *buf, size_t len)
+static int fallback_gap_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     return snprintf(buf, len, "%s: messages up to %zu bytes", tp->ops.name, tp->limits.max_medium);
 }
@@ -342,8 +345,8 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
     fb->up = params->hooks;
     aqi_pool_init(&fb->op_pool, sizeof(struct fallback_op), 32, params->threads);
     *inner = *params;
-    inner->hooks.deliver = credits ? hook_deliver_credited : hook_deliver;
-    inner->hooks.peer_lost = hook_peer_lost;
+    inner->hooks.deliver = credits ? fallback_hook_deliver_credited : fallback_hook_deliver;
+    inner->hooks.peer_lost = fallback_hook_peer_lost;
     inner->hooks.arg = fb;
     *fallback = fb;
     return AQ_OK;
@@ -366,32 +369,32 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     tp->fallback = fb;
     /* Faults come and credits go home by the number of polls. */
     if (fb->gate != NULL || tp->fault != NULL) tp->watched = false;
-    ops->connect = wrap_connect;
-    ops->progress = wrap_progress;
-    ops->quiet = wrap_quiet;
+    ops->connect = fallback_wrap_connect;
+    ops->progress = fallback_wrap_progress;
+    ops->quiet = fallback_wrap_quiet;
 #define FILL(slot, gap) ops->slot = ops->slot != NULL ? ops->slot : (gap)
-    FILL(disconnect, gap_disconnect);
-    FILL(next_deadline, gap_deadline);
-    FILL(drain, gap_drain);
-    FILL(am_reserve, gap_reserve);
-    FILL(am_commit, gap_commit);
-    ops->am_long = any_long;
-    ops->put = any_put;
-    ops->get = any_get;
-    ops->put_rows = any_put_rows;
-    ops->get_rows = any_get_rows;
-    ops->fill = any_fill;
-    ops->atomic = any_atomic;
-    FILL(pull, gap_pull);
-    FILL(mem_alloc, gap_alloc);
-    FILL(mem_reg, gap_reg);
-    FILL(mem_dereg, gap_dereg);
-    FILL(mem_map, gap_map);
-    FILL(mem_unmap, gap_unmap);
-    FILL(mem_fd, gap_mem_fd);
-    FILL(wait_fd, gap_wait_fd);
-    FILL(arm, gap_arm);
-    FILL(describe, gap_describe);
+    FILL(disconnect, fallback_gap_disconnect);
+    FILL(next_deadline, fallback_gap_deadline);
+    FILL(drain, fallback_gap_drain);
+    FILL(am_reserve, fallback_gap_reserve);
+    FILL(am_commit, fallback_gap_commit);
+    ops->am_long = fallback_any_long;
+    ops->put = fallback_any_put;
+    ops->get = fallback_any_get;
+    ops->put_rows = fallback_any_put_rows;
+    ops->get_rows = fallback_any_get_rows;
+    ops->fill = fallback_any_fill;
+    ops->atomic = fallback_any_atomic;
+    FILL(pull, fallback_gap_pull);
+    FILL(mem_alloc, fallback_gap_alloc);
+    FILL(mem_reg, fallback_gap_reg);
+    FILL(mem_dereg, fallback_gap_dereg);
+    FILL(mem_map, fallback_gap_map);
+    FILL(mem_unmap, fallback_gap_unmap);
+    FILL(mem_fd, fallback_gap_mem_fd);
+    FILL(wait_fd, fallback_gap_wait_fd);
+    FILL(arm, fallback_gap_arm);
+    FILL(describe, fallback_gap_describe);
 #undef FILL
 }
 

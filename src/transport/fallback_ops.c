@@ -15,7 +15,7 @@ enum {
 
 /* --- the table of a peer, which answers refer to by index ------------------------------------- */
 
-static struct fallback_op *op_grow(struct aqi_fallback *fb, struct fallback_peer *side)
+static struct fallback_op *fallback_ops_op_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {
     if (side->op_count == side->op_room) {
         uint32_t room = side->op_room ? 2 * side->op_room : 8;
@@ -38,7 +38,7 @@ struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallba
     struct fallback_op *op = side->free_ops;
     if (op != NULL)
         side->free_ops = op->next;
-    else if ((op = op_grow(fb, side)) == NULL)
+    else if ((op = fallback_ops_op_grow(fb, side)) == NULL)
         return NULL;
     uint32_t index = op->index, generation = op->generation + 1;
     *op = *init;
@@ -97,9 +97,10 @@ void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
-                               enum fallback_message type, uint64_t addr, const int32_t *more,
-                               unsigned nmore, const void *payload, size_t nbytes)
+static aq_status fallback_ops_send_internal(struct aqi_fallback *fb, struct fallback_op *op,
+                                            enum fallback_message type, uint64_t addr,
+                                            const int32_t *more, unsigned nmore,
+                                            const void *payload, size_t nbytes)
 {
     int32_t args[8] = {(int32_t)op->index, (int32_t)op->generation};
     for (unsigned i = 0; i < nmore; i++)
@@ -114,56 +115,57 @@ static aq_status send_internal(struct aqi_fallback *fb, struct fallback_op *op,
     return fb->own.am_send(fb->tp, op->peer, &am, NULL);
 }
 
-static aq_status push_put(struct aqi_fallback *fb, struct fallback_op *op)
+static aq_status fallback_ops_push_put(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (op->issued == op->len) {
-        aq_status st = send_internal(fb, op, FB_SYNC, 0, NULL, 0, NULL, 0);
+        aq_status st = fallback_ops_send_internal(fb, op, FB_SYNC, 0, NULL, 0, NULL, 0);
         if (st == AQ_OK) op->sync = false;
         return st;
     }
     size_t n = aqi_min(op->len - op->issued, fallback_piece(fb, op->peer));
     int32_t answer = op->issued + n == op->len ? FB_ANSWER : 0;
-    aq_status st =
-        send_internal(fb, op, FB_PUT, op->addr + op->issued, &answer, 1, op->local + op->issued, n);
+    aq_status st = fallback_ops_send_internal(fb, op, FB_PUT, op->addr + op->issued, &answer, 1,
+                                              op->local + op->issued, n);
     if (st != AQ_OK) return st;
     op->issued += n;
     if (op->issued == op->len) aqi_comp_local(op->comp);
     return AQ_OK;
 }
 
-static aq_status push_get(struct aqi_fallback *fb, struct fallback_op *op)
+static aq_status fallback_ops_push_get(struct aqi_fallback *fb, struct fallback_op *op)
 {
     /* Pieces are multiples of 64 bytes, so that a 32-bit argument can hold any offset. */
     size_t piece = fallback_piece(fb, op->peer) / 64 * 64;
     if (op->issued - op->finished >= GET_WINDOW * piece) return AQ_AGAIN;
     size_t n = aqi_min(op->len - op->issued, piece);
     int32_t more[2] = {(int32_t)(op->issued / 64), (int32_t)n};
-    aq_status st = send_internal(fb, op, FB_GET, op->addr + op->issued, more, 2, NULL, 0);
+    aq_status st =
+        fallback_ops_send_internal(fb, op, FB_GET, op->addr + op->issued, more, 2, NULL, 0);
     if (st == AQ_OK) op->issued += n;
     return st;
 }
 
-static aq_status push_atomic(struct aqi_fallback *fb, struct fallback_op *op)
+static aq_status fallback_ops_push_atomic(struct aqi_fallback *fb, struct fallback_op *op)
 {
     const struct aqi_atomic *req = &op->atomic;
     int32_t more[6] = {(int32_t)req->operand1, (int32_t)(req->operand1 >> 32),
                        (int32_t)req->operand2, (int32_t)(req->operand2 >> 32),
                        (int32_t)req->op,       (int32_t)req->type};
-    aq_status st = send_internal(fb, op, FB_ATOMIC, op->addr, more, 6, NULL, 0);
+    aq_status st = fallback_ops_send_internal(fb, op, FB_ATOMIC, op->addr, more, 6, NULL, 0);
     if (st == AQ_OK) op->issued = op->len;
     return st;
 }
 
-static aq_status push_fill(struct aqi_fallback *fb, struct fallback_op *op)
+static aq_status fallback_ops_push_fill(struct aqi_fallback *fb, struct fallback_op *op)
 {
     int32_t more[3] = {op->fill_byte, (int32_t)op->fill_len, (int32_t)(op->fill_len >> 32)};
-    aq_status st = send_internal(fb, op, FB_FILL, op->addr, more, 3, NULL, 0);
+    aq_status st = fallback_ops_send_internal(fb, op, FB_FILL, op->addr, more, 3, NULL, 0);
     if (st == AQ_OK) op->issued = op->len;
     return st;
 }
 
 /* A Long: first the put, then its header once the bytes are there. */
-static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
+static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (!op->put_begun) {
         struct aqi_spin *lock = &fallback_side(fb, op)->lock;
@@ -195,20 +197,21 @@ static aq_status push_long(struct aqi_fallback *fb, struct fallback_op *op)
 }
 
 static aq_status (*const pushers[])(struct aqi_fallback *, struct fallback_op *) = {
-    [FB_OP_PUT] = push_put,   [FB_OP_GET] = push_get,   [FB_OP_ATOMIC] = push_atomic,
-    [FB_OP_FILL] = push_fill, [FB_OP_LONG] = push_long,
+    [FB_OP_PUT] = fallback_ops_push_put,       [FB_OP_GET] = fallback_ops_push_get,
+    [FB_OP_ATOMIC] = fallback_ops_push_atomic, [FB_OP_FILL] = fallback_ops_push_fill,
+    [FB_OP_LONG] = fallback_ops_push_long,
 };
 
-static bool has_more(const struct fallback_op *op)
+static bool fallback_ops_has_more(const struct fallback_op *op)
 {
     return !op->failed && (op->issued < op->len || op->sync);
 }
 
 /* Send what can be sent. Returns true when it moved. */
-static bool op_push(struct aqi_fallback *fb, struct fallback_op *op)
+static bool fallback_ops_op_push(struct aqi_fallback *fb, struct fallback_op *op)
 {
     bool moved = false;
-    while (has_more(op)) {
+    while (fallback_ops_has_more(op)) {
         aq_status st = pushers[op->kind](fb, op);
         if (st == AQ_AGAIN) break;
         if (st < 0) fallback_op_fail(fb, op, st);
@@ -219,7 +222,7 @@ static bool op_push(struct aqi_fallback *fb, struct fallback_op *op)
 
 /* --- what waits ------------------------------------------------------------------------------ */
 
-static void list_op(struct fallback_peer *side, struct fallback_op *op)
+static void fallback_ops_list_op(struct fallback_peer *side, struct fallback_op *op)
 {
     if (side->pending == NULL) side->pending_end = &side->pending;
     op->next = NULL;
@@ -231,7 +234,7 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
 {
     struct fallback_peer *side = fallback_side(fb, op);
     op->pending = true;
-    list_op(side, op);
+    fallback_ops_list_op(side, op);
     fallback_wait(fb, 1);
     fallback_lock(fb, &fb->lock);
     if (!side->queued) {
@@ -255,12 +258,12 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
     if (op == NULL) goto refused;
     /* Marked as listed while it starts, so that an early answer does not free it under us. */
     op->pending = true;
-    bool begun = op_push(fb, op) || must || op->put_begun;
+    bool begun = fallback_ops_op_push(fb, op) || must || op->put_begun;
     if (!begun) op->comp = NULL; /* leaves no trace */
     op->pending = false;
-    if (!begun || op->failed || (!has_more(op) && op->finished == op->len))
+    if (!begun || op->failed || (!fallback_ops_has_more(op) && op->finished == op->len))
         fallback_op_free(fb, op);
-    else if (has_more(op))
+    else if (fallback_ops_has_more(op))
         fallback_op_wait(fb, op);
     fallback_unlock(fb, &side->lock);
     return begun ? AQ_OK : AQ_AGAIN;
@@ -272,7 +275,7 @@ refused:
 }
 
 /* Give each pending operation to a peer a turn; those with nothing left to send leave the list. */
-static unsigned push_peer(struct aqi_fallback *fb, struct fallback_peer *side)
+static unsigned fallback_ops_push_peer(struct aqi_fallback *fb, struct fallback_peer *side)
 {
     unsigned moved = 0;
     struct fallback_op *next;
@@ -283,9 +286,9 @@ static unsigned push_peer(struct aqi_fallback *fb, struct fallback_peer *side)
         next = op->next;
         if (atomic_load_explicit(&side->down, memory_order_relaxed))
             fallback_op_fail(fb, op, AQ_EPEER);
-        if (op_push(fb, op)) moved++;
+        if (fallback_ops_op_push(fb, op)) moved++;
         fallback_wait(fb, UINT32_MAX);
-        if (has_more(op)) {
+        if (fallback_ops_has_more(op)) {
             fallback_op_wait(fb, op);
             continue;
         }
@@ -308,7 +311,7 @@ unsigned fallback_push_all(struct aqi_fallback *fb)
         next = ready->next;
         ready->queued = false;
         fallback_unlock(fb, &fb->lock);
-        moved += push_peer(fb, ready);
+        moved += fallback_ops_push_peer(fb, ready);
     }
     return moved;
 }

@@ -8,16 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t arg_u64(const struct aqi_am *am, unsigned i)
+static uint64_t fallback_serve_arg_u64(const struct aqi_am *am, unsigned i)
 {
     return (uint32_t)am->args[i] | (uint64_t)(uint32_t)am->args[i + 1] << 32;
 }
 
 /* Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
  * two arguments that name the operation. */
-static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *request,
-                        enum fallback_message type, const int32_t *more, unsigned nmore,
-                        const void *payload, size_t nbytes)
+static void fallback_serve_serve_reply(struct aqi_fallback *fb, uint32_t source,
+                                       const struct aqi_am *request, enum fallback_message type,
+                                       const int32_t *more, unsigned nmore, const void *payload,
+                                       size_t nbytes)
 {
     int32_t args[8] = {request->args[0], request->args[1]};
     for (unsigned i = 0; i < nmore; i++)
@@ -38,15 +39,15 @@ static void serve_reply(struct aqi_fallback *fb, uint32_t source, const struct a
     }
 }
 
-static void refuse(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_refuse(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
-    serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
 }
 
 /* Answer for this piece and what was held back of its put, or hold both back; what was held back of
  * another put is answered for in any case. */
-static void acknowledge(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am,
-                        uint32_t nbytes, bool answer)
+static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
+                                       const struct aqi_am *am, uint32_t nbytes, bool answer)
 {
     struct fallback_peer *side = &fb->side[source];
     uint32_t index = (uint32_t)am->args[0], generation = (uint32_t)am->args[1];
@@ -71,80 +72,88 @@ static void acknowledge(struct aqi_fallback *fb, uint32_t source, const struct a
     side->held.generation = generation;
     side->held.bytes = sum;
     fallback_unlock(fb, &side->lock);
-    if (nmore != 0) serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
+    if (nmore != 0) fallback_serve_serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
 }
 
-static void serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_put(struct aqi_fallback *fb, uint32_t source,
+                                     const struct aqi_am *am)
 {
     if (!fb->up.range_ok(fb->up.host, am->addr, am->nbytes)) {
-        refuse(fb, source, am);
+        fallback_serve_refuse(fb, source, am);
         return;
     }
     memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
-    acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
+    fallback_serve_acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
 }
 
-static void serve_sync(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_sync(struct aqi_fallback *fb, uint32_t source,
+                                      const struct aqi_am *am)
 {
-    acknowledge(fb, source, am, 0, true);
+    fallback_serve_acknowledge(fb, source, am, 0, true);
 }
 
-static void serve_put_rows(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_put_rows(struct aqi_fallback *fb, uint32_t source,
+                                          const struct aqi_am *am)
 {
     bool ok = fallback_rows_put(fb, am);
-    serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
 }
 
-static void serve_get_rows(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
+                                          const struct aqi_am *am)
 {
     void *buffer;
     size_t nbytes;
     if (!fallback_rows_get(fb, am, fb->peers[source]->max_medium, &buffer, &nbytes)) {
-        refuse(fb, source, am);
+        fallback_serve_refuse(fb, source, am);
         return;
     }
-    serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
+    fallback_serve_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
     free(buffer);
 }
 
-static void serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_get(struct aqi_fallback *fb, uint32_t source,
+                                     const struct aqi_am *am)
 {
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
     if (len > fallback_piece(fb, fb->peers[source]) || !fb->up.range_ok(fb->up.host, am->addr, len))
-        refuse(fb, source, am);
+        fallback_serve_refuse(fb, source, am);
     else
-        serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, (const void *)(uintptr_t)am->addr,
-                    len);
+        fallback_serve_serve_reply(fb, source, am, FB_GET_DATA, &offset, 1,
+                                   (const void *)(uintptr_t)am->addr, len);
 }
 
-static void serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_atomic(struct aqi_fallback *fb, uint32_t source,
+                                        const struct aqi_am *am)
 {
     struct aqi_atomic req = {.addr = am->addr,
-                             .operand1 = arg_u64(am, 2),
-                             .operand2 = arg_u64(am, 4),
+                             .operand1 = fallback_serve_arg_u64(am, 2),
+                             .operand2 = fallback_serve_arg_u64(am, 4),
                              .op = (uint8_t)am->args[6],
                              .type = (uint8_t)am->args[7]};
     size_t size = aqi_atomic_size(req.type);
     if (!aqi_atomic_valid(req.op, req.type) || am->addr % size != 0 ||
         !fb->up.range_ok(fb->up.host, am->addr, size)) {
-        refuse(fb, source, am);
+        fallback_serve_refuse(fb, source, am);
         return;
     }
     uint64_t old = aqi_atomic_apply(&req, (void *)(uintptr_t)am->addr);
     int32_t halves[2] = {(int32_t)old, (int32_t)(old >> 32)};
-    serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
+    fallback_serve_serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
 }
 
-static void serve_fill(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_serve_fill(struct aqi_fallback *fb, uint32_t source,
+                                      const struct aqi_am *am)
 {
-    uint64_t len = arg_u64(am, 3);
+    uint64_t len = fallback_serve_arg_u64(am, 3);
     bool ok = fb->up.range_ok(fb->up.host, am->addr, len);
     if (ok) memset((void *)(uintptr_t)am->addr, am->args[2], len);
-    serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
 }
 
-static void count_acked(struct aqi_fallback *fb, struct fallback_op *op, uint32_t word)
+static void fallback_serve_count_acked(struct aqi_fallback *fb, struct fallback_op *op,
+                                       uint32_t word)
 {
     size_t n = word & ~(uint32_t)FB_ANSWER;
     if (op->kind != FB_OP_PUT || n > op->issued - op->finished) return;
@@ -156,20 +165,23 @@ static void count_acked(struct aqi_fallback *fb, struct fallback_op *op, uint32_
     fallback_op_settle(fb, op);
 }
 
-static void take_ack(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_ack(struct aqi_fallback *fb, struct fallback_op *op,
+                                    const struct aqi_am *am)
 {
-    count_acked(fb, op, (uint32_t)am->args[2]);
+    fallback_serve_count_acked(fb, op, (uint32_t)am->args[2]);
 }
 
 /* The second put that an acknowledgement speaks of. */
-static void take_second_ack(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static void fallback_serve_take_second_ack(struct aqi_fallback *fb, uint32_t source,
+                                           const struct aqi_am *am)
 {
     struct fallback_op *op =
         fallback_op_find(&fb->side[source], (uint32_t)am->args[3], (uint32_t)am->args[4]);
-    if (op != NULL) count_acked(fb, op, (uint32_t)am->args[5]);
+    if (op != NULL) fallback_serve_count_acked(fb, op, (uint32_t)am->args[5]);
 }
 
-static void take_data(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_data(struct aqi_fallback *fb, struct fallback_op *op,
+                                     const struct aqi_am *am)
 {
     size_t offset = (uint32_t)am->args[2] * (size_t)64;
     if (op->kind != FB_OP_GET || offset > op->len || am->nbytes > op->len - offset) return;
@@ -179,16 +191,18 @@ static void take_data(struct aqi_fallback *fb, struct fallback_op *op, const str
     fallback_op_settle(fb, op);
 }
 
-static void take_result(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_result(struct aqi_fallback *fb, struct fallback_op *op,
+                                       const struct aqi_am *am)
 {
     if (op->kind != FB_OP_ATOMIC) return;
-    uint64_t old = arg_u64(am, 2);
+    uint64_t old = fallback_serve_arg_u64(am, 2);
     if (op->result != NULL) memcpy(op->result, &old, aqi_atomic_size(op->atomic.type));
     op->finished = op->len;
     fallback_op_settle(fb, op);
 }
 
-static void take_done(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_done(struct aqi_fallback *fb, struct fallback_op *op,
+                                     const struct aqi_am *am)
 {
     (void)am;
     if (op->kind != FB_OP_FILL && op->kind != FB_OP_PUT_ROWS) return;
@@ -196,7 +210,8 @@ static void take_done(struct aqi_fallback *fb, struct fallback_op *op, const str
     fallback_op_settle(fb, op);
 }
 
-static void take_rows(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_rows(struct aqi_fallback *fb, struct fallback_op *op,
+                                     const struct aqi_am *am)
 {
     if (op->kind != FB_OP_GET_ROWS || am->nbytes != op->fill_len) return;
     fallback_rows_scatter(op, am->payload);
@@ -204,7 +219,8 @@ static void take_rows(struct aqi_fallback *fb, struct fallback_op *op, const str
     fallback_op_settle(fb, op);
 }
 
-static void take_refused(struct aqi_fallback *fb, struct fallback_op *op, const struct aqi_am *am)
+static void fallback_serve_take_refused(struct aqi_fallback *fb, struct fallback_op *op,
+                                        const struct aqi_am *am)
 {
     (void)am;
     fallback_op_fail(fb, op, AQ_ERANGE);
@@ -217,22 +233,23 @@ static const struct {
     void (*serve)(struct aqi_fallback *, uint32_t, const struct aqi_am *);
     void (*take)(struct aqi_fallback *, struct fallback_op *, const struct aqi_am *);
 } messages[FB_MESSAGES] = {
-    [FB_PUT] = {3, false, serve_put, NULL},
-    [FB_SYNC] = {2, false, serve_sync, NULL},
-    [FB_ACK] = {3, true, NULL, take_ack},
-    [FB_GET] = {4, false, serve_get, NULL},
-    [FB_GET_DATA] = {3, true, NULL, take_data},
-    [FB_ATOMIC] = {8, false, serve_atomic, NULL},
-    [FB_RESULT] = {4, true, NULL, take_result},
-    [FB_FILL] = {5, false, serve_fill, NULL},
-    [FB_PUT_ROWS] = {2, false, serve_put_rows, NULL},
-    [FB_DONE] = {2, true, NULL, take_done},
-    [FB_GET_ROWS] = {2, false, serve_get_rows, NULL},
-    [FB_ROWS] = {2, true, NULL, take_rows},
-    [FB_REFUSED] = {2, true, NULL, take_refused},
+    [FB_PUT] = {3, false, fallback_serve_serve_put, NULL},
+    [FB_SYNC] = {2, false, fallback_serve_serve_sync, NULL},
+    [FB_ACK] = {3, true, NULL, fallback_serve_take_ack},
+    [FB_GET] = {4, false, fallback_serve_serve_get, NULL},
+    [FB_GET_DATA] = {3, true, NULL, fallback_serve_take_data},
+    [FB_ATOMIC] = {8, false, fallback_serve_serve_atomic, NULL},
+    [FB_RESULT] = {4, true, NULL, fallback_serve_take_result},
+    [FB_FILL] = {5, false, fallback_serve_serve_fill, NULL},
+    [FB_PUT_ROWS] = {2, false, fallback_serve_serve_put_rows, NULL},
+    [FB_DONE] = {2, true, NULL, fallback_serve_take_done},
+    [FB_GET_ROWS] = {2, false, fallback_serve_serve_get_rows, NULL},
+    [FB_ROWS] = {2, true, NULL, fallback_serve_take_rows},
+    [FB_REFUSED] = {2, true, NULL, fallback_serve_take_refused},
 };
 
-static bool serve_internal(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+static bool fallback_serve_serve_internal(struct aqi_fallback *fb, uint32_t source,
+                                          const struct aqi_am *am)
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     if (am->handler == 0 || am->handler >= FB_MESSAGES) return false;
@@ -246,7 +263,7 @@ static bool serve_internal(struct aqi_fallback *fb, uint32_t source, const struc
     fallback_lock(fb, &side->lock);
     struct fallback_op *op = fallback_op_find(side, (uint32_t)am->args[0], (uint32_t)am->args[1]);
     if (op != NULL) messages[am->handler].take(fb, op, am);
-    if (am->handler == FB_ACK && am->nargs >= 6) take_second_ack(fb, source, am);
+    if (am->handler == FB_ACK && am->nargs >= 6) fallback_serve_take_second_ack(fb, source, am);
     fallback_unlock(fb, &side->lock);
     return op != NULL;
 }
@@ -257,7 +274,7 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
     bool ok = source < fb->params.size && fb->peers[source] != NULL;
     switch (am->kind) {
     case AQI_AM_INTERNAL:
-        ok = ok && serve_internal(fb, source, am);
+        ok = ok && fallback_serve_serve_internal(fb, source, am);
         break;
     case AQI_AM_LONG_PACKED:
     case AQI_AM_LONG_HEADER:

@@ -43,7 +43,7 @@ static const struct {
 
 /* --- the specification ----------------------------------------------------------------------- */
 
-static bool parse_number(const char *text, uint64_t max, uint64_t *value)
+static bool fault_parse_number(const char *text, uint64_t max, uint64_t *value)
 {
     char *end;
     if (*text < '0' || *text > '9') return false;
@@ -53,7 +53,7 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *value)
     return true;
 }
 
-static bool parse_hide(char *list, unsigned *bits)
+static bool fault_parse_hide(char *list, unsigned *bits)
 {
     char *save;
     for (char *word = strtok_r(list, "+", &save); word; word = strtok_r(NULL, "+", &save)) {
@@ -66,25 +66,26 @@ static bool parse_hide(char *list, unsigned *bits)
     return *bits != 0;
 }
 
-static bool parse_die(char *value)
+static bool fault_parse_die(char *value)
 {
     char *at = strchr(value, '@');
     if (at == NULL) return false;
     *at = 0;
-    return parse_number(value, UINT32_MAX, &fault_config.die_id) &&
-           parse_number(at + 1, UINT64_MAX, &fault_config.die_after) && fault_config.die_after != 0;
+    return fault_parse_number(value, UINT32_MAX, &fault_config.die_id) &&
+           fault_parse_number(at + 1, UINT64_MAX, &fault_config.die_after) &&
+           fault_config.die_after != 0;
 }
 
-static bool parse_item(char *item)
+static bool fault_parse_item(char *item)
 {
     char *value = strchr(item, '=');
     if (value == NULL) return false;
     *value++ = 0;
-    if (strcmp(item, "hide") == 0) return parse_hide(value, &fault_config.hide);
-    if (strcmp(item, "die") == 0) return parse_die(value);
+    if (strcmp(item, "hide") == 0) return fault_parse_hide(value, &fault_config.hide);
+    if (strcmp(item, "die") == 0) return fault_parse_die(value);
     for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++)
         if (strcmp(item, numbers[i].name) == 0)
-            return parse_number(value, numbers[i].max, numbers[i].value);
+            return fault_parse_number(value, numbers[i].max, numbers[i].value);
     return false;
 }
 
@@ -96,7 +97,7 @@ aq_status aqi_fault_configure(const char *spec)
     char copy[256], *save;
     if (snprintf(copy, sizeof(copy), "%s", spec) >= (int)sizeof(copy)) goto bad;
     for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save))
-        if (!parse_item(item)) goto bad;
+        if (!fault_parse_item(item)) goto bad;
     fault_config.on = true;
     return AQ_OK;
 bad:
@@ -169,7 +170,7 @@ struct aqi_fault {
 };
 
 /* xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift generators". */
-static unsigned draw(struct aqi_fault *f, unsigned below)
+static unsigned fault_draw(struct aqi_fault *f, unsigned below)
 {
     f->random ^= f->random >> 12;
     f->random ^= f->random << 25;
@@ -178,7 +179,7 @@ static unsigned draw(struct aqi_fault *f, unsigned below)
 }
 
 /* Before each call to a peer: AQ_OK lets it through. */
-static aq_status gate(struct aqi_fault *f, const struct aqi_peer *peer)
+static aq_status fault_gate(struct aqi_fault *f, const struct aqi_peer *peer)
 {
     aq_status st = AQ_OK;
     aqi_spin_lock(&f->lock);
@@ -189,8 +190,8 @@ static aq_status gate(struct aqi_fault *f, const struct aqi_peer *peer)
     if (st == AQ_OK && f->burst > 0) {
         f->burst--;
         st = AQ_AGAIN;
-    } else if (st == AQ_OK && fault_config.again != 0 && draw(f, 100) < fault_config.again) {
-        f->burst = draw(f, 4);
+    } else if (st == AQ_OK && fault_config.again != 0 && fault_draw(f, 100) < fault_config.again) {
+        f->burst = fault_draw(f, 4);
         st = AQ_AGAIN;
     }
     aqi_spin_unlock(&f->lock);
@@ -198,7 +199,8 @@ static aq_status gate(struct aqi_fault *f, const struct aqi_peer *peer)
 }
 
 /* Stand between an operation's counters and the transport; NULL: nothing is to be delayed. */
-static struct late_op *hold(struct aqi_fault *f, const struct late_op *what, struct aqi_comp *comp)
+static struct late_op *fault_hold(struct aqi_fault *f, const struct late_op *what,
+                                  struct aqi_comp *comp)
 {
     if (fault_config.late == 0 || comp == NULL) return NULL;
     struct late_op *op = aqi_pool_get(&f->pool);
@@ -210,22 +212,22 @@ static struct late_op *hold(struct aqi_fault *f, const struct late_op *what, str
     return op;
 }
 
-static aq_status held(struct aqi_fault *f, struct late_op *op, aq_status st)
+static aq_status fault_held(struct aqi_fault *f, struct late_op *op, aq_status st)
 {
     if (st != AQ_OK) {
         aqi_pool_put(&f->pool, op);
         return st;
     }
     aqi_spin_lock(&f->lock);
-    op->wait = 1 + draw(f, (unsigned)fault_config.late);
+    op->wait = 1 + fault_draw(f, (unsigned)fault_config.late);
     op->next = f->late;
     f->late = op;
     aqi_spin_unlock(&f->lock);
     return AQ_OK;
 }
 
-static aq_status begin(struct aqi_fault *f, uint8_t kind, const struct late_end *e, size_t len,
-                       struct aqi_comp *comp)
+static aq_status fault_begin(struct aqi_fault *f, uint8_t kind, const struct late_end *e,
+                             size_t len, struct aqi_comp *comp)
 {
     struct aqi_tp *tp = f->tp;
     if (kind == LATE_PUT)
@@ -236,7 +238,7 @@ static aq_status begin(struct aqi_fault *f, uint8_t kind, const struct late_end 
 }
 
 /* It will not begin any more, but as far as its caller knows it has. */
-static void fail_late(struct late_op *op, aq_status st)
+static void fault_fail_late(struct late_op *op, aq_status st)
 {
     op->kind = LATE_BEGUN;
     aqi_comp_fail(&op->inner, st);
@@ -245,39 +247,39 @@ static void fail_late(struct late_op *op, aq_status st)
 }
 
 /* Begin what has waited long enough. */
-static void try_late(struct aqi_fault *f, struct late_op *op)
+static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 {
-    aq_status st = begin(f, op->kind, &op->end, op->end.len, &op->inner);
+    aq_status st = fault_begin(f, op->kind, &op->end, op->end.len, &op->inner);
     if (st == AQ_OK)
         op->kind = LATE_BEGUN;
     else if (st != AQ_AGAIN)
-        fail_late(op, st);
+        fault_fail_late(op, st);
 }
 
 /*
  * A put, get or fill: kept for later if completions are late. First 0 bytes are asked for, since
  * whether the transport reaches this memory at all must be answered now.
  */
-static aq_status transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
-                          struct aqi_comp *comp)
+static aq_status fault_transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
+                                struct aqi_comp *comp)
 {
     struct aqi_fault *f = tp->fault;
     struct late_op what = {
         .kind = kind, .has_local = kind == LATE_PUT, .has_remote = true, .end = end};
-    aq_status st = gate(f, end.peer);
+    aq_status st = fault_gate(f, end.peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, &what, comp);
-    if (op == NULL) return begin(f, kind, &end, end.len, comp);
+    struct late_op *op = fault_hold(f, &what, comp);
+    if (op == NULL) return fault_begin(f, kind, &end, end.len, comp);
     struct aqi_comp probe = {.local = 1, .remote = 1};
-    st = begin(f, kind, &end, 0, &probe);
+    st = fault_begin(f, kind, &end, 0, &probe);
     if (st == AQ_OK && kind == LATE_PUT && end.len <= sizeof(op->bytes)) {
         if (end.len != 0) memcpy(op->bytes, end.local, end.len);
         op->end.local = op->bytes;
     }
-    return held(f, op, st);
+    return fault_held(f, op, st);
 }
 
-static bool holds_back(struct aqi_fault *f)
+static bool fault_holds_back(struct aqi_fault *f)
 {
     aqi_spin_lock(&f->lock);
     bool some = f->late != NULL;
@@ -285,7 +287,7 @@ static bool holds_back(struct aqi_fault *f)
     return some;
 }
 
-static unsigned release_late(struct aqi_fault *f)
+static unsigned fault_release_late(struct aqi_fault *f)
 {
     unsigned n = 0;
     struct late_op *ready = NULL;
@@ -293,7 +295,7 @@ static unsigned release_late(struct aqi_fault *f)
     for (struct late_op **at = &f->late; *at != NULL;) {
         struct late_op *op = *at;
         if (op->wait > 0) op->wait--;
-        if (op->wait == 0 && op->kind != LATE_BEGUN) try_late(f, op);
+        if (op->wait == 0 && op->kind != LATE_BEGUN) fault_try_late(f, op);
         if (op->wait == 0 && op->kind == LATE_BEGUN && atomic_load(&op->inner.remote) == 0 &&
             atomic_load(&op->inner.local) == 0) {
             *at = op->next;
@@ -320,7 +322,7 @@ static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
                                struct aqi_comp *comp)
 {
     struct aqi_fault *f = tp->fault;
-    aq_status st = gate(f, peer);
+    aq_status st = fault_gate(f, peer);
     if (st != AQ_OK) return st;
     fault_credits_sent(f->credits, peer->id, am, true);
     st = f->own.am_send(tp, peer, am, comp);
@@ -334,13 +336,13 @@ static aq_status fault_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const s
 {
     struct aqi_fault *f = tp->fault;
     struct late_op what = {.kind = LATE_BEGUN, .has_local = true};
-    aq_status st = gate(f, peer);
+    aq_status st = fault_gate(f, peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, &what, comp);
+    struct late_op *op = fault_hold(f, &what, comp);
     fault_credits_sent(f->credits, peer->id, am, true);
     st = f->own.am_long(tp, peer, am, rmem, mem, op != NULL ? &op->inner : comp);
     if (st != AQ_OK) fault_credits_sent(f->credits, peer->id, am, false);
-    return op != NULL ? held(f, op, st) : st;
+    return op != NULL ? fault_held(f, op, st) : st;
 }
 
 static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -348,21 +350,23 @@ static aq_status fault_put(struct aqi_tp *tp, struct aqi_peer *peer, const struc
                            struct aqi_comp *comp)
 {
     void *local = (void *)(uintptr_t)src;
-    return transfer(tp, LATE_PUT, (struct late_end){peer, rmem, addr, local, len, mem, 0}, comp);
+    return fault_transfer(tp, LATE_PUT, (struct late_end){peer, rmem, addr, local, len, mem, 0},
+                          comp);
 }
 
 static aq_status fault_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                            uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                            struct aqi_comp *comp)
 {
-    return transfer(tp, LATE_GET, (struct late_end){peer, rmem, addr, dst, len, mem, 0}, comp);
+    return fault_transfer(tp, LATE_GET, (struct late_end){peer, rmem, addr, dst, len, mem, 0},
+                          comp);
 }
 
 static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                             uint64_t addr, int byte, size_t len, struct aqi_comp *comp)
 {
-    return transfer(tp, LATE_FILL, (struct late_end){peer, rmem, addr, NULL, len, NULL, byte},
-                    comp);
+    return fault_transfer(tp, LATE_FILL, (struct late_end){peer, rmem, addr, NULL, len, NULL, byte},
+                          comp);
 }
 
 /* Scattered transfers begin at once and are complete late. */
@@ -372,12 +376,12 @@ static aq_status fault_rows(struct aqi_tp *tp, bool put, struct aqi_peer *peer,
 {
     struct aqi_fault *f = tp->fault;
     struct late_op what = {.kind = LATE_BEGUN, .has_local = put, .has_remote = true};
-    aq_status st = gate(f, peer);
+    aq_status st = fault_gate(f, peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, &what, comp);
+    struct late_op *op = fault_hold(f, &what, comp);
     st = (put ? f->own.put_rows : f->own.get_rows)(tp, peer, rmem, rows, n, taken,
                                                    op != NULL ? &op->inner : comp);
-    return op != NULL ? held(f, op, st) : st;
+    return op != NULL ? fault_held(f, op, st) : st;
 }
 
 static aq_status fault_put_rows(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -402,17 +406,17 @@ static aq_status fault_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const st
                            .has_remote = true,
                            .result = req->fetch ? result : NULL,
                            .result_size = aqi_atomic_size(req->type)};
-    aq_status st = gate(f, peer);
+    aq_status st = fault_gate(f, peer);
     if (st != AQ_OK) return st;
-    struct late_op *op = hold(f, &what, comp);
+    struct late_op *op = fault_hold(f, &what, comp);
     if (op == NULL) return f->own.atomic(tp, peer, rmem, req, result, comp);
-    return held(f, op, f->own.atomic(tp, peer, rmem, req, &op->value, &op->inner));
+    return fault_held(f, op, f->own.atomic(tp, peer, rmem, req, &op->value, &op->inner));
 }
 
 static aq_status fault_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
                             size_t len)
 {
-    aq_status st = gate(tp->fault, peer);
+    aq_status st = fault_gate(tp->fault, peer);
     if (st == AQ_EPEER) return st;
     return tp->fault->own.pull(tp, peer, addr, dst, len);
 }
@@ -420,7 +424,7 @@ static aq_status fault_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t a
 static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_fault *f = tp->fault;
-    unsigned n = f->own.progress(tp, mode, now) + release_late(f);
+    unsigned n = f->own.progress(tp, mode, now) + fault_release_late(f);
     if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
         f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "AQ_FAULT says that it died");
         n++;
@@ -430,7 +434,7 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
 
 static aq_status fault_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    return holds_back(tp->fault) ? AQ_AGAIN : tp->fault->own.quiet(tp, peer);
+    return fault_holds_back(tp->fault) ? AQ_AGAIN : tp->fault->own.quiet(tp, peer);
 }
 
 static void fault_free(struct aqi_fault *f)
@@ -453,7 +457,7 @@ static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
     fault_credits_forget(f->credits, peer->id);
     aqi_spin_lock(&f->lock);
     for (struct late_op *op = f->late; op != NULL; op = op->next)
-        if (op->kind != LATE_BEGUN && op->end.peer == peer) fail_late(op, AQ_EPEER);
+        if (op->kind != LATE_BEGUN && op->end.peer == peer) fault_fail_late(op, AQ_EPEER);
     aqi_spin_unlock(&f->lock);
     if (tp->fault->own.disconnect != NULL) tp->fault->own.disconnect(tp, peer);
 }
@@ -461,7 +465,7 @@ static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 static aq_status fault_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
                                size_t nbytes, struct aqi_slot *slot)
 {
-    aq_status st = gate(tp->fault, peer);
+    aq_status st = fault_gate(tp->fault, peer);
     return st != AQ_OK ? st : tp->fault->own.am_reserve(tp, peer, reply, nargs, nbytes, slot);
 }
 
@@ -478,7 +482,7 @@ static aq_status fault_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct a
 /* Held-back completions need polls, not arrivals. */
 static aq_status fault_arm(struct aqi_tp *tp, bool on)
 {
-    if (on && holds_back(tp->fault)) return AQ_AGAIN;
+    if (on && fault_holds_back(tp->fault)) return AQ_AGAIN;
     return tp->fault->own.arm(tp, on);
 }
 

@@ -28,7 +28,8 @@ struct fault_credits {
     struct fault_account peer[];
 };
 
-static AQI_COLD void overrun(const struct fault_credits *c, uint32_t id, const char *what)
+static AQI_COLD void fault_credits_overrun(const struct fault_credits *c, uint32_t id,
+                                           const char *what)
 {
     const struct fault_account *a = &c->peer[id];
     aqi_log(AQI_LOG_ERROR, "fault",
@@ -40,51 +41,52 @@ static AQI_COLD void overrun(const struct fault_credits *c, uint32_t id, const c
     abort();
 }
 
-static void add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
+static void fault_credits_add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
 {
     to->count += count;
     to->bytes += bytes;
 }
 
 /* What leaves an account must have been in it. */
-static void take(const struct fault_credits *c, uint32_t id, struct aqi_credit_note *from,
-                 struct aqi_credit_note note)
+static void fault_credits_take(const struct fault_credits *c, uint32_t id,
+                               struct aqi_credit_note *from, struct aqi_credit_note note)
 {
     if (note.count > from->count || (c->limits.bytes != 0 && note.bytes > from->bytes))
-        overrun(c, id, "more given back than was taken");
+        fault_credits_overrun(c, id, "more given back than was taken");
     from->count -= note.count;
     from->bytes -= note.bytes;
 }
 
-static uint64_t bytes_of(const struct fault_credits *c, const struct aqi_am *am)
+static uint64_t fault_credits_bytes_of(const struct fault_credits *c, const struct aqi_am *am)
 {
     return c->limits.bytes != 0 ? aqi_credit_bytes(am) : 0;
 }
 
-static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+static void fault_credits_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct fault_credits *c = arg;
     struct fault_account *a = &c->peer[source];
     aqi_spin_lock(&c->lock);
     if (a->dead) goto out;
-    take(c, source, &a->out, aqi_credit_of(am));
+    fault_credits_take(c, source, &a->out, aqi_credit_of(am));
     if ((am->flags & AQI_AM_IS_REPLY) == 0)
-        add(&a->unanswered, 1, bytes_of(c, am));
+        fault_credits_add(&a->unanswered, 1, fault_credits_bytes_of(c, am));
     else if (a->reply_buffers-- == 0)
-        overrun(c, source, "a reply that no request has posted a buffer for");
+        fault_credits_overrun(c, source, "a reply that no request has posted a buffer for");
 out:
     aqi_spin_unlock(&c->lock);
     c->up.deliver(c->up.arg, source, am);
 }
 
-static void count_request(struct fault_credits *c, uint32_t to, const struct aqi_am *am)
+static void fault_credits_count_request(struct fault_credits *c, uint32_t to,
+                                        const struct aqi_am *am)
 {
     struct fault_account *a = &c->peer[to];
-    add(&a->out, 1, bytes_of(c, am));
+    fault_credits_add(&a->out, 1, fault_credits_bytes_of(c, am));
     a->reply_buffers++;
-    if (a->out.count > c->limits.depth) overrun(c, to, "too many requests");
+    if (a->out.count > c->limits.depth) fault_credits_overrun(c, to, "too many requests");
     if (c->limits.bytes != 0 && a->out.count > 1 && a->out.bytes > c->limits.bytes)
-        overrun(c, to, "too many bytes of requests");
+        fault_credits_overrun(c, to, "too many bytes of requests");
 }
 
 void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent)
@@ -97,12 +99,13 @@ void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_a
     if (a->dead) {
         /* Whatever it is, it will not arrive. */
     } else if (sent) {
-        take(c, to, &a->unanswered, note);
-        if (is_request) count_request(c, to, am);
+        fault_credits_take(c, to, &a->unanswered, note);
+        if (is_request) fault_credits_count_request(c, to, am);
     } else {
-        add(&a->unanswered, note.count, note.bytes);
+        fault_credits_add(&a->unanswered, note.count, note.bytes);
         if (is_request) {
-            take(c, to, &a->out, (struct aqi_credit_note){1, bytes_of(c, am)});
+            fault_credits_take(c, to, &a->out,
+                               (struct aqi_credit_note){1, fault_credits_bytes_of(c, am)});
             a->reply_buffers--;
         }
     }
@@ -117,7 +120,7 @@ void fault_credits_forget(struct fault_credits *c, uint32_t id)
     aqi_spin_unlock(&c->lock);
 }
 
-static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+static void fault_credits_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct fault_credits *c = arg;
     c->up.peer_lost(c->up.arg, id, why);
@@ -130,8 +133,8 @@ aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_pa
     if (c == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to watch %u peers", params->size);
     c->up = params->hooks;
     c->params = *params;
-    inner->hooks.deliver = hook_deliver;
-    inner->hooks.peer_lost = hook_peer_lost;
+    inner->hooks.deliver = fault_credits_hook_deliver;
+    inner->hooks.peer_lost = fault_credits_hook_peer_lost;
     inner->hooks.arg = c;
     *credits = c;
     return AQ_OK;

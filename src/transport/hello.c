@@ -27,7 +27,7 @@ static_assert(offsetof(struct hello_wire, version) == 8 &&
                   offsetof(struct hello_wire, medium_lines) == 56,
               "fields are where other versions look for them");
 
-static unsigned char *put_bytes(unsigned char *at, const void *from, size_t len)
+static unsigned char *hello_put_bytes(unsigned char *at, const void *from, size_t len)
 {
     if (len != 0) memcpy(at, from, len);
     return at + len;
@@ -49,15 +49,15 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
                               .key_len = htole16((uint16_t)hello->key_len),
                               .medium_lines = htole16((uint16_t)(hello->max_medium / LINE)),
                               .nbytes = htole32(hello->nbytes)};
-    unsigned char *at = put_bytes(buf, &wire, sizeof(wire));
-    at = put_bytes(at, hello->addr, hello->addr_len);
-    at = put_bytes(at, hello->key, hello->key_len);
-    at = put_bytes(at, hello->data, hello->nbytes);
+    unsigned char *at = hello_put_bytes(buf, &wire, sizeof(wire));
+    at = hello_put_bytes(at, hello->addr, hello->addr_len);
+    at = hello_put_bytes(at, hello->key, hello->key_len);
+    at = hello_put_bytes(at, hello->data, hello->nbytes);
     return (size_t)(at - (unsigned char *)buf);
 }
 
 /* Do the fields make sense together? */
-static bool plausible(const struct aqi_hello *hello)
+static bool hello_plausible(const struct aqi_hello *hello)
 {
     if (hello->type == 0 || hello->type >= AQI_HELLO_END) return false;
     if (hello->objects > AQI_RENDEZVOUS_FDS || hello->memory > 1) return false;
@@ -99,7 +99,7 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
                             .addr_len = (uint32_t)addr_len,
                             .key_len = (uint32_t)key_len,
                             .nbytes = (uint32_t)nbytes};
-    if (!plausible(&out)) return AQ_EPROTO;
+    if (!hello_plausible(&out)) return AQ_EPROTO;
     *hello = out;
     return AQ_OK;
 }

@@ -71,7 +71,7 @@ void aqi_tp_hide(struct aqi_transport *ops, unsigned caps)
         if (promises[i].bit & caps) memset((char *)ops + promises[i].offset, 0, sizeof(void *));
 }
 
-static aq_status check_contract(const struct aqi_transport *transport)
+static aq_status registry_check_contract(const struct aqi_transport *transport)
 {
     if ((transport->caps & AQI_CAP_MAP) && !(transport->caps & AQI_CAP_REG))
         return aqi_fail(AQ_ENOTSUP, "transport", "%s maps memory but does not register it",
@@ -97,7 +97,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     struct aqi_fallback *fallback;
     struct aqi_tp *open;
     unsigned caps = aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
-    aq_status st = check_contract(transport);
+    aq_status st = registry_check_contract(transport);
     if (st != AQ_OK) return st;
     st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);
     if (st != AQ_OK) return st;

@@ -95,6 +95,12 @@ class LintTest(unittest.TestCase):
         self.write("src/base/long.c", "int aqi_x;\n")
         self.assert_finds("what the file is for", "style")
 
+    def test_style_of_statics(self):
+        self.write("src/core/am/send.c", "/* S. */\nstatic int *start(void)\n{\n}\n")
+        self.assert_finds("static start: begin its name with send_ or am_", "style")
+        self.write("src/core/am/send.c", "/* S. */\nstatic int *am_start(void)\n{\n}\n")
+        self.assert_clean("style")
+
     def test_style_of_public_calls(self):
         self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("/**\n", "/*\n"))
         self.assert_finds("aq_thing_do has no doc comment", "style")

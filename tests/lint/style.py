@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Limits of style: length of files and lines, a first line with the purpose, documented calls.
+"""Limits of style: length of files and lines, a first line with the purpose, names of statics,
+documented calls.
 
 usage: style.py ROOT
 """
 
 import pathlib
+import re
 import sys
 
 import tree
@@ -32,6 +34,25 @@ def check_text(relative, text, code):
         yield f"{relative}: no newline at the end"
 
 
+# A static function of the library, at the start of a line.
+STATIC = re.compile(r"^(?:AQI_COLD )?static (?!const struct|struct|enum|_Thread_local)"
+                    r"(?:inline |AQI_COLD |_Noreturn |noreturn )*[\w *]*?[ *]([a-z]\w*)\(", re.M)
+STANDS_IN = ("on_exit",)  # for a function that a C library lacks
+
+
+def check_statics(relative, text):
+    """The name of a static function begins with that of its file or folder: who looks at a profile
+    or at a debugger's list can tell from it where it is."""
+    if relative.parts[0] != "src" or relative.suffix != ".c" or relative.stem.endswith("_test"):
+        return
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+    wanted = (relative.stem + "_", relative.parent.name + "_")
+    for name in STATIC.findall(code):
+        if not name.startswith(wanted) and name not in STANDS_IN and \
+                name not in (relative.stem, relative.parent.name):
+            yield f"{relative}: static {name}: begin its name with {wanted[0]} or {wanted[1]}"
+
+
 def check_docs(root):
     sys.path.insert(0, str(root / "tools/dev"))
     import aqheaders
@@ -54,6 +75,7 @@ def main():
     for path in paths:
         text = path.read_text(encoding="utf-8")
         findings += check_text(path.relative_to(root), text, path.suffix in CODE)
+        findings += check_statics(path.relative_to(root), text)
     findings += check_docs(root)
     tree.report("style", findings, len(paths))
 

@@ -25,7 +25,7 @@ static struct {
     struct after *first, **end; /* NULL: of the empty list */
 } list;
 
-static void finish(struct after *after, aq_status st)
+static void am_deferred_finish(struct after *after, aq_status st)
 {
     if (st != AQ_OK) aqi_comp_fail(after->comp, st);
     if (!after->told) aqi_comp_local(after->comp);
@@ -35,7 +35,7 @@ static void finish(struct after *after, aq_status st)
 }
 
 /* As far as it goes now. True: it is over, with `*st`. */
-static bool push(struct after *after, aq_status *st)
+static bool am_deferred_push(struct after *after, aq_status *st)
 {
     if (!after->told && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {
         after->told = true;
@@ -59,12 +59,12 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
     struct after **at = &list.first;
     while (*at != NULL) {
         struct after *after = *at;
-        if (!push(after, &st)) {
+        if (!am_deferred_push(after, &st)) {
             at = &after->next;
             continue;
         }
         *at = after->next;
-        finish(after, st);
+        am_deferred_finish(after, st);
         n++;
     }
     list.end = at;
@@ -115,8 +115,8 @@ void core_after_close(void)
     atomic_store(&core_after_busy, 0);
 }
 
-static aq_status append(const char *call, struct core_route *route, const struct aqi_am *am,
-                        aq_event first, struct aqi_comp *comp)
+static aq_status am_deferred_append(const char *call, struct core_route *route,
+                                    const struct aqi_am *am, aq_event first, struct aqi_comp *comp)
 {
     struct after *after = malloc(sizeof(*after) + am->nbytes);
     if (after == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory for the message", call);
@@ -141,13 +141,13 @@ aq_status core_send_after(const char *call, struct core_route *route, const stru
 {
     struct core_thread *me = core_self();
     if (implicit) {
-        aq_status st = append(call, route, am, *event, &core_implicit(me)->put);
+        aq_status st = am_deferred_append(call, route, am, *event, &core_implicit(me)->put);
         if (st == AQ_OK) *event = AQ_EVENT_DONE;
         return st;
     }
     struct aqi_op *op = core_op_get(me);
     if (op == NULL) return AQ_ENOMEM;
-    aq_status st = append(call, route, am, *event, &op->set.put);
+    aq_status st = am_deferred_append(call, route, am, *event, &op->set.put);
     if (st == AQ_OK)
         *event = op;
     else

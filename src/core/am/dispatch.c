@@ -15,7 +15,8 @@ enum { ACCEPT_ALL = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG | AQ_AM_REQUEST | AQ
 
 /* --- registration ---------------------------------------------------------------------------- */
 
-static void set_handler(aq_ep *ep, aq_handler index, const aq_handler_entry *row, uint8_t accepts)
+static void am_dispatch_set_handler(aq_ep *ep, aq_handler index, const aq_handler_entry *row,
+                                    uint8_t accepts)
 {
     struct core_handler *h = &ep->handlers[index];
     h->context = row->context;
@@ -28,10 +29,10 @@ static void set_handler(aq_ep *ep, aq_handler index, const aq_handler_entry *row
 void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
 {
     const aq_handler_entry row = {.fn = fn, .name = name, .nargs = AQ_AM_ANY_ARGS};
-    set_handler(&core.ep, index, &row, ACCEPT_ALL);
+    am_dispatch_set_handler(&core.ep, index, &row, ACCEPT_ALL);
 }
 
-static aq_status check_row(const aq_handler_entry *row, size_t i)
+static aq_status am_dispatch_check_row(const aq_handler_entry *row, size_t i)
 {
     if (row->fn == NULL)
         return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu has no function", i);
@@ -46,8 +47,8 @@ static aq_status check_row(const aq_handler_entry *row, size_t i)
 }
 
 /* Choose the indices without touching the table that is in force. */
-static aq_status choose_indices(const aq_ep *ep, const aq_handler_entry *table, size_t count,
-                                aq_handler chosen[CORE_HANDLERS])
+static aq_status am_dispatch_choose_indices(const aq_ep *ep, const aq_handler_entry *table,
+                                            size_t count, aq_handler chosen[CORE_HANDLERS])
 {
     bool taken[CORE_HANDLERS];
     for (unsigned i = 0; i < CORE_HANDLERS; i++)
@@ -79,7 +80,7 @@ static aq_status choose_indices(const aq_ep *ep, const aq_handler_entry *table, 
 }
 
 /* A mask without a category accepts every category, and likewise for request and reply. */
-static uint8_t accepts_of(unsigned bits)
+static uint8_t am_dispatch_accepts_of(unsigned bits)
 {
     unsigned categories = AQ_AM_SHORT | AQ_AM_MEDIUM | AQ_AM_LONG;
     if ((bits & categories) == 0) bits |= categories;
@@ -101,13 +102,13 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
         return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers, the most is %u", count,
                         CORE_HANDLERS - AQ_HANDLER_BASE);
     for (size_t i = 0; i < count && st == AQ_OK; i++)
-        st = check_row(&table[i], i);
+        st = am_dispatch_check_row(&table[i], i);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&core.lock);
-    st = choose_indices(ep, table, count, chosen);
+    st = am_dispatch_choose_indices(ep, table, count, chosen);
     for (size_t i = 0; i < count && st == AQ_OK; i++) {
         table[i].index = chosen[i];
-        set_handler(ep, chosen[i], &table[i], accepts_of(table[i].accepts));
+        am_dispatch_set_handler(ep, chosen[i], &table[i], am_dispatch_accepts_of(table[i].accepts));
     }
     aqi_spin_unlock(&core.lock);
     return st;
@@ -115,8 +116,8 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-static AQI_COLD void refused(char *why, size_t room, const struct core_handler *h, unsigned index,
-                             uint32_t source, const struct aqi_am *am)
+static AQI_COLD void am_dispatch_refused(char *why, size_t room, const struct core_handler *h,
+                                         unsigned index, uint32_t source, const struct aqi_am *am)
 {
     static const char *const kinds[] = {
         [AQI_AM_SHORT] = "Short", [AQI_AM_MEDIUM] = "Medium", [AQI_AM_LONG] = "Long"};
@@ -136,7 +137,7 @@ static AQI_COLD void refused(char *why, size_t room, const struct core_handler *
  * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
  * the message would be a silent hang.
  */
-static AQI_COLD void unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
+static AQI_COLD void am_dispatch_unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     unsigned index = aqi_am_to_ep(am->flags);
     const struct core_handler *h = ep != NULL ? &ep->handlers[am->handler] : NULL;
@@ -153,11 +154,11 @@ static AQI_COLD void unwanted(const aq_ep *ep, uint32_t source, const struct aqi
             "%u: call aq_am_register in every process, then aq_barrier, before sending",
             source, am->handler, index);
     else
-        refused(why, sizeof(why), h, index, source, am);
+        am_dispatch_refused(why, sizeof(why), h, index, source, am);
     core.boot.fatal(core.boot.arg, why);
 }
 
-static AQI_COLD void run_traced(aq_am_fn *fn, aq_am *am, const char *name)
+static AQI_COLD void am_dispatch_run_traced(aq_am_fn *fn, aq_am *am, const char *name)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
     fn(am);
@@ -168,8 +169,8 @@ static AQI_COLD void run_traced(aq_am_fn *fn, aq_am *am, const char *name)
  * Run the handler of `ep`, which a message has come to by `route` from endpoint `source_ep` of
  * `source`. False: it is for no handler that would take it.
  */
-static inline bool run(aq_ep *ep, struct core_route *route, uint32_t source, unsigned source_ep,
-                       const struct aqi_am *am)
+static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t source,
+                                   unsigned source_ep, const struct aqi_am *am)
 {
     const struct core_handler *h = &ep->handlers[am->handler];
     aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
@@ -199,50 +200,51 @@ static inline bool run(aq_ep *ep, struct core_route *route, uint32_t source, uns
     if (AQI_LIKELY(!aqi_tracing(AQI_TRACE_AM)))
         fn(&message.am);
     else
-        run_traced(fn, &message.am, h->name);
+        am_dispatch_run_traced(fn, &message.am, h->name);
     me->handling = outer;
     aqi_count(AQI_CTR_AM_RECEIVED, 1);
     return true;
 }
 
 /* None of these for the programs' own handlers. False: nobody wants it. */
-static AQI_COLD bool run_other(aq_ep *ep, struct core_route *route, uint32_t source,
-                               unsigned source_ep, const struct aqi_am *am)
+static AQI_COLD bool am_dispatch_run_other(aq_ep *ep, struct core_route *route, uint32_t source,
+                                           unsigned source_ep, const struct aqi_am *am)
 {
     return am->handler == CORE_HANDLER_ASKED &&
-           core_asked_run(run, ep, route, source, source_ep, am);
+           core_asked_run(am_dispatch_run, ep, route, source, source_ep, am);
 }
 
 /* A message to or from an endpoint after the first. */
-static AQI_COLD void run_further(uint32_t source, const struct aqi_am *am)
+static AQI_COLD void am_dispatch_run_further(uint32_t source, const struct aqi_am *am)
 {
     unsigned source_ep = aqi_am_from_ep(am->flags);
     aq_ep *ep = atomic_load_explicit(&core.eps[aqi_am_to_ep(am->flags)], memory_order_acquire);
     if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0) {
-        unwanted(ep, source, am);
+        am_dispatch_unwanted(ep, source, am);
         return;
     }
     core_ep_reach(source_ep);
     struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
-    if (!run(ep, route, source, source_ep, am) && !run_other(ep, route, source, source_ep, am))
-        unwanted(ep, source, am);
+    if (!am_dispatch_run(ep, route, source, source_ep, am) &&
+        !am_dispatch_run_other(ep, route, source, source_ep, am))
+        am_dispatch_unwanted(ep, source, am);
 }
 
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
     if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
-        run_further(source, am);
-    else if (AQI_UNLIKELY(!run(&core.ep, &core.routes[source], source, 0, am)) &&
-             !run_other(&core.ep, &core.routes[source], source, 0, am))
-        unwanted(&core.ep, source, am);
+        am_dispatch_run_further(source, am);
+    else if (AQI_UNLIKELY(!am_dispatch_run(&core.ep, &core.routes[source], source, 0, am)) &&
+             !am_dispatch_run_other(&core.ep, &core.routes[source], source, 0, am))
+        am_dispatch_unwanted(&core.ep, source, am);
 }
 
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
 {
     if ((am->flags & AQI_AM_EPS) != 0) return false;
-    if (am->handler < AQ_HANDLER_BASE) return run_other(&core.ep, route, source, 0, am);
-    return run(&core.ep, route, source, 0, am);
+    if (am->handler < AQ_HANDLER_BASE) return am_dispatch_run_other(&core.ep, route, source, 0, am);
+    return am_dispatch_run(&core.ep, route, source, 0, am);
 }
 
 /* --- to oneself ------------------------------------------------------------------------------ */

@@ -15,8 +15,8 @@ enum {
 /* A Long's buffer of ours is a scratch copy: no larger than this, if the caller leaves it to us. */
 static const size_t long_scratch = 65536;
 
-static aq_status find_room(struct core_route *route, bool is_reply, unsigned nargs, size_t nbytes,
-                           unsigned flags, struct aqi_slot *slot)
+static aq_status am_reserve_find_room(struct core_route *route, bool is_reply, unsigned nargs,
+                                      size_t nbytes, unsigned flags, struct aqi_slot *slot)
 {
     struct aqi_tp *tp = route->tp;
     struct core_wait wait = {0};
@@ -27,8 +27,8 @@ static aq_status find_room(struct core_route *route, bool is_reply, unsigned nar
     return st;
 }
 
-static aq_status check(const char *call, unsigned category, size_t least, size_t most,
-                       unsigned nargs, unsigned flags, aq_am_buffer *buffer)
+static aq_status am_reserve_check(const char *call, unsigned category, size_t least, size_t most,
+                                  unsigned nargs, unsigned flags, aq_am_buffer *buffer)
 {
     if (buffer == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: buffer is NULL", call);
     if (category != AQ_AM_MEDIUM && category != AQ_AM_LONG)
@@ -65,7 +65,7 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
         if (buffer.addr == NULL) st = AQ_ENOMEM;
     } else if (category == AQ_AM_MEDIUM) {
         struct aqi_slot *slot = &me->slot[to != NULL];
-        st = find_room(route, to != NULL, nargs, buffer.size, flags, slot);
+        st = am_reserve_find_room(route, to != NULL, nargs, buffer.size, flags, slot);
         buffer.addr = slot->payload;
         buffer.aqi_slot = slot;
         buffer.aqi_flags |= OWNED_BY_TRANSPORT;
@@ -87,7 +87,7 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
 {
     static const char call[] = "aq_am_reserve";
     aq_status st = core_callable(core_self(), call);
-    if (st == AQ_OK) st = check(call, category, least, most, nargs, flags, buffer);
+    if (st == AQ_OK) st = am_reserve_check(call, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
     struct core_route *route = core_route_to(team, rank, call, &st);
     uint8_t eps;
@@ -102,7 +102,7 @@ aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_b
                               size_t most, unsigned nargs, unsigned flags, aq_am_buffer *buffer)
 {
     static const char call[] = "aq_am_reserve_reply";
-    aq_status st = check(call, category, least, most, nargs, flags, buffer);
+    aq_status st = am_reserve_check(call, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
     struct core_message *to = core_begin_reply(call, am, &st);
     if (to == NULL) return st;
@@ -114,8 +114,8 @@ aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_b
 }
 
 /* Send from a slot of the transport; one built by fallback.c may have to wait for room. */
-static aq_status commit_slot(struct core_route *route, struct core_message *to,
-                             aq_am_buffer *buffer, struct aqi_am *am, unsigned flags)
+static aq_status am_reserve_commit_slot(struct core_route *route, struct core_message *to,
+                                        aq_am_buffer *buffer, struct aqi_am *am, unsigned flags)
 {
     struct core_wait wait = {0};
     struct aqi_tp *tp = route->tp;
@@ -162,7 +162,7 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
     if (st != AQ_OK) return st;
     if (buffer->aqi_flags & OWNED_BY_TRANSPORT) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
-        st = commit_slot(route, buffer->aqi_am, buffer, &am, flags);
+        st = am_reserve_commit_slot(route, buffer->aqi_am, buffer, &am, flags);
         aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, nbytes);
         if (st == AQ_EPEER) st = core_lost(route, call);
     } else

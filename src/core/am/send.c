@@ -19,8 +19,8 @@ size_t aq_am_max_long(const aq_team *team)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static AQI_COLD aq_status bad_message(const char *call, aq_handler handler, const aq_arg *args,
-                                      unsigned nargs, unsigned flags)
+static AQI_COLD aq_status am_bad_message(const char *call, aq_handler handler, const aq_arg *args,
+                                         unsigned nargs, unsigned flags)
 {
     if (handler < AQ_HANDLER_BASE)
         return aqi_fail(AQ_EHANDLER, "core", "%s: handler %u is reserved: programs own %u to 255",
@@ -39,10 +39,11 @@ aq_status core_check_message(const char *call, aq_handler handler, const aq_arg 
     if (AQI_LIKELY(handler >= AQ_HANDLER_BASE && nargs <= AQ_AM_MAX_ARGS &&
                    (args != NULL || nargs == 0) && (flags & ~AQ_IMMEDIATE) == 0))
         return AQ_OK;
-    return bad_message(call, handler, args, nargs, flags);
+    return am_bad_message(call, handler, args, nargs, flags);
 }
 
-static aq_status pass_on(struct core_route *route, const struct aqi_am *am, struct aqi_comp *comp)
+static aq_status am_pass_on(struct core_route *route, const struct aqi_am *am,
+                            struct aqi_comp *comp)
 {
     struct aqi_tp *tp = route->tp;
     if (am->kind != AQI_AM_LONG) return tp->ops.am_send(tp, route->peer, am, comp);
@@ -58,7 +59,7 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aqi_count(AQI_CTR_AM_AGAIN, 1);
     while (core_retry(&st, &wait, route, reply, flags))
-        st = pass_on(route, am, comp);
+        st = am_pass_on(route, am, comp);
     if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
@@ -103,7 +104,7 @@ aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_a
     return route->tp->ops.am_send(route->tp, route->peer, &am, NULL);
 }
 
-static aq_status check_payload(const char *call, const void *src, size_t nbytes, size_t most)
+static aq_status am_check_payload(const char *call, const void *src, size_t nbytes, size_t most)
 {
     if (AQI_UNLIKELY(nbytes > most))
         return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, nbytes, most);
@@ -117,7 +118,7 @@ static aq_status check_payload(const char *call, const void *src, size_t nbytes,
  * With AQ_IMMEDIATE the room is found first, so that a refusal leaves the destination alone; that
  * needs a transport that reserves room, and over others the Long travels as to unmapped memory.
  */
-static inline bool may_map_long(const struct core_route *route, unsigned flags)
+static inline bool am_may_map_long(const struct core_route *route, unsigned flags)
 {
     return route->local != NULL &&
            ((flags & AQ_IMMEDIATE) == 0 || (route->tp->ops.caps & AQI_CAP_RESERVE) != 0);
@@ -146,7 +147,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
 }
 
 /* The source of a message that has been copied already. */
-static inline void complete_locally(aq_event *local)
+static inline void am_complete_locally(aq_event *local)
 {
     if (local != NULL && local != AQ_EVENT_GROUP) *local = AQ_EVENT_DONE;
 }
@@ -175,7 +176,7 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
         comp = &op->set.message;
     }
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
-    aq_status st = pass_on(route, am, comp);
+    aq_status st = am_pass_on(route, am, comp);
     if (st == AQ_OK)
         aqi_count(AQI_CTR_AM_SENT, 1);
     else
@@ -201,7 +202,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     if (am->nbytes != 0 && !core_in_segment(route, am->addr, am->nbytes))
         return core_out_of_segment(route, am->addr, am->nbytes, call);
     aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    if (am->nbytes != 0 && !route->self && !may_map_long(route, flags))
+    if (am->nbytes != 0 && !route->self && !am_may_map_long(route, flags))
         return send_long_carried(route, am, flags, local, call);
     aq_status st;
     if (route->self) {
@@ -212,7 +213,7 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     } else {
         st = send_long_mapped(route, am, flags, call);
     }
-    if (st == AQ_OK) complete_locally(local);
+    if (st == AQ_OK) am_complete_locally(local);
     return st;
 }
 
@@ -235,9 +236,9 @@ aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned 
     return send_out(route, am, NULL, flags, call);
 }
 
-static inline struct aqi_am message_of(uint8_t kind, aq_handler handler, const void *src,
-                                       size_t nbytes, const void *dst, const aq_arg *args,
-                                       unsigned nargs, uint8_t flags)
+static inline struct aqi_am am_message_of(uint8_t kind, aq_handler handler, const void *src,
+                                          size_t nbytes, const void *dst, const aq_arg *args,
+                                          unsigned nargs, uint8_t flags)
 {
     return (struct aqi_am){.head = aqi_am_head(kind, handler, nargs, flags),
                            .nbytes = (uint32_t)nbytes,
@@ -258,10 +259,10 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
 }
 
 /* What all three kinds of request check first. NULL: `*st` says why. */
-static inline struct core_route *begin_request(const char *call, aq_team *team, aq_rank rank,
-                                               aq_handler handler, const aq_arg *args,
-                                               unsigned nargs, unsigned flags, uint8_t *eps,
-                                               aq_status *st)
+static inline struct core_route *am_begin_request(const char *call, aq_team *team, aq_rank rank,
+                                                  aq_handler handler, const aq_arg *args,
+                                                  unsigned nargs, unsigned flags, uint8_t *eps,
+                                                  aq_status *st)
 {
     *st = core_callable(core_self(), call);
     if (AQI_LIKELY(*st == AQ_OK)) *st = core_check_message(call, handler, args, nargs, flags);
@@ -277,9 +278,9 @@ aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_
     aq_status st;
     uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &eps, &st);
+        am_begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
     return send(route, &am, flags, "aq_am_short");
 }
 
@@ -290,15 +291,15 @@ aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const vo
     aq_status st;
     uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &eps, &st);
+        am_begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    st = check_payload("aq_am_medium", src, nbytes, route->max_medium);
+    st = am_check_payload("aq_am_medium", src, nbytes, route->max_medium);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
     st = send(route, &am, flags, "aq_am_medium");
     /* Every transport copies what fits a Medium. */
-    if (st == AQ_OK) complete_locally(local);
+    if (st == AQ_OK) am_complete_locally(local);
     return st;
 }
 
@@ -309,11 +310,11 @@ aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void
     aq_status st;
     uint8_t eps;
     struct core_route *route =
-        begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &eps, &st);
+        am_begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
-    st = check_payload("aq_am_long", src, nbytes, core.max_long);
+    st = am_check_payload("aq_am_long", src, nbytes, core.max_long);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, eps);
     return send_long(route, &am, flags, local, "aq_am_long");
 }
 
@@ -333,9 +334,9 @@ aq_status aq_am_short_nb(aq_team *team, aq_rank rank, aq_handler handler, const 
     aq_status st;
     uint8_t eps;
     struct core_route *route =
-        begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
+        am_begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
     if (route == NULL) return st;
-    struct aqi_am am = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
     return send_asked(call, route, &am, flags, ev);
 }
 
@@ -347,26 +348,27 @@ aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_handler handler, const
     aq_status st;
     uint8_t eps;
     struct core_route *route =
-        begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
+        am_begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
     if (route == NULL) return st;
-    st = check_payload(call, src, nbytes, route->max_medium);
+    st = am_check_payload(call, src, nbytes, route->max_medium);
     if (st != AQ_OK) return st;
-    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     return send_asked(call, route, &am, flags, ev);
 }
 
-static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_handler handler,
-                              const void *src, size_t nbytes, const aq_arg *args, unsigned nargs,
-                              bool implicit, aq_event *event)
+static aq_status am_medium_after(const char *call, aq_team *team, aq_rank rank, aq_handler handler,
+                                 const void *src, size_t nbytes, const aq_arg *args, unsigned nargs,
+                                 bool implicit, aq_event *event)
 {
     aq_status st;
     uint8_t eps;
-    struct core_route *route = begin_request(call, team, rank, handler, args, nargs, 0, &eps, &st);
+    struct core_route *route =
+        am_begin_request(call, team, rank, handler, args, nargs, 0, &eps, &st);
     if (route == NULL) return st;
-    st = check_payload(call, src, nbytes, route->max_medium);
+    st = am_check_payload(call, src, nbytes, route->max_medium);
     if (st != AQ_OK) return st;
     if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
-    struct aqi_am am = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
+    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
     aqi_count(AQI_CTR_AM_BYTES, nbytes);
     if (*event == AQ_EVENT_DONE) return send(route, &am, 0, call);
     return core_send_after(call, route, &am, implicit, event);
@@ -375,15 +377,15 @@ static aq_status medium_after(const char *call, aq_team *team, aq_rank rank, aq_
 aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                                 size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
 {
-    return medium_after("aq_am_medium_after_nb", team, rank, handler, src, nbytes, args, nargs,
-                        false, ev);
+    return am_medium_after("aq_am_medium_after_nb", team, rank, handler, src, nbytes, args, nargs,
+                           false, ev);
 }
 
 aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                                  size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
 {
-    return medium_after("aq_am_medium_after_nbi", team, rank, handler, src, nbytes, args, nargs,
-                        true, ev);
+    return am_medium_after("aq_am_medium_after_nbi", team, rank, handler, src, nbytes, args, nargs,
+                           true, ev);
 }
 
 /* --- replying -------------------------------------------------------------------------------- */
@@ -405,14 +407,14 @@ struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st
     return *st == AQ_OK ? message : NULL;
 }
 
-static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags)
+static aq_status am_reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags)
 {
     aq_status st;
     struct core_message *message = core_begin_reply(call, to, &st);
     if (message == NULL) return st;
     st = core_check_message(call, am->handler, am->args, am->nargs, flags);
     size_t most = am->kind == AQI_AM_MEDIUM ? message->route->max_medium : core.max_long;
-    if (st == AQ_OK) st = check_payload(call, am->payload, am->nbytes, most);
+    if (st == AQ_OK) st = am_check_payload(call, am->payload, am->nbytes, most);
     if (st != AQ_OK) return st;
     struct core_asked *ask = core_thread_mine->asked;
     if (AQI_UNLIKELY(ask != NULL)) st = core_asked_reply(ask, am, call);
@@ -429,35 +431,35 @@ static aq_status reply(const char *call, aq_am *to, struct aqi_am *am, unsigned 
 }
 
 /* An argument count or size that the message's fields cannot hold is refused before they cut it. */
-static aq_status fits(const char *call, unsigned nargs, size_t nbytes)
+static aq_status am_fits(const char *call, unsigned nargs, size_t nbytes)
 {
-    if (AQI_UNLIKELY(nargs > AQ_AM_MAX_ARGS)) return bad_message(call, 255, NULL, nargs, 0);
-    return check_payload(call, call, nbytes, core.max_long);
+    if (AQI_UNLIKELY(nargs > AQ_AM_MAX_ARGS)) return am_bad_message(call, 255, NULL, nargs, 0);
+    return am_check_payload(call, call, nbytes, core.max_long);
 }
 
 aq_status aq_am_reply_short(aq_am *am, aq_handler handler, const aq_arg *args, unsigned nargs,
                             unsigned flags)
 {
-    aq_status st = fits("aq_am_reply_short", nargs, 0);
+    aq_status st = am_fits("aq_am_reply_short", nargs, 0);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
-    return reply("aq_am_reply_short", am, &out, flags);
+    struct aqi_am out = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
+    return am_reply("aq_am_reply_short", am, &out, flags);
 }
 
 aq_status aq_am_reply_medium(aq_am *am, aq_handler handler, const void *src, size_t nbytes,
                              const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    aq_status st = fits("aq_am_reply_medium", nargs, nbytes);
+    aq_status st = am_fits("aq_am_reply_medium", nargs, nbytes);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
-    return reply("aq_am_reply_medium", am, &out, flags);
+    struct aqi_am out = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
+    return am_reply("aq_am_reply_medium", am, &out, flags);
 }
 
 aq_status aq_am_reply_long(aq_am *am, aq_handler handler, const void *src, size_t nbytes, void *dst,
                            const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    aq_status st = fits("aq_am_reply_long", nargs, nbytes);
+    aq_status st = am_fits("aq_am_reply_long", nargs, nbytes);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
-    return reply("aq_am_reply_long", am, &out, flags);
+    struct aqi_am out = am_message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
+    return am_reply("aq_am_reply_long", am, &out, flags);
 }

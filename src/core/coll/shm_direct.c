@@ -14,7 +14,7 @@ enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: the sum stays in th
  * cheaper copied into shared memory once than pulled by each; what only the root reads is copied by
  * all at once on its way through shared memory.
  */
-static bool shm_is_dealt_out(const struct coll_args *args)
+static bool coll_shm_is_dealt_out(const struct coll_args *args)
 {
     return args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
 }
@@ -22,14 +22,14 @@ static bool shm_is_dealt_out(const struct coll_args *args)
 /* --- the exchange of addresses --------------------------------------------------------------- */
 
 /* An address of our segment that the others may have mapped, or 0. */
-static uint64_t shm_in_segment(const void *at, size_t len)
+static uint64_t coll_shm_in_segment(const void *at, size_t len)
 {
     const struct core_route *self = &core.routes[core.params.rank];
     uint64_t addr = (uint64_t)(uintptr_t)at;
     return self->local != NULL && core_in_segment(self, addr, len) ? addr : 0;
 }
 
-static bool shm_can_pull_from(const struct shm_view *v, uint32_t member)
+static bool coll_shm_can_pull_from(const struct shm_view *v, uint32_t member)
 {
     const struct core_route *route = coll_route(v->team, member);
     return member == v->shm->self ||
@@ -37,12 +37,12 @@ static bool shm_can_pull_from(const struct shm_view *v, uint32_t member)
 }
 
 /* From all whose data we get. */
-static bool shm_can_pull(const struct shm_view *v)
+static bool coll_shm_can_pull(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
-    if (args->kind == COLL_SCATTER) return shm_can_pull_from(v, args->root);
+    if (args->kind == COLL_SCATTER) return coll_shm_can_pull_from(v, args->root);
     for (uint32_t i = 0; i < v->shm->members; i++)
-        if (!shm_can_pull_from(v, i)) return false;
+        if (!coll_shm_can_pull_from(v, i)) return false;
     return true;
 }
 
@@ -56,46 +56,48 @@ void shm_buffers_stage(const struct shm_view *v)
     if (args->vary) buffers->sizes = coll_sizes_of(v->team, args);
     if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL) len *= n;
     if ((args->kind != COLL_BROADCAST && args->kind != COLL_SCATTER) || root) {
-        buffers->src = args->vary && args->send_counts != NULL ? 0 : shm_in_segment(args->src, len);
+        buffers->src =
+            args->vary && args->send_counts != NULL ? 0 : coll_shm_in_segment(args->src, len);
         ours = buffers->src != 0;
     }
     if (args->kind == COLL_ALLREDUCE || (args->kind == COLL_REDUCE && root))
-        buffers->dst = shm_in_segment(args->dst, len);
-    if (!shm_is_dealt_out(args) || (args->vary && args->send_counts != NULL)) return;
+        buffers->dst = coll_shm_in_segment(args->dst, len);
+    if (!coll_shm_is_dealt_out(args) || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
         buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
         buffers->src_private = 1;
     }
-    buffers->can_pull = shm_can_pull(v);
+    buffers->can_pull = coll_shm_can_pull(v);
 }
 
 /* --- the transfers --------------------------------------------------------------------------- */
 
 /* Of a member, `age` rounds ago; stays until all have arrived at the round after the next. */
-static const struct shm_buffers *shm_buffers_of(const struct shm_view *v, uint32_t member,
-                                                uint32_t age)
+static const struct shm_buffers *coll_shm_buffers_of(const struct shm_view *v, uint32_t member,
+                                                     uint32_t age)
 {
     return &shm_line_of(v->slot, member, v->slot->round - age)->buffers;
 }
 
-static unsigned char *shm_mapped(const struct shm_view *v, uint32_t member, uint64_t addr)
+static unsigned char *coll_shm_mapped(const struct shm_view *v, uint32_t member, uint64_t addr)
 {
     const struct core_route *route = coll_route(v->team, member);
     return route->local + (addr - route->seg_addr);
 }
 
-static const unsigned char *shm_source_of(const struct shm_view *v, uint32_t member)
+static const unsigned char *coll_shm_source_of(const struct shm_view *v, uint32_t member)
 {
-    return shm_mapped(v, member, shm_buffers_of(v, member, 0)->src);
+    return coll_shm_mapped(v, member, coll_shm_buffers_of(v, member, 0)->src);
 }
 
 /* Get `len` bytes of a member's source, [at, at + len) of it. */
-static void shm_fetch(const struct shm_view *v, uint32_t member, size_t at, void *to, size_t len)
+static void coll_shm_fetch(const struct shm_view *v, uint32_t member, size_t at, void *to,
+                           size_t len)
 {
-    const struct shm_buffers *buffers = shm_buffers_of(v, member, 0);
+    const struct shm_buffers *buffers = coll_shm_buffers_of(v, member, 0);
     if (len == 0) return;
     if (!buffers->src_private) {
-        memcpy(to, shm_source_of(v, member) + at, len);
+        memcpy(to, coll_shm_source_of(v, member) + at, len);
         return;
     }
     const struct core_route *route = coll_route(v->team, member);
@@ -114,9 +116,9 @@ static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned c
     size_t step = element >= SHM_FOLD_BLOCK ? element : SHM_FOLD_BLOCK / element * element;
     for (; at < end; at += step) {
         size_t len = aqi_min(step, end - at);
-        coll_copy(to + at, shm_source_of(v, first) + at, len);
+        coll_copy(to + at, coll_shm_source_of(v, first) + at, len);
         for (uint32_t i = 0; i < v->shm->members; i++)
-            if (i != first) coll_fold(&v->op->args, shm_source_of(v, i) + at, to + at, len);
+            if (i != first) coll_fold(&v->op->args, coll_shm_source_of(v, i) + at, to + at, len);
     }
 }
 
@@ -129,7 +131,7 @@ static void shm_direct_gather(const struct shm_view *v)
         uint32_t i = (v->shm->self + k) % v->shm->members;
         unsigned char *to;
         size_t len = coll_recv_block(args, i, &to);
-        shm_fetch(v, i, all ? v->shm->self * args->nbytes : 0, to, len);
+        coll_shm_fetch(v, i, all ? v->shm->self * args->nbytes : 0, to, len);
     }
 }
 
@@ -140,13 +142,13 @@ static bool shm_direct(const struct shm_view *v)
     uint32_t self = v->shm->self, root = args->root;
     switch (args->kind) {
     case COLL_BROADCAST:
-        if (self != root) shm_fetch(v, root, 0, args->dst, args->nbytes);
+        if (self != root) coll_shm_fetch(v, root, 0, args->dst, args->nbytes);
         break;
     case COLL_SCATTER:
-        if (self != root) shm_fetch(v, root, self * args->nbytes, args->dst, args->nbytes);
+        if (self != root) coll_shm_fetch(v, root, self * args->nbytes, args->dst, args->nbytes);
         break;
     case COLL_REDUCE:
-        shm_direct_fold(v, root, shm_mapped(v, root, shm_buffers_of(v, root, 0)->dst));
+        shm_direct_fold(v, root, coll_shm_mapped(v, root, coll_shm_buffers_of(v, root, 0)->dst));
         return false;
     case COLL_ALLREDUCE:
         shm_direct_fold(v, self, args->dst);
@@ -169,7 +171,7 @@ void shm_direct_rest(const struct shm_view *v)
         uint32_t i = (v->shm->self + k) % v->shm->members;
         size_t begin = shm_slice_begin(v, v->op->shm.most, i),
                end = shm_slice_begin(v, v->op->shm.most, i + 1);
-        const unsigned char *from = shm_mapped(v, i, shm_buffers_of(v, i, 1)->dst);
+        const unsigned char *from = coll_shm_mapped(v, i, coll_shm_buffers_of(v, i, 1)->dst);
         memcpy((unsigned char *)v->op->args.dst + begin, from + begin, end - begin);
     }
 }
@@ -178,14 +180,14 @@ void shm_direct_rest(const struct shm_view *v)
 
 /* Not where members may leave an operation: they would not know until when their memory is written
  * to. */
-static bool shm_others_may_write(const struct coll_args *args)
+static bool coll_shm_others_may_write(const struct coll_args *args)
 {
     return args->kind != COLL_REDUCE || !core.params.survive;
 }
 
 /* An address that leads out of the segment is not believed. */
-static bool shm_may_go_direct(const struct shm_view *v, uint32_t member,
-                              const struct shm_buffers *buffers)
+static bool coll_shm_may_go_direct(const struct shm_view *v, uint32_t member,
+                                   const struct shm_buffers *buffers)
 {
     const struct core_route *route = coll_route(v->team, member);
     if (buffers->src == 0 || buffers->dst == 0) return false;
@@ -199,13 +201,13 @@ static bool shm_may_go_direct(const struct shm_view *v, uint32_t member,
 enum coll_phase shm_buffers_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;
-    bool direct = shm_others_may_write(&op->args), can_pull = true, some_private = false;
+    bool direct = coll_shm_others_may_write(&op->args), can_pull = true, some_private = false;
     uint64_t sizes = 0;
     op->shm.most = 0;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         const struct shm_buffers *buffers = &shm_line_of(v->slot, i, v->slot->round)->buffers;
         op->shm.most = aqi_max(op->shm.most, buffers->most);
-        direct = direct && shm_may_go_direct(v, i, buffers);
+        direct = direct && coll_shm_may_go_direct(v, i, buffers);
         can_pull = can_pull && buffers->can_pull;
         some_private = some_private || buffers->src_private;
         sizes += buffers->sizes;

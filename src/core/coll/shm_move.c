@@ -10,7 +10,7 @@
 
 /* The place of a member in a round: the one chunk that a broadcast fills is as large as all of
  * them, from the first on. */
-static unsigned char *shm_place(const struct shm_view *v, uint32_t member, uint32_t round)
+static unsigned char *coll_shm_place(const struct shm_view *v, uint32_t member, uint32_t round)
 {
     if (v->op->shm.length <= SHM_INLINE) return shm_line_of(v->slot, member, round)->bytes;
     if (v->op->args.kind == COLL_BROADCAST) member = 0;
@@ -18,13 +18,13 @@ static unsigned char *shm_place(const struct shm_view *v, uint32_t member, uint3
 }
 
 /* What a member wrote in this round. */
-static unsigned char *shm_part_of(const struct shm_view *v, uint32_t member)
+static unsigned char *coll_shm_part_of(const struct shm_view *v, uint32_t member)
 {
-    return shm_place(v, member, v->slot->round);
+    return coll_shm_place(v, member, v->slot->round);
 }
 
 /* Where the last to arrive puts the result. */
-static unsigned char *shm_result_of(const struct shm_view *v)
+static unsigned char *coll_shm_result_of(const struct shm_view *v)
 {
     uint32_t round = v->slot->round;
     if (v->op->shm.length <= SHM_INLINE) return shm_release_of(v->slot, round)->bytes;
@@ -32,7 +32,7 @@ static unsigned char *shm_result_of(const struct shm_view *v)
 }
 
 /* How much of a block of `len` bytes is in this round. */
-static size_t shm_part_len(const struct coll_op *op, size_t len)
+static size_t coll_shm_part_len(const struct coll_op *op, size_t len)
 {
     return len <= op->shm.at ? 0 : aqi_min(op->shm.length, len - op->shm.at);
 }
@@ -62,7 +62,7 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
  * All-to-all: a chunk holds a piece for each member of [op->shm.first, shm_group_end), all members
  * if it is large enough; else there is a round for each such group.
  */
-static size_t shm_piece_bytes(const struct coll_op *op)
+static size_t coll_shm_piece_bytes(const struct coll_op *op)
 {
     return aqi_round_up(op->shm.length, 8);
 }
@@ -70,20 +70,20 @@ static size_t shm_piece_bytes(const struct coll_op *op)
 uint32_t shm_group_end(const struct coll_shm *shm, const struct coll_op *op)
 {
     if (op->args.kind != COLL_ALLTOALL) return shm->members;
-    return (uint32_t)aqi_min(op->shm.first + shm->chunk / shm_piece_bytes(op), shm->members);
+    return (uint32_t)aqi_min(op->shm.first + shm->chunk / coll_shm_piece_bytes(op), shm->members);
 }
 
-static void shm_stage_blocks(const struct shm_view *v)
+static void coll_shm_stage_blocks(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
     uint32_t next = v->slot->round + 1;
     bool all = op->args.kind == COLL_ALLTOALL;
     for (uint32_t i = op->shm.first, end = shm_group_end(v->shm, op); i < end; i++) {
         const unsigned char *from;
-        size_t len = shm_part_len(op, coll_send_block(&op->args, i, &from));
+        size_t len = coll_shm_part_len(op, coll_send_block(&op->args, i, &from));
         if (i == v->shm->self || len == 0) continue;
         unsigned char *to = shm_chunk_of(v->shm, v->slot, all ? v->shm->self : i, next);
-        if (all) to += (i - op->shm.first) * shm_piece_bytes(op);
+        if (all) to += (i - op->shm.first) * coll_shm_piece_bytes(op);
         memcpy(to, from + op->shm.at, len);
     }
 }
@@ -93,13 +93,13 @@ void shm_stage(const struct shm_view *v)
     const struct coll_op *op = v->op;
     const struct coll_args *args = &op->args;
     bool root = v->team->rank == args->root;
-    size_t len = shm_part_len(op, args->nbytes);
+    size_t len = coll_shm_part_len(op, args->nbytes);
     switch (args->kind) {
     case COLL_SCATTER:
-        if (root) shm_stage_blocks(v);
+        if (root) coll_shm_stage_blocks(v);
         return;
     case COLL_ALLTOALL:
-        shm_stage_blocks(v);
+        coll_shm_stage_blocks(v);
         return;
     case COLL_BROADCAST:
         if (!root) return;
@@ -113,7 +113,7 @@ void shm_stage(const struct shm_view *v)
         break;
     }
     if (len != 0)
-        memcpy(shm_place(v, v->shm->self, v->slot->round + 1),
+        memcpy(coll_shm_place(v, v->shm->self, v->slot->round + 1),
                (const unsigned char *)args->src + op->shm.at, len);
 }
 
@@ -131,7 +131,7 @@ void shm_own_block(const struct shm_view *v)
     coll_copy(to, from, len);
 }
 
-static void shm_read_gathered(const struct shm_view *v)
+static void coll_shm_read_gathered(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
     const uint32_t self = v->shm->self;
@@ -139,35 +139,36 @@ static void shm_read_gathered(const struct shm_view *v)
     if (self < op->shm.first || self >= shm_group_end(v->shm, op)) return;
     for (uint32_t i = 0; i < v->shm->members; i++) {
         unsigned char *to;
-        size_t len = shm_part_len(op, coll_recv_block(&op->args, i, &to));
+        size_t len = coll_shm_part_len(op, coll_recv_block(&op->args, i, &to));
         if (i == self || len == 0) continue;
         const unsigned char *from = all ? shm_chunk_of(v->shm, v->slot, i, v->slot->round) +
-                                              (self - op->shm.first) * shm_piece_bytes(op)
-                                        : shm_part_of(v, i);
+                                              (self - op->shm.first) * coll_shm_piece_bytes(op)
+                                        : coll_shm_part_of(v, i);
         memcpy(to + op->shm.at, from, len);
     }
 }
 
 /* Of a broadcast or a scatter. */
-static void shm_read_from(const struct shm_view *v, const unsigned char *from)
+static void coll_shm_read_from(const struct shm_view *v, const unsigned char *from)
 {
     const struct coll_op *op = v->op;
-    size_t len = shm_part_len(op, op->args.nbytes);
+    size_t len = coll_shm_part_len(op, op->args.nbytes);
     if (len != 0) memcpy((unsigned char *)op->args.dst + op->shm.at, from, len);
 }
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
 /* All parts, folded from the last rank to the first: with the same result everywhere. */
-static void shm_fold_parts(const struct shm_view *v, unsigned char *into, size_t at, size_t len)
+static void coll_shm_fold_parts(const struct shm_view *v, unsigned char *into, size_t at,
+                                size_t len)
 {
     uint32_t i = v->shm->members - 1;
-    memcpy(into, shm_part_of(v, i) + at, len);
+    memcpy(into, coll_shm_part_of(v, i) + at, len);
     while (i-- > 0)
-        coll_fold(&v->op->args, shm_part_of(v, i) + at, into, len);
+        coll_fold(&v->op->args, coll_shm_part_of(v, i) + at, into, len);
 }
 
-static bool shm_wants_result(const struct shm_view *v)
+static bool coll_shm_wants_result(const struct shm_view *v)
 {
     return v->op->args.kind == COLL_ALLREDUCE || v->team->rank == v->op->args.root;
 }
@@ -175,17 +176,17 @@ static bool shm_wants_result(const struct shm_view *v)
 void shm_last(const struct shm_view *v)
 {
     if (v->op->args.kind == COLL_REDUCE || v->op->args.kind == COLL_ALLREDUCE)
-        shm_fold_parts(v, shm_result_of(v), 0, v->op->shm.length);
+        coll_shm_fold_parts(v, coll_shm_result_of(v), 0, v->op->shm.length);
 }
 
-static void shm_read_reduced(const struct shm_view *v)
+static void coll_shm_read_reduced(const struct shm_view *v)
 {
-    if (!shm_wants_result(v)) return; /* dst may be NULL */
+    if (!coll_shm_wants_result(v)) return; /* dst may be NULL */
     unsigned char *to = (unsigned char *)v->op->args.dst + v->op->shm.at;
     if (v->shm->flat)
-        shm_fold_parts(v, to, 0, v->op->shm.length);
+        coll_shm_fold_parts(v, to, 0, v->op->shm.length);
     else
-        memcpy(to, shm_result_of(v), v->op->shm.length);
+        memcpy(to, coll_shm_result_of(v), v->op->shm.length);
 }
 
 void shm_read(const struct shm_view *v)
@@ -194,21 +195,22 @@ void shm_read(const struct shm_view *v)
     bool root = v->team->rank == op->args.root;
     switch (op->args.kind) {
     case COLL_BROADCAST:
-        if (!root) shm_read_from(v, shm_part_of(v, op->args.root));
+        if (!root) coll_shm_read_from(v, coll_shm_part_of(v, op->args.root));
         break;
     case COLL_REDUCE:
     case COLL_ALLREDUCE:
-        shm_read_reduced(v);
+        coll_shm_read_reduced(v);
         return;
     case COLL_SCATTER:
-        if (!root) shm_read_from(v, shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round));
+        if (!root)
+            coll_shm_read_from(v, shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round));
         break;
     case COLL_GATHER:
-        if (root) shm_read_gathered(v);
+        if (root) coll_shm_read_gathered(v);
         break;
     case COLL_ALLGATHER:
     case COLL_ALLTOALL:
-        shm_read_gathered(v);
+        coll_shm_read_gathered(v);
         root = true;
         break;
     default:
@@ -236,12 +238,12 @@ void shm_slice_stage(const struct shm_view *v)
     size_t end = shm_slice_begin(v, v->op->shm.length, v->shm->self + 1);
     unsigned char *result =
         shm_chunk_of(v->shm, v->slot, v->shm->members, v->slot->round + 1) + begin;
-    shm_fold_parts(v, result, begin, end - begin);
+    coll_shm_fold_parts(v, result, begin, end - begin);
 }
 
 void shm_slice_read(const struct shm_view *v)
 {
-    if (shm_wants_result(v))
-        memcpy((unsigned char *)v->op->args.dst + v->op->shm.at, shm_result_of(v),
+    if (coll_shm_wants_result(v))
+        memcpy((unsigned char *)v->op->args.dst + v->op->shm.at, coll_shm_result_of(v),
                v->op->shm.length);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static aq_status is_null(const char *call, const char *what)
+static aq_status conn_api_is_null(const char *call, const char *what)
 {
     return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
 }
@@ -15,7 +15,7 @@ static aq_status is_null(const char *call, const char *what)
 /* --- listening ------------------------------------------------------------------------------- */
 
 /* The transport that `uri` names, or the first that can connect with strangers. */
-static aq_status transport_for(const char *uri, const char *call, unsigned *out)
+static aq_status conn_api_transport_for(const char *uri, const char *call, unsigned *out)
 {
     for (unsigned t = 0; t < core.tp_count; t++) {
         const struct aqi_transport *ops = &core.tps[t]->ops;
@@ -32,10 +32,10 @@ static aq_status transport_for(const char *uri, const char *call, unsigned *out)
                     call, uri != NULL ? uri : "");
 }
 
-static aq_status begin(const char *call, const char *uri, unsigned *t)
+static aq_status conn_api_begin(const char *call, const char *uri, unsigned *t)
 {
     aq_status st = core_conn_ready();
-    if (st == AQ_OK) st = transport_for(uri, call, t);
+    if (st == AQ_OK) st = conn_api_transport_for(uri, call, t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     st = conn_rendezvous_open(*t);
@@ -49,11 +49,11 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     unsigned t;
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (out == NULL) return is_null(call, "the place for the listener");
+    if (out == NULL) return conn_api_is_null(call, "the place for the listener");
     if ((flags & ~AQ_LISTEN_ANYBODY) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call,
                         flags & ~AQ_LISTEN_ANYBODY);
-    st = begin(call, uri, &t);
+    st = conn_api_begin(call, uri, &t);
     if (st != AQ_OK) return st;
     aq_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
@@ -79,7 +79,7 @@ const char *aq_listener_uri(const aq_listener *listener)
 }
 
 /* Requests that came here: those nobody has seen are refused and forgotten. */
-static void release_requests(const aq_listener *listener)
+static void conn_api_release_requests(const aq_listener *listener)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
@@ -107,7 +107,7 @@ aq_status aq_listener_close(aq_listener *listener)
         return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: it is closed already");
     }
     *at = listener->next;
-    release_requests(listener);
+    conn_api_release_requests(listener);
     core.tps[listener->t]->ops.rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
@@ -119,7 +119,7 @@ aq_status aq_listener_close(aq_listener *listener)
 /* --- connecting ------------------------------------------------------------------------------ */
 
 /* The size that a program compiled in, within reason; `name` is the type's. */
-static aq_status check_size(const char *call, size_t struct_size, const char *name)
+static aq_status conn_api_check_size(const char *call, size_t struct_size, const char *name)
 {
     if (struct_size >= sizeof(size_t) && struct_size <= 4096) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)", call,
@@ -127,8 +127,8 @@ static aq_status check_size(const char *call, size_t struct_size, const char *na
 }
 
 /* Take the data and the segment that a side gives. */
-static aq_status take_params(aq_connection *conn, const void *data, size_t nbytes,
-                             aq_segment *segment, const char *call)
+static aq_status conn_api_take_params(aq_connection *conn, const void *data, size_t nbytes,
+                                      aq_segment *segment, const char *call)
 {
     if (nbytes > aqi_core_config.conn_data)
         return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes of data, the most is %llu (AQ_CONN_DATA)",
@@ -150,33 +150,33 @@ static aq_status take_params(aq_connection *conn, const void *data, size_t nbyte
     return AQ_OK;
 }
 
-static aq_status read_connect(const char *call, const aq_connect_params *given,
-                              aq_connect_params *params)
+static aq_status conn_api_read_connect(const char *call, const aq_connect_params *given,
+                                       aq_connect_params *params)
 {
     const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
-    aq_status st = check_size(call, given->struct_size, "aq_connect_params");
+    aq_status st = conn_api_check_size(call, given->struct_size, "aq_connect_params");
     if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
     if ((params->flags & ~known) == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
 }
 
-static aq_status start(const char *uri, const aq_connect_params *given, bool silent,
-                       aq_connection **out, const char *call)
+static aq_status conn_api_start(const char *uri, const aq_connect_params *given, bool silent,
+                                aq_connection **out, const char *call)
 {
     aq_connect_params params;
     unsigned t;
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
     if (uri == NULL || out == NULL)
-        return is_null(call, uri == NULL ? "uri" : "the place for the connection");
+        return conn_api_is_null(call, uri == NULL ? "uri" : "the place for the connection");
     if (strlen(uri) >= AQI_URI_MAX)
         return aqi_fail(AQ_EINVAL, "core", "%s: the URI is longer than %d characters", call,
                         AQI_URI_MAX - 1);
-    st = read_connect(call, given, &params);
-    if (st == AQ_OK) st = begin(call, uri, &t);
+    st = conn_api_read_connect(call, given, &params);
+    if (st == AQ_OK) st = conn_api_begin(call, uri, &t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     aq_connection *conn = conn_new(t, true);
@@ -191,7 +191,7 @@ static aq_status start(const char *uri, const aq_connect_params *given, bool sil
     conn->pause_ns = aqi_core_config.conn_retry_ns;
     conn->deadline_ns = aqi_now_ns() + (params.timeout_ns != 0 ? params.timeout_ns
                                                                : aqi_core_config.conn_timeout_ns);
-    st = take_params(conn, params.data, params.nbytes, params.segment, call);
+    st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, call);
     if (st == AQ_OK) st = conn_open_tp(conn);
     if (st != AQ_OK) {
         conn_destroy(conn);
@@ -207,11 +207,11 @@ static aq_status start(const char *uri, const aq_connect_params *given, bool sil
 
 aq_status aq_connect_start(const char *uri, const aq_connect_params *params, aq_connection **out)
 {
-    return start(uri, params, false, out, "aq_connect_start");
+    return conn_api_start(uri, params, false, out, "aq_connect_start");
 }
 
 /* The result of a call that is decided; its event is not needed any more. */
-static aq_status result(aq_connection *conn, const char *call)
+static aq_status conn_api_result(aq_connection *conn, const char *call)
 {
     if (conn_state(conn) == AQ_CONNECTION_CALLING) return AQ_AGAIN;
     aqi_spin_lock(&conns.lock);
@@ -226,9 +226,9 @@ static aq_status result(aq_connection *conn, const char *call)
     return aqi_fail_quiet(conn->status, "%s: %s: %s", call, conn->uri, conn->reason);
 }
 
-static aq_status check_client(const char *call, const aq_connection *conn)
+static aq_status conn_api_check_client(const char *call, const aq_connection *conn)
 {
-    if (conn == NULL) return is_null(call, "the connection");
+    if (conn == NULL) return conn_api_is_null(call, "the connection");
     if (conn->client) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: the connection was asked for by the other side", call);
 }
@@ -237,16 +237,16 @@ aq_status aq_connect_test(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connect_test");
     if (st != AQ_OK) return st;
-    st = check_client("aq_connect_test", conn);
+    st = conn_api_check_client("aq_connect_test", conn);
     if (st != AQ_OK) return st;
-    return result(conn, "aq_connect_test");
+    return conn_api_result(conn, "aq_connect_test");
 }
 
-static aq_status wait_for(aq_connection *conn, const char *call)
+static aq_status conn_api_wait_for(aq_connection *conn, const char *call)
 {
     struct core_wait wait = {0};
     aq_status st;
-    while ((st = result(conn, call)) == AQ_AGAIN)
+    while ((st = conn_api_result(conn, call)) == AQ_AGAIN)
         core_wait_step(&wait, CORE_SLEEP_MS);
     return st;
 }
@@ -255,17 +255,17 @@ aq_status aq_connect_wait(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connect_wait");
     if (st != AQ_OK) return st;
-    st = check_client("aq_connect_wait", conn);
+    st = conn_api_check_client("aq_connect_wait", conn);
     if (st != AQ_OK) return st;
-    return wait_for(conn, "aq_connect_wait");
+    return conn_api_wait_for(conn, "aq_connect_wait");
 }
 
 aq_status aq_connect(const char *uri, const aq_connect_params *params, aq_connection **out)
 {
     aq_connection *conn;
-    aq_status st = start(uri, params, true, &conn, "aq_connect");
+    aq_status st = conn_api_start(uri, params, true, &conn, "aq_connect");
     if (st != AQ_OK) return st;
-    st = wait_for(conn, "aq_connect");
+    st = conn_api_wait_for(conn, "aq_connect");
     if (st == AQ_OK)
         *out = conn;
     else
@@ -275,11 +275,11 @@ aq_status aq_connect(const char *uri, const aq_connect_params *params, aq_connec
 
 /* --- accepting ------------------------------------------------------------------------------- */
 
-static aq_status take_request(aq_connection *conn, const char *call)
+static aq_status conn_api_take_request(aq_connection *conn, const char *call)
 {
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
-    if (conn == NULL) return is_null(call, "the connection");
+    if (conn == NULL) return conn_api_is_null(call, "the connection");
     aqi_spin_lock(&conns.lock);
     bool waits = conn_state(conn) == AQ_CONNECTION_ASKED;
     bool gone = !waits && !conn->client && conn->tp == NULL;
@@ -290,7 +290,7 @@ static aq_status take_request(aq_connection *conn, const char *call)
 }
 
 /* Open our side, and write the answer, whichever it is. */
-static aq_status answer(aq_connection *conn)
+static aq_status conn_api_answer(aq_connection *conn)
 {
     aq_status st = conn_open_tp(conn);
     if (st == AQ_OK) st = conn_join(conn, conn->addr, conn->addr_len);
@@ -318,23 +318,23 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
 {
     static const char call[] = "aq_connection_accept";
     aq_accept_params params = {.struct_size = sizeof(params)};
-    aq_status st = take_request(conn, call);
+    aq_status st = conn_api_take_request(conn, call);
     if (st != AQ_OK) return st;
     if (given != NULL) {
-        st = check_size(call, given->struct_size, "aq_accept_params");
+        st = conn_api_check_size(call, given->struct_size, "aq_accept_params");
         if (st != AQ_OK) return st;
         memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
     }
-    st = take_params(conn, params.data, params.nbytes, params.segment, call);
+    st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, call);
     if (st != AQ_OK) return st;
     conn->context = params.context;
-    return answer(conn);
+    return conn_api_answer(conn);
 }
 
 aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *reason)
 {
     static const char call[] = "aq_connection_reject";
-    aq_status st = take_request(conn, call);
+    aq_status st = conn_api_take_request(conn, call);
     if (st == AQ_EPEER) { /* it is not there to hear it */
         conn_destroy(conn);
         return AQ_OK;
@@ -352,21 +352,21 @@ aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *r
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-static bool is_busy(const aq_connection *conn)
+static bool conn_api_is_busy(const aq_connection *conn)
 {
     return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
 }
 
 /* What is under way to the peer ends, or the time is out. */
-static void wait_quiet(aq_connection *conn)
+static void conn_api_wait_quiet(aq_connection *conn)
 {
     struct core_wait wait = {0};
     uint64_t until = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
-    while (conn_state(conn) == AQ_CONNECTION_OPEN && is_busy(conn) && aqi_now_ns() < until)
+    while (conn_state(conn) == AQ_CONNECTION_OPEN && conn_api_is_busy(conn) && aqi_now_ns() < until)
         if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
-static bool is_there(const aq_connection *conn)
+static bool conn_api_is_there(const aq_connection *conn)
 {
     uint32_t i = 0, high = atomic_load(&conns.high);
     while (i < high && atomic_load(&conns.slots[i].conn) != conn)
@@ -378,9 +378,9 @@ aq_status aq_connection_close(aq_connection *conn)
 {
     aq_status st = aqi_core_callable("aq_connection_close");
     if (st != AQ_OK || conn == NULL) return st;
-    if (!is_there(conn))
+    if (!conn_api_is_there(conn))
         return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: it is closed already");
-    if (conn_state(conn) == AQ_CONNECTION_OPEN) wait_quiet(conn);
+    if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_api_wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);
     if (conn->channel != NULL && state == AQ_CONNECTION_ASKED)
@@ -411,7 +411,7 @@ aq_connection *aq_connection_of(const aq_am *am)
 aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *info)
 {
     if (conn == NULL || info == NULL)
-        return is_null("aq_connection_query", conn == NULL ? "the connection" : "info");
+        return conn_api_is_null("aq_connection_query", conn == NULL ? "the connection" : "info");
     int state = conn_state(conn);
     bool over = state == AQ_CONNECTION_ENDED;
     *info = (aq_connection_info){.state = (aq_connection_state)state,

@@ -38,7 +38,7 @@ aq_connection *conn_new(unsigned t, bool client)
 }
 
 /* Nobody makes progress on it from now on. */
-static void withdraw(aq_connection *conn)
+static void conn_withdraw(aq_connection *conn)
 {
     struct conn_slot *slot = &conns.slots[conn->slot];
     atomic_store(&slot->conn, NULL);
@@ -55,7 +55,7 @@ void conn_destroy(aq_connection *conn)
     conn->listener = NULL;
     aqi_spin_unlock(&conns.lock);
     atomic_store(&conn->routes[1].lost, true); /* also for a reply that waits in another thread */
-    withdraw(conn);
+    conn_withdraw(conn);
     if (conn->tp != NULL) {
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
         for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
@@ -77,7 +77,7 @@ void conn_destroy(aq_connection *conn)
 
 /* --- states and events ----------------------------------------------------------------------- */
 
-static bool awaits(int state)
+static bool conn_awaits(int state)
 {
     return state == AQ_CONNECTION_CALLING || state == AQ_CONNECTION_JOINING;
 }
@@ -85,8 +85,8 @@ static bool awaits(int state)
 void conn_set_state(aq_connection *conn, int state)
 {
     int old = conn_state(conn);
-    if (awaits(state) && !awaits(old)) atomic_fetch_add(&conns.busy, 1);
-    if (!awaits(state) && awaits(old)) atomic_fetch_sub(&conns.busy, 1);
+    if (conn_awaits(state) && !conn_awaits(old)) atomic_fetch_add(&conns.busy, 1);
+    if (!conn_awaits(state) && conn_awaits(old)) atomic_fetch_sub(&conns.busy, 1);
     atomic_store_explicit(&conn->state, state, memory_order_release);
     core_progressed(); /* some thread may wait for it */
 }
@@ -120,7 +120,7 @@ void conn_unqueue(aq_connection *conn)
     conn->events = 0;
 }
 
-static void note_why(aq_connection *conn, aq_status status, const char *reason)
+static void conn_note_why(aq_connection *conn, aq_status status, const char *reason)
 {
     conn->status = status;
     snprintf(conn->reason, sizeof(conn->reason), "%s", reason);
@@ -130,7 +130,7 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
               const char *reason)
 {
     if (conn_state(conn) == AQ_CONNECTION_ENDED) return;
-    if (conn->reason[0] == 0) note_why(conn, status, reason);
+    if (conn->reason[0] == 0) conn_note_why(conn, status, reason);
     conn_set_state(conn, AQ_CONNECTION_ENDED);
     if (!conn->silent) conn_push(conn, type);
 }
@@ -141,7 +141,7 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
     if (conn_state(conn) != AQ_CONNECTION_OPEN) {
         conn_end(conn, type, status, reason);
     } else if (atomic_load(&conn->ending) == 0) {
-        note_why(conn, status, reason);
+        conn_note_why(conn, status, reason);
         atomic_store(&conn->routes[1].lost, true); /* nothing more is worth sending */
         atomic_store_explicit(&conn->ending, type, memory_order_release);
     }
@@ -149,7 +149,7 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-static inline aq_connection *enter(uint32_t i)
+static inline aq_connection *conn_enter(uint32_t i)
 {
     struct conn_slot *slot = &conns.slots[i];
     aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
@@ -161,13 +161,13 @@ static inline aq_connection *enter(uint32_t i)
     return conn;
 }
 
-static inline void leave(uint32_t i)
+static inline void conn_leave(uint32_t i)
 {
     if (core.multi) atomic_fetch_sub(&conns.slots[i].users, 1);
 }
 
 /* Everything the peer sent has been delivered: end an open connection. */
-static AQI_COLD void finish(aq_connection *conn)
+static AQI_COLD void conn_finish(aq_connection *conn)
 {
     aqi_spin_lock(&conns.lock);
     bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
@@ -195,7 +195,7 @@ static void conn_stalled(struct core_wait *wait, const struct core_route *route)
 
 /* Its transport found the peer gone: the control channel says how, or at least that it should be
  * over. */
-static AQI_COLD void look_closely(aq_connection *conn)
+static AQI_COLD void conn_look_closely(aq_connection *conn)
 {
     atomic_store(&conn->suspect, false);
     aqi_spin_lock(&conns.lock);
@@ -232,7 +232,7 @@ void core_conns_sweep(void)
 }
 
 /* Has all been delivered that the peer of this connection sent, which is over? */
-static bool delivered(aq_connection *conn)
+static bool conn_delivered(aq_connection *conn)
 {
     const struct aqi_transport *ops = &conn->tp->ops;
     aqi_spin_lock(&conns.lock);
@@ -244,20 +244,20 @@ static bool delivered(aq_connection *conn)
 }
 
 /* The ends that progress would find, where it has nothing to deliver before. */
-static void finish_delivered(void)
+static void conn_finish_delivered(void)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
-        aq_connection *conn = enter(i);
+        aq_connection *conn = conn_enter(i);
         if (conn == NULL) continue;
         if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
-            delivered(conn))
-            finish(conn);
-        leave(i);
+            conn_delivered(conn))
+            conn_finish(conn);
+        conn_leave(i);
     }
 }
 
 /* The oldest event of the connection at the head of the queue; the lock is held. */
-static void take_event(aq_connection_event *event)
+static void conn_take_event(aq_connection_event *event)
 {
     aq_connection *conn = conns.first;
     int type = __builtin_ctz(conn->events);
@@ -285,17 +285,17 @@ aq_status aq_connection_next_event(aq_connection_event *event)
     if (conns.first == NULL && look) {
         conn_attend();
         aqi_spin_unlock(&conns.lock);
-        finish_delivered();
+        conn_finish_delivered();
         aqi_spin_lock(&conns.lock);
     }
     st = conns.first != NULL ? AQ_OK : AQ_AGAIN;
-    if (st == AQ_OK) take_event(event);
+    if (st == AQ_OK) conn_take_event(event);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     return st;
 }
 
-static unsigned look(void)
+static unsigned conn_look(void)
 {
     uint32_t round = atomic_load_explicit(&conns.rounds, memory_order_relaxed) + 1;
     atomic_store_explicit(&conns.rounds, round, memory_order_relaxed);
@@ -313,21 +313,21 @@ static unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
     unsigned n = 0;
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
     for (uint32_t i = 0; i < high; i++) {
-        aq_connection *conn = enter(i);
+        aq_connection *conn = conn_enter(i);
         if (conn == NULL) continue;
         if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN)) {
             unsigned got = conn->tp->ops.progress(conn->tp, mode, now);
             n += got;
             if (got == 0 && mode == AQI_PROGRESS_ALL) {
                 if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
-                    look_closely(conn);
+                    conn_look_closely(conn);
                 if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)))
-                    finish(conn);
+                    conn_finish(conn);
             }
         }
-        leave(i);
+        conn_leave(i);
     }
-    return n + look();
+    return n + conn_look();
 }
 
 aq_status core_conns_open(void)

@@ -27,7 +27,7 @@ void conn_refuse(unsigned t, struct aqi_control_channel *channel, aq_status stat
     (void)core.tps[t]->ops.rendezvous->send(channel, &message);
 }
 
-static void say_busy(unsigned t, struct aqi_control_channel *channel)
+static void conn_handshake_say_busy(unsigned t, struct aqi_control_channel *channel)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_BUSY};
     struct aqi_handshake message = {.bytes = conns.message,
@@ -35,7 +35,8 @@ static void say_busy(unsigned t, struct aqi_control_channel *channel)
     (void)core.tps[t]->ops.rendezvous->send(channel, &message);
 }
 
-static aq_status own_address(aq_connection *conn, void *addr, struct aqi_hello *hello)
+static aq_status conn_handshake_own_address(aq_connection *conn, void *addr,
+                                            struct aqi_hello *hello)
 {
     size_t len = 0;
     aq_status st = conn->tp->ops.address(conn->tp, addr, &len);
@@ -53,7 +54,7 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
     int fd = -1;
     aq_status st = AQ_OK;
     if (type == AQI_HELLO_ACCEPT) {
-        st = own_address(conn, addr, &hello);
+        st = conn_handshake_own_address(conn, addr, &hello);
         hello.max_medium = (uint32_t)core.max_medium;
         hello.data = conn->sent;
         hello.nbytes = conn->nsent;
@@ -68,12 +69,12 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
-static void fail(aq_connection *conn, aq_status status, const char *reason)
+static void conn_handshake_fail(aq_connection *conn, aq_status status, const char *reason)
 {
     conn_end(conn, AQ_CONNECTION_FAILED, status, reason);
 }
 
-static void retry_later(aq_connection *conn)
+static void conn_handshake_retry_later(aq_connection *conn)
 {
     uint64_t most = LONGEST_PAUSE * aqi_core_config.conn_retry_ns;
     conn->retry_ns = aqi_now_ns() + conn->pause_ns;
@@ -89,7 +90,7 @@ void conn_connect(aq_connection *conn)
                               .nbytes = conn->nsent};
     unsigned char addr[AQI_ADDR_MAX];
     conn->retry_ns = UINT64_MAX;
-    aq_status st = own_address(conn, addr, &hello);
+    aq_status st = conn_handshake_own_address(conn, addr, &hello);
     if (st == AQ_OK) {
         struct aqi_handshake message = {.bytes = conns.message,
                                         .len = aqi_hello_encode(&hello, conns.message),
@@ -100,15 +101,15 @@ void conn_connect(aq_connection *conn)
     }
     if (st == AQ_OK) return;
     if (st == AQ_AGAIN || (st == AQ_EREFUSED && (conn->flags & AQ_CONNECT_WAIT) != 0)) {
-        retry_later(conn);
+        conn_handshake_retry_later(conn);
     } else if (st == AQ_EREFUSED) {
-        fail(conn, st, "nobody listens there: start the server first");
+        conn_handshake_fail(conn, st, "nobody listens there: start the server first");
     } else {
-        fail(conn, st, aq_error_message());
+        conn_handshake_fail(conn, st, aq_error_message());
     }
 }
 
-static void drop_channel(aq_connection *conn)
+static void conn_handshake_drop_channel(aq_connection *conn)
 {
     if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
     conn->channel = NULL;
@@ -120,14 +121,14 @@ void conn_times(uint64_t now_ns)
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
         if (state == AQ_CONNECTION_JOINING && now_ns >= conn->deadline_ns) {
-            drop_channel(conn);
+            conn_handshake_drop_channel(conn);
             conn_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
             const char *reason = conn->channel != NULL
                                      ? "it does not answer: the server is busy or stopped"
                                      : "it took no call in time: nobody listens or it is full";
-            drop_channel(conn);
-            fail(conn, AQ_ETIMEOUT, reason);
+            conn_handshake_drop_channel(conn);
+            conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);
         }
@@ -151,9 +152,10 @@ uint64_t conn_next_time(void)
 /* --- being called ---------------------------------------------------------------------------- */
 
 /* Why this call is refused at once; AQ_OK: it is not. */
-static aq_status check_call(const aq_listener *listener, const struct aqi_writer *writer,
-                            const struct aqi_hello *hello, const struct aqi_handshake *message,
-                            char reason[200])
+static aq_status conn_handshake_check_call(const aq_listener *listener,
+                                           const struct aqi_writer *writer,
+                                           const struct aqi_hello *hello,
+                                           const struct aqi_handshake *message, char reason[200])
 {
     if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory) {
         snprintf(reason, 200, "the call makes no sense");
@@ -172,7 +174,7 @@ static aq_status check_call(const aq_listener *listener, const struct aqi_writer
     return AQ_OK;
 }
 
-static bool keep_data(aq_connection *conn, const struct aqi_hello *hello)
+static bool conn_handshake_keep_data(aq_connection *conn, const struct aqi_hello *hello)
 {
     if (hello->nbytes == 0) return true;
     conn->data = malloc(hello->nbytes);
@@ -183,9 +185,11 @@ static bool keep_data(aq_connection *conn, const struct aqi_hello *hello)
 }
 
 /* NULL: no room now. */
-static aq_connection *take_call(aq_listener *listener, struct aqi_control_channel *channel,
-                                const struct aqi_writer *writer, const struct aqi_hello *hello,
-                                struct aqi_handshake *message)
+static aq_connection *conn_handshake_take_call(aq_listener *listener,
+                                               struct aqi_control_channel *channel,
+                                               const struct aqi_writer *writer,
+                                               const struct aqi_hello *hello,
+                                               struct aqi_handshake *message)
 {
     if (listener->waiting >= aqi_core_config.conn_backlog) return NULL;
     aq_connection *conn = conn_new(listener->t, false);
@@ -201,7 +205,7 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_control_channe
         message->fds[i] = -1;
     }
     conn_set_state(conn, AQ_CONNECTION_ASKED);
-    if (!keep_data(conn, hello)) {
+    if (!conn_handshake_keep_data(conn, hello)) {
         conn->forget = true;
         atomic_store(&conns.forgotten, true);
         return NULL;
@@ -211,8 +215,9 @@ static aq_connection *take_call(aq_listener *listener, struct aqi_control_channe
     return conn;
 }
 
-static void *on_call(void *arg, void *listener_user, struct aqi_control_channel *channel,
-                     const struct aqi_writer *writer, struct aqi_handshake *message)
+static void *conn_handshake_on_call(void *arg, void *listener_user,
+                                    struct aqi_control_channel *channel,
+                                    const struct aqi_writer *writer, struct aqi_handshake *message)
 {
     aq_listener *listener = listener_user;
     struct aqi_hello hello;
@@ -220,7 +225,7 @@ static void *on_call(void *arg, void *listener_user, struct aqi_control_channel 
     (void)arg;
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_OK)
-        st = check_call(listener, writer, &hello, message, reason);
+        st = conn_handshake_check_call(listener, writer, &hello, message, reason);
     else
         snprintf(reason, sizeof(reason),
                  st == AQ_EMISMATCH ? "the server has another version of the library"
@@ -230,51 +235,52 @@ static void *on_call(void *arg, void *listener_user, struct aqi_control_channel 
         conn_refuse(listener->t, channel, st, 0, reason);
         return NULL;
     }
-    aq_connection *conn = take_call(listener, channel, writer, &hello, message);
-    if (conn == NULL) say_busy(listener->t, channel);
+    aq_connection *conn = conn_handshake_take_call(listener, channel, writer, &hello, message);
+    if (conn == NULL) conn_handshake_say_busy(listener->t, channel);
     return conn;
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
 
 /* Join what the server opened, and confirm. */
-static aq_status accepted(aq_connection *conn, const struct aqi_hello *hello,
-                          const struct aqi_handshake *message)
+static aq_status conn_handshake_accepted(aq_connection *conn, const struct aqi_hello *hello,
+                                         const struct aqi_handshake *message)
 {
     conn->peer_medium = hello->max_medium;
     aq_status st = conn_join(conn, hello->addr, hello->addr_len);
     if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
-    if (st == AQ_OK && !keep_data(conn, hello))
+    if (st == AQ_OK && !conn_handshake_keep_data(conn, hello))
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");
     if (st == AQ_OK) st = conn_write(conn, AQI_HELLO_CONFIRM);
     return st;
 }
 
-static void on_accept(aq_connection *conn, const struct aqi_writer *writer,
-                      const struct aqi_hello *hello, const struct aqi_handshake *message)
+static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_writer *writer,
+                                     const struct aqi_hello *hello,
+                                     const struct aqi_handshake *message)
 {
     char reason[100];
     if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
         snprintf(reason, sizeof(reason), "the server is user %u: AQ_CONNECT_ANYBODY allows that",
                  writer->uid);
-        drop_channel(conn);
-        fail(conn, AQ_EACCESS, reason);
+        conn_handshake_drop_channel(conn);
+        conn_handshake_fail(conn, AQ_EACCESS, reason);
         return;
     }
     conn->peer_id = *writer;
-    aq_status st = accepted(conn, hello, message);
+    aq_status st = conn_handshake_accepted(conn, hello, message);
     if (st == AQ_OK) {
         conn_opened(conn);
     } else if (st == AQ_EPEER) {
-        drop_channel(conn);
-        fail(conn, st, "the server died while it accepted");
+        conn_handshake_drop_channel(conn);
+        conn_handshake_fail(conn, st, "the server died while it accepted");
     } else {
-        drop_channel(conn);
-        fail(conn, st, aq_error_message());
+        conn_handshake_drop_channel(conn);
+        conn_handshake_fail(conn, st, aq_error_message());
     }
 }
 
-static void on_refuse(aq_connection *conn, const struct aqi_hello *hello)
+static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello *hello)
 {
     char text[240];
     /* What failed there is not to be looked for here. */
@@ -284,35 +290,37 @@ static void on_refuse(aq_connection *conn, const struct aqi_hello *hello)
     for (char *c = text; *c != 0; c++)
         if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
     conn->code = hello->code;
-    drop_channel(conn);
-    fail(conn, (aq_status)hello->status, text[0] != 0 ? text : "the server rejected the call");
+    conn_handshake_drop_channel(conn);
+    conn_handshake_fail(conn, (aq_status)hello->status,
+                        text[0] != 0 ? text : "the server rejected the call");
 }
 
-static void on_confirm(aq_connection *conn, const struct aqi_hello *hello,
-                       const struct aqi_handshake *message)
+static void conn_handshake_on_confirm(aq_connection *conn, const struct aqi_hello *hello,
+                                      const struct aqi_handshake *message)
 {
     aq_status st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
     if (st == AQ_OK) {
         conn_opened(conn);
         return;
     }
-    drop_channel(conn);
+    conn_handshake_drop_channel(conn);
     conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
 }
 
 /* The other side wrote what it must not, or what nobody understands. */
-static void broken(aq_connection *conn, const char *why)
+static void conn_handshake_broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    drop_channel(conn);
+    conn_handshake_drop_channel(conn);
     if (conn->client && conn_state(conn) == AQ_CONNECTION_CALLING)
-        fail(conn, AQ_EPROTO, why);
+        conn_handshake_fail(conn, AQ_EPROTO, why);
     else
         conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
 }
 
-static void on_message(void *arg, void *channel_user, const struct aqi_writer *writer,
-                       struct aqi_handshake *message)
+static void conn_handshake_on_message(void *arg, void *channel_user,
+                                      const struct aqi_writer *writer,
+                                      struct aqi_handshake *message)
 {
     aq_connection *conn = channel_user;
     struct aqi_hello hello;
@@ -321,34 +329,34 @@ static void on_message(void *arg, void *channel_user, const struct aqi_writer *w
     (void)arg;
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_EMISMATCH && calling) {
-        drop_channel(conn);
-        fail(conn, st, "the server has another version of the library");
+        conn_handshake_drop_channel(conn);
+        conn_handshake_fail(conn, st, "the server has another version of the library");
     } else if (st != AQ_OK || message->nfds != hello.memory || hello.objects != 0) {
-        broken(conn, "the peer wrote a message that makes no sense");
+        conn_handshake_broken(conn, "the peer wrote a message that makes no sense");
     } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
-        on_accept(conn, writer, &hello, message);
+        conn_handshake_on_accept(conn, writer, &hello, message);
     } else if (hello.type == AQI_HELLO_REFUSE && calling) {
-        on_refuse(conn, &hello);
+        conn_handshake_on_refuse(conn, &hello);
     } else if (hello.type == AQI_HELLO_BUSY && calling) {
-        drop_channel(conn);
-        retry_later(conn);
+        conn_handshake_drop_channel(conn);
+        conn_handshake_retry_later(conn);
     } else if (hello.type == AQI_HELLO_CONFIRM && state == AQ_CONNECTION_JOINING) {
-        on_confirm(conn, &hello, message);
+        conn_handshake_on_confirm(conn, &hello, message);
     } else if (hello.type == AQI_HELLO_BYE) {
         conn_end_soon(conn, AQ_CONNECTION_CLOSED, AQ_EPEER, "the peer closed the connection");
     } else {
-        broken(conn, "the peer wrote a message out of turn");
+        conn_handshake_broken(conn, "the peer wrote a message out of turn");
     }
 }
 
-static void on_closed(void *arg, void *channel_user)
+static void conn_handshake_on_closed(void *arg, void *channel_user)
 {
     aq_connection *conn = channel_user;
     (void)arg;
-    drop_channel(conn);
+    conn_handshake_drop_channel(conn);
     switch (conn_state(conn)) {
     case AQ_CONNECTION_CALLING: /* not taken; if the server has ended, the next call will tell */
-        retry_later(conn);
+        conn_handshake_retry_later(conn);
         break;
     case AQ_CONNECTION_ASKED:
         conn->forget = (conn->events & 1u << AQ_CONNECTION_REQUEST) != 0;
@@ -366,8 +374,9 @@ static void on_closed(void *arg, void *channel_user)
 
 aq_status conn_rendezvous_open(unsigned t)
 {
-    static const struct aqi_rendezvous_hooks hooks = {
-        .call = on_call, .message = on_message, .closed = on_closed};
+    static const struct aqi_rendezvous_hooks hooks = {.call = conn_handshake_on_call,
+                                                      .message = conn_handshake_on_message,
+                                                      .closed = conn_handshake_on_closed};
     if (conns.rendezvous[t] != NULL) return AQ_OK;
     aq_status st = core.tps[t]->ops.rendezvous->open(&hooks, &conns.rendezvous[t]);
     return st == AQ_OK ? conn_watch_rendezvous(t) : st;

@@ -14,7 +14,7 @@
 
 /* --- what the transport calls ---------------------------------------------------------------- */
 
-static void broken(aq_connection *conn, const char *why)
+static void conn_join_broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
     aqi_spin_lock(&conns.lock);
@@ -25,15 +25,16 @@ static void broken(aq_connection *conn, const char *why)
 }
 
 /* A program that nobody started with ours must not be able to end us: it loses its connection. */
-static void hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     aq_connection *conn = arg;
     (void)source;
     if (AQI_LIKELY(core_deliver_from(&conn->routes[1], 1, am))) return;
-    broken(conn, "the peer sent a message for a handler that is not registered for it here");
+    conn_join_broken(conn,
+                     "the peer sent a message for a handler that is not registered for it here");
 }
 
-static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+static void conn_join_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     aq_connection *conn = arg;
     (void)id;
@@ -42,7 +43,7 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
 }
 
 /* May the peer's messages touch this? */
-static bool shows(const aq_connection *conn, uint64_t addr, size_t len)
+static bool conn_join_shows(const aq_connection *conn, uint64_t addr, size_t len)
 {
     const aq_segment *shown = atomic_load_explicit(&conn->shown, memory_order_acquire);
     if (shown == NULL) return false;
@@ -50,7 +51,7 @@ static bool shows(const aq_connection *conn, uint64_t addr, size_t len)
     return len <= shown->size && offset <= shown->size - len;
 }
 
-static bool hide(aq_connection *conn, const aq_segment *segment)
+static bool conn_join_hide(aq_connection *conn, const aq_segment *segment)
 {
     if (conn == NULL || conn->shown != segment) return false;
     conn->shown = NULL;
@@ -65,20 +66,20 @@ void conn_hide(const aq_segment *segment)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aqi_spin_lock(&conns.lock);
-        bool hidden = hide(atomic_load(&conns.slots[i].conn), segment);
+        bool hidden = conn_join_hide(atomic_load(&conns.slots[i].conn), segment);
         aqi_spin_unlock(&conns.lock);
         while (hidden && atomic_load(&conns.slots[i].users) != 0)
             core_hook_relax(NULL, UINT32_MAX);
     }
 }
 
-static bool hook_range_ok(void *arg, uint64_t addr, size_t len)
+static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
-    return shows(arg, addr, len);
+    return conn_join_shows(arg, addr, len);
 }
 
 /* Memory that a stranger passed must not be able to fault under us. */
-static aq_status check_object(int fd, uint64_t size, bool exactly)
+static aq_status conn_join_check_object(int fd, uint64_t size, bool exactly)
 {
     struct stat info;
     struct statfs system;
@@ -97,8 +98,8 @@ static aq_status check_object(int fd, uint64_t size, bool exactly)
     return AQ_OK;
 }
 
-static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
-                             size_t *len)
+static aq_status conn_join_hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
+                                       size_t *len)
 {
     const aq_connection *conn = arg;
     (void)tp, (void)id; /* there is one peer */
@@ -108,7 +109,7 @@ static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, vo
 }
 
 /* The client makes the objects that both sides share; the server takes what came with the call. */
-static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+static aq_status conn_join_hook_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     aq_connection *conn = arg;
     unsigned i = conn->object_next;
@@ -122,7 +123,7 @@ static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
     } else {
         if (i == conn->object_count)
             return aqi_fail(AQ_EPROTO, "core", "the call of a client lacks its \"%s\"", name);
-        aq_status st = check_object(conn->objects[i], bytes, true);
+        aq_status st = conn_join_check_object(conn->objects[i], bytes, true);
         if (st != AQ_OK) return st;
     }
     int copy = fcntl(conn->objects[i], F_DUPFD_CLOEXEC, 0);
@@ -146,11 +147,11 @@ aq_status conn_open_tp(aq_connection *conn)
     uint32_t self = conn->client ? 1 : 0;
     struct aqi_tp *tp;
     struct aqi_tp_params params = core.tp_params;
-    params.hooks.deliver = hook_deliver;
-    params.hooks.peer_lost = hook_peer_lost;
-    params.hooks.range_ok = hook_range_ok;
-    params.hooks.share = hook_share;
-    params.hooks.lookup = hook_lookup;
+    params.hooks.deliver = conn_join_hook_deliver;
+    params.hooks.peer_lost = conn_join_hook_peer_lost;
+    params.hooks.range_ok = conn_join_hook_range_ok;
+    params.hooks.share = conn_join_hook_share;
+    params.hooks.lookup = conn_join_hook_lookup;
     params.hooks.arg = params.hooks.host = conn;
     params.self = params.local_rank = self;
     params.size = params.local_size = 2;
@@ -170,7 +171,7 @@ aq_status conn_open_tp(aq_connection *conn)
 }
 
 /* Rank 0 of its team is this process as the job sees it, with the segment that is shown. */
-static void set_own_route(aq_connection *conn)
+static void conn_join_set_own_route(aq_connection *conn)
 {
     struct core_route *own = &conn->routes[0];
     *own = core.routes[core.params.rank];
@@ -193,7 +194,7 @@ aq_status conn_join(aq_connection *conn, const void *addr, uint32_t len)
     aq_status st = conn->tp->ops.connect(conn->tp, id, core.params.host, &conn->peer);
     if (st == AQ_ENOTSUP) return aqi_fail(AQ_EPROTO, "core", "the peer passed no address");
     if (st != AQ_OK) return st;
-    set_own_route(conn);
+    conn_join_set_own_route(conn);
     struct core_route *route = &conn->routes[1];
     memset(route, 0, sizeof(*route));
     route->tp = conn->tp;
@@ -237,9 +238,9 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
                                                 &hello->segment_offset) == AQ_OK;
 }
 
-static aq_status map_segment(aq_connection *conn, const struct aqi_hello *hello, int fd)
+static aq_status conn_join_map_segment(aq_connection *conn, const struct aqi_hello *hello, int fd)
 {
-    aq_status st = check_object(fd, hello->segment_offset + hello->segment_size, false);
+    aq_status st = conn_join_check_object(fd, hello->segment_offset + hello->segment_size, false);
     if (st != AQ_OK) return st;
     if ((hello->segment_offset | hello->segment_addr) % aqi_page_size() != 0)
         return aqi_fail(AQ_EPROTO, "core", "a peer's segment begins inside a page");
@@ -258,7 +259,7 @@ aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello,
     struct core_route *route = &conn->routes[1];
     aq_status st = AQ_OK;
     if (hello->segment_size == 0) return AQ_OK;
-    if (fd >= 0) st = map_segment(conn, hello, fd);
+    if (fd >= 0) st = conn_join_map_segment(conn, hello, fd);
     if (st == AQ_OK && hello->key_len != 0)
         st = conn->tp->ops.mem_map(conn->tp, conn->peer, hello->key, hello->key_len,
                                    hello->segment_addr, hello->segment_size, &conn->rmem);

@@ -21,13 +21,13 @@ enum { TAG_KICK, TAG_TIMER, TAG_RENDEZVOUS, TAG_SLOT };
 /* Where nothing announces what a transport has to do, look again after so long. */
 static const uint64_t look_again_ns = 1000000;
 
-static int add(int set, int fd, uint64_t tag)
+static int conn_wait_add(int set, int fd, uint64_t tag)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = tag};
     return epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
 }
 
-static aq_status no_descriptor(void)
+static aq_status conn_wait_no_descriptor(void)
 {
     return aqi_fail_no_fd(errno, "core", "making a descriptor to wait with");
 }
@@ -38,10 +38,10 @@ aq_status conn_wait_open(void)
     conns.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     conns.kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (conns.epoll >= 0 && conns.timer >= 0 && conns.kick >= 0 &&
-        add(conns.epoll, conns.timer, TAG_TIMER) == 0 &&
-        add(conns.epoll, conns.kick, TAG_KICK) == 0)
+        conn_wait_add(conns.epoll, conns.timer, TAG_TIMER) == 0 &&
+        conn_wait_add(conns.epoll, conns.kick, TAG_KICK) == 0)
         return AQ_OK;
-    aq_status st = no_descriptor();
+    aq_status st = conn_wait_no_descriptor();
     conn_wait_close();
     return st;
 }
@@ -55,13 +55,13 @@ void conn_wait_close(void)
     }
 }
 
-static void kick(int fd)
+static void conn_wait_kick(int fd)
 {
     uint64_t one = 1;
     if (write(fd, &one, sizeof(one)) < 0) return; /* it is full: readable anyway */
 }
 
-static void drain(int fd)
+static void conn_wait_drain(int fd)
 {
     uint64_t count;
     if (read(fd, &count, sizeof(count)) < 0) return;
@@ -70,14 +70,14 @@ static void drain(int fd)
 aq_status conn_watch_rendezvous(unsigned t)
 {
     int fd = core.tps[t]->ops.rendezvous->wait_fd(conns.rendezvous[t]);
-    return add(conns.epoll, fd, TAG_RENDEZVOUS) == 0 ? AQ_OK : no_descriptor();
+    return conn_wait_add(conns.epoll, fd, TAG_RENDEZVOUS) == 0 ? AQ_OK : conn_wait_no_descriptor();
 }
 
 void conn_watch(aq_connection *conn)
 {
     int fd = conn->tp->ops.wait_fd(conn->tp);
-    if (fd >= 0) (void)add(conns.epoll, fd, TAG_SLOT + (uint64_t)conn->slot);
-    kick(conns.kick); /* whoever sleeps has not armed this one */
+    if (fd >= 0) (void)conn_wait_add(conns.epoll, fd, TAG_SLOT + (uint64_t)conn->slot);
+    conn_wait_kick(conns.kick); /* whoever sleeps has not armed this one */
 }
 
 void conn_unwatch(aq_connection *conn)
@@ -89,7 +89,7 @@ void conn_unwatch(aq_connection *conn)
 
 /* --- about to sleep -------------------------------------------------------------------------- */
 
-static void set_timer(uint64_t at_ns)
+static void conn_wait_set_timer(uint64_t at_ns)
 {
     struct itimerspec time = {.it_value = {.tv_sec = (time_t)(at_ns / 1000000000u),
                                            .tv_nsec = (long)(at_ns % 1000000000u)}};
@@ -98,15 +98,15 @@ static void set_timer(uint64_t at_ns)
 }
 
 /* Take what made the set readable; false: messages, which are attended to at once. */
-static bool take_wakes(void)
+static bool conn_wait_take_wakes(void)
 {
     struct epoll_event events[64];
     bool messages = false;
     int n = epoll_wait(conns.epoll, events, AQI_COUNT_OF(events), 0);
     for (int i = 0; i < n; i++) {
         uint64_t tag = events[i].data.u64;
-        if (tag == TAG_KICK) drain(conns.kick);
-        if (tag == TAG_TIMER) drain(conns.timer);
+        if (tag == TAG_KICK) conn_wait_drain(conns.kick);
+        if (tag == TAG_TIMER) conn_wait_drain(conns.timer);
         if (tag == TAG_RENDEZVOUS) messages = true;
         if (tag < TAG_SLOT) continue;
         aq_connection *conn = atomic_load(&conns.slots[tag - TAG_SLOT].conn);
@@ -119,7 +119,7 @@ static bool take_wakes(void)
 }
 
 /* Arm what is not; `*look_at` becomes earlier where nothing would wake us. */
-static bool arm_all(uint64_t *look_at)
+static bool conn_wait_arm_all(uint64_t *look_at)
 {
     bool go = true;
     for (uint32_t i = 0; i < atomic_load(&conns.high) && go; i++) {
@@ -136,14 +136,14 @@ static bool arm_all(uint64_t *look_at)
     return go;
 }
 
-static bool doze(void)
+static bool conn_wait_doze(void)
 {
     uint64_t look_at = UINT64_MAX;
     aqi_spin_lock(&conns.lock);
-    bool go = take_wakes();
+    bool go = conn_wait_take_wakes();
     if (go && atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
-    if (go) go = arm_all(&look_at);
-    if (go) set_timer(aqi_min(look_at, conn_next_time()));
+    if (go) go = conn_wait_arm_all(&look_at);
+    if (go) conn_wait_set_timer(aqi_min(look_at, conn_next_time()));
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     return go;
@@ -153,5 +153,5 @@ bool conn_before_sleep(struct core_sleep_plan *plan)
 {
     if (atomic_load(&core_conn_used) == 0 || plan->waiter) return true;
     plan->fd = conns.epoll;
-    return doze();
+    return conn_wait_doze();
 }

@@ -23,14 +23,14 @@ void core_op_put(struct aqi_op *op)
     aqi_pool_put(&op->owner->ops, op);
 }
 
-static inline struct aqi_comp *kind_at(struct core_set *set, size_t kind)
+static inline struct aqi_comp *event_kind_at(struct core_set *set, size_t kind)
 {
     return (struct aqi_comp *)(void *)((char *)set + kind);
 }
 
-static aq_status carry_and_wait(const struct core_route *route,
-                                aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
-                                const char *call)
+static aq_status event_carry_and_wait(const struct core_route *route,
+                                      aq_status (*start)(void *arg, struct aqi_comp *comp),
+                                      void *arg, const char *call)
 {
     struct aqi_comp comp = {.shared = core.multi};
     aq_status st = start(arg, &comp);
@@ -46,11 +46,11 @@ aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *
                      aq_event *event, const char *call)
 {
     struct core_thread *me = core_self();
-    if (mode == IMPLICIT) return start(arg, kind_at(core_implicit(me), kind));
-    if (mode == BLOCKING) return carry_and_wait(route, start, arg, call);
+    if (mode == IMPLICIT) return start(arg, event_kind_at(core_implicit(me), kind));
+    if (mode == BLOCKING) return event_carry_and_wait(route, start, arg, call);
     struct aqi_op *op = core_op_get(me);
     if (op == NULL) return AQ_ENOMEM;
-    aq_status st = start(arg, kind_at(&op->set, kind));
+    aq_status st = start(arg, event_kind_at(&op->set, kind));
     if (st == AQ_OK)
         *event = op;
     else
@@ -60,34 +60,34 @@ aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *
 
 /* --- what is complete ------------------------------------------------------------------------ */
 
-static inline bool zero(_Atomic uint32_t *counter)
+static inline bool event_zero(_Atomic uint32_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_acquire) == 0;
 }
 
-static inline bool is_leaf(aq_event event)
+static inline bool event_is_leaf(aq_event event)
 {
     return ((uintptr_t)event & LEAF_BITS) != 0;
 }
 
-static inline struct aqi_op *op_of(aq_event event)
+static inline struct aqi_op *event_op_of(aq_event event)
 {
     return (struct aqi_op *)((uintptr_t)event & ~LEAF_BITS);
 }
 
 /* The kinds in `mask` of a set. Remote completion of a put includes the local one. */
-static bool set_complete(struct core_set *set, unsigned mask)
+static bool event_set_complete(struct core_set *set, unsigned mask)
 {
-    if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && !zero(&set->put.local)) return false;
-    if ((mask & AQ_NBI_LOCAL) && !zero(&set->message.local)) return false;
-    if ((mask & AQ_NBI_PUT) && !zero(&set->put.remote)) return false;
-    if ((mask & AQ_NBI_GET) && !zero(&set->get.remote)) return false;
-    if ((mask & AQ_NBI_ATOMIC) && !zero(&set->atomic.remote)) return false;
+    if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && !event_zero(&set->put.local)) return false;
+    if ((mask & AQ_NBI_LOCAL) && !event_zero(&set->message.local)) return false;
+    if ((mask & AQ_NBI_PUT) && !event_zero(&set->put.remote)) return false;
+    if ((mask & AQ_NBI_GET) && !event_zero(&set->get.remote)) return false;
+    if ((mask & AQ_NBI_ATOMIC) && !event_zero(&set->atomic.remote)) return false;
     return true;
 }
 
 /* The first failure of the kinds in `mask`, which is forgotten with that. */
-static aq_status set_status(struct core_set *set, unsigned mask)
+static aq_status event_set_status(struct core_set *set, unsigned mask)
 {
     struct {
         unsigned bit;
@@ -110,16 +110,16 @@ static aq_status set_status(struct core_set *set, unsigned mask)
 static bool event_complete(aq_event event)
 {
     unsigned mask = (unsigned)((uintptr_t)event & LEAF_BITS);
-    return set_complete(&op_of(event)->set, mask != 0 ? mask : AQ_NBI_ALL);
+    return event_set_complete(&event_op_of(event)->set, mask != 0 ? mask : AQ_NBI_ALL);
 }
 
 /* Take a complete event off the caller's hands. */
-static aq_status consume(aq_event *event)
+static aq_status event_consume(aq_event *event)
 {
     aq_event done = *event;
     *event = AQ_EVENT_DONE;
-    if (is_leaf(done)) return AQ_OK;
-    aq_status st = set_status(&done->set, AQ_NBI_ALL);
+    if (event_is_leaf(done)) return AQ_OK;
+    aq_status st = event_set_status(&done->set, AQ_NBI_ALL);
     core_op_put(done);
     return st;
 }
@@ -129,8 +129,8 @@ static aq_status consume(aq_event *event)
 aq_event aq_event_leaf(aq_event root, unsigned mask)
 {
     mask &= AQ_NBI_ALL;
-    if (root == AQ_EVENT_DONE || is_leaf(root)) return root;
-    if (mask == 0 || set_complete(&root->set, mask)) return AQ_EVENT_DONE;
+    if (root == AQ_EVENT_DONE || event_is_leaf(root)) return root;
+    if (mask == 0 || event_set_complete(&root->set, mask)) return AQ_EVENT_DONE;
     return (aq_event)((uintptr_t)root | mask);
 }
 
@@ -143,7 +143,7 @@ aq_status aq_event_test(aq_event *event)
 {
     if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_event_test: the event is NULL");
     if (*event == AQ_EVENT_DONE) return AQ_OK;
-    return event_complete(*event) ? consume(event) : AQ_AGAIN;
+    return event_complete(*event) ? event_consume(event) : AQ_AGAIN;
 }
 
 /* What went by the processor was complete when it was started: the usual case on one host. */
@@ -157,11 +157,11 @@ aq_status aq_event_wait(aq_event *event)
 /* --- several events -------------------------------------------------------------------------- */
 
 /* `root` is complete, and so are its leaves, though some were not when they were looked at. */
-static AQI_COLD void end_leaves(aq_event *events, size_t count, aq_event root, size_t *done,
-                                size_t *left)
+static AQI_COLD void event_end_leaves(aq_event *events, size_t count, aq_event root, size_t *done,
+                                      size_t *left)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!is_leaf(events[i]) || op_of(events[i]) != root) continue;
+        if (!event_is_leaf(events[i]) || event_op_of(events[i]) != root) continue;
         events[i] = AQ_EVENT_DONE;
         ++*done;
         --*left;
@@ -172,41 +172,42 @@ static AQI_COLD void end_leaves(aq_event *events, size_t count, aq_event root, s
  * One look at all of them. `*done` counts those that this look completed, `*left` those still open.
  * Leaves before roots: consuming a root ends its leaves, which may be in the same array.
  */
-static aq_status look(aq_event *events, size_t count, size_t *done, size_t *left)
+static aq_status event_look(aq_event *events, size_t count, size_t *done, size_t *left)
 {
     aq_status st = AQ_OK;
     *done = *left = 0;
     for (int roots = 0; roots < 2; roots++) {
         for (size_t i = 0; i < count; i++) {
-            if (events[i] == AQ_EVENT_DONE || is_leaf(events[i]) == (roots == 1)) continue;
+            if (events[i] == AQ_EVENT_DONE || event_is_leaf(events[i]) == (roots == 1)) continue;
             if (!event_complete(events[i])) {
                 ++*left;
                 continue;
             }
             ++*done;
-            if (roots && AQI_UNLIKELY(*left != 0)) end_leaves(events, count, events[i], done, left);
-            aq_status one = consume(&events[i]);
+            if (roots && AQI_UNLIKELY(*left != 0))
+                event_end_leaves(events, count, events[i], done, left);
+            aq_status one = event_consume(&events[i]);
             if (st == AQ_OK) st = one;
         }
     }
     return st;
 }
 
-static AQI_COLD aq_status no_events(const char *call)
+static AQI_COLD aq_status event_no_events(const char *call)
 {
     return aqi_fail(AQ_EINVAL, "core", "%s: events is NULL", call);
 }
 
 /* Of the events of collectives; true: a collective may be what is waited for. */
-static AQI_COLD bool look_for_causes(const aq_event *events, size_t count)
+static AQI_COLD bool event_look_for_causes(const aq_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (events[i] != AQ_EVENT_DONE) core_stuck_check.waits(op_of(events[i]));
+        if (events[i] != AQ_EVENT_DONE) core_stuck_check.waits(event_op_of(events[i]));
     return true;
 }
 
-static aq_status wait_for(aq_event *events, size_t count, bool some, uint64_t timeout_ns,
-                          const char *call)
+static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint64_t timeout_ns,
+                                const char *call)
 {
     struct core_wait wait = {0};
     struct core_thread *me = core_self();
@@ -214,11 +215,11 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, uint64_t ti
     bool asked = false, over = false;
     aq_status st = core_callable(me, call);
     if (st != AQ_OK) return st;
-    if (events == NULL && count != 0) return no_events(call);
+    if (events == NULL && count != 0) return event_no_events(call);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     if (timeout_ns != UINT64_MAX) core_wait_limit(me, timeout_ns);
     for (;;) {
-        aq_status one = look(events, count, &done, &left);
+        aq_status one = event_look(events, count, &done, &left);
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
         if (over) break;
@@ -228,7 +229,7 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, uint64_t ti
         if (AQI_LIKELY(busy == NULL || atomic_load_explicit(busy, memory_order_relaxed) == 0))
             continue;
         if ((!some || count == 1) && core_stuck_check.due(&wait))
-            asked = look_for_causes(events, count);
+            asked = event_look_for_causes(events, count);
     }
     me->until_ns = 0;
     if (AQI_UNLIKELY(asked)) core_stuck_check.over();
@@ -238,48 +239,48 @@ static aq_status wait_for(aq_event *events, size_t count, bool some, uint64_t ti
 
 aq_status aq_event_wait_all(aq_event *events, size_t count)
 {
-    return wait_for(events, count, false, UINT64_MAX, "aq_event_wait");
+    return event_wait_for(events, count, false, UINT64_MAX, "aq_event_wait");
 }
 
 aq_status aq_event_wait_some(aq_event *events, size_t count)
 {
-    return wait_for(events, count, true, UINT64_MAX, "aq_event_wait_some");
+    return event_wait_for(events, count, true, UINT64_MAX, "aq_event_wait_some");
 }
 
 aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns)
 {
-    return wait_for(event, 1, false, timeout_ns, "aq_event_wait_for");
+    return event_wait_for(event, 1, false, timeout_ns, "aq_event_wait_for");
 }
 
 aq_status aq_event_wait_all_for(aq_event *events, size_t count, uint64_t timeout_ns)
 {
-    return wait_for(events, count, false, timeout_ns, "aq_event_wait_all_for");
+    return event_wait_for(events, count, false, timeout_ns, "aq_event_wait_all_for");
 }
 
 aq_status aq_event_wait_some_for(aq_event *events, size_t count, uint64_t timeout_ns)
 {
-    return wait_for(events, count, true, timeout_ns, "aq_event_wait_some_for");
+    return event_wait_for(events, count, true, timeout_ns, "aq_event_wait_some_for");
 }
 
 aq_status aq_event_test_all(aq_event *events, size_t count)
 {
     size_t done, left;
-    if (AQI_UNLIKELY(events == NULL && count != 0)) return no_events("aq_event_test_all");
-    aq_status st = look(events, count, &done, &left);
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events("aq_event_test_all");
+    aq_status st = event_look(events, count, &done, &left);
     return st != AQ_OK ? st : left == 0 ? AQ_OK : AQ_AGAIN;
 }
 
 aq_status aq_event_test_some(aq_event *events, size_t count)
 {
     size_t done, left;
-    if (AQI_UNLIKELY(events == NULL && count != 0)) return no_events("aq_event_test_some");
-    aq_status st = look(events, count, &done, &left);
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events("aq_event_test_some");
+    aq_status st = event_look(events, count, &done, &left);
     return st != AQ_OK ? st : done != 0 || left == 0 ? AQ_OK : AQ_AGAIN;
 }
 
 /* --- implicit operations --------------------------------------------------------------------- */
 
-static aq_status implicit_set(const char *call, unsigned mask, struct core_thread **me)
+static aq_status event_implicit_set(const char *call, unsigned mask, struct core_thread **me)
 {
     *me = atomic_load(&core.open) ? core_self() : NULL;
     aq_status st = core_callable(*me, call);
@@ -295,28 +296,28 @@ static aq_status implicit_set(const char *call, unsigned mask, struct core_threa
 aq_status aq_nbi_test(unsigned mask)
 {
     struct core_thread *me;
-    aq_status st = implicit_set("aq_nbi_test", mask, &me);
+    aq_status st = event_implicit_set("aq_nbi_test", mask, &me);
     if (st != AQ_OK) return st;
-    return set_complete(&me->nbi, mask) ? set_status(&me->nbi, mask) : AQ_AGAIN;
+    return event_set_complete(&me->nbi, mask) ? event_set_status(&me->nbi, mask) : AQ_AGAIN;
 }
 
 aq_status aq_nbi_wait(unsigned mask)
 {
     struct core_wait wait = {0};
     struct core_thread *me;
-    aq_status st = implicit_set("aq_nbi_wait", mask, &me);
+    aq_status st = event_implicit_set("aq_nbi_wait", mask, &me);
     if (st != AQ_OK) return st;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
-    while (!set_complete(&me->nbi, mask))
+    while (!event_set_complete(&me->nbi, mask))
         core_wait_step(&wait, CORE_SLEEP_MS);
     aqi_trace_end(AQI_TRACE_WAIT, "aq_nbi_wait", begun, AQI_TRACE_NOBODY, 0);
-    return set_status(&me->nbi, mask);
+    return event_set_status(&me->nbi, mask);
 }
 
 aq_status aq_nbi_begin(void)
 {
     struct core_thread *me;
-    aq_status st = implicit_set("aq_nbi_begin", AQ_NBI_ALL, &me);
+    aq_status st = event_implicit_set("aq_nbi_begin", AQ_NBI_ALL, &me);
     if (st != AQ_OK) return st;
     me->region = core_op_get(me);
     return me->region != NULL ? AQ_OK : AQ_ENOMEM;
@@ -335,7 +336,7 @@ aq_status aq_nbi_end(aq_event *event)
     *event = root;
     /* A region whose operations are all complete need not be waited for. */
     const struct core_set *set = &root->set;
-    if (set_complete(&root->set, AQ_NBI_ALL) && set->put.status == AQ_OK &&
+    if (event_set_complete(&root->set, AQ_NBI_ALL) && set->put.status == AQ_OK &&
         set->get.status == AQ_OK && set->atomic.status == AQ_OK && set->message.status == AQ_OK) {
         *event = AQ_EVENT_DONE;
         core_op_put(root);

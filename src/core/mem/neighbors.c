@@ -13,7 +13,7 @@ static struct {
 } neighbors;
 
 /* The group of our place among the ranks of this host; the sizes of the list repeat. */
-static aq_status find_group(uint32_t *group)
+static aq_status neighbors_find_group(uint32_t *group)
 {
     const char *list = aqi_core_config.neighborhood, *at = list;
     uint64_t before = 0;
@@ -36,7 +36,7 @@ static aq_status find_group(uint32_t *group)
 }
 
 /* Allocating is collective: who would do without can only leave the others waiting. */
-static aq_status same_allocator(void)
+static aq_status neighbors_same_allocator(void)
 {
     for (uint32_t rank = 1; rank < core.params.size; rank++)
         if (neighbors.places[rank].allocator != neighbors.places[0].allocator)
@@ -53,14 +53,14 @@ aq_status core_neighbors_open(void)
     struct core_place mine = {.host = core.params.host,
                               .crowded = core.params.local_size > core.params.cores,
                               .allocator = core_scratch_allocator()};
-    aq_status st = find_group(&mine.group);
+    aq_status st = neighbors_find_group(&mine.group);
     if (st != AQ_OK) return st;
     neighbors.places = calloc(size, sizeof(*neighbors.places));
     neighbors.nodes = calloc(size, sizeof(*neighbors.nodes));
     if (neighbors.places == NULL || neighbors.nodes == NULL)
         return aqi_fail(AQ_ENOMEM, "core", "no memory for the places of %u ranks", size);
     st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), neighbors.places);
-    return st == AQ_OK ? same_allocator() : st;
+    return st == AQ_OK ? neighbors_same_allocator() : st;
 }
 
 void core_neighbors_close(void)
@@ -89,14 +89,14 @@ uint32_t core_node_of(uint32_t job_rank)
 }
 
 /* What a rank found out: the lowest rank that it maps, and whether it maps all who say the same. */
-static uint32_t lowest(bool (*maps)(uint32_t job_rank))
+static uint32_t neighbors_lowest(bool (*maps)(uint32_t job_rank))
 {
     for (uint32_t rank = 0; rank < core.params.size; rank++)
         if (maps(rank)) return rank;
     return core.params.rank;
 }
 
-static uint8_t maps_all(bool (*maps)(uint32_t job_rank), const uint32_t *claims)
+static uint8_t neighbors_maps_all(bool (*maps)(uint32_t job_rank), const uint32_t *claims)
 {
     for (uint32_t rank = 0; rank < core.params.size; rank++)
         if (claims[rank] == claims[core.params.rank] && !maps(rank)) return 0;
@@ -104,7 +104,7 @@ static uint8_t maps_all(bool (*maps)(uint32_t job_rank), const uint32_t *claims)
 }
 
 /* Who does not map all is alone; the rest of those with the same claim map each other. */
-static void settle(const uint32_t *claims, const uint8_t *able, uint32_t *first_of)
+static void neighbors_settle(const uint32_t *claims, const uint8_t *able, uint32_t *first_of)
 {
     uint32_t size = core.params.size;
     for (uint32_t rank = 0; rank < size; rank++)
@@ -120,7 +120,7 @@ static void settle(const uint32_t *claims, const uint8_t *able, uint32_t *first_
 
 aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank))
 {
-    uint32_t size = core.params.size, claim = lowest(maps);
+    uint32_t size = core.params.size, claim = neighbors_lowest(maps);
     uint32_t *claims = calloc(size, sizeof(*claims)), *first_of = calloc(size, sizeof(*first_of));
     uint8_t mine, *able = calloc(size, sizeof(*able));
     aq_status st = AQ_OK;
@@ -128,10 +128,10 @@ aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank))
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
     if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &claim, sizeof(claim), claims);
     if (st == AQ_OK) {
-        mine = maps_all(maps, claims);
+        mine = neighbors_maps_all(maps, claims);
         st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), able);
     }
-    if (st == AQ_OK) settle(claims, able, first_of);
+    if (st == AQ_OK) neighbors_settle(claims, able, first_of);
     free(claims);
     free(first_of);
     free(able);

@@ -52,7 +52,7 @@ static aq_status scratch_learn(uint32_t rank, const void *card)
     return AQ_OK;
 }
 
-static bool maps(uint32_t job_rank)
+static bool scratch_maps(uint32_t job_rank)
 {
     return scratch.local[job_rank] != NULL;
 }
@@ -73,7 +73,7 @@ aq_status core_scratch_open(void)
     if (st == AQ_OK) st = core.boot.table(core.boot.arg, card, bytes, &cards);
     for (uint32_t rank = 0; rank < size && st == AQ_OK; rank++)
         st = scratch_learn(rank, (const unsigned char *)cards + rank * bytes);
-    return st == AQ_OK ? core_neighbors_agree(maps) : st;
+    return st == AQ_OK ? core_neighbors_agree(scratch_maps) : st;
 }
 
 void core_scratch_close(void)
@@ -96,7 +96,7 @@ bool scratch_reaches(const aq_team *team)
 }
 
 /* Few, or each on a core of its own: everybody looks at everybody, which takes the fewest hops. */
-static void choose_ways(const aq_team *team, struct scratch_block *block)
+static void scratch_choose_ways(const aq_team *team, struct scratch_block *block)
 {
     block->crowded = core_place_of(aq_team_to_job(team, 0))->crowded;
     block->flat = team->size <= (block->crowded ? 4 : 16);
@@ -116,7 +116,7 @@ void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
     if (team->size == 1 || !scratch_reaches(team)) return;
     block->offset = aqi_round_up(parts[built_in].offset, aqi_page_size());
     block->size = parts[built_in].size / aqi_page_size() * aqi_page_size();
-    choose_ways(team, block);
+    scratch_choose_ways(team, block);
     if (block->size < least) block->size = 0;
 }
 
@@ -162,7 +162,7 @@ void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *bloc
             break;
         }
     aqi_spin_unlock(&core.lock);
-    choose_ways(team, block);
+    scratch_choose_ways(team, block);
 }
 
 void scratch_free(const struct scratch_block *block)

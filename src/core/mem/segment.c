@@ -25,7 +25,7 @@ size_t aq_segment_max(void)
     return aqi_memory() / core.params.local_size / aqi_page_size() * aqi_page_size();
 }
 
-static bool covers(const aq_segment *segment, uint64_t addr, size_t len)
+static bool segment_covers(const aq_segment *segment, uint64_t addr, size_t len)
 {
     uint64_t offset = addr - (uint64_t)(uintptr_t)segment->addr;
     return len <= segment->size && offset <= segment->size - len;
@@ -35,11 +35,11 @@ static bool covers(const aq_segment *segment, uint64_t addr, size_t len)
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     (void)arg;
-    if (AQI_LIKELY(covers(&core.segment, addr, len))) return true;
+    if (AQI_LIKELY(segment_covers(&core.segment, addr, len))) return true;
     bool ok = false;
     aqi_spin_lock(&core.lock);
     for (aq_segment *s = core.segments; s != NULL && !ok; s = s->next)
-        ok = s->bound && covers(s, addr, len);
+        ok = s->bound && segment_covers(s, addr, len);
     aqi_spin_unlock(&core.lock);
     return ok;
 }
@@ -144,25 +144,25 @@ const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr
     while (t < core.tp_count && core.tps[t] != tp)
         t++;
     if (t == core.tp_count) return NULL; /* of a connection */
-    if (covers(&core.segment, at, len)) return core.segment.mems[t];
+    if (segment_covers(&core.segment, at, len)) return core.segment.mems[t];
     const struct aqi_mem *mem = NULL;
     aqi_spin_lock(&core.lock);
     for (aq_segment *s = core.segments; s != NULL && mem == NULL; s = s->next)
-        if (covers(s, at, len)) mem = s->mems[t];
+        if (segment_covers(s, at, len)) mem = s->mems[t];
     aqi_spin_unlock(&core.lock);
     return mem;
 }
 
 /* --- segments that a program makes ----------------------------------------------------------- */
 
-static void *map_private(size_t size)
+static void *segment_map_private(size_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                     -1, 0);
     return at == MAP_FAILED ? NULL : at;
 }
 
-static aq_status check_new(void *addr, size_t size, aq_segment **segment, const char *call)
+static aq_status segment_check_new(void *addr, size_t size, aq_segment **segment, const char *call)
 {
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
@@ -181,14 +181,14 @@ static aq_status check_new(void *addr, size_t size, aq_segment **segment, const 
 aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
 {
     static const char call[] = "aq_segment_create";
-    aq_status st = check_new(addr, size, segment, call);
+    aq_status st = segment_check_new(addr, size, segment, call);
     if (st != AQ_OK) return st;
     aq_segment *made = calloc(1, sizeof(*made));
     if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     *made = (aq_segment){.addr = addr, .size = size};
     if (addr == NULL) {
         made->size = aqi_round_up(size, aqi_page_size());
-        made->addr = made->mapped = map_private(made->size);
+        made->addr = made->mapped = segment_map_private(made->size);
         if (made->mapped == NULL) {
             free(made);
             return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", call, size);
@@ -213,7 +213,7 @@ bool core_is_segment(const aq_segment *segment)
 }
 
 /* Take it off the list, so that messages no longer touch it. False: it is none of these. */
-static bool unlist(aq_segment *segment)
+static bool segment_unlist(aq_segment *segment)
 {
     bool found = false;
     aqi_spin_lock(&core.lock);
@@ -227,7 +227,7 @@ static bool unlist(aq_segment *segment)
     return found;
 }
 
-static void release(aq_segment *segment)
+static void segment_release(aq_segment *segment)
 {
     core_segment_deregister(segment);
     if (segment->mapped != NULL) munmap(segment->mapped, segment->size);
@@ -239,11 +239,11 @@ aq_status aq_segment_destroy(aq_segment *segment)
     static const char call[] = "aq_segment_destroy";
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK || segment == NULL) return st;
-    if (segment == &core.segment || !unlist(segment))
+    if (segment == &core.segment || !segment_unlist(segment))
         return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", call);
     core_eps_unbind(segment);
     core_mem_hooks.hide(segment);
-    release(segment);
+    segment_release(segment);
     return AQ_OK;
 }
 
@@ -259,7 +259,7 @@ void core_segments_close(void)
     while (core.segments != NULL) {
         aq_segment *segment = core.segments;
         core.segments = segment->next;
-        release(segment);
+        segment_release(segment);
     }
 }
 

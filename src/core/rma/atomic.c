@@ -35,7 +35,7 @@ static const uint8_t operands[] = {
 static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for each operation");
 
 /* Memory for one: that of the first made of many destroyed ones. */
-static aq_atomic_domain *domain_new(void)
+static aq_atomic_domain *rma_atomic_domain_new(void)
 {
     aq_atomic_domain **at = &domains.first, *d = NULL;
     aqi_spin_lock(&domains.lock);
@@ -64,7 +64,7 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned o
         if ((ops & AQ_OP_BIT(op)) && !aqi_atomic_valid((uint8_t)op, (uint8_t)type))
             return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d", call,
                             op, (int)type);
-    aq_atomic_domain *d = domain_new();
+    aq_atomic_domain *d = rma_atomic_domain_new();
     if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type), NULL};
     aqi_spin_lock(&domains.lock);
@@ -159,7 +159,7 @@ static inline uint64_t atomic_load_operand(const void *from, uint8_t size)
     return half;
 }
 
-static aq_status start(void *arg, struct aqi_comp *comp)
+static aq_status rma_atomic_start(void *arg, struct aqi_comp *comp)
 {
     const struct carried *c = arg;
     struct core_wait wait = {0};
@@ -175,7 +175,7 @@ static aq_status start(void *arg, struct aqi_comp *comp)
 }
 
 /* An event is one of an atomic operation, whichever; implicit ones count as what they do. */
-static size_t kind_of(enum core_mode mode, uint8_t op)
+static size_t rma_atomic_kind_of(enum core_mode mode, uint8_t op)
 {
     if (mode == IMPLICIT && op == AQ_SET) return offsetof(struct core_set, put);
     if (mode == IMPLICIT && op == AQ_GET) return offsetof(struct core_set, get);
@@ -217,7 +217,8 @@ static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_
                                        .type = (uint8_t)d->type,
                                        .fetch = result != NULL};
         struct carried c = {route, &req, result, flags, call};
-        return core_carry(mode, kind_of(mode, req.op), route, start, &c, ev, call);
+        return core_carry(mode, rma_atomic_kind_of(mode, req.op), route, rma_atomic_start, &c, ev,
+                          call);
     }
     uint64_t old = aqi_atomic_do((uint8_t)op, (uint8_t)d->type,
                                  route->local + (remote - route->seg_addr), a, b);
@@ -239,9 +240,10 @@ static AQI_COLD aq_status atomic_traced(enum core_mode mode, aq_atomic_domain *d
     return st;
 }
 
-static inline aq_status perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank, void *addr,
-                                aq_atomic_op op, const void *operand1, const void *operand2,
-                                void *result, unsigned flags, aq_event *ev, const char *call)
+static inline aq_status rma_atomic_perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
+                                           void *addr, aq_atomic_op op, const void *operand1,
+                                           const void *operand2, void *result, unsigned flags,
+                                           aq_event *ev, const char *call)
 {
     if (aqi_tracing(AQI_TRACE_ATOMIC))
         return atomic_traced(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
@@ -251,21 +253,21 @@ static inline aq_status perform(enum core_mode mode, aq_atomic_domain *d, aq_ran
 aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
                     const void *operand1, const void *operand2, void *result, unsigned flags)
 {
-    return perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, flags, NULL,
-                   "aq_atomic");
+    return rma_atomic_perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, flags,
+                              NULL, "aq_atomic");
 }
 
 aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
                        const void *operand1, const void *operand2, void *result, unsigned flags,
                        aq_event *ev)
 {
-    return perform(EXPLICIT, domain, rank, addr, op, operand1, operand2, result, flags, ev,
-                   "aq_atomic_nb");
+    return rma_atomic_perform(EXPLICIT, domain, rank, addr, op, operand1, operand2, result, flags,
+                              ev, "aq_atomic_nb");
 }
 
 aq_status aq_atomic_nbi(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
                         const void *operand1, const void *operand2, void *result, unsigned flags)
 {
-    return perform(IMPLICIT, domain, rank, addr, op, operand1, operand2, result, flags, NULL,
-                   "aq_atomic_nbi");
+    return rma_atomic_perform(IMPLICIT, domain, rank, addr, op, operand1, operand2, result, flags,
+                              NULL, "aq_atomic_nbi");
 }

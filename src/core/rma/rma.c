@@ -25,7 +25,7 @@ struct transfer {
     const char *call;
 };
 
-static aq_status submit(const struct transfer *t, struct aqi_comp *comp)
+static aq_status rma_submit(const struct transfer *t, struct aqi_comp *comp)
 {
     struct core_route *route = t->route;
     struct aqi_tp *tp = route->tp;
@@ -38,7 +38,7 @@ static aq_status submit(const struct transfer *t, struct aqi_comp *comp)
 }
 
 /* Hand it to the transport, with the counters added, waiting for room unless told not to. */
-static aq_status start(void *arg, struct aqi_comp *comp)
+static aq_status rma_start(void *arg, struct aqi_comp *comp)
 {
     const struct transfer *t = arg;
     struct core_wait wait = {0};
@@ -47,7 +47,7 @@ static aq_status start(void *arg, struct aqi_comp *comp)
     if (local) aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
     do
-        st = submit(t, comp);
+        st = rma_submit(t, comp);
     while (core_retry(&st, &wait, t->route, false, t->flags));
     if (st == AQ_OK) {
         if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
@@ -68,11 +68,11 @@ aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, vo
                          .len = len,
                          .flags = flags,
                          .call = call};
-    return start(&t, comp);
+    return rma_start(&t, comp);
 }
 
-static inline void copy(const struct core_route *route, enum kind kind, uint64_t remote,
-                        void *local, int byte, size_t len)
+static inline void rma_copy(const struct core_route *route, enum kind kind, uint64_t remote,
+                            void *local, int byte, size_t len)
 {
     unsigned char *at = route->local + (remote - route->seg_addr);
     if (kind == GET) {
@@ -90,9 +90,10 @@ static inline void copy(const struct core_route *route, enum kind kind, uint64_t
 
 /* Its arguments are scalars, not a struct, so that they stay in registers where memory is mapped.
  */
-static inline aq_status transfer_now(enum kind kind, enum core_mode mode, aq_team *team,
-                                     aq_rank rank, const void *there, const void *here, int byte,
-                                     size_t len, unsigned flags, aq_event *event, const char *call)
+static inline aq_status rma_transfer_now(enum kind kind, enum core_mode mode, aq_team *team,
+                                         aq_rank rank, const void *there, const void *here,
+                                         int byte, size_t len, unsigned flags, aq_event *event,
+                                         const char *call)
 {
     uint64_t remote = (uint64_t)(uintptr_t)there;
     void *local = (void *)(uintptr_t)here;
@@ -122,46 +123,48 @@ static inline aq_status transfer_now(enum kind kind, enum core_mode mode, aq_tea
                              .len = len,
                              .flags = flags,
                              .call = call};
-        return core_carry(mode, KIND_OF(kind), route, start, &t, event, call);
+        return core_carry(mode, KIND_OF(kind), route, rma_start, &t, event, call);
     }
-    if (len != 0) copy(route, kind, remote, local, byte, len);
+    if (len != 0) rma_copy(route, kind, remote, local, byte, len);
     if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
     if (mode == BLOCKING) core_done_directly(me);
     return AQ_OK;
 }
 
-static AQI_COLD aq_status transfer_traced(enum kind kind, enum core_mode mode, aq_team *team,
-                                          aq_rank rank, const void *there, const void *here,
-                                          int byte, size_t len, unsigned flags, aq_event *event,
-                                          const char *call)
+static AQI_COLD aq_status rma_transfer_traced(enum kind kind, enum core_mode mode, aq_team *team,
+                                              aq_rank rank, const void *there, const void *here,
+                                              int byte, size_t len, unsigned flags, aq_event *event,
+                                              const char *call)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);
-    aq_status st = transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
+    aq_status st =
+        rma_transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
     aqi_trace_end(AQI_TRACE_RMA, call, begun, rank, len);
     return st;
 }
 
-static inline aq_status transfer(enum kind kind, enum core_mode mode, aq_team *team, aq_rank rank,
-                                 const void *there, const void *here, int byte, size_t len,
-                                 unsigned flags, aq_event *event, const char *call)
+static inline aq_status rma_transfer(enum kind kind, enum core_mode mode, aq_team *team,
+                                     aq_rank rank, const void *there, const void *here, int byte,
+                                     size_t len, unsigned flags, aq_event *event, const char *call)
 {
     if (aqi_tracing(AQI_TRACE_RMA))
-        return transfer_traced(kind, mode, team, rank, there, here, byte, len, flags, event, call);
-    return transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
+        return rma_transfer_traced(kind, mode, team, rank, there, here, byte, len, flags, event,
+                                   call);
+    return rma_transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
 }
 
 /* --- values: their bytes lie on the stack, for a put this small is copied before it returns ----
  */
 
-static inline aq_status put_value(enum core_mode mode, aq_team *team, aq_rank rank, void *dst,
-                                  uint64_t value, size_t len, unsigned flags, aq_event *ev,
-                                  const char *call)
+static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_rank rank, void *dst,
+                                      uint64_t value, size_t len, unsigned flags, aq_event *ev,
+                                      const char *call)
 {
     if (AQI_UNLIKELY(len < 1 || len > AQI_PUT_COPIED))
         return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; 1 to 8 are legal", call, len);
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
-    return transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
+    return rma_transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
 }
 
 aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len, unsigned flags,
@@ -175,7 +178,7 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
     char *at = (char *)&bytes;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) at += sizeof(bytes) - len;
     aq_status st =
-        transfer(GET, BLOCKING, team, rank, src, at, 0, len, flags, NULL, "aq_get_value");
+        rma_transfer(GET, BLOCKING, team, rank, src, at, 0, len, flags, NULL, "aq_get_value");
     if (st == AQ_OK) *value = bytes;
     return st;
 }
@@ -197,9 +200,9 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
         return WAY(IMPLICIT, team, rank, __VA_ARGS__, flags, NULL, "aq_" #NAME "_nbi");            \
     }
 #define PARAMS(...)   __VA_ARGS__
-#define PUT_WAY(...)  transfer(PUT, __VA_ARGS__)
-#define GET_WAY(...)  transfer(GET, __VA_ARGS__)
-#define FILL_WAY(...) transfer(FILL, __VA_ARGS__)
+#define PUT_WAY(...)  rma_transfer(PUT, __VA_ARGS__)
+#define GET_WAY(...)  rma_transfer(GET, __VA_ARGS__)
+#define FILL_WAY(...) rma_transfer(FILL, __VA_ARGS__)
 
 FORMS(put, PUT_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len),
       dst, src, 0, len)
@@ -207,5 +210,5 @@ FORMS(get, GET_WAY, PARAMS(aq_team *team, void *dst, aq_rank rank, const void *s
       src, dst, 0, len)
 FORMS(memset, FILL_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len), dst,
       NULL, byte, len)
-FORMS(put_value, put_value,
+FORMS(put_value, rma_put_value,
       PARAMS(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len), dst, value, len)

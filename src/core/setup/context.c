@@ -16,7 +16,7 @@
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static void hook_peer_lost(void *arg, uint32_t id, const char *why)
+static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
     if (!core.params.survive) /* else it is no news to warn of: aqrun says it */
@@ -24,8 +24,8 @@ static void hook_peer_lost(void *arg, uint32_t id, const char *why)
     aqi_core_peer_down(id, why);
 }
 
-static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
-                             size_t *len)
+static aq_status context_hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
+                                     size_t *len)
 {
     size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
     (void)arg;
@@ -35,14 +35,14 @@ static aq_status hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, vo
     return AQ_OK;
 }
 
-static aq_status hook_share(void *arg, const char *name, size_t bytes, int *fd)
+static aq_status context_hook_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     (void)arg;
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
 /* Four times that is taken up, each way, by each pair that talks. */
-static size_t max_medium(void)
+static size_t context_max_medium(void)
 {
     enum { CROWD = 16, CROWD_MEDIUM = 8192 };
     bool spare = core.params.size > CROWD && core_setting_is_default("AQ_AM_MAX_MEDIUM");
@@ -54,10 +54,10 @@ static void context_tp_params(void)
     const struct aqi_core_params *p = &core.params;
     core.tp_params = (struct aqi_tp_params){
         .hooks = {.deliver = core_hook_deliver,
-                  .peer_lost = hook_peer_lost,
+                  .peer_lost = context_hook_peer_lost,
                   .range_ok = core_hook_range_ok,
-                  .share = hook_share,
-                  .lookup = hook_lookup,
+                  .share = context_hook_share,
+                  .lookup = context_hook_lookup,
                   .now = core_hook_now,
                   .relax = core_hook_relax},
         .self = p->rank,
@@ -66,7 +66,7 @@ static void context_tp_params(void)
         .local_size = p->local_size,
         .host = p->host,
         .threads = core.multi,
-        .max_medium = max_medium(),
+        .max_medium = context_max_medium(),
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,
@@ -75,7 +75,7 @@ static void context_tp_params(void)
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }
 
-static aq_status open_transport(const struct aqi_transport *transport)
+static aq_status context_open_transport(const struct aqi_transport *transport)
 {
     struct aqi_tp *tp;
     aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
@@ -88,7 +88,7 @@ static aq_status open_transport(const struct aqi_transport *transport)
     return AQ_OK;
 }
 
-static aq_status open_listed(const char *name)
+static aq_status context_open_listed(const char *name)
 {
     const struct aqi_transport *transport = aqi_transport_find(name);
     if (transport == NULL) {
@@ -103,17 +103,17 @@ static aq_status open_listed(const char *name)
     }
     for (unsigned i = 0; i < core.tp_count; i++)
         if (strcmp(core.tps[i]->ops.name, name) == 0) return AQ_OK;
-    return open_transport(transport);
+    return context_open_transport(transport);
 }
 
 /* All ranks open the same transports in the same order: opening may be collective. */
-static aq_status open_transports(void)
+static aq_status context_open_transports(void)
 {
     char list[256], *save;
     aq_status st = AQ_OK;
     if (strcmp(aqi_core_config.transports, "auto") == 0) {
         for (const struct aqi_transport *const *t = aqi_transports; *t != NULL && st == AQ_OK; t++)
-            st = open_transport(*t);
+            st = context_open_transport(*t);
         return st;
     }
     if (strlen(aqi_core_config.transports) >= sizeof(list))
@@ -122,14 +122,14 @@ static aq_status open_transports(void)
     strcpy(list, aqi_core_config.transports);
     for (char *name = strtok_r(list, ", ", &save); name != NULL && st == AQ_OK;
          name = strtok_r(NULL, ", ", &save))
-        st = open_listed(name);
+        st = context_open_listed(name);
     if (st == AQ_OK && core.tp_count == 0)
         st = aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS names no transport");
     return st;
 }
 
 /* The first transport that reaches a peer is its route. */
-static aq_status find_route(uint32_t rank, uint32_t host)
+static aq_status context_find_route(uint32_t rank, uint32_t host)
 {
     struct core_route *route = &core.routes[rank];
     for (unsigned t = 0; t < core.tp_count; t++) {
@@ -152,7 +152,7 @@ static aq_status find_route(uint32_t rank, uint32_t host)
 }
 
 /* What a rank tells the others of itself: its host, and its address for each transport. */
-static aq_status write_card(unsigned char *card)
+static aq_status context_write_card(unsigned char *card)
 {
     unsigned char addr[AQI_ADDR_MAX];
     aq_status st = AQ_OK;
@@ -165,23 +165,23 @@ static aq_status write_card(unsigned char *card)
     return st;
 }
 
-static aq_status find_routes(void)
+static aq_status context_find_routes(void)
 {
     unsigned char mine[CORE_CARD_MAX] = {0};
     size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
     const void *all;
-    aq_status st = write_card(mine);
+    aq_status st = context_write_card(mine);
     if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, bytes, &all);
     if (st == AQ_OK) core.cards = all;
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
         uint32_t host;
         memcpy(&host, core.cards + rank * bytes, sizeof(host));
-        st = find_route(rank, host);
+        st = context_find_route(rank, host);
     }
     return st;
 }
 
-static aq_status allocate(void)
+static aq_status context_allocate(void)
 {
     uint32_t size = core.params.size;
     /* Those of further endpoints are not touched, and so take no memory, before core_ep_reach. */
@@ -197,20 +197,20 @@ static aq_status allocate(void)
     return AQ_OK;
 }
 
-static void free_routes(void)
+static void context_free_routes(void)
 {
     free(core.routes);
     core.routes = NULL;
 }
 
-static void close_transports(void)
+static void context_close_transports(void)
 {
     while (core.tp_count > 0)
         aqi_tp_close(core.tps[--core.tp_count]);
 }
 
 /* Nobody sends before everybody is ready to be sent to. */
-static aq_status await_all(void)
+static aq_status context_await_all(void)
 {
     char byte = 0, *all = malloc(core.params.size);
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory to start");
@@ -226,20 +226,20 @@ static const struct {
 } modules[] = {
     {core_threads_open, core_threads_close},
     {core_lost_open, core_lost_close},
-    {allocate, free_routes},
+    {context_allocate, context_free_routes},
     {core_sleep_open, core_sleep_close},
     {core_after_open, core_after_close},
     {core_asked_open, core_asked_close},
     {NULL, core_eps_close},
-    {open_transports, close_transports},
+    {context_open_transports, context_close_transports},
     {NULL, core_segments_close},
-    {find_routes, NULL},
+    {context_find_routes, NULL},
     {core_neighbors_open, core_neighbors_close},
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
     {NULL, core_domains_close},
     {core_conns_open, core_conns_close},
-    {await_all, NULL},
+    {context_await_all, NULL},
 };
 static size_t modules_open;
 
@@ -278,7 +278,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-static void drain(void)
+static void context_drain(void)
 {
     /* An empty round after an empty round: nothing is left, also in what a handler sent to us. */
     for (unsigned empty = 0; empty < 2;)
@@ -286,22 +286,22 @@ static void drain(void)
 }
 
 /* A job that ends need not wait for what is under way. */
-static bool stop_at_loss(void)
+static bool context_stop_at_loss(void)
 {
     return atomic_load(&core.any_lost) && !core.params.survive;
 }
 
 /* What we started is under way to nobody any more. */
-static void wait_until_quiet(void)
+static void context_wait_until_quiet(void)
 {
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
-        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !stop_at_loss())
+        while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !context_stop_at_loss())
             if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
 /* Peers may still ask for the last answers, which the network can have lost. */
-static void linger(void)
+static void context_linger(void)
 {
     static const uint64_t linger_ns = 1000000000;
     if (!core.timers) return;
@@ -309,13 +309,13 @@ static void linger(void)
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.drain(core.tps[t], deadline) == AQ_AGAIN &&
-               aqi_now_ns() < deadline && !stop_at_loss())
+               aqi_now_ns() < deadline && !context_stop_at_loss())
             if (core_progress() == 0) core_wait_round(&wait, 1);
 }
 
 /* Those who live come here, in this round: over the control channel, so that nothing is left to be
  * sent again when it is over. */
-static aq_status agree_to_leave(uint64_t round)
+static aq_status context_agree_to_leave(uint64_t round)
 {
     size_t bytes = core_set_bytes();
     uint8_t *sets = calloc(2, bytes);
@@ -346,15 +346,15 @@ aq_status aqi_core_quiesce(void)
 {
     /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
     core_progress_thread_stop();
-    wait_until_quiet();
+    context_wait_until_quiet();
     aq_status st = core_barrier_of("aq_finalize", COLL_CODE_FINALIZE, &core.world);
-    if (core.params.survive && (st == AQ_OK || st == AQ_EPEER)) st = agree_to_leave(0);
-    drain();
+    if (core.params.survive && (st == AQ_OK || st == AQ_EPEER)) st = context_agree_to_leave(0);
+    context_drain();
     if (st != AQ_OK) return st;
-    wait_until_quiet();
-    st = agree_to_leave(1);
-    drain();
-    if (st == AQ_OK) linger();
+    context_wait_until_quiet();
+    st = context_agree_to_leave(1);
+    context_drain();
+    if (st == AQ_OK) context_linger();
     return st;
 }
 

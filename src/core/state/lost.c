@@ -47,7 +47,7 @@ void core_lost_close(void)
 
 /* --- telling the program --------------------------------------------------------------------- */
 
-static void note(uint32_t rank, const char *why)
+static void lost_note(uint32_t rank, const char *why)
 {
     size_t len = strlen(why) + 1;
     struct lost_peer *peer = malloc(sizeof(*peer) + len);
@@ -66,7 +66,7 @@ static void note(uint32_t rank, const char *why)
 }
 
 /* The next death to tell of. NULL: there is none, or another thread tells. */
-static struct lost_peer *next_to_tell(aq_peer_lost_fn **fn, void **context)
+static struct lost_peer *lost_next_to_tell(aq_peer_lost_fn **fn, void **context)
 {
     aqi_spin_lock(&lost.lock);
     struct lost_peer *peer = lost.fn != NULL && !lost.telling ? lost.first : NULL;
@@ -91,7 +91,7 @@ AQI_COLD unsigned core_lost_tell(void)
     void *context;
     unsigned told = 0;
     if (me == NULL || me->handling != NULL) return 0;
-    while ((peer = next_to_tell(&fn, &context)) != NULL) {
+    while ((peer = lost_next_to_tell(&fn, &context)) != NULL) {
         me->handling = &as_handler;
         fn(context, peer->rank, peer->why);
         me->handling = NULL;
@@ -145,7 +145,7 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
         aqi_tp_peer_down(core.tps[t], rank);
     for (unsigned i = 0; i < lost.listener_count; i++)
         lost.listeners[i](rank);
-    note(rank, why);
+    lost_note(rank, why);
 }
 
 bool core_set_has(const uint8_t *set, uint32_t rank)

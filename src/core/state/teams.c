@@ -26,7 +26,7 @@ static void teams_unlock(void)
     if (core.multi) aqi_spin_unlock(&teams.lock);
 }
 
-static aq_team **bucket_of(uint32_t root, uint32_t count)
+static aq_team **teams_bucket_of(uint32_t root, uint32_t count)
 {
     return &teams.bucket[(root * 31 + count) % BUCKETS];
 }
@@ -34,7 +34,7 @@ static aq_team **bucket_of(uint32_t root, uint32_t count)
 aq_team *core_team_find(uint32_t root, uint32_t count)
 {
     teams_lock();
-    aq_team *team = *bucket_of(root, count);
+    aq_team *team = *teams_bucket_of(root, count);
     while (team != NULL && (team->id[0] != root || team->id[1] != count))
         team = team->next;
     teams_unlock();
@@ -44,7 +44,7 @@ aq_team *core_team_find(uint32_t root, uint32_t count)
 void core_team_enter(aq_team *team)
 {
     teams_lock();
-    aq_team **bucket = bucket_of(team->id[0], team->id[1]);
+    aq_team **bucket = teams_bucket_of(team->id[0], team->id[1]);
     team->next = *bucket;
     *bucket = team;
     teams_unlock();
@@ -53,7 +53,7 @@ void core_team_enter(aq_team *team)
 void core_team_leave(aq_team *team)
 {
     teams_lock();
-    aq_team **at = bucket_of(team->id[0], team->id[1]);
+    aq_team **at = teams_bucket_of(team->id[0], team->id[1]);
     while (*at != NULL && *at != team)
         at = &(*at)->next;
     if (*at != NULL) *at = team->next;

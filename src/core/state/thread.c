@@ -19,7 +19,7 @@ void core_set_init(struct core_set *set)
 }
 
 /* Call with core.lock held, when a thread has come or gone. */
-static void count_threads(void)
+static void thread_count_threads(void)
 {
     unsigned threads = 0;
     for (const struct core_thread *t = core.threads; t != NULL; t = t->next)
@@ -35,16 +35,16 @@ static void thread_end(void *arg)
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
-    count_threads();
+    thread_count_threads();
     aqi_spin_unlock(&core.lock);
 }
 
-static void make_key(void)
+static void thread_make_key(void)
 {
     pthread_key_create(&at_thread_end, thread_end);
 }
 
-static bool idle(const struct core_thread *t)
+static bool thread_idle(const struct core_thread *t)
 {
     const struct core_set *s = &t->nbi;
     return atomic_load(&s->put.remote) == 0 && atomic_load(&s->get.remote) == 0 &&
@@ -80,11 +80,11 @@ AQI_COLD struct core_thread *core_thread_attach(void)
     if (!atomic_load(&core.open) || core_thread_is_foreign()) return NULL;
     aqi_spin_lock(&core.lock);
     struct core_thread *t = core.threads;
-    while (t != NULL && (t->taken || !idle(t)))
+    while (t != NULL && (t->taken || !thread_idle(t)))
         t = t->next;
     if (t == NULL) t = thread_new();
     if (t != NULL) t->taken = true;
-    count_threads();
+    thread_count_threads();
     aqi_spin_unlock(&core.lock);
     if (t == NULL) {
         aqi_fail(AQ_ENOMEM, "core", "no memory for the state of a thread");
@@ -98,7 +98,7 @@ AQI_COLD struct core_thread *core_thread_attach(void)
 
 aq_status core_threads_open(void)
 {
-    pthread_once(&key_once, make_key);
+    pthread_once(&key_once, thread_make_key);
     return AQ_OK;
 }
 

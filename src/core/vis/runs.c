@@ -5,12 +5,12 @@
 
 /* --- one side -------------------------------------------------------------------------------- */
 
-static inline uint64_t stepped(uint64_t addr, int64_t step, size_t times)
+static inline uint64_t vis_runs_stepped(uint64_t addr, int64_t step, size_t times)
 {
     return addr + (uint64_t)step * times;
 }
 
-static void single(struct vis_side *side, uint64_t addr, size_t len)
+static void vis_runs_single(struct vis_side *side, uint64_t addr, size_t len)
 {
     side->addr = addr;
     side->left = side->len = len;
@@ -18,7 +18,7 @@ static void single(struct vis_side *side, uint64_t addr, size_t len)
     side->step = 0;
 }
 
-static inline uint64_t entry(const struct vis_side *side, size_t i, size_t *len)
+static inline uint64_t vis_runs_entry(const struct vis_side *side, size_t i, size_t *len)
 {
     if (side->shape == VIS_INDEXED) {
         *len = side->piece;
@@ -30,24 +30,24 @@ static inline uint64_t entry(const struct vis_side *side, size_t i, size_t *len)
 }
 
 /* The next entry of a list that is not empty, together with those that continue it. */
-static void load_entry(struct vis_side *side)
+static void vis_runs_load_entry(struct vis_side *side)
 {
     size_t len = 0, more;
     uint64_t addr = 0;
     while (side->next < side->entries && len == 0)
-        addr = entry(side, side->next++, &len);
+        addr = vis_runs_entry(side, side->next++, &len);
     if (len == 0) return;
     while (side->next < side->entries) {
-        uint64_t follower = entry(side, side->next, &more);
+        uint64_t follower = vis_runs_entry(side, side->next, &more);
         if (more != 0 && follower != addr + len) break;
         len += more;
         side->next++;
     }
-    single(side, addr, len);
+    vis_runs_single(side, addr, len);
 }
 
 /* The next row of a strided side: an odometer over the outer levels. */
-static void load_row(struct vis_side *side)
+static void vis_runs_load_row(struct vis_side *side)
 {
     unsigned l = 1;
     while (l < side->levels && side->level[l].at + 1 == side->level[l].count) {
@@ -56,23 +56,23 @@ static void load_row(struct vis_side *side)
     }
     if (l >= side->levels) return;
     side->level[l].at++;
-    side->base = stepped(side->base, side->level[l].step, 1);
+    side->base = vis_runs_stepped(side->base, side->level[l].step, 1);
     side->addr = side->base;
     side->count = side->level[0].count;
 }
 
-static inline void load(struct vis_side *side)
+static inline void vis_runs_load(struct vis_side *side)
 {
     if (side->shape == VIS_STRIDED)
-        load_row(side);
+        vis_runs_load_row(side);
     else
-        load_entry(side);
+        vis_runs_load_entry(side);
 }
 
 void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count)
 {
     *side = (struct vis_side){.shape = VIS_VECTOR, .base = base, .list = list, .entries = count};
-    load_entry(side);
+    vis_runs_load_entry(side);
 }
 
 void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
@@ -80,7 +80,7 @@ void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, 
 {
     *side = (struct vis_side){
         .shape = VIS_INDEXED, .base = base, .list = list, .entries = count, .piece = len};
-    load_entry(side);
+    vis_runs_load_entry(side);
 }
 
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
@@ -92,32 +92,33 @@ void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const 
         if (counts[i] == 1) continue;
         if (last == NULL && strides[i] == (ptrdiff_t)elem)
             elem *= counts[i];
-        else if (last != NULL && (uint64_t)strides[i] == stepped(0, last->step, last->count))
+        else if (last != NULL &&
+                 (uint64_t)strides[i] == vis_runs_stepped(0, last->step, last->count))
             last->count *= counts[i];
         else
             side->level[side->levels++] =
                 (struct vis_level){.count = counts[i], .step = strides[i]};
     }
-    single(side, addr, elem);
+    vis_runs_single(side, addr, elem);
     if (side->levels == 0) return;
     side->count = side->level[0].count;
     side->step = side->level[0].step;
 }
 
-static void advance(struct vis_side *side, size_t len, size_t count)
+static void vis_runs_advance(struct vis_side *side, size_t len, size_t count)
 {
     if (len == side->len && side->left == len) {
-        side->addr = stepped(side->addr, side->step, count);
+        side->addr = vis_runs_stepped(side->addr, side->step, count);
         side->count -= count;
     } else {
         side->addr += len * count;
         side->left -= len * count;
         if (side->left != 0) return;
-        side->addr = stepped(side->addr, side->step, 1) - side->len;
+        side->addr = vis_runs_stepped(side->addr, side->step, 1) - side->len;
         side->left = side->len;
         side->count--;
     }
-    if (side->count == 0) load(side);
+    if (side->count == 0) vis_runs_load(side);
 }
 
 /* --- both sides ------------------------------------------------------------------------------ */
@@ -148,8 +149,8 @@ bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row
 
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row)
 {
-    advance(a, row->len, row->count);
-    advance(b, row->len, row->count);
+    vis_runs_advance(a, row->len, row->count);
+    vis_runs_advance(b, row->len, row->count);
 }
 
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,

@@ -10,7 +10,7 @@
 /* Sleeping costs 30 to 40 us at the wake on virtual machines (facts): only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
-static inline void attend_if_alerted(void)
+static inline void progress_attend_if_alerted(void)
 {
     if (AQI_LIKELY(!core.boot.alert(core.boot.arg))) return;
     core.boot.attend(core.boot.arg);
@@ -36,7 +36,7 @@ void core_source_add(const struct core_source *source)
     sources.list[sources.count++] = source;
 }
 
-static inline unsigned poll_sources(enum aqi_progress_mode mode, uint64_t now)
+static inline unsigned progress_poll_sources(enum aqi_progress_mode mode, uint64_t now)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < sources.count; i++) {
@@ -55,7 +55,7 @@ bool core_sources_before_sleep(struct core_sleep_plan *plan)
     return go;
 }
 
-static void stalled(struct core_wait *wait, const struct core_route *route)
+static void progress_stalled(struct core_wait *wait, const struct core_route *route)
 {
     for (unsigned i = 0; i < sources.count; i++)
         if (sources.list[i]->stalled != NULL) sources.list[i]->stalled(wait, route);
@@ -83,10 +83,10 @@ unsigned core_progress_round(void)
 {
     unsigned n = 0;
     uint64_t now = core_hook_now(NULL);
-    attend_if_alerted();
+    progress_attend_if_alerted();
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL, now);
-    n += poll_sources(AQI_PROGRESS_ALL, now);
+    n += progress_poll_sources(AQI_PROGRESS_ALL, now);
     if (n != 0) core_progressed();
     return n;
 }
@@ -175,20 +175,20 @@ void core_wait_zero(_Atomic uint32_t *counter)
 void core_hook_relax(void *arg, unsigned round)
 {
     (void)arg;
-    attend_if_alerted();
+    progress_attend_if_alerted();
     if (round < core.spin_rounds && round < 100)
         aqi_pause();
     else
         sched_yield();
 }
 
-static void reply_round(unsigned round)
+static void progress_reply_round(unsigned round)
 {
     unsigned n = 0;
     uint64_t now = core_hook_now(NULL);
     for (unsigned t = 0; t < core.tp_count; t++)
         n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
-    n += poll_sources(AQI_PROGRESS_REPLIES, now);
+    n += progress_poll_sources(AQI_PROGRESS_REPLIES, now);
     if (n == 0)
         core_hook_relax(NULL, round);
     else
@@ -214,7 +214,7 @@ void aqi_core_idle(void)
 
 void aqi_core_ending(void)
 {
-    reply_round(0);
+    progress_reply_round(0);
 }
 
 AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_route *route,
@@ -222,9 +222,9 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
 {
     if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
     if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
-    if (reply && route->rank >= core.params.size) stalled(wait, route);
+    if (reply && route->rank >= core.params.size) progress_stalled(wait, route);
     if (reply)
-        reply_round(wait->rounds++);
+        progress_reply_round(wait->rounds++);
     else
         core_wait_step(wait, route->tp->ops.caps & AQI_CAP_ROOM ? CORE_SLEEP_MS : 1);
     return AQ_OK;
@@ -252,7 +252,7 @@ aq_status aq_poll(void)
 }
 
 /* Something has happened, whichever thread has seen to it. */
-static bool poll_news(struct core_thread *me)
+static bool progress_poll_news(struct core_thread *me)
 {
     bool news = core_poll(me) != 0;
     uint32_t activity = core.multi ? core_activity() : 0;
@@ -268,21 +268,21 @@ aq_status aq_poll_for(uint64_t timeout_ns)
     struct core_thread *me = core_self();
     aq_status st = core_callable(me, call);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    bool news = poll_news(me);
+    bool news = progress_poll_news(me);
     if (news || timeout_ns == 0) return news ? AQ_OK : AQ_AGAIN;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     core_wait_limit(me, timeout_ns);
     while (!news && !core_wait_is_over(me)) {
         core_wait_round(&wait, CORE_SLEEP_MS);
-        news = poll_news(me);
+        news = progress_poll_news(me);
     }
     core_wait_limit(me, UINT64_MAX);
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
     return news ? AQ_OK : AQ_AGAIN;
 }
 
-static aq_status poll_until(const char *call, int (*condition)(void *arg), void *arg,
-                            uint64_t timeout_ns)
+static aq_status progress_poll_until(const char *call, int (*condition)(void *arg), void *arg,
+                                     uint64_t timeout_ns)
 {
     struct core_wait wait = {0};
     struct core_thread *me = core_self();
@@ -304,12 +304,12 @@ static aq_status poll_until(const char *call, int (*condition)(void *arg), void 
 
 aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
 {
-    return poll_until("aq_poll_until", condition, arg, UINT64_MAX);
+    return progress_poll_until("aq_poll_until", condition, arg, UINT64_MAX);
 }
 
 aq_status aq_poll_until_for(int (*condition)(void *arg), void *arg, uint64_t timeout_ns)
 {
-    return poll_until("aq_poll_until_for", condition, arg, timeout_ns);
+    return progress_poll_until("aq_poll_until_for", condition, arg, timeout_ns);
 }
 
 static_assert(sizeof(struct core_wait) <= sizeof(aq_wait), "the public one has room");

@@ -82,7 +82,7 @@ uint32_t core_activity(void)
 
 /* Not beyond what a transport has to do by then, which may be microseconds away, and counts as an
  * event. */
-static int poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
+static int sleep_poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
 {
     struct timespec limit;
     bool early = sleep_limit(sleep_ms, core_deadline(), &limit);
@@ -118,7 +118,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     if (go && (seen == 0 || atomic_load(&waiters.activity) == seen)) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
         aqi_count(AQI_CTR_SLEEP, 1);
-        if (poll_until(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
+        if (sleep_poll_until(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && fds[n - 1].revents != 0) {
@@ -134,7 +134,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
 }
 
 /* Wake one thread to be the poller for those who sleep, if there is none. */
-static void call_next_poller(void)
+static void sleep_call_next_poller(void)
 {
     if (atomic_load(&waiters.sleepers) == 0 || atomic_load(&waiters.poller) != POLLER_NONE) return;
     atomic_fetch_add(&waiters.activity, 2);
@@ -147,7 +147,7 @@ void core_sleep_opening(int sleep_ms)
     for (unsigned t = 0; t < core.tp_count; t++)
         fds[t] = (struct pollfd){.fd = core.tps[t]->ops.wait_fd(core.tps[t]), .events = POLLIN};
     fds[core.tp_count] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
-    poll_until(fds, core.tp_count + 1, sleep_ms);
+    sleep_poll_until(fds, core.tp_count + 1, sleep_ms);
 }
 
 /* Be the poller, if there is none. */
@@ -164,7 +164,7 @@ static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen
     return true;
 }
 
-static int condition_ms(const struct core_wait *wait)
+static int sleep_condition_ms(const struct core_wait *wait)
 {
     if (!core.multi) return MOST_MS;
     uint64_t waited_ms =
@@ -174,7 +174,7 @@ static int condition_ms(const struct core_wait *wait)
 
 void core_sleep(struct core_wait *wait, int sleep_ms)
 {
-    if (sleep_ms == CORE_CONDITION_MS) sleep_ms = condition_ms(wait);
+    if (sleep_ms == CORE_CONDITION_MS) sleep_ms = sleep_condition_ms(wait);
     if (!core.multi) {
         sleep_on_descriptors(sleep_ms, -1, 0);
         return;
@@ -191,7 +191,7 @@ void core_sleep(struct core_wait *wait, int sleep_ms)
             if (core_sources_before_sleep(&plan)) sleep_on_activity(seen, plan.ms);
         }
         atomic_fetch_sub(&waiters.sleepers, 1);
-        call_next_poller(); /* we may not come back */
+        sleep_call_next_poller(); /* we may not come back */
     }
     wait->activity = atomic_load(&waiters.activity);
 }
@@ -200,7 +200,7 @@ void core_sleep_progress_thread(int sleep_ms, int kick)
 {
     if (atomic_load(&waiters.sleepers) == 0 &&
         sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0)) {
-        call_next_poller();
+        sleep_call_next_poller();
         return;
     }
     struct pollfd fd = {.fd = kick, .events = POLLIN};

@@ -26,20 +26,20 @@ static struct {
 } progress_thread;
 static _Thread_local bool on_progress_thread;
 
-static void drain_kicks(void)
+static void wait_thread_drain_kicks(void)
 {
     uint64_t count;
     while (read(progress_thread.kick, &count, sizeof(count)) > 0)
         ;
 }
 
-static void stand_back(void)
+static void wait_thread_stand_back(void)
 {
     struct pollfd fd = {.fd = progress_thread.kick, .events = POLLIN};
     poll(&fd, 1, STAND_BACK_MS);
 }
 
-static void *serve(void *arg)
+static void *wait_thread_serve(void *arg)
 {
     uint64_t seen = 0;
     unsigned idle = 0;
@@ -58,16 +58,16 @@ static void *serve(void *arg)
         uint64_t polls = atomic_load_explicit(&core.polls, memory_order_relaxed);
         if (polls != seen) {
             seen = polls;
-            stand_back();
+            wait_thread_stand_back();
         } else {
             core_sleep_progress_thread(SLEEP_MS, progress_thread.kick);
         }
-        drain_kicks();
+        wait_thread_drain_kicks();
     }
     return NULL;
 }
 
-static void kick(void)
+static void wait_thread_kick(void)
 {
     uint64_t one = 1;
     /* It fails only if a kick is there already. */
@@ -76,7 +76,7 @@ static void kick(void)
 
 void core_progress_thread_step_aside(void)
 {
-    if (progress_thread.running) kick();
+    if (progress_thread.running) wait_thread_kick();
 }
 
 aq_status core_progress_thread_start(void)
@@ -94,7 +94,7 @@ aq_status core_progress_thread_start(void)
     for (size_t i = 0; i < AQI_COUNT_OF(faults); i++)
         sigdelset(&blocked, faults[i]);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
-    int err = pthread_create(&progress_thread.thread, NULL, serve, NULL);
+    int err = pthread_create(&progress_thread.thread, NULL, wait_thread_serve, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err != 0) {
         close(progress_thread.kick);
@@ -112,7 +112,7 @@ void core_progress_thread_stop(void)
     if (!progress_thread.running) return;
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
-    kick();
+    wait_thread_kick();
     pthread_join(progress_thread.thread, NULL);
     close(progress_thread.kick);
 }
@@ -124,7 +124,7 @@ void aqi_core_halt_progress(void)
     if (!progress_thread.running || pthread_equal(progress_thread.thread, pthread_self())) return;
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
-    kick();
+    wait_thread_kick();
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);

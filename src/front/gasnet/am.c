@@ -24,7 +24,7 @@ struct handler {
 };
 static struct handler handlers[AQGI_EPS][256];
 
-static void remember(gex_EP_t ep, const aq_handler_entry *row)
+static void am_remember(gex_EP_t ep, const aq_handler_entry *row)
 {
     struct handler *handler = &handlers[ep->index][row->index];
     handler->entry = row->context;
@@ -63,7 +63,7 @@ int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_hand
     int code = aqgi_error(call, aq_am_register(ep->aq, rows, count));
     for (size_t i = 0; i < count && code == GASNET_OK; i++) {
         copies[i].gex_index = rows[i].index;
-        remember(ep, &rows[i]);
+        am_remember(ep, &rows[i]);
     }
     return code;
 }
@@ -98,7 +98,7 @@ enum { MAX_LONG_ALLOC = 1 << 20 };
 /* Clients keep sizes in an int. */
 enum { MAX_LONG = INT_MAX };
 
-static size_t max_long(gex_Flags_t flags)
+static size_t am_max_long(gex_Flags_t flags)
 {
     size_t most = aq_am_max_long(aqgi.world.aq);
     if (most > MAX_LONG) most = MAX_LONG;
@@ -113,7 +113,7 @@ size_t gex_AM_LUBRequestMedium(void)
 
 size_t gex_AM_LUBRequestLong(void)
 {
-    return max_long(0);
+    return am_max_long(0);
 }
 
 size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
@@ -127,7 +127,7 @@ size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event
                              gex_Flags_t flags, unsigned int numargs)
 {
     (void)tm, (void)other_rank, (void)lc_opt, (void)numargs;
-    return max_long(flags);
+    return am_max_long(flags);
 }
 
 size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
@@ -161,7 +161,7 @@ gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* Where Aqueduct reports that the source of a request may be reused. */
-static inline aq_event *local_of(gex_Event_t *lc_opt)
+static inline aq_event *am_local_of(gex_Event_t *lc_opt)
 {
     if (lc_opt == GEX_EVENT_NOW) return NULL;
     if (lc_opt == GEX_EVENT_GROUP) return AQ_EVENT_GROUP;
@@ -169,7 +169,7 @@ static inline aq_event *local_of(gex_Event_t *lc_opt)
 }
 
 /* A reply has copied its source when the call returns. */
-static inline void local_done(gex_Event_t *lc_opt)
+static inline void am_local_done(gex_Event_t *lc_opt)
 {
     if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
 }
@@ -187,7 +187,7 @@ int aqg_request_medium(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, con
 {
     return aqgi_started("gex_AM_RequestMedium",
                         aq_am_medium(aqgi_aq(tm), rank, handler, src, nbytes, args, nargs,
-                                     aqgi_immediate(flags), local_of(lc_opt)));
+                                     aqgi_immediate(flags), am_local_of(lc_opt)));
 }
 
 int aqg_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
@@ -196,7 +196,7 @@ int aqg_request_long(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const
 {
     return aqgi_started("gex_AM_RequestLong",
                         aq_am_long(aqgi_aq(tm), rank, handler, src, nbytes, dest_addr, args, nargs,
-                                   aqgi_immediate(flags), local_of(lc_opt)));
+                                   aqgi_immediate(flags), am_local_of(lc_opt)));
 }
 
 int aqg_reply_short(gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags,
@@ -213,7 +213,7 @@ int aqg_reply_medium(gex_Token_t token, gex_AM_Index_t handler, const void *src,
     int refused =
         aqgi_started("gex_AM_ReplyMedium", aq_am_reply_medium(aqgi_am(token), handler, src, nbytes,
                                                               args, nargs, aqgi_immediate(flags)));
-    local_done(lc_opt);
+    am_local_done(lc_opt);
     return refused;
 }
 
@@ -224,6 +224,6 @@ int aqg_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void *src, s
     int refused = aqgi_started("gex_AM_ReplyLong",
                                aq_am_reply_long(aqgi_am(token), handler, src, nbytes, dest_addr,
                                                 args, nargs, aqgi_immediate(flags)));
-    local_done(lc_opt);
+    am_local_done(lc_opt);
     return refused;
 }

@@ -4,12 +4,12 @@
 #include "am_call.h"
 
 /* A handler is called through the type it has: as many arguments as the message brings. */
-static inline gex_AM_Fn_t handler_of(const aq_am *am)
+static inline gex_AM_Fn_t am_call_handler_of(const aq_am *am)
 {
     return ((const gex_AM_Entry_t *)am->context)->gex_fnptr;
 }
 
-static inline gex_Token_t token_of(aq_am *am)
+static inline gex_Token_t am_call_token_of(aq_am *am)
 {
     return (gex_Token_t)(void *)am;
 }
@@ -36,12 +36,13 @@ static inline gex_Token_t token_of(aq_am *am)
 #define CALLERS(M)                                                                                 \
     static void call_short_##M(aq_am *am)                                                          \
     {                                                                                              \
-        ((void (*)(gex_Token_t AQG_PARAMS_##M))handler_of(am))(token_of(am) GIVEN_##M);            \
+        ((void (*)(gex_Token_t AQG_PARAMS_##M))am_call_handler_of(am))(am_call_token_of(am)        \
+                                                                           GIVEN_##M);             \
     }                                                                                              \
     static void call_bytes_##M(aq_am *am)                                                          \
     {                                                                                              \
-        ((void (*)(gex_Token_t, void *, size_t AQG_PARAMS_##M))handler_of(am))(                    \
-            token_of(am), am->payload, am->nbytes GIVEN_##M);                                      \
+        ((void (*)(gex_Token_t, void *, size_t AQG_PARAMS_##M))am_call_handler_of(am))(            \
+            am_call_token_of(am), am->payload, am->nbytes GIVEN_##M);                              \
     }
 AQG_EACH(CALLERS)
 
@@ -51,15 +52,15 @@ static aq_am_fn *const call_short[] = {AQG_EACH(SHORT)};
 static aq_am_fn *const call_bytes[] = {AQG_EACH(BYTES)};
 static_assert(sizeof(call_short) / sizeof(*call_short) == AQ_AM_MAX_ARGS + 1, "one for each");
 
-static void call_any(aq_am *am)
+static void am_call_call_any(aq_am *am)
 {
     (am->category == AQ_AM_SHORT ? call_short : call_bytes)[am->nargs](am);
 }
 
 aq_am_fn *aqgi_caller(unsigned categories, unsigned nargs)
 {
-    if (nargs > AQ_AM_MAX_ARGS) return call_any;
+    if (nargs > AQ_AM_MAX_ARGS) return am_call_call_any;
     if (categories == AQ_AM_SHORT) return call_short[nargs];
     if (categories != 0 && (categories & AQ_AM_SHORT) == 0) return call_bytes[nargs];
-    return call_any;
+    return am_call_call_any;
 }

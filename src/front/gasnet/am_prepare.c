@@ -23,44 +23,45 @@ static const char *const commit_names[] = {
     [AQG_REPLY_LONG] = "gex_AM_CommitReplyLong",
 };
 
-static inline bool is_reply(unsigned kind)
+static inline bool am_prepare_is_reply(unsigned kind)
 {
     return kind >= AQG_REPLY_MEDIUM;
 }
 
-static inline unsigned category(unsigned kind)
+static inline unsigned am_prepare_category(unsigned kind)
 {
     return kind == AQG_REQUEST_LONG || kind == AQG_REPLY_LONG ? AQ_AM_LONG : AQ_AM_MEDIUM;
 }
 
-static gex_AM_SrcDesc_t keep(unsigned kind, aq_status st, const aq_am_buffer *buffer,
-                             gex_Event_t *lc_opt, void *dest_addr)
+static gex_AM_SrcDesc_t am_prepare_keep(unsigned kind, aq_status st, const aq_am_buffer *buffer,
+                                        gex_Event_t *lc_opt, void *dest_addr)
 {
     if (aqgi_started(prepare_names[kind], st) != 0) return GEX_AM_SRCDESC_NO_OP;
-    struct aqg_srcdesc *sd = &prepared[is_reply(kind)];
+    struct aqg_srcdesc *sd = &prepared[am_prepare_is_reply(kind)];
     *sd = (struct aqg_srcdesc){
         .buffer = *buffer, .lc_opt = lc_opt, .dest_addr = dest_addr, .kind = kind};
     return sd;
 }
 
-static gex_AM_SrcDesc_t request(unsigned kind, gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
-                                size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
-                                gex_Flags_t flags, unsigned nargs)
+static gex_AM_SrcDesc_t am_prepare_request(unsigned kind, gex_TM_t tm, gex_Rank_t rank,
+                                           const void *client_buf, size_t least, size_t most,
+                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                                           unsigned nargs)
 {
     aq_am_buffer buffer;
-    aq_status st = aq_am_reserve(aqgi_aq(tm), rank, category(kind), client_buf, least, most, nargs,
-                                 aqgi_immediate(flags), &buffer);
-    return keep(kind, st, &buffer, lc_opt, dest_addr);
+    aq_status st = aq_am_reserve(aqgi_aq(tm), rank, am_prepare_category(kind), client_buf, least,
+                                 most, nargs, aqgi_immediate(flags), &buffer);
+    return am_prepare_keep(kind, st, &buffer, lc_opt, dest_addr);
 }
 
-static gex_AM_SrcDesc_t reply(unsigned kind, gex_Token_t token, const void *client_buf,
-                              size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
-                              gex_Flags_t flags, unsigned nargs)
+static gex_AM_SrcDesc_t am_prepare_reply(unsigned kind, gex_Token_t token, const void *client_buf,
+                                         size_t least, size_t most, void *dest_addr,
+                                         gex_Event_t *lc_opt, gex_Flags_t flags, unsigned nargs)
 {
     aq_am_buffer buffer;
-    aq_status st = aq_am_reserve_reply(aqgi_am(token), category(kind), client_buf, least, most,
-                                       nargs, aqgi_immediate(flags), &buffer);
-    return keep(kind, st, &buffer, lc_opt, dest_addr);
+    aq_status st = aq_am_reserve_reply(aqgi_am(token), am_prepare_category(kind), client_buf, least,
+                                       most, nargs, aqgi_immediate(flags), &buffer);
+    return am_prepare_keep(kind, st, &buffer, lc_opt, dest_addr);
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
@@ -68,8 +69,8 @@ gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const
                                              gex_Event_t *lc_opt, gex_Flags_t flags,
                                              unsigned int numargs)
 {
-    return request(AQG_REQUEST_MEDIUM, tm, rank, client_buf, least_payload, most_payload, NULL,
-                   lc_opt, flags, numargs);
+    return am_prepare_request(AQG_REQUEST_MEDIUM, tm, rank, client_buf, least_payload, most_payload,
+                              NULL, lc_opt, flags, numargs);
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
@@ -77,8 +78,8 @@ gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const v
                                            void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
                                            unsigned int numargs)
 {
-    return request(AQG_REQUEST_LONG, tm, rank, client_buf, least_payload, most_payload, dest_addr,
-                   lc_opt, flags, numargs);
+    return am_prepare_request(AQG_REQUEST_LONG, tm, rank, client_buf, least_payload, most_payload,
+                              dest_addr, lc_opt, flags, numargs);
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client_buf,
@@ -86,8 +87,8 @@ gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client
                                            gex_Event_t *lc_opt, gex_Flags_t flags,
                                            unsigned int numargs)
 {
-    return reply(AQG_REPLY_MEDIUM, token, client_buf, least_payload, most_payload, NULL, lc_opt,
-                 flags, numargs);
+    return am_prepare_reply(AQG_REPLY_MEDIUM, token, client_buf, least_payload, most_payload, NULL,
+                            lc_opt, flags, numargs);
 }
 
 gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_buf,
@@ -95,8 +96,8 @@ gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_b
                                          gex_Event_t *lc_opt, gex_Flags_t flags,
                                          unsigned int numargs)
 {
-    return reply(AQG_REPLY_LONG, token, client_buf, least_payload, most_payload, dest_addr, lc_opt,
-                 flags, numargs);
+    return am_prepare_reply(AQG_REPLY_LONG, token, client_buf, least_payload, most_payload,
+                            dest_addr, lc_opt, flags, numargs);
 }
 
 void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t sd)
@@ -109,7 +110,7 @@ size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t sd)
     return sd->buffer.size;
 }
 
-static void check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
+static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 {
     if (sd == GEX_AM_SRCDESC_NO_OP || sd->buffer.aqi_route == NULL)
         aqgi_die("%s: the source descriptor is not one that was prepared by this thread", call);
@@ -124,7 +125,7 @@ static void check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
                void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs, gex_Flags_t flags)
 {
-    check_kind(commit_names[kind], sd, kind);
+    am_prepare_check_kind(commit_names[kind], sd, kind);
     if (sd->dest_addr != NULL && sd->dest_addr != dest_addr)
         aqgi_die("%s: destination %p, but %p was given to prepare", commit_names[kind], dest_addr,
                  sd->dest_addr);
@@ -143,7 +144,7 @@ int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_
 int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags)
 {
     (void)flags;
-    check_kind("gex_AM_Cancel", sd, kind);
+    am_prepare_check_kind("gex_AM_Cancel", sd, kind);
     aq_am_cancel(&sd->buffer);
     return 0;
 }

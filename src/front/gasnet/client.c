@@ -15,7 +15,7 @@ uint64_t gasnet_max_segsize __attribute__((weak));
 void (*gasnet_client_attach_hook)(void *segbase, uintptr_t segsize);
 volatile int gasnet_frozen;
 
-static int check_build(const struct aqg_build *build)
+static int client_check_build(const struct aqg_build *build)
 {
     if (build->abi != AQG_ABI)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
@@ -32,7 +32,7 @@ static int check_build(const struct aqg_build *build)
 static const aq_thread_mode thread_modes[] = {AQ_THREAD_SINGLE, AQ_THREAD_SERIALIZED,
                                               AQ_THREAD_MULTIPLE};
 
-static void open_objects(aq_team *world)
+static void client_open_objects(aq_team *world)
 {
     aqgi.rank = gasneti_mynode = aq_job_rank();
     aqgi.size = aq_job_size();
@@ -49,13 +49,13 @@ static void open_objects(aq_team *world)
     aqgi.open = true;
 }
 
-static int rank_of_job(void)
+static int client_rank_of_job(void)
 {
     return aqgi.open ? (int)aqgi.rank : -1;
 }
 
 /* The mode of the segment is compiled into the client and set at start; do they agree? */
-static int check_segment_mode(const struct aqg_build *build)
+static int client_check_segment_mode(const struct aqg_build *build)
 {
     static const char *const names[] = {"FAST", "LARGE", "EVERYTHING"};
     unsigned mode = (unsigned)aq_segment_mode_get();
@@ -67,7 +67,7 @@ static int check_segment_mode(const struct aqg_build *build)
         names[build->segment], names[mode], names[mode]);
 }
 
-static aq_status open_job(const struct aqg_build *build, const char *name, aq_team **world)
+static aq_status client_open_job(const struct aqg_build *build, const char *name, aq_team **world)
 {
     aq_init_params params = {.struct_size = sizeof(params),
                              .thread_mode = thread_modes[build->mode],
@@ -81,7 +81,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
 {
     static const char call[] = "gex_Client_Init";
     aq_team *world;
-    int code = check_build(build);
+    int code = client_check_build(build);
     (void)argc;
     (void)argv;
     if (code != GASNET_OK) return code;
@@ -89,16 +89,16 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
         return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: the library is initialized already", call);
     aqgi_spawn(build);
     aqg_getenv_hook = gasnet_getenv;
-    aqg_rank_hook = rank_of_job;
+    aqg_rank_hook = client_rank_of_job;
     aqgi_env_prepare(build);
     aqgi_signals_prepare();
-    code = aqgi_error(call, open_job(build, name, &world));
-    if (code == GASNET_OK) code = check_segment_mode(build);
+    code = aqgi_error(call, client_open_job(build, name, &world));
+    if (code == GASNET_OK) code = client_check_segment_mode(build);
     if (code != GASNET_OK) return code;
     aqgi.mode = build->mode;
     aqgi.segment_mode = build->segment;
     aqg_concurrent = build->mode != 0 || aq_job_progress_thread();
-    open_objects(world);
+    client_open_objects(world);
     aqgi.client.flags = flags;
     aqgi.client.name = strdup(name != NULL ? name : "");
     aqgi_signals_open();

@@ -38,8 +38,8 @@ static const struct {
     {GEX_OP_AND, AQ_AND}, {GEX_OP_OR, AQ_OR},     {GEX_OP_XOR, AQ_XOR},
 };
 
-static struct reduction reduction_of(const char *call, gex_DT_t dt, size_t dt_sz, gex_OP_t op,
-                                     gex_Coll_ReduceFn_t user_op)
+static struct reduction coll_reduction_of(const char *call, gex_DT_t dt, size_t dt_sz, gex_OP_t op,
+                                          gex_Coll_ReduceFn_t user_op)
 {
     struct reduction r = {.user = op == GEX_OP_USER || op == GEX_OP_USER_NC,
                           .how = op == GEX_OP_USER_NC ? AQ_COLL_ORDERED : 0};
@@ -70,7 +70,7 @@ gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *dst, cons
                                    gex_Coll_ReduceFn_t user_op, void *user_cdata, gex_Flags_t flags)
 {
     static const char call[] = "gex_Coll_ReduceToOneNB";
-    struct reduction r = reduction_of(call, dt, dt_sz, op, user_op);
+    struct reduction r = coll_reduction_of(call, dt, dt_sz, op, user_op);
     aq_event event = AQ_EVENT_DONE;
     aq_team *team = aqgi_aq(tm);
     (void)flags;
@@ -86,7 +86,7 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void *dst, const void *src, gex_
                                    gex_Coll_ReduceFn_t user_op, void *user_cdata, gex_Flags_t flags)
 {
     static const char call[] = "gex_Coll_ReduceToAllNB";
-    struct reduction r = reduction_of(call, dt, dt_sz, op, user_op);
+    struct reduction r = coll_reduction_of(call, dt, dt_sz, op, user_op);
     aq_event event = AQ_EVENT_DONE;
     aq_team *team = aqgi_aq(tm);
     (void)flags;

@@ -44,7 +44,7 @@ static struct reduction *reductions; /* one that grew too small stays, since oth
 static size_t reduction_count, reduction_room;
 static_assert(sizeof(uintptr_t) == 8, "a number and an argument in one pointer");
 
-static size_t number_of(const struct reduction *r)
+static size_t coll_legacy_number_of(const struct reduction *r)
 {
     size_t i = 0;
     pthread_mutex_lock(&lock);
@@ -64,7 +64,8 @@ static size_t number_of(const struct reduction *r)
     return i;
 }
 
-static void combine(const void *left, void *right_and_out, size_t count, const void *context)
+static void coll_legacy_combine(const void *left, void *right_and_out, size_t count,
+                                const void *context)
 {
     const struct reduction *r =
         &__atomic_load_n(&reductions, __ATOMIC_ACQUIRE)[(uintptr_t)context >> 32];
@@ -79,7 +80,7 @@ unsigned aqgi_coll_flags(int flags)
 }
 
 /* What Aqueduct's function is called with for the function of a call. */
-static const void *coll_context(const struct aqgi_coll *c)
+static const void *coll_legacy_coll_context(const struct aqgi_coll *c)
 {
     static const char call[] = "gasnet_coll_reduce";
     if (c->blksz != 0 || c->offset != 0) aqgi_die("%s: src_blksz and src_offset must be 0", call);
@@ -87,27 +88,27 @@ static const void *coll_context(const struct aqgi_coll *c)
         aqgi_die("%s: function %d is not in the table that gasnet_coll_init was given", call,
                  (int)c->fn);
     struct reduction r = {functions[c->fn].fnptr, c->nbytes, c->flags};
-    return (const void *)((uintptr_t)number_of(&r) << 32 | (uint32_t)c->arg);
+    return (const void *)((uintptr_t)coll_legacy_number_of(&r) << 32 | (uint32_t)c->arg);
 }
 
 aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t root, void *dst,
                            const void *src, unsigned flags, aq_event *event)
 {
-    const void *context = coll_context(c);
+    const void *context = coll_legacy_coll_context(c);
     if (functions[c->fn].flags & GASNET_COLL_NONCOMM) flags |= AQ_COLL_ORDERED;
-    return aq_coll_reduce_user_nb(team, root, dst, src, c->count, c->nbytes, combine, context,
-                                  flags, event);
+    return aq_coll_reduce_user_nb(team, root, dst, src, c->count, c->nbytes, coll_legacy_combine,
+                                  context, flags, event);
 }
 
 void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and_out)
 {
-    combine(left, right_and_out, c->count, coll_context(c));
+    coll_legacy_combine(left, right_and_out, c->count, coll_legacy_coll_context(c));
 }
 
 /* --- synchronisation -------------------------------------------------------------------------- */
 
 /* Images wait for those of their own process, too, which may have no processor. */
-static void coll_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
+static void coll_legacy_coll_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
 {
     while (aqgi_images_test(ph, n, some) != GASNET_OK) {
         (void)gasnet_AMPoll();
@@ -124,7 +125,7 @@ int gasnet_coll_try_sync(gasnet_coll_handle_t h)
 void gasnet_coll_wait_sync(gasnet_coll_handle_t h)
 {
     if (aqgi_has_images())
-        coll_images_wait(&h, 1, false);
+        coll_legacy_coll_images_wait(&h, 1, false);
     else
         gex_Event_Wait(h);
 }
@@ -138,7 +139,7 @@ int gasnet_coll_try_sync_some(gasnet_coll_handle_t *ph, size_t n)
 void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n)
 {
     if (aqgi_has_images())
-        coll_images_wait(ph, n, true);
+        coll_legacy_coll_images_wait(ph, n, true);
     else
         gex_Event_WaitSome(ph, n, 0);
 }
@@ -152,7 +153,7 @@ int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n)
 void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n)
 {
     if (aqgi_has_images())
-        coll_images_wait(ph, n, false);
+        coll_legacy_coll_images_wait(ph, n, false);
     else
         gex_Event_WaitAll(ph, n, 0);
 }
@@ -160,15 +161,16 @@ void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n)
 /* --- the calls -------------------------------------------------------------------------------- */
 
 /* The entry of a list of addresses that is this process's, or the one that is given. */
-static void *coll_mine(const struct aqgi_coll *c, void *const list[], const void *one)
+static void *coll_legacy_coll_mine(const struct aqgi_coll *c, void *const list[], const void *one)
 {
     if (list == NULL) return (void *)(uintptr_t)one;
     return list[c->flags & GASNET_COLL_SINGLE ? c->team->rank : 0];
 }
 
-static aq_status coll_begin(const struct aqgi_coll *c, aq_event *ev)
+static aq_status coll_legacy_coll_begin(const struct aqgi_coll *c, aq_event *ev)
 {
-    void *dst = coll_mine(c, c->dsts, c->dst), *src = coll_mine(c, c->srcs, c->src);
+    void *dst = coll_legacy_coll_mine(c, c->dsts, c->dst),
+         *src = coll_legacy_coll_mine(c, c->srcs, c->src);
     aq_team *aq = aqgi_aq(c->team);
     unsigned flags = aqgi_coll_flags(c->flags);
     switch (c->kind) {
@@ -187,11 +189,11 @@ static aq_status coll_begin(const struct aqgi_coll *c, aq_event *ev)
     }
 }
 
-static gasnet_coll_handle_t coll_start(const char *name, struct aqgi_coll c)
+static gasnet_coll_handle_t coll_legacy_coll_start(const char *name, struct aqgi_coll c)
 {
     aq_event event = AQ_EVENT_DONE;
     if (aqgi_has_images() && (c.flags & GASNET_COLL_NO_IMAGES) == 0) return aqgi_images_start(&c);
-    aqgi_done(name, coll_begin(&c, &event));
+    aqgi_done(name, coll_legacy_coll_begin(&c, &event));
     return aqgi_event(event);
 }
 
@@ -204,13 +206,13 @@ static gasnet_coll_handle_t coll_start(const char *name, struct aqgi_coll c)
     gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, UNPACK PARAMETERS,     \
                                                  int flags)                                        \
     {                                                                                              \
-        return coll_start(                                                                         \
+        return coll_legacy_coll_start(                                                             \
             "gasnet_coll_" #NAME,                                                                  \
             (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN});         \
     }                                                                                              \
     void gasnet_coll_##NAME(gasnet_team_handle_t team, UNPACK PARAMETERS, int flags)               \
     {                                                                                              \
-        gasnet_coll_wait_sync(coll_start(                                                          \
+        gasnet_coll_wait_sync(coll_legacy_coll_start(                                              \
             "gasnet_coll_" #NAME,                                                                  \
             (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN}));        \
     }

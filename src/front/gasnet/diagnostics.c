@@ -15,7 +15,7 @@ static gasnett_strongatomic64_t counted;
 static gasnett_mutex_t guard = GASNETT_MUTEX_INITIALIZER;
 static uint64_t guarded;
 
-static void *count_up(void *arg)
+static void *diagnostics_count_up(void *arg)
 {
     int iters = *(const int *)arg;
     for (int i = 0; i < iters; i++) {
@@ -27,16 +27,16 @@ static void *count_up(void *arg)
     return NULL;
 }
 
-static int check_threads(int iters, int threads)
+static int diagnostics_check_threads(int iters, int threads)
 {
     pthread_t ids[MOST_THREADS];
     int started = 0;
     gasnett_strongatomic64_set(&counted, 0, GASNETT_ATOMIC_NONE);
     guarded = 0;
     while (started < threads - 1 && started < MOST_THREADS &&
-           pthread_create(&ids[started], NULL, count_up, &iters) == 0)
+           pthread_create(&ids[started], NULL, diagnostics_count_up, &iters) == 0)
         started++;
-    count_up(&iters);
+    diagnostics_count_up(&iters);
     for (int i = 0; i < started; i++)
         pthread_join(ids[i], NULL);
     uint64_t want = (uint64_t)(started + 1) * (uint64_t)iters;
@@ -49,7 +49,8 @@ static int check_threads(int iters, int threads)
     return 1;
 }
 
-static int check_transfers(int iters, gex_TM_t tm, gex_Rank_t peer, void *peerseg, unsigned seed)
+static int diagnostics_check_transfers(int iters, gex_TM_t tm, gex_Rank_t peer, void *peerseg,
+                                       unsigned seed)
 {
     unsigned char sent[RANGE], back[RANGE];
     for (int i = 0; i < iters; i++) {
@@ -73,9 +74,9 @@ int gasnett_run_diagnostics(int iters, int threads, const char *sections, gex_TM
                             gex_Rank_t peer, void *peerseg, unsigned int seed)
 {
     (void)sections, (void)myseg;
-    int wrong = check_threads(iters, threads);
+    int wrong = diagnostics_check_threads(iters, threads);
     gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
-    wrong += check_transfers(iters, tm, peer, peerseg, seed + 1);
+    wrong += diagnostics_check_transfers(iters, tm, peer, peerseg, seed + 1);
     gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
     return wrong;
 }

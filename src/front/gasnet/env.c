@@ -3,7 +3,7 @@
 
 #include <gasnet_tools.h>
 
-static bool is_yes(const char *text)
+static bool env_is_yes(const char *text)
 {
     return text != NULL && (strcasecmp(text, "1") == 0 || strcasecmp(text, "y") == 0 ||
                             strcasecmp(text, "yes") == 0);
@@ -12,7 +12,7 @@ static bool is_yes(const char *text)
 /* A size as gasnett_parse_int reads it, or a part of the host's memory such as 0.85 or 85%; then
  * "/H", of all of a host together, or "/P", of each process, which is meant where nothing is said.
  */
-static double segment_limit(const char *given, double memory, double ranks)
+static double env_segment_limit(const char *given, double memory, double ranks)
 {
     char text[64], *end;
     if ((size_t)snprintf(text, sizeof(text), "%s", given) >= sizeof(text))
@@ -37,7 +37,7 @@ static double segment_limit(const char *given, double memory, double ranks)
 }
 
 /* What is asked for, by the user or else by the client; NULL: nothing is. */
-static const char *wanted_limit(void)
+static const char *env_wanted_limit(void)
 {
     static char number[32];
     const char *text = getenv("GASNET_MAX_SEGSIZE");
@@ -52,10 +52,11 @@ static bool native_limit; /* AQ_MAX_SEGMENT, by the user: its word counts more *
 uint64_t aqgi_segment_max(void)
 {
     double share = (double)aq_segment_max(), ranks = aq_team_size(aq_team_host());
-    const char *text = wanted_limit();
+    const char *text = env_wanted_limit();
     if (aqgi_everything()) return UINT64_MAX;
-    double limit =
-        native_limit ? share : segment_limit(text != NULL ? text : "0.85/H", share * ranks, ranks);
+    double limit = native_limit
+                       ? share
+                       : env_segment_limit(text != NULL ? text : "0.85/H", share * ranks, ranks);
     if (limit > share) limit = share;
     if (limit < GASNET_PAGESIZE) limit = GASNET_PAGESIZE;
     return (uint64_t)limit / GASNET_PAGESIZE * GASNET_PAGESIZE;
@@ -74,9 +75,9 @@ void aqgi_env_report(void)
     };
     if (!gasnett_verboseenv()) return;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
-        bool limit = i == 0 && wanted_limit() != NULL;
+        bool limit = i == 0 && env_wanted_limit() != NULL;
         (void)gasnett_getenv_withdefault(settings[i].name,
-                                         limit ? wanted_limit() : settings[i].dflt);
+                                         limit ? env_wanted_limit() : settings[i].dflt);
     }
 }
 
@@ -84,7 +85,7 @@ void aqgi_env_prepare(const struct aqg_build *build)
 {
     static const char *const segments[] = {NULL, "large", "everything"};
     if (segments[build->segment] != NULL) setenv("AQ_SEGMENT_MODE", segments[build->segment], 0);
-    if (is_yes(getenv("GASNET_RCV_THREAD"))) setenv("AQ_PROGRESS_THREAD", "yes", 0);
+    if (env_is_yes(getenv("GASNET_RCV_THREAD"))) setenv("AQ_PROGRESS_THREAD", "yes", 0);
     /* Ours to read, with what Aqueduct says of the memory; it knows the name as well. */
     native_limit = getenv("AQ_MAX_SEGMENT") != NULL;
     if (!native_limit) setenv("AQ_MAX_SEGMENT", "0", 1);

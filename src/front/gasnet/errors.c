@@ -29,7 +29,7 @@ const char *gasnet_ErrorDesc(int err)
     return "not an error code of GASNet";
 }
 
-static int code_of(aq_status st)
+static int errors_code_of(aq_status st)
 {
     switch (st) {
     case AQ_OK:
@@ -49,7 +49,7 @@ static int code_of(aq_status st)
     }
 }
 
-static void print(const char *fmt, va_list args)
+static void errors_print(const char *fmt, va_list args)
 {
     char line[1024];
     int len = snprintf(line, sizeof(line), "*** gasnet (rank %u): ", (unsigned)aqgi.rank);
@@ -64,7 +64,7 @@ void aqgi_die(const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    print(fmt, args);
+    errors_print(fmt, args);
     va_end(args);
     aqgi_explain();
     aqgi_abort();
@@ -82,7 +82,7 @@ int aqgi_refuse(int code, const char *fmt, ...)
     if (aqgi.verbose_errors) {
         va_list args;
         va_start(args, fmt);
-        print(fmt, args);
+        errors_print(fmt, args);
         va_end(args);
     }
     return code;
@@ -92,7 +92,7 @@ int aqgi_error(const char *call, aq_status st)
 {
     if (st == AQ_OK) return GASNET_OK;
     const char *why = aq_error_message();
-    int code = code_of(st);
+    int code = errors_code_of(st);
     return aqgi_refuse(code, "%s returns %s: %s", call, gasnet_ErrorName(code),
                        why[0] != '\0' ? why : aq_status_text(st));
 }

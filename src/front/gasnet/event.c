@@ -2,12 +2,12 @@
 #include "aqg.h"
 
 /* An array of gex_Event_t is one of aq_event: both are pointers, 0 is done. */
-static aq_event *array(gex_Event_t *events)
+static aq_event *event_array(gex_Event_t *events)
 {
     return (aq_event *)(void *)events;
 }
 
-static int tested(const char *call, aq_status st)
+static int event_tested(const char *call, aq_status st)
 {
     if (st == AQ_AGAIN) return GASNET_ERR_NOT_READY;
     aqgi_done(call, st);
@@ -17,7 +17,7 @@ static int tested(const char *call, aq_status st)
 int aqg_event_test(gex_Event_t event)
 {
     aq_event ev = aqgi_aq_event(event);
-    return tested("gex_Event_Test", aq_event_test(&ev));
+    return event_tested("gex_Event_Test", aq_event_test(&ev));
 }
 
 void aqg_event_wait(gex_Event_t event)
@@ -29,25 +29,25 @@ void aqg_event_wait(gex_Event_t event)
 int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
 {
     (void)flags;
-    return tested("gex_Event_TestSome", aq_event_test_some(array(pevent), numevents));
+    return event_tested("gex_Event_TestSome", aq_event_test_some(event_array(pevent), numevents));
 }
 
 void gex_Event_WaitSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
 {
     (void)flags;
-    aqgi_done("gex_Event_WaitSome", aq_event_wait_some(array(pevent), numevents));
+    aqgi_done("gex_Event_WaitSome", aq_event_wait_some(event_array(pevent), numevents));
 }
 
 int gex_Event_TestAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
 {
     (void)flags;
-    return tested("gex_Event_TestAll", aq_event_test_all(array(pevent), numevents));
+    return event_tested("gex_Event_TestAll", aq_event_test_all(event_array(pevent), numevents));
 }
 
 void gex_Event_WaitAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
 {
     (void)flags;
-    aqgi_done("gex_Event_WaitAll", aq_event_wait_all(array(pevent), numevents));
+    aqgi_done("gex_Event_WaitAll", aq_event_wait_all(event_array(pevent), numevents));
 }
 
 gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t event_category)
@@ -73,7 +73,7 @@ int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 {
     (void)flags;
     if (event_mask == 0) return GASNET_OK; /* nothing is asked for */
-    return tested("gex_NBI_Test", aq_nbi_test(event_mask));
+    return event_tested("gex_NBI_Test", aq_nbi_test(event_mask));
 }
 
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)

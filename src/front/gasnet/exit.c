@@ -23,8 +23,8 @@ void aqgi_abort(void)
     aq_exit(EXIT_FAILURE);
 }
 
-static void on_fatal(int number);
-static void on_terminate(int number);
+static void exit_on_fatal(int number);
+static void exit_on_terminate(int number);
 
 /* What is caught; and whose turn it is after us: Aqueduct's, if it has outputs to write, or the
  * system's. */
@@ -35,22 +35,22 @@ static struct caught {
     bool free; /* the program had no handler when it started the library */
     struct sigaction next;
 } caught[] = {
-    {.number = SIGSEGV, .name = "SIGSEGV", .handler = on_fatal},
-    {.number = SIGBUS, .name = "SIGBUS", .handler = on_fatal},
-    {.number = SIGFPE, .name = "SIGFPE", .handler = on_fatal},
-    {.number = SIGILL, .name = "SIGILL", .handler = on_fatal},
-    {.number = SIGABRT, .name = "SIGABRT", .handler = on_fatal},
-    {.number = SIGSYS, .name = "SIGSYS", .handler = on_fatal},
-    {.number = SIGTERM, .name = "SIGTERM", .handler = on_terminate},
-    {.number = SIGINT, .name = "SIGINT", .handler = on_terminate},
-    {.number = SIGHUP, .name = "SIGHUP", .handler = on_terminate},
-    {.number = SIGPIPE, .name = "SIGPIPE", .handler = on_terminate},
-    {.number = SIGXCPU, .name = "SIGXCPU", .handler = on_terminate},
+    {.number = SIGSEGV, .name = "SIGSEGV", .handler = exit_on_fatal},
+    {.number = SIGBUS, .name = "SIGBUS", .handler = exit_on_fatal},
+    {.number = SIGFPE, .name = "SIGFPE", .handler = exit_on_fatal},
+    {.number = SIGILL, .name = "SIGILL", .handler = exit_on_fatal},
+    {.number = SIGABRT, .name = "SIGABRT", .handler = exit_on_fatal},
+    {.number = SIGSYS, .name = "SIGSYS", .handler = exit_on_fatal},
+    {.number = SIGTERM, .name = "SIGTERM", .handler = exit_on_terminate},
+    {.number = SIGINT, .name = "SIGINT", .handler = exit_on_terminate},
+    {.number = SIGHUP, .name = "SIGHUP", .handler = exit_on_terminate},
+    {.number = SIGPIPE, .name = "SIGPIPE", .handler = exit_on_terminate},
+    {.number = SIGXCPU, .name = "SIGXCPU", .handler = exit_on_terminate},
 };
 enum { CAUGHT = sizeof(caught) / sizeof(*caught) };
 
 /* The next time it is not ours. */
-static const char *let_go(int number)
+static const char *exit_let_go(int number)
 {
     size_t i = 0;
     while (i < CAUGHT - 1 && caught[i].number != number)
@@ -61,7 +61,7 @@ static const char *let_go(int number)
 
 static volatile sig_atomic_t dying_of;
 
-static void on_alarm(int number)
+static void exit_on_alarm(int number)
 {
     (void)number;
     raise(dying_of);
@@ -72,11 +72,11 @@ static void on_alarm(int number)
  * inside stdio itself: so only a stream that no other thread holds, and not for ever. At worst the
  * process dies of what it is about to die of.
  */
-static void flush_output(int number)
+static void exit_flush_output(int number)
 {
     FILE *const streams[] = {stdout, stderr};
     dying_of = number;
-    signal(SIGALRM, on_alarm);
+    signal(SIGALRM, exit_on_alarm);
     alarm(1);
     for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++)
         if (ftrylockfile(streams[i]) == 0) {
@@ -86,7 +86,7 @@ static void flush_output(int number)
     alarm(0);
 }
 
-static void tell(const char *kind, const char *name, int number)
+static void exit_tell(const char *kind, const char *name, int number)
 {
     char line[128];
     int len = snprintf(line, sizeof(line), "*** Caught a %s: %s(%d) on node %u/%u\n", kind, name,
@@ -96,11 +96,11 @@ static void tell(const char *kind, const char *name, int number)
 }
 
 /* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
-static void on_fatal(int number)
+static void exit_on_fatal(int number)
 {
-    const char *name = let_go(number);
-    flush_output(number);
-    tell("fatal signal", name, number);
+    const char *name = exit_let_go(number);
+    exit_flush_output(number);
+    exit_tell("fatal signal", name, number);
     aqgi_explain();
     raise(number);
 }
@@ -110,20 +110,20 @@ static void on_fatal(int number)
  * SIGTERM may be the launcher's, which ends the job while this process does not look at its
  * messages.
  */
-static void on_terminate(int number)
+static void exit_on_terminate(int number)
 {
     struct sigaction action;
-    const char *name = let_go(number);
+    const char *name = exit_let_go(number);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
-    flush_output(number);
-    if (number != SIGTERM) tell("signal", name, number);
+    exit_flush_output(number);
+    if (number != SIGTERM) exit_tell("signal", name, number);
     aq_exit(EXIT_FAILURE);
 }
 
 /* GASNET_NO_CATCH_SIGNAL: a list of names with or without SIG, numbers, or "*". */
-static bool listed(const char *list, int number, const char *name)
+static bool exit_listed(const char *list, int number, const char *name)
 {
     size_t len;
     for (const char *at = list; at != NULL && *at != '\0'; at += len + (at[len] != '\0')) {
@@ -148,7 +148,7 @@ void aqgi_signals_open(void)
     const char *spared = getenv("GASNET_NO_CATCH_SIGNAL");
     for (size_t i = 0; i < CAUGHT; i++) {
         struct sigaction action = {.sa_handler = caught[i].handler, .sa_flags = SA_NODEFER};
-        if (!caught[i].free || listed(spared, caught[i].number, caught[i].name)) continue;
+        if (!caught[i].free || exit_listed(spared, caught[i].number, caught[i].name)) continue;
         sigaction(caught[i].number, &action, &caught[i].next);
     }
 }

@@ -101,7 +101,8 @@ size_t gasnett_format_strides_bufsz(size_t count)
     return HEAD + count * NUMBER;
 }
 
-static aqg_list_stats_t add_memvecs(struct text *text, size_t count, gex_Memvec_t const *list)
+static aqg_list_stats_t format_add_memvecs(struct text *text, size_t count,
+                                           gex_Memvec_t const *list)
 {
     aqg_list_stats_t stats = {count, 0};
     for (size_t i = 0; i < count; i++)
@@ -115,10 +116,11 @@ static aqg_list_stats_t add_memvecs(struct text *text, size_t count, gex_Memvec_
 aqg_list_stats_t gasnett_format_memveclist(char *buf, size_t count, gex_Memvec_t const *list)
 {
     struct text text = {buf, 0};
-    return add_memvecs(&text, count, list);
+    return format_add_memvecs(&text, count, list);
 }
 
-static aqg_list_stats_t add_addrs(struct text *text, size_t count, void *const *list, size_t len)
+static aqg_list_stats_t format_add_addrs(struct text *text, size_t count, void *const *list,
+                                         size_t len)
 {
     add(text, "%zu pieces of %zu bytes:", count, len);
     for (size_t i = 0; i < count; i++)
@@ -129,10 +131,10 @@ static aqg_list_stats_t add_addrs(struct text *text, size_t count, void *const *
 aqg_list_stats_t gasnett_format_addrlist(char *buf, size_t count, void *const *list, size_t len)
 {
     struct text text = {buf, 0};
-    return add_addrs(&text, count, list, len);
+    return format_add_addrs(&text, count, list, len);
 }
 
-static void add_strides(struct text *text, size_t count, const ptrdiff_t *list)
+static void format_add_strides(struct text *text, size_t count, const ptrdiff_t *list)
 {
     add(text, "[");
     for (size_t i = 0; i < count; i++)
@@ -143,12 +145,12 @@ static void add_strides(struct text *text, size_t count, const ptrdiff_t *list)
 void gasnett_format_strides(char *buf, size_t count, const ptrdiff_t *list)
 {
     struct text text = {buf, 0};
-    add_strides(&text, count, list);
+    format_add_strides(&text, count, list);
 }
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
-static void add_peer(struct text *text, gex_TM_t tm, gex_Rank_t rank)
+static void format_add_peer(struct text *text, gex_TM_t tm, gex_Rank_t rank)
 {
     add(text, "rank %u of %u: ", (unsigned)rank, (unsigned)gex_TM_QuerySize(tm));
 }
@@ -166,11 +168,11 @@ size_t gasnett_format_putsgets(char *buf, void *stats_or_NULL, gex_TM_t tm, gex_
     struct text text = {buf, 0};
     size_t bytes = elemsz;
     (void)stats_or_NULL;
-    add_peer(&text, tm, rank);
+    format_add_peer(&text, tm, rank);
     add(&text, "to %p ", dstaddr);
-    add_strides(&text, stridelevels, dststrides);
+    format_add_strides(&text, stridelevels, dststrides);
     add(&text, " from %p ", srcaddr);
-    add_strides(&text, stridelevels, srcstrides);
+    format_add_strides(&text, stridelevels, srcstrides);
     add(&text, ", elements of %zu, counts [", elemsz);
     for (size_t i = 0; i < stridelevels; i++) {
         add(&text, i == 0 ? "%zu" : ",%zu", count[i]);
@@ -191,11 +193,11 @@ size_t gasnett_format_putvgetv(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t d
                                gex_Memvec_t const srclist[])
 {
     struct text text = {buf, 0};
-    add_peer(&text, tm, rank);
+    format_add_peer(&text, tm, rank);
     add(&text, "to ");
-    add_memvecs(&text, dstcount, dstlist);
+    format_add_memvecs(&text, dstcount, dstlist);
     add(&text, "; from ");
-    return add_memvecs(&text, srccount, srclist).aqg_bytes;
+    return format_add_memvecs(&text, srccount, srclist).aqg_bytes;
 }
 
 size_t gasnett_format_putigeti_bufsz(size_t dstcount, size_t srccount)
@@ -208,11 +210,11 @@ size_t gasnett_format_putigeti(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t d
                                void *const srclist[], size_t srclen)
 {
     struct text text = {buf, 0};
-    add_peer(&text, tm, rank);
+    format_add_peer(&text, tm, rank);
     add(&text, "to ");
-    add_addrs(&text, dstcount, dstlist, dstlen);
+    format_add_addrs(&text, dstcount, dstlist, dstlen);
     add(&text, "; from ");
-    return add_addrs(&text, srccount, srclist, srclen).aqg_bytes;
+    return format_add_addrs(&text, srccount, srclist, srclen).aqg_bytes;
 }
 
 /* --- memory and values ------------------------------------------------------------------------ */

@@ -10,7 +10,7 @@ int aqg_init(const struct aqg_build *build, int *argc, char ***argv)
     return aqg_client_init(build, NULL, NULL, NULL, "LEGACY", argc, argv, GEX_FLAG_USES_GASNET1);
 }
 
-static int register_table(gasnet_handlerentry_t *table, size_t count)
+static int legacy_register_table(gasnet_handlerentry_t *table, size_t count)
 {
     static const char call[] = "gasnet_attach";
     aq_handler_entry rows[256];
@@ -43,7 +43,7 @@ int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsiz
     if (numentries < 0) return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", call, numentries);
     int code = aqgi_attachable(call, segsize);
     if (code != GASNET_OK) return code;
-    code = register_table(table, (size_t)numentries);
+    code = legacy_register_table(table, (size_t)numentries);
     if (code != GASNET_OK) return code;
     return gex_Segment_Attach(NULL, aqg_world, segsize);
 }

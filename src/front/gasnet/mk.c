@@ -35,7 +35,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
 }
 
 /* No kind but the host's exists, and of it the calls below are not to be made. */
-static _Noreturn void no_kind(const char *call, gex_MK_t kind)
+static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 {
     aqgi_die("%s: %p is no kind that gex_MK_Create made", call, (void *)kind);
 }
@@ -43,7 +43,7 @@ static _Noreturn void no_kind(const char *call, gex_MK_t kind)
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
 {
     (void)flags;
-    no_kind("gex_MK_Destroy", kind);
+    mk_no_kind("gex_MK_Destroy", kind);
 }
 
 /* Of the host's kind, which is an object like others as far as these go. */
@@ -51,30 +51,30 @@ static void *host_cdata;
 
 void gex_MK_SetCData(gex_MK_t kind, const void *val)
 {
-    if (kind != GEX_MK_HOST) no_kind("gex_MK_SetCData", kind);
+    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_SetCData", kind);
     host_cdata = (void *)(uintptr_t)val;
 }
 
 void *gex_MK_QueryCData(gex_MK_t kind)
 {
-    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryCData", kind);
+    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryCData", kind);
     return host_cdata;
 }
 
 gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind)
 {
-    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryFlags", kind);
+    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryFlags", kind);
     return 0;
 }
 
 gex_Client_t gex_MK_QueryClient(gex_MK_t kind)
 {
-    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryClient", kind);
+    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryClient", kind);
     return &aqgi.client;
 }
 
 gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind)
 {
-    if (kind != GEX_MK_HOST) no_kind("gex_MK_QueryClass", kind);
+    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryClass", kind);
     return GEX_MK_CLASS_HOST;
 }

@@ -17,7 +17,7 @@ struct aqgi_ad {
     gex_Rank_t *from_job; /* ranks in `tm` by job ranks; NULL: they are the same */
 };
 
-static inline struct aqgi_ad *aqgi_ad(gex_AD_t ad)
+static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
 {
     return (struct aqgi_ad *)(void *)ad;
 }
@@ -36,7 +36,7 @@ static const aq_atomic_op ops[OPS] = {
 static_assert(GEX_OP_FAND == 1 << FETCHING && GEX_OP_GET == 1 << (OPS - 1), "the table's order");
 static_assert(GEX_DT_USER == 1 << TYPES, "the table's order");
 
-static aq_atomic_type type_of(gex_DT_t dt)
+static aq_atomic_type ratomic_type_of(gex_DT_t dt)
 {
     for (unsigned bit = 0; bit < TYPES; bit++)
         if (dt == 1u << bit) return types[bit];
@@ -45,7 +45,7 @@ static aq_atomic_type type_of(gex_DT_t dt)
              (unsigned)dt);
 }
 
-static unsigned ops_of(gex_OP_t set)
+static unsigned ratomic_ops_of(gex_OP_t set)
 {
     unsigned mask = 0;
     if (set == 0 || (set >> OPS) != 0)
@@ -57,7 +57,7 @@ static unsigned ops_of(gex_OP_t set)
     return mask;
 }
 
-static gex_Rank_t *inverse_of(gex_TM_t tm)
+static gex_Rank_t *ratomic_inverse_of(gex_TM_t tm)
 {
     if (tm->map == NULL) return NULL;
     gex_Rank_t *from_job = malloc(aqgi.size * sizeof(*from_job));
@@ -69,7 +69,7 @@ static gex_Rank_t *inverse_of(gex_TM_t tm)
     return from_job;
 }
 
-static bool all_neighbors(gex_TM_t tm)
+static bool ratomic_all_neighbors(gex_TM_t tm)
 {
     for (gex_Rank_t rank = 0; rank < tm->size; rank++)
         if (aq_team_from_job(aq_team_neighborhood(), tm->map != NULL ? tm->map[rank] : rank) ==
@@ -83,26 +83,26 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
     struct aqgi_ad *ad = malloc(sizeof(*ad));
     if (ad == NULL) aqgi_die("gex_AD_Create: no memory");
     *ad = (struct aqgi_ad){.head = {.team = *tm, .dt = dt}, .tm = tm, .ops = set, .flags = flags};
-    aqgi_done("gex_AD_Create",
-              aq_atomic_domain_create(aqgi_aq(tm), type_of(dt), ops_of(set), &ad->aq));
-    ad->from_job = inverse_of(tm);
+    aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
+                                                       ratomic_ops_of(set), &ad->aq));
+    ad->from_job = ratomic_inverse_of(tm);
     /* If all members are neighbours, nobody's adapter operates on the memory. */
-    if (dt < GEX_DT_FLT && all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
+    if (dt < GEX_DT_FLT && ratomic_all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
     *ad_p = &ad->head;
 }
 
 void gex_AD_Destroy(gex_AD_t ad)
 {
-    aq_atomic_domain_destroy(aqgi_ad(ad)->aq);
-    free(aqgi_ad(ad)->from_job);
+    aq_atomic_domain_destroy(ratomic_aqgi_ad(ad)->aq);
+    free(ratomic_aqgi_ad(ad)->from_job);
     free(ad);
 }
 
-AQGI_QUERY(gex_Flags_t, gex_AD_QueryFlags, (gex_AD_t ad), aqgi_ad(ad)->flags)
-AQGI_QUERY(gex_TM_t, gex_AD_QueryTM, (gex_AD_t ad), aqgi_ad(ad)->tm)
+AQGI_QUERY(gex_Flags_t, gex_AD_QueryFlags, (gex_AD_t ad), ratomic_aqgi_ad(ad)->flags)
+AQGI_QUERY(gex_TM_t, gex_AD_QueryTM, (gex_AD_t ad), ratomic_aqgi_ad(ad)->tm)
 AQGI_QUERY(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
-AQGI_QUERY(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), aqgi_ad(ad)->ops)
-AQGI_CDATA(gex_AD, gex_AD_t ad, aqgi_ad(ad))
+AQGI_QUERY(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
+AQGI_CDATA(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 
 /* An operation with its arguments in Aqueduct's terms. */
 struct call {
@@ -113,10 +113,10 @@ struct call {
     unsigned flags;
 };
 
-static struct call call_of(const char *name, gex_AD_t domain, gex_DT_t dt, void *result,
-                           gex_Rank_t rank, gex_OP_t opcode, gex_Flags_t flags)
+static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t dt, void *result,
+                                   gex_Rank_t rank, gex_OP_t opcode, gex_Flags_t flags)
 {
-    const struct aqgi_ad *ad = aqgi_ad(domain);
+    const struct aqgi_ad *ad = ratomic_aqgi_ad(domain);
     if (domain->dt != dt)
         aqgi_die("%s: the domain is of data type 0x%x", name, (unsigned)domain->dt);
     if (opcode == 0 || (opcode & (opcode - 1)) != 0 || (opcode & ~ad->ops) != 0)
@@ -138,18 +138,18 @@ static struct call call_of(const char *name, gex_AD_t domain, gex_DT_t dt, void 
     {                                                                                              \
         aq_event event = AQ_EVENT_DONE;                                                            \
         if (aqg_ad_here_##DT(AQG_AD_VALUES)) return GEX_EVENT_INVALID;                             \
-        struct call c =                                                                            \
-            call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank, opcode, flags);       \
-        aq_status st = aq_atomic_nb(aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, &operand1, &operand2, \
-                                    c.result, c.flags, &event);                                    \
+        struct call c = ratomic_call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,   \
+                                        opcode, flags);                                            \
+        aq_status st = aq_atomic_nb(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, &operand1,    \
+                                    &operand2, c.result, c.flags, &event);                         \
         return aqgi_started_nb(c.name, st, event);                                                 \
     }                                                                                              \
     int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T))                                                          \
     {                                                                                              \
         if (aqg_ad_here_##DT(AQG_AD_VALUES)) return 0;                                             \
-        struct call c =                                                                            \
-            call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank, opcode, flags);      \
-        return aqgi_started(c.name, aq_atomic_nbi(aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op,         \
+        struct call c = ratomic_call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,  \
+                                        opcode, flags);                                            \
+        return aqgi_started(c.name, aq_atomic_nbi(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, \
                                                   &operand1, &operand2, c.result, c.flags));       \
     }
 

@@ -5,7 +5,7 @@
 
 /* --- what is mapped -------------------------------------------------------------------------- */
 
-static struct aqg_reach reach_of(aq_team *team, gex_Rank_t rank)
+static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
 {
     aq_segment_info info;
     if (aq_segment_query(team, rank, &info) != AQ_OK || info.size == 0)
@@ -20,16 +20,16 @@ static struct aqg_reach reach_of(aq_team *team, gex_Rank_t rank)
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }
 
-static void learn(struct aqg_reach *all, unsigned index)
+static void segment_learn(struct aqg_reach *all, unsigned index)
 {
     aq_team *team = index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
     for (gex_Rank_t rank = 0; rank < aqgi.size; rank++)
-        all[rank] = reach_of(team, rank);
+        all[rank] = segment_reach_of(team, rank);
 }
 
 void aqgi_reach_learn(unsigned index)
 {
-    learn(aqgi.reach[index], index);
+    segment_learn(aqgi.reach[index], index);
 }
 
 struct aqg_reach *aqgi_reach(unsigned index)
@@ -41,7 +41,7 @@ struct aqg_reach *aqgi_reach(unsigned index)
         struct aqg_reach *all = calloc(aqgi.size, sizeof(*all));
         if (all == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
         /* First: another thread that saw half an entry would store to a wrong address. */
-        learn(all, index);
+        segment_learn(all, index);
         __atomic_store_n(&aqgi.reach[index], all, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&lock);
@@ -154,8 +154,8 @@ AQGI_CDATA(gex_Segment, gex_Segment_t seg, seg)
 
 /* --- where somebody's segment is -------------------------------------------------------------- */
 
-static size_t bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
-                    uintptr_t *size_p)
+static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
+                            uintptr_t *size_p)
 {
     aq_segment_info info;
     aqgi_done("gex_EP_QueryBoundSegmentNB", aq_segment_query(aqgi_aq(tm), rank, &info));
@@ -171,14 +171,15 @@ gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void **owne
                                        void **localaddr_p, uintptr_t *size_p, gex_Flags_t flags)
 {
     (void)flags;
-    if (bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0 && size_p != NULL) *size_p = 0;
+    if (segment_bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0 && size_p != NULL)
+        *size_p = 0;
     return GEX_EVENT_INVALID;
 }
 
 int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
                            uintptr_t *size_p)
 {
-    return bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0;
+    return segment_bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0;
 }
 
 void *aqgi_at_offset(gex_TM_t tm, const void *offset)
@@ -239,8 +240,8 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
     int code = aqgi_error(call, aq_ep_bind(ep->aq, segment->aq));
     if (code != GASNET_OK) return code;
     ep->segment = segment;
-    aqgi_reach(ep->index)[aqgi.rank] =
-        reach_of(ep->index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, ep->index), aqgi.rank);
+    aqgi_reach(ep->index)[aqgi.rank] = segment_reach_of(
+        ep->index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, ep->index), aqgi.rank);
     return GASNET_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <limits.h>
 
 /* The headers are in <prefix>/lib/aqueduct/gasnet/include, and aqrun is in <prefix>/bin. */
-static bool beside_header(const char *header, char path[PATH_MAX])
+static bool spawn_beside_header(const char *header, char path[PATH_MAX])
 {
     char real[PATH_MAX]; /* clients link the headers into trees of their own */
     if (realpath(header, real) != NULL) header = real;
@@ -18,7 +18,7 @@ static bool beside_header(const char *header, char path[PATH_MAX])
     return access(path, X_OK) == 0;
 }
 
-static char *read_command_line(size_t *len)
+static char *spawn_read_command_line(size_t *len)
 {
     size_t room = 4096;
     char *text = NULL;
@@ -36,12 +36,12 @@ static char *read_command_line(size_t *len)
 
 /* aqrun -n N PROGRAM ARGUMENTS: what we were called with, the program by its full path. Programs
  * for processes that are forked from one find their static data where the others have it. */
-static char **make_command(const char *count)
+static char **spawn_make_command(const char *count)
 {
     static char program[PATH_MAX];
     size_t len, n = 0;
     ssize_t path = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    char *line = read_command_line(&len);
+    char *line = spawn_read_command_line(&len);
     if (path <= 0 || line == NULL || len == 0) return NULL;
     program[path] = '\0';
     char **command = calloc(len + 8, sizeof(*command));
@@ -64,11 +64,11 @@ void aqgi_spawn(const struct aqg_build *build)
         getenv("AQ_RANK") != NULL)
         return;
     if (strtol(count, NULL, 10) == 1) return;
-    char **command = make_command(count);
+    char **command = spawn_make_command(count);
     if (command == NULL) aqgi_die("GASNET_PSHM_NODES=%s: cannot read /proc/self", count);
     if (given != NULL)
         snprintf(path, sizeof(path), "%s", given);
-    else if (!beside_header(build->header, path))
+    else if (!spawn_beside_header(build->header, path))
         strcpy(path, "aqrun");
     execvp(path, command);
     aqgi_die("GASNET_PSHM_NODES=%s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or "

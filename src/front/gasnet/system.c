@@ -18,7 +18,7 @@ struct members {
 };
 static struct members neighborhood, host;
 
-static void list_members(struct members *members, aq_team *team)
+static void system_list_members(struct members *members, aq_team *team)
 {
     members->count = aq_team_size(team);
     members->mine = aq_team_rank(team);
@@ -39,8 +39,8 @@ aq_status aqgi_system_open(void)
     card.host = mine;
     aq_job_neighborhoods(&count, &mine);
     card.neighborhood = mine;
-    list_members(&neighborhood, aq_team_neighborhood());
-    list_members(&host, aq_team_host());
+    system_list_members(&neighborhood, aq_team_neighborhood());
+    system_list_members(&host, aq_team_host());
     aq_status st = aq_coll_allgather(aqgi.world.aq, cards, &card, sizeof(card));
     least_max_segment = UINT64_MAX;
     for (gex_Rank_t rank = 0; rank < aqgi.size && st == AQ_OK; rank++)
@@ -49,8 +49,8 @@ aq_status aqgi_system_open(void)
     return st;
 }
 
-static void tell_members(const struct members *members, gex_RankInfo_t **info_p,
-                         gex_Rank_t *count_p, gex_Rank_t *my_index_p)
+static void system_tell_members(const struct members *members, gex_RankInfo_t **info_p,
+                                gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
     if (info_p != NULL) *info_p = (gex_RankInfo_t *)members->info;
     if (count_p != NULL) *count_p = members->count;
@@ -59,12 +59,12 @@ static void tell_members(const struct members *members, gex_RankInfo_t **info_p,
 
 void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info_p, gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
-    tell_members(&neighborhood, info_p, count_p, my_index_p);
+    system_tell_members(&neighborhood, info_p, count_p, my_index_p);
 }
 
 void gex_System_QueryHostInfo(gex_RankInfo_t **info_p, gex_Rank_t *count_p, gex_Rank_t *my_index_p)
 {
-    tell_members(&host, info_p, count_p, my_index_p);
+    system_tell_members(&host, info_p, count_p, my_index_p);
 }
 
 void gex_System_QueryMyPosition(gex_Rank_t *nbrhd_set_size_p, gex_Rank_t *nbrhd_set_rank_p,

@@ -19,7 +19,7 @@ AQGI_QUERY(gex_EP_t, gex_TM_QueryEP, (gex_TM_t tm), aqgi_team(tm)->ep)
 AQGI_QUERY(gex_Flags_t, gex_TM_QueryFlags, (gex_TM_t tm), aqgi_team(tm)->flags)
 AQGI_CDATA(gex_TM, gex_TM_t tm, aqgi_team(tm))
 
-static void check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
+static void team_check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
 {
     if (rank >= tm->size)
         aqgi_die("%s: rank %u is not in the team, which has ranks 0 to %u", call, rank,
@@ -28,7 +28,7 @@ static void check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
 
 gex_Rank_t gex_TM_TranslateRankToJobrank(gex_TM_t tm, gex_Rank_t rank)
 {
-    check_rank("gex_TM_TranslateRankToJobrank", tm, rank);
+    team_check_rank("gex_TM_TranslateRankToJobrank", tm, rank);
     return tm->map != NULL ? tm->map[rank] : rank;
 }
 
@@ -48,18 +48,18 @@ gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Fla
 
 /* --- making teams ---------------------------------------------------------------------------- */
 
-static size_t scratch_size(void)
+static size_t team_scratch_size(void)
 {
     return aqgi.coll_scratch != 0 ? aqgi.coll_scratch : CREATED_SCRATCH;
 }
 
-static bool is_query(gex_Flags_t flags)
+static bool team_is_query(gex_Flags_t flags)
 {
     return (flags & (GEX_FLAG_TM_SCRATCH_SIZE_MIN | GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED)) != 0;
 }
 
 /* The job ranks of a team's members, NULL when they are the same as its ranks. */
-static gex_Rank_t *map_of(aq_team *aq)
+static gex_Rank_t *team_map_of(aq_team *aq)
 {
     aq_rank size = aq_team_size(aq);
     bool same = true;
@@ -75,7 +75,7 @@ static gex_Rank_t *map_of(aq_team *aq)
 }
 
 /* Where the segments of the members' endpoints are mapped. */
-static const struct aqg_reach *reach_of(aq_team *aq)
+static const struct aqg_reach *team_reach_of(aq_team *aq)
 {
     static struct aqg_reach *nothing;
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -96,8 +96,8 @@ static gex_TM_t team_new(aq_team *aq, void *scratch, size_t size, gex_Flags_t fl
 {
     struct aqgi_team *team = calloc(1, sizeof(*team));
     if (team == NULL) aqgi_die("no memory for a team's handle");
-    const gex_Rank_t *map = map_of(aq);
-    *team = (struct aqgi_team){.head = {.reach = reach_of(aq),
+    const gex_Rank_t *map = team_map_of(aq);
+    *team = (struct aqgi_team){.head = {.reach = team_reach_of(aq),
                                         .map = map,
                                         .rank = aq_team_rank(aq),
                                         .size = aq_team_size(aq),
@@ -118,7 +118,7 @@ size_t gex_TM_Split(gex_TM_t *new_tm_p, gex_TM_t parent_tm, int color, int key, 
 {
     static const char call[] = "gex_TM_Split";
     aq_team *aq;
-    if (is_query(flags)) return new_tm_p != NULL ? scratch_size() : 0;
+    if (team_is_query(flags)) return new_tm_p != NULL ? team_scratch_size() : 0;
     if (new_tm_p != NULL && color < 0) aqgi_die("%s: color %d is negative", call, color);
     aqgi_done(call, aq_team_split(aqgi_aq(parent_tm), new_tm_p != NULL ? color : AQ_COLOR_NONE, key,
                                   0, &aq));
@@ -126,15 +126,15 @@ size_t gex_TM_Split(gex_TM_t *new_tm_p, gex_TM_t parent_tm, int color, int key, 
     return 0;
 }
 
-static void *scratch_of(gex_Addr_t *scratch_addrs, gex_Flags_t flags, aq_rank rank)
+static void *team_scratch_of(gex_Addr_t *scratch_addrs, gex_Flags_t flags, aq_rank rank)
 {
     if (scratch_addrs == NULL || (flags & GEX_FLAG_TM_NO_SCRATCH)) return NULL;
     return scratch_addrs[flags & GEX_FLAG_TM_GLOBAL_SCRATCH ? rank : 0];
 }
 
 /* The members as ranks of the parent, and then the indices of their endpoints. */
-static aq_rank *members_of(const char *call, aq_team *parent, const gex_EP_Location_t *args,
-                           size_t count, gex_Flags_t flags)
+static aq_rank *team_members_of(const char *call, aq_team *parent, const gex_EP_Location_t *args,
+                                size_t count, gex_Flags_t flags)
 {
     static_assert(sizeof(aq_rank) == sizeof(unsigned), "one array holds both");
     aq_rank *members = malloc(2 * count * sizeof(*members));
@@ -155,17 +155,17 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
     aq_team *aq = NULL;
     /* Either says that this process is in no team, whatever the other arguments are. */
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
-    if (is_query(flags)) return num_new_tms != 0 ? scratch_size() : 0;
+    if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)
         aqgi_die("%s: %zu teams are wanted; a process is in a team with one endpoint", call,
                  num_new_tms);
     aq_rank *members =
-        numargs != 0 ? members_of(call, aqgi_aq(parent_tm), args, numargs, flags) : NULL;
+        numargs != 0 ? team_members_of(call, aqgi_aq(parent_tm), args, numargs, flags) : NULL;
     const unsigned *eps = members != NULL ? members + numargs : NULL;
     aqgi_done(call, aq_team_create_eps(aqgi_aq(parent_tm), members, eps, numargs, 0, &aq));
     free(members);
     if (num_new_tms == 0) return 0;
-    void *scratch = scratch_of(scratch_addrs, flags, aq_team_rank(aq));
+    void *scratch = team_scratch_of(scratch_addrs, flags, aq_team_rank(aq));
     new_tms[0] = team_new(aq, scratch, scratch_size_given, flags);
     return 0;
 }

@@ -8,7 +8,7 @@ static_assert(sizeof(gex_Memvec_t) == sizeof(aq_vec) &&
                   offsetof(gex_Memvec_t, gex_len) == offsetof(aq_vec, len),
               "one layout for both");
 
-static const aq_vec *vec(gex_Memvec_t const *list)
+static const aq_vec *vis_vec(gex_Memvec_t const *list)
 {
     return (const aq_vec *)(const void *)list;
 }
@@ -24,7 +24,7 @@ static __thread struct {
 unsigned aqg_vis_armed;
 
 /* Set or, with 0, take the handler; what there was. */
-static gex_AM_Index_t arm(gex_AM_Index_t handler)
+static gex_AM_Index_t vis_arm(gex_AM_Index_t handler)
 {
     gex_AM_Index_t before = armed.handler;
     if (before == 0 && handler != 0) __atomic_add_fetch(&aqg_vis_armed, 1, __ATOMIC_RELAXED);
@@ -43,22 +43,23 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
                  GEX_VIS_MAX_PEERCOMPLETION);
     if (handler != 0 && handler < GEX_AM_INDEX_BASE)
         aqgi_die("%s: handler %u is not the client's", call, (unsigned)handler);
-    (void)arm(handler);
+    (void)vis_arm(handler);
     armed.src = src;
     armed.nbytes = nbytes;
 }
 
 /* Tell the target when the put of `event` is complete. */
-static gex_Event_t tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event, bool nbi)
+static gex_Event_t vis_tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event,
+                            bool nbi)
 {
-    const aq_arg handler = arm(0);
+    const aq_arg handler = vis_arm(0);
     aqgi_done(call, (nbi ? aq_am_medium_after_nbi
                          : aq_am_medium_after_nb)(aqgi_aq(tm), rank, AQGI_COMPLETION, armed.src,
                                                   armed.nbytes, &handler, 1, &event));
     return aqgi_event(event);
 }
 
-static void on_completion(aq_am *am)
+static void vis_on_completion(aq_am *am)
 {
     gex_AM_Index_t index = (gex_AM_Index_t)am->args[0];
     if (!aqgi_deliver_reply(am, index))
@@ -71,7 +72,7 @@ aq_status aqgi_vis_open(gex_EP_t ep)
     aq_handler_entry row = {.index = AQGI_COMPLETION,
                             .nargs = 1,
                             .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST,
-                            .fn = on_completion,
+                            .fn = vis_on_completion,
                             .name = "put completion"};
     return aq_am_register(ep->aq, &row, 1);
 }
@@ -80,13 +81,13 @@ aq_status aqgi_vis_open(gex_EP_t ep)
 
 /* With GEX_FLAG_SELF_SEG_OFFSET: turn the offsets of the local side into addresses. What is
  * returned is to be freed after the transfer. */
-static void *place_base(gex_TM_t tm, void **base)
+static void *vis_place_base(gex_TM_t tm, void **base)
 {
     *base = aqgi_at_offset(tm, *base);
     return NULL;
 }
 
-static void *place_list(gex_TM_t tm, size_t count, void *const **list)
+static void *vis_place_list(gex_TM_t tm, size_t count, void *const **list)
 {
     void **placed = malloc((count + 1) * sizeof(*placed));
     if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
@@ -96,7 +97,7 @@ static void *place_list(gex_TM_t tm, size_t count, void *const **list)
     return placed;
 }
 
-static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
+static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
 {
     gex_Memvec_t *placed = malloc((count + 1) * sizeof(*placed));
     if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
@@ -119,7 +120,7 @@ static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         if (AQG_UNLIKELY(flags & GEX_FLAG_SELF_SEG_OFFSET))                                        \
             return aqg_vis_##NAME NAMES == 0 ? GEX_EVENT_INVALID : GEX_EVENT_NO_OP;                \
         aq_status st = CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event);                          \
-        if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return tell(call, tm, PEER, event, false);         \
+        if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return vis_tell(call, tm, PEER, event, false);     \
         return aqgi_started_nb(call, st, event);                                                   \
     }                                                                                              \
     int aqg_vis_nbi_##NAME IN                                                                      \
@@ -130,7 +131,7 @@ static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         if (!AQG_UNLIKELY(ARMED))                                                                  \
             return aqgi_started(call, CALL##_nbi(__VA_ARGS__, aqgi_flags(flags)));                 \
         int refused = aqgi_started(call, CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event));       \
-        if (!refused) (void)tell(call, tm, PEER, event, true);                                     \
+        if (!refused) (void)vis_tell(call, tm, PEER, event, true);                                 \
         return refused;                                                                            \
     }                                                                                              \
     int aqg_vis_##NAME IN                                                                          \
@@ -150,20 +151,21 @@ static void *place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         return 0;                                                                                  \
     }
 
-FORMS(VectorPut, aq_put_vector, armed.handler != 0, dstrank, place_vec(tm, srccount, &srclist),
-      AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, vec(dstlist), srccount,
-      vec(srclist))
-FORMS(VectorGet, aq_get_vector, false, srcrank, place_vec(tm, dstcount, &dstlist), AQG_VECTOR_GET,
-      AQG_VECTOR_GET_VALUES, aqgi_aq(tm), dstcount, vec(dstlist), srcrank, srccount, vec(srclist))
-FORMS(IndexedPut, aq_put_indexed, armed.handler != 0, dstrank, place_list(tm, srccount, &srclist),
-      AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, dstlist, dstlen,
-      srccount, srclist, srclen)
-FORMS(IndexedGet, aq_get_indexed, false, srcrank, place_list(tm, dstcount, &dstlist),
+FORMS(VectorPut, aq_put_vector, armed.handler != 0, dstrank, vis_place_vec(tm, srccount, &srclist),
+      AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, vis_vec(dstlist),
+      srccount, vis_vec(srclist))
+FORMS(VectorGet, aq_get_vector, false, srcrank, vis_place_vec(tm, dstcount, &dstlist),
+      AQG_VECTOR_GET, AQG_VECTOR_GET_VALUES, aqgi_aq(tm), dstcount, vis_vec(dstlist), srcrank,
+      srccount, vis_vec(srclist))
+FORMS(IndexedPut, aq_put_indexed, armed.handler != 0, dstrank,
+      vis_place_list(tm, srccount, &srclist), AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, aqgi_aq(tm),
+      dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen)
+FORMS(IndexedGet, aq_get_indexed, false, srcrank, vis_place_list(tm, dstcount, &dstlist),
       AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, aqgi_aq(tm), dstcount, dstlist, dstlen, srcrank,
       srccount, srclist, srclen)
-FORMS(StridedPut, aq_put_strided, armed.handler != 0, dstrank, place_base(tm, &srcaddr),
+FORMS(StridedPut, aq_put_strided, armed.handler != 0, dstrank, vis_place_base(tm, &srcaddr),
       AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, aqgi_aq(tm), dstrank, dstaddr, dststrides, srcaddr,
       srcstrides, elemsz, count, stridelevels)
-FORMS(StridedGet, aq_get_strided, false, srcrank, place_base(tm, &dstaddr), AQG_STRIDED_GET,
+FORMS(StridedGet, aq_get_strided, false, srcrank, vis_place_base(tm, &dstaddr), AQG_STRIDED_GET,
       AQG_STRIDED_GET_VALUES, aqgi_aq(tm), dstaddr, dststrides, srcrank, srcaddr, srcstrides,
       elemsz, count, stridelevels)

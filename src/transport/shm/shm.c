@@ -111,7 +111,7 @@ static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-static size_t power_of_two_from(size_t value)
+static size_t shm_power_of_two_from(size_t value)
 {
     size_t power = 1;
     while (power < value)
@@ -121,7 +121,7 @@ static size_t power_of_two_from(size_t value)
 
 enum { FRAGMENT = 64 << 10, LEAST_PAYLOAD = 64 << 10, CROWD = 16 };
 
-static size_t max_piece(const struct aqi_tp_params *params, size_t max_medium)
+static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_medium)
 {
     size_t piece = (size_t)shm_config.piece;
     if (piece == 0) piece = params->local_size <= CROWD ? FRAGMENT : max_medium;
@@ -140,46 +140,47 @@ struct shm_addr {
 static_assert(sizeof(struct shm_addr) == SHM_ADDR, "as the transport's table says");
 #define ADDR_MAGIC 0x326d6873u /* "shm2" */
 
-static bool read_addr(const void *bytes, size_t len, struct shm_addr *addr)
+static bool shm_read_addr(const void *bytes, size_t len, struct shm_addr *addr)
 {
     if (len != sizeof(*addr)) return false;
     memcpy(addr, bytes, len);
     return addr->magic == ADDR_MAGIC;
 }
 
-static size_t least_payload(size_t max_medium, size_t piece)
+static size_t shm_least_payload(size_t max_medium, size_t piece)
 {
     return SHM_PIECES * aqi_max(max_medium, piece);
 }
 
-static struct measures measures_here(const struct aqi_tp_params *params, size_t max_medium)
+static struct measures shm_measures_here(const struct aqi_tp_params *params, size_t max_medium)
 {
-    struct measures m = {.slots = shm_config.slots, .piece = max_piece(params, max_medium)};
+    struct measures m = {.slots = shm_config.slots, .piece = shm_max_piece(params, max_medium)};
     size_t payload = shm_config.payload != 0 ? (size_t)shm_config.payload : LEAST_PAYLOAD;
-    m.payload = power_of_two_from(aqi_max(payload, least_payload(max_medium, m.piece)));
+    m.payload = shm_power_of_two_from(aqi_max(payload, shm_least_payload(max_medium, m.piece)));
     return m;
 }
 
-static bool power_between(size_t value, size_t least, size_t most)
+static bool shm_power_between(size_t value, size_t least, size_t most)
 {
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
 /* The measures of a stranger: what any settings could have made of them, and nothing else. */
-static aq_status measures_there(const void *bytes, size_t len, size_t max_medium,
-                                struct measures *out)
+static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_medium,
+                                    struct measures *out)
 {
     enum { SLOTS_LEAST = 16, SLOTS_MOST = 65536, PAYLOAD_MOST = 1 << 30 };
     struct shm_addr a;
-    if (!read_addr(bytes, len, &a) || !power_between(a.slots, SLOTS_LEAST, SLOTS_MOST) ||
+    if (!shm_read_addr(bytes, len, &a) || !shm_power_between(a.slots, SLOTS_LEAST, SLOTS_MOST) ||
         a.piece > PAYLOAD_MOST || a.piece % AQI_CACHE_LINE != 0 || a.piece < max_medium ||
-        !power_between(a.payload, least_payload(max_medium, a.piece), PAYLOAD_MOST))
+        !shm_power_between(a.payload, shm_least_payload(max_medium, a.piece), PAYLOAD_MOST))
         return aqi_fail(AQ_EPROTO, "shm", "the address of a peer makes no sense");
     *out = (struct measures){a.slots, a.payload, a.piece};
     return AQ_OK;
 }
 
-static struct shm_layout layout_for(const struct aqi_tp_params *params, const struct measures *m)
+static struct shm_layout shm_layout_for(const struct aqi_tp_params *params,
+                                        const struct measures *m)
 {
     struct shm_layout layout = {.ranks = params->local_size, .slots = (uint32_t)m->slots};
     size_t payload = m->payload;
@@ -222,7 +223,7 @@ static void shm_close(struct aqi_tp *tp)
     free(shm);
 }
 
-static aq_status map_inboxes(struct shm_tp *shm)
+static aq_status shm_map_inboxes(struct shm_tp *shm)
 {
     size_t total = shm->layout.total;
     const struct aqi_tp_hooks *hooks = &shm->params.hooks;
@@ -244,9 +245,9 @@ static aq_status map_inboxes(struct shm_tp *shm)
 static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
 {
     size_t max_medium = aqi_round_up(params->max_medium, 64);
-    struct measures measures = measures_here(params, max_medium);
+    struct measures measures = shm_measures_here(params, max_medium);
     aq_status st = params->like != NULL
-                       ? measures_there(params->like, params->like_len, max_medium, &measures)
+                       ? shm_measures_there(params->like, params->like_len, max_medium, &measures)
                        : AQ_OK;
     if (st != AQ_OK) return st;
     struct shm_tp *shm = calloc(1, sizeof(*shm));
@@ -257,7 +258,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     shm->tp.hooks = params->hooks;
     shm->tp.limits = (struct aqi_tp_limits){
         .max_medium = max_medium, .max_long = UINT32_MAX, .max_piece = measures.piece};
-    shm->layout = layout_for(params, &measures);
+    shm->layout = shm_layout_for(params, &measures);
     st = AQ_ENOMEM;
     shm->peers = calloc(shm->layout.ranks, sizeof(struct shm_peer *));
     shm->sources = calloc(shm->layout.ranks, sizeof(struct shm_source *));
@@ -268,7 +269,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
         aqi_fail(st, "shm", "no memory for %u peers", shm->layout.ranks);
         goto fail;
     }
-    st = map_inboxes(shm);
+    st = shm_map_inboxes(shm);
     if (st == AQ_OK) st = shm_wake_open(shm);
     if (st == AQ_OK) st = shm_cma_open(shm);
     if (st != AQ_OK) goto fail;
@@ -295,7 +296,7 @@ static aq_status shm_address(struct aqi_tp *tp, void *out, size_t *len)
 }
 
 /* The inbox of a peer of this host. */
-static aq_status find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
+static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
 {
     unsigned char bytes[AQI_ADDR_MAX];
     struct shm_addr addr;
@@ -304,14 +305,15 @@ static aq_status find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
     /* Whose "peer" is ourselves would believe its keys, which name memory here. */
-    if (!read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
+    if (!shm_read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
         (addr.rank == shm->params.local_rank) != (id == shm->params.self))
         return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u makes no sense", id);
     *rank = addr.rank;
     return AQ_OK;
 }
 
-static aq_status check_inbox(const struct shm_tp *shm, const struct shm_inbox *inbox, uint32_t rank)
+static aq_status shm_check_inbox(const struct shm_tp *shm, const struct shm_inbox *inbox,
+                                 uint32_t rank)
 {
     if (inbox->magic != SHM_MAGIC || inbox->rank != rank)
         return aqi_fail(AQ_EPROTO, "shm",
@@ -333,10 +335,10 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     struct shm_tp *shm = (struct shm_tp *)tp;
     uint32_t rank;
     if (host != shm->params.host) return AQ_ENOTSUP;
-    aq_status st = find_peer(shm, id, &rank);
+    aq_status st = shm_find_peer(shm, id, &rank);
     if (st != AQ_OK) return st;
     struct shm_inbox *inbox = shm_inbox_of(shm, rank);
-    st = check_inbox(shm, inbox, rank);
+    st = shm_check_inbox(shm, inbox, rank);
     if (st != AQ_OK) return st;
     struct shm_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory for peer %u", id);

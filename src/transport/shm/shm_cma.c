@@ -56,8 +56,8 @@ const char *shm_cma_state(const struct shm_tp *shm)
 /* --- moving ---------------------------------------------------------------------------------- */
 
 /* One call, which may do a part. How many bytes; 0: `errno` says why not. */
-static size_t move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
-                        unsigned count, uint64_t there, size_t len)
+static size_t shm_cma_move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
+                                unsigned count, uint64_t there, size_t len)
 {
     struct iovec remote = {(void *)(uintptr_t)there, len};
     pid_t pid = (pid_t)peer->inbox->pid;
@@ -67,13 +67,14 @@ static size_t move_once(const struct shm_peer *peer, bool write, const struct io
     return n > 0 ? (size_t)n : 0;
 }
 
-static bool move_word(const struct shm_peer *peer, bool write, uint64_t *word, uint64_t there)
+static bool shm_cma_move_word(const struct shm_peer *peer, bool write, uint64_t *word,
+                              uint64_t there)
 {
     struct iovec here = {word, sizeof(*word)};
-    return move_once(peer, write, &here, 1, there, sizeof(*word)) == sizeof(*word);
+    return shm_cma_move_once(peer, write, &here, 1, there, sizeof(*word)) == sizeof(*word);
 }
 
-static void give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
+static void shm_cma_give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
 {
     atomic_store(&shm->cma_error, err);
     atomic_store(&peer->cma, SHM_CMA_FAILS);
@@ -81,7 +82,7 @@ static void give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
 }
 
 /* A put or get goes another way, which makes a difference to the program. */
-static AQI_COLD void tell(const struct shm_tp *shm, const struct shm_peer *peer)
+static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     static atomic_bool said;
     if (shm->params.stranger) return;
@@ -95,34 +96,34 @@ static AQI_COLD void tell(const struct shm_tp *shm, const struct shm_peer *peer)
 }
 
 /* Try it on real memory of the peer: read what only it can know, write, and read that back. */
-static AQI_COLD bool try_out(struct shm_tp *shm, struct shm_peer *peer)
+static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
 {
     const struct shm_inbox *inbox = peer->inbox;
     uint64_t cookie = 0, seen = 0, mark = inbox->cookie ^ (shm->params.local_rank + 1u);
     uint64_t place = inbox->proof + offsetof(struct shm_proof, written) +
                      shm->params.local_rank * sizeof(uint64_t);
     errno = ESRCH;
-    if (move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
+    if (shm_cma_move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
         errno = ESRCH; /* somebody else's number: the peer has another pid namespace */
-    else if (cookie == inbox->cookie && move_word(peer, true, &mark, place) &&
-             move_word(peer, false, &seen, place) && seen == mark) {
+    else if (cookie == inbox->cookie && shm_cma_move_word(peer, true, &mark, place) &&
+             shm_cma_move_word(peer, false, &seen, place) && seen == mark) {
         atomic_store(&peer->cma, SHM_CMA_WORKS);
         atomic_store(&shm->cma_found, SHM_CMA_WORKS);
         return true;
     }
-    give_up(shm, peer, errno);
+    shm_cma_give_up(shm, peer, errno);
     return false;
 }
 
-static inline bool possible(struct shm_tp *shm, struct shm_peer *peer)
+static inline bool shm_cma_possible(struct shm_tp *shm, struct shm_peer *peer)
 {
     uint8_t cma = atomic_load_explicit(&peer->cma, memory_order_relaxed);
-    return cma == SHM_CMA_WORKS || (cma == SHM_CMA_UNTRIED && try_out(shm, peer));
+    return cma == SHM_CMA_WORKS || (cma == SHM_CMA_UNTRIED && shm_cma_try_out(shm, peer));
 }
 
 /* --- whether it is the better way ------------------------------------------------------------ */
 
-static bool rule(_Atomic uint64_t *until, uint64_t now)
+static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 {
     return (int64_t)(atomic_load_explicit(until, memory_order_relaxed) - now) > 0;
 }
@@ -131,12 +132,12 @@ static bool rule(_Atomic uint64_t *until, uint64_t now)
  * Watch the peer: does it look for messages all the time, or does it take ours, so that it would do
  * its half at once? A peer that did not is watched again later and later.
  */
-static bool attends(struct shm_peer *peer)
+static bool shm_cma_attends(struct shm_peer *peer)
 {
     const _Atomic uint32_t *done = peer->tx[SHM_REQUESTS].done;
     uint64_t now = aqi_ticks();
-    if (rule(&peer->attends_until, now)) return true;
-    if (rule(&peer->absent_until, now)) return false;
+    if (shm_cma_rule(&peer->attends_until, now)) return true;
+    if (shm_cma_rule(&peer->absent_until, now)) return false;
     double rate = aqi_ticks_per_ns();
     uint32_t rounds = atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed);
     uint32_t taken = atomic_load_explicit(done, memory_order_relaxed);
@@ -160,7 +161,7 @@ static bool attends(struct shm_peer *peer)
 }
 
 /* Wake it (by a message) once CMA has cost as much as that would have. */
-static bool worth_waking(struct shm_peer *peer, size_t len)
+static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 {
     uint64_t debt = atomic_load_explicit(&peer->debt, memory_order_relaxed) + len + CALL_BYTES;
     bool enough = debt > WAKE_BYTES;
@@ -176,7 +177,7 @@ static bool worth_waking(struct shm_peer *peer, size_t len)
  */
 enum { FAST_LEAST = 16 << 10, FAST_MOST = 1 << 20, FAST_QUARTERS = 14 };
 
-static AQI_COLD bool time_kernel(void)
+static AQI_COLD bool shm_cma_time_kernel(void)
 {
     enum { LEN = 64 << 10, TIMES = 8 };
     unsigned char *from = calloc(2, LEN);
@@ -196,43 +197,44 @@ static AQI_COLD bool time_kernel(void)
     return kernel < user / 4 * FAST_QUARTERS;
 }
 
-static bool kernel_is_fast(void)
+static bool shm_cma_kernel_is_fast(void)
 {
     static _Atomic int found = -1; /* threads that find out at once find the same, or nearly */
     int fast = atomic_load_explicit(&found, memory_order_relaxed);
     if (AQI_UNLIKELY(fast < 0)) {
-        fast = time_kernel();
+        fast = shm_cma_time_kernel();
         atomic_store_explicit(&found, fast, memory_order_relaxed);
     }
     return fast != 0;
 }
 
-static bool fast_size(size_t len)
+static bool shm_cma_fast_size(size_t len)
 {
     if (shm_config.cma_least != 0) return len >= shm_config.cma_least;
-    return len >= FAST_LEAST && len <= FAST_MOST && kernel_is_fast();
+    return len >= FAST_LEAST && len <= FAST_MOST && shm_cma_kernel_is_fast();
 }
 
 bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 {
     if (shm_config.cma == SHM_CMA_NO) return false;
-    if (!possible(shm, peer)) {
-        tell(shm, peer);
+    if (!shm_cma_possible(shm, peer)) {
+        shm_cma_tell(shm, peer);
         return false;
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
     if (len == 0) return false; /* who asks for nothing wants to know what is sure */
-    if (fast_size(len)) return true;
+    if (shm_cma_fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
-        return !worth_waking(peer, len);
-    return !attends(peer);
+        return !shm_cma_worth_waking(peer, len);
+    return !shm_cma_attends(peer);
 }
 
 /* --- operations ------------------------------------------------------------------------------ */
 
 /* What a call that moved nothing means. `folder` is NULL where the caller logs it. */
-static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int err, bool write,
-                                  const void *here, uint64_t there, const char *folder)
+static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *peer, int err,
+                                          bool write, const void *here, uint64_t there,
+                                          const char *folder)
 {
     switch (err) {
     case ESRCH:
@@ -248,7 +250,7 @@ static AQI_COLD aq_status failure(struct shm_tp *shm, struct shm_peer *peer, int
     case ENOMEM:
         return AQ_ENOTSUP; /* to pin pages with: messages need none */
     default:
-        give_up(shm, peer, err);
+        shm_cma_give_up(shm, peer, err);
         return AQ_ENOTSUP;
     }
 }
@@ -258,8 +260,9 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
 {
     for (size_t done = 0; done < len;) {
         struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
-        size_t n = move_once(peer, write, &local, 1, there + done, local.iov_len);
-        if (n == 0) return failure(shm, peer, errno, write, local.iov_base, there + done, folder);
+        size_t n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
+        if (n == 0)
+            return shm_cma_failure(shm, peer, errno, write, local.iov_base, there + done, folder);
         done += n;
     }
     return AQ_OK;
@@ -271,7 +274,7 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *from = (struct shm_peer *)peer;
     if (AQI_UNLIKELY(from->lost)) return AQ_EPEER;
-    if (shm_config.cma == SHM_CMA_NO || !possible(shm, from)) return AQ_ENOTSUP;
+    if (shm_config.cma == SHM_CMA_NO || !shm_cma_possible(shm, from)) return AQ_ENOTSUP;
     aq_status st = shm_cma_move(shm, from, false, dst, addr, len, NULL);
     /* What may become of a peer that dies is an event; what else fails now did not before. */
     return st == AQ_ENOTSUP ? aqi_fail(AQ_ESYS, "shm", "cannot read memory of peer %u any more: %s",
@@ -294,8 +297,8 @@ aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there
             local[count++] = (struct iovec){block, n};
             planned += n;
         }
-        size_t n = move_once(peer, true, local, count, there + done, planned);
-        if (n == 0) return failure(shm, peer, errno, true, block, there + done, "shm");
+        size_t n = shm_cma_move_once(peer, true, local, count, there + done, planned);
+        if (n == 0) return shm_cma_failure(shm, peer, errno, true, block, there + done, "shm");
         done += n;
     }
     return AQ_OK;

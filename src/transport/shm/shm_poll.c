@@ -21,7 +21,7 @@ AQI_COLD void shm_call(struct shm_peer *peer)
 
 /* --- the receiver ---------------------------------------------------------------------------- */
 
-static struct shm_source *source_new(struct shm_tp *shm, uint32_t sender)
+static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sender)
 {
     if (shm->peers[sender] == NULL) return NULL;
     struct shm_source *source =
@@ -38,7 +38,7 @@ static struct shm_source *source_new(struct shm_tp *shm, uint32_t sender)
 }
 
 /* Threads that watch a ring elsewhere meanwhile leave words there that are not idle. */
-static void place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
+static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
     source->at = at;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
@@ -46,21 +46,21 @@ static void place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
     atomic_store_explicit(&shm->polled[at], source, memory_order_relaxed);
 }
 
-static void set_count(struct shm_tp *shm, uint32_t count)
+static void shm_poll_set_count(struct shm_tp *shm, uint32_t count)
 {
     atomic_store_explicit(&shm->polled_count, count, memory_order_release);
     atomic_store_explicit(&shm->tp.watches, SHM_WATCH_RINGS + SHM_RINGS * count,
                           memory_order_release);
 }
 
-static void poll_from_now_on(struct shm_tp *shm, struct shm_source *source)
+static void shm_poll_poll_from_now_on(struct shm_tp *shm, struct shm_source *source)
 {
     atomic_store_explicit(shm_polled_of(shm->inbox, source->local_rank), 1, memory_order_relaxed);
     if (source->polled) return;
     source->polled = true;
     uint32_t n = atomic_load_explicit(&shm->polled_count, memory_order_relaxed);
-    place(shm, source, n);
-    set_count(shm, n + 1);
+    shm_poll_place(shm, source, n);
+    shm_poll_set_count(shm, n + 1);
 }
 
 AQI_COLD void shm_answer_calls(struct shm_tp *shm)
@@ -71,20 +71,20 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
     for (uint32_t sender = 0; sender < shm->layout.ranks; sender++) {
         _Atomic uint8_t *calling = shm_calling_of(shm, shm->inbox, sender);
         if (!atomic_load_explicit(calling, memory_order_acquire)) continue;
-        if (shm->sources[sender] == NULL) shm->sources[sender] = source_new(shm, sender);
+        if (shm->sources[sender] == NULL) shm->sources[sender] = shm_poll_source_new(shm, sender);
         if (shm->sources[sender] == NULL) {
             all = false; /* not connected yet, or no memory: tried again at the next poll */
             continue;
         }
         atomic_store_explicit(calling, 0, memory_order_relaxed);
-        poll_from_now_on(shm, shm->sources[sender]);
+        shm_poll_poll_from_now_on(shm, shm->sources[sender]);
     }
     if (all) aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, calls);
     aqi_spin_unlock(&shm->join_lock);
 }
 
 /* Tell the senders of idle channels to call from now on. How many there are. */
-static uint32_t mark_idle(struct shm_tp *shm, uint32_t count)
+static uint32_t shm_poll_mark_idle(struct shm_tp *shm, uint32_t count)
 {
     uint32_t idle = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -110,7 +110,7 @@ AQI_COLD void shm_forget_idle(struct shm_tp *shm)
 {
     if (!aqi_spin_try(&shm->join_lock)) return;
     uint32_t count = atomic_load_explicit(&shm->polled_count, memory_order_relaxed);
-    if (count > shm_config.hot && mark_idle(shm, count) != 0) {
+    if (count > shm_config.hot && shm_poll_mark_idle(shm, count) != 0) {
         shm_barrier(shm);
         for (uint32_t i = count; i-- > 0;) {
             struct shm_source *source = atomic_load_explicit(&shm->polled[i], memory_order_relaxed);
@@ -118,13 +118,14 @@ AQI_COLD void shm_forget_idle(struct shm_tp *shm)
             source->leaving = false;
             if (shm_has_message(shm, &source->rx[SHM_REQUESTS]) ||
                 shm_has_message(shm, &source->rx[SHM_REPLIES])) {
-                poll_from_now_on(shm, source);
+                shm_poll_poll_from_now_on(shm, source);
                 continue;
             }
             source->polled = false;
-            place(shm, atomic_load_explicit(&shm->polled[--count], memory_order_relaxed), i);
+            shm_poll_place(shm, atomic_load_explicit(&shm->polled[--count], memory_order_relaxed),
+                           i);
         }
-        set_count(shm, count);
+        shm_poll_set_count(shm, count);
     }
     aqi_spin_unlock(&shm->join_lock);
 }

@@ -8,7 +8,7 @@
 enum { BATCH = 32 };
 
 /* Give a slot back; the sender hears of it a quarter ring at a time. Pairs with tx_refresh. */
-static inline void rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
+static inline void shm_receive_rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
 {
     uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + 1;
     atomic_store_explicit(&rx->head, head, memory_order_relaxed);
@@ -21,9 +21,9 @@ static inline void rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t li
 }
 
 /* Find the payload that a slot speaks of; false if what it says makes no sense. */
-static inline bool find_payload(struct shm_tp *shm, const struct shm_rx *rx,
-                                const struct shm_slot *slot, uint32_t line, struct aqi_am *am,
-                                uint32_t *lines)
+static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm_rx *rx,
+                                            const struct shm_slot *slot, uint32_t line,
+                                            struct aqi_am *am, uint32_t *lines)
 {
     if (line == SHM_INLINE) {
         size_t offset = aqi_am_payload_offset(am->nargs);
@@ -37,7 +37,7 @@ static inline bool find_payload(struct shm_tp *shm, const struct shm_rx *rx,
     return line < shm->layout.lines && *lines <= shm->layout.lines - line;
 }
 
-static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
+static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
 {
     struct shm_rx *rx = &source->rx[ring];
     struct shm_slot *slot = shm_peek(shm, rx);
@@ -54,11 +54,11 @@ static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned
         if (AQI_LIKELY(aqi_am_decode(slot->bytes, SHM_SLOT, shm->tp.limits.max_piece, &am, &line) ==
                            AQ_OK &&
                        reply == ((am.flags & AQI_AM_IS_REPLY) != 0) &&
-                       find_payload(shm, rx, slot, line, &am, &lines)))
+                       shm_receive_find_payload(shm, rx, slot, line, &am, &lines)))
             shm->tp.hooks.deliver(shm->tp.hooks.arg, source->id, &am);
         else
             aqi_count(AQI_CTR_AM_DROPPED, 1);
-        rx_release(shm, rx, lines);
+        shm_receive_rx_release(shm, rx, lines);
     }
     shm_watch_ring(shm, source, ring);
     if (shm->params.threads) aqi_spin_unlock(&source->lock[ring]);
@@ -66,7 +66,7 @@ static unsigned rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned
 }
 
 /* A send found that a peer's process has ended: say so, once for each, with no lock held. */
-static AQI_COLD unsigned tell_lost(struct shm_tp *shm)
+static AQI_COLD unsigned shm_receive_tell_lost(struct shm_tp *shm)
 {
     unsigned n = 0;
     atomic_store_explicit(&shm->some_lost, false, memory_order_relaxed);
@@ -95,12 +95,12 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(shm_has_calls(shm))) shm_answer_calls(shm);
     if (AQI_UNLIKELY(atomic_load_explicit(&shm->some_lost, memory_order_acquire)) &&
         mode == AQI_PROGRESS_ALL)
-        n += tell_lost(shm);
+        n += shm_receive_tell_lost(shm);
     uint32_t count = atomic_load_explicit(&shm->polled_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         struct shm_source *source = atomic_load_explicit(&shm->polled[i], memory_order_relaxed);
-        n += rx_drain(shm, source, SHM_REPLIES);
-        if (mode == AQI_PROGRESS_ALL) n += rx_drain(shm, source, SHM_REQUESTS);
+        n += shm_receive_rx_drain(shm, source, SHM_REPLIES);
+        if (mode == AQI_PROGRESS_ALL) n += shm_receive_rx_drain(shm, source, SHM_REQUESTS);
     }
     return n;
 }

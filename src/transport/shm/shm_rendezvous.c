@@ -56,7 +56,7 @@ struct aqi_rendezvous {
 /* --- addresses ------------------------------------------------------------------------------- */
 
 /* The abstract name of a URI; false: it is none of ours. */
-static bool name_of(const char *uri, struct sockaddr_un *name, socklen_t *len)
+static bool shm_rendezvous_name_of(const char *uri, struct sockaddr_un *name, socklen_t *len)
 {
     if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return false;
     const char *path = uri + sizeof(scheme) - 1;
@@ -71,7 +71,7 @@ static bool name_of(const char *uri, struct sockaddr_un *name, socklen_t *len)
     return true;
 }
 
-static aq_status bad_uri(const char *uri)
+static aq_status shm_rendezvous_bad_uri(const char *uri)
 {
     struct sockaddr_un name;
     return aqi_fail(AQ_EINVAL, "shm",
@@ -82,32 +82,32 @@ static aq_status bad_uri(const char *uri)
 
 /* --- sockets --------------------------------------------------------------------------------- */
 
-static aq_status no_socket(const char *what)
+static aq_status shm_rendezvous_no_socket(const char *what)
 {
     if (errno == EMFILE || errno == ENFILE) return aqi_fail_no_fd(errno, "shm", what);
     return aqi_fail_errno(AQ_ESYS, errno, "shm", "%s", what);
 }
 
 /* The kernel tells who wrote each message that this socket receives. */
-static int want_writers(int fd)
+static int shm_rendezvous_want_writers(int fd)
 {
     int on = 1;
     return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 }
 
-static int watch(struct aqi_rendezvous *rendezvous, struct end *end)
+static int shm_rendezvous_watch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = end};
     return epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, end->fd, &event);
 }
 
 /* Not by close: a peer may hold the same socket open. */
-static void unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
+static void shm_rendezvous_unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, end->fd, NULL);
 }
 
-static void close_all(int *fds, unsigned count)
+static void shm_rendezvous_close_all(int *fds, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
         if (fds[i] >= 0) close(fds[i]);
@@ -128,7 +128,7 @@ union control {
 
 /* Take descriptors, as many as there is room for: without the credentials, for which the socket
  * may not ask any more, more of them fit the buffer. False: there were more. */
-static bool take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
+static bool shm_rendezvous_take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
 {
     bool unwanted = c->cmsg_type != SCM_RIGHTS;
     unsigned room = ROOM - *n;
@@ -136,8 +136,8 @@ static bool take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
 }
 
 /* Send with a descriptor in front of the message's own (-1: none); an errno, or 0. */
-static int send_message(int fd, const struct sockaddr_un *to, socklen_t to_len, int first,
-                        const struct aqi_handshake *message)
+static int shm_rendezvous_send_message(int fd, const struct sockaddr_un *to, socklen_t to_len,
+                                       int first, const struct aqi_handshake *message)
 {
     struct iovec part = {.iov_base = (void *)(uintptr_t)message->bytes, .iov_len = message->len};
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
@@ -159,8 +159,8 @@ static int send_message(int fd, const struct sockaddr_un *to, socklen_t to_len, 
  * Receive one message into the buffer of the rendezvous. AQ_AGAIN: nothing there; AQ_EPEER: end
  * of file; AQ_EPROTO: dropped.
  */
-static aq_status receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM],
-                         struct aqi_handshake *message, struct aqi_writer *writer)
+static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM],
+                                        struct aqi_handshake *message, struct aqi_writer *writer)
 {
     struct iovec part = {.iov_base = rendezvous->buffer, .iov_len = sizeof(rendezvous->buffer)};
     union control control;
@@ -180,7 +180,7 @@ static aq_status receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&header); c != NULL; c = CMSG_NXTHDR(&header, c)) {
         if (c->cmsg_level != SOL_SOCKET) continue;
         if (c->cmsg_type == SCM_RIGHTS || c->cmsg_type == SCM_PIDFD) {
-            cut = !take_fds(c, fds, &message->nfds) || cut;
+            cut = !shm_rendezvous_take_fds(c, fds, &message->nfds) || cut;
         } else if (c->cmsg_type == SCM_CREDENTIALS) {
             struct ucred credentials;
             memcpy(&credentials, CMSG_DATA(c), sizeof(credentials));
@@ -190,21 +190,21 @@ static aq_status receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
     /* Longer than any message; or this process has no descriptor free, and the caller tries again.
      */
-    close_all(fds, message->nfds);
+    shm_rendezvous_close_all(fds, message->nfds);
     return AQ_EPROTO;
 }
 
 /* --- control channels
  * ------------------------------------------------------------------------------- */
 
-static struct aqi_control_channel *channel_new(struct aqi_rendezvous *rendezvous, int fd,
-                                               void *user)
+static struct aqi_control_channel *shm_rendezvous_channel_new(struct aqi_rendezvous *rendezvous,
+                                                              int fd, void *user)
 {
     struct aqi_control_channel *channel = calloc(1, sizeof(*channel));
     if (channel == NULL) return NULL;
     *channel =
         (struct aqi_control_channel){.end = {.fd = fd}, .rendezvous = rendezvous, .user = user};
-    if (watch(rendezvous, &channel->end) != 0) {
+    if (shm_rendezvous_watch(rendezvous, &channel->end) != 0) {
         free(channel);
         return NULL;
     }
@@ -217,7 +217,7 @@ static struct aqi_control_channel *channel_new(struct aqi_rendezvous *rendezvous
 
 static void shm_rendezvous_close_channel(struct aqi_control_channel *channel)
 {
-    if (!channel->over) unwatch(channel->rendezvous, &channel->end);
+    if (!channel->over) shm_rendezvous_unwatch(channel->rendezvous, &channel->end);
     close(channel->end.fd);
     *channel->at = channel->next;
     if (channel->next != NULL) channel->next->at = channel->at;
@@ -227,7 +227,8 @@ static void shm_rendezvous_close_channel(struct aqi_control_channel *channel)
 static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
                                      const struct aqi_handshake *message)
 {
-    int err = channel->over ? EPIPE : send_message(channel->end.fd, NULL, 0, -1, message);
+    int err =
+        channel->over ? EPIPE : shm_rendezvous_send_message(channel->end.fd, NULL, 0, -1, message);
     if (err == 0) return AQ_OK;
     if (err == EPIPE || err == ECONNRESET || err == ENOTCONN) return AQ_EPEER;
     return aqi_fail_errno(err == EAGAIN ? AQ_ELIMIT : AQ_ESYS, err, "shm",
@@ -235,7 +236,7 @@ static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
 }
 
 /* Is what a caller sent the end of a socket pair? */
-static bool is_channel(int fd)
+static bool shm_rendezvous_is_channel(int fd)
 {
     int domain = 0, type = 0;
     socklen_t len = sizeof(int);
@@ -243,46 +244,49 @@ static bool is_channel(int fd)
            getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET;
 }
 
-static void take_call(struct aqi_rendezvous *rendezvous, struct aqi_listener *listener)
+static void shm_rendezvous_take_call(struct aqi_rendezvous *rendezvous,
+                                     struct aqi_listener *listener)
 {
     struct aqi_handshake message = {0};
     struct aqi_writer writer;
     int fds[ROOM];
-    aq_status st = receive(rendezvous, listener->end.fd, fds, &message, &writer);
+    aq_status st = shm_rendezvous_receive(rendezvous, listener->end.fd, fds, &message, &writer);
     if (st == AQ_AGAIN) return;
-    if (st != AQ_OK || message.nfds == 0 || !is_channel(fds[0])) {
+    if (st != AQ_OK || message.nfds == 0 || !shm_rendezvous_is_channel(fds[0])) {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-        if (st == AQ_OK) close_all(fds, message.nfds);
+        if (st == AQ_OK) shm_rendezvous_close_all(fds, message.nfds);
         return;
     }
-    (void)want_writers(fds[0]);
-    struct aqi_control_channel *channel = channel_new(rendezvous, fds[0], NULL);
+    (void)shm_rendezvous_want_writers(fds[0]);
+    struct aqi_control_channel *channel = shm_rendezvous_channel_new(rendezvous, fds[0], NULL);
     if (channel == NULL) {
-        close_all(fds, message.nfds); /* the caller sees the end of file, and tries again */
+        shm_rendezvous_close_all(
+            fds, message.nfds); /* the caller sees the end of file, and tries again */
         return;
     }
     message.fds++;
     message.nfds--;
     channel->user =
         rendezvous->hooks.call(rendezvous->hooks.arg, listener->user, channel, &writer, &message);
-    close_all(message.fds, message.nfds);
+    shm_rendezvous_close_all(message.fds, message.nfds);
     if (channel->user == NULL) shm_rendezvous_close_channel(channel);
 }
 
-static void take_message(struct aqi_rendezvous *rendezvous, struct aqi_control_channel *channel)
+static void shm_rendezvous_take_message(struct aqi_rendezvous *rendezvous,
+                                        struct aqi_control_channel *channel)
 {
     struct aqi_handshake message = {0};
     struct aqi_writer writer;
     int fds[ROOM];
-    aq_status st = receive(rendezvous, channel->end.fd, fds, &message, &writer);
+    aq_status st = shm_rendezvous_receive(rendezvous, channel->end.fd, fds, &message, &writer);
     if (st == AQ_AGAIN) return;
     if (st == AQ_OK) {
         rendezvous->hooks.message(rendezvous->hooks.arg, channel->user, &writer, &message);
-        close_all(fds, message.nfds); /* the channel may be gone */
+        shm_rendezvous_close_all(fds, message.nfds); /* the channel may be gone */
         return;
     }
     if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    unwatch(rendezvous, &channel->end);
+    shm_rendezvous_unwatch(rendezvous, &channel->end);
     channel->over = true;
     rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user);
 }
@@ -296,7 +300,7 @@ static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     while (*at != listener)
         at = &(*at)->next;
     *at = listener->next;
-    unwatch(rendezvous, &listener->end);
+    shm_rendezvous_unwatch(rendezvous, &listener->end);
     close(listener->end.fd);
     free(listener);
 }
@@ -322,7 +326,7 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     rendezvous->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (rendezvous->out < 0 || rendezvous->epoll < 0) {
-        aq_status st = no_socket("opening sockets for connections");
+        aq_status st = shm_rendezvous_no_socket("opening sockets for connections");
         shm_rendezvous_close(rendezvous);
         return st;
     }
@@ -334,7 +338,7 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
  * Bind to `uri`, or to the first free "uri PID/NUMBER" if it ends with "/". A number serves once in
  * a process, so that an address that is free again is not taken from who gave it up to listen anew.
  */
-static aq_status bind_to(int fd, const char *uri, char *uri_out)
+static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out)
 {
     static atomic_uint serial;
     bool fixed = uri[strlen(uri) - 1] != '/';
@@ -344,7 +348,8 @@ static aq_status bind_to(int fd, const char *uri, char *uri_out)
         int n = fixed ? snprintf(uri_out, AQI_URI_MAX, "%s", uri)
                       : snprintf(uri_out, AQI_URI_MAX, "%s%d/%u", uri, (int)getpid(),
                                  atomic_fetch_add(&serial, 1) + 1);
-        if (n >= AQI_URI_MAX || !name_of(uri_out, &name, &len)) return bad_uri(uri);
+        if (n >= AQI_URI_MAX || !shm_rendezvous_name_of(uri_out, &name, &len))
+            return shm_rendezvous_bad_uri(uri);
         if (bind(fd, (struct sockaddr *)&name, len) == 0) return AQ_OK;
         if (errno != EADDRINUSE)
             return aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot listen at %s", uri_out);
@@ -360,16 +365,17 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     char made[sizeof(scheme) + sizeof(default_path)], chosen[AQI_URI_MAX];
     snprintf(made, sizeof(made), "%s%s", scheme, default_path);
     if (uri == NULL) uri = made;
-    if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return bad_uri(uri);
+    if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return shm_rendezvous_bad_uri(uri);
     struct aqi_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to listen at %s", uri);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    aq_status st = fd < 0 ? no_socket("opening a socket to listen") : AQ_OK;
-    if (st == AQ_OK && want_writers(fd) != 0) st = no_socket("asking for the callers' identity");
-    if (st == AQ_OK) st = bind_to(fd, uri, chosen);
+    aq_status st = fd < 0 ? shm_rendezvous_no_socket("opening a socket to listen") : AQ_OK;
+    if (st == AQ_OK && shm_rendezvous_want_writers(fd) != 0)
+        st = shm_rendezvous_no_socket("asking for the callers' identity");
+    if (st == AQ_OK) st = shm_rendezvous_bind_to(fd, uri, chosen);
     *listener = (struct aqi_listener){.end = {.listener = true, .fd = fd}, .user = user};
-    if (st == AQ_OK && watch(rendezvous, &listener->end) != 0)
-        st = no_socket("watching a listener");
+    if (st == AQ_OK && shm_rendezvous_watch(rendezvous, &listener->end) != 0)
+        st = shm_rendezvous_no_socket("watching a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
         free(listener);
@@ -382,7 +388,7 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     return AQ_OK;
 }
 
-static aq_status not_called(const char *uri, int err)
+static aq_status shm_rendezvous_not_called(const char *uri, int err)
 {
     switch (err) {
     case ECONNREFUSED:
@@ -405,21 +411,23 @@ static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     struct sockaddr_un name;
     socklen_t len;
     int pair[2];
-    if (!name_of(uri, &name, &len)) return bad_uri(uri);
+    if (!shm_rendezvous_name_of(uri, &name, &len)) return shm_rendezvous_bad_uri(uri);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
-        return no_socket("making a control channel to another program");
+        return shm_rendezvous_no_socket("making a control channel to another program");
     struct aqi_control_channel *channel =
-        want_writers(pair[0]) == 0 ? channel_new(rendezvous, pair[0], user) : NULL;
+        shm_rendezvous_want_writers(pair[0]) == 0
+            ? shm_rendezvous_channel_new(rendezvous, pair[0], user)
+            : NULL;
     if (channel == NULL) {
         close(pair[0]);
         close(pair[1]);
         return aqi_fail(AQ_ENOMEM, "shm", "no memory for a control channel to %s", uri);
     }
-    int err = send_message(rendezvous->out, &name, len, pair[1], message);
+    int err = shm_rendezvous_send_message(rendezvous->out, &name, len, pair[1], message);
     close(pair[1]);
     if (err != 0) {
         shm_rendezvous_close_channel(channel);
-        return not_called(uri, err);
+        return shm_rendezvous_not_called(uri, err);
     }
     *out = channel;
     return AQ_OK;
@@ -433,9 +441,9 @@ static unsigned shm_rendezvous_progress(struct aqi_rendezvous *rendezvous)
     while (n < BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1) {
         struct end *end = event.data.ptr;
         if (end->listener)
-            take_call(rendezvous, (struct aqi_listener *)end);
+            shm_rendezvous_take_call(rendezvous, (struct aqi_listener *)end);
         else
-            take_message(rendezvous, (struct aqi_control_channel *)end);
+            shm_rendezvous_take_message(rendezvous, (struct aqi_control_channel *)end);
         n++;
     }
     return n;

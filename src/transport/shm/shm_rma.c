@@ -57,7 +57,7 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
 }
 
 /* A peer reaches into private memory by CMA only while the handle that it was told is in force. */
-static void open_handle(struct shm_tp *shm, struct shm_key *key)
+static void shm_rma_open_handle(struct shm_tp *shm, struct shm_key *key)
 {
     key->area = NO_HANDLE;
     for (uint32_t i = 0; i < SHM_HANDLES; i++) {
@@ -85,7 +85,7 @@ aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
         key.area = i;
         key.offset = offset;
     }
-    if (key.type == KEY_PRIVATE) open_handle(shm, &key);
+    if (key.type == KEY_PRIVATE) shm_rma_open_handle(shm, &key);
     mem->key = key;
     mem->mem = (struct aqi_mem){addr, len, &mem->key, sizeof(mem->key)};
     *out = &mem->mem;
@@ -117,8 +117,8 @@ void shm_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 }
 
 /* Where the memory of a key is mapped here, or NULL in `*at`. */
-static aq_status find_memory(const struct shm_tp *shm, const struct shm_key *key, uint32_t id,
-                             size_t len, unsigned char **at)
+static aq_status shm_rma_find_memory(const struct shm_tp *shm, const struct shm_key *key,
+                                     uint32_t id, size_t len, unsigned char **at)
 {
     const struct shm_area *area = &shm->areas[key->area % SHM_AREAS];
     *at = NULL;
@@ -140,7 +140,7 @@ aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *in, 
         return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that makes no sense",
                         peer->id);
     unsigned char *at;
-    aq_status st = find_memory(shm, &key, peer->id, len, &at);
+    aq_status st = shm_rma_find_memory(shm, &key, peer->id, len, &at);
     struct shm_rmem *rmem = st == AQ_OK ? malloc(sizeof(*rmem)) : NULL;
     if (st != AQ_OK) return st;
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to map memory");
@@ -158,15 +158,15 @@ void shm_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 }
 
 /* Where `addr` of a peer's memory is mapped here; NULL: it is not. */
-static void *translate(const struct aqi_rmem *rmem, uint64_t addr)
+static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
 {
     const struct shm_rmem *mine = (const struct shm_rmem *)rmem;
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
 /* Is memory that is not mapped to be reached by CMA? AQ_ENOTSUP: no, by messages. */
-static aq_status check_cma(struct shm_tp *shm, struct shm_peer *peer, const struct aqi_rmem *rmem,
-                           size_t len)
+static aq_status shm_rma_check_cma(struct shm_tp *shm, struct shm_peer *peer,
+                                   const struct aqi_rmem *rmem, size_t len)
 {
     const struct shm_key *key = &((const struct shm_rmem *)rmem)->key;
     if (AQI_UNLIKELY(peer->lost)) return AQ_EPEER;
@@ -183,12 +183,12 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
-    void *at = translate(rmem, addr);
+    void *at = shm_rma_translate(rmem, addr);
     (void)mem;
     if (at != NULL) {
         memcpy(at, src, len);
     } else {
-        aq_status st = check_cma(shm, to, rmem, len);
+        aq_status st = shm_rma_check_cma(shm, to, rmem, len);
         if (st == AQ_OK) st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len, "shm");
         if (st != AQ_OK) return st;
     }
@@ -204,13 +204,13 @@ aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *from = (struct shm_peer *)peer;
-    const void *at = translate(rmem, addr);
+    const void *at = shm_rma_translate(rmem, addr);
     (void)mem;
     atomic_thread_fence(memory_order_acquire);
     if (at != NULL) {
         memcpy(dst, at, len);
     } else {
-        aq_status st = check_cma(shm, from, rmem, len);
+        aq_status st = shm_rma_check_cma(shm, from, rmem, len);
         if (st == AQ_OK) st = shm_cma_move(shm, from, false, dst, addr, len, "shm");
         if (st != AQ_OK) return st;
     }
@@ -223,11 +223,11 @@ aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rm
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
-    void *at = translate(rmem, addr);
+    void *at = shm_rma_translate(rmem, addr);
     if (at != NULL) {
         memset(at, byte, len);
     } else {
-        aq_status st = check_cma(shm, to, rmem, len);
+        aq_status st = shm_rma_check_cma(shm, to, rmem, len);
         if (st == AQ_OK) st = shm_cma_fill(shm, to, addr, byte, len);
         if (st != AQ_OK) return st;
     }
@@ -239,7 +239,7 @@ aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rm
 aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp)
 {
-    void *at = translate(rmem, req->addr);
+    void *at = shm_rma_translate(rmem, req->addr);
     (void)tp;
     (void)peer;
     if (at == NULL) return AQ_ENOTSUP;

@@ -20,7 +20,7 @@ void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t 
 }
 
 /* Learn how far the receiver has come. Its word is not trusted: it cannot be ahead of us. */
-static AQI_COLD void tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
+static AQI_COLD void shm_send_tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
 {
     static atomic_bool said;
     if (tx->line_after == NULL) {
@@ -38,10 +38,10 @@ static AQI_COLD void tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
     tx->line_done = tx->line_after[(done - 1) & (shm->layout.slots - 1)];
 }
 
-static inline bool tx_has_slot(struct shm_tp *shm, struct shm_tx *tx)
+static inline bool shm_send_tx_has_slot(struct shm_tp *shm, struct shm_tx *tx)
 {
     if (AQI_LIKELY(tx->tail - tx->done_seen < shm->layout.slots)) return true;
-    tx_refresh(shm, tx);
+    shm_send_tx_refresh(shm, tx);
     return tx->tail - tx->done_seen < shm->layout.slots;
 }
 
@@ -49,7 +49,8 @@ static inline bool tx_has_slot(struct shm_tp *shm, struct shm_tx *tx)
  * Find `lines` lines in one piece in the payload ring, skipping its end if they do not fit there.
  * `*line` becomes their first, counted on and on.
  */
-static bool tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_t lines, uint32_t *line)
+static bool shm_send_tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_t lines,
+                                  uint32_t *line)
 {
     uint32_t ring = shm->layout.lines;
     uint32_t at = tx->line & (ring - 1);
@@ -59,12 +60,12 @@ static bool tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_t lines, 
             *line = first;
             return true;
         }
-        tx_refresh(shm, tx);
+        shm_send_tx_refresh(shm, tx);
     }
     return false;
 }
 
-static inline uint32_t lines_of(size_t nbytes)
+static inline uint32_t shm_send_lines_of(size_t nbytes)
 {
     return (uint32_t)((nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
 }
@@ -76,7 +77,7 @@ static inline uint32_t lines_of(size_t nbytes)
 enum { SLOTS_AHEAD = 8 };
 
 /* Pairs with the acquire load of the stamp in shm_receive.c. */
-static inline void publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slot *slot)
+static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slot *slot)
 {
     uint32_t mask = shm->layout.slots - 1, tail = tx->tail;
     tx->line_after[tail & mask] = tx->line;
@@ -90,7 +91,7 @@ static inline void publish(struct shm_tp *shm, struct shm_tx *tx, struct shm_slo
  * each store of the copy has to take its line from the receiver, which read it last.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
-static void call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
+static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
 {
     uint32_t ring = shm->layout.lines, at = tx->line & (ring - 1);
     if (lines < LEAST_LINES_AHEAD || lines > MOST_LINES_AHEAD || at + lines > ring ||
@@ -107,7 +108,7 @@ static void call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lin
  * processor pass a barrier (membarrier), so either we see the word or it sees our message; where it
  * cannot, or is not let to our processors as we could not register, the fence is ours to make.
  */
-static inline void see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
+static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
 {
     atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order, too */
     if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
@@ -117,7 +118,7 @@ static inline void see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
 }
 
 /* Put a message of known kind into its slot; `line` says where the payload went. */
-static inline void fill(struct shm_slot *slot, const struct aqi_am *am, uint32_t line)
+static inline void shm_send_fill(struct shm_slot *slot, const struct aqi_am *am, uint32_t line)
 {
     aqi_am_encode(slot->bytes, am, line);
 }
@@ -134,7 +135,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 
     if (AQI_UNLIKELY(to->lost)) return AQ_EPEER;
     if (!shm_lock_soon(shm, &to->lock[ring])) return AQ_AGAIN;
-    if (!tx_has_slot(shm, tx)) goto out;
+    if (!shm_send_tx_has_slot(shm, tx)) goto out;
     struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
     uint32_t line = SHM_INLINE;
     if (aqi_am_has_payload(am->kind) && am->nbytes != 0) {
@@ -142,21 +143,21 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
         unsigned char *at = slot->bytes + offset;
         if (am->nbytes > SHM_SLOT - offset) {
             uint32_t first;
-            if (!tx_has_lines(shm, tx, lines_of(am->nbytes), &first)) goto out;
-            tx->line = first + lines_of(am->nbytes);
+            if (!shm_send_tx_has_lines(shm, tx, shm_send_lines_of(am->nbytes), &first)) goto out;
+            tx->line = first + shm_send_lines_of(am->nbytes);
             line = first & (shm->layout.lines - 1);
             at = tx->payload + (size_t)line * AQI_CACHE_LINE;
         }
         memcpy(at, am->payload, am->nbytes);
     }
-    fill(slot, am, line);
-    publish(shm, tx, slot);
-    if (line != SHM_INLINE) call_lines(shm, tx, lines_of(am->nbytes));
+    shm_send_fill(slot, am, line);
+    shm_send_publish(shm, tx, slot);
+    if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
     st = AQ_OK;
 out:
     shm_unlock(shm, &to->lock[ring]);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    see_to_receiver(shm, to);
+    shm_send_see_to_receiver(shm, to);
     aqi_comp_local(comp);
     return AQ_OK;
 }
@@ -171,7 +172,7 @@ aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, u
     struct shm_tx *tx = &to->tx[ring];
     if (to->lost) return AQ_EPEER;
     if (!shm_lock_soon(shm, &to->lock[ring])) return AQ_AGAIN;
-    if (!tx_has_slot(shm, tx)) goto again;
+    if (!shm_send_tx_has_slot(shm, tx)) goto again;
     struct shm_slot *slot = &tx->slots[tx->tail & (shm->layout.slots - 1)];
     size_t offset = aqi_am_payload_offset(nargs);
     out->payload = slot->bytes + offset;
@@ -179,7 +180,7 @@ aq_status shm_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, u
     out->impl[1] = (void *)(uintptr_t)SHM_INLINE;
     if (nbytes > SHM_SLOT - offset) {
         uint32_t first;
-        if (!tx_has_lines(shm, tx, lines_of(nbytes), &first)) goto again;
+        if (!shm_send_tx_has_lines(shm, tx, shm_send_lines_of(nbytes), &first)) goto again;
         out->payload = tx->payload + (size_t)(first & (shm->layout.lines - 1)) * AQI_CACHE_LINE;
         out->impl[1] = (void *)(uintptr_t)first;
     }
@@ -200,14 +201,14 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         uint32_t line = SHM_INLINE;
         if (in->payload < (void *)slot || in->payload >= (void *)(slot + 1)) {
             uint32_t first = (uint32_t)(uintptr_t)in->impl[1];
-            tx->line = first + lines_of(am->nbytes);
+            tx->line = first + shm_send_lines_of(am->nbytes);
             line = first & (shm->layout.lines - 1);
         }
-        fill(slot, am, line);
-        publish(shm, tx, slot);
-        if (line != SHM_INLINE) call_lines(shm, tx, lines_of(am->nbytes));
+        shm_send_fill(slot, am, line);
+        shm_send_publish(shm, tx, slot);
+        if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
     }
     shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
-    if (am != NULL) see_to_receiver(shm, to);
+    if (am != NULL) shm_send_see_to_receiver(shm, to);
     return AQ_OK;
 }

@@ -19,7 +19,7 @@
 #define SO_NETNS_COOKIE 71
 #endif
 
-static int membarrier(int command)
+static int shm_wake_membarrier(int command)
 {
     return (int)syscall(__NR_membarrier, command, 0u, 0);
 }
@@ -27,7 +27,7 @@ static int membarrier(int command)
 void shm_barrier(const struct shm_tp *shm)
 {
     if (shm->membarrier)
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+        shm_wake_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
     else
         atomic_thread_fence(memory_order_seq_cst);
 }
@@ -55,7 +55,7 @@ aq_status shm_wake_open(struct shm_tp *shm)
     socklen_t network_len = sizeof(network);
     if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &network, &network_len) != 0) network = 0;
     shm->inbox->network = network;
-    shm->membarrier = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
+    shm->membarrier = shm_wake_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
     shm->inbox->fence = !shm->membarrier;
     shm->wake_socket = fd;
     return AQ_OK;

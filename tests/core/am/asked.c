@@ -70,7 +70,7 @@ static aq_status ask(aq_rank rank, enum how how, bool medium, unsigned flags, aq
 {
     static unsigned char bytes[BYTES];
     uint64_t here = (uint64_t)(uintptr_t)job.base;
-    aq_arg args[AQ_AM_MAX_ARGS] = {how, (aq_arg)how + 1, AQ_ARG64(here)};
+    aq_arg args[AQ_AM_MAX_ARGS] = {(aq_arg)how, (aq_arg)how + 1, AQ_ARG64(here)};
     memset(bytes, FILLED, BYTES);
     if (medium) return aq_am_medium_nb(job.team, rank, ASK, bytes, BYTES, args, 4, flags, ev);
     return aq_am_short_nb(job.team, rank, ASK, args, AQ_AM_MAX_ARGS, flags, ev);
