@@ -305,16 +305,17 @@ static inline void aqi_watch_set(struct aqi_watch *watch, const _Atomic uint32_t
     atomic_store_explicit(&watch->idle, idle, memory_order_relaxed);
 }
 
-/* Progress, which looks again with the right order, finds out what it is. */
-static inline bool aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
+/* Which of these words has moved; `count`: none. Who is called then looks again with the right
+ * order. */
+static inline uint32_t aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
 {
-    for (; count > 0; count--, watch++) {
-        const _Atomic uint32_t *word = atomic_load_explicit(&watch->word, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        const _Atomic uint32_t *word = atomic_load_explicit(&watch[i].word, memory_order_relaxed);
         if (atomic_load_explicit(word, memory_order_relaxed) !=
-            atomic_load_explicit(&watch->idle, memory_order_relaxed))
-            return true;
+            atomic_load_explicit(&watch[i].idle, memory_order_relaxed))
+            return i;
     }
-    return false;
+    return count;
 }
 
 struct aqi_transport {
@@ -520,6 +521,8 @@ struct aqi_tp {
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
     bool watched; /* else progress is called in every poll */
+    /* The part of progress(ALL) that this word tells of: the short way to a message. NULL: all. */
+    unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
     struct aqi_watch *watch;
     _Atomic uint32_t watches; /* how many; may change while it is open */
     struct aqi_fallback *fallback;

@@ -600,7 +600,8 @@ static void flow_wake_self(struct ct_ep *ep)
 static bool flow_idle(const struct ct_ep *ep)
 {
     return atomic_load(&aqi_tp_pending) == 0 &&
-           !aqi_watch_moved(ep->tp->watch, atomic_load(&ep->tp->watches));
+           aqi_watch_moved(ep->tp->watch, atomic_load(&ep->tp->watches)) ==
+               atomic_load(&ep->tp->watches);
 }
 
 /* Each message, the first and those after a lap of the rings, moves a word; one that was handled

@@ -101,9 +101,11 @@ static inline bool progress_by_words(struct core_thread *me)
                       atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0);
 }
 
-static unsigned progress_of(struct aqi_tp *tp)
+static inline unsigned progress_of(struct aqi_tp *tp, uint32_t watch)
 {
-    unsigned n = tp->ops.progress(tp, AQI_PROGRESS_ALL, core_hook_now(NULL));
+    unsigned n = AQI_LIKELY(tp->moved != NULL)
+                     ? tp->moved(tp, watch)
+                     : tp->ops.progress(tp, AQI_PROGRESS_ALL, core_hook_now(NULL));
     if (n != 0) core_progressed();
     return n;
 }
@@ -125,7 +127,8 @@ unsigned core_progress(void)
     for (unsigned t = 0; t < core.tp_count; t++) {
         struct aqi_tp *tp = core.tps[t];
         uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
-        if (!tp->watched || aqi_watch_moved(tp->watch, count)) n += progress_of(tp);
+        uint32_t watch = aqi_watch_moved(tp->watch, count);
+        if (!tp->watched || watch != count) n += progress_of(tp, watch);
     }
     return n;
 }
@@ -136,10 +139,21 @@ void core_yield(void)
     sched_yield();
 }
 
+/*
+ * An empty poll is so short that without a pause of this length several of them are under way in
+ * the processor at once: what arrives makes it throw all of them away, which costs more than the
+ * pause.
+ */
+static inline void progress_pause(void)
+{
+    aqi_pause();
+    aqi_pause();
+}
+
 void core_wait_round(struct core_wait *wait, int sleep_ms)
 {
     if (wait->rounds++ < core.spin_rounds) {
-        aqi_pause();
+        progress_pause();
         return;
     }
     uint64_t now = aqi_now_ns();

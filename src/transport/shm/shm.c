@@ -275,6 +275,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st != AQ_OK) goto fail;
     shm->inbox->magic = SHM_MAGIC;
     shm->tp.watched = true;
+    shm->tp.moved = shm_moved;
     shm->tp.watch = shm->watch;
     shm->tp.watches = SHM_WATCH_RINGS;
     aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, 0);

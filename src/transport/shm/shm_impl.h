@@ -213,6 +213,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
                         const struct aqi_am *am);
 
 /* shm_receive.c */
+unsigned shm_moved(struct aqi_tp *tp, uint32_t watch);
 unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 bool shm_has_arrivals(struct shm_tp *shm);
 

@@ -105,6 +105,18 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     return n;
 }
 
+unsigned shm_moved(struct aqi_tp *tp, uint32_t watch)
+{
+    struct shm_tp *shm = (struct shm_tp *)tp;
+    uint32_t ring = watch - SHM_WATCH_RINGS;
+    /* By now other channels may be polled than when the word was looked at. */
+    if (AQI_UNLIKELY(watch < SHM_WATCH_RINGS || shm->params.threads))
+        return tp->ops.progress(tp, AQI_PROGRESS_ALL, 0);
+    struct shm_source *source =
+        atomic_load_explicit(&shm->polled[ring / SHM_RINGS], memory_order_relaxed);
+    return shm_receive_rx_drain(shm, source, ring % SHM_RINGS);
+}
+
 bool shm_has_arrivals(struct shm_tp *shm)
 {
     if (shm_has_calls(shm) || atomic_load(&shm->some_lost)) return true;
