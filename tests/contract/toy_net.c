@@ -36,7 +36,7 @@ uint64_t toy_random(void)
 
 aq_status toy_net_join(struct toy_tp *toy)
 {
-    aq_status st = aqi_fail(AQ_ELIMIT, "toy", "all %d places of the network are taken", TOY_RANKS);
+    aq_status st = AQ_ELIMIT;
     aqi_spin_lock(&net.lock);
     if (net.random == 0) net.random = toy_weather.seed;
     for (uint32_t slot = 0; slot < TOY_RANKS && st != AQ_OK; slot++) {
@@ -47,7 +47,8 @@ aq_status toy_net_join(struct toy_tp *toy)
         st = AQ_OK;
     }
     aqi_spin_unlock(&net.lock);
-    return st;
+    if (st == AQ_OK) return st;
+    return aqi_fail(st, "toy", "all %d places of the network are taken", TOY_RANKS);
 }
 
 void toy_net_leave(struct toy_tp *toy)

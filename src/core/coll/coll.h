@@ -193,14 +193,14 @@ static inline size_t coll_send_block(const struct coll_args *args, aq_rank rank,
                                      const unsigned char **at)
 {
     size_t offset = args->send_offsets != NULL ? args->send_offsets[rank] : rank * args->nbytes;
-    *at = (const unsigned char *)args->src + offset;
+    *at = args->src != NULL ? (const unsigned char *)args->src + offset : NULL;
     return args->send_counts != NULL ? args->send_counts[rank] : args->nbytes;
 }
 
 static inline size_t coll_recv_block(const struct coll_args *args, aq_rank rank, unsigned char **at)
 {
     size_t offset = args->recv_offsets != NULL ? args->recv_offsets[rank] : rank * args->nbytes;
-    *at = (unsigned char *)args->dst + offset;
+    *at = args->dst != NULL ? (unsigned char *)args->dst + offset : NULL;
     return args->recv_counts != NULL ? args->recv_counts[rank] : args->nbytes;
 }
 

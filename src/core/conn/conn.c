@@ -66,7 +66,9 @@ void conn_destroy(aq_connection *conn)
     conn_unwatch(conn);
     if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
     conn_close_objects(conn);
+    if (conn->shown_mem != NULL) conn->tp->ops.mem_dereg(conn->tp, conn->shown_mem);
     aqi_spin_unlock(&conns.lock);
+    if (conn->rmem != NULL) conn->tp->ops.mem_unmap(conn->tp, conn->rmem);
     if (conn->tp != NULL) aqi_tp_close(conn->tp);
     if (conn->mapped != NULL) aqi_shmem_unmap(conn->mapped, conn->mapped_len);
     free(conn->sent);

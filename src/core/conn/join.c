@@ -222,11 +222,12 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
 {
     aq_segment *segment = conn->shown;
     if (segment == NULL || segment->size == 0) return;
-    if (conn->tp->ops.mem_reg(conn->tp, segment->addr, segment->size, &conn->shown_mem) == AQ_OK) {
-        hello->key = conn->shown_mem->key;
-        hello->key_len = (uint32_t)conn->shown_mem->key_len;
-    } else {
-        conn->shown_mem = NULL;
+    struct aqi_mem **mem = &conn->shown_mem; /* may be described more than once */
+    if (*mem == NULL && conn->tp->ops.mem_reg(conn->tp, segment->addr, segment->size, mem) != AQ_OK)
+        *mem = NULL;
+    if (*mem != NULL) {
+        hello->key = (*mem)->key;
+        hello->key_len = (uint32_t)(*mem)->key_len;
     }
     hello->segment_addr = (uint64_t)(uintptr_t)segment->addr;
     hello->segment_size = segment->size;

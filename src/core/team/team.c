@@ -159,10 +159,8 @@ void team_drop(aq_team *team)
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     scratch_free(&block);
     scratch_free(&local_block);
-    if (team->coll != NULL)
-        team_unequip(team);
-    else
-        core_team_free(team);
+    if (team->coll != NULL) team_unequip(team);
+    core_team_free(team);
 }
 
 static bool team_built_in(const aq_team *team)

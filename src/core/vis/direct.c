@@ -205,7 +205,8 @@ static bool direct_mixed(const struct vis_window *w, const aq_vec *there, bool t
     if ((there_run && there->len != total) || (here_run && here->len != total)) return false;
     if (w->get) atomic_thread_fence(memory_order_acquire);
     for (size_t i = 0; i < count; done += lens[i++].len) {
-        void *far = w->mapped + (direct_at(there, there_run, i, done) - w->first);
+        uint64_t offset = direct_at(there, there_run, i, done) - w->first; /* of no bytes: any */
+        void *far = (void *)((uintptr_t)w->mapped + offset);
         void *near = (void *)(uintptr_t)direct_at(here, here_run, i, done);
         if (lens[i].len != 0) aqi_copy(w->get ? near : far, w->get ? far : near, lens[i].len);
     }

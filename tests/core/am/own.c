@@ -34,7 +34,7 @@ static void on_ask(aq_am *am)
     inside = true;
     check_payload(am, TO);
     CHECK_REFUSED(aq_am_short(job.team, job.self, TELL, AQ_NO_ARGS, 0), AQ_ECONTEXT);
-    memcpy(copy, am->payload, am->nbytes);
+    if (am->nbytes != 0) memcpy(copy, am->payload, am->nbytes);
     if (am->category == AQ_AM_MEDIUM) memset(am->payload, 0xee, am->nbytes);
     switch (am->args[0]) {
     case AQ_AM_SHORT:
