@@ -318,6 +318,7 @@ int main(int argc, char **argv)
     CHECK(gasnet_attach(table, COUNT_OF(table), 2 * AREA, 0) != GASNET_OK);
     gex_System_SetVerboseErrors(1);
     job_learn();
+    job_barrier(); /* handlers may run as soon as others have attached */
     test_messages();
     for (i = 0; i < COUNT_OF(sizes); i++) {
         test_puts(sizes[i], (unsigned)i * 50);
