@@ -384,7 +384,10 @@ static aq_status toy_arm(struct aqi_tp *tp, bool on)
     struct toy_tp *toy = (struct toy_tp *)tp;
     uint64_t count;
     if (!on) (void)!read(toy->wake, &count, sizeof(count));
-    return toy_net_arm(toy, on) ? AQ_OK : AQ_AGAIN;
+    aqi_spin_lock(&toy->lock);
+    bool go = toy_net_arm(toy, on);
+    aqi_spin_unlock(&toy->lock);
+    return go ? AQ_OK : AQ_AGAIN;
 }
 
 const struct aqi_transport toy_transport = {

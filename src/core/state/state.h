@@ -137,7 +137,7 @@ struct core {
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
-    bool timers; /* some open transport wants to know the time */
+    atomic_bool timers; /* some open transport wants to know the time */
     size_t max_medium, max_long;
     struct aq_team world;
     struct aq_ep ep;
@@ -239,6 +239,8 @@ void core_teams_reset(void);
 void core_team_enter(aq_team *team);
 void core_team_leave(aq_team *team);
 aq_team *core_team_find(uint32_t root, uint32_t count);
+/* Nobody asks every team meanwhile. */
+void core_teams_hold(bool hold);
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool core_team_each(bool (*fn)(aq_team *team));
 aq_team *core_team_any(void); /* one that is left; NULL: none */

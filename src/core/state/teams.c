@@ -60,6 +60,14 @@ void core_team_leave(aq_team *team)
     teams_unlock();
 }
 
+void core_teams_hold(bool hold)
+{
+    if (hold)
+        teams_lock();
+    else
+        teams_unlock();
+}
+
 bool core_team_each(bool (*fn)(aq_team *team))
 {
     if (core.multi && !aqi_spin_try(&teams.lock)) return false;

@@ -342,8 +342,11 @@ aq_status aq_team_destroy(aq_team *team)
     st = core_barrier_of(call, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
-        coll_shm_free(team->coll->shm);
+        struct coll_shm *shm = team->coll->shm;
+        core_teams_hold(true); /* against threads that ask every team before they sleep */
         team->coll->shm = NULL;
+        core_teams_hold(false);
+        coll_shm_free(shm);
         team_unequip_local(team);
         st = core_barrier_of(call, COLL_CODE_DESTROY, team);
     }

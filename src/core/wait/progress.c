@@ -66,7 +66,8 @@ static void progress_stalled(struct core_wait *wait, const struct core_route *ro
 uint64_t core_hook_now(void *arg)
 {
     (void)arg;
-    return AQI_UNLIKELY(core.timers) ? aqi_now_ns() : 0;
+    return AQI_UNLIKELY(atomic_load_explicit(&core.timers, memory_order_relaxed)) ? aqi_now_ns()
+                                                                                  : 0;
 }
 
 uint64_t core_deadline(void)

@@ -143,10 +143,10 @@ struct shm_peer {
 struct shm_source {
     uint32_t id; /* of the sender */
     uint32_t local_rank;
-    bool polled;    /* in shm_tp.polled; under join_lock, like the next two */
-    bool leaving;   /* it */
-    uint32_t at;    /* its place there */
-    uint32_t heads; /* messages taken, at the last look for idle ones */
+    bool polled;         /* in shm_tp.polled; under join_lock, like the next two */
+    bool leaving;        /* it */
+    _Atomic uint32_t at; /* its place there: see shm_poll_place */
+    uint32_t heads;      /* messages taken, at the last look for idle ones */
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
 };
@@ -254,10 +254,11 @@ static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *s
                                   unsigned ring)
 {
     const struct shm_rx *rx = &source->rx[ring];
+    uint32_t at = atomic_load_explicit(&source->at, memory_order_relaxed);
     uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed);
     _Atomic uint32_t *word = shm_stamp(&rx->slots[head & (shm->layout.slots - 1)]);
     uint32_t stamp = atomic_load_explicit(word, memory_order_relaxed);
-    aqi_watch_set(&shm->watch[SHM_WATCH_RINGS + SHM_RINGS * source->at + ring], word,
+    aqi_watch_set(&shm->watch[SHM_WATCH_RINGS + SHM_RINGS * at + ring], word,
                   stamp == head + 1 ? head : stamp);
 }
 

@@ -40,7 +40,7 @@ static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sende
 /* Threads that watch a ring elsewhere meanwhile leave words there that are not idle. */
 static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
-    source->at = at;
+    atomic_store_explicit(&source->at, at, memory_order_relaxed);
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_watch_ring(shm, source, ring);
     atomic_store_explicit(&shm->polled[at], source, memory_order_relaxed);

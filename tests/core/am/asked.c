@@ -66,10 +66,13 @@ static void on_answer(aq_am *am)
     answers++;
 }
 
+/* Where the answer to the next question goes, if it is a Long: another thread may read the last. */
+static size_t place;
+
 static aq_status ask(aq_rank rank, enum how how, bool medium, unsigned flags, aq_event *ev)
 {
     static unsigned char bytes[BYTES];
-    uint64_t here = (uint64_t)(uintptr_t)job.base;
+    uint64_t here = (uint64_t)(uintptr_t)(job.base + place);
     aq_arg args[AQ_AM_MAX_ARGS] = {(aq_arg)how, (aq_arg)how + 1, AQ_ARG64(here)};
     memset(bytes, FILLED, BYTES);
     if (medium) return aq_am_medium_nb(job.team, rank, ASK, bytes, BYTES, args, 4, flags, ev);
@@ -108,6 +111,7 @@ static void many(void)
         enum how how = (enum how)(job_random() % HOWS);
         aq_rank rank = (aq_rank)(job_random() % job.size);
         aq_status st;
+        place = (size_t)i * BYTES;
         while ((st = ask(rank, how, i % 2 != 0, i % 3 == 0 ? AQ_IMMEDIATE : 0, &events[i])) ==
                AQ_AGAIN)
             CHECK(aq_poll() >= 0);
@@ -115,6 +119,7 @@ static void many(void)
         want += replies(how);
     }
     CHECK_OK(aq_event_wait_all(events, MANY));
+    place = 0;
     CHECK_EQUAL(answers - before, want);
 }
 
@@ -153,7 +158,7 @@ int main(int argc, char **argv)
     aq_handler_entry table[] = {{ASK, AQ_AM_ANY_ARGS, AQ_AM_REQUEST, on_ask, NULL, "ask"},
                                 {ANSWER, AQ_AM_ANY_ARGS, AQ_AM_REPLY, on_answer, NULL, "answer"}};
     bool dies = argc > 1 && strcmp(argv[1], "dies") == 0;
-    job_open(AQ_THREAD_SINGLE, 4096);
+    job_open(AQ_THREAD_SINGLE, MANY * BYTES);
     job_handlers(table, COUNT_OF(table));
     if (dies) {
         aq_error_log(0);
