@@ -171,8 +171,7 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     struct core_wait wait = {0};
     bool over = false;
     /* Who looks at the others' lines right away takes them from who is about to write them. */
-    aqi_pause();
-    aqi_pause();
+    core_pause();
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
     for (;; done = core_progress()) {

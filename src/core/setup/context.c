@@ -258,6 +258,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
     core.wait_wanted = (aq_wait_mode)aqi_core_config.wait;
     core_mode_crowd(1);
+    core_mode_calibrate();
     context_tp_params();
     aqi_copy_configure((enum aqi_copy_method)aqi_core_config.copy,
                        (size_t)aqi_core_config.copy_least);

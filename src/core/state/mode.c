@@ -1,6 +1,8 @@
 /* How a wait spends its time: spinning, yielding, sleeping. */
 #include "core/state/state.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 /* About 100 us of polling before the core is given away, where every rank has one. */
@@ -45,4 +47,18 @@ aq_status aq_wait_mode_set(aq_wait_mode mode)
     core_mode_crowd(core.waiters);
     aqi_spin_unlock(&core.lock);
     return AQ_OK;
+}
+
+/* A pause is 10 ns on some processors and 45 on others; polls are best some 25 ns apart. */
+void core_mode_calibrate(void)
+{
+    enum { SAMPLE = 32, APART_NS = 25, MOST = 4 };
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 3; i++) { /* one of them may have been interrupted */
+        uint64_t begun = aqi_now_ns();
+        for (int n = 0; n < SAMPLE; n++)
+            aqi_pause();
+        least = aqi_min(least, aqi_now_ns() - begun);
+    }
+    core.pauses = (unsigned)aqi_max(1, aqi_min(MOST, SAMPLE * APART_NS / aqi_max(1, least)));
 }

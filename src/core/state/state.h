@@ -153,6 +153,7 @@ struct core {
     aq_wait_mode wait_wanted;
     bool wait_hinted;     /* by the program, not the user */
     unsigned waiters;     /* threads of this process that make calls */
+    unsigned pauses;      /* of the processor, between two polls: see core_mode_calibrate */
     struct aqi_spin lock; /* threads list, registration */
     struct core_thread *threads;
 };
@@ -217,6 +218,7 @@ static inline bool core_in_segment(const struct core_route *route, uint64_t addr
 /* mode.c: how long waits spin, when that many threads of each process make calls: not at all where
  * they are more than the cores, for who spins keeps the core from whom it waits for. */
 void core_mode_crowd(unsigned threads);
+void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 
 /* lost.c */

@@ -140,21 +140,10 @@ void core_yield(void)
     sched_yield();
 }
 
-/*
- * An empty poll is so short that without a pause of this length several of them are under way in
- * the processor at once: what arrives makes it throw all of them away, which costs more than the
- * pause.
- */
-static inline void progress_pause(void)
-{
-    aqi_pause();
-    aqi_pause();
-}
-
 void core_wait_round(struct core_wait *wait, int sleep_ms)
 {
     if (wait->rounds++ < core.spin_rounds) {
-        progress_pause();
+        core_pause();
         return;
     }
     uint64_t now = aqi_now_ns();

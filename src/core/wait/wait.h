@@ -66,6 +66,16 @@ static inline void core_done_directly(struct core_thread *me)
     if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
 }
 void core_yield(void);
+/*
+ * Between two polls. An empty poll is so short that without a pause of this length several of them
+ * are under way in the processor at once: what arrives makes it throw all of them away, which costs
+ * more than the pause.
+ */
+static inline void core_pause(void)
+{
+    for (unsigned i = 0; i < core.pauses; i++)
+        aqi_pause();
+}
 /* A round of progress that the program asked for: what core_progress says. */
 unsigned core_poll(struct core_thread *me);
 /* After a round that brought nothing: spin, yield or sleep at most `sleep_ms`. */
