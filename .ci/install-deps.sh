@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
-test=("${build[@]}" libcmocka-dev libhwloc-dev binutils mandoc)
+test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc iproute2 nftables)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 ci=("${test[@]}" clang libclang-rt-14-dev clang-format-14 shellcheck "${other[@]}")
 # What the packages above put on the PATH, for systems without dpkg.

@@ -1,4 +1,5 @@
-# The manual pages: calls and topics from the public headers, tools from what they print for --help.
+# The manual pages: calls and topics from the public headers, tools and launchers from what
+# they print for --help.
 if(NOT AQ_BUILD_MANUAL)
   return()
 endif()
@@ -23,24 +24,32 @@ add_custom_command(OUTPUT ${AQ_MAN_DIR}/calls.stamp
   COMMENT "Manual pages of the calls" VERBATIM)
 set(aq_pages ${AQ_MAN_DIR}/calls.stamp)
 
-# aq_tool_page(TOOL BRIEF): the page of a tool, made when the tool is built.
-function(aq_tool_page tool brief)
-  set(page ${AQ_MAN_DIR}/man1/${tool}.1)
+# aq_page(NAME FILE EMULATOR BRIEF DEPENDS…): the page of a program, made when it is built.
+function(aq_page name file emulator brief)
+  set(page ${AQ_MAN_DIR}/man1/${name}.1)
   add_custom_command(OUTPUT ${page}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/dev/mkman1.py
-      --emulator "${CMAKE_CROSSCOMPILING_EMULATOR}" --tool $<TARGET_FILE:${tool}>
+      --emulator "${emulator}" --tool ${file}
       --brief ${brief} --out ${page}
       --version ${PROJECT_VERSION} --date ${aq_date}
-    DEPENDS ${tool}
+    DEPENDS ${ARGN}
       ${PROJECT_SOURCE_DIR}/tools/dev/mkman1.py ${PROJECT_SOURCE_DIR}/tools/dev/mkman.py
-    COMMENT "Manual page of ${tool}" VERBATIM)
+    COMMENT "Manual page of ${name}" VERBATIM)
   set(aq_pages ${aq_pages} ${page} PARENT_SCOPE)
 endfunction()
+macro(aq_tool_page tool brief)
+  aq_page(${tool} $<TARGET_FILE:${tool}> "${CMAKE_CROSSCOMPILING_EMULATOR}" ${brief} ${tool})
+endmacro()
 if(aq_tools_run)
   aq_tool_page(aqrun "start the processes of a job")
   aq_tool_page(aqinfo "show transports, limits and settings of this machine")
   aq_tool_page(aqperf "measure messages and one-sided operations")
 endif()
+get_property(aq_launchers GLOBAL PROPERTY AQ_LAUNCHERS)
+foreach(launcher IN LISTS aq_launchers)
+  get_filename_component(name ${launcher} NAME)
+  aq_page(${name} ${launcher} sh "start the processes of a GASNet program" ${launcher})
+endforeach()
 
 add_custom_target(manual ALL DEPENDS ${aq_pages})
 file(MAKE_DIRECTORY ${AQ_MAN_DIR}/man1)

@@ -55,8 +55,8 @@ typedef struct aq_connection_info {
     size_t nbytes;      /**< of `data` */
 } aq_connection_info;
 
-#define AQ_LISTEN_ANYBODY  0x1u /**< take calls of all users, not only our own */
-#define AQ_CONNECT_ANYBODY 0x1u /**< the server may be another user */
+#define AQ_LISTEN_ANYBODY  0x1u /**< take calls of all users, also without a secret */
+#define AQ_CONNECT_ANYBODY 0x1u /**< the server may be another user; no secret is needed */
 #define AQ_CONNECT_WAIT    0x2u /**< while nobody listens, keep trying until the time is out */
 
 /** How to connect. Zero and NULL are defaults; set struct_size to sizeof(aq_connect_params). */
@@ -82,10 +82,16 @@ typedef struct aq_accept_params {
 /**
  * Listen at a URI, so that other programs can connect.
  *
- * `uri` is "shm://" and an absolute path, such as "shm:///services/time". NULL, or a path that ends
- * with "/", is made unique with the process's id and a number: aq_listener_uri says what clients
- * are to call. Nothing of it is in the file system, and it is free again as soon as this process
- * ends, however it ends. Requests come as events (aq_connection_next_event); at most
+ * `uri` is "shm://" and an absolute path, such as "shm:///services/time", for programs of this
+ * host. NULL, or a path that ends with "/", is made unique with the process's id and a number:
+ * aq_listener_uri says what clients are to call. Nothing of it is in the file system, and it is
+ * free again as soon as this process ends, however it ends.
+ *
+ * Or "udp://HOST:PORT", with an IPv6 address in brackets, for those of other hosts, too: HOST is an
+ * address or name of this host, 0.0.0.0 or [::] for all of them; without a port, or with 0, one is
+ * chosen. Who calls must know the secret of AQ_CONNECT_SECRET, unless AQ_LISTEN_ANYBODY is set.
+ *
+ * Requests come as events (aq_connection_next_event); at most
  * AQ_CONN_BACKLOG may wait, further callers try again until their time is out.
  *
  * Blocking    Never.
@@ -93,7 +99,8 @@ typedef struct aq_accept_params {
  *
  * @return AQ_OK       `*listener` is valid until aq_listener_close.
  * @return AQ_ESTATE   Somebody listens there already, or the library is not initialised.
- * @return AQ_EINVAL   Not an address, unknown flags, or a pointer is NULL.
+ * @return AQ_EINVAL   Not an address (of this host), unknown flags, or a pointer is NULL.
+ * @return AQ_EACCESS  Over a network: there is no secret, and AQ_LISTEN_ANYBODY is not set.
  * @return AQ_ENOTSUP  No transport in use can listen (there).
  * @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_ECONTEXT
  */
@@ -124,7 +131,8 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * Connect to a listener and wait until it has accepted.
  *
  * Tries again with growing pauses while the listener has no room. Nobody listening is a refusal at
- * once, unless AQ_CONNECT_WAIT is set. The peer is rank 1 of aq_connection_team.
+ * once, unless AQ_CONNECT_WAIT is set; over a network, if the other host says so. A name in `uri`
+ * is looked up by the system, which may take its time. The peer is rank 1 of aq_connection_team.
  *
  * Blocking    Runs handlers; at most for the time-out.
  * Threads     Any; not from inside a handler.
@@ -132,7 +140,8 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * @return AQ_OK         `*connection` is open; to be closed with aq_connection_close.
  * @return AQ_EREFUSED   Nobody listens there, or the server rejected; the message has its reason.
  * @return AQ_ETIMEOUT   No answer in time.
- * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set.
+ * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set; or it has
+ *                       not our AQ_CONNECT_SECRET; or, over a network, there is none.
  * @return AQ_EMISMATCH  The server has another version of the library.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA, here or at the server.
  * @return AQ_EINVAL, AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS

@@ -53,6 +53,20 @@ static inline bool aqi_is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
+/* Does [at, at + len) lie in [from, from + size)? Sums that may wrap are not made. */
+static inline bool aqi_within(uint64_t at, uint64_t len, uint64_t from, uint64_t size)
+{
+    uint64_t offset = at - from;
+    return len <= size && offset <= size - len;
+}
+
+/* A step of FNV-1a by words, from AQI_HASH_SEED on. */
+#define AQI_HASH_SEED 1469598103934665603u
+static inline uint64_t aqi_hash(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 1099511628211u;
+}
+
 static inline size_t aqi_min(size_t a, size_t b)
 {
     return a < b ? a : b;

@@ -19,12 +19,17 @@ struct cgroup_walk {
 
 typedef void cgroup_visit_fn(const struct cgroup_walk *walk);
 
-static bool cgroup_read_line(const struct cgroup_walk *walk, const char *file, char *line, int len)
+static FILE *cgroup_open(const struct cgroup_walk *walk, const char *file)
 {
     char name[1024];
     snprintf(name, sizeof(name), "%s/sys/fs/cgroup%s%s/%s", walk->root, walk->mount, walk->path,
              file);
-    FILE *stream = fopen(name, "re");
+    return fopen(name, "re");
+}
+
+static bool cgroup_read_line(const struct cgroup_walk *walk, const char *file, char *line, int len)
+{
+    FILE *stream = cgroup_open(walk, file);
     if (stream == NULL) return false;
     bool read = fgets(line, len, stream) != NULL;
     fclose(stream);
@@ -50,12 +55,9 @@ static void cgroup_limit_memory(const struct cgroup_walk *walk, const char *file
 /* A line "oom_kill NUMBER" of the file. Further up it would be the kills of others, too. */
 static void cgroup_count_kills(const struct cgroup_walk *walk, const char *file)
 {
-    char name[1024], line[64];
+    char line[64];
     uint64_t kills;
-    if (walk->above) return;
-    snprintf(name, sizeof(name), "%s/sys/fs/cgroup%s%s/%s", walk->root, walk->mount, walk->path,
-             file);
-    FILE *stream = fopen(name, "re");
+    FILE *stream = walk->above ? NULL : cgroup_open(walk, file);
     if (stream == NULL) return;
     while (fgets(line, sizeof(line), stream) != NULL)
         if (sscanf(line, "oom_kill %" SCNu64, &kills) == 1 && kills > walk->limits->kills)

@@ -113,7 +113,7 @@ enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
 struct finding {
     _Atomic uint32_t copies;
     _Atomic uint32_t winner;
-    _Atomic uint64_t cost[AQI_COPY_METHODS]; /* ticks per MiB */
+    _Atomic uint64_t cost[AQI_COPY_METHODS]; /* ns per MiB */
 };
 static struct finding findings[CLASSES];
 
@@ -150,9 +150,9 @@ static void copy_try_method(struct finding *f, uint32_t trial, void *dst, const 
     enum aqi_copy_method method = (enum aqi_copy_method)(trial / RUN);
     if (!copy_usable(method) || (method >= AQI_COPY_STREAM && len < STREAM_LEAST))
         method = AQI_COPY_MEMCPY;
-    uint64_t begun = aqi_ticks();
+    uint64_t begun = aqi_now_ns();
     aqi_copy_by(method, dst, src, len);
-    uint64_t cost = (aqi_ticks() - begun) / ((len >> 20) + 1);
+    uint64_t cost = (aqi_now_ns() - begun) / ((len >> 20) + 1);
     uint64_t best = atomic_load_explicit(&f->cost[method], memory_order_relaxed);
     if (best == 0 || cost < best)
         atomic_store_explicit(&f->cost[method], cost, memory_order_relaxed);

@@ -82,11 +82,6 @@ aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...)
     return status;
 }
 
-void aqi_fail_clear(void)
-{
-    fail_message[0] = '\0';
-}
-
 const char *aq_error_message(void)
 {
     return fail_message;

@@ -26,7 +26,4 @@ void aqi_fail_defer(bool on);
  * each death has been told. */
 void aqi_fail_expect_losses(bool on);
 
-/* Forget this thread's message (tests). */
-void aqi_fail_clear(void);
-
 #endif

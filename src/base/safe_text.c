@@ -22,7 +22,7 @@ void aqi_safe_add(struct aqi_safe_text *to, const char *text)
     safe_text_safe_bytes(to, text, strlen(text));
 }
 
-void aqi_safe_number(struct aqi_safe_text *to, uint64_t value)
+void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t value)
 {
     char digits[20];
     size_t at = sizeof(digits);
@@ -30,19 +30,21 @@ void aqi_safe_number(struct aqi_safe_text *to, uint64_t value)
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
     } while (value != 0);
+    aqi_safe_add(to, before);
     safe_text_safe_bytes(to, digits + at, sizeof(digits) - at);
 }
 
-void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value)
+void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value)
 {
     char part[4] = {'.', (char)('0' + value / 100 % 10), (char)('0' + value / 10 % 10),
                     (char)('0' + value % 10)};
-    aqi_safe_number(to, value / 1000);
+    aqi_safe_number(to, before, value / 1000);
     safe_text_safe_bytes(to, part, sizeof(part));
 }
 
-void aqi_safe_quoted(struct aqi_safe_text *to, const char *text, size_t most)
+void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most)
 {
+    aqi_safe_add(to, before);
     for (; *text != '\0' && most > 0; text++, most--) {
         bool plain = *text >= 0x20 && *text < 0x7f && *text != '"' && *text != '\\';
         safe_text_safe_bytes(to, plain ? text : "?", 1);
@@ -66,20 +68,13 @@ bool aqi_safe_write(struct aqi_safe_text *from, int fd)
 static aq_status safe_text_safe_name(const char *setting, const char *pattern, uint32_t rank,
                                      uint32_t size, char name[PATH_MAX])
 {
-    char number[12];
     struct aqi_safe_text path = {.text = name, .room = PATH_MAX - 1};
-    snprintf(number, sizeof(number), "%u", rank);
-    const char *percent = strchr(pattern, '%');
-    if (percent == NULL) {
-        aqi_safe_add(&path, pattern);
-        if (size > 1) aqi_safe_add(&path, ".");
-        if (size > 1) aqi_safe_add(&path, number);
-    }
-    for (const char *at = pattern; percent != NULL && *at != '\0'; at++)
+    for (const char *at = pattern; *at != '\0'; at++)
         if (*at == '%')
-            aqi_safe_add(&path, number);
+            aqi_safe_number(&path, "", rank);
         else
             safe_text_safe_bytes(&path, at, 1);
+    if (strchr(pattern, '%') == NULL && size > 1) aqi_safe_number(&path, ".", rank);
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "base", "%s: the name is longer than %d characters: \"%.60s…\"",

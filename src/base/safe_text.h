@@ -11,11 +11,11 @@ struct aqi_safe_text {
 };
 
 void aqi_safe_add(struct aqi_safe_text *to, const char *text);
-void aqi_safe_number(struct aqi_safe_text *to, uint64_t value);
-/* Thousandths as a decimal number: 1234 is 1.234. */
-void aqi_safe_thousandths(struct aqi_safe_text *to, uint64_t value);
-/* At most `most` bytes of a text inside the quotes of JSON: all but printable ASCII becomes '?'. */
-void aqi_safe_quoted(struct aqi_safe_text *to, const char *text, size_t most);
+/* A text, and what it stands before: a number; thousandths as a decimal number, 1234 as 1.234; or
+ * at most `most` bytes of what is inside quotes of JSON: all but printable ASCII becomes '?'. */
+void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t value);
+void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value);
+void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most);
 
 /* All of it to a descriptor, then it is empty. False: it could not be written. */
 bool aqi_safe_write(struct aqi_safe_text *from, int fd);

@@ -23,22 +23,19 @@ static int begin(void **state)
 static void numbers(void **state)
 {
     (void)state;
-    aqi_safe_number(&text, 0);
-    aqi_safe_add(&text, " ");
-    aqi_safe_number(&text, UINT64_MAX);
-    aqi_safe_add(&text, " ");
-    aqi_safe_thousandths(&text, 7);
-    aqi_safe_add(&text, " ");
-    aqi_safe_thousandths(&text, 1234567);
+    aqi_safe_number(&text, "", 0);
+    aqi_safe_number(&text, " ", UINT64_MAX);
+    aqi_safe_thousandths(&text, " ", 7);
+    aqi_safe_thousandths(&text, " ", 1234567);
     assert_string_equal(room, "0 18446744073709551615 0.007 1234.567");
 }
 
 static void json_stays_json(void **state)
 {
     (void)state;
-    aqi_safe_quoted(&text, "a\"b\\c\nd\x80", 100);
-    aqi_safe_quoted(&text, "123456", 3);
-    assert_string_equal(room, "a?b?c?d?123");
+    aqi_safe_quoted(&text, "", "a\"b\\c\nd\x80", 100);
+    aqi_safe_quoted(&text, "\"", "123456", 3);
+    assert_string_equal(room, "a?b?c?d?\"123");
 }
 
 static void what_does_not_fit_is_cut(void **state)
@@ -46,7 +43,7 @@ static void what_does_not_fit_is_cut(void **state)
     (void)state;
     for (int i = 0; i < 20; i++)
         aqi_safe_add(&text, "1234567");
-    aqi_safe_number(&text, 99);
+    aqi_safe_number(&text, "", 99);
     assert_int_equal(text.used, sizeof(room) - 1);
     assert_int_equal(strlen(room), sizeof(room) - 1);
 }

@@ -17,9 +17,6 @@ static const struct aqi_setting row_range = {
 static const struct aqi_setting row_bytes = {.name = "AQ_S", .type = AQI_SET_BYTES};
 static const struct aqi_setting row_time = {
     .name = "AQ_T", .type = AQI_SET_TIME, .unit = "us", .min = 1000, .max = 60000000000};
-#define FRACTION (1ull << 63)
-static const struct aqi_setting row_share = {
-    .name = "AQ_SH", .type = AQI_SET_SHARE, .min = 4096, .max = 1ull << 40};
 static const struct aqi_setting row_time_plain = {.name = "AQ_TP", .type = AQI_SET_TIME};
 static const struct aqi_setting row_choice = {
     .name = "AQ_C", .type = AQI_SET_CHOICE, .choices = colours};
@@ -72,14 +69,6 @@ static const struct {
     {&row_time_plain, "0", 0},
     {&row_choice, "red", 0},
     {&row_choice, "Blue", 2},
-    {&row_share, "4K", 4096},
-    {&row_share, "0.8", FRACTION | 800000000},
-    {&row_share, ".5", FRACTION | 500000000},
-    {&row_share, "1.0", FRACTION | 1000000000},
-    {&row_share, "0.1234567891", FRACTION | 123456789},
-    {&row_share, "5/8", FRACTION | 625000000},
-    {&row_share, "1/3", FRACTION | 333333333},
-    {&row_share, "18446744073709551615/18446744073709551615", FRACTION | 1000000000},
     {&row_open, "4K", 4096},
     {&row_open, "18446744073709551615", UINT64_MAX},
 };
@@ -88,21 +77,6 @@ static const struct {
     const struct aqi_setting *row;
     const char *text;
 } illegal[] = {
-    {&row_share, "0.0"},
-    {&row_share, "1.5"},
-    {&row_share, "1.0000000001"},
-    {&row_share, "0."},
-    {&row_share, "."},
-    {&row_share, "0.5G"},
-    {&row_share, "-0.5"},
-    {&row_share, "9/8"},
-    {&row_share, "1/0"},
-    {&row_share, "0/8"},
-    {&row_share, "5/"},
-    {&row_share, "1/8/2"},
-    {&row_share, "0.0000000001"},
-    {&row_share, "1K"},
-    {&row_share, "2T"},
     {&row_time, "1."},
     {&row_time, "1.s"},
     {&row_time, ".5s"},
@@ -240,29 +214,6 @@ static void what_is_written_can_be_read(void **state)
     }
 }
 
-static void shares_of_a_whole(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        uint64_t whole, part;
-    } cases[] = {{"0.8", 1000, 800},
-                 {"5/8", 24ull << 30, 15ull << 30},
-                 {"1.0", UINT64_MAX, UINT64_MAX},
-                 {"1/2", UINT64_MAX, UINT64_MAX / 2},
-                 {"64K", 1 << 20, 65536},
-                 {"64K", 1000, 1000}};
-    for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
-        uint64_t share = 0;
-        assert_true(aqi_setting_read(&row_share, cases[i].text, &share));
-        assert_true(aqi_share_of(share, cases[i].whole) == cases[i].part);
-    }
-    char text[256];
-    aqi_setting_complain(&row_share, "AQ_SH", "9/8", text, sizeof(text));
-    assert_string_equal(text, "AQ_SH=\"9/8\" is not legal: give a share such as 0.8, 5/8 or 1G, a "
-                              "fraction above 0 up to 1.0, or 4K to 1T");
-}
-
 static void short_buffers_are_not_overrun(void **state)
 {
     (void)state;
@@ -284,10 +235,13 @@ static void short_buffers_are_not_overrun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_legal), cmocka_unit_test(refuses_the_rest),
-        cmocka_unit_test(text_is_any_text),    cmocka_unit_test(ranges_read_well),
-        cmocka_unit_test(types_have_names),    cmocka_unit_test(what_is_written_can_be_read),
-        cmocka_unit_test(shares_of_a_whole),   cmocka_unit_test(short_buffers_are_not_overrun),
+        cmocka_unit_test(takes_what_is_legal),
+        cmocka_unit_test(refuses_the_rest),
+        cmocka_unit_test(text_is_any_text),
+        cmocka_unit_test(ranges_read_well),
+        cmocka_unit_test(types_have_names),
+        cmocka_unit_test(what_is_written_can_be_read),
+        cmocka_unit_test(short_buffers_are_not_overrun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/nearest.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +14,10 @@
  */
 enum settings_origin { SETTINGS_DEFAULT, SETTINGS_NAME, SETTINGS_ALIAS };
 
-#define SETTINGS_NAME_MAX 63 /* longer names are cut for the comparison */
-
 /*
- * Texts kept for ever: values of AQI_SET_TEXT rows (the environment may be changed under us), and
- * the unknown names already warned about. One copy of each, so reading anew costs nothing.
+ * Texts kept for ever: values of AQI_SET_TEXT rows (the environment may be changed under us), the
+ * unknown names already warned about, and what aqinfo is told. One copy of each, so reading anew
+ * costs nothing.
  */
 struct settings_text {
     struct settings_text *next;
@@ -27,16 +28,25 @@ static struct settings_text *settings_texts;
 
 static struct settings_text *settings_keep(const char *text)
 {
-    for (struct settings_text *kept = settings_texts; kept != NULL; kept = kept->next)
-        if (strcmp(kept->text, text) == 0) return kept;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     size_t size = strlen(text) + 1;
-    struct settings_text *kept = malloc(sizeof(*kept) + size);
-    if (kept == NULL) return NULL;
-    kept->warned = false;
-    memcpy(kept->text, text, size);
-    kept->next = settings_texts;
-    settings_texts = kept;
+    pthread_mutex_lock(&lock);
+    struct settings_text *kept = settings_texts;
+    while (kept != NULL && strcmp(kept->text, text) != 0)
+        kept = kept->next;
+    if (kept == NULL && (kept = calloc(1, sizeof(*kept) + size)) != NULL) {
+        memcpy(kept->text, text, size);
+        kept->next = settings_texts;
+        settings_texts = kept;
+    }
+    pthread_mutex_unlock(&lock);
     return kept;
+}
+
+const char *aqi_setting_keep(const char *text)
+{
+    const struct settings_text *kept = settings_keep(text);
+    return kept != NULL ? kept->text : "";
 }
 
 static aq_status settings_no_memory(void)
@@ -145,51 +155,16 @@ static aq_status settings_load_table(struct aqi_settings_table *table, bool firs
     return result;
 }
 
-static unsigned char settings_upper(char c)
-{
-    return (unsigned char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-}
-
-/* Edit distance (insert, delete, replace, and swap of neighbours count one), ignoring case. */
-static size_t settings_distance(const char *a, const char *b)
-{
-    size_t rows[3][SETTINGS_NAME_MAX + 1];
-    size_t *before = rows[0], *last = rows[1], *now = rows[2];
-    size_t a_len = strnlen(a, SETTINGS_NAME_MAX), b_len = strnlen(b, SETTINGS_NAME_MAX);
-    for (size_t j = 0; j <= b_len; j++)
-        last[j] = j;
-    for (size_t i = 1; i <= a_len; i++) {
-        now[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            unsigned char ca = settings_upper(a[i - 1]), cb = settings_upper(b[j - 1]);
-            now[j] = aqi_min(aqi_min(last[j], now[j - 1]) + 1, last[j - 1] + (ca != cb));
-            if (i > 1 && j > 1 && ca == settings_upper(b[j - 2]) && cb == settings_upper(a[i - 2]))
-                now[j] = aqi_min(now[j], before[j - 2] + 1);
-        }
-        size_t *oldest = before;
-        before = last;
-        last = now;
-        now = oldest;
-    }
-    return last[b_len];
-}
-
 const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_t count,
                                  const char *name)
 {
-    const char *nearest = NULL;
-    /* Beyond a third of the name it would be a guess. */
-    size_t best = aqi_max(strnlen(name, SETTINGS_NAME_MAX) / 3, 2) + 1;
-    for (size_t t = 0; t < count; t++) {
-        for (size_t i = 0; i < tables[t]->count; i++) {
-            if (tables[t]->rows[i].by_launcher) continue;
-            size_t distance = settings_distance(name, tables[t]->rows[i].name);
-            if (distance >= best) continue;
-            best = distance;
-            nearest = tables[t]->rows[i].name;
-        }
-    }
-    return nearest;
+    struct aqi_nearest nearest;
+    aqi_nearest_begin(&nearest, name);
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tables[t]->count; i++)
+            if (!tables[t]->rows[i].by_launcher)
+                aqi_nearest_offer(&nearest, tables[t]->rows[i].name);
+    return nearest.best;
 }
 
 static bool settings_known(struct aqi_settings_table *const *tables, size_t count, const char *name)

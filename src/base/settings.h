@@ -15,12 +15,8 @@ enum aqi_setting_type {
     AQI_SET_BYTES,  /* uint64_t:      number, optional K M G T (binary), optional B or iB */
     AQI_SET_TIME,   /* uint64_t ns:   number with ns us ms s m; a bare one is in `unit`, else ns */
     AQI_SET_CHOICE, /* uint64_t index into `choices` */
-    AQI_SET_TEXT,   /* const char *, owned by the settings, valid for ever */
-    AQI_SET_SHARE   /* uint64_t for aqi_share_of: a fraction such as 0.8 or 5/8, or as BYTES */
+    AQI_SET_TEXT    /* const char *, owned by the settings, valid for ever */
 };
-
-/* The share of `whole` that a value of AQI_SET_SHARE stands for: a part of it, or so many bytes. */
-uint64_t aqi_share_of(uint64_t share, uint64_t whole);
 
 struct aqi_setting {
     const char *name;                /* "AQ_SHM_RING_SLOTS" */
@@ -38,6 +34,10 @@ struct aqi_setting {
     bool same;         /* must have the same value in all processes of a job */
     size_t offset;     /* of the field in the struct of values */
 };
+
+/* Of a row: its type, and the field of a struct of values that it fills. */
+#define AQI_SETTING_IN(kind, values, field)                                                        \
+    .type = AQI_SET_##kind, .offset = offsetof(values, field)
 
 struct aqi_settings_table {
     const char *group; /* the folder */
@@ -86,6 +86,9 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index);
 
 /* Where the value of a row came from after load: "default" or the variable's name. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);
+
+/* A copy of a text that lives as long as the process, one for all that are equal; "": no memory. */
+const char *aqi_setting_keep(const char *text);
 
 /* The value in force, the legal range and the type as text; return what snprintf would. */
 int aqi_setting_format(const struct aqi_settings_table *table, size_t row, char *buf, size_t len);

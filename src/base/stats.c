@@ -30,6 +30,14 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
     [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages",
                                "calls of strangers that made no sense"},
+    [AQI_CTR_PACKETS] = {"packets", "packets", "sent, by transports that make them"},
+    [AQI_CTR_PACKETS_AGAIN] = {"packets_again", "packets", "sent again"},
+    [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times", "that only time showed a loss"},
+    [AQI_CTR_PACKETS_ACK] = {"packets_ack", "packets", "sent only to acknowledge"},
+    [AQI_CTR_PACKETS_RECEIVED] = {"packets_received", "packets", "taken"},
+    [AQI_CTR_PACKETS_REPEATED] = {"packets_repeated", "packets", "that had come before"},
+    [AQI_CTR_PACKETS_DROPPED] = {"packets_dropped", "packets", "of strangers, or without sense"},
+    [AQI_CTR_PACKETS_NO_ROOM] = {"packets_no_room", "packets", "for which nobody had room"},
 };
 
 AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
@@ -63,11 +71,15 @@ __attribute__((destructor)) static void stats_unload(void)
     stats_key_valid = false;
 }
 
+struct aqi_counters *aqi_counters_all(void)
+{
+    /* Reads the store in stats_create. */
+    return atomic_load_explicit(&stats_blocks, memory_order_acquire);
+}
+
 static struct aqi_counters *stats_adopt(void)
 {
-    /* Reads the store in stats_link. */
-    struct aqi_counters *block = atomic_load_explicit(&stats_blocks, memory_order_acquire);
-    for (; block != NULL; block = block->next)
+    for (struct aqi_counters *block = aqi_counters_all(); block != NULL; block = block->next)
         if (!atomic_load_explicit(&block->taken, memory_order_relaxed) &&
             !atomic_exchange_explicit(&block->taken, true, memory_order_acquire))
             return block;
@@ -82,7 +94,7 @@ static struct aqi_counters *stats_create(void)
     memset(block, 0, bytes);
     atomic_init(&block->taken, true);
     block->next = atomic_load_explicit(&stats_blocks, memory_order_relaxed);
-    /* Read by the loads in stats_adopt, aqi_counter_sum and aqi_counters_print. */
+    /* Read by the load in aqi_counters_all. */
     while (!atomic_compare_exchange_weak_explicit(&stats_blocks, &block->next, block,
                                                   memory_order_release, memory_order_relaxed))
         ;
@@ -103,9 +115,7 @@ struct aqi_counters *aqi_counters_attach(void)
 uint64_t aqi_counter_sum(enum aqi_counter counter)
 {
     uint64_t sum = atomic_load_explicit(&stats_spare.value[counter], memory_order_relaxed);
-    /* Reads the store in stats_create. */
-    struct aqi_counters *block = atomic_load_explicit(&stats_blocks, memory_order_acquire);
-    for (; block != NULL; block = block->next)
+    for (struct aqi_counters *block = aqi_counters_all(); block != NULL; block = block->next)
         sum += atomic_load_explicit(&block->value[counter], memory_order_relaxed);
     return sum;
 }
@@ -121,8 +131,7 @@ void aqi_counters_print(int fd, const char *title)
         aqi_safe_add(&line, title);
         aqi_safe_add(&line, ": ");
         aqi_safe_add(&line, aqi_counter_rows[i].name);
-        aqi_safe_add(&line, " ");
-        aqi_safe_number(&line, sum);
+        aqi_safe_number(&line, " ", sum);
         aqi_safe_add(&line, " ");
         aqi_safe_add(&line, aqi_counter_rows[i].unit);
         aqi_safe_add(&line, "\n");

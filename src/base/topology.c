@@ -3,9 +3,8 @@
 
 #include "base/cgroup.h"
 #include "base/fail.h"
-#include "base/topology_hwloc.h"
-#include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,17 +89,12 @@ unsigned aqi_core_of(unsigned cpu)
     return read ? (unsigned)strtoul(list, NULL, 10) : cpu;
 }
 
-/* How many entries of a folder are `prefix` and a number? */
-static unsigned topology_count_entries(const char *folder, const char *prefix)
+static unsigned topology_count_files(const char *pattern)
 {
-    DIR *dir = opendir(folder);
-    if (dir == NULL) return 0;
-    unsigned count = 0;
-    size_t len = strlen(prefix);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        count += strncmp(entry->d_name, prefix, len) == 0 && entry->d_name[len] >= '0' &&
-                 entry->d_name[len] <= '9';
-    closedir(dir);
+    glob_t found;
+    bool any = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    unsigned count = any ? (unsigned)found.gl_pathc : 0;
+    globfree(&found);
     return count;
 }
 
@@ -138,20 +132,14 @@ static void topology_list_caches(char *text, size_t len)
     }
 }
 
-int aqi_topology_describe_sys(char *buf, size_t len)
-{
-    char caches[128];
-    unsigned threads = topology_count_entries(TOPOLOGY_SYS_CPU, "cpu");
-    unsigned cores = topology_count_first(threads, "topology/thread_siblings_list");
-    unsigned packages = topology_count_first(threads, "topology/core_siblings_list");
-    unsigned nodes = topology_count_entries("/sys/devices/system/node", "node");
-    topology_list_caches(caches, sizeof(caches));
-    return snprintf(buf, len, "packages %u, cores %u, threads %u, caches%s, NUMA nodes %u (/sys)",
-                    packages, cores, threads, caches[0] == '\0' ? " unknown" : caches, nodes);
-}
-
 int aqi_topology_describe(char *buf, size_t len)
 {
-    int n = aqi_topology_describe_hwloc(buf, len);
-    return n >= 0 ? n : aqi_topology_describe_sys(buf, len);
+    char caches[128];
+    unsigned threads = topology_count_files(TOPOLOGY_SYS_CPU "/cpu[0-9]*");
+    unsigned cores = topology_count_first(threads, "topology/thread_siblings_list");
+    unsigned packages = topology_count_first(threads, "topology/core_siblings_list");
+    unsigned nodes = topology_count_files("/sys/devices/system/node/node[0-9]*");
+    topology_list_caches(caches, sizeof(caches));
+    return snprintf(buf, len, "packages %u, cores %u, threads %u, caches%s, NUMA nodes %u",
+                    packages, cores, threads, caches[0] == '\0' ? " unknown" : caches, nodes);
 }

@@ -19,9 +19,7 @@ unsigned aqi_core_of(unsigned cpu);
 /* Physical memory this process may use in bytes (cgroup limit included). */
 uint64_t aqi_memory(void);
 
-/* One line about packages, cores, caches and NUMA: from hwloc when its library is present (loaded
- * with dlopen), else from /sys. Returns what snprintf would. */
+/* One line about packages, cores, caches and NUMA, from /sys. Returns what snprintf would. */
 int aqi_topology_describe(char *buf, size_t len);
-int aqi_topology_describe_sys(char *buf, size_t len); /* never hwloc */
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "base/capture_test.h"
 #include "base/cgroup.h"
-#include "base/topology_hwloc.h"
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -30,32 +29,19 @@ static void memory_is_plausible(void **state)
     assert_true(aqi_memory() <= aqi_cgroup_read("").memory);
 }
 
-static void check_description(int (*describe)(char *buf, size_t len), const char *source)
+static void description(void **state)
 {
+    (void)state;
     char whole[512], part[16];
-    int n = describe(whole, sizeof(whole));
+    int n = aqi_topology_describe(whole, sizeof(whole));
     assert_in_range(n, 20, sizeof(whole) - 1);
     assert_int_equal(strlen(whole), n);
     assert_non_null(strstr(whole, "threads "));
     assert_null(strstr(whole, "threads 0"));
     assert_null(strchr(whole, '\n'));
-    assert_non_null(strstr(whole, source));
-    assert_int_equal(describe(part, sizeof(part)), n);
+    assert_non_null(strstr(whole, "NUMA nodes "));
+    assert_int_equal(aqi_topology_describe(part, sizeof(part)), n);
     assert_memory_equal(part, whole, sizeof(part) - 1);
-}
-
-static void description(void **state)
-{
-    (void)state;
-    char text[512];
-    bool have_hwloc = aqi_topology_describe_hwloc(text, sizeof(text)) >= 0;
-    check_description(aqi_topology_describe, have_hwloc ? "(hwloc)" : "(/sys)");
-}
-
-static void description_without_hwloc(void **state)
-{
-    (void)state;
-    check_description(aqi_topology_describe_sys, "(/sys)");
 }
 
 int main(void)
@@ -64,7 +50,6 @@ int main(void)
         cmocka_unit_test(cores_are_within_the_mask),
         cmocka_unit_test(memory_is_plausible),
         cmocka_unit_test(description),
-        cmocka_unit_test(description_without_hwloc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

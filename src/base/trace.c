@@ -1,13 +1,12 @@
 /* Traces: blocks of events, one for each thread, and what is written from them. */
 #include "base/trace.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/safe_text.h"
 #include "base/spin.h"
+#include "base/stats.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,8 +43,6 @@ struct trace_block {
     uint32_t written; /* under the lock, as is setting `count` back to 0 */
     struct aqi_spin lock;
     uint32_t thread;
-    atomic_bool taken;
-    struct trace_block *next;
 };
 
 static struct {
@@ -56,11 +53,7 @@ static struct {
     atomic_bool ended;
     _Atomic uint64_t written;
     _Atomic uint32_t threads;
-    struct trace_block *_Atomic blocks;
-    pthread_key_t key;
 } trace = {.fd = -1};
-
-static _Thread_local struct trace_block *trace_mine;
 
 /* --- the mask -------------------------------------------------------------------------------- */
 
@@ -110,52 +103,33 @@ aq_status aqi_trace_parse(const char *text, unsigned *mask)
 
 static void trace_chrome(struct aqi_safe_text *line, const struct trace_event *e, uint32_t thread)
 {
-    aqi_safe_add(line, "{\"name\":\"");
-    aqi_safe_quoted(line, e->name, TRACE_NAME);
+    bool point = e->took == UINT64_MAX;
+    aqi_safe_quoted(line, "{\"name\":\"", e->name, TRACE_NAME);
     aqi_safe_add(line, "\",\"cat\":\"");
     aqi_safe_add(line, trace_categories[e->category].name);
-    aqi_safe_add(line, e->took == UINT64_MAX ? "\",\"ph\":\"i\",\"s\":\"t\",\"ts\":"
-                                             : "\",\"ph\":\"X\",\"ts\":");
-    aqi_safe_thousandths(line, e->begun);
-    if (e->took != UINT64_MAX) {
-        aqi_safe_add(line, ",\"dur\":");
-        aqi_safe_thousandths(line, e->took);
-    }
-    aqi_safe_add(line, ",\"pid\":");
-    aqi_safe_number(line, trace.params.rank);
-    aqi_safe_add(line, ",\"tid\":");
-    aqi_safe_number(line, thread);
-    aqi_safe_add(line, ",\"args\":{\"bytes\":");
-    aqi_safe_number(line, e->bytes);
-    if (e->peer != AQI_TRACE_NOBODY) {
-        aqi_safe_add(line, ",\"peer\":");
-        aqi_safe_number(line, e->peer);
-    }
+    aqi_safe_add(line, point ? "\",\"ph\":\"i\",\"s\":\"t" : "\",\"ph\":\"X");
+    aqi_safe_thousandths(line, "\",\"ts\":", e->begun);
+    if (!point) aqi_safe_thousandths(line, ",\"dur\":", e->took);
+    aqi_safe_number(line, ",\"pid\":", trace.params.rank);
+    aqi_safe_number(line, ",\"tid\":", thread);
+    aqi_safe_number(line, ",\"args\":{\"bytes\":", e->bytes);
+    if (e->peer != AQI_TRACE_NOBODY) aqi_safe_number(line, ",\"peer\":", e->peer);
     aqi_safe_add(line, "}},\n");
 }
 
 /* "aq[RANK.THREAD] MICROSECONDS category name peer P bytes B took T us" */
 static void trace_text(struct aqi_safe_text *line, const struct trace_event *e, uint32_t thread)
 {
-    aqi_safe_add(line, "aq[");
-    aqi_safe_number(line, trace.params.rank);
-    aqi_safe_add(line, ".");
-    aqi_safe_number(line, thread);
-    aqi_safe_add(line, "] ");
-    aqi_safe_thousandths(line, e->begun);
+    aqi_safe_number(line, "aq[", trace.params.rank);
+    aqi_safe_number(line, ".", thread);
+    aqi_safe_thousandths(line, "] ", e->begun);
     aqi_safe_add(line, " us ");
     aqi_safe_add(line, trace_categories[e->category].name);
-    aqi_safe_add(line, " ");
-    aqi_safe_quoted(line, e->name, TRACE_NAME);
-    if (e->peer != AQI_TRACE_NOBODY) {
-        aqi_safe_add(line, " peer ");
-        aqi_safe_number(line, e->peer);
-    }
-    aqi_safe_add(line, " bytes ");
-    aqi_safe_number(line, e->bytes);
+    aqi_safe_quoted(line, " ", e->name, TRACE_NAME);
+    if (e->peer != AQI_TRACE_NOBODY) aqi_safe_number(line, " peer ", e->peer);
+    aqi_safe_number(line, " bytes ", e->bytes);
     if (e->took != UINT64_MAX) {
-        aqi_safe_add(line, " took ");
-        aqi_safe_thousandths(line, e->took);
+        aqi_safe_thousandths(line, " took ", e->took);
         aqi_safe_add(line, " us");
     }
     aqi_safe_add(line, "\n");
@@ -192,43 +166,24 @@ static void trace_write_block(struct trace_block *block)
 
 /* --- recording ------------------------------------------------------------------------------- */
 
-static void trace_thread_end(void *block)
+/* The block of this thread, made when it is first wanted; NULL: no memory, it is not traced. */
+static struct trace_block *trace_mine(void)
 {
-    struct trace_block *mine = block;
-    trace_mine = NULL;
-    atomic_store_explicit(&mine->taken, false, memory_order_release);
-}
-
-/* A block of a thread that has ended, or a new one; NULL: no memory, the thread is not traced. */
-static struct trace_block *trace_attach(void)
-{
-    struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
-    while (block != NULL && (atomic_load_explicit(&block->taken, memory_order_relaxed) ||
-                             atomic_exchange(&block->taken, true)))
-        block = block->next;
-    if (block == NULL) {
-        block = calloc(1, sizeof(*block));
-        if (block == NULL) return NULL;
-        atomic_init(&block->taken, true);
-        block->thread = atomic_fetch_add(&trace.threads, 1);
-        block->next = atomic_load(&trace.blocks);
-        while (!atomic_compare_exchange_weak(&trace.blocks, &block->next, block))
-            ;
-    }
-    pthread_setspecific(trace.key, block);
-    trace_mine = block;
+    if (aqi_counters_mine == NULL) (void)aqi_counters_attach();
+    struct aqi_counters *thread = aqi_counters_mine;
+    if (thread == NULL) return NULL;
+    struct trace_block *block = atomic_load_explicit(&thread->trace, memory_order_relaxed);
+    if (block != NULL || (block = calloc(1, sizeof(*block))) == NULL) return block;
+    block->thread = atomic_fetch_add(&trace.threads, 1);
+    /* Read by the load in aqi_trace_close. */
+    atomic_store_explicit(&thread->trace, block, memory_order_release);
     return block;
-}
-
-uint64_t aqi_trace_now(void)
-{
-    return aqi_now_ns();
 }
 
 void aqi_trace_record(unsigned category, const char *name, uint64_t begun, uint32_t peer,
                       uint64_t bytes)
 {
-    struct trace_block *mine = trace_mine != NULL ? trace_mine : trace_attach();
+    struct trace_block *mine = trace_mine();
     if (mine == NULL) return;
     uint64_t now = aqi_now_ns();
     uint32_t n = atomic_load_explicit(&mine->count, memory_order_relaxed);
@@ -255,10 +210,9 @@ static void trace_header(void)
     char bytes[200];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     if (trace.text) return;
-    aqi_safe_add(&line, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":");
-    aqi_safe_number(&line, trace.params.rank);
-    aqi_safe_add(&line, ",\"args\":{\"name\":\"rank ");
-    aqi_safe_number(&line, trace.params.rank);
+    aqi_safe_number(&line,
+                    "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":", trace.params.rank);
+    aqi_safe_number(&line, ",\"args\":{\"name\":\"rank ", trace.params.rank);
     aqi_safe_add(&line, "\"}},\n");
     (void)aqi_safe_write(&line, trace.fd);
 }
@@ -266,13 +220,13 @@ static void trace_header(void)
 /* The last element has no comma behind it; a reader of a trace without an end adds the bracket. */
 static void trace_footer(void)
 {
+    static const char begin[] =
+        "{\"name\":\"end\",\"cat\":\"job\",\"ph\":\"i\",\"s\":\"p\",\"ts\":";
     char bytes[200];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     if (trace.text) return;
-    aqi_safe_add(&line, "{\"name\":\"end\",\"cat\":\"job\",\"ph\":\"i\",\"s\":\"p\",\"ts\":");
-    aqi_safe_thousandths(&line, aqi_now_ns());
-    aqi_safe_add(&line, ",\"pid\":");
-    aqi_safe_number(&line, trace.params.rank);
+    aqi_safe_thousandths(&line, begin, aqi_now_ns());
+    aqi_safe_number(&line, ",\"pid\":", trace.params.rank);
     aqi_safe_add(&line, ",\"tid\":0}\n]\n");
     (void)aqi_safe_write(&line, trace.fd);
 }
@@ -283,8 +237,6 @@ aq_status aqi_trace_open(const struct aqi_trace_params *params)
     if (params->mask == 0) return AQ_OK;
     aq_status st = aqi_safe_open("AQ_TRACE_FILE", file, params->rank, params->size, &trace.fd);
     if (st != AQ_OK) return st;
-    if (pthread_key_create(&trace.key, trace_thread_end) != 0)
-        return aqi_fail(AQ_ELIMIT, "base", "no thread key is left for the trace");
     trace.params = *params;
     trace.pid = getpid();
     trace.text = params->format == AQI_TRACE_TEXT ||
@@ -299,8 +251,9 @@ void aqi_trace_close(void)
     int saved_errno = errno;
     if (trace.fd < 0 || trace.pid != getpid() || atomic_load(&trace.ended)) return;
     atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
-    struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
-    for (; block != NULL; block = block->next) {
+    for (struct aqi_counters *thread = aqi_counters_all(); thread != NULL; thread = thread->next) {
+        struct trace_block *block = atomic_load_explicit(&thread->trace, memory_order_acquire);
+        if (block == NULL) continue;
         /* Its thread may be writing: it, then; or this may be a signal that has interrupted it. */
         bool ours = false;
         for (int i = 0; i < TRACE_TRIES && !(ours = aqi_spin_try(&block->lock)); i++)
@@ -312,10 +265,4 @@ void aqi_trace_close(void)
     trace_footer();
     atomic_store(&trace.ended, true);
     errno = saved_errno;
-}
-
-/* The library may be unloaded before its threads end: they must not call into it then. */
-__attribute__((destructor)) static void trace_unload(void)
-{
-    if (trace.fd >= 0) pthread_key_delete(trace.key);
 }

@@ -7,7 +7,7 @@
 #ifndef AQI_TRACE_H
 #define AQI_TRACE_H
 
-#include "base/base.h"
+#include "base/clock.h"
 
 enum aqi_trace_category {
     AQI_TRACE_AM = 1,
@@ -52,7 +52,6 @@ aq_status aqi_trace_open(const struct aqi_trace_params *params);
 /* Write what there is and end the file; tracing is off then. Also in a signal handler. */
 void aqi_trace_close(void);
 
-uint64_t aqi_trace_now(void);
 AQI_COLD void aqi_trace_record(unsigned category, const char *name, uint64_t begun, uint32_t peer,
                                uint64_t bytes);
 
@@ -66,7 +65,7 @@ static inline bool aqi_tracing(unsigned category)
 /* When what is traced begins; 0: it is not traced. */
 static inline uint64_t aqi_trace_begin(unsigned category)
 {
-    return aqi_tracing(category) ? aqi_trace_now() : 0;
+    return aqi_tracing(category) ? aqi_now_ns() : 0;
 }
 
 /* It has ended. `name` is read when the block is written: it has static storage. */

@@ -1,6 +1,6 @@
 /*
  * The core: semantics, whatever the transport. This header is what lib/init.c needs of it; what the
- * files of the core share is in impl.h.
+ * rooms of the core share is in state/state.h.
  */
 #ifndef AQI_CORE_H
 #define AQI_CORE_H

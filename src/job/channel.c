@@ -25,6 +25,14 @@ static aq_status channel_status(int err)
     }
 }
 
+bool aqi_channel_is_one(int fd)
+{
+    int domain = 0, type = 0;
+    socklen_t len = sizeof(domain);
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
+           getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET;
+}
+
 aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pass)
 {
     uint8_t head[AQI_CONTROL_HEAD];

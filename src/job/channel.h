@@ -4,6 +4,9 @@
 
 #include "job/control.h"
 
+/* Is this descriptor such a socket? */
+bool aqi_channel_is_one(int fd);
+
 /*
  * Send one message, with `pass` beside it unless that is -1. Async-signal-safe; logs nothing.
  *

@@ -99,7 +99,4 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
 /* The text of a message as a string of at most AQI_CONTROL_TEXT bytes, unprintable bytes as '?'. */
 void aqi_control_text(const struct aqi_control *message, char text[AQI_CONTROL_TEXT + 1]);
 
-/* "allgather", "share". */
-const char *aqi_control_call_name(uint32_t call);
-
 #endif

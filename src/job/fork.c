@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "job/channel.h"
-#include "job/kind.h"
+#include "job/control.h"
 #include "job/settings.h"
 
 #include <errno.h>
@@ -138,11 +138,7 @@ static aq_status fork_send(const struct fork_boot *fork, int socket,
 /* Is AQ_BOOT_FD what aqrun left there? A child of a rank inherits the variable, not the socket. */
 static aq_status fork_check_place(int place)
 {
-    int domain = 0, type = 0;
-    socklen_t len = sizeof(domain);
-    if (getsockopt(place, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
-        getsockopt(place, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET)
-        return AQ_OK;
+    if (aqi_channel_is_one(place)) return AQ_OK;
     return aqi_fail(AQ_ESTATE, "job",
                     "AQ_BOOT_FD=%d is not aqrun's control socket: this program was started by a "
                     "process that is a rank of a job itself, or something closed the descriptor; "
@@ -429,16 +425,13 @@ static struct fork_event *fork_pop(struct fork_boot *fork)
     return event;
 }
 
-static aq_status fork_ready(struct aqi_boot *boot)
+static aq_status fork_reach(struct aqi_boot *boot, enum aqi_boot_stage stage)
 {
-    struct aqi_control ready = {.type = AQI_CONTROL_READY};
-    return fork_send(fork_of(boot), boot->fd, &ready, -1);
-}
-
-static aq_status fork_leaving(struct aqi_boot *boot)
-{
-    struct aqi_control leaving = {.type = AQI_CONTROL_LEAVING};
-    return fork_send(fork_of(boot), boot->fd, &leaving, -1);
+    static const uint16_t types[] = {[AQI_BOOT_READY] = AQI_CONTROL_READY,
+                                     [AQI_BOOT_LEAVING] = AQI_CONTROL_LEAVING,
+                                     [AQI_BOOT_LEFT] = AQI_CONTROL_BYE};
+    struct aqi_control message = {.type = types[stage]};
+    return fork_send(fork_of(boot), boot->fd, &message, -1);
 }
 
 static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
@@ -487,12 +480,6 @@ static bool fork_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
     return aqi_channel_send(boot->fd, &message, -1) == AQ_OK;
 }
 
-static aq_status fork_finalize(struct aqi_boot *boot)
-{
-    struct aqi_control bye = {.type = AQI_CONTROL_BYE};
-    return fork_send(fork_of(boot), boot->fd, &bye, -1);
-}
-
 static void fork_close(struct aqi_boot *boot)
 {
     struct fork_boot *fork = fork_of(boot);
@@ -511,12 +498,10 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .allgather = fork_allgather,
     .table = fork_table,
     .share = fork_share,
-    .ready = fork_ready,
-    .leaving = fork_leaving,
+    .reach = fork_reach,
     .agree = fork_agree,
     .progress = fork_progress,
     .exit = fork_exit,
     .ending = fork_ending,
-    .finalize = fork_finalize,
     .close = fork_close,
 };

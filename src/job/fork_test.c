@@ -117,8 +117,8 @@ static void test_joining(void **state)
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
-    const struct aqi_boot_info *info = aqi_boot_info(boot);
-    assert_string_equal(info->kind, "fork");
+    const struct aqi_boot_info *info = &boot->info;
+    assert_string_equal(boot->kind->name, "fork");
     assert_int_equal(info->rank, RANK);
     assert_int_equal(info->size, SIZE);
     assert_int_equal(info->local_rank, RANK);
@@ -128,15 +128,15 @@ static void test_joining(void **state)
     assert_int_equal(fcntl((int)aqi_job_config.boot_fd, F_GETFD), -1);
     struct aqi_control message;
     int passed = -1;
-    aqi_boot_exit(boot, 42, "reason");
+    boot->kind->exit(boot, 42, "reason");
     next(launcher.control, &message, &passed);
     assert_int_equal(message.type, AQI_CONTROL_EXIT);
     assert_int_equal(message.code, 42);
     assert_memory_equal(message.data, "reason", 6);
-    aqi_boot_exit(boot, 0, NULL);
+    boot->kind->exit(boot, 0, NULL);
     next(launcher.control, &message, &passed);
     assert_int_equal(message.len, 0);
-    assert_int_equal(aqi_boot_finalize(boot), AQ_OK);
+    assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_OK);
     next(launcher.control, &message, &passed);
     assert_int_equal(message.type, AQI_CONTROL_BYE);
     aqi_boot_close(boot);
@@ -258,10 +258,10 @@ static void test_allgather_in_pieces(void **state)
     for (size_t i = 0; i < BIG; i++)
         mine[i] = (uint8_t)(i * 7 + i / 251);
     assert_int_equal(join(script_gather, &boot), AQ_OK);
-    assert_int_equal(aqi_boot_allgather(boot, mine, BIG, all), AQ_OK);
+    assert_int_equal(boot->kind->allgather(boot, mine, BIG, all), AQ_OK);
     assert_memory_equal(all, mine, BIG);
     assert_memory_equal(all + BIG, mine, BIG);
-    assert_int_equal(aqi_boot_allgather(boot, mine, AQI_CONTROL_PART + 1, all), AQ_ESIZE);
+    assert_int_equal(boot->kind->allgather(boot, mine, AQI_CONTROL_PART + 1, all), AQ_ESIZE);
     aqi_boot_close(boot);
     leave();
 }
@@ -294,8 +294,8 @@ static void test_waiting_with_something_to_do(void **state)
     struct aqi_boot *boot;
     char all[SIZE];
     assert_int_equal(join(script_patient, &boot), AQ_OK);
-    aqi_boot_idle(boot, idle);
-    assert_int_equal(aqi_boot_allgather(boot, "b", 1, all), AQ_OK);
+    boot->idle = idle;
+    assert_int_equal(boot->kind->allgather(boot, "b", 1, all), AQ_OK);
     assert_memory_equal(all, "ab", SIZE);
     aqi_boot_close(boot);
     leave();
@@ -311,11 +311,11 @@ static void test_share(void **state)
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1}, launcher.page_fd);
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 2}, -1);
     int fd = -1;
-    assert_int_equal(aqi_boot_share(boot, "thing", 4096, &fd), AQ_OK);
+    assert_int_equal(boot->kind->share(boot, "thing", 4096, &fd), AQ_OK);
     assert_true(fd >= 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     close(fd);
     fd = -1;
-    assert_int_equal(aqi_boot_share(boot, "thing", 4096, &fd), AQ_EPROTO);
+    assert_int_equal(boot->kind->share(boot, "thing", 4096, &fd), AQ_EPROTO);
     assert_int_equal(fd, -1);
     aqi_boot_close(boot);
     leave();
@@ -353,13 +353,13 @@ static void test_events(void **state)
     struct seen seen = {0};
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
-    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 0);
     send_event(AQI_BOOT_PEER_LOST, 0);
     send_event(AQI_BOOT_EXIT, 0);
     /* Read before they are counted: no alert may remain when the count comes. */
     assert_false(aqi_boot_alert(boot));
-    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 2);
     assert_int_equal(seen.last.type, AQI_BOOT_EXIT);
     assert_int_equal(seen.last.code, 9);
@@ -370,16 +370,16 @@ static void test_events(void **state)
     atomic_store(launcher.page, 3);
     assert_true(aqi_boot_alert(boot));
     send_event(AQI_BOOT_PEER_LOST, 0);
-    struct pollfd readable = {.fd = aqi_boot_fd(boot), .events = POLLIN};
+    struct pollfd readable = {.fd = boot->fd, .events = POLLIN};
     assert_int_equal(poll(&readable, 1, 0), 1);
-    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 3);
     assert_false(aqi_boot_alert(boot));
     close(launcher.control);
     launcher.control = -1;
-    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_EPEER);
-    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
-    assert_int_equal(aqi_boot_finalize(boot), AQ_EPEER);
+    assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_EPEER);
+    assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
+    assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_EPEER);
     aqi_boot_close(boot);
     leave();
 }
@@ -393,12 +393,12 @@ static void test_an_event_ends_a_call(void **state)
     await_script();
     send_event(AQI_BOOT_EXIT, 0);
     atomic_store(launcher.page, 1);
-    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
+    assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_string_equal(aq_error_message(), "it died");
     /* The event itself is still to be told, and later calls fail at once. */
     assert_true(aqi_boot_alert(boot));
-    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EPEER);
-    assert_int_equal(aqi_boot_progress(boot, on_event, &seen), AQ_OK);
+    assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
+    assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 1);
     assert_false(aqi_boot_alert(boot));
     aqi_boot_close(boot);
@@ -420,9 +420,9 @@ static void test_a_call_that_fails(void **state)
                                  .data = "disagree",
                                  .len = 8},
            -1);
-    assert_int_equal(aqi_boot_allgather(boot, "x", 1, all), AQ_EMISMATCH);
+    assert_int_equal(boot->kind->allgather(boot, "x", 1, all), AQ_EMISMATCH);
     assert_string_equal(aq_error_message(), "disagree");
-    assert_int_equal(aqi_boot_allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
+    assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EMISMATCH);
     aqi_boot_close(boot);
     leave();
     /* Nor is a table of too few bytes mapped, */
@@ -441,7 +441,7 @@ static void test_a_call_that_fails(void **state)
         &(struct aqi_control){
             .type = AQI_CONTROL_RESULT, .seq = 1, .bytes = 8, .data = "disagree", .len = 8},
         -1);
-    assert_int_equal(aqi_boot_allgather(boot, "x", 1, all), AQ_EPROTO);
+    assert_int_equal(boot->kind->allgather(boot, "x", 1, all), AQ_EPROTO);
     aqi_boot_close(boot);
     leave();
 }

@@ -2,7 +2,7 @@
 #include "base/fail.h"
 #include "base/shmem.h"
 #include "base/spin.h"
-#include "job/kind.h"
+#include "job/control.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -70,9 +70,9 @@ static aq_status single_share(struct aqi_boot *boot, const char *name, size_t by
 }
 
 /* Nobody wants to know how far we are. */
-static aq_status single_stage(struct aqi_boot *boot)
+static aq_status single_reach(struct aqi_boot *boot, enum aqi_boot_stage stage)
 {
-    (void)boot;
+    (void)boot, (void)stage;
     return AQ_OK;
 }
 
@@ -117,24 +117,14 @@ static aq_status single_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, v
 
 static void single_exit(struct aqi_boot *boot, int code, const char *why)
 {
-    (void)boot;
-    (void)code;
-    (void)why;
+    (void)boot, (void)code, (void)why;
 }
 
 /* There are no others. */
 static bool single_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
 {
-    (void)boot;
-    (void)code;
-    (void)wait_ns;
+    (void)boot, (void)code, (void)wait_ns;
     return false;
-}
-
-static aq_status single_finalize(struct aqi_boot *boot)
-{
-    (void)boot;
-    return AQ_OK;
 }
 
 static void single_close(struct aqi_boot *boot)
@@ -155,12 +145,10 @@ const struct aqi_boot_kind aqi_boot_single = {
     .allgather = single_allgather,
     .table = single_table,
     .share = single_share,
-    .ready = single_stage,
-    .leaving = single_stage,
+    .reach = single_reach,
     .agree = single_agree,
     .progress = single_progress,
     .exit = single_exit,
     .ending = single_ending,
-    .finalize = single_finalize,
     .close = single_close,
 };

@@ -21,7 +21,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    aqi_boot_close(*state);
+    struct aqi_boot *boot = *state;
+    aqi_boot_close(boot);
     return 0;
 }
 
@@ -34,8 +35,9 @@ static void no_event(void *arg, const struct aqi_boot_event *event)
 
 static void test_who_am_i(void **state)
 {
-    const struct aqi_boot_info *info = aqi_boot_info(*state);
-    assert_string_equal(info->kind, "single");
+    struct aqi_boot *boot = *state;
+    const struct aqi_boot_info *info = &boot->info;
+    assert_string_equal(boot->kind->name, "single");
     assert_int_equal(info->rank, 0);
     assert_int_equal(info->size, 1);
     assert_int_equal(info->host, 0);
@@ -46,25 +48,26 @@ static void test_who_am_i(void **state)
 
 static void test_the_key_is_random(void **state)
 {
+    struct aqi_boot *boot = *state;
     struct aqi_boot *other;
     assert_int_equal(aqi_boot_open(&other), AQ_OK);
-    assert_memory_not_equal(aqi_boot_info(*state)->key, aqi_boot_info(other)->key,
-                            AQI_JOB_KEY_BYTES);
+    assert_memory_not_equal(boot->info.key, other->info.key, AQI_JOB_KEY_BYTES);
     aqi_boot_close(other);
 }
 
 static void test_collective_calls(void **state)
 {
+    struct aqi_boot *boot = *state;
     char all[4] = "";
-    assert_int_equal(aqi_boot_allgather(*state, "abc", 4, all), AQ_OK);
+    assert_int_equal(boot->kind->allgather(boot, "abc", 4, all), AQ_OK);
     assert_string_equal(all, "abc");
-    assert_int_equal(aqi_boot_allgather(*state, NULL, 0, NULL), AQ_OK);
+    assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_OK);
     const void *table;
-    assert_int_equal(aqi_boot_table(*state, "abc", 4, &table), AQ_OK);
+    assert_int_equal(aqi_boot_table(boot, "abc", 4, &table), AQ_OK);
     assert_string_equal(table, "abc");
     int fd = -1;
     void *memory;
-    assert_int_equal(aqi_boot_share(*state, "segment", 12345, &fd), AQ_OK);
+    assert_int_equal(boot->kind->share(boot, "segment", 12345, &fd), AQ_OK);
     assert_int_equal(aqi_shmem_map(fd, 12345, &memory), AQ_OK);
     memset(memory, 1, 12345);
     aqi_shmem_unmap(memory, 12345);
@@ -73,11 +76,12 @@ static void test_collective_calls(void **state)
 
 static void test_nothing_ever_happens(void **state)
 {
-    assert_false(aqi_boot_alert(*state));
-    assert_int_equal(aqi_boot_fd(*state), -1);
-    assert_int_equal(aqi_boot_progress(*state, no_event, NULL), AQ_OK);
-    aqi_boot_exit(*state, 3, "nobody hears it");
-    assert_int_equal(aqi_boot_finalize(*state), AQ_OK);
+    struct aqi_boot *boot = *state;
+    assert_false(aqi_boot_alert(boot));
+    assert_int_equal(boot->fd, -1);
+    assert_int_equal(boot->kind->progress(boot, no_event, NULL), AQ_OK);
+    boot->kind->exit(boot, 3, "nobody hears it");
+    assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_OK);
 }
 
 static void on_agreed(void *arg, const struct aqi_boot_event *event)
@@ -92,16 +96,17 @@ static void on_agreed(void *arg, const struct aqi_boot_event *event)
 /* With itself, too, it agrees by events. */
 static void test_agreeing_alone(void **state)
 {
+    struct aqi_boot *boot = *state;
     static const uint8_t me = 1;
     unsigned heard = 0;
-    assert_int_equal(aqi_boot_ready(*state), AQ_OK);
-    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
-    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 1}, AQ_ENOMEM, &me), AQ_OK);
-    assert_true(aqi_boot_alert(*state));
-    assert_int_equal(aqi_boot_progress(*state, on_agreed, &heard), AQ_OK);
+    assert_int_equal(boot->kind->reach(boot, AQI_BOOT_READY), AQ_OK);
+    assert_int_equal(boot->kind->agree(boot, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
+    assert_int_equal(boot->kind->agree(boot, (uint64_t[]){5, 1}, AQ_ENOMEM, &me), AQ_OK);
+    assert_true(aqi_boot_alert(boot));
+    assert_int_equal(boot->kind->progress(boot, on_agreed, &heard), AQ_OK);
     assert_int_equal(heard, 3);
-    assert_false(aqi_boot_alert(*state));
-    assert_int_equal(aqi_boot_agree(*state, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
+    assert_false(aqi_boot_alert(boot));
+    assert_int_equal(boot->kind->agree(boot, (uint64_t[]){5, 0}, AQ_OK, &me), AQ_OK);
 }
 
 static void test_settings_from_the_launcher(void **state)

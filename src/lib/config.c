@@ -1,5 +1,5 @@
 /* The settings that belong to no other folder, and the list of all tables. */
-#include "lib/config.h"
+#include "lib/lib.h"
 
 #include "core/core.h"
 #include "job/settings.h"
@@ -18,37 +18,32 @@ static const struct aqi_setting rows[] = {
      .doc = "How much to say on standard error: off, error, warn, info, debug or trace, and for "
             "single folders after commas.",
      .advice = "AQ_LOG=warn,shm=debug",
-     .type = AQI_SET_TEXT,
-     .offset = offsetof(struct lib_config, log)},
+     AQI_SETTING_IN(TEXT, struct lib_config, log)},
     {.name = "AQ_STATS",
      .def = "no",
      .doc = "Print the counters of each process to standard error when it leaves the job.",
-     .type = AQI_SET_BOOL,
-     .offset = offsetof(struct lib_config, stats)},
+     AQI_SETTING_IN(BOOL, struct lib_config, stats)},
     {.name = "AQ_STATS_FILE",
      .alias = "GASNET_STATSFILE",
      .def = "",
      .doc = "Write the counters of each process to this file instead, also when it is killed by a "
             "signal that can be caught; % becomes its rank.",
      .advice = "AQ_STATS_FILE=stats.%",
-     .type = AQI_SET_TEXT,
-     .offset = offsetof(struct lib_config, stats_file)},
+     AQI_SETTING_IN(TEXT, struct lib_config, stats_file)},
     {.name = "AQ_TRACE",
      .alias = "GASNET_TRACEMASK",
      .def = "",
      .doc = "What to trace: all, off, or some of am, rma, atomic, coll, wait and job, separated by "
             "commas; when nothing is said, all if AQ_TRACE_FILE is set.",
      .advice = "AQ_TRACE=am,wait to see who waits for whom.",
-     .type = AQI_SET_TEXT,
-     .offset = offsetof(struct lib_config, trace)},
+     AQI_SETTING_IN(TEXT, struct lib_config, trace)},
     {.name = "AQ_TRACE_FILE",
      .alias = "GASNET_TRACEFILE",
      .def = "",
      .doc = "The file that each process writes its trace to, in which % becomes its rank; nothing "
             "or stderr: standard error.",
      .advice = "AQ_TRACE_FILE=trace.%.json; aqinfo --merge-traces makes one time line of them.",
-     .type = AQI_SET_TEXT,
-     .offset = offsetof(struct lib_config, trace_file)},
+     AQI_SETTING_IN(TEXT, struct lib_config, trace_file)},
     {.name = "AQ_TRACE_FORMAT",
      .def = "auto",
      .doc = "How a trace is written: chrome (JSON for Perfetto and chrome://tracing), text (a line "
@@ -59,23 +54,20 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_TRACE_LIMIT",
      .def = "1G",
      .doc = "The most that each process writes of its trace, after which it stops; 0: no limit.",
-     .type = AQI_SET_BYTES,
-     .offset = offsetof(struct lib_config, trace_limit)},
+     AQI_SETTING_IN(BYTES, struct lib_config, trace_limit)},
     {.name = "AQ_TRACE_FLUSH",
      .alias = "GASNET_TRACEFLUSH",
      .def = "no",
      .doc = "Write each event of the trace at once.",
      .advice = "When a process is killed by a signal that cannot be caught; it is slow.",
-     .type = AQI_SET_BOOL,
-     .offset = offsetof(struct lib_config, trace_flush)},
+     AQI_SETTING_IN(BOOL, struct lib_config, trace_flush)},
     {.name = "AQ_FAULT",
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma list of "
             "again=PERCENT, late=POLLS, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER, "
             "credits=0..1, depth=NUMBER.",
      .advice = "Only for tests. hide=alloc and credits are to be the same in every process.",
-     .type = AQI_SET_TEXT,
-     .offset = offsetof(struct lib_config, fault)},
+     AQI_SETTING_IN(TEXT, struct lib_config, fault)},
 };
 
 static struct aqi_settings_table lib_settings = {

@@ -3,7 +3,7 @@
 #include "base/stats.h"
 #include "base/topology.h"
 #include "core/core.h"
-#include "lib/config.h"
+#include "lib/lib.h"
 #include "transport/transport.h"
 
 #include <aqueduct/aqueduct.h>
@@ -21,25 +21,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Texts that live until the process ends: the callers keep pointers to them. */
-static const char *info_keep(const char *text)
-{
-    static char arena[64 * 1024];
-    static size_t used;
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    size_t at = 0, len = strlen(text) + 1;
-    pthread_mutex_lock(&lock);
-    while (at < used && strcmp(arena + at, text) != 0)
-        at += strlen(arena + at) + 1;
-    bool room = at + len <= sizeof(arena);
-    if (at == used && room) {
-        memcpy(arena + used, text, len);
-        used += len;
-    }
-    pthread_mutex_unlock(&lock);
-    return room ? arena + at : "";
-}
 
 /* --- settings -------------------------------------------------------------------------------- */
 
@@ -69,27 +50,18 @@ static aq_status info_load_settings(void)
     return lib_load_settings(true);
 }
 
-static struct row_ref sorted[256];
-static size_t sorted_count;
+enum { INFO_ROWS = 256 };
 
-static void info_sort_rows(void)
+/* All rows that are for people, sorted by name; how many there are. */
+static size_t info_sort_rows(struct row_ref sorted[INFO_ROWS])
 {
     size_t n = 0, table_count;
     struct aqi_settings_table *const *tables = lib_tables(&table_count);
     for (size_t t = 0; t < table_count; t++)
-        for (size_t r = 0; r < tables[t]->count && n < AQI_COUNT_OF(sorted); r++)
+        for (size_t r = 0; r < tables[t]->count && n < INFO_ROWS; r++)
             if (!tables[t]->rows[r].by_launcher) sorted[n++] = (struct row_ref){tables[t], r};
     qsort(sorted, n, sizeof(sorted[0]), info_by_name);
-    sorted_count = n;
-}
-
-/* All rows that are for people, sorted by name. */
-static const struct row_ref *info_sorted_rows(size_t *count)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, info_sort_rows);
-    *count = sorted_count;
-    return sorted;
+    return n;
 }
 
 /* Separated by commas; NULL: none. */
@@ -102,15 +74,14 @@ static const char *info_all_aliases(const struct aqi_setting *row)
         snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : ",",
                  aqi_setting_alias(row, i));
     }
-    return info_keep(text);
+    return aqi_setting_keep(text);
 }
 
 aq_status aq_info_setting(size_t index, aq_setting_info *info)
 {
-    size_t count;
-    const struct row_ref *refs = info_sorted_rows(&count);
+    struct row_ref refs[INFO_ROWS];
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_setting: info is NULL");
-    if (index >= count) return AQ_ERANGE;
+    if (index >= info_sort_rows(refs)) return AQ_ERANGE;
     aq_status load_status = info_load_settings();
     const struct aqi_settings_table *table = refs[index].table;
     const struct aqi_setting *row = &table->rows[refs[index].row];
@@ -121,20 +92,20 @@ aq_status aq_info_setting(size_t index, aq_setting_info *info)
                               .alias = info_all_aliases(row),
                               .group = table->group,
                               .type = aqi_setting_type_name(row->type),
-                              .unit = row->unit ? row->unit : "",
-                              .range = info_keep(range),
+                              .unit = row->unit != NULL            ? row->unit
+                                      : row->type == AQI_SET_BYTES ? "bytes"
+                                                                   : "",
+                              .range = aqi_setting_keep(range),
                               .default_value = row->def,
-                              .value = info_keep(value),
+                              .value = aqi_setting_keep(value),
                               .origin = aqi_setting_origin(table, refs[index].row),
                               .doc = row->doc,
                               .advice = row->advice ? row->advice : ""};
     /* The bad one is the row whose variable is set but whose value is its default. */
-    const char *alias, *text = getenv(row->name);
-    for (unsigned i = 0; text == NULL && (alias = aqi_setting_alias(row, i)) != NULL; i++)
-        text = getenv(alias);
-    if (load_status != AQ_OK && text != NULL && strcmp(info->origin, "default") == 0)
-        return AQ_ESETTING;
-    return AQ_OK;
+    const char *variable;
+    bool given = aqi_setting_text(row, &variable) != row->def;
+    bool bad = load_status != AQ_OK && given && strcmp(info->origin, "default") == 0;
+    return bad ? AQ_ESETTING : AQ_OK;
 }
 
 /* --- transports ------------------------------------------------------------------------------ */
@@ -175,9 +146,9 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
     *info = (aq_transport_info){.name = t->name,
                                 .doc = t->doc,
                                 .usable = probe.usable,
-                                .reason = info_keep(probe.reason),
-                                .device = info_keep(probe.device),
-                                .caps = info_keep(caps),
+                                .reason = aqi_setting_keep(probe.reason),
+                                .device = aqi_setting_keep(probe.device),
+                                .caps = aqi_setting_keep(caps),
                                 .max_medium = probe.usable ? aqi_core_config.max_medium : 0};
     return AQ_OK;
 }
@@ -314,8 +285,8 @@ aq_status aq_info_limit(size_t index, aq_limit_info *info)
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_limit: info is NULL");
     if (index >= AQI_COUNT_OF(limits)) return AQ_ERANGE;
     const char *advice = limits[index].find(value, sizeof(value));
-    *info =
-        (aq_limit_info){.name = limits[index].name, .value = info_keep(value), .advice = advice};
+    *info = (aq_limit_info){
+        .name = limits[index].name, .value = aqi_setting_keep(value), .advice = advice};
     return AQ_OK;
 }
 

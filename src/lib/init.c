@@ -7,9 +7,7 @@
 #include "core/core.h"
 #include "job/boot.h"
 #include "job/settings.h"
-#include "lib/config.h"
-#include "lib/outputs.h"
-#include "lib/same.h"
+#include "lib/lib.h"
 #include "transport/fault.h"
 
 #include <aqueduct/aqueduct.h>
@@ -78,12 +76,12 @@ static _Noreturn void init_leave(int code)
 _Noreturn void aq_exit(int code)
 {
     bool news = init_begin_leaving() || (atomic_load(&lib.waiting) && !atomic_load(&lib.told));
-    if (news && lib.boot != NULL && lib.pid == getpid()) aqi_boot_exit(lib.boot, code, NULL);
+    if (news && lib.boot != NULL && lib.pid == getpid()) lib.boot->kind->exit(lib.boot, code, NULL);
     init_leave(code);
 }
 
 /*
- * The job ends. A SIGQUIT handler of the program's own runs first, as the documents ask; one that
+ * The job ends. A SIGQUIT handler of the program's own runs first (docs/semantics.md); one that
  * returns has had its chance. Returns only to who ends the process already.
  */
 static void init_leave_with_job(int code)
@@ -115,7 +113,7 @@ static void init_on_process_exit(int code, void *arg)
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
     if (!aqi_job_config.catch_exit)
-        (void)aqi_boot_finalize(lib.boot);
+        (void)lib.boot->kind->reach(lib.boot, AQI_BOOT_LEFT);
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code != LIB_CODE_UNKNOWN ? code : 0, lib.exit_wait_ns);
     else if (code != LIB_CODE_UNKNOWN && init_begin_leaving() && aqi_job_config.survive == 0) {
@@ -125,7 +123,7 @@ static void init_on_process_exit(int code, void *arg)
                  "those that are not done; call aq_finalize in every process, or aq_exit if the "
                  "end is meant",
                  code);
-        aqi_boot_exit(lib.boot, code, aq_job_size() > 1 ? why : NULL);
+        lib.boot->kind->exit(lib.boot, code, aq_job_size() > 1 ? why : NULL);
     }
     aqi_core_halt_progress();
     lib_outputs_end();
@@ -191,44 +189,49 @@ static void init_answer(void)
     if (questions != 0 && now - last_ns < APART_NS) return;
     last_ns = now;
     if (++questions == ENOUGH && !atomic_load(&lib.leaving))
-        (void)aqi_boot_ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
+        (void)lib.boot->kind->ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
 }
 
 static void init_boot_attend(void *arg)
 {
+    struct aqi_boot *boot = arg;
     if (pthread_mutex_trylock(&control) != 0) return;
-    aq_status st = aqi_boot_progress(arg, init_on_event, NULL);
+    aq_status st = boot->kind->progress(boot, init_on_event, NULL);
     pthread_mutex_unlock(&control);
     if (st == AQ_EPEER) init_leave_with_job(EXIT_FAILURE);
     init_answer();
 }
 
-/* When the job ends while this waits, it ends as in any other wait. */
-static aq_status init_boot_allgather(void *arg, const void *mine, size_t len, void *all)
+static struct aqi_boot *init_begin_collective(void *arg)
 {
     pthread_mutex_lock(&control);
-    aq_status st = aqi_boot_allgather(arg, mine, len, all);
+    return arg;
+}
+
+/* When the job ended while it waited, it ends as in any other wait. */
+static aq_status init_end_collective(void *arg, aq_status st)
+{
     pthread_mutex_unlock(&control);
     if (st == AQ_EPEER) init_boot_attend(arg);
     return st;
+}
+
+static aq_status init_boot_allgather(void *arg, const void *mine, size_t len, void *all)
+{
+    struct aqi_boot *boot = init_begin_collective(arg);
+    return init_end_collective(boot, boot->kind->allgather(boot, mine, len, all));
 }
 
 static aq_status init_boot_table(void *arg, const void *mine, size_t len, const void **table)
 {
-    pthread_mutex_lock(&control);
-    aq_status st = aqi_boot_table(arg, mine, len, table);
-    pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) init_boot_attend(arg);
-    return st;
+    struct aqi_boot *boot = init_begin_collective(arg);
+    return init_end_collective(boot, aqi_boot_table(boot, mine, len, table));
 }
 
 static aq_status init_boot_share(void *arg, const char *name, size_t bytes, int *fd)
 {
-    pthread_mutex_lock(&control);
-    aq_status st = aqi_boot_share(arg, name, bytes, fd);
-    pthread_mutex_unlock(&control);
-    if (st == AQ_EPEER) init_boot_attend(arg);
-    return st;
+    struct aqi_boot *boot = init_begin_collective(arg);
+    return init_end_collective(boot, boot->kind->share(boot, name, bytes, fd));
 }
 
 static bool init_boot_alert(void *arg)
@@ -239,24 +242,26 @@ static bool init_boot_alert(void *arg)
 static aq_status init_boot_agree(void *arg, const uint64_t name[2], aq_status mine,
                                  const uint8_t *members)
 {
-    return aqi_boot_agree(arg, name, mine, members);
+    struct aqi_boot *boot = arg;
+    return boot->kind->agree(boot, name, mine, members);
 }
 
 static int init_boot_fd(void *arg)
 {
-    return aqi_boot_fd(arg);
+    return ((struct aqi_boot *)arg)->fd;
 }
 
 /* Is there somebody who says for all, once, why the job ends? */
 static bool init_launched(const struct aqi_boot *boot)
 {
-    return strcmp(aqi_boot_info(boot)->kind, "single") != 0;
+    return boot->kind != &aqi_boot_single;
 }
 
 static void init_boot_fatal(void *arg, const char *why)
 {
-    aqi_log(init_launched(arg) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
-    if (init_begin_leaving()) aqi_boot_exit(arg, EXIT_FAILURE, why);
+    struct aqi_boot *boot = arg;
+    aqi_log(init_launched(boot) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
+    if (init_begin_leaving()) boot->kind->exit(boot, EXIT_FAILURE, why);
     init_leave(EXIT_FAILURE);
 }
 
@@ -268,7 +273,7 @@ static void init_boot_fatal(void *arg, const char *why)
 /* Until the launcher says that the job ends, or is gone. */
 static void init_await_end(uint64_t wait_ns)
 {
-    struct pollfd control_fd = {.fd = aqi_boot_fd(lib.boot), .events = POLLIN};
+    struct pollfd control_fd = {.fd = lib.boot->fd, .events = POLLIN};
     uint64_t waited = 0, now = aqi_now_ns(), before;
     while (!atomic_load(&lib.told) && waited < wait_ns) {
         aqi_core_ending();
@@ -291,7 +296,7 @@ aq_status aq_exit_together(int code, uint64_t wait_ns)
     }
     wait_ns = aqi_min(wait_ns, aqi_job_config.exit_timeout_ns);
     atomic_store(&lib.waiting, true);
-    if (aqi_boot_ending(lib.boot, code, wait_ns))
+    if (lib.boot->kind->ending(lib.boot, code, wait_ns))
         init_await_end(wait_ns + aqi_job_config.exit_timeout_ns);
     return AQ_OK;
 }
@@ -325,12 +330,6 @@ static aq_status init_load_settings(void)
     return st;
 }
 
-/* Does the job go on when one of its processes dies? */
-static bool init_survives(void)
-{
-    return aqi_job_config.survive != 0;
-}
-
 /* Those that a bound process may use itself say nothing of how many there are for all. */
 static uint32_t init_local_cores(void)
 {
@@ -340,7 +339,7 @@ static uint32_t init_local_cores(void)
 
 static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 {
-    const struct aqi_boot_info *info = aqi_boot_info(lib.boot);
+    const struct aqi_boot_info *info = &lib.boot->info;
     struct aqi_core_params core = {.boot = {.allgather = init_boot_allgather,
                                             .table = init_boot_table,
                                             .share = init_boot_share,
@@ -357,13 +356,13 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
                                    .local_size = info->local_size,
                                    .cores = init_local_cores(),
                                    .host = info->host,
-                                   .survive = init_survives()};
+                                   .survive = aqi_job_config.survive != 0};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     aq_status st = lib_compare_settings(lib.boot);
     if (st == AQ_OK) st = lib_outputs_begin(info->rank, info->size);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
-    aqi_boot_idle(lib.boot, aqi_core_idle);
+    lib.boot->idle = aqi_core_idle;
     if (st == AQ_OK) st = aqi_core_open(&core, world);
     aqi_trace_end(AQI_TRACE_JOB, "aq_init", begun, AQI_TRACE_NOBODY, 0);
     return st;
@@ -373,7 +372,7 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 static aq_status init_give_up(aq_status st)
 {
     if (lib.boot != NULL) {
-        aqi_boot_exit(lib.boot, EXIT_FAILURE, aq_error_message());
+        lib.boot->kind->exit(lib.boot, EXIT_FAILURE, aq_error_message());
         aqi_boot_close(lib.boot);
         lib.boot = NULL;
     }
@@ -413,7 +412,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
     aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
     if (st == AQ_OK) st = init_open_core(&params, world);
-    if (st == AQ_OK) st = aqi_boot_ready(lib.boot);
+    if (st == AQ_OK) st = lib.boot->kind->reach(lib.boot, AQI_BOOT_READY);
     aqi_fail_defer(false);
     if (st != AQ_OK) return init_give_up(st);
     atomic_store(&lib.state, RUNNING);
@@ -427,11 +426,11 @@ aq_status aq_finalize(void)
     aq_status st = aqi_core_may_leave();
     if (st != AQ_OK) return st;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
-    st = aqi_boot_leaving(lib.boot);
+    st = lib.boot->kind->reach(lib.boot, AQI_BOOT_LEAVING);
     if (st == AQ_OK) st = aqi_core_quiesce();
     aqi_trace_end(AQI_TRACE_JOB, "aq_finalize", begun, AQI_TRACE_NOBODY, 0);
     lib_outputs_end();
-    aq_status left = aqi_boot_finalize(lib.boot);
+    aq_status left = lib.boot->kind->reach(lib.boot, AQI_BOOT_LEFT);
     if (st == AQ_OK) st = left;
     atomic_store(&lib.state, LEFT);
     aqi_core_close();

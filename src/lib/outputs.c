@@ -1,10 +1,8 @@
 /* Counters and traces of a process, written when it leaves the job or a signal kills it. */
-#include "lib/outputs.h"
-
 #include "base/safe_text.h"
 #include "base/stats.h"
 #include "base/trace.h"
-#include "lib/config.h"
+#include "lib/lib.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,9 +1,7 @@
 /* Comparing settings at the start: better a sentence now than a job that hangs or corrupts later.
  */
-#include "lib/same.h"
-
 #include "base/fail.h"
-#include "lib/config.h"
+#include "lib/lib.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +24,11 @@ struct same_list {
 static struct same_value same_value_of(const struct aqi_settings_table *table, size_t row)
 {
     char text[512];
-    struct same_value value = {.hash = 1469598103934665603u};
+    struct same_value value = {.hash = AQI_HASH_SEED};
     aqi_setting_format(table, row, text, sizeof(text));
     snprintf(value.text, sizeof(value.text), "%.23s", text);
     for (const char *c = text; *c != '\0'; c++)
-        value.hash = (value.hash ^ (unsigned char)*c) * 1099511628211u;
+        value.hash = aqi_hash(value.hash, (unsigned char)*c);
     return value;
 }
 
@@ -63,13 +61,13 @@ static uint64_t same_hash(const struct same_list *list)
 {
     uint64_t hash = list->count;
     for (size_t i = 0; i < list->count; i++)
-        hash = (hash ^ list->values[i].hash) * 1099511628211u;
+        hash = aqi_hash(hash, list->values[i].hash);
     return hash;
 }
 
 static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
 {
-    const struct aqi_boot_info *info = aqi_boot_info(boot);
+    const struct aqi_boot_info *info = &boot->info;
     const void *table;
     aq_status st =
         aqi_boot_table(boot, list->values, list->count * sizeof(list->values[0]), &table);
@@ -84,13 +82,13 @@ static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
 
 aq_status lib_compare_settings(struct aqi_boot *boot)
 {
-    const struct aqi_boot_info *info = aqi_boot_info(boot);
+    const struct aqi_boot_info *info = &boot->info;
     struct same_list list;
     if (info->size == 1) return AQ_OK;
     same_collect(&list);
     uint64_t mine = same_hash(&list), *all = malloc(info->size * sizeof(mine));
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to compare the settings");
-    aq_status st = aqi_boot_allgather(boot, &mine, sizeof(mine), all);
+    aq_status st = boot->kind->allgather(boot, &mine, sizeof(mine), all);
     bool same = true;
     for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
         same = same && all[rank] == all[0];

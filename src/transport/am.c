@@ -50,86 +50,63 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
         args[i] = am->args[i];
 }
 
-/* The value that an operation leaves behind, for one C type. */
-#define COMBINE(type, name, bits)                                                                  \
-    static type combine_##name(uint8_t op, type old, type a)                                       \
+/* The value that an operation leaves behind where no instruction makes it, for one type. Integers
+ * wrap, so they are added up as unsigned ones. */
+#define COMBINE(name, word, type, sum_type)                                                        \
+    static word am_combine_##name(uint8_t op, word old, word operand)                              \
     {                                                                                              \
+        union {                                                                                    \
+            word bits;                                                                             \
+            type value;                                                                            \
+            sum_type sum;                                                                          \
+        } x = {.bits = old}, a = {.bits = operand};                                                \
         switch (op) {                                                                              \
         case AQ_ADD:                                                                               \
-            return (type)(old + a);                                                                \
+            x.sum += a.sum;                                                                        \
+            break;                                                                                 \
         case AQ_SUB:                                                                               \
-            return (type)(old - a);                                                                \
+            x.sum -= a.sum;                                                                        \
+            break;                                                                                 \
         case AQ_MULT:                                                                              \
-            return (type)(old * a);                                                                \
-        case AQ_MIN:                                                                               \
-            return a < old ? a : old;                                                              \
-        case AQ_MAX:                                                                               \
-            return a > old ? a : old;                                                              \
+            x.sum *= a.sum;                                                                        \
+            break;                                                                                 \
         case AQ_INC:                                                                               \
-            return (type)(old + 1);                                                                \
+            x.sum += 1;                                                                            \
+            break;                                                                                 \
         case AQ_DEC:                                                                               \
-            return (type)(old - 1);                                                                \
+            x.sum -= 1;                                                                            \
+            break;                                                                                 \
+        case AQ_MIN:                                                                               \
+            if (a.value < x.value) x = a;                                                          \
+            break;                                                                                 \
         default:                                                                                   \
-            return bits(op, old, a);                                                               \
+            if (a.value > x.value) x = a;                                                          \
         }                                                                                          \
+        return x.bits;                                                                             \
     }
-
-static uint64_t am_bits_integer(uint8_t op, uint64_t old, uint64_t a)
-{
-    return op == AQ_AND ? (old & a) : op == AQ_OR ? (old | a) : (old ^ a);
-}
-#define BITS_U32(op, old, a)  (uint32_t) am_bits_integer(op, old, a)
-#define BITS_U64(op, old, a)  am_bits_integer(op, old, a)
-#define BITS_NONE(op, old, a) ((void)(a), (old))
-
-COMBINE(uint32_t, u32, BITS_U32)
-COMBINE(uint64_t, u64, BITS_U64)
-COMBINE(float, f32, BITS_NONE)
-COMBINE(double, f64, BITS_NONE)
-
-/* What differs from the unsigned type of the same width: the order, for minimum and maximum. */
-static uint32_t am_combine_i32(uint8_t op, uint32_t old, uint32_t a)
-{
-    if (op == AQ_MIN) return (int32_t)a < (int32_t)old ? a : old;
-    if (op == AQ_MAX) return (int32_t)a > (int32_t)old ? a : old;
-    return combine_u32(op, old, a);
-}
-
-static uint64_t am_combine_i64(uint8_t op, uint64_t old, uint64_t a)
-{
-    if (op == AQ_MIN) return (int64_t)a < (int64_t)old ? a : old;
-    if (op == AQ_MAX) return (int64_t)a > (int64_t)old ? a : old;
-    return combine_u64(op, old, a);
-}
-
-static uint32_t am_combine32(uint8_t type, uint8_t op, uint32_t old, uint32_t a)
-{
-    if (type == AQ_I32) return am_combine_i32(op, old, a);
-    if (type == AQ_U32) return combine_u32(op, old, a);
-    float fold, fa;
-    memcpy(&fold, &old, 4);
-    memcpy(&fa, &a, 4);
-    fold = combine_f32(op, fold, fa);
-    memcpy(&old, &fold, 4);
-    return old;
-}
-
-static uint64_t am_combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
-{
-    if (type == AQ_I64) return am_combine_i64(op, old, a);
-    if (type == AQ_U64) return combine_u64(op, old, a);
-    double dold, da;
-    memcpy(&dold, &old, 8);
-    memcpy(&da, &a, 8);
-    dold = combine_f64(op, dold, da);
-    memcpy(&old, &dold, 8);
-    return old;
-}
+COMBINE(i32, uint32_t, int32_t, uint32_t)
+COMBINE(u32, uint32_t, uint32_t, uint32_t)
+COMBINE(f32, uint32_t, float, float)
+COMBINE(i64, uint64_t, int64_t, uint64_t)
+COMBINE(u64, uint64_t, uint64_t, uint64_t)
+COMBINE(f64, uint64_t, double, double)
 
 /* One body for both widths: the common operations directly, the rest by compare and swap. */
 #define APPLY(width)                                                                               \
-    static inline uint64_t apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,     \
-                                        uint##width##_t a, uint##width##_t b)                      \
+    static __attribute__((noinline)) uint64_t am_swap##width(                                      \
+        uint8_t op, uint8_t type, _Atomic uint##width##_t *at, uint##width##_t a)                  \
+    {                                                                                              \
+        uint##width##_t (*combine)(uint8_t, uint##width##_t, uint##width##_t) =                    \
+            type == AQ_I##width   ? am_combine_i##width                                            \
+            : type == AQ_U##width ? am_combine_u##width                                            \
+                                  : am_combine_f##width;                                           \
+        uint##width##_t old = atomic_load_explicit(at, memory_order_relaxed);                      \
+        while (!atomic_compare_exchange_weak(at, &old, combine(op, old, a)))                       \
+            ;                                                                                      \
+        return old;                                                                                \
+    }                                                                                              \
+    static inline uint64_t am_apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,  \
+                                           uint##width##_t a, uint##width##_t b)                   \
     {                                                                                              \
         bool integer = type != AQ_F##width;                                                        \
         uint##width##_t old = a;                                                                   \
@@ -161,18 +138,15 @@ static uint64_t am_combine64(uint8_t type, uint8_t op, uint64_t old, uint64_t a)
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
-        old = atomic_load_explicit(at, memory_order_relaxed);                                      \
-        while (!atomic_compare_exchange_weak(at, &old, am_combine##width(type, op, old, a)))       \
-            ;                                                                                      \
-        return old;                                                                                \
+        return am_swap##width(op, type, at, a);                                                    \
     }
 APPLY(32)
 APPLY(64)
 
 uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t a, uint64_t b)
 {
-    return aqi_atomic_size(type) == 4 ? apply32(op, type, at, (uint32_t)a, (uint32_t)b)
-                                      : apply64(op, type, at, a, b);
+    return aqi_atomic_size(type) == 4 ? am_apply32(op, type, at, (uint32_t)a, (uint32_t)b)
+                                      : am_apply64(op, type, at, a, b);
 }
 
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at)

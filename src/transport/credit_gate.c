@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a word of the caller: as the documents (a count of 32, 12K bytes, slack of 1). */
+/* Where the caller says nothing. */
 static const struct aqi_credit_limits by_default = {.depth = 32, .bytes = 12288, .slack = 1};
 
 /* The word of credits: 12 bits of count, above them 20 bits of bytes in units of 64. */
@@ -253,9 +253,9 @@ static const struct aqi_am *credit_gate_with_word(struct credited *out, const st
 }
 
 /* A message of any kind; a Long of the transport's own counts as its header. */
-static aq_status credit_gate_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
-                                          const struct aqi_am *am, const struct aqi_rmem *rmem,
-                                          const struct aqi_mem *mem, struct aqi_comp *comp)
+static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
+                                     const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                     const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
@@ -277,16 +277,16 @@ static aq_status credit_gate_gate_am_long(struct aqi_tp *tp, struct aqi_peer *pe
     return st;
 }
 
-static aq_status credit_gate_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
-                                          const struct aqi_am *am, struct aqi_comp *comp)
+static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
+                                     const struct aqi_am *am, struct aqi_comp *comp)
 {
-    return credit_gate_gate_am_long(tp, peer, am, NULL, NULL, comp);
+    return credit_gate_am_long(tp, peer, am, NULL, NULL, comp);
 }
 
 /* A prepared message always has room for the word, whether there will be something to say or not.
  */
-static aq_status credit_gate_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
-                                             unsigned nargs, size_t nbytes, struct aqi_slot *slot)
+static aq_status credit_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
+                                        unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
     struct aqi_credit_gate *g = tp->gate;
     uint64_t bytes = credit_gate_charge(g, credit_gate_bytes_of(nargs, nbytes));
@@ -319,8 +319,8 @@ static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aq
     return st;
 }
 
-static aq_status credit_gate_gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer,
-                                            struct aqi_slot *slot, const struct aqi_am *am)
+static aq_status credit_gate_am_commit(struct aqi_tp *tp, struct aqi_peer *peer,
+                                       struct aqi_slot *slot, const struct aqi_am *am)
 {
     struct aqi_credit_gate *g = tp->gate;
     if (am != NULL && slot->is_request) return credit_gate_commit_request(g, peer, slot, am);
@@ -339,7 +339,7 @@ static aq_status credit_gate_gate_am_commit(struct aqi_tp *tp, struct aqi_peer *
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-static void credit_gate_gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+static void credit_gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
     if (g->own.disconnect != NULL) g->own.disconnect(tp, peer);
@@ -348,8 +348,7 @@ static void credit_gate_gate_disconnect(struct aqi_tp *tp, struct aqi_peer *peer
     credit_gate_unlock(g);
 }
 
-static unsigned credit_gate_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode,
-                                          uint64_t now)
+static unsigned credit_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_credit_gate *g = tp->gate;
     unsigned n = g->own.progress(tp, mode, now);
@@ -359,13 +358,13 @@ static unsigned credit_gate_gate_progress(struct aqi_tp *tp, enum aqi_progress_m
 }
 
 /* A hidden reply without room is work for progress that no arrival announces. */
-static aq_status credit_gate_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+static aq_status credit_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;
     return atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.quiet(tp, peer);
 }
 
-static aq_status credit_gate_gate_arm(struct aqi_tp *tp, bool on)
+static aq_status credit_gate_arm(struct aqi_tp *tp, bool on)
 {
     struct aqi_credit_gate *g = tp->gate;
     return on && atomic_load(&g->due_count) != 0 ? AQ_AGAIN : g->own.arm(tp, on);
@@ -396,15 +395,15 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const 
     g->peers = peers;
     g->own = *ops;
     tp->gate = g;
-    ops->am_send = credit_gate_gate_am_send;
-    if (ops->am_long != NULL) ops->am_long = credit_gate_gate_am_long;
-    ops->disconnect = credit_gate_gate_disconnect;
-    ops->progress = credit_gate_gate_progress;
-    ops->quiet = credit_gate_gate_quiet;
-    if (ops->arm != NULL) ops->arm = credit_gate_gate_arm;
+    ops->am_send = credit_gate_am_send;
+    if (ops->am_long != NULL) ops->am_long = credit_gate_am_long;
+    ops->disconnect = credit_gate_disconnect;
+    ops->progress = credit_gate_progress;
+    ops->quiet = credit_gate_quiet;
+    if (ops->arm != NULL) ops->arm = credit_gate_arm;
     if (ops->am_reserve != NULL) {
-        ops->am_reserve = credit_gate_gate_am_reserve;
-        ops->am_commit = credit_gate_gate_am_commit;
+        ops->am_reserve = credit_gate_am_reserve;
+        ops->am_commit = credit_gate_am_commit;
     }
 }
 

@@ -180,7 +180,7 @@ static void limits_in_force(void **state)
     assert_int_equal(c.depth, 4095);
     assert_int_equal(c.bytes, 0xfffffu * 64u);
     assert_int_equal(c.largest, 4096 + 96 + 32);
-    params.credits.depth = 0; /* the documents' */
+    params.credits.depth = 0; /* nothing said */
     c = aqi_credit_gate_limits(&params, &limits);
     assert_int_equal(c.depth, 32);
     assert_int_equal(c.bytes, 12288);

@@ -368,7 +368,10 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->own = *ops;
     tp->fallback = fb;
     /* Faults come and credits go home by the number of polls. */
-    if (fb->gate != NULL || tp->fault != NULL) tp->watched = false, tp->moved = NULL;
+    if (fb->gate != NULL || tp->fault != NULL) {
+        tp->watched = false;
+        tp->moved = NULL;
+    }
     ops->connect = fallback_wrap_connect;
     ops->progress = fallback_wrap_progress;
     ops->quiet = fallback_wrap_quiet;

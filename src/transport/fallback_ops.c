@@ -15,7 +15,7 @@ enum {
 
 /* --- the table of a peer, which answers refer to by index ------------------------------------- */
 
-static struct fallback_op *fallback_ops_op_grow(struct aqi_fallback *fb, struct fallback_peer *side)
+static struct fallback_op *fallback_ops_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {
     if (side->op_count == side->op_room) {
         uint32_t room = side->op_room ? 2 * side->op_room : 8;
@@ -38,7 +38,7 @@ struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallba
     struct fallback_op *op = side->free_ops;
     if (op != NULL)
         side->free_ops = op->next;
-    else if ((op = fallback_ops_op_grow(fb, side)) == NULL)
+    else if ((op = fallback_ops_grow(fb, side)) == NULL)
         return NULL;
     uint32_t index = op->index, generation = op->generation + 1;
     *op = *init;
@@ -208,7 +208,7 @@ static bool fallback_ops_has_more(const struct fallback_op *op)
 }
 
 /* Send what can be sent. Returns true when it moved. */
-static bool fallback_ops_op_push(struct aqi_fallback *fb, struct fallback_op *op)
+static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
 {
     bool moved = false;
     while (fallback_ops_has_more(op)) {
@@ -258,7 +258,7 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
     if (op == NULL) goto refused;
     /* Marked as listed while it starts, so that an early answer does not free it under us. */
     op->pending = true;
-    bool begun = fallback_ops_op_push(fb, op) || must || op->put_begun;
+    bool begun = fallback_ops_push(fb, op) || must || op->put_begun;
     if (!begun) op->comp = NULL; /* leaves no trace */
     op->pending = false;
     if (!begun || op->failed || (!fallback_ops_has_more(op) && op->finished == op->len))
@@ -286,7 +286,7 @@ static unsigned fallback_ops_push_peer(struct aqi_fallback *fb, struct fallback_
         next = op->next;
         if (atomic_load_explicit(&side->down, memory_order_relaxed))
             fallback_op_fail(fb, op, AQ_EPEER);
-        if (fallback_ops_op_push(fb, op)) moved++;
+        if (fallback_ops_push(fb, op)) moved++;
         fallback_wait(fb, UINT32_MAX);
         if (fallback_ops_has_more(op)) {
             fallback_op_wait(fb, op);

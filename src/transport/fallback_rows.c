@@ -30,7 +30,7 @@ struct rows_pack {
 };
 
 /* Take off the front of a row what fits `most` bytes (not 0): whole pieces, or a part of one. */
-static struct aqi_row fallback_rows_rows_cut(struct aqi_row *row, size_t most)
+static struct aqi_row fallback_rows_cut(struct aqi_row *row, size_t most)
 {
     struct aqi_row out = *row;
     size_t left = row->len - row->skip, pieces;
@@ -53,7 +53,7 @@ static struct aqi_row fallback_rows_rows_cut(struct aqi_row *row, size_t most)
     return out;
 }
 
-static void fallback_rows_rows_write(struct rows_pack *p, size_t at)
+static void fallback_rows_write(struct rows_pack *p, size_t at)
 {
     struct rows_record wire = {.addr = htole64(p->last.addr),
                                .step = htole64(p->last.step),
@@ -64,7 +64,7 @@ static void fallback_rows_rows_write(struct rows_pack *p, size_t at)
 }
 
 /* Put what was cut into the message; room for it and a record was seen. */
-static void fallback_rows_rows_append(struct rows_pack *p, const struct aqi_row *row)
+static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 {
     size_t bytes = row->len * row->count;
     struct rows_record record = {.addr = row->remote,
@@ -79,10 +79,10 @@ static void fallback_rows_rows_append(struct rows_pack *p, const struct aqi_row 
     if (p->used != 0 && p->last.count == 1 && record.count == 1 &&
         p->last.addr + p->last.len == record.addr) {
         p->last.len += record.len;
-        fallback_rows_rows_write(p, p->last_at);
+        fallback_rows_write(p, p->last_at);
     } else {
         p->last = record;
-        fallback_rows_rows_write(p, p->used);
+        fallback_rows_write(p, p->used);
         p->used += sizeof(record);
     }
     p->bytes += bytes;
@@ -96,9 +96,9 @@ static void fallback_rows_rows_append(struct rows_pack *p, const struct aqi_row 
  * As many rows as fit. `*row` becomes what is left of the first that does not fit entirely, which
  * is number `*taken`. `kept`: of a get, what was cut; `*nkept` places for it, then how many.
  */
-static void fallback_rows_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
-                                    struct aqi_row *row, unsigned *taken, struct aqi_row *kept,
-                                    unsigned *nkept)
+static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
+                               struct aqi_row *row, unsigned *taken, struct aqi_row *kept,
+                               unsigned *nkept)
 {
     unsigned places = *nkept;
     *row = rows[0];
@@ -107,16 +107,16 @@ static void fallback_rows_rows_pack(struct rows_pack *p, const struct aqi_row *r
         size_t most = p->put ? p->room - p->used - sizeof(struct rows_record) : p->room - p->bytes;
         if (most == 0 || (p->used != 0 && most < aqi_min(row->len - row->skip, 64))) return;
         if (!p->put && *nkept == places) return;
-        struct aqi_row cut = fallback_rows_rows_cut(row, most);
-        fallback_rows_rows_append(p, &cut);
+        struct aqi_row cut = fallback_rows_cut(row, most);
+        fallback_rows_append(p, &cut);
         if (kept != NULL) kept[*nkept] = cut;
         ++*nkept;
         if (row->count == 0 && ++*taken < n) *row = rows[*taken];
     }
 }
 
-static aq_status fallback_rows_rows_send(struct aqi_fallback *fb, struct fallback_op *op,
-                                         struct aqi_row *rows, unsigned n, unsigned *taken)
+static aq_status fallback_rows_send(struct aqi_fallback *fb, struct fallback_op *op,
+                                    struct aqi_row *rows, unsigned n, unsigned *taken)
 {
     struct aqi_tp *tp = fb->tp;
     struct aqi_slot slot;
@@ -127,7 +127,7 @@ static aq_status fallback_rows_rows_send(struct aqi_fallback *fb, struct fallbac
     if (st != AQ_OK) return st;
     struct rows_pack p = {.buffer = slot.payload, .room = op->peer->max_medium, .put = put};
     unsigned whole;
-    fallback_rows_rows_pack(&p, rows, n, &rest, &whole, kept, &op->rows);
+    fallback_rows_pack(&p, rows, n, &rest, &whole, kept, &op->rows);
     op->fill_len = p.bytes;
     struct aqi_am am = {.kind = AQI_AM_INTERNAL,
                         .handler = put ? FB_PUT_ROWS : FB_GET_ROWS,
@@ -159,7 +159,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
     fallback_lock(fb, &side->lock);
     if (!atomic_load_explicit(&side->down, memory_order_relaxed)) {
         op = fallback_op_new(fb, &init);
-        st = op != NULL ? fallback_rows_rows_send(fb, op, rows, n, taken) : AQ_ENOMEM;
+        st = op != NULL ? fallback_rows_send(fb, op, rows, n, taken) : AQ_ENOMEM;
     }
     if (op == NULL)
         free(init.copy);
@@ -175,8 +175,8 @@ no_memory:
 /* --- serving --------------------------------------------------------------------------------- */
 
 /* Read the record at `*at` and step over it. False: it makes no sense or is not to be touched. */
-static bool fallback_rows_rows_read(struct aqi_fallback *fb, const unsigned char **at,
-                                    const unsigned char *end, size_t most, struct aqi_row *row)
+static bool fallback_rows_read(struct aqi_fallback *fb, const unsigned char **at,
+                               const unsigned char *end, size_t most, struct aqi_row *row)
 {
     struct rows_record wire;
     int64_t last;
@@ -196,13 +196,13 @@ static bool fallback_rows_rows_read(struct aqi_fallback *fb, const unsigned char
 }
 
 /* Look at all records before the first of them moves a byte. */
-static bool fallback_rows_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, bool put,
-                                  size_t most, size_t *bytes)
+static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, bool put,
+                             size_t most, size_t *bytes)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
     struct aqi_row row;
     for (*bytes = 0; at < end;) {
-        if (!fallback_rows_rows_read(fb, &at, end, most, &row)) return false;
+        if (!fallback_rows_read(fb, &at, end, most, &row)) return false;
         size_t n = row.len * row.count;
         *bytes += n;
         if (*bytes > most || (put && n > (size_t)(end - at))) return false;
@@ -217,8 +217,8 @@ bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
     const unsigned char *at = am->payload, *end = at + am->nbytes;
     struct aqi_row row;
     size_t bytes;
-    if (!fallback_rows_rows_ok(fb, am, true, am->nbytes, &bytes)) return false;
-    while (at < end && fallback_rows_rows_read(fb, &at, end, am->nbytes, &row)) {
+    if (!fallback_rows_ok(fb, am, true, am->nbytes, &bytes)) return false;
+    while (at < end && fallback_rows_read(fb, &at, end, am->nbytes, &row)) {
         if (row.len * row.count > (size_t)(end - at)) break;
         aqi_copy_pieces((void *)(uintptr_t)row.remote, row.remote_step, at, (int64_t)row.len,
                         row.len, row.count);
@@ -232,10 +232,10 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
     struct aqi_row row;
-    if (!fallback_rows_rows_ok(fb, am, false, most, nbytes)) return false;
+    if (!fallback_rows_ok(fb, am, false, most, nbytes)) return false;
     unsigned char *to = *buffer = malloc(*nbytes + 1), *full = to + *nbytes;
     if (to == NULL) return false;
-    while (at < end && fallback_rows_rows_read(fb, &at, end, most, &row)) {
+    while (at < end && fallback_rows_read(fb, &at, end, most, &row)) {
         if (row.len * row.count > (size_t)(full - to)) break;
         aqi_copy_pieces(to, (int64_t)row.len, (void *)(uintptr_t)row.remote, row.remote_step,
                         row.len, row.count);

@@ -15,10 +15,10 @@ static uint64_t fallback_serve_arg_u64(const struct aqi_am *am, unsigned i)
 
 /* Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
  * two arguments that name the operation. */
-static void fallback_serve_serve_reply(struct aqi_fallback *fb, uint32_t source,
-                                       const struct aqi_am *request, enum fallback_message type,
-                                       const int32_t *more, unsigned nmore, const void *payload,
-                                       size_t nbytes)
+static void fallback_serve_reply(struct aqi_fallback *fb, uint32_t source,
+                                 const struct aqi_am *request, enum fallback_message type,
+                                 const int32_t *more, unsigned nmore, const void *payload,
+                                 size_t nbytes)
 {
     int32_t args[8] = {request->args[0], request->args[1]};
     for (unsigned i = 0; i < nmore; i++)
@@ -41,7 +41,7 @@ static void fallback_serve_serve_reply(struct aqi_fallback *fb, uint32_t source,
 
 static void fallback_serve_refuse(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
-    fallback_serve_serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
 }
 
 /* Answer for this piece and what was held back of its put, or hold both back; what was held back of
@@ -65,18 +65,17 @@ static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
     answer = answer || sum >= FB_MOST_HELD;
     if (answer) {
         more[0] = (int32_t)(sum | FB_ANSWER);
-        nmore = aqi_max(nmore, 1u) == 4 ? 4 : 1;
+        if (nmore == 0) nmore = 1;
         sum = 0;
     }
     side->held.index = index;
     side->held.generation = generation;
     side->held.bytes = sum;
     fallback_unlock(fb, &side->lock);
-    if (nmore != 0) fallback_serve_serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
+    if (nmore != 0) fallback_serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
 }
 
-static void fallback_serve_serve_put(struct aqi_fallback *fb, uint32_t source,
-                                     const struct aqi_am *am)
+static void fallback_serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     if (!fb->up.range_ok(fb->up.host, am->addr, am->nbytes)) {
         fallback_serve_refuse(fb, source, am);
@@ -86,21 +85,20 @@ static void fallback_serve_serve_put(struct aqi_fallback *fb, uint32_t source,
     fallback_serve_acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
 }
 
-static void fallback_serve_serve_sync(struct aqi_fallback *fb, uint32_t source,
-                                      const struct aqi_am *am)
+static void fallback_serve_sync(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     fallback_serve_acknowledge(fb, source, am, 0, true);
 }
 
-static void fallback_serve_serve_put_rows(struct aqi_fallback *fb, uint32_t source,
-                                          const struct aqi_am *am)
+static void fallback_serve_put_rows(struct aqi_fallback *fb, uint32_t source,
+                                    const struct aqi_am *am)
 {
     bool ok = fallback_rows_put(fb, am);
-    fallback_serve_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
 }
 
-static void fallback_serve_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
-                                          const struct aqi_am *am)
+static void fallback_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
+                                    const struct aqi_am *am)
 {
     void *buffer;
     size_t nbytes;
@@ -108,24 +106,22 @@ static void fallback_serve_serve_get_rows(struct aqi_fallback *fb, uint32_t sour
         fallback_serve_refuse(fb, source, am);
         return;
     }
-    fallback_serve_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
+    fallback_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
     free(buffer);
 }
 
-static void fallback_serve_serve_get(struct aqi_fallback *fb, uint32_t source,
-                                     const struct aqi_am *am)
+static void fallback_serve_get(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     uint32_t len = (uint32_t)am->args[3];
     int32_t offset = am->args[2];
     if (len > fallback_piece(fb, fb->peers[source]) || !fb->up.range_ok(fb->up.host, am->addr, len))
         fallback_serve_refuse(fb, source, am);
     else
-        fallback_serve_serve_reply(fb, source, am, FB_GET_DATA, &offset, 1,
-                                   (const void *)(uintptr_t)am->addr, len);
+        fallback_serve_reply(fb, source, am, FB_GET_DATA, &offset, 1,
+                             (const void *)(uintptr_t)am->addr, len);
 }
 
-static void fallback_serve_serve_atomic(struct aqi_fallback *fb, uint32_t source,
-                                        const struct aqi_am *am)
+static void fallback_serve_atomic(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_atomic req = {.addr = am->addr,
                              .operand1 = fallback_serve_arg_u64(am, 2),
@@ -140,16 +136,15 @@ static void fallback_serve_serve_atomic(struct aqi_fallback *fb, uint32_t source
     }
     uint64_t old = aqi_atomic_apply(&req, (void *)(uintptr_t)am->addr);
     int32_t halves[2] = {(int32_t)old, (int32_t)(old >> 32)};
-    fallback_serve_serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
+    fallback_serve_reply(fb, source, am, FB_RESULT, halves, 2, NULL, 0);
 }
 
-static void fallback_serve_serve_fill(struct aqi_fallback *fb, uint32_t source,
-                                      const struct aqi_am *am)
+static void fallback_serve_fill(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     uint64_t len = fallback_serve_arg_u64(am, 3);
     bool ok = fb->up.range_ok(fb->up.host, am->addr, len);
     if (ok) memset((void *)(uintptr_t)am->addr, am->args[2], len);
-    fallback_serve_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
+    fallback_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
 }
 
 static void fallback_serve_count_acked(struct aqi_fallback *fb, struct fallback_op *op,
@@ -233,23 +228,23 @@ static const struct {
     void (*serve)(struct aqi_fallback *, uint32_t, const struct aqi_am *);
     void (*take)(struct aqi_fallback *, struct fallback_op *, const struct aqi_am *);
 } messages[FB_MESSAGES] = {
-    [FB_PUT] = {3, false, fallback_serve_serve_put, NULL},
-    [FB_SYNC] = {2, false, fallback_serve_serve_sync, NULL},
+    [FB_PUT] = {3, false, fallback_serve_put, NULL},
+    [FB_SYNC] = {2, false, fallback_serve_sync, NULL},
     [FB_ACK] = {3, true, NULL, fallback_serve_take_ack},
-    [FB_GET] = {4, false, fallback_serve_serve_get, NULL},
+    [FB_GET] = {4, false, fallback_serve_get, NULL},
     [FB_GET_DATA] = {3, true, NULL, fallback_serve_take_data},
-    [FB_ATOMIC] = {8, false, fallback_serve_serve_atomic, NULL},
+    [FB_ATOMIC] = {8, false, fallback_serve_atomic, NULL},
     [FB_RESULT] = {4, true, NULL, fallback_serve_take_result},
-    [FB_FILL] = {5, false, fallback_serve_serve_fill, NULL},
-    [FB_PUT_ROWS] = {2, false, fallback_serve_serve_put_rows, NULL},
+    [FB_FILL] = {5, false, fallback_serve_fill, NULL},
+    [FB_PUT_ROWS] = {2, false, fallback_serve_put_rows, NULL},
     [FB_DONE] = {2, true, NULL, fallback_serve_take_done},
-    [FB_GET_ROWS] = {2, false, fallback_serve_serve_get_rows, NULL},
+    [FB_GET_ROWS] = {2, false, fallback_serve_get_rows, NULL},
     [FB_ROWS] = {2, true, NULL, fallback_serve_take_rows},
     [FB_REFUSED] = {2, true, NULL, fallback_serve_take_refused},
 };
 
-static bool fallback_serve_serve_internal(struct aqi_fallback *fb, uint32_t source,
-                                          const struct aqi_am *am)
+static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
+                                    const struct aqi_am *am)
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     if (am->handler == 0 || am->handler >= FB_MESSAGES) return false;
@@ -274,7 +269,7 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
     bool ok = source < fb->params.size && fb->peers[source] != NULL;
     switch (am->kind) {
     case AQI_AM_INTERNAL:
-        ok = ok && fallback_serve_serve_internal(fb, source, am);
+        ok = ok && fallback_serve_internal(fb, source, am);
         break;
     case AQI_AM_LONG_PACKED:
     case AQI_AM_LONG_HEADER:

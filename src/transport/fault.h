@@ -4,7 +4,8 @@
  *
  *   again=P     am_send, put, get and atomic say AQ_AGAIN in P percent of the calls, in bursts
  *   late=N      completions come 1 to N progress calls late
- *   hide=A+B…   the transport seems to lack: reserve put get atomic fill pull long map alloc wait
+ *   hide=A+B…   the transport seems to lack: reserve put get atomic fill pull long rows map reg
+ *               alloc wait
  *   die=ID@N    after N calls to peer ID it is lost
  *   credits=1   the transport asks for credits (AQI_CAP_CREDITS), and the process is aborted when
  *               more requests or replies arrive than buffers could have been posted for

@@ -4,6 +4,7 @@
 #include "transport/fault.h"
 #include "transport/loop/loop.h"
 #include "transport/shm/shm.h"
+#include "transport/udp/udp.h"
 
 #include <string.h>
 
@@ -13,6 +14,7 @@ _Thread_local unsigned aqi_tp_thread;
 const struct aqi_transport *const aqi_transports[] = {
     &aqi_loop_transport,
     &aqi_shm_transport,
+    &aqi_udp_transport,
     NULL,
 };
 

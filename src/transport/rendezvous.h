@@ -31,10 +31,11 @@ struct aqi_handshake {
     unsigned nfds;
 };
 
-/* Who wrote, as the system says; pid 0: it cannot tell. */
+/* Who wrote, as the system says; pid 0 and uid UINT32_MAX: it cannot tell. */
 struct aqi_writer {
     int64_t pid;
     uint32_t uid;
+    bool ours; /* the same user, as the system says; or it has shown that it knows our secret */
 };
 
 struct aqi_rendezvous_hooks {
@@ -47,10 +48,11 @@ struct aqi_rendezvous_hooks {
                     struct aqi_handshake *message);
     /*
      * The other side closed it, or its process has ended: nothing more comes, and our end is still
-     * to be closed. Before any answer to connect: the call is lost, perhaps because nobody had
-     * room for it; calling again is right.
+     * to be closed. `why` is for people; NULL: there is no more to say. AQ_EPEER or AQ_AGAIN before
+     * any answer to connect: the call is lost, perhaps because nobody had room for it; calling
+     * again is right. AQ_EREFUSED: nobody listens there. Another status: the call cannot be.
      */
-    void (*closed)(void *arg, void *channel_user);
+    void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
     void *arg;
 };
 
@@ -74,12 +76,14 @@ struct aqi_rendezvous_ops {
      * Call. What becomes of it comes as a message, or by closed.
      *
      * @return AQ_AGAIN     The listener has no room now: try again, later and later.
-     * @return AQ_EREFUSED  Nobody listens there. Not logged.
+     * @return AQ_EREFUSED  Nobody listens there. Not logged; over a network `closed` says it.
+     * @return AQ_EINVAL    Not a URI of this transport, or no such host.
      */
     aq_status (*connect)(struct aqi_rendezvous *rendezvous, const char *uri,
                          const struct aqi_handshake *message, void *user,
                          struct aqi_control_channel **channel);
-    /* @return AQ_EPEER  It has closed it. Not logged. */
+    /* In order. What a process that dies has sent before may get lost, where it lingers.
+     * @return AQ_EPEER  It has closed it. Not logged. */
     aq_status (*send)(struct aqi_control_channel *channel, const struct aqi_handshake *message);
     void (*close_channel)(struct aqi_control_channel *channel);
 
@@ -87,6 +91,10 @@ struct aqi_rendezvous_ops {
     unsigned (*progress)(struct aqi_rendezvous *rendezvous);
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
+    /* Can it be known whether a writer is `ours`? */
+    bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
+    bool objects; /* descriptors go with messages; else they are AQ_ENOTSUP */
+    bool lingers; /* what was said last may have to be said again: progress after close_channel */
 };
 
 #endif

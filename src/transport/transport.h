@@ -169,10 +169,12 @@ enum aqi_caps {
     AQI_CAP_ROWS = 1u << 15,       /* put_rows, get_rows */
     AQI_CAP_TIMERS = 1u << 16,     /* next_deadline; else `now` may be 0 */
     AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Who lives" */
-    AQI_CAP_ROOM = 1u << 18, /* room announces itself: after AQ_AGAIN, wait_fd becomes readable
-                                while armed when there is some (else who waits for it naps) */
-    AQI_CAP_LOCAL = 1u << 19 /* operations go better when the caller names the aqi_mem of its own
+    AQI_CAP_ROOM = 1u << 18,  /* room announces itself: after AQ_AGAIN, wait_fd becomes readable
+                                 while armed when there is some (else who waits for it naps) */
+    AQI_CAP_LOCAL = 1u << 19, /* operations go better when the caller names the aqi_mem of its own
                                 memory (else it is not looked for) */
+    AQI_CAP_FAR = 1u << 20    /* reaches other hosts: not opened where there are none, unless it is
+                                 asked for by name */
 };
 
 /* What progress may do. */
@@ -230,6 +232,7 @@ struct aqi_tp_params {
      * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
     const void *like;
     size_t like_len;
+    const char *towards; /* the client's end of a connection: the URI that it calls. Else NULL */
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 

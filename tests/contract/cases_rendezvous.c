@@ -19,11 +19,13 @@ struct rendezvous_state {
     struct aqi_listener *listener;
     struct aqi_control_channel *channel[CHANNELS]; /* taken from calls */
     unsigned calls, messages, ends;
-    bool refuse; /* close on whoever calls */
+    bool refuse;   /* close on whoever calls */
+    aq_status end; /* why the last one ended */
     struct aqi_writer writer;
     uint64_t seed; /* of the last message */
     size_t len;
-    off_t object; /* size of the last object that came along */
+    off_t object;         /* size of the last object that came along */
+    bool again[CHANNELS]; /* these of our own calls found no room */
 };
 
 static void rendezvous_read(struct rendezvous_state *state, const struct aqi_writer *writer,
@@ -67,11 +69,18 @@ static void rendezvous_message(void *arg, void *channel_user, const struct aqi_w
     rendezvous_read(state, writer, message);
 }
 
-static void rendezvous_closed(void *arg, void *channel_user)
+static void rendezvous_closed(void *arg, void *channel_user, aq_status status, const char *why)
 {
     struct rendezvous_state *state = arg;
-    CT_CHECK(channel_user == state);
+    bool *again = channel_user;
+    CT_CHECK(status != AQ_OK);
+    if (again >= state->again && again < state->again + CHANNELS)
+        *again = true;
+    else
+        CT_CHECK(channel_user == state);
+    CT_CHECK(why == NULL || why[0] != 0);
     state->ends++;
+    state->end = status;
 }
 
 /* False: the transport has no rendezvous, and the case is skipped. */
@@ -88,6 +97,18 @@ static bool rendezvous_open(struct ct_ep *ep, struct rendezvous_state *state)
     }
     CT_OK(state->ops->open(&hooks, &state->rendezvous));
     return true;
+}
+
+/* Meet all ranks. Where channels linger that takes progress. */
+static void rendezvous_meet(struct ct_ep *ep, struct rendezvous_state *state, unsigned flag)
+{
+    _Atomic uint32_t *met = &ep->world->flag[flag];
+    uint64_t start = 0;
+    atomic_fetch_add(met, 1);
+    while (atomic_load(met) < ep->size) {
+        if (!state->ops->lingers || state->ops->progress(state->rendezvous) == 0) ct_relax();
+        CT_CHECK(!ct_overdue(&start, 60));
+    }
 }
 
 /* Rank 0 listens, and everybody knows where. */
@@ -136,20 +157,29 @@ static void rendezvous_written(struct rendezvous_out *out)
         close(out->fds[i]);
 }
 
-static struct aqi_control_channel *rendezvous_connect(struct ct_ep *ep,
-                                                      struct rendezvous_state *state,
-                                                      unsigned objects, uint64_t seed)
+static struct aqi_control_channel *rendezvous_connect_as(struct ct_ep *ep,
+                                                         struct rendezvous_state *state,
+                                                         unsigned objects, uint64_t seed,
+                                                         void *user)
 {
     struct rendezvous_out out;
     struct aqi_control_channel *channel = NULL;
+    if (!state->ops->objects) objects = 0;
     const struct aqi_handshake *message = rendezvous_write(&out, MESSAGE, objects, 4096, seed);
     aq_status st;
-    while ((st = state->ops->connect(state->rendezvous, ep->world->uri[0], message, state,
+    while ((st = state->ops->connect(state->rendezvous, ep->world->uri[0], message, user,
                                      &channel)) == AQ_AGAIN)
         ct_relax();
     CT_OK(st);
     rendezvous_written(&out);
     return channel;
+}
+
+static struct aqi_control_channel *rendezvous_connect(struct ct_ep *ep,
+                                                      struct rendezvous_state *state,
+                                                      unsigned objects, uint64_t seed)
+{
+    return rendezvous_connect_as(ep, state, objects, seed, state);
 }
 
 /* --- the cases ------------------------------------------------------------------------------- */
@@ -170,7 +200,13 @@ static void rendezvous_addresses(struct ct_ep *ep)
     CT_CHECK(strcmp(uri, again) != 0 && other != NULL);
     state.ops->unlisten(state.rendezvous, other);
     const struct aqi_handshake *message = rendezvous_write(&out, 100, 0, 0, 1);
-    CT_EQUAL(state.ops->connect(state.rendezvous, again, message, &state, &channel), AQ_EREFUSED);
+    aq_status st = state.ops->connect(state.rendezvous, again, message, &state, &channel);
+    if (st == AQ_OK) { /* the network says it */
+        rendezvous_await(&state, &state.ends, 1);
+        state.ops->close_channel(channel);
+        st = state.end;
+    }
+    CT_EQUAL(st, AQ_EREFUSED);
     CT_OK(state.ops->listen(state.rendezvous, again, &other, &other, uri));
     CT_CHECK(strcmp(uri, again) == 0);
     static const char *const bad[] = {"", "x", "nosuch://1", "://", " "};
@@ -189,21 +225,24 @@ static void rendezvous_talk(struct ct_ep *ep)
     struct rendezvous_out out;
     if (!rendezvous_open(ep, &state)) return;
     rendezvous_listen(ep, &state);
+    bool objects = state.ops->objects, known = !state.ops->lingers;
     struct aqi_control_channel *channel = rendezvous_connect(ep, &state, 2, 1000 + ep->self);
     if (ep->self == 0) {
         rendezvous_await(&state, &state.calls, ep->size);
         CT_EQUAL(state.len, MESSAGE);
-        CT_EQUAL(state.object, 4096);
-        CT_EQUAL(state.writer.uid, geteuid());
-        CT_CHECK(state.writer.pid > 0);
+        CT_EQUAL(state.object, objects ? 4096 : 0);
+        CT_EQUAL(state.writer.uid, known ? geteuid() : UINT32_MAX);
+        CT_CHECK(state.writer.ours == state.ops->knows_writers(state.rendezvous));
+        CT_CHECK(known ? state.writer.pid > 0 : state.writer.pid == 0);
         for (uint32_t i = 0; i < ep->size; i++) {
-            CT_OK(state.ops->send(state.channel[i], rendezvous_write(&out, 8 + i, 1, 8192, i)));
+            CT_OK(
+                state.ops->send(state.channel[i], rendezvous_write(&out, 8 + i, objects, 8192, i)));
             rendezvous_written(&out);
         }
     }
     rendezvous_await(&state, &state.messages, 1);
-    CT_EQUAL(state.object, 8192);
-    CT_CHECK(ep->world->config.as_threads || state.writer.pid != 0);
+    CT_EQUAL(state.object, objects ? 8192 : 0);
+    CT_CHECK(ep->world->config.as_threads || !known || state.writer.pid != 0);
     state.ops->close_channel(channel);
     if (ep->self == 0) {
         rendezvous_await(&state, &state.ends, ep->size);
@@ -213,6 +252,7 @@ static void rendezvous_talk(struct ct_ep *ep)
             state.ops->close_channel(state.channel[i]);
         }
     }
+    rendezvous_meet(ep, &state, 0);
     state.ops->close(state.rendezvous);
     ct_meet(ep);
 }
@@ -231,9 +271,32 @@ static void rendezvous_refused(struct ct_ep *ep)
     }
     CT_EQUAL(state.messages, 0);
     if (ep->self == 0) rendezvous_await(&state, &state.calls, 50 * ep->size);
-    ct_meet(ep);
+    rendezvous_meet(ep, &state, 0);
     state.ops->close(state.rendezvous);
     ct_meet(ep);
+}
+
+/* All at once: those for which there is no room hear it, and call again. */
+static void rendezvous_full_later(struct ct_ep *ep, struct rendezvous_state *state)
+{
+    struct aqi_control_channel *channel[CHANNELS];
+    unsigned n = ep->self == ep->size - 1 ? CHANNELS : 0;
+    uint64_t start = 0;
+    for (unsigned i = 0; i < n; i++)
+        channel[i] = rendezvous_connect_as(ep, state, 0, i, &state->again[i]);
+    while (atomic_load(&ep->world->flag[0]) == 0) {
+        if (state->ops->progress(state->rendezvous) == 0) ct_relax();
+        for (unsigned i = 0; i < n; i++) {
+            if (!state->again[i]) continue;
+            CT_EQUAL(state->end, AQ_AGAIN);
+            state->ops->close_channel(channel[i]);
+            state->again[i] = false;
+            channel[i] = rendezvous_connect_as(ep, state, 0, i, &state->again[i]);
+        }
+        if (ep->self == 0 && state->calls == CHANNELS) atomic_store(&ep->world->flag[0], 1);
+        CT_CHECK(!ct_overdue(&start, 60));
+    }
+    CT_EQUAL(state->calls, ep->self == 0 ? CHANNELS : 0);
 }
 
 /* As many calls as it takes until there is no room: each that was taken arrives. */
@@ -244,6 +307,14 @@ static void rendezvous_full(struct ct_ep *ep)
     struct rendezvous_out out;
     unsigned n = 0;
     if (!rendezvous_open(ep, &state)) return;
+    if (state.ops->lingers) {
+        rendezvous_listen(ep, &state);
+        rendezvous_full_later(ep, &state);
+        rendezvous_meet(ep, &state, 1);
+        state.ops->close(state.rendezvous);
+        ct_meet(ep);
+        return;
+    }
     rendezvous_listen(ep, &state);
     uint32_t caller = ep->size - 1;
     if (ep->self == caller) {
@@ -268,6 +339,25 @@ static void rendezvous_full(struct ct_ep *ep)
     ct_meet(ep);
 }
 
+/* Sleep until a counter has this value; then there is nothing to do, or soon. */
+static void rendezvous_sleep_until(struct rendezvous_state *state, const unsigned *counter,
+                                   unsigned value)
+{
+    struct pollfd fd = {.fd = state->ops->wait_fd(state->rendezvous), .events = POLLIN};
+    uint64_t start = 0;
+    while (*counter < value) {
+        CT_EQUAL(poll(&fd, 1, 30000), 1);
+        (void)state->ops->progress(state->rendezvous);
+    }
+    while (state->ops->progress(state->rendezvous) != 0)
+        ;
+    while (state->ops->lingers && poll(&fd, 1, 0) != 0) {
+        (void)state->ops->progress(state->rendezvous);
+        CT_CHECK(!ct_overdue(&start, 60));
+    }
+    CT_EQUAL(poll(&fd, 1, 0), 0);
+}
+
 /* The descriptor is readable when there is something, and not when there is nothing. */
 static void rendezvous_sleep(struct ct_ep *ep)
 {
@@ -279,26 +369,18 @@ static void rendezvous_sleep(struct ct_ep *ep)
     struct aqi_control_channel *channel = NULL;
     ct_meet(ep);
     if (ep->self == ep->size - 1) channel = rendezvous_connect(ep, &state, 0, 3);
-    if (ep->self == 0) {
-        CT_EQUAL(poll(&fd, 1, 30000), 1);
-        rendezvous_await(&state, &state.calls, 1);
-        while (state.ops->progress(state.rendezvous) != 0)
-            ;
-        CT_EQUAL(poll(&fd, 1, 0), 0);
-    }
-    ct_meet(ep);
+    if (ep->self == 0) rendezvous_sleep_until(&state, &state.calls, 1);
+    rendezvous_meet(ep, &state, 0);
     if (channel != NULL) state.ops->close_channel(channel);
-    if (ep->self == 0) {
-        CT_EQUAL(poll(&fd, 1, 30000), 1);
-        rendezvous_await(&state, &state.ends, 1);
-        CT_EQUAL(poll(&fd, 1, 0), 0); /* an end is told once */
-    }
-    ct_meet(ep);
+    if (ep->self == 0) rendezvous_sleep_until(&state, &state.ends, 1);
+    rendezvous_meet(ep, &state, 1);
+    CT_EQUAL(state.ends, ep->self == 0); /* an end is told once */
     state.ops->close(state.rendezvous);
     ct_meet(ep);
 }
 
-/* A process that dies without a word ends its channels, and what it had written arrives before. */
+/* A process that dies without a word ends its channels, and what it had written arrives before;
+ * over a network, what it knows to have arrived. */
 static void rendezvous_death(struct ct_ep *ep)
 {
     struct rendezvous_state state;
@@ -310,7 +392,12 @@ static void rendezvous_death(struct ct_ep *ep)
         struct aqi_control_channel *channel = rendezvous_connect(ep, &state, 1, 3);
         for (unsigned i = 0; i < 5; i++)
             CT_OK(state.ops->send(channel, rendezvous_write(&out, 8, 0, 0, i)));
+        if (state.ops->lingers) rendezvous_await(&state, &state.messages, 1);
         raise(SIGKILL);
+    }
+    if (ep->self == 0 && state.ops->lingers) {
+        rendezvous_await(&state, &state.messages, 5);
+        CT_OK(state.ops->send(state.channel[0], rendezvous_write(&out, 8, 0, 0, 1)));
     }
     if (ep->self == 0) {
         rendezvous_await(&state, &state.ends, 1);
@@ -320,14 +407,50 @@ static void rendezvous_death(struct ct_ep *ep)
     state.ops->close(state.rendezvous);
 }
 
+/* Messages of all sizes come in order, in one piece. */
+static void rendezvous_sizes(struct ct_ep *ep)
+{
+    enum { COUNT = 24 };
+    struct rendezvous_state state;
+    static unsigned char bytes[AQI_HANDSHAKE_MAX];
+    struct aqi_control_channel *channel = NULL;
+    if (!rendezvous_open(ep, &state)) return;
+    rendezvous_listen(ep, &state);
+    if (ep->self == ep->size - 1) {
+        channel = rendezvous_connect(ep, &state, 0, 3);
+        for (uint64_t i = 0; i < COUNT; i++) {
+            size_t len = i == COUNT - 1 ? sizeof(bytes) : 8 + i * 1700;
+            memcpy(bytes, &i, sizeof(i));
+            fill(bytes + 8, len - 8, i);
+            struct aqi_handshake message = {.bytes = bytes, .len = len};
+            while (atomic_load(&ep->world->flag[1]) + 4 < i)
+                (void)state.ops->progress(state.rendezvous);
+            CT_OK(state.ops->send(channel, &message));
+        }
+    }
+    while (ep->self == 0 && state.messages < COUNT) {
+        unsigned before = state.messages;
+        rendezvous_await(&state, &state.messages, before + 1);
+        CT_EQUAL(state.seed, state.messages - 1);
+        atomic_store(&ep->world->flag[1], state.messages);
+    }
+    rendezvous_meet(ep, &state, 0);
+    if (channel != NULL) state.ops->close_channel(channel);
+    state.ops->close(state.rendezvous);
+    ct_meet(ep);
+}
+
 const struct ct_case ct_cases_rendezvous[] = {
-    {"meet: addresses, free again when nobody listens", rendezvous_addresses, CT_CLOSED | CT_CLEAN},
-    {"meet: messages both ways, with descriptors and who wrote", rendezvous_talk,
+    {"rendezvous: addresses, free again when nobody listens", rendezvous_addresses,
      CT_CLOSED | CT_CLEAN},
-    {"meet: who is hung up on hears of it", rendezvous_refused, CT_CLOSED | CT_CLEAN | CT_PEERS},
-    {"meet: no call that was taken is lost", rendezvous_full, CT_CLOSED | CT_CLEAN},
-    {"meet: the descriptor tells when to look", rendezvous_sleep, CT_CLOSED | CT_CLEAN},
-    {"meet: a death ends a channel after its last message", rendezvous_death,
+    {"rendezvous: messages both ways, with descriptors and who wrote", rendezvous_talk,
+     CT_CLOSED | CT_CLEAN},
+    {"rendezvous: who is hung up on hears of it", rendezvous_refused,
+     CT_CLOSED | CT_CLEAN | CT_PEERS},
+    {"rendezvous: no call that was taken is lost", rendezvous_full, CT_CLOSED | CT_CLEAN},
+    {"rendezvous: the descriptor tells when to look", rendezvous_sleep, CT_CLOSED | CT_CLEAN},
+    {"rendezvous: messages of all sizes come in order", rendezvous_sizes, CT_CLOSED | CT_CLEAN},
+    {"rendezvous: a death ends a channel after its last message", rendezvous_death,
      CT_CLOSED | CT_CLEAN | CT_PEERS | CT_PROCESSES},
     {NULL, NULL, 0},
 };

@@ -109,6 +109,17 @@ static aq_status contract_configure(void)
     return aqi_fault_configure(contract_config.fault == NULL ? "" : contract_config.fault);
 }
 
+/* A network may need what not every machine has. */
+static bool contract_possible(void)
+{
+    struct aqi_tp_probe probe;
+    const struct aqi_transport *transport = contract_config.transport;
+    if ((transport->caps & AQI_CAP_FAR) == 0) return true;
+    (void)transport->probe(0, &probe);
+    if (!probe.usable) printf("skipped: %s\n", probe.reason);
+    return probe.usable;
+}
+
 int main(int argc, char **argv)
 {
     static struct CMUnitTest tests[128];
@@ -116,6 +127,7 @@ int main(int argc, char **argv)
     int usage = contract_read(argc, argv);
     if (usage != 0) return usage;
     if (contract_configure() != AQ_OK) return 2;
+    if (!contract_possible()) return 77;
     printf("seed %llu\n", (unsigned long long)contract_config.seed);
     for (size_t t = 0; t < AQI_COUNT_OF(contract_tables); t++)
         for (const struct ct_case *c = contract_tables[t]; c->name != NULL; c++)

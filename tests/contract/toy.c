@@ -394,7 +394,7 @@ const struct aqi_transport toy_transport = {
     .name = "toy",
     .doc = "a network for the contract suite",
     .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
-            AQI_CAP_ROOM | AQI_CAP_LOCAL,
+            AQI_CAP_ROOM | AQI_CAP_LOCAL | AQI_CAP_FAR,
     .addr_max = sizeof(struct toy_address),
     .key_max = sizeof(struct toy_keys),
     .probe = toy_probe,

@@ -1,6 +1,7 @@
 /* toy: the network itself, which loses, repeats, delays and reorders what is sent through it. */
 #include "toy_impl.h"
 
+#include "../common/data.h"
 #include "base/fail.h"
 
 #include <stdlib.h>
@@ -17,13 +18,10 @@ static struct {
 
 enum { NET_LEAST_NS = 3000, NET_SPREAD_NS = 20000, NET_OVERTAKEN_NS = 150000 };
 
-/* The lock is held. A step of splitmix64. */
+/* The lock is held. */
 static uint64_t net_random(void)
 {
-    uint64_t z = net.random += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return mix(net.random += 0x9e3779b97f4a7c15u);
 }
 
 uint64_t toy_random(void)

@@ -101,6 +101,14 @@ static void short_self(void *arg)
     CHECK_OK(aq_am_short(job.team, 0, SINK, args, 4, 0));
 }
 
+static void short_asked(void *arg)
+{
+    aq_event event;
+    (void)arg;
+    CHECK_OK(aq_am_short_nb(job.team, 0, SINK, args, 4, 0, &event));
+    CHECK_OK(aq_event_wait(&event));
+}
+
 static void short_ask(void *arg)
 {
     (void)arg;
@@ -242,6 +250,7 @@ static const struct scenario {
 } scenarios[] = {
     {"short-request", short_request, IDLE, POLL, false, false, "aq_am_short, 4 arguments"},
     {"short-self", short_self, IDLE, IDLE, false, false, "the same to itself, with its handler"},
+    {"short-asked", short_asked, IDLE, IDLE, false, false, "likewise, by aq_am_short_nb"},
     {"medium-8", medium_8, IDLE, POLL, false, false, "aq_am_medium, 8 B, in the slot"},
     {"medium-512", medium_512, IDLE, POLL, false, false, "aq_am_medium, 512 B"},
     {"long-8", long_8, IDLE, POLL, false, false, "aq_am_long, 8 B"},

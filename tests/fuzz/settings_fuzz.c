@@ -22,8 +22,6 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_TIMEOUT", .type = AQI_SET_TIME, .unit = "s", .min = 1, .max = UINT64_MAX},
     {.name = "AQ_WAIT", .def = "auto", .type = AQI_SET_CHOICE, .choices = choices},
     {.name = "AQ_TEXT", .type = AQI_SET_TEXT},
-    {.name = "AQ_SHARE", .type = AQI_SET_SHARE},
-    {.name = "AQ_PART", .type = AQI_SET_SHARE, .min = 4096, .max = 1ull << 40},
 };
 
 static struct aqi_settings_table all = {
@@ -32,12 +30,6 @@ static struct aqi_settings_table *const tables[] = {&all};
 
 static void check_in_range(const struct aqi_setting *row, uint64_t value)
 {
-    if (row->type == AQI_SET_SHARE) {
-        uint64_t most = aqi_share_of(value, UINT64_MAX);
-        fuzz_require(most > 0 || value == 0, "a share is something");
-        fuzz_require(aqi_share_of(value, 1000) <= 1000, "a share is not more than the whole");
-        if (most != value) return; /* a fraction */
-    }
     if (row->min != 0 || row->max != 0)
         fuzz_require(value >= row->min && value <= row->max, "a value taken is in the range");
     if (row->power_of_two)

@@ -5,10 +5,9 @@ usage: debug.py AQRUN PROGRAM
 """
 
 import os
-import signal
 import subprocess
 import sys
-import time
+import threading
 
 FRAMES = "gasnet_debug"  # the program's name stands in frames of its own functions
 OWN = "the client's own trace"
@@ -88,15 +87,14 @@ def check_freeze(command):
     job = subprocess.Popen([*command, "none"], env={**os.environ, "GASNET_FREEZE": "1"}, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines, frozen = [], 0
-    deadline = time.monotonic() + 60
-    while frozen < 2 and time.monotonic() < deadline:
-        line = job.stdout.readline()
-        if not line:
-            break
+    deadline = threading.Timer(60, job.terminate)
+    deadline.start()
+    while frozen < 2 and (line := job.stdout.readline()):
         lines.append(line)
-        frozen += "set var gasnet_frozen = 0" in line
+        frozen += line == "  set var gasnet_frozen = 0\n"
     waiting = job.poll() is None
-    job.send_signal(signal.SIGTERM)
+    deadline.cancel()
+    job.terminate()
     job.communicate(timeout=60)
     if frozen != 2 or not waiting:
         print(f"GASNET_FREEZE: {frozen} of 2 processes froze:\n{''.join(lines)}")

@@ -46,8 +46,7 @@ static void on_quit(int number)
     gasnet_exit(CODE);
 }
 
-/* --- what those do that do not exit -------------------------------------------------------------
- */
+/* --- what those do that do not exit ---------------------------------------------------------- */
 
 static void in_barrier(void)
 {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How jobs end: each case of exits.c for several numbers of processes, looked at from outside.
 
-usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [late-signals]
+usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [ranks=N] [late-signals]
 
-The last word: the programs hear of signals only when they make a system call, as with the thread
-sanitizer, so ranks that only spin hear of none, and none is heard inside the handler of another.
+With ranks=N only these numbers of processes. With late-signals the programs hear of signals only
+when they make a system call, as with the thread sanitizer, so ranks that only spin hear of none,
+and none is heard inside the handler of another.
 """
 
 import concurrent.futures
@@ -92,9 +93,11 @@ def run(aqrun, program, case, ranks):
 
 def main():
     aqrun, seq, par = sys.argv[1:4]
-    deaf = DEAF if sys.argv[4:] == ["late-signals"] else ()
+    deaf = DEAF if "late-signals" in sys.argv[4:] else ()
+    only = [int(word[6:]) for word in sys.argv[4:] if word.startswith("ranks=")]
     jobs = [(program, case, ranks) for program, cases in ((seq, SEQ_CASES), (par, PAR_CASES))
-            for case in cases.items() if case[0] not in deaf for ranks in case[1][1]]
+            for case in cases.items() if case[0] not in deaf for ranks in case[1][1]
+            if not only or ranks in only]
     # Most of them spend their time waiting for ranks that will not come.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         findings = list(pool.map(lambda job: run(aqrun, *job), jobs))

@@ -20,8 +20,7 @@ static char *at(gasnet_node_t node, size_t offset)
     return (char *)table[node].addr + offset;
 }
 
-/* --- messages -----------------------------------------------------------------------------------
- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 static void on_ping(gasnet_token_t token, gasnet_handlerarg_t a, gasnet_handlerarg_t b)
 {
@@ -120,8 +119,7 @@ static void test_messages(void)
     }
 }
 
-/* --- puts and gets -------------------------------------------------------------------------------
- */
+/* --- puts and gets --------------------------------------------------------------------------- */
 
 /* What the previous one wrote here; then it may write again. */
 static void check_here(size_t len, unsigned seed)

@@ -70,8 +70,7 @@ static void test_places(void)
     job_barrier();
 }
 
-/* --- teams --------------------------------------------------------------------------------------
- */
+/* --- teams ----------------------------------------------------------------------------------- */
 
 static void check_team(gex_TM_t tm, gex_Rank_t first, gex_Rank_t step)
 {

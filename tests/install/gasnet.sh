@@ -1,9 +1,11 @@
 #!/bin/bash
 # Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
-# for every mode in C and C++; run them alone, with gasnetrun_smp and with GASNET_PSHM_NODES.
-# usage: gasnet.sh BUILD_DIR SOURCE_DIR
+# for every network and mode, in C and C++; run them alone, with the launchers and with
+# GASNET_PSHM_NODES. With udp, programs for this network also have to use it.
+# usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp]
 set -euo pipefail
 build=$1
+udp=${3-}
 here=$2/tests/install/gasnet
 
 top=$(mktemp -d)
@@ -19,7 +21,8 @@ cmake --install "$build" --prefix "$top/before" >/dev/null
 mv "$top/before" "$top/after"
 tree=$top/after/lib/aqueduct/gasnet
 export PKG_CONFIG_PATH=$tree/lib/pkgconfig
-unset GASNET_PSHM_NODES AQ_RANK
+unset GASNET_PSHM_NODES GASNET_SPAWNFN GASNET_SUPERNODE_MAXSIZE
+unset AQ_RANK AQ_NEIGHBORHOOD AQ_TRANSPORTS
 grep -rIl -e "$top" -e "$build" "$tree" && fail "the files above name the folder of the build"
 
 # --- what configure scripts look at --------------------------------------------------------------
@@ -30,8 +33,10 @@ for part in MAJOR MINOR PATCH; do
     version=$version${version:+.}$number
 done
 [ "$(pkg-config --modversion gasnet-smp-par)" = "$version" ] || fail "pkg-config: other version"
-[ "$(echo "$tree"/include/*-conduit)" = "$tree/include/smp-conduit" ] || fail "other conduits"
-[ -f "$tree/include/smp-conduit/gasnet_core.h" ] || fail "there is no gasnet_core.h"
+[ "$(cd "$tree/include" && echo *-conduit)" = "smp-conduit udp-conduit" ] || fail "other conduits"
+for net in smp udp; do
+    [ -f "$tree/include/$net-conduit/gasnet_core.h" ] || fail "there is no gasnet_core.h of $net"
+done
 names="GASNET_CC GASNET_CXX GASNET_LD GASNET_LIBS GASNET_DEFINES GASNET_LD_REQUIRES_MPI"
 show=$(make -s -f "$here/Makefile" FRAGMENT="$tree/include/smp-conduit/smp-par.mak" show \
     NAMES="$names")
@@ -67,21 +72,25 @@ run_path=$(pkg-config --variable=run_path gasnet-smp-par)
 # --- build ---------------------------------------------------------------------------------------
 strict="-Wall -Wextra -Werror"
 mkdir "$top/bin"
-for mode in seq par parsync; do
-    for language in c cxx; do
-        make -s -f "$here/Makefile" FRAGMENT="$tree/include/smp-conduit/smp-$mode.mak" \
-            SOURCE="$here/client.c" OUT="$top/bin/mak-$mode-$language" LANGUAGE=$language \
-            STRICT="$strict" || fail "smp-$mode.mak, $language: does not build"
+for net in smp udp; do
+    for mode in seq par parsync; do
+        for language in c cxx; do
+            make -s -f "$here/Makefile" FRAGMENT="$tree/include/$net-conduit/$net-$mode.mak" \
+                SOURCE="$here/client.c" OUT="$top/bin/$net-mak-$mode-$language" \
+                LANGUAGE=$language STRICT="$strict" ||
+                fail "$net-$mode.mak, $language: does not build"
+        done
+        # shellcheck disable=SC2046,SC2086 # these are words
+        $(pkg-config --variable=GASNET_CC gasnet-$net-$mode) $strict \
+            -o "$top/bin/$net-pc-$mode-c" "$here/client.c" \
+            $(pkg-config --cflags --libs gasnet-$net-$mode) ||
+            fail "gasnet-$net-$mode.pc, C: does not build"
+        # shellcheck disable=SC2046,SC2086
+        $(pkg-config --variable=GASNET_CXX gasnet-$net-$mode) $strict -x c++ -std=c++11 \
+            -o "$top/bin/$net-pc-$mode-cxx" "$here/client.c" -x none \
+            $(pkg-config --cflags --libs gasnet-$net-$mode) ||
+            fail "gasnet-$net-$mode.pc, C++: does not build"
     done
-    # shellcheck disable=SC2046,SC2086 # these are words
-    $(pkg-config --variable=GASNET_CC gasnet-smp-$mode) $strict -o "$top/bin/pc-$mode-c" \
-        "$here/client.c" $(pkg-config --cflags --libs gasnet-smp-$mode) ||
-        fail "gasnet-smp-$mode.pc, C: does not build"
-    # shellcheck disable=SC2046,SC2086
-    $(pkg-config --variable=GASNET_CXX gasnet-smp-$mode) $strict -x c++ -std=c++11 \
-        -o "$top/bin/pc-$mode-cxx" "$here/client.c" -x none \
-        $(pkg-config --cflags --libs gasnet-smp-$mode) ||
-        fail "gasnet-smp-$mode.pc, C++: does not build"
 done
 for mode in seq par; do
     make -s -f "$here/Makefile" FRAGMENT="$tree/include/gasnet_tools-$mode.mak" tools \
@@ -93,7 +102,7 @@ done
 mkdir "$top/linked"
 ln -s "$tree/include" "$top/linked/include"
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/smp-conduit/smp-par.mak" \
-    SOURCE="$here/client.c" OUT="$top/bin/linked-par-c" LANGUAGE=c STRICT="$strict" ||
+    SOURCE="$here/client.c" OUT="$top/bin/smp-linked-par-c" LANGUAGE=c STRICT="$strict" ||
     fail "smp-par.mak behind a link does not build"
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/gasnet_tools-par.mak" tools \
     SOURCE="$here/tools.c" OUT="$top/tools-linked" STRICT="$strict" ||
@@ -101,14 +110,18 @@ make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/gasnet_tools-par.mak" 
 # Its headers behind the link, too, by which the program finds aqrun.
 # shellcheck disable=SC2046
 cc -D_GNU_SOURCE -DGASNET_PAR -I"$top/linked/include" -I"$top/linked/include/smp-conduit" \
-    -o "$top/bin/headers-par-c" "$here/client.c" $(pkg-config --libs gasnet-smp-par) ||
+    -o "$top/bin/smp-headers-par-c" "$here/client.c" $(pkg-config --libs gasnet-smp-par) ||
     fail "headers behind a link do not build"
 
-# --- a unit of another mode fails at link, by a name that says why --------------------------------
-# shellcheck disable=SC2046
-! cc -o "$top/wrong" "$here/client.c" $(pkg-config --cflags gasnet-smp-seq) \
-    $(pkg-config --libs gasnet-smp-par) 2>"$top/log" || fail "a client of seq links with par"
-grep -q 'undefined reference.*aqg_built_for_smp_seq' "$top/log" || fail "link: $(cat "$top/log")"
+# --- a unit of another mode or network fails at link, by a name that says why ---------------------
+for other in udp-par smp-seq; do
+    # shellcheck disable=SC2046
+    ! cc -o "$top/wrong" "$here/client.c" $(pkg-config --cflags gasnet-$other) \
+        $(pkg-config --libs gasnet-smp-par) 2>"$top/log" ||
+        fail "a client of $other links with smp-par"
+    grep -q "undefined reference.*aqg_built_for_${other/-/_}" "$top/log" ||
+        fail "link: $(cat "$top/log")"
+done
 
 # --- the thread sanitizer in the client only ------------------------------------------------------
 # shellcheck disable=SC2046
@@ -132,33 +145,79 @@ got=0
 # --- run ---------------------------------------------------------------------------------------
 # shellcheck disable=SC2016 # it is not to be expanded
 awkward='$HOME;"'--
-run=$tree/bin/gasnetrun_smp
 setarch -R true 2>/dev/null && export CLIENT_SAME=1
 ran=0
 for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
-    for ident in "GASNetConduitName: SMP" "GASNetSegment: GASNET_SEGMENT_FAST" \
+    IFS=- read -r net _ mode _ <<<"${program##*/}"
+    for ident in "GASNetConduitName: ${net^^}" "GASNetSegment: GASNET_SEGMENT_FAST" \
         "GASNetConfig: (libgasnet.a) RELEASE=" "GASNetEXAPIVersion: 0.19" "GASNetAPIVersion: 1"; do
         grep -aqF "\$$ident" "$program" || fail "$program does not say $ident"
     done
-    mode=${program##*/}
-    mode=${mode#*-}
-    mode=${mode%-*}
     grep -aqF "\$GASNetThreadModel: GASNET_${mode^^} \$" "$program" ||
         fail "$program does not say its threading mode"
     "$program" >"$top/out" || fail "$program alone: exit $?"
-    grep -qx 'client 0 of 1 in mode SMP:' "$top/out" || fail "$program alone: $(cat "$top/out")"
+    grep -qx "client 0 of 1 in mode ${net^^}:" "$top/out" ||
+        fail "$program alone: $(cat "$top/out")"
+    run=$tree/bin/gasnetrun_$net
     "$run" -n 2 "$program" 'a b' "$awkward" '' >"$top/out" || fail "$run -n 2 $program: exit $?"
-    [ "$(grep -cF "of 2 in mode SMP: [a b] [$awkward] []" "$top/out")" = 2 ] ||
+    [ "$(grep -cF "of 2 in mode ${net^^}: [a b] [$awkward] []" "$top/out")" = 2 ] ||
         fail "$run -n 2 $program: $(cat "$top/out")"
+    ran=$((ran + 1))
+    [ "$net" = smp ] || continue
     GASNET_PSHM_NODES=3 "$program" 'a  b' '*' >"$top/out" || fail "GASNET_PSHM_NODES: exit $?"
     [ "$(grep -cF 'of 3 in mode SMP: [a  b] [*]' "$top/out")" = 3 ] ||
         fail "GASNET_PSHM_NODES=3 $program: $(cat "$top/out")"
-    ran=$((ran + 1))
 done
-[ "$ran" = 14 ] || fail "$ran clients were built instead of 14"
+[ "$ran" = 26 ] || fail "$ran clients were built instead of 26"
+
+# --- the network udp: who uses it, and how it is started ------------------------------------------
+program=$top/bin/udp-mak-par-c
+runs() # COMMAND…: it is a job of two that ends as it should
+{
+    "$@" >"$top/out" 2>&1 || fail "$*: exit $? $(cat "$top/out")"
+    [ "$(grep -c 'of 2 in mode UDP: \[3\]' "$top/out")" = 2 ] || fail "$*: $(cat "$top/out")"
+}
+lost=(AQ_UDP_LOSSY=loss=1000 AQ_UDP_DEAD_AFTER=300ms)
+sends() # COMMAND…: so it is, but not when udp loses all packets
+{
+    [ -n "$udp" ] || return 0
+    runs env "$@"
+    ! env "${lost[@]}" "$@" >"$top/out" 2>&1 || fail "$*: does not use udp"
+    grep -q 'does not answer' "$top/out" || fail "$*: $(cat "$top/out")"
+}
+run=$tree/bin/gasnetrun_udp
+amudprun=$tree/bin/amudprun
+runs env "${lost[@]}" "$run" -n 2 -N 1 "$program" 3
+sends GASNET_SUPERNODE_MAXSIZE=1 "$run" -n 2 "$program" 3
+sends AQ_NEIGHBORHOOD=1 "$amudprun" -np 2 "$program" 3
+sends AQ_TRANSPORTS=udp "$run" -n 2 "$program" 3
+for start in "$amudprun -np 2 -spawn L" "$run -spawner=local -n2 --" "$run -np 2"; do
+    # shellcheck disable=SC2086
+    GASNET_SPAWNFN=L runs $start "$program" 3
+done
+for wrong in "env GASNET_SPAWNFN=S $run" "$run -spawner=ssh" "$amudprun -spawn C"; do
+    got=0
+    # shellcheck disable=SC2086
+    $wrong -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
+    [ "$got:$(grep -c 'this machine only.*several hosts' "$top/log")" = 2:1 ] ||
+        fail "$wrong: exit $got: $(cat "$top/out" "$top/log")"
+done
+got=0
+"$program" 4 'x y' >"$top/out" 2>"$top/log" || got=$?
+[ "$got:$(grep -cxF "    gasnetrun_udp -n 4 $program x y" "$top/log")" = 2:1 ] ||
+    fail "$program 4: exit $got: $(cat "$top/out" "$top/log")"
+for arguments in '4x' '-4' '0' 'x 4'; do
+    # shellcheck disable=SC2086
+    "$program" $arguments >/dev/null || fail "$program $arguments: exit $?"
+done
+"$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 for a number of processes"
+for launcher in gasnetrun_smp gasnetrun_udp amudprun; do
+    "$tree/bin/$launcher" --help | grep -q "^usage: $launcher -n N" || fail "$launcher --help"
+done
 
 # --- exit codes, options and errors of the launcher -----------------------------------------------
-program=$top/bin/mak-par-c
+program=$top/bin/smp-mak-par-c
+run=$tree/bin/gasnetrun_smp
 for code in 0 7 255; do
     got=0
     CLIENT_EXIT=$code "$run" -np 2 -E CLIENT_EXIT,NO -v -- "$program" >/dev/null 2>&1 || got=$?

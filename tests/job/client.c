@@ -28,7 +28,7 @@ static aq_status do_open(long number)
 static aq_status do_barrier(long number)
 {
     (void)number;
-    return aqi_boot_allgather(boot, NULL, 0, NULL);
+    return boot->kind->allgather(boot, NULL, 0, NULL);
 }
 
 static uint8_t part_byte(size_t rank, size_t i)
@@ -39,11 +39,11 @@ static uint8_t part_byte(size_t rank, size_t i)
 /* Allgather of so many bytes, verified. */
 static aq_status do_gather(long number)
 {
-    size_t len = (size_t)number, size = aqi_boot_info(boot)->size;
+    size_t len = (size_t)number, size = boot->info.size;
     uint8_t *mine = malloc(len + 1), *all = malloc(len * size + 1);
     for (size_t i = 0; i < len; i++)
-        mine[i] = part_byte(aqi_boot_info(boot)->rank, i);
-    aq_status status = aqi_boot_allgather(boot, mine, len, all);
+        mine[i] = part_byte(boot->info.rank, i);
+    aq_status status = boot->kind->allgather(boot, mine, len, all);
     for (size_t k = 0; status == AQ_OK && k < len * size; k++)
         if (all[k] != part_byte(k / len, k % len)) status = AQ_EPROTO;
     free(mine);
@@ -57,15 +57,14 @@ static aq_status do_share(long number)
     size_t bytes = (size_t)number;
     int fd = -1;
     void *memory = NULL;
-    aq_status status = aqi_boot_share(boot, "test", bytes, &fd);
+    aq_status status = boot->kind->share(boot, "test", bytes, &fd);
     if (status != AQ_OK) return status;
     status = aqi_shmem_map(fd, bytes, &memory);
     close(fd);
     if (status != AQ_OK) return status;
-    ((volatile uint8_t *)memory)[aqi_boot_info(boot)->rank] =
-        part_byte(aqi_boot_info(boot)->rank, 5);
+    ((volatile uint8_t *)memory)[boot->info.rank] = part_byte(boot->info.rank, 5);
     status = do_barrier(0);
-    for (size_t rank = 0; status == AQ_OK && rank < aqi_boot_info(boot)->size; rank++)
+    for (size_t rank = 0; status == AQ_OK && rank < boot->info.size; rank++)
         if (((volatile uint8_t *)memory)[rank] != part_byte(rank, 5)) status = AQ_EPROTO;
     aqi_shmem_unmap(memory, bytes);
     return status;
@@ -74,7 +73,7 @@ static aq_status do_share(long number)
 static aq_status do_finalize(long number)
 {
     (void)number;
-    return aqi_boot_finalize(boot);
+    return boot->kind->reach(boot, AQI_BOOT_LEFT);
 }
 
 static aq_status do_close(long number)
@@ -102,13 +101,13 @@ static aq_status do_signal(long number)
 /* What aq_exit does. */
 static aq_status do_end(long number)
 {
-    aqi_boot_exit(boot, (int)number, NULL);
+    boot->kind->exit(boot, (int)number, NULL);
     return do_code(number);
 }
 
 static aq_status do_why(long number)
 {
-    aqi_boot_exit(boot, (int)number, "the disk is on fire");
+    boot->kind->exit(boot, (int)number, "the disk is on fire");
     return AQ_OK;
 }
 
@@ -126,8 +125,8 @@ static aq_status do_wait(long number)
     (void)number;
     aq_status status;
     /* First ask, then sleep: the event may have come during a collective call. */
-    while ((status = aqi_boot_progress(boot, on_event, NULL)) == AQ_OK) {
-        struct pollfd state = {.fd = aqi_boot_fd(boot), .events = POLLIN};
+    while ((status = boot->kind->progress(boot, on_event, NULL)) == AQ_OK) {
+        struct pollfd state = {.fd = boot->fd, .events = POLLIN};
         poll(&state, 1, -1);
     }
     return status;
@@ -215,7 +214,7 @@ static aq_status do_hello(long number)
 /* Random packets, to the place before joining and to the control socket after it. */
 static aq_status do_garbage(long number)
 {
-    int to = boot != NULL ? aqi_boot_fd(boot) : atoi(getenv("AQ_BOOT_FD"));
+    int to = boot != NULL ? boot->fd : atoi(getenv("AQ_BOOT_FD"));
     srand(1);
     for (long i = 0; i < number; i++) {
         uint8_t buf[200];
@@ -244,8 +243,8 @@ static aq_status do_deaf(long number)
                                .data = zeros};
     for (; call.offset < call.bytes; call.offset += call.len) {
         call.len = aqi_min(call.bytes - call.offset, sizeof(zeros));
-        while (aqi_channel_send(aqi_boot_fd(boot), &call, -1) == AQ_AGAIN)
-            poll(&(struct pollfd){.fd = aqi_boot_fd(boot), .events = POLLOUT}, 1, 1000);
+        while (aqi_channel_send(boot->fd, &call, -1) == AQ_AGAIN)
+            poll(&(struct pollfd){.fd = boot->fd, .events = POLLOUT}, 1, 1000);
     }
     return do_pause(0);
 }
@@ -253,7 +252,7 @@ static aq_status do_deaf(long number)
 static aq_status do_leaving(long number)
 {
     (void)number;
-    return aqi_boot_leaving(boot);
+    return boot->kind->reach(boot, AQI_BOOT_LEAVING);
 }
 
 static const struct {

@@ -71,17 +71,6 @@ void data_collect(struct data *data, unsigned sections)
     if (sections & (SHOW_SETTINGS | SHOW_CHANGED)) collect_settings(data);
 }
 
-void data_free(struct data *data)
-{
-    for (size_t i = 0; i < data->problem_count; i++)
-        free(data->problems[i]);
-    free(data->problems);
-    free(data->transports);
-    free(data->limits);
-    free(data->settings);
-    *data = (struct data){0};
-}
-
 int setting_is_changed(const aq_setting_info *setting)
 {
     return strcmp(setting->origin, "default") != 0;

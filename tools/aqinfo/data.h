@@ -23,7 +23,6 @@ struct data {
 
 /* Fill in the sections of `*data` that `sections` names; ends the program when memory is short. */
 void data_collect(struct data *data, unsigned sections);
-void data_free(struct data *data);
 
 /* 1 if the setting has another value than its default, or was set to it. */
 int setting_is_changed(const aq_setting_info *setting);

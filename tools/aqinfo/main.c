@@ -1,7 +1,7 @@
 /* aqinfo: which transports work here and why not, the limits of the machine, and every setting. */
+#include "base/nearest.h"
 #include "command.h"
 #include "data.h"
-#include "names.h"
 #include <aqueduct/version.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,42 +9,25 @@
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE };
 
-static enum format format;
-static unsigned sections;
-
-static void as_json(const char *unused)
-{
-    (void)unused;
-    format = FORMAT_JSON;
-}
-
-static void as_markdown(const char *unused)
-{
-    (void)unused;
-    format = FORMAT_MARKDOWN;
-}
-
-static void as_trace(const char *unused)
-{
-    (void)unused;
-    format = FORMAT_TRACE;
-}
+static unsigned format, sections;
 
 #define SHOW_ALL (SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS)
 static const struct command_row rows[] = {
     {0, "transports", NULL, "which work here, what they can do, and why one does not work",
-     ADDS_BITS(&sections, SHOW_TRANSPORTS)},
+     .bits = &sections, .value = SHOW_TRANSPORTS},
     {0, "limits", NULL, "of machine and process, with advice where one costs something",
-     ADDS_BITS(&sections, SHOW_LIMITS)},
+     .bits = &sections, .value = SHOW_LIMITS},
     {0, "settings", NULL, "every setting: value, origin, what is legal, what it does",
-     ADDS_BITS(&sections, SHOW_SETTINGS)},
-    {0, "all", NULL, "all three", ADDS_BITS(&sections, SHOW_ALL)},
-    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}", TAKES(as_json)},
-    {0, "markdown", NULL, "the settings as docs/settings.md", TAKES(as_markdown)},
+     .bits = &sections, .value = SHOW_SETTINGS},
+    {0, "all", NULL, "all three", .bits = &sections, .value = SHOW_ALL},
+    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}",
+     .number = &format, .value = FORMAT_JSON},
+    {0, "markdown", NULL, "the settings as docs/settings.md", .number = &format,
+     .value = FORMAT_MARKDOWN},
     {0, "merge-traces", NULL,
      "one time line out of the files FILE that AQ_TRACE_FILE made, for https://ui.perfetto.dev and "
      "chrome://tracing",
-     TAKES(as_trace)},
+     .number = &format, .value = FORMAT_TRACE},
 };
 
 static const char head[] =
@@ -92,31 +75,31 @@ static void keep_named(struct data *data, char *const *names)
 }
 
 /* Names separated by commas; NULL: none. The nearest of them is kept until the next is found. */
-static void offer_aliases(struct nearest *nearest, const char *names)
+static void offer_aliases(struct aqi_nearest *nearest, const char *names)
 {
     static char kept[64];
     for (; names != NULL && *names != '\0'; names += *names == ',') {
         char name[sizeof(kept)];
         size_t len = strcspn(names, ",");
         snprintf(name, sizeof(name), "%.*s", (int)len, names);
-        nearest_offer(nearest, name);
+        aqi_nearest_offer(nearest, name);
         if (nearest->best == name) nearest->best = strcpy(kept, name);
         names += len;
     }
 }
 
 /* Offer every name there is; 1 if `name` is one of them. */
-static int is_known(const struct data *data, const char *name, struct nearest *nearest)
+static int is_known(const struct data *data, const char *name, struct aqi_nearest *nearest)
 {
-    nearest_begin(nearest, name);
+    aqi_nearest_begin(nearest, name);
     for (size_t i = 0; i < data->setting_count; i++) {
-        nearest_offer(nearest, data->settings[i].name);
+        aqi_nearest_offer(nearest, data->settings[i].name);
         offer_aliases(nearest, data->settings[i].alias);
     }
     for (size_t i = 0; i < data->transport_count; i++)
-        nearest_offer(nearest, data->transports[i].name);
+        aqi_nearest_offer(nearest, data->transports[i].name);
     for (size_t i = 0; i < data->limit_count; i++)
-        nearest_offer(nearest, data->limits[i].name);
+        aqi_nearest_offer(nearest, data->limits[i].name);
     return nearest->best != NULL && strcasecmp(nearest->best, name) == 0;
 }
 
@@ -125,7 +108,7 @@ static int all_known(const struct data *data, char *const *names)
 {
     int known = 1;
     for (; *names != NULL; names++) {
-        struct nearest nearest;
+        struct aqi_nearest nearest;
         if (is_known(data, *names, &nearest)) continue;
         known = 0;
         fprintf(stderr, "aqinfo: no setting, transport or limit is called \"%s\"; ", *names);
@@ -159,7 +142,7 @@ static unsigned sections_of(int named)
 
 static void show(const struct data *data, unsigned shown, int named)
 {
-    switch (format) {
+    switch ((enum format)format) {
     case FORMAT_JSON:
         json_show(data, shown);
         break;
@@ -196,7 +179,7 @@ int main(int argc, char **argv)
         return command_written() ? failed : 1;
     }
 
-    struct data data;
+    static struct data data; /* to the end of the program */
     unsigned shown = sections_of(named);
     data_collect(&data, shown);
     for (size_t i = 0; i < data.problem_count; i++)
@@ -208,6 +191,5 @@ int main(int argc, char **argv)
         if (named) keep_named(&data, names);
         show(&data, shown, named);
     }
-    data_free(&data);
     return command_written() ? result : 1;
 }

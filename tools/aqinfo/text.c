@@ -1,4 +1,5 @@
 /* aqinfo's output for people. */
+#include "command.h"
 #include "data.h"
 #include <aqueduct/version.h>
 #include <stdio.h>
@@ -6,26 +7,12 @@
 
 enum { LINE_WIDTH = 100 };
 
-/* Print `text` broken at spaces, each line indented; nothing for an empty text. */
+/* Nothing for an empty text. */
 static void paragraph(const char *text, int indent)
 {
-    int column = 0;
-    while (*(text += strspn(text, " \n")) != '\0') {
-        int word = (int)strcspn(text, " \n");
-        if (column > 0 && column + 1 + word > LINE_WIDTH) {
-            putchar('\n');
-            column = 0;
-        }
-        if (column == 0) {
-            printf("%*s%.*s", indent, "", word, text);
-            column = indent + word;
-        } else {
-            printf(" %.*s", word, text);
-            column += 1 + word;
-        }
-        text += word;
-    }
-    if (column > 0) putchar('\n');
+    if (text[0] == '\0') return;
+    printf("%*s", indent, "");
+    command_wrap(text, indent, LINE_WIDTH);
 }
 
 /* A field of a thing shown in full; nothing when there is nothing to say. */

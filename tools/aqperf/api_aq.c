@@ -136,16 +136,10 @@ static void attach(struct perf *perf)
     api_aq_atomic_open();
 }
 
-static void finish(struct perf *perf)
+static void finish(void)
 {
-    (void)perf;
     api_aq_atomic_close();
     CHECK(aq_finalize());
-}
-
-void api_aq_quit(int code)
-{
-    aq_exit(code);
 }
 
 size_t api_aq_max_size(enum carrier carrier)
@@ -212,133 +206,41 @@ static void pass_token(struct perf *perf)
 
 /* Messages that are answered: one at a time, and all at once. */
 #define ONE_BY_ONE(name, ...)                                                                      \
-    static void name##_rtt(struct perf *perf, size_t size, uint64_t n)                             \
-    {                                                                                              \
-        (void)size;                                                                                \
-        for (uint64_t i = 0, wanted = heard.pongs; i < n; i++) {                                   \
-            CHECK(__VA_ARGS__);                                                                    \
-            await_pongs(++wanted);                                                                 \
-        }                                                                                          \
-    }
+    LOOP(api_aq_##name##_rtt, , {                                                                  \
+        CHECK(__VA_ARGS__);                                                                        \
+        await_pongs(pongs + i + 1);                                                                \
+    })
 #define ANSWERED(name, ...)                                                                        \
     ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
-    static void name##_pairs(struct perf *perf, size_t size, uint64_t n)                           \
-    {                                                                                              \
-        const uint64_t wanted = heard.pongs + n;                                                   \
-        (void)size;                                                                                \
-        for (uint64_t i = 0; i < n; i++)                                                           \
-            CHECK(__VA_ARGS__);                                                                    \
-        await_pongs(wanted);                                                                       \
-    }
+    LOOP(api_aq_##name##_pairs, await_pongs(pongs + n), CHECK(__VA_ARGS__))
 #define SHORT_TO(rank, handler) aq_am_short(api_aq_team, rank, handlers[handler], AQ_NO_ARGS, 0)
+#define MEDIUM(handler)                                                                            \
+    aq_am_medium(api_aq_team, perf->peer, handlers[handler], perf->source, size, AQ_NO_ARGS, 0,    \
+                 NULL)
+#define LONG(handler, event)                                                                       \
+    aq_am_long(api_aq_team, perf->peer, handlers[handler], perf->source, size,                     \
+               perf->peer_addr->data, AQ_NO_ARGS, 0, event)
 ANSWERED(short, SHORT_TO(perf->peer, ON_PING))
 ONE_BY_ONE(self, SHORT_TO(perf->rank, ON_PONG))
 ONE_BY_ONE(self_reply, SHORT_TO(perf->rank, ON_PING))
-ANSWERED(medium, aq_am_medium(api_aq_team, perf->peer, handlers[ON_PING_MEDIUM], perf->source, size,
-                              AQ_NO_ARGS, 0, NULL))
-ANSWERED(long, aq_am_long(api_aq_team, perf->peer, handlers[ON_PING_LONG], perf->source, size,
-                          perf->peer_addr->data, AQ_NO_ARGS, 0, NULL))
-
-static void poll_empty(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)perf, (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        if (aq_poll() < 0) CHECK(aq_poll());
-}
-
-static void send_shorts(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(SHORT_TO(perf->peer, ON_FLOOD));
-}
-
-static void send_mediums(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_medium(api_aq_team, perf->peer, handlers[ON_FLOOD], perf->source, size,
-                           AQ_NO_ARGS, 0, NULL));
-}
-
-static void send_reserved(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        aq_am_buffer buffer;
-        CHECK(
-            aq_am_reserve(api_aq_team, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
-        memcpy(buffer.addr, perf->source, size);
-        CHECK(aq_am_commit(&buffer, handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0));
-    }
-}
-
-static void send_longs(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        CHECK(aq_am_long(api_aq_team, perf->peer, handlers[ON_FLOOD], perf->source, size,
-                         perf->peer_addr->data, AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
-    CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
-}
-
-/* All but rank 0 send `n`. */
-static void send_in(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n && (perf->rank > 0 || perf->ranks == 1); i++)
-        CHECK(aq_am_short(api_aq_world, 0, handlers[ON_FLOOD_IN], AQ_NO_ARGS, 0));
-}
-
-const struct work api_aq_works[PATTERN_COUNT] = {
-    [AM_SHORT_RTT] = {.loop = short_rtt},
-    [AM_MEDIUM_RTT] = {.loop = medium_rtt},
-    [AM_LONG_RTT] = {.loop = long_rtt},
-    [AM_RING] = {.loop = talk_ring, .parts = talk_ring_hops},
-    [AM_SHORT_RATE] = {.loop = send_shorts, .after = talk_await_floods, .threads = true},
-    [AM_MEDIUM_RATE] = {.loop = send_mediums, .after = talk_await_floods, .threads = true},
-    [AM_RESERVE_RATE] = {.loop = send_reserved, .after = talk_await_floods, .threads = true},
-    [AM_LONG_RATE] = {.loop = send_longs, .after = talk_await_floods, .threads = true},
-    [AM_SHORT_PAIRS] = {.loop = short_pairs},
-    [AM_MEDIUM_PAIRS] = {.loop = medium_pairs},
-    [AM_LONG_PAIRS] = {.loop = long_pairs},
-    [AM_SHORT_IN] = {.loop = send_in,
-                     .after = talk_await_in,
-                     .threads = true,
-                     .parts = talk_senders},
-    [POLL_EMPTY] = {.loop = poll_empty},
-    [AM_SELF] = {.loop = self_rtt},
-    [AM_SELF_REPLY] = {.loop = self_reply_rtt},
-    [PUT_SELF] = {.loop = api_aq_put_self},
-    [PUT_LAT] = {.loop = api_aq_put},
-    [GET_LAT] = {.loop = api_aq_get},
-    [PUT_VALUE] = {.loop = api_aq_put_value},
-    [GET_VALUE] = {.loop = api_aq_get_value},
-    [ATOMIC_LAT] = {.loop = api_aq_fetch_add},
-    [ATOMIC_CAS] = {.loop = api_aq_cas},
-    [ATOMIC_DOUBLE] = {.loop = api_aq_add_double},
-    [ATOMIC_RATE] = {.loop = api_aq_add, .threads = true},
-    [PUT_BW] = {.loop = api_aq_put_nbi, .threads = true},
-    [GET_BW] = {.loop = api_aq_get_nbi, .threads = true},
-    [PUT_RATE] = {.loop = api_aq_put_nbi, .threads = true},
-    [GET_RATE] = {.loop = api_aq_get_nbi, .threads = true},
-    [PUT_EVENTS] = {.loop = api_aq_put_events, .threads = true},
-    [MEMSET_BW] = {.loop = api_aq_memset},
-    [PUT_PRIVATE] = {.loop = api_aq_put_private},
-    [GET_PRIVATE] = {.loop = api_aq_get_private},
-    SCATTERED_WORK(STRIDED_PUT, api_aq_strided_put),
-    SCATTERED_WORK(STRIDED_GET, api_aq_strided_get),
-    SCATTERED_WORK(VECTOR_PUT, api_aq_vector_put),
-    SCATTERED_WORK(VECTOR_GET, api_aq_vector_get),
-    SCATTERED_WORK(INDEXED_PUT, api_aq_indexed_put),
-    SCATTERED_WORK(INDEXED_GET, api_aq_indexed_get),
-    [TEAM_SPLIT] = {.loop = api_aq_team_split},
-    [BARRIER] = {.loop = talk_barriers},
-    [BCAST] = {.loop = api_aq_bcast},
-    [REDUCE] = {.loop = api_aq_reduce},
-    [ALLREDUCE] = {.loop = api_aq_allreduce},
-    [GATHER] = {.loop = api_aq_gather},
-    [ALLGATHER] = {.loop = api_aq_allgather},
-    [SCATTER] = {.loop = api_aq_scatter},
-    [ALLTOALL] = {.loop = api_aq_alltoall},
-};
+ANSWERED(medium, MEDIUM(ON_PING_MEDIUM))
+ANSWERED(long, LONG(ON_PING_LONG, NULL))
+LOOP(api_aq_poll_empty, , {
+    if (aq_poll() < 0) CHECK(aq_poll());
+})
+LOOP(api_aq_shorts, , CHECK(SHORT_TO(perf->peer, ON_FLOOD)))
+LOOP(api_aq_mediums, , CHECK(MEDIUM(ON_FLOOD)))
+LOOP(api_aq_longs, CHECK(aq_nbi_wait(AQ_NBI_LOCAL)), CHECK(LONG(ON_FLOOD, AQ_EVENT_GROUP)))
+LOOP(api_aq_reserved, , {
+    aq_am_buffer buffer;
+    CHECK(aq_am_reserve(api_aq_team, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
+    memcpy(buffer.addr, perf->source, size);
+    CHECK(aq_am_commit(&buffer, handlers[ON_FLOOD], size, NULL, AQ_NO_ARGS, 0));
+})
+/* All but rank 0 send. */
+LOOP(api_aq_shorts_in, , {
+    if (perf->rank > 0 || perf->ranks == 1) CHECK(SHORT_TO(0, ON_FLOOD_IN));
+})
 
 const struct api api_aq = {
     .name = "aq",
@@ -346,7 +248,7 @@ const struct api api_aq = {
     .start = start,
     .attach = attach,
     .finish = finish,
-    .quit = api_aq_quit,
+    .quit = aq_exit,
     .max_size = api_aq_max_size,
     .barrier = barrier,
     .segment = segment,
@@ -355,5 +257,4 @@ const struct api api_aq = {
     .ask = api_aq_ask,
     .pass_token = pass_token,
     .until = api_aq_until,
-    .works = api_aq_works,
 };

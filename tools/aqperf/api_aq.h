@@ -14,14 +14,12 @@ extern aq_team *api_aq_world, *api_aq_team;
 
 /* api_aq.c, for both interfaces in it: the job and a connection. */
 void api_aq_join(struct perf *perf);
-void api_aq_quit(int code);
 size_t api_aq_max_size(enum carrier carrier);
 void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
 uint64_t api_aq_get_word(unsigned rank, uint64_t *there);
 void api_aq_ask(struct perf *perf, enum command what, size_t size);
 void api_aq_until(int (*over)(void *arg), void *arg);
 void api_aq_hello(unsigned rank);
-extern const struct work api_aq_works[PATTERN_COUNT];
 
 /* api_aq_connection.c: has it ended? Of rank 0 that ends the program. */
 bool api_aq_connection_ended(void);
@@ -30,17 +28,5 @@ bool api_aq_connection_ended(void);
 void api_aq_private_open(struct perf *perf);
 void api_aq_atomic_open(void);
 void api_aq_atomic_close(void);
-loop_fn api_aq_put, api_aq_put_self, api_aq_get, api_aq_put_value, api_aq_get_value, api_aq_put_nbi,
-    api_aq_get_nbi;
-loop_fn api_aq_put_events, api_aq_memset, api_aq_put_private, api_aq_get_private;
-loop_fn api_aq_fetch_add, api_aq_cas, api_aq_add_double, api_aq_add;
-
-/* api_aq_vis.c: scattered transfers. */
-loop_fn api_aq_strided_put, api_aq_strided_get, api_aq_vector_put, api_aq_vector_get;
-loop_fn api_aq_indexed_put, api_aq_indexed_get;
-
-/* api_aq_coll.c: the buffers lie in the ranks' segments, as those of programs that care do. */
-loop_fn api_aq_bcast, api_aq_reduce, api_aq_allreduce, api_aq_gather, api_aq_allgather;
-loop_fn api_aq_scatter, api_aq_alltoall, api_aq_team_split;
 
 #endif

@@ -134,9 +134,8 @@ static void look(void)
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
 }
 
-static void finish(struct perf *perf)
+static void finish(void)
 {
-    (void)perf;
     api_aq_atomic_close();
     CHECK(aq_connection_close(connection));
     CHECK(aq_finalize());
@@ -169,7 +168,7 @@ const struct api api_connection = {
     .start = start,
     .attach = attach,
     .finish = finish,
-    .quit = api_aq_quit,
+    .quit = aq_exit,
     .max_size = api_aq_max_size,
     .barrier = barrier,
     .segment = segment,
@@ -178,5 +177,4 @@ const struct api api_connection = {
     .ask = api_aq_ask,
     .until = api_aq_until,
     .look = look,
-    .works = api_aq_works,
 };

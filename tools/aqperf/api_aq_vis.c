@@ -10,15 +10,12 @@ static const aq_vec *vecs(const struct pieces *pieces)
 
 /* A loop of one call, whose operations are waited for together. */
 #define SCATTER(name, kind, here_, ...)                                                            \
-    void api_aq_##name(struct perf *perf, size_t size, uint64_t n)                                 \
-    {                                                                                              \
+    LOOP(api_aq_##name, CHECK(aq_nbi_wait(kind)), {                                                \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
         const size_t len = row_pieces.len, count = row_pieces.count;                               \
-        (void)size, (void)len;                                                                     \
-        for (uint64_t i = 0; i < n; i++)                                                           \
-            CHECK(__VA_ARGS__);                                                                    \
-        CHECK(aq_nbi_wait(kind));                                                                  \
-    }
+        (void)len;                                                                                 \
+        CHECK(__VA_ARGS__);                                                                        \
+    })
 
 SCATTER(strided_put, AQ_NBI_PUT, source,
         aq_put_strided_nbi(api_aq_team, perf->peer, there->base, &there->step, here->base,

@@ -42,15 +42,29 @@ static void check(int code, const char *call)
     gasnet_exit(1);
 }
 
+/* Handlers that only count, without and with a payload. */
+#define COUNTING(name, count)                                                                      \
+    static void name(gex_Token_t token)                                                            \
+    {                                                                                              \
+        (void)token;                                                                               \
+        heard.count++;                                                                             \
+    }
+#define COUNTING_BYTES(name, count)                                                                \
+    static void name(gex_Token_t token, void *buf, size_t nbytes)                                  \
+    {                                                                                              \
+        (void)token, (void)buf, (void)nbytes;                                                      \
+        heard.count++;                                                                             \
+    }
+COUNTING(on_pong, pongs)
+COUNTING_BYTES(on_pong_bytes, pongs)
+COUNTING(on_flood, floods)
+COUNTING_BYTES(on_flood_bytes, floods)
+COUNTING(on_flood_in, floods_in)
+COUNTING(on_token, tokens)
+
 static void on_ping(gex_Token_t token)
 {
     gex_AM_ReplyShort0(token, handlers[ON_PONG], 0);
-}
-
-static void on_pong(gex_Token_t token)
-{
-    (void)token;
-    heard.pongs++;
 }
 
 static void on_ping_medium(gex_Token_t token, void *buf, size_t nbytes)
@@ -58,35 +72,11 @@ static void on_ping_medium(gex_Token_t token, void *buf, size_t nbytes)
     gex_AM_ReplyMedium0(token, handlers[ON_PONG_MEDIUM], buf, nbytes, GEX_EVENT_NOW, 0);
 }
 
-static void on_pong_bytes(gex_Token_t token, void *buf, size_t nbytes)
-{
-    (void)token, (void)buf, (void)nbytes;
-    heard.pongs++;
-}
-
 /* The reply goes to the second half, so that source and destination differ in a job of one. */
 static void on_ping_long(gex_Token_t token, void *buf, size_t nbytes)
 {
     gex_AM_ReplyLong0(token, handlers[ON_PONG_LONG], buf, nbytes,
                       job->lead_addr->data + job->max_size, GEX_EVENT_NOW, 0);
-}
-
-static void on_flood(gex_Token_t token)
-{
-    (void)token;
-    heard.floods++;
-}
-
-static void on_flood_bytes(gex_Token_t token, void *buf, size_t nbytes)
-{
-    (void)token, (void)buf, (void)nbytes;
-    heard.floods++;
-}
-
-static void on_flood_in(gex_Token_t token)
-{
-    (void)token;
-    heard.floods_in++;
 }
 
 static void on_ask(gex_Token_t token, gex_AM_Arg_t command, gex_AM_Arg_t low, gex_AM_Arg_t high)
@@ -101,12 +91,6 @@ static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
     (void)token;
     heard.answer = (uint32_t)answer;
     heard.pongs++;
-}
-
-static void on_token(gex_Token_t token)
-{
-    (void)token;
-    heard.tokens++;
 }
 
 static void start(struct perf *perf)
@@ -197,17 +181,11 @@ static void attach(struct perf *perf)
     gex_AD_Create(&doubles, world, GEX_DT_DBL, GEX_OP_FADD, 0);
 }
 
-static void finish(struct perf *perf)
+static void finish(void)
 {
-    (void)perf;
     gex_AD_Destroy(integers);
     gex_AD_Destroy(doubles);
     barrier();
-}
-
-static void quit(int code)
-{
-    gasnet_exit(code);
 }
 
 static size_t max_size(enum carrier carrier)
@@ -243,94 +221,76 @@ static void pass_token(struct perf *perf)
     gex_AM_RequestShort0(world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
 }
 
-/* A pattern: a loop of one call, and what waits for all of them. */
-#define LOOP(name, after, ...)                                                                     \
-    static void name(struct perf *perf, size_t size, uint64_t n)                                   \
-    {                                                                                              \
-        const uint64_t pongs = heard.pongs;                                                        \
-        (void)perf, (void)size, (void)pongs;                                                       \
-        for (uint64_t i = 0; i < n; i++)                                                           \
-            __VA_ARGS__;                                                                           \
-        after;                                                                                     \
-    }
 /* Of messages that are answered: one at a time, and all at once. */
 #define ONE_BY_ONE(name, ...)                                                                      \
-    LOOP(name##_rtt, , {                                                                           \
+    LOOP(api_gasnet_##name##_rtt, , {                                                              \
         __VA_ARGS__;                                                                               \
         GASNET_BLOCKUNTIL(heard.pongs > pongs + i);                                                \
     })
 #define ANSWERED(name, ...)                                                                        \
     ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
-    LOOP(name##_pairs, GASNET_BLOCKUNTIL(heard.pongs == pongs + n), __VA_ARGS__)
+    LOOP(api_gasnet_##name##_pairs, GASNET_BLOCKUNTIL(heard.pongs == pongs + n), __VA_ARGS__)
 #define SHORT_TO(rank, handler) gex_AM_RequestShort0(world, rank, handlers[handler], 0)
 
-ANSWERED(am_short, SHORT_TO(perf->peer, ON_PING))
-ONE_BY_ONE(am_self, SHORT_TO(perf->rank, ON_PONG))
-ONE_BY_ONE(am_self_reply, SHORT_TO(perf->rank, ON_PING))
-ANSWERED(am_medium, gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source,
-                                          size, GEX_EVENT_NOW, 0))
-ANSWERED(am_long, gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
-                                      perf->peer_addr->data, GEX_EVENT_NOW, 0))
-LOOP(poll_empty, , CHECK(gasnet_AMPoll()))
-LOOP(am_short_rate, , SHORT_TO(perf->peer, ON_FLOOD))
-LOOP(am_medium_rate, ,
+ANSWERED(short, SHORT_TO(perf->peer, ON_PING))
+ONE_BY_ONE(self, SHORT_TO(perf->rank, ON_PONG))
+ONE_BY_ONE(self_reply, SHORT_TO(perf->rank, ON_PING))
+ANSWERED(medium, gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIUM], perf->source,
+                                       size, GEX_EVENT_NOW, 0))
+ANSWERED(long, gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
+                                   perf->peer_addr->data, GEX_EVENT_NOW, 0))
+LOOP(api_gasnet_poll_empty, , CHECK(gasnet_AMPoll()))
+LOOP(api_gasnet_shorts, , SHORT_TO(perf->peer, ON_FLOOD))
+LOOP(api_gasnet_mediums, ,
      gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
                            GEX_EVENT_NOW, 0))
-LOOP(am_long_rate, gex_NBI_Wait(GEX_EC_AM, 0),
+LOOP(api_gasnet_longs, gex_NBI_Wait(GEX_EC_AM, 0),
      gex_AM_RequestLong0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
                          perf->peer_addr->data, GEX_EVENT_GROUP, 0))
 /* The payload is written where the library wants it. */
-LOOP(am_reserve_rate, , {
+LOOP(api_gasnet_reserved, , {
     gex_AM_SrcDesc_t sd =
         gex_AM_PrepareRequestMedium(world, perf->peer, NULL, size, size, NULL, 0, 0);
     memcpy(gex_AM_SrcDescAddr(sd), perf->source, size);
     gex_AM_CommitRequestMedium0(sd, handlers[ON_FLOOD_BYTES], size);
 })
-LOOP(am_short_in, , {
+LOOP(api_gasnet_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
-LOOP(put_lat, ,
-     gex_RMA_PutBlocking(world, perf->peer, perf->peer_addr->data, perf->source, size, 0))
-LOOP(put_self, , gex_RMA_PutBlocking(world, perf->rank, perf->mine->data, perf->source, size, 0))
-LOOP(get_lat, ,
-     gex_RMA_GetBlocking(world, perf->target, perf->peer, perf->peer_addr->data, size, 0))
-LOOP(put_bw, gex_NBI_Wait(GEX_EC_PUT, 0),
-     gex_RMA_PutNBI(world, perf->peer, perf->peer_addr->data, perf->source, size, GEX_EVENT_DEFER,
-                    0))
-LOOP(get_bw, gex_NBI_Wait(GEX_EC_GET, 0),
-     gex_RMA_GetNBI(world, perf->target, perf->peer, perf->peer_addr->data, size, 0))
-LOOP(put_events, ,
-     gex_Event_Wait(gex_RMA_PutNB(world, perf->peer, perf->peer_addr->data, perf->source, size,
-                                  GEX_EVENT_DEFER, 0)))
-LOOP(memset_bw, gasnet_wait_syncnbi_puts(),
-     gasnet_memset_nbi(perf->peer, perf->peer_addr->data, (int)i & 0xff, size))
-LOOP(put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
+LOOP(api_gasnet_put, , gex_RMA_PutBlocking(world, AT_PEER, perf->source, size, 0))
+LOOP(api_gasnet_put_self, ,
+     gex_RMA_PutBlocking(world, perf->rank, perf->mine->data, perf->source, size, 0))
+LOOP(api_gasnet_get, , gex_RMA_GetBlocking(world, perf->target, AT_PEER, size, 0))
+LOOP(api_gasnet_put_nbi, gex_NBI_Wait(GEX_EC_PUT, 0),
+     gex_RMA_PutNBI(world, AT_PEER, perf->source, size, GEX_EVENT_DEFER, 0))
+LOOP(api_gasnet_get_nbi, gex_NBI_Wait(GEX_EC_GET, 0),
+     gex_RMA_GetNBI(world, perf->target, AT_PEER, size, 0))
+LOOP(api_gasnet_put_events, ,
+     gex_Event_Wait(gex_RMA_PutNB(world, AT_PEER, perf->source, size, GEX_EVENT_DEFER, 0)))
+LOOP(api_gasnet_memset, gasnet_wait_syncnbi_puts(), gasnet_memset_nbi(AT_PEER, (int)i & 0xff, size))
+LOOP(api_gasnet_put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
      gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0))
-LOOP(get_private, gex_NBI_Wait(GEX_EC_GET, 0),
+LOOP(api_gasnet_get_private, gex_NBI_Wait(GEX_EC_GET, 0),
      gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0))
-LOOP(put_value, , gex_RMA_PutBlockingVal(world, perf->peer, perf->peer_addr->data, i, size, 0))
+LOOP(api_gasnet_put_value, , gex_RMA_PutBlockingVal(world, AT_PEER, i, size, 0))
 static volatile uint64_t got; /* somebody wants it */
-LOOP(get_value, , got = gex_RMA_GetBlockingVal(world, perf->peer, perf->peer_addr->data, size, 0))
+LOOP(api_gasnet_get_value, , got = gex_RMA_GetBlockingVal(world, AT_PEER, size, 0))
 
 static union {
     uint64_t u64;
     double dbl;
 } old;
-#define WORD &perf->peer_addr->word.seq
-LOOP(fetch_add, ,
-     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, perf->peer, (void *)WORD, GEX_OP_FADD, 1, 0,
-                                    0)))
-LOOP(fetch_cas, ,
-     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, perf->peer, (void *)WORD, GEX_OP_FCAS, 0, 0,
-                                    0)))
-LOOP(fetch_double, ,
-     gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &old.dbl, perf->peer, (void *)WORD, GEX_OP_FADD, 1, 0,
-                                    0)))
-LOOP(add, gex_NBI_Wait(GEX_EC_RMW, 0),
-     gex_AD_OpNBI_U64(integers, NULL, perf->peer, (void *)WORD, GEX_OP_ADD, 1, 0, 0))
+LOOP(api_gasnet_fetch_add, ,
+     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, WORD_AT_PEER, GEX_OP_FADD, 1, 0, 0)))
+LOOP(api_gasnet_cas, ,
+     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, WORD_AT_PEER, GEX_OP_FCAS, 0, 0, 0)))
+LOOP(api_gasnet_add_double, ,
+     gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &old.dbl, WORD_AT_PEER, GEX_OP_FADD, 1, 0, 0)))
+LOOP(api_gasnet_add, gex_NBI_Wait(GEX_EC_RMW, 0),
+     gex_AD_OpNBI_U64(integers, NULL, WORD_AT_PEER, GEX_OP_ADD, 1, 0, 0))
 
-LOOP(team_split, , {
+LOOP(api_gasnet_team_split, , {
     gex_TM_t half;
     (void)gex_TM_Split(&half, world, (int)(perf->rank % 2), (int)perf->rank, NULL, 0,
                        GEX_FLAG_TM_NO_SCRATCH);
@@ -344,7 +304,7 @@ static const gex_Memvec_t *vecs(const struct pieces *pieces)
 
 /* A scattered transfer. */
 #define SCATTER(name, category, here_, ...)                                                        \
-    LOOP(name, gex_NBI_Wait(category, 0), {                                                        \
+    LOOP(api_gasnet_##name, gex_NBI_Wait(category, 0), {                                           \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
         const size_t len = row_pieces.len, count = row_pieces.count;                               \
         (void)len;                                                                                 \
@@ -367,76 +327,26 @@ SCATTER(indexed_get, GEX_EC_GET, target,
         gex_VIS_IndexedGetNBI(world, count, here->at, len, perf->peer, count, there->at, len, 0))
 
 #define SUM_OF_DOUBLES GEX_DT_DBL, sizeof(double), size / sizeof(double), GEX_OP_ADD, NULL, NULL, 0
-LOOP(bcast, ,
+LOOP(api_gasnet_bcast, ,
      gex_Event_Wait(gex_Coll_BroadcastNB(world, 0, talk_arrivals(perf), perf->mine->data, size, 0)))
-LOOP(reduce, ,
+LOOP(api_gasnet_reduce, ,
      gex_Event_Wait(gex_Coll_ReduceToOneNB(world, 0, talk_arrivals(perf), perf->mine->data,
                                            SUM_OF_DOUBLES)))
-LOOP(allreduce, ,
+LOOP(api_gasnet_allreduce, ,
      gex_Event_Wait(gex_Coll_ReduceToAllNB(world, talk_arrivals(perf), perf->mine->data,
                                            SUM_OF_DOUBLES)))
 
 /* The collectives of GASNet-1, each with its own addresses. */
 #define BLOCKS                                                                                     \
     talk_block(perf, size), GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC
-LOOP(gather, ,
+LOOP(api_gasnet_gather, ,
      gasnet_coll_gather(GASNET_TEAM_ALL, 0, talk_arrivals(perf), perf->mine->data, BLOCKS))
-LOOP(allgather, ,
+LOOP(api_gasnet_allgather, ,
      gasnet_coll_gather_all(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
-LOOP(scatter, ,
+LOOP(api_gasnet_scatter, ,
      gasnet_coll_scatter(GASNET_TEAM_ALL, talk_arrivals(perf), 0, perf->mine->data, BLOCKS))
-LOOP(alltoall, ,
+LOOP(api_gasnet_alltoall, ,
      gasnet_coll_exchange(GASNET_TEAM_ALL, talk_arrivals(perf), perf->mine->data, BLOCKS))
-
-static const struct work works[PATTERN_COUNT] = {
-    [AM_SHORT_RTT] = {.loop = am_short_rtt},
-    [AM_MEDIUM_RTT] = {.loop = am_medium_rtt},
-    [AM_LONG_RTT] = {.loop = am_long_rtt},
-    [AM_RING] = {.loop = talk_ring, .parts = talk_ring_hops},
-    [AM_SHORT_RATE] = {.loop = am_short_rate, .after = talk_await_floods},
-    [AM_MEDIUM_RATE] = {.loop = am_medium_rate, .after = talk_await_floods},
-    [AM_RESERVE_RATE] = {.loop = am_reserve_rate, .after = talk_await_floods},
-    [AM_LONG_RATE] = {.loop = am_long_rate, .after = talk_await_floods},
-    [AM_SHORT_PAIRS] = {.loop = am_short_pairs},
-    [AM_MEDIUM_PAIRS] = {.loop = am_medium_pairs},
-    [AM_LONG_PAIRS] = {.loop = am_long_pairs},
-    [AM_SHORT_IN] = {.loop = am_short_in, .after = talk_await_in, .parts = talk_senders},
-    [POLL_EMPTY] = {.loop = poll_empty},
-    [AM_SELF] = {.loop = am_self_rtt},
-    [AM_SELF_REPLY] = {.loop = am_self_reply_rtt},
-    [PUT_SELF] = {.loop = put_self},
-    [PUT_LAT] = {.loop = put_lat},
-    [GET_LAT] = {.loop = get_lat},
-    [ATOMIC_LAT] = {.loop = fetch_add},
-    [ATOMIC_CAS] = {.loop = fetch_cas},
-    [ATOMIC_DOUBLE] = {.loop = fetch_double},
-    [ATOMIC_RATE] = {.loop = add},
-    [PUT_VALUE] = {.loop = put_value},
-    [GET_VALUE] = {.loop = get_value},
-    [PUT_BW] = {.loop = put_bw},
-    [GET_BW] = {.loop = get_bw},
-    [PUT_RATE] = {.loop = put_bw},
-    [GET_RATE] = {.loop = get_bw},
-    [PUT_EVENTS] = {.loop = put_events},
-    [MEMSET_BW] = {.loop = memset_bw},
-    [PUT_PRIVATE] = {.loop = put_private},
-    [GET_PRIVATE] = {.loop = get_private},
-    SCATTERED_WORK(STRIDED_PUT, strided_put),
-    SCATTERED_WORK(STRIDED_GET, strided_get),
-    SCATTERED_WORK(VECTOR_PUT, vector_put),
-    SCATTERED_WORK(VECTOR_GET, vector_get),
-    SCATTERED_WORK(INDEXED_PUT, indexed_put),
-    SCATTERED_WORK(INDEXED_GET, indexed_get),
-    [TEAM_SPLIT] = {.loop = team_split},
-    [BARRIER] = {.loop = talk_barriers},
-    [BCAST] = {.loop = bcast},
-    [REDUCE] = {.loop = reduce},
-    [ALLREDUCE] = {.loop = allreduce},
-    [GATHER] = {.loop = gather},
-    [ALLGATHER] = {.loop = allgather},
-    [SCATTER] = {.loop = scatter},
-    [ALLTOALL] = {.loop = alltoall},
-};
 
 const struct api api_gasnet = {
     .name = "gasnet",
@@ -444,7 +354,7 @@ const struct api api_gasnet = {
     .start = start,
     .attach = attach,
     .finish = finish,
-    .quit = quit,
+    .quit = gasnet_exit,
     .max_size = max_size,
     .barrier = barrier,
     .segment = segment,
@@ -453,5 +363,4 @@ const struct api api_gasnet = {
     .ask = ask,
     .pass_token = pass_token,
     .until = until,
-    .works = works,
 };

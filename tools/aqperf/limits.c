@@ -70,12 +70,12 @@ static void echo(struct perf *perf, size_t size, uint64_t n)
 static void begin_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n;
-    perf->api->ask(perf, COMMAND_ECHO, size);
     turn(perf, size, 0);
 }
 
-static void serve_echo(struct perf *perf, size_t size)
+static void serve_echo(struct perf *perf, size_t size, uint64_t n)
 {
+    (void)n; /* the last one is marked */
     struct shared *here = perf->mine;
     const void *payload = size <= sizeof here->inbox.payload ? here->inbox.payload : here->data;
     do {
@@ -128,12 +128,6 @@ static void stream_drain(struct perf *perf)
     }
 }
 
-static void begin_stream(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)n;
-    perf->api->ask(perf, COMMAND_STREAM, size);
-}
-
 static void stream(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 1; i < n; i++)
@@ -142,8 +136,9 @@ static void stream(struct perf *perf, size_t size, uint64_t n)
     stream_drain(perf);
 }
 
-static void serve_stream(struct perf *perf)
+static void serve_stream(struct perf *perf, size_t size, uint64_t n)
 {
+    (void)size, (void)n;
     struct shared *here = perf->mine;
     for (uint64_t seq = 0; (seq & STOP) == 0;) {
         struct line *line = &here->ring[ring_consumed % RING_LINES];
@@ -158,12 +153,18 @@ static void serve_stream(struct perf *perf)
     }
 }
 
-void limits_serve(struct perf *perf, enum command command, size_t size)
+void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n)
 {
-    if (command == COMMAND_ECHO) serve_echo(perf, size);
-    if (command == COMMAND_STREAM) serve_stream(perf);
-    if (command == COMMAND_DOUBLE_OUT || command == COMMAND_DOUBLE_IN)
-        limits_serve_double(perf, command, size);
+    const struct work *work = &limits[id].work;
+    if (work->serve == NULL) return;
+    perf->api->put_word(perf->peer, &perf->peer_addr->operations, n);
+    perf->api->ask(perf, (enum command)(COMMAND_LIMIT + (unsigned)id), work->bare ? 0 : size);
+}
+
+void limits_serve(struct perf *perf, unsigned id, size_t size)
+{
+    if (id < LIMIT_COUNT && limits[id].work.serve != NULL)
+        limits[id].work.serve(perf, size, perf->mine->operations);
 }
 
 /* The memory that one-sided operations are compared on: the peer's if it is mapped, else ours. */
@@ -172,12 +173,11 @@ static struct shared *place(struct perf *perf)
     return perf->theirs != NULL ? perf->theirs : perf->mine;
 }
 
-static void call(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)perf, (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        limits_call();
-}
+static loop_fn call, copy_out, copy_in, set_bytes, cma_write, cma_read;
+LOOP(call, , limits_call())
+LOOP(copy_out, , limits_copy(place(perf)->data, perf->source, size))
+LOOP(copy_in, , limits_copy(perf->target, place(perf)->data, size))
+LOOP(set_bytes, , limits_set(place(perf)->data, (int)i, size))
 
 static void store_words(struct perf *perf, size_t size, uint64_t n)
 {
@@ -203,24 +203,6 @@ static void add_words(struct perf *perf, size_t size, uint64_t n)
         atomic_fetch_add(word, 1);
 }
 
-static void copy_out(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        limits_copy(place(perf)->data, perf->source, size);
-}
-
-static void set_bytes(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        limits_set(place(perf)->data, (int)i, size);
-}
-
-static void copy_in(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        limits_copy(perf->target, place(perf)->data, size);
-}
-
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size)
 {
     for (size_t done = 0; done < size;) {
@@ -240,20 +222,14 @@ static int cma(struct perf *perf, bool write, size_t size)
                       size);
 }
 
-static void cma_write(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        (void)cma(perf, true, size); /* was tried by limits_probe_cma */
-}
-
-static void cma_read(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        (void)cma(perf, false, size);
-}
+/* What limits_probe_cma has tried. */
+LOOP(cma_write, , (void)cma(perf, true, size))
+LOOP(cma_read, , (void)cma(perf, false, size))
 
 void limits_probe_cma(struct perf *perf)
 {
+    perf->no_cma = "the peer is reached over a network";
+    if (perf->by_socket) return;
     int error = cma(perf, true, 8);
     if (error == 0) error = cma(perf, false, 8);
     perf->no_cma = error == 0 ? NULL : strerror(error);
@@ -265,84 +241,86 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
         size <= 8 && pattern->kind->word != LIMIT_NONE ? pattern->kind->word : pattern->kind->limit;
     /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
     if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
-    if (limits[id].all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
-    if (limits[id].work.before != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
+    id = limits_by_socket(perf, pattern->kind, id);
+    if (id >= LIMIT_SOCKET_RTT) return id;
+    if (limits[id].work.all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
+    if (limits[id].work.serve != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
     if (id == LIMIT_LINE_HOP && perf->crowded) return LIMIT_NONE;
     return id;
 }
 
+/* Both ranks run the same loop. */
+#define BOTH_RUN(name) .work.loop = name, .work.serve = name
+#define ECHO           .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
+
+/* What has no text of its own is told of by the one before it with its name. */
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
-    [LIMIT_LINE_RTT] = {.name = "line-rtt",
-                        .doc = "a flag to rank 1 in one cache line and back in another",
-                        .work = {.loop = echo, .before = begin_echo, .bare = true}},
-    [LIMIT_LINE_ECHO] = {.name = "line-echo",
-                         .doc = "line-rtt with the payload copied before each flag is set",
-                         .work = {.loop = echo, .before = begin_echo}},
-    [LIMIT_LINE_STREAM] = {.name = "line-stream",
-                           .doc =
-                               "numbered cache lines, with the payload, through a ring to rank 1",
-                           .work = {.loop = stream, .before = begin_stream}},
-    [LIMIT_LINE_ROUNDS] =
-        {.name = "line-rounds",
-         .doc = "half a line-rtt for each of the log2(ranks) rounds of a barrier",
-         .work = {.loop = echo, .before = begin_echo, .bare = true, .parts = rounds_in_rtt}},
-    [LIMIT_BARE_BARRIER] = {.name = "yield-rounds",
-                            .doc = "a counter in shared memory that all ranks wait at, yielding",
-                            .work = {.loop = limits_bare_barrier},
-                            .all_ranks = true},
-    [LIMIT_COPY_LEAD] = {.name = "copies",
-                         .doc = "what each rank must get, copied by it at once, between barriers",
-                         .work = {.loop = limits_copy_from_lead},
-                         .all_ranks = true},
-    [LIMIT_COPY_NEXT] = {.name = "copies",
-                         .doc = "",
-                         .work = {.loop = limits_copy_from_next},
-                         .all_ranks = true},
-    [LIMIT_LINE_HOP] = {.name = "line-hop",
-                        .doc = "half a line-rtt",
-                        .work = {.loop = echo, .before = begin_echo, .bare = true, .parts = two}},
-    [LIMIT_STORE] = {.name = "store",
-                     .doc = "a store of 8 bytes into the peer's mapped segment",
-                     .work = {.loop = store_words}},
-    [LIMIT_LOAD] = {.name = "load",
-                    .doc = "a load of 8 bytes from the peer's mapped segment",
-                    .work = {.loop = load_words}},
-    [LIMIT_ATOMIC] = {.name = "atomic",
-                      .doc = "an atomic add of the processor in the peer's mapped segment",
-                      .work = {.loop = add_words}},
-    [LIMIT_CALL] = {.name = "call",
-                    .doc = "a call, through a pointer, of a function that does nothing",
-                    .work = {.loop = call}},
-    [LIMIT_MEMCPY_OUT] = {.name = "memcpy",
-                          .doc = "memcpy of that size into (put) or from (get) the mapped segment",
-                          .work = {.loop = copy_out}},
-    [LIMIT_MEMCPY_IN] = {.name = "memcpy", .doc = "", .work = {.loop = copy_in}},
-    [LIMIT_STRIDED_OUT] = {.name = "loop",
-                           .doc = "a loop of copies of that length over the same places or lists",
-                           .work = {.loop = limits_strided_out}},
-    [LIMIT_STRIDED_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_strided_in}},
-    [LIMIT_VECTOR_OUT] = {.name = "loop", .doc = "", .work = {.loop = limits_vector_out}},
-    [LIMIT_VECTOR_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_vector_in}},
-    [LIMIT_INDEXED_OUT] = {.name = "loop", .doc = "", .work = {.loop = limits_indexed_out}},
-    [LIMIT_INDEXED_IN] = {.name = "loop", .doc = "", .work = {.loop = limits_indexed_in}},
-    [LIMIT_MEMSET] = {.name = "memset",
-                      .doc = "memset of that size in the peer's mapped segment",
-                      .work = {.loop = set_bytes}},
-    [LIMIT_CMA_WRITE] = {.name = "cma",
-                         .doc = "process_vm_writev (put) or process_vm_readv (get) of that size",
-                         .work = {.loop = cma_write}},
-    [LIMIT_CMA_READ] = {.name = "cma", .doc = "", .work = {.loop = cma_read}},
-    [LIMIT_DOUBLE_OUT] = {.name = "double-copy",
-                          .doc = "memcpy by both ranks through a ring of 8 fragments of 32 KB",
-                          .work = {.loop = limits_copy_out, .before = limits_begin_out}},
-    [LIMIT_DOUBLE_IN] = {.name = "double-copy",
-                         .doc = "",
-                         .work = {.loop = limits_copy_in, .before = limits_begin_in}},
-    [LIMIT_CMA_PRIVATE_WRITE] = {.name = "cma",
-                                 .doc = "",
-                                 .work = {.loop = limits_cma_private_write}},
-    [LIMIT_CMA_PRIVATE_READ] = {.name = "cma",
-                                .doc = "",
-                                .work = {.loop = limits_cma_private_read}},
+    [LIMIT_LINE_RTT] = {"line-rtt", "a flag to rank 1 in one cache line and back in another", ECHO,
+                        .work.bare = true},
+    [LIMIT_LINE_ECHO] = {"line-echo", "line-rtt with the payload copied before each flag is set",
+                         ECHO},
+    [LIMIT_LINE_STREAM] = {"line-stream",
+                           "numbered cache lines, with the payload, through a ring to rank 1",
+                           .work.loop = stream, .work.serve = serve_stream},
+    [LIMIT_LINE_ROUNDS] = {"line-rounds",
+                           "half a line-rtt for each of the log2(ranks) rounds of a barrier", ECHO,
+                           .work.bare = true, .work.parts = rounds_in_rtt},
+    [LIMIT_BARE_BARRIER] = {"yield-rounds",
+                            "a counter in shared memory that all ranks wait at, yielding",
+                            .work.loop = limits_bare_barrier, .work.all_ranks = true},
+    [LIMIT_COPY_LEAD] = {"copies",
+                         "what each rank must get, copied by it at once, between barriers",
+                         .work.loop = limits_copy_from_lead, .work.all_ranks = true},
+    [LIMIT_COPY_NEXT] = {"copies", "", .work.loop = limits_copy_from_next, .work.all_ranks = true},
+    [LIMIT_LINE_HOP] = {"line-hop", "half a line-rtt", ECHO, .work.bare = true, .work.parts = two},
+    [LIMIT_STORE] = {"store", "a store of 8 bytes into the peer's mapped segment",
+                     .work.loop = store_words},
+    [LIMIT_LOAD] = {"load", "a load of 8 bytes from the peer's mapped segment",
+                    .work.loop = load_words},
+    [LIMIT_ATOMIC] = {"atomic", "an atomic add of the processor in the peer's mapped segment",
+                      .work.loop = add_words},
+    [LIMIT_CALL] = {"call", "a call, through a pointer, of a function that does nothing",
+                    .work.loop = call},
+    [LIMIT_MEMCPY_OUT] = {"memcpy",
+                          "memcpy of that size into (put) or from (get) the mapped segment",
+                          .work.loop = copy_out},
+    [LIMIT_MEMCPY_IN] = {"memcpy", "", .work.loop = copy_in},
+    [LIMIT_STRIDED_OUT] = {"loop", "a loop of copies of that length over the same places or lists",
+                           .work.loop = limits_strided_out},
+    [LIMIT_STRIDED_IN] = {"loop", "", .work.loop = limits_strided_in},
+    [LIMIT_VECTOR_OUT] = {"loop", "", .work.loop = limits_vector_out},
+    [LIMIT_VECTOR_IN] = {"loop", "", .work.loop = limits_vector_in},
+    [LIMIT_INDEXED_OUT] = {"loop", "", .work.loop = limits_indexed_out},
+    [LIMIT_INDEXED_IN] = {"loop", "", .work.loop = limits_indexed_in},
+    [LIMIT_MEMSET] = {"memset", "memset of that size in the peer's mapped segment",
+                      .work.loop = set_bytes},
+    [LIMIT_CMA_WRITE] = {"cma", "process_vm_writev (put) or process_vm_readv (get) of that size",
+                         .work.loop = cma_write},
+    [LIMIT_CMA_READ] = {"cma", "", .work.loop = cma_read},
+    [LIMIT_DOUBLE_OUT] = {"double-copy",
+                          "memcpy by both ranks through a ring of 8 fragments of 32 KB",
+                          BOTH_RUN(limits_double_out)},
+    [LIMIT_DOUBLE_IN] = {"double-copy", "", BOTH_RUN(limits_double_in)},
+    [LIMIT_CMA_PRIVATE_WRITE] = {"cma", "", .work.loop = limits_cma_private_write},
+    [LIMIT_CMA_PRIVATE_READ] = {"cma", "", .work.loop = limits_cma_private_read},
+    [LIMIT_SOCKET_RTT] =
+        {"udp-rtt",
+         "8 bytes to rank 1 and back between plain UDP sockets, where no memory is "
+         "shared",
+         BOTH_RUN(limits_socket_echo), .work.bare = true},
+    [LIMIT_SOCKET_ECHO] = {"udp-echo", "udp-rtt with the payload both ways",
+                           BOTH_RUN(limits_socket_echo)},
+    [LIMIT_SOCKET_ROUNDS] = {"udp-rounds",
+                             "half a udp-rtt for each of the log2(ranks) rounds of a barrier",
+                             BOTH_RUN(limits_socket_echo), .work.bare = true,
+                             .work.parts = rounds_in_rtt},
+    [LIMIT_SOCKET_HOP] = {"udp-hop", "half a udp-rtt", BOTH_RUN(limits_socket_echo),
+                          .work.bare = true, .work.parts = two},
+    [LIMIT_SOCKET_OUT] = {"udp-put", "udp-rtt with the payload one way (get: udp-get)",
+                          BOTH_RUN(limits_socket_out)},
+    [LIMIT_SOCKET_IN] = {"udp-get", "", BOTH_RUN(limits_socket_in)},
+    [LIMIT_SOCKET_STREAM_OUT] = {"udp-stream", "datagrams of that size, many under way (GSO, GRO)",
+                                 BOTH_RUN(limits_socket_stream_out)},
+    [LIMIT_SOCKET_STREAM_IN] = {"udp-stream", "", BOTH_RUN(limits_socket_stream_in)},
 };

@@ -29,21 +29,12 @@ static void meet(struct perf *perf)
         if (perf->crowded || ++turns % 16384 == 0) sched_yield();
 }
 
-void limits_bare_barrier(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        meet(perf);
-}
+LOOP(limits_bare_barrier, , meet(perf))
 
-void limits_copy_from_lead(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        meet(perf);
-        memcpy(talk_arrivals(perf), lead(perf)->data, size);
-    }
+LOOP(limits_copy_from_lead, meet(perf), {
     meet(perf);
-}
+    memcpy(talk_arrivals(perf), lead(perf)->data, size);
+})
 
 void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
 {

@@ -44,45 +44,24 @@ static void take_all(struct perf *perf, unsigned char *to, size_t size, uint64_t
         }
 }
 
-void limits_serve_double(struct perf *perf, enum command command, size_t size)
+/* In both ranks: from rank 0 to rank 1, or back. */
+void limits_double_out(struct perf *perf, size_t size, uint64_t n)
 {
-    uint64_t n = perf->mine->operations; /* put there before the command */
-    if (command == COMMAND_DOUBLE_OUT)
+    if (perf->rank == 0)
+        send_all(perf, perf->source, size, n);
+    else
         take_all(perf, perf->target, size, n);
+}
+
+void limits_double_in(struct perf *perf, size_t size, uint64_t n)
+{
+    if (perf->rank == 0)
+        take_all(perf, perf->source, size, n);
     else
         send_all(perf, perf->target, size, n);
 }
 
-void limits_begin_out(struct perf *perf, size_t size, uint64_t n)
-{
-    perf->theirs->operations = n;
-    perf->api->ask(perf, COMMAND_DOUBLE_OUT, size);
-}
-
-void limits_copy_out(struct perf *perf, size_t size, uint64_t n)
-{
-    send_all(perf, perf->source, size, n);
-}
-
-void limits_begin_in(struct perf *perf, size_t size, uint64_t n)
-{
-    perf->theirs->operations = n;
-    perf->api->ask(perf, COMMAND_DOUBLE_IN, size);
-}
-
-void limits_copy_in(struct perf *perf, size_t size, uint64_t n)
-{
-    take_all(perf, perf->source, size, n);
-}
-
-void limits_cma_private_write(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        (void)limits_cma(perf, true, perf->source, perf->peer_target, size);
-}
-
-void limits_cma_private_read(struct perf *perf, size_t size, uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++)
-        (void)limits_cma(perf, false, perf->source, perf->peer_target, size);
-}
+LOOP(limits_cma_private_write, ,
+     (void)limits_cma(perf, true, perf->source, perf->peer_target, size))
+LOOP(limits_cma_private_read, ,
+     (void)limits_cma(perf, false, perf->source, perf->peer_target, size))

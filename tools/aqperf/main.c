@@ -32,10 +32,10 @@ static void pin(struct perf *perf)
     }
 }
 
-static const size_t *sizes_of(const struct perf *perf, enum pattern_id id, size_t *count)
+static const size_t *sizes_of(const struct perf *perf, const struct pattern *pattern, size_t *count)
 {
     const struct options *options = &perf->options;
-    const struct sizes *own = patterns[id].sizes;
+    const struct sizes *own = pattern->sizes;
     bool given = options->size_count > 0 && own->count > 1;
     *count = given ? options->size_count : own->count;
     return given ? options->sizes : own->sizes;
@@ -48,11 +48,11 @@ static size_t survey(struct perf *perf, size_t *rows)
     char unused[100];
     *rows = 0;
     for (size_t i = 0; i < perf->options.pattern_count; i++) {
-        enum pattern_id id = perf->options.patterns[i];
+        const struct pattern *pattern = perf->options.patterns[i];
         size_t count;
-        const size_t *sizes = sizes_of(perf, id, &count);
+        const size_t *sizes = sizes_of(perf, pattern, &count);
         for (size_t k = 0; k < count; k++) {
-            if (measure_skips(perf, id, sizes[k], unused, sizeof unused)) continue;
+            if (measure_skips(perf, pattern, sizes[k], unused, sizeof unused)) continue;
             if (sizes[k] > largest) largest = sizes[k];
             ++*rows;
         }
@@ -101,16 +101,16 @@ static void set_up(struct perf *perf, size_t rows)
 static void measure_all(struct perf *perf)
 {
     for (size_t i = 0; perf->options.listen == NULL && i < perf->options.pattern_count; i++) {
-        enum pattern_id id = perf->options.patterns[i];
+        const struct pattern *pattern = perf->options.patterns[i];
         size_t count;
-        const size_t *sizes = sizes_of(perf, id, &count);
+        const size_t *sizes = sizes_of(perf, pattern, &count);
         for (size_t k = 0; k < count; k++) {
             char why[100];
-            bool skip = measure_skips(perf, id, sizes[k], why, sizeof why);
-            if (skip && perf->rank == 0) report_skip(&patterns[id], sizes[k], why);
+            bool skip = measure_skips(perf, pattern, sizes[k], why, sizeof why);
+            if (skip && perf->rank == 0) report_skip(pattern, sizes[k], why);
             if (skip) continue;
-            if (perf->rank == 0) report_progress(&patterns[id], sizes[k]);
-            measure_row(perf, id, sizes[k]);
+            if (perf->rank == 0) report_progress(pattern, sizes[k]);
+            measure_row(perf, pattern, sizes[k]);
             if (perf->rank == 0) report_row(&perf->results[perf->result_count - 1]);
         }
     }
@@ -120,10 +120,6 @@ int main(int argc, char **argv)
 {
     static struct perf perf;
     options_parse(&perf.options, argc, argv);
-    if (perf.options.transport != NULL && setenv("AQ_TRANSPORTS", perf.options.transport, 1) != 0) {
-        perror("aqperf: cannot set AQ_TRANSPORTS");
-        return 1;
-    }
     perf.api = perf.options.api;
     perf.api->start(&perf);
     pin(&perf);
@@ -142,6 +138,6 @@ int main(int argc, char **argv)
         if (rows == 0) fprintf(stderr, "aqperf: nothing was measured: no size fits its pattern\n");
         if (outputs_write(outputs, &perf) != 0 || rows == 0 || !command_written()) result = 1;
     }
-    perf.api->finish(&perf);
+    perf.api->finish();
     return result;
 }

@@ -70,8 +70,7 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
 
 /* A thing to measure: a pattern of the API, or a limit. */
 struct subject {
-    const struct work *work; /* without a loop: there is none */
-    bool all_ranks;
+    struct work work;    /* without a loop: there is none */
     enum limit_id limit; /* LIMIT_NONE: the pattern */
     uint64_t operations; /* in one sample */
     double *samples;     /* in the unit of the row */
@@ -80,11 +79,14 @@ struct subject {
 /* Rank 0: `n` operations, with the other ranks where they take part. */
 static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
 {
-    if (!subject->all_ranks) return perform(perf, subject->work, size, n);
+    if (!subject->work.all_ranks) {
+        limits_ask(perf, subject->limit, size, n);
+        return perform(perf, &subject->work, size, n);
+    }
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
     talk_set_count(perf, n, subject->limit);
     perf->api->barrier();
-    double ns = perform(perf, subject->work, size, n);
+    double ns = perform(perf, &subject->work, size, n);
     perf->api->barrier(); /* all have read the count, which may change now */
     return ns;
 }
@@ -108,7 +110,7 @@ static void calibrate(struct perf *perf, struct subject *subject, size_t size)
 static void sample(struct perf *perf, struct subject *subject, enum unit unit, size_t size,
                    uint64_t repeat)
 {
-    if (subject->work->loop == NULL) return;
+    if (subject->work.loop == NULL) return;
     uint64_t n = subject->operations;
     (void)run(perf, subject, size, n / 16 + 1); /* what ran in between has cooled the caches */
     subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, size, n), size, n);
@@ -123,7 +125,7 @@ static int by_value(const void *a, const void *b)
 /* Sorts the samples; 0 for a subject that was not measured. */
 static double median(struct subject *subject, uint64_t count, double *min, double *max)
 {
-    if (subject->work->loop == NULL) return 0;
+    if (subject->work.loop == NULL) return 0;
     qsort(subject->samples, count, sizeof(double), by_value);
     *min = subject->samples[0];
     *max = subject->samples[count - 1];
@@ -139,23 +141,29 @@ static double *new_samples(struct perf *perf)
     return NULL;
 }
 
-/* Rank 0: measure the row and add it to the results. */
-static void lead(struct perf *perf, enum pattern_id id, size_t size)
+static struct work work_of(const struct perf *perf, const struct pattern *pattern)
 {
-    const struct pattern *pattern = &patterns[id];
+    struct work work = pattern->kind->work;
+    work.loop = perf->api == &api_gasnet ? pattern->gasnet : pattern->aq;
+    return work;
+}
+
+/* Rank 0: measure the row and add it to the results. */
+static void lead(struct perf *perf, const struct pattern *pattern, size_t size)
+{
     const struct kind *kind = pattern->kind;
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
     struct subject subjects[] = {
-        {.work = &limits[limit].work, .all_ranks = limits[limit].all_ranks, .limit = limit},
-        {.work = &limits[second].work},
-        {.work = &perf->api->works[id], .all_ranks = kind->all_ranks},
+        {.work = limits[limit].work, .limit = limit},
+        {.work = limits[second].work},
+        {.work = work_of(perf, pattern)},
     };
     uint64_t repeats = perf->options.repeats;
-    if (kind->piece != 0) scatter_begin(perf, kind->piece, size);
+    if (pattern->sizes->piece != 0) scatter_begin(perf, pattern->sizes->piece, size);
     for (size_t i = 0; i < 3; i++) {
         subjects[i].samples = new_samples(perf);
-        if (subjects[i].work->loop != NULL) calibrate(perf, &subjects[i], size);
+        if (subjects[i].work.loop != NULL) calibrate(perf, &subjects[i], size);
     }
     for (uint64_t repeat = 0; repeat < repeats; repeat++)
         for (size_t i = 0; i < 3; i++)
@@ -180,7 +188,7 @@ static void lead(struct perf *perf, enum pattern_id id, size_t size)
         free(subjects[i].samples);
 
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
-    if (!kind->all_ranks) return;
+    if (!kind->work.all_ranks) return;
     talk_set_count(perf, 0, LIMIT_NONE);
     perf->api->barrier();
 }
@@ -192,13 +200,14 @@ static bool serve(struct perf *perf)
     size_t size;
     enum command command;
     while ((command = talk_await(perf, &size)) > COMMAND_NEXT)
-        limits_serve(perf, command, size);
+        limits_serve(perf, (unsigned)command - COMMAND_LIMIT, size);
     return command == COMMAND_NEXT;
 }
 
-static void follow(struct perf *perf, enum pattern_id id, size_t size)
+static void follow(struct perf *perf, const struct pattern *pattern, size_t size)
 {
-    if (!patterns[id].kind->all_ranks) {
+    const struct work own = work_of(perf, pattern);
+    if (!own.all_ranks) {
         if (perf->rank == 1) (void)serve(perf);
         return;
     }
@@ -207,14 +216,13 @@ static void follow(struct perf *perf, enum pattern_id id, size_t size)
         perf->api->barrier();
         uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
         if (n == 0) break;
-        enum limit_id limit = (enum limit_id)perf->mine->limit;
-        (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &perf->api->works[id], size,
-                      n);
+        uint64_t limit = perf->mine->limit;
+        (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &own, size, n);
         perf->api->barrier();
     }
 }
 
-void measure_row(struct perf *perf, enum pattern_id pattern, size_t size)
+void measure_row(struct perf *perf, const struct pattern *pattern, size_t size)
 {
     if (perf->rank == 0) {
         lead(perf, pattern, size);
@@ -232,24 +240,24 @@ void measure_answer(struct perf *perf)
 
 bool measure_connects(const struct kind *kind)
 {
-    return !kind->all_ranks && !kind->endpoints;
+    return !kind->work.all_ranks && !kind->endpoints;
 }
 
-bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len)
+bool measure_skips(struct perf *perf, const struct pattern *pattern, size_t size, char *text,
+                   size_t len)
 {
     static const char *const carriers[] = {[CARRIER_MEDIUM] = "Medium", [CARRIER_LONG] = "Long"};
-    const struct kind *kind = patterns[pattern].kind;
+    const struct kind *kind = pattern->kind;
+    size_t least = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->least;
     size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
-    if (perf->api->works[pattern].loop == NULL)
-        snprintf(text, len, "not measured through --api %s", perf->api->name);
-    else if (perf->api == &api_connection && !measure_connects(kind))
+    if (perf->api == &api_connection && !measure_connects(kind))
         snprintf(text, len, "not over a connection");
     else if (size > most)
         snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
-    else if (size < kind->least)
-        snprintf(text, len, "needs at least %zu byte", kind->least);
-    else if (kind->piece != 0 && size % kind->piece != 0)
-        snprintf(text, len, "no multiple of %zu bytes", kind->piece);
+    else if (size < least)
+        snprintf(text, len, "needs at least %zu byte", least);
+    else if (pattern->sizes->piece != 0 && size % pattern->sizes->piece != 0)
+        snprintf(text, len, "no multiple of %zu bytes", pattern->sizes->piece);
     else
         return false;
     return true;

@@ -1,6 +1,6 @@
 /* The command line of aqperf. */
+#include "base/nearest.h"
 #include "command.h"
-#include "names.h"
 #include "perf.h"
 #include <aqueduct/info.h>
 #include <aqueduct/version.h>
@@ -16,7 +16,8 @@
 
 const struct api *const apis[] = {&api_aq, &api_gasnet, NULL};
 
-bool options_is_first_rank(void)
+/* Whether this process may print before it has joined the job. */
+static bool is_first_rank(void)
 {
     const char *rank = getenv("AQ_RANK"); /* from aqrun; absent in a job of one */
     return rank == NULL || strcmp(rank, "0") == 0;
@@ -24,7 +25,7 @@ bool options_is_first_rank(void)
 
 static struct options given = {.api = &api_aq, .repeats = 7, .threads = 1, .min_time_ns = 10e6};
 
-static void add_pattern(enum pattern_id pattern)
+static void add_pattern(const struct pattern *pattern)
 {
     for (size_t i = 0; i < given.pattern_count; i++)
         if (given.patterns[i] == pattern) return;
@@ -33,14 +34,14 @@ static void add_pattern(enum pattern_id pattern)
 
 static void add_patterns(const char *name)
 {
-    struct nearest nearest;
-    nearest_begin(&nearest, name);
+    struct aqi_nearest nearest;
+    aqi_nearest_begin(&nearest, name);
     size_t before = given.pattern_count;
     bool found = false;
     for (unsigned i = 0; i < PATTERN_COUNT; i++) {
-        nearest_offer(&nearest, patterns[i].name);
+        aqi_nearest_offer(&nearest, patterns[i].name);
         if (fnmatch(name, patterns[i].name, 0) != 0) continue;
-        add_pattern((enum pattern_id)i);
+        add_pattern(&patterns[i]);
         found = true;
     }
     if (found || given.pattern_count > before) return;
@@ -114,17 +115,22 @@ static void set_min_time(const char *text)
     given.min_time_ns = ns;
 }
 
+/* Add a name to a list of those there are. */
+static void list_name(char known[static 200], const char *name)
+{
+    size_t used = strlen(known);
+    snprintf(known + used, 200 - used, "%s%s", used > 0 ? ", " : "", name);
+}
+
 static void check_transport(const char *name)
 {
     char known[200] = "";
     aq_transport_info info;
     for (size_t i = 0; aq_info_transport(i, &info) == AQ_OK; i++) {
-        if (strcmp(info.name, name) == 0) {
-            if (info.usable) return;
-            command_wrong("--transport %s: does not work here: %s", name, info.reason);
-        }
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", info.name);
+        list_name(known, info.name);
+        if (strcmp(info.name, name) != 0) continue;
+        if (info.usable) return;
+        command_wrong("--transport %s: does not work here: %s", name, info.reason);
     }
     command_wrong("--transport %s: no such transport; there are %s", name, known);
 }
@@ -133,46 +139,12 @@ static void set_api(const char *name)
 {
     char known[200] = "";
     for (size_t i = 0; apis[i] != NULL; i++) {
-        if (strcmp(apis[i]->name, name) == 0) {
-            given.api = apis[i];
-            return;
-        }
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", apis[i]->name);
+        list_name(known, apis[i]->name);
+        if (strcmp(apis[i]->name, name) != 0) continue;
+        given.api = apis[i];
+        return;
     }
     command_wrong("--api %s: no such interface; there is %s", name, known);
-}
-
-/* Call `item` for each part of a comma separated list. */
-static void each(const char *option, const char *list, void (*item)(const char *text))
-{
-    char part[64];
-    for (;;) {
-        size_t length = strcspn(list, ",");
-        if (length == 0 || length >= sizeof part)
-            command_wrong("%s %s: an item is empty or too long", option, list);
-        memcpy(part, list, length);
-        part[length] = '\0';
-        item(part);
-        if (list[length] == '\0') return;
-        list += length + 1;
-    }
-}
-
-static void set_patterns(const char *list)
-{
-    each("--pattern", list, add_patterns);
-}
-
-static void set_sizes(const char *list)
-{
-    each("--sizes", list, add_size);
-}
-
-static void set_transports(const char *list)
-{
-    each("--transport", list, check_transport);
-    given.transport = list;
 }
 
 static void list(const char *unused)
@@ -183,35 +155,35 @@ static void list(const char *unused)
 
 static const struct command_row rows[] = {
     {0, "pattern", "P,...", "what to measure, also with wildcards: 'am-*' (default: all)",
-     TAKES(set_patterns)},
+     .each = add_patterns},
     {0, "sizes", "S,...",
      "bytes, with K, M or G for powers of 1024, up to 1G (default: fitting for each pattern)",
-     TAKES(set_sizes)},
+     .each = add_size},
     {0, "transport", "T,...", "only over these transports (sets AQ_TRANSPORTS)",
-     TAKES(set_transports)},
+     .each = check_transport, .variable = "AQ_TRANSPORTS"},
     {0, "threads", "T", "threads of a rank that flood, 1 to 64 (1); several: mode multiple",
-     TAKES(set_threads)},
-    {0, "repeats", "R", "samples of which the median is shown, 5 to 1000 (7)", TAKES(set_repeats)},
+     .take = set_threads},
+    {0, "repeats", "R", "samples of which the median is shown, 5 to 1000 (7)", .take = set_repeats},
     {0, "min-time", "T", "length of a sample, with ns, us, ms or s, 1us to 60s (10ms)",
-     TAKES(set_min_time)},
+     .take = set_min_time},
     {0, "json", "FILE",
      "also write the results as JSON; - for standard output, then without the table",
-     SETS_TEXT(&given.json)},
+     .text = &given.json},
     {0, "csv", "FILE", "also write the results as comma separated values; - likewise",
-     SETS_TEXT(&given.csv)},
-    {0, "plot", "FILE.svg", "also draw them", SETS_TEXT(&given.plot)},
+     .text = &given.csv},
+    {0, "plot", "FILE.svg", "also draw them", .text = &given.plot},
     {0, "all-pairs", NULL, "every rank has sent to every other before anything is measured",
-     SETS_FLAG(&given.all_pairs)},
+     .flag = &given.all_pairs},
     {0, "no-pin", NULL, "do not bind rank r to the r-th core (done when there are enough)",
-     SETS_FLAG(&given.unpinned)},
-    {0, "api", "A", "the programming interface to measure: aq, gasnet", TAKES(set_api)},
+     .flag = &given.unpinned},
+    {0, "api", "A", "the programming interface to measure: aq, gasnet", .take = set_api},
     {0, "listen", "URI",
      "wait for one aqperf that connects, such as at shm:///perf, and answer it; of the options "
      "only --transport and --no-pin go with it",
-     SETS_TEXT(&given.listen)},
+     .text = &given.listen},
     {0, "connect", "URI", "measure over a connection with the aqperf that listens there",
-     SETS_TEXT(&given.connect)},
-    {0, "list", NULL, "the patterns and the limits they are compared with", TAKES(list)},
+     .text = &given.connect},
+    {0, "list", NULL, "the patterns and the limits they are compared with", .take = list},
 };
 
 static const char head[] =
@@ -252,14 +224,14 @@ void options_parse(struct options *options, int argc, char **argv)
                                       .tail = tail,
                                       .rows = rows,
                                       .count = sizeof rows / sizeof rows[0],
-                                      .silent = !options_is_first_rank()};
+                                      .silent = !is_first_rank()};
     int first = command_read(&line, argc, argv);
     if (first < argc) command_wrong("%s: only options are taken", argv[first]);
     check_connection();
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
         if (given.api != &api_connection || measure_connects(patterns[i].kind))
-            add_pattern((enum pattern_id)i);
+            add_pattern(&patterns[i]);
     if (given.threads > 1) given.unpinned = true; /* its threads would share the core */
     if (given.json != NULL && given.csv != NULL && strcmp(given.json, "-") == 0 &&
         strcmp(given.csv, "-") == 0)

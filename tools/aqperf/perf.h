@@ -20,70 +20,33 @@ enum unit {
     UNIT_COUNT
 };
 
-/* A scattered transfer is a pattern for each length of its pieces: 8, 64 and 512 bytes. */
-#define SCATTERED(id) id, id##_64, id##_512
-
-enum pattern_id {
-    AM_SHORT_RTT,
-    AM_MEDIUM_RTT,
-    AM_LONG_RTT,
-    AM_RING,
-    AM_SHORT_RATE,
-    AM_MEDIUM_RATE,
-    AM_RESERVE_RATE,
-    AM_LONG_RATE,
-    AM_SHORT_PAIRS,
-    AM_MEDIUM_PAIRS,
-    AM_LONG_PAIRS,
-    AM_SHORT_IN,
-    POLL_EMPTY,
-    AM_SELF,
-    AM_SELF_REPLY,
-    PUT_SELF,
-    PUT_LAT,
-    GET_LAT,
-    PUT_VALUE,
-    GET_VALUE,
-    ATOMIC_LAT,
-    ATOMIC_CAS,
-    ATOMIC_DOUBLE,
-    ATOMIC_RATE,
-    PUT_BW,
-    GET_BW,
-    PUT_RATE,
-    GET_RATE,
-    PUT_EVENTS,
-    MEMSET_BW,
-    PUT_PRIVATE,
-    GET_PRIVATE,
-    SCATTERED(STRIDED_PUT),
-    SCATTERED(STRIDED_GET),
-    SCATTERED(VECTOR_PUT),
-    SCATTERED(VECTOR_GET),
-    SCATTERED(INDEXED_PUT),
-    SCATTERED(INDEXED_GET),
-    TEAM_SPLIT,
-    BARRIER,
-    BCAST,
-    REDUCE,
-    ALLREDUCE,
-    GATHER,
-    ALLGATHER,
-    SCATTER,
-    ALLTOALL,
-    PATTERN_COUNT
-};
-
 struct perf;
 
 /* Do `n` operations of `size` bytes. */
 typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
+/* Such a loop of one statement, and what waits for all of them; `pongs` were heard before it. */
+#define LOOP(name, after, ...)                                                                     \
+    void name(struct perf *perf, size_t size, uint64_t n)                                          \
+    {                                                                                              \
+        const uint64_t pongs = heard.pongs;                                                        \
+        (void)perf, (void)size, (void)pongs;                                                       \
+        for (uint64_t i = 0; i < n; i++)                                                           \
+            __VA_ARGS__;                                                                           \
+        after;                                                                                     \
+    }
+
+/* Where it puts and gets, as arguments of calls: rank and address. */
+#define AT_PEER      perf->peer, perf->peer_addr->data
+#define WORD_AT_PEER perf->peer, (void *)&perf->peer_addr->word.seq
+
 /* What is measured: a loop, and what belongs to it. */
 struct work {
     loop_fn *loop;
     loop_fn *before;                          /* not timed */
+    loop_fn *serve;                           /* what rank 1 does meanwhile, if it has a part */
     loop_fn *after;                           /* timed: until all of it has come to its end */
+    bool all_ranks;                           /* run it; else rank 0 does, with rank 1 */
     bool threads;                             /* those of --threads share the loop */
     bool bare;                                /* the size is 0, whatever that of the row */
     double (*parts)(const struct perf *perf); /* of which each operation has so many; NULL: 1 */
@@ -93,8 +56,9 @@ struct work {
 struct limit {
     const char *name;
     const char *doc;
-    struct work work; /* where `before` asks rank 1 to take part, that is through mapped segments */
-    bool all_ranks;   /* take part, and need the mappings of all */
+    /* Where rank 1 has a part, that is through mapped segments, or sockets; where all ranks do,
+     * they need the mappings of all. */
+    struct work work;
 };
 enum limit_id {
     LIMIT_NONE,
@@ -125,6 +89,14 @@ enum limit_id {
     LIMIT_DOUBLE_IN,
     LIMIT_CMA_PRIVATE_WRITE,
     LIMIT_CMA_PRIVATE_READ,
+    LIMIT_SOCKET_RTT,
+    LIMIT_SOCKET_ECHO,
+    LIMIT_SOCKET_ROUNDS,
+    LIMIT_SOCKET_HOP,
+    LIMIT_SOCKET_OUT,
+    LIMIT_SOCKET_IN,
+    LIMIT_SOCKET_STREAM_OUT,
+    LIMIT_SOCKET_STREAM_IN,
     LIMIT_COUNT
 };
 extern const struct limit limits[LIMIT_COUNT];
@@ -136,10 +108,9 @@ enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 struct kind {
     enum unit unit;
     enum carrier carrier;
-    bool all_ranks;       /* every rank runs it; else rank 0 does, with rank 1 */
+    struct work work;     /* without the loop */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest size that makes sense */
-    size_t piece;         /* of scattered transfers, in bytes; else 0 */
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
     enum limit_id second; /* shown beside it: CMA */
@@ -149,14 +120,17 @@ struct kind {
 struct sizes {
     size_t sizes[5];
     size_t count; /* 1: --sizes does not apply */
+    size_t piece; /* of scattered transfers, in bytes; else 0 */
 };
 
 struct pattern {
     const char *name;
     const struct kind *kind;
     const struct sizes *sizes; /* measured by default */
+    loop_fn *aq, *gasnet;      /* through each interface */
     const char *doc;
 };
+enum { PATTERN_COUNT = 59 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
 /* The names of units, and a time for `n` operations in the unit. */
@@ -187,7 +161,8 @@ struct shared {
     uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
     uint64_t pid;
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
-    uint64_t operations; /* that rank 1 is to do in COMMAND_DOUBLE_OUT, _IN */
+    uint64_t operations; /* of a limit, in which rank 1 has a part */
+    uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
 };
@@ -195,13 +170,10 @@ struct shared {
 /* What the peer is told, and answers with the number of floods that it has handled. */
 enum command {
     COMMAND_NONE,
-    COMMAND_COUNT,      /* only answer */
-    COMMAND_END,        /* of a connection: nothing comes any more */
-    COMMAND_NEXT,       /* take part in the pattern of all ranks, or go on to the next row */
-    COMMAND_ECHO,       /* limits.c: answer lines */
-    COMMAND_STREAM,     /* limits.c: consume lines */
-    COMMAND_DOUBLE_OUT, /* limits_private.c: take a stream of fragments, or send one */
-    COMMAND_DOUBLE_IN
+    COMMAND_COUNT, /* only answer */
+    COMMAND_END,   /* of a connection: nothing comes any more */
+    COMMAND_NEXT,  /* take part in the pattern of all ranks, or go on to the next row */
+    COMMAND_LIMIT  /* and the number of a limit: do your part in it */
 };
 
 /* What the handlers of this process have heard, through whatever interface. */
@@ -224,7 +196,7 @@ struct api {
     /* Segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
      * neighbours. */
     void (*attach)(struct perf *perf);
-    void (*finish)(struct perf *perf);
+    void (*finish)(void);
     void (*quit)(int code); /* end the job at once; does not return */
     size_t (*max_size)(enum carrier carrier);
     void (*barrier)(void);
@@ -235,19 +207,29 @@ struct api {
     void (*ask)(struct perf *perf, enum command command, size_t size); /* the peer */
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
-    void (*look)(void);       /* end the program if the peer is gone; NULL: the job sees to that */
-    const struct work *works; /* a row for each pattern */
+    void (*look)(void); /* end the program if the peer is gone; NULL: the job sees to that */
 };
 extern const struct api api_aq, api_gasnet, api_connection;
 extern const struct api *const apis[]; /* ended by NULL */
 
+/* The loops of the patterns through each interface. */
+#define BOTH(name) api_aq_##name, api_gasnet_##name
+loop_fn BOTH(short_rtt), BOTH(medium_rtt), BOTH(long_rtt), BOTH(self_rtt), BOTH(self_reply_rtt);
+loop_fn BOTH(short_pairs), BOTH(medium_pairs), BOTH(long_pairs), BOTH(poll_empty);
+loop_fn BOTH(shorts), BOTH(mediums), BOTH(reserved), BOTH(longs), BOTH(shorts_in);
+loop_fn BOTH(put), BOTH(put_self), BOTH(put_value), BOTH(put_nbi), BOTH(put_events);
+loop_fn BOTH(get), BOTH(get_value), BOTH(get_nbi), BOTH(memset), BOTH(put_private);
+loop_fn BOTH(get_private), BOTH(fetch_add), BOTH(cas), BOTH(add_double), BOTH(add);
+loop_fn BOTH(strided_put), BOTH(strided_get), BOTH(vector_put), BOTH(vector_get);
+loop_fn BOTH(indexed_put), BOTH(indexed_get), BOTH(team_split), BOTH(bcast), BOTH(reduce);
+loop_fn BOTH(allreduce), BOTH(gather), BOTH(allgather), BOTH(scatter), BOTH(alltoall);
+
 struct options {
     const struct api *api;
-    enum pattern_id patterns[PATTERN_COUNT];
+    const struct pattern *patterns[PATTERN_COUNT];
     size_t pattern_count;
     size_t sizes[64];
     size_t size_count; /* 0: each pattern's own */
-    const char *transport;
     const char *json, *csv, *plot;
     const char *listen, *connect; /* URIs: measure over a connection, and not in a job */
     uint64_t repeats;
@@ -259,8 +241,6 @@ struct options {
 
 /* Fills in `*options`, or ends the program: code 0 after --help and the like, 2 for wrong usage. */
 void options_parse(struct options *options, int argc, char **argv);
-/* Whether this process may print before it has joined the job. */
-bool options_is_first_rank(void);
 
 struct result {
     const struct pattern *pattern;
@@ -290,6 +270,7 @@ struct perf {
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
     bool both_map;            /* both of the pair have the other's segment mapped */
+    bool by_socket;           /* the pair shares no memory, but a host */
     bool all_map;             /* all ranks have all segments mapped */
     struct shared *next;      /* the segment of the rank after ours, if all_map */
     struct shared *peer_addr; /* the peer's segment in its own address space */
@@ -303,11 +284,12 @@ struct perf {
 };
 
 /* measure.c: one row. Every rank calls it for every row, in the same order. */
-void measure_row(struct perf *perf, enum pattern_id pattern, size_t size);
+void measure_row(struct perf *perf, const struct pattern *pattern, size_t size);
 /* Instead, behind --listen: take part in whatever rows rank 0 measures, until it closes. */
 void measure_answer(struct perf *perf);
 /* Why this row cannot be measured, in `text`; false if it can. */
-bool measure_skips(struct perf *perf, enum pattern_id pattern, size_t size, char *text, size_t len);
+bool measure_skips(struct perf *perf, const struct pattern *pattern, size_t size, char *text,
+                   size_t len);
 /* Can it be measured over a connection? */
 bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
@@ -328,8 +310,9 @@ double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *
 unsigned char *talk_arrivals(const struct perf *perf);
 size_t talk_block(const struct perf *perf, size_t size);
 
-/* limits.c: rank 1 does what the limit needs of it until rank 0 ends it. */
-void limits_serve(struct perf *perf, enum command command, size_t size);
+/* limits.c: rank 0 asks rank 1 for its part in a limit, if there is one, and rank 1 does it. */
+void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
+void limits_serve(struct perf *perf, unsigned id, size_t size);
 void limits_probe_cma(struct perf *perf);
 /* What the loops of limits.c and limits_private.c share. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
@@ -337,9 +320,15 @@ void limits_wait_turn(const struct perf *perf, unsigned *turns);
 /* Move `size` bytes between `here` and `there` of the peer; 0, or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */
-loop_fn limits_begin_out, limits_begin_in, limits_copy_out, limits_copy_in;
-loop_fn limits_cma_private_write, limits_cma_private_read;
-void limits_serve_double(struct perf *perf, enum command command, size_t size);
+loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
+/* limits_socket.c: a socket of this process, if it may be needed, and the peer's, if that is on
+ * this host. */
+uint64_t limits_open_socket(const struct perf *perf);
+bool limits_meet_socket(struct perf *perf, uint64_t port);
+/* What takes the place of a limit where no memory is shared. */
+enum limit_id limits_by_socket(const struct perf *perf, const struct kind *kind, enum limit_id id);
+loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
+loop_fn limits_socket_stream_in;
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 
@@ -360,9 +349,6 @@ struct scatter {
     struct pieces source, target;
 };
 extern struct scatter row_pieces;
-/* Its rows in a table of works. */
-#define SCATTERED_WORK(id, fn)                                                                     \
-    [id] = {.loop = fn}, [id##_64] = {.loop = fn}, [id##_512] = {.loop = fn}
 void scatter_begin(struct perf *perf, size_t piece, size_t size);
 loop_fn limits_strided_out, limits_strided_in, limits_vector_out, limits_vector_in;
 loop_fn limits_indexed_out, limits_indexed_in;

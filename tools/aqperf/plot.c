@@ -155,37 +155,30 @@ static void draw_x_axis(const struct panel *panel)
          PLOT_TOP + PLOT_HEIGHT + 42, "class=\"tick\" text-anchor=\"middle\"", "payload in bytes");
 }
 
-/* The line through the limits of one pattern, or a short dash where there is a single one. */
-static void draw_limits(const struct panel *panel, const struct pattern *pattern,
-                        const char *colour)
+/* The line through the medians of one pattern, or their limits: of those, a short dash where there
+ * is a single one. */
+static void draw_line(const struct panel *panel, const struct pattern *pattern, const char *colour,
+                      bool limit)
 {
     size_t points = 0;
     double x = 0, y = 0;
     fprintf(panel->out, "<path d=\"");
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
-        if (result->pattern != pattern || result->limit <= 0) continue;
+        double value = limit ? result->limit : result->median;
+        if (result->pattern != pattern || value <= 0) continue;
         x = x_of(panel, result->size);
-        y = y_of(panel, result->limit);
+        y = y_of(panel, value);
         fprintf(panel->out, "%c%.1f %.1f", points++ == 0 ? 'M' : 'L', x, y);
     }
-    if (points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
-    fprintf(panel->out, "\" class=\"limit\" stroke=\"%s\"/>\n", colour);
+    if (limit && points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
+    fprintf(panel->out, "\" class=\"%s\" stroke=\"%s\"/>\n", limit ? "limit" : "line", colour);
 }
 
 static void draw_figures(const struct panel *panel, const struct pattern *pattern,
                          const char *colour)
 {
-    char joint = 'M';
-    fprintf(panel->out, "<path d=\"");
-    for (size_t i = 0; i < panel->perf->result_count; i++) {
-        const struct result *result = &panel->perf->results[i];
-        if (result->pattern != pattern) continue;
-        fprintf(panel->out, "%c%.1f %.1f", joint, x_of(panel, result->size),
-                y_of(panel, result->median));
-        joint = 'L';
-    }
-    fprintf(panel->out, "\" class=\"line\" stroke=\"%s\"/>\n", colour);
+    draw_line(panel, pattern, colour, false);
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
         if (result->pattern != pattern) continue;
@@ -234,7 +227,7 @@ static void draw_panel(const struct panel *panel)
         const struct pattern *pattern = &patterns[id];
         if (pattern->kind->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
         const char *colour = colours[place % (sizeof colours / sizeof colours[0])];
-        draw_limits(panel, pattern, colour);
+        draw_line(panel, pattern, colour, true);
         draw_figures(panel, pattern, colour);
         draw_legend(panel, place++, pattern, colour);
     }

@@ -18,11 +18,14 @@ static void introduce(struct perf *perf)
     struct shared *there = perf->peer_addr;
     perf->mine->pid = (uint64_t)getpid();
     perf->mine->maps_peer = perf->theirs != NULL;
+    perf->mine->socket = limits_open_socket(perf);
     perf->api->barrier();
     if (perf->rank > 1) return;
     perf->peer_pid = perf->api->get_word(perf->peer, &there->pid);
     perf->both_map =
         perf->api->get_word(perf->peer, &there->maps_peer) != 0 && perf->theirs != NULL;
+    if (!perf->both_map)
+        perf->by_socket = limits_meet_socket(perf, perf->api->get_word(perf->peer, &there->socket));
 }
 
 void talk_meet(struct perf *perf)
@@ -121,12 +124,7 @@ void talk_await_in(struct perf *perf, size_t size, uint64_t n)
     perf->api->until(all_in, &wanted);
 }
 
-void talk_barriers(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size;
-    for (uint64_t i = 0; i < n; i++)
-        perf->api->barrier();
-}
+LOOP(talk_barriers, , perf->api->barrier())
 
 /* The second half of the segment's data. */
 unsigned char *talk_arrivals(const struct perf *perf)

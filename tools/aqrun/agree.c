@@ -3,8 +3,6 @@
  * the job have come. Those hear the worst of their statuses and the set of those who came. As the
  * answer is one and is given once, all of them do the same from there on, whoever dies meanwhile.
  */
-#include "agree.h"
-
 #include "job.h"
 
 #include <stdlib.h>

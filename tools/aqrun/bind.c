@@ -1,7 +1,5 @@
 /* Ranks dealt over the cores that aqrun itself may use: rank r gets the threads of core r, from the
  * first again when there are fewer cores. */
-#include "bind.h"
-
 #include "base/topology.h"
 #include "job.h"
 

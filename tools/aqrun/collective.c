@@ -2,11 +2,8 @@
  * Collective calls. One is going on at a time, since a rank begins the next only when it has the
  * result of the last. When one fails, all later ones fail too, with the same cause.
  */
-#include "collective.h"
-
 #include "base/clock.h"
 #include "base/shmem.h"
-#include "end.h"
 #include "job.h"
 
 #include <stdarg.h>
@@ -77,9 +74,7 @@ static void collective_end(void)
     }
 }
 
-static void collective_fail(aq_status status, const char *fmt, ...) AQI_PRINTF(2, 3);
-
-static void collective_fail(aq_status status, const char *fmt, ...)
+static AQI_PRINTF(2, 3) void collective_fail(aq_status status, const char *fmt, ...)
 {
     char text[AQI_CONTROL_TEXT + 1];
     va_list args;
@@ -158,7 +153,7 @@ static bool collective_agrees(const struct aqi_control *message)
 static void collective_describe(uint32_t call, uint64_t bytes, const char *name, size_t name_len,
                                 char *text, size_t room)
 {
-    int n = snprintf(text, room, "%s of %llu bytes", aqi_control_call_name(call),
+    int n = snprintf(text, room, "%s of %llu bytes", call == AQI_CALL_SHARE ? "share" : "allgather",
                      (unsigned long long)bytes);
     if (call == AQI_CALL_SHARE)
         snprintf(text + n, room - (size_t)n, " as \"%.*s\"", (int)name_len, name);

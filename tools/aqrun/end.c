@@ -1,10 +1,6 @@
 /* The end of a job: its cause, its exit code, and the steps from a message to SIGKILL. */
-#include "end.h"
-
-#include "agree.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
-#include "collective.h"
 #include "job.h"
 
 #include <signal.h>
@@ -251,18 +247,11 @@ static void end_take_step(size_t step)
     }
 }
 
-/* Is it asleep where no signal comes? What cannot be known counts as that. */
+/* What cannot be known counts as asleep. */
 static bool end_is_asleep(const struct rank *rank)
 {
-    char path[40], text[512], state = 'D';
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)rank->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL) return true;
-    size_t len = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[len] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
-    return name_end == NULL || sscanf(name_end, ") %c", &state) != 1 || state == 'D';
+    struct process process;
+    return !reaper_look(rank->pid, &process) || process.state == 'D';
 }
 
 /*

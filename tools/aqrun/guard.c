@@ -1,6 +1,10 @@
-/* The guard of the process groups: waits for the end of aqrun on a pipe. */
-#include "guard.h"
-
+/*
+ * The guard: a small process that kills what is left of the ranks when aqrun itself is killed. It
+ * waits for that on a pipe.
+ *
+ * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not what those started,
+ * as a shell does; those are in the same process groups, and these the guard knows.
+ */
 #include "job.h"
 
 #include <errno.h>

@@ -1,9 +1,6 @@
 /* Sockets to the ranks: joining, messages in, queues out. */
 #include "hub.h"
 
-#include "agree.h"
-#include "collective.h"
-#include "end.h"
 #include "job.h"
 #include "job/channel.h"
 
@@ -160,9 +157,7 @@ void hub_garbage(struct rank *rank, size_t len)
 }
 
 /* Refuse a HELLO over the socket that came with it, which is then closed. */
-static void hub_refuse(int socket, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
-
-static void hub_refuse(int socket, aq_status status, const char *fmt, ...)
+static AQI_PRINTF(3, 4) void hub_refuse(int socket, aq_status status, const char *fmt, ...)
 {
     char text[AQI_CONTROL_TEXT];
     va_list args;
@@ -178,18 +173,18 @@ static void hub_refuse(int socket, aq_status status, const char *fmt, ...)
     tell("refused a process: %s", text);
 }
 
-static void control_ready(struct source *source, uint32_t events);
-static void life_ready(struct source *source, uint32_t events);
+static void control_ready(struct source *source);
+static void life_ready(struct source *source);
 
 static void hub_read_name(struct rank *rank)
 {
     char path[40];
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)rank->joined_pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : read(fd, rank->joined_name, sizeof(rank->joined_name) - 1);
-    if (len > 0 && rank->joined_name[len - 1] == '\n') len--;
-    rank->joined_name[len > 0 ? len : 0] = '\0';
-    if (fd >= 0) close(fd);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return;
+    if (fgets(rank->joined_name, sizeof(rank->joined_name), file) != NULL)
+        rank->joined_name[strcspn(rank->joined_name, "\n")] = '\0';
+    fclose(file);
 }
 
 /* We are told when the forked process ends; one that a shell started has to be watched. */
@@ -223,11 +218,9 @@ static void hub_accept(struct rank *rank, int socket, pid_t pid)
 /* Who made the socket that came with HELLO: the kernel says, not the message. */
 static bool hub_credentials(int socket, struct ucred *who)
 {
-    int domain = 0, type = 0;
-    socklen_t len = sizeof(int), who_len = sizeof(*who);
-    return getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
-           getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_SEQPACKET &&
-           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, who, &who_len) == 0;
+    socklen_t len = sizeof(*who);
+    return aqi_channel_is_one(socket) &&
+           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, who, &len) == 0;
 }
 
 static void hub_hello(struct rank *rank, int socket)
@@ -289,9 +282,8 @@ static bool place_take(struct rank *rank)
     return true;
 }
 
-static void place_ready(struct source *source, uint32_t events)
+static void place_ready(struct source *source)
 {
-    (void)events;
     struct rank *rank = AQRUN_OF(source, struct rank, link.place);
     for (int i = 0; i < HUB_TURN && place_take(rank); i++)
         continue;
@@ -366,17 +358,16 @@ static bool control_take(struct rank *rank)
     return true;
 }
 
-static void control_ready(struct source *source, uint32_t events)
+static void control_ready(struct source *source)
 {
     struct rank *rank = AQRUN_OF(source, struct rank, link.control);
-    if ((events & EPOLLOUT) != 0) link_flush(rank);
+    if ((source->events & EPOLLOUT) != 0) link_flush(rank);
     for (int i = 0; i < HUB_TURN && source->fd >= 0 && control_take(rank); i++)
         continue;
 }
 
-static void life_ready(struct source *source, uint32_t events)
+static void life_ready(struct source *source)
 {
-    (void)events;
     struct rank *rank = AQRUN_OF(source, struct rank, life);
     source_close(source);
     hub_drain(rank);

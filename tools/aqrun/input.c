@@ -2,8 +2,6 @@
  * Standard input for rank 0. A rank is a process group of its own, in the background as the
  * terminal sees it, so the terminal would stop it for reading: aqrun reads in its place.
  */
-#include "input.h"
-
 #include "job.h"
 
 #include <errno.h>
@@ -30,9 +28,8 @@ void input_close(void)
     input.retry_ns = 0;
 }
 
-static void input_pipe_ready(struct source *source, uint32_t events)
+static void input_pipe_ready(struct source *source)
 {
-    (void)events;
     ssize_t written = write(source->fd, input.bytes, input.used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (written < 0) { /* rank 0 does not read any more */
@@ -46,9 +43,8 @@ static void input_pipe_ready(struct source *source, uint32_t events)
     source_watch(&input.terminal, EPOLLIN);
 }
 
-static void input_terminal_ready(struct source *source, uint32_t events)
+static void input_terminal_ready(struct source *source)
 {
-    (void)events;
     ssize_t got = read(source->fd, input.bytes, sizeof(input.bytes));
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0 && errno == EIO && tcgetpgrp(source->fd) != getpgrp()) {

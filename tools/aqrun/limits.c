@@ -1,6 +1,4 @@
 /* Open files and processes: what a job of this size needs. */
-#include "limits.h"
-
 #include "job.h"
 
 #include <errno.h>

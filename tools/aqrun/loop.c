@@ -20,7 +20,7 @@ int loop_open(void)
     return loop_epoll;
 }
 
-void source_open(struct source *source, int fd, void (*ready)(struct source *, uint32_t))
+void source_open(struct source *source, int fd, void (*ready)(struct source *))
 {
     source->fd = fd;
     source->watched = 0;
@@ -61,6 +61,8 @@ void loop_once(uint64_t deadline_ns)
     for (int i = 0; i < count; i++) {
         struct source *source = events[i].data.ptr;
         /* One callback may have closed or silenced another's source. */
-        if (source->fd >= 0 && source->watched != 0) source->ready(source, events[i].events);
+        if (source->fd < 0 || source->watched == 0) continue;
+        source->events = events[i].events;
+        source->ready(source);
     }
 }

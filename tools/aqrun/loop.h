@@ -8,9 +8,9 @@
 
 /* Part of the struct that it calls back for; `ready` finds that with AQRUN_OF. */
 struct source {
-    int fd; /* -1: closed */
-    uint32_t watched;
-    void (*ready)(struct source *source, uint32_t events);
+    int fd;                   /* -1: closed */
+    uint32_t watched, events; /* of epoll: those it waits for, and the last that came */
+    void (*ready)(struct source *source);
 };
 
 #define AQRUN_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
@@ -19,7 +19,7 @@ struct source {
  */
 int loop_open(void);
 
-void source_open(struct source *source, int fd, void (*ready)(struct source *, uint32_t));
+void source_open(struct source *source, int fd, void (*ready)(struct source *));
 /* Which events call back from now on; 0: none, not even a hang-up. */
 void source_watch(struct source *source, uint32_t events);
 void source_close(struct source *source);

@@ -2,17 +2,9 @@
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "bind.h"
-#include "collective.h"
 #include "command.h"
-#include "end.h"
-#include "guard.h"
-#include "input.h"
 #include "job.h"
 #include "job/settings.h"
-#include "limits.h"
-#include "reaper.h"
-#include "spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,4 @@
 /* The command line of aqrun, as one table. */
-#include "options.h"
-
 #include "base/settings.h"
 #include "command.h"
 #include "job.h"
@@ -24,21 +22,8 @@ static void option_ranks(const char *value)
 
 static bool option_is_name(const char *text, size_t len)
 {
-    if (len == 0 || (text[0] >= '0' && text[0] <= '9')) return false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-        if (!letter && !(c >= '0' && c <= '9') && c != '_') return false;
-    }
-    return true;
-}
-
-static void option_assign(const char *value, size_t name_len)
-{
-    char *name = strndup(value, name_len);
-    if (name == NULL || setenv(name, value + name_len + 1, 1) != 0)
-        die("-E %s: %s", value, strerror(errno));
-    free(name);
+    bool digit = text[0] >= '0' && text[0] <= '9';
+    return len > 0 && !digit && strspn(text, LETTERS_AND_DIGITS "_") >= len;
 }
 
 /* The processes inherit the whole environment: a name only has to be there. */
@@ -55,7 +40,7 @@ static void option_environment(const char *value)
 {
     size_t name_len = strcspn(value, "=,");
     if (value[name_len] == '=' && option_is_name(value, name_len)) {
-        option_assign(value, name_len);
+        if (putenv((char *)(uintptr_t)value) != 0) die("-E %s: %s", value, strerror(errno));
         return;
     }
     for (const char *at = value;; at++) {
@@ -68,22 +53,6 @@ static void option_environment(const char *value)
         at += len;
         if (*at == '\0') return;
     }
-}
-
-static void option_transports(const char *value)
-{
-    if (setenv("AQ_TRANSPORTS", value, 1) != 0) die("-T %s: %s", value, strerror(errno));
-}
-
-static void option_survive(const char *value)
-{
-    (void)value;
-    if (setenv("AQ_SURVIVE", "yes", 1) != 0) die("--survive: %s", strerror(errno));
-}
-
-static void option_bind(const char *value)
-{
-    if (setenv("AQ_BIND", value, 1) != 0) die("--bind %s: %s", value, strerror(errno));
 }
 
 /* What the processes inherit. Some containers forbid it: then they run as they are. */
@@ -113,32 +82,31 @@ static void option_timeout(const char *value)
 }
 
 static const struct command_row option_rows[] = {
-    {'n', "ranks", "N", "start N processes, 1 to 65536 (default 1)", TAKES(option_ranks)},
+    {'n', "ranks", "N", "start N processes, 1 to 65536 (default 1)", .take = option_ranks},
     {'E', "env", "VAR[,VAR...]",
      "these variables must be set here and reach the processes; with VAR=VALUE: set one",
-     TAKES(option_environment)},
+     .take = option_environment},
     {'T', "transport", "LIST",
      "the transports to choose from (sets AQ_TRANSPORTS; aqinfo shows them)",
-     TAKES(option_transports)},
+     .variable = "AQ_TRANSPORTS"},
     {0, "bind", "WHERE",
      "core: each process runs on one core, dealt out in turn; none (default): anywhere (sets "
      "AQ_BIND)",
-     TAKES(option_bind)},
+     .variable = "AQ_BIND"},
     {'p', "prefix", NULL, "begin each line of output with the number of its process: [3] text",
-     SETS_FLAG(&job.options.prefix)},
-    {'v', "verbose", NULL, "say on standard error what is happening",
-     SETS_FLAG(&job.options.verbose)},
+     .flag = &job.options.prefix},
+    {'v', "verbose", NULL, "say on standard error what is happening", .flag = &job.options.verbose},
     {'t', "test", NULL, "test only: print what would be run, one line per process, and run nothing",
-     SETS_FLAG(&job.options.test_only)},
+     .flag = &job.options.test_only},
     {0, "survive", NULL, "go on when a process dies, and tell the others (sets AQ_SURVIVE=yes)",
-     TAKES(option_survive)},
+     .variable = "AQ_SURVIVE"},
     {0, "same-addresses", NULL,
      "place programs and their static data at the same addresses in all processes, if the system "
      "lets us",
-     TAKES(option_same_addresses)},
+     .take = option_same_addresses},
     {0, "timeout", "TIME",
      "end the job when it runs longer, such as 90s or 10m; the exit code is then 124",
-     TAKES(option_timeout)},
+     .take = option_timeout},
 };
 
 static const char options_head[] =

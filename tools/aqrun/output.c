@@ -2,7 +2,6 @@
 #include "output.h"
 
 #include "job.h"
-#include "relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +17,7 @@
 #define OUTPUT_FULL  (1u << 20)
 #define OUTPUT_READY (1u << 18)
 
-static void output_ready(struct source *source, uint32_t events);
+static void output_ready(struct source *source);
 
 /* A description of our own, since O_NONBLOCK on the given one would hit all who share it. */
 static int output_reopen(int fd)
@@ -92,9 +91,8 @@ static void output_drain(struct output *output)
     source_watch(&output->source, 0);
 }
 
-static void output_ready(struct source *source, uint32_t events)
+static void output_ready(struct source *source)
 {
-    (void)events;
     struct output *output = AQRUN_OF(source, struct output, source);
     output_drain(output);
     if (!output->full || output->waiting.used > OUTPUT_READY) return;

@@ -1,4 +1,5 @@
-/* Standard output and error of aqrun: written without ever blocking the launcher. */
+/* Standard output and error of aqrun, written without ever blocking the launcher, and what of the
+ * ranks' is relayed to them. */
 #ifndef AQRUN_OUTPUT_H
 #define AQRUN_OUTPUT_H
 
@@ -38,5 +39,24 @@ void output_flush(struct output *output);
 
 /* Is there nothing left to write? */
 bool output_empty(const struct output *output);
+
+/* With --prefix: the output of a rank, relayed line by line with the rank's number in front. */
+struct relay {
+    struct source source; /* closed: the rank's side has ended, or there never was one */
+    struct output *to;
+    uint32_t rank;
+    bool paused;
+    struct bytes line; /* the beginning of one whose end has not come */
+};
+
+/* Make a pipe; returns its write end for the rank. The caller closes that after the fork. */
+int relay_open(struct relay *relay, uint32_t rank, struct output *to);
+
+/* Read what is there and then end, although somebody may still hold the write end. */
+void relay_finish(struct relay *relay);
+
+/* All relays to `to`: its reader is gone; or there is room again. */
+void relay_shut(const struct output *to);
+void relay_resume(const struct output *to);
 
 #endif

@@ -1,15 +1,9 @@
 /* Signals through a descriptor, waitpid, and the descendants of ranks. */
-#include "reaper.h"
-
 #include "base/clock.h"
-#include "collective.h"
-#include "end.h"
 #include "job.h"
-#include "spawn.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,9 +40,8 @@ static struct {
     unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
 } reaper;
 
-static void reaper_ready(struct source *source, uint32_t events)
+static void reaper_ready(struct source *source)
 {
-    (void)events;
     struct signalfd_siginfo info;
     while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         for (size_t i = 0; i < AQI_COUNT_OF(reaper_signals); i++)
@@ -157,27 +150,28 @@ static void reaper_continue(int number)
     reaper_signal_all(SIGCONT);
 }
 
-/* Is this process a child of ours that began after aqrun did? An exec leaves older ones to us. */
-static bool reaper_is_stray(const char *pid)
+bool reaper_look(pid_t pid, struct process *process)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t len = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (len <= 0) return false;
-    text[len] = '\0';
+    char path[40], text[512];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    fclose(file);
     const char *name_end = strrchr(text, ')'); /* the name may hold anything */
-    int parent;
-    unsigned long long start;
-    if (name_end == NULL ||
-        sscanf(name_end,
-               ") %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-               "%*d %*d %llu",
-               &parent, &start) != 2)
-        return false;
-    return parent == getpid() && start >= reaper.start;
+    return name_end != NULL &&
+           sscanf(name_end,
+                  ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+                  "%*d %*d %llu",
+                  &process->state, &process->parent, &process->start) == 3;
+}
+
+/* Is this process a child of ours that began after aqrun did? An exec leaves older ones to us. */
+static bool reaper_is_stray(pid_t pid)
+{
+    struct process process;
+    return reaper_look(pid, &process) && process.parent == getpid() &&
+           process.start >= reaper.start;
 }
 
 /* Kill all strays; how many there were. */
@@ -188,9 +182,8 @@ static size_t reaper_kill_once(void)
     if (proc == NULL) return 0;
     struct dirent *entry;
     while ((entry = readdir(proc)) != NULL) {
-        if (entry->d_name[0] < '1' || entry->d_name[0] > '9') continue;
-        if (!reaper_is_stray(entry->d_name)) continue;
         pid_t pid = (pid_t)atoi(entry->d_name);
+        if (pid <= 0 || !reaper_is_stray(pid)) continue;
         tell("killing process %d, which a rank left behind", (int)pid);
         kill(pid, SIGKILL);
         count++;

@@ -1,6 +1,4 @@
 /* Line-wise relays of what ranks print. */
-#include "relay.h"
-
 #include "job.h"
 
 #include <errno.h>
@@ -13,7 +11,7 @@
 /* A line longer than this is passed on in pieces. */
 #define RELAY_LINE_MAX (1u << 20)
 
-static void relay_ready(struct source *source, uint32_t events);
+static void relay_ready(struct source *source);
 
 int relay_open(struct relay *relay, uint32_t rank, struct output *to)
 {
@@ -75,9 +73,8 @@ static bool relay_read(struct relay *relay)
     return false;
 }
 
-static void relay_ready(struct source *source, uint32_t events)
+static void relay_ready(struct source *source)
 {
-    (void)events;
     struct relay *relay = AQRUN_OF(source, struct relay, source);
     relay_read(relay);
     if (relay->source.fd < 0 || !relay->to->full) return;

@@ -1,14 +1,5 @@
 /* Fork and exec of the ranks, a few at a time so that aqrun stays attentive meanwhile. */
-#include "spawn.h"
-
-#include "bind.h"
-#include "end.h"
-#include "hub.h"
-#include "input.h"
 #include "job.h"
-#include "limits.h"
-#include "reaper.h"
-#include "relay.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +26,9 @@ static struct {
     int epoll; /* its number becomes AQ_BOOT_FD in the children */
 } spawn;
 
-static void spawn_reports_ready(struct source *source, uint32_t events)
+static void spawn_reports_ready(struct source *source)
 {
     (void)source;
-    (void)events;
     spawn_read_reports();
 }
 
@@ -200,8 +190,7 @@ bool spawn_some(void)
 /* Quoted so that a shell reads it back. */
 static void spawn_print_word(const char *word)
 {
-    if (word[0] != '\0' && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_-+=./:,@%")] == '\0') {
+    if (word[0] != '\0' && word[strspn(word, LETTERS_AND_DIGITS "_-+=./:,@%")] == '\0') {
         fputs(word, stdout);
         return;
     }

@@ -1,6 +1,6 @@
 /* The command line of a tool as a table: parsing, complaints and --help come from its rows. */
 #include "command.h"
-#include "names.h"
+#include "base/nearest.h"
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -50,31 +50,33 @@ static void version(void)
     printf("%s %s\n", command->tool, command->version);
 }
 
-/* The option, and what it does beside it, in lines of WIDTH. */
+void command_wrap(const char *text, int indent, int width)
+{
+    int column = 0;
+    while (*(text += strspn(text, " \n")) != '\0') {
+        int word = (int)strcspn(text, " \n");
+        bool fits = column + 1 + word <= width;
+        if (column > 0) printf(fits ? " " : "\n%*s", indent, "");
+        column = (column > 0 && fits ? column + 1 : indent) + word;
+        printf("%.*s", word, text);
+        text += word;
+    }
+    putchar('\n');
+}
+
+/* The option, and what it does beside it. */
 static void describe(const struct command_row *row)
 {
     char letter[] = {'-', row->letter, ',', ' ', '\0'}, left[64];
     snprintf(left, sizeof left, "%s--%s%s%s", row->letter != 0 ? letter : "", row->name,
              row->arg != NULL ? " " : "", row->arg != NULL ? row->arg : "");
-    printf("  %-*s", INDENT - 4, left);
-    size_t column = WIDTH;
-    for (const char *word = row->doc; *word != '\0';) {
-        size_t length = strcspn(word, " ");
-        bool first = word == row->doc, fits = column + 1 + length <= WIDTH;
-        if (first)
-            printf("  ");
-        else
-            printf(fits ? " " : "\n%*s", INDENT, "");
-        column = (first || !fits ? (size_t)INDENT : column + 1) + length;
-        printf("%.*s", (int)length, word);
-        word += length + strspn(word + length, " ");
-    }
-    printf("\n");
+    printf("  %-*s  ", INDENT - 4, left);
+    command_wrap(row->doc, INDENT, WIDTH);
 }
 
-static const struct command_row help_row = {'h', "help", NULL, "print this text", {.take = NULL}};
-static const struct command_row version_row = {
-    'V', "version", NULL, "print the version", {.take = NULL}};
+static const struct command_row help_row = {'h', "help", NULL, "print this text", .take = NULL};
+static const struct command_row version_row = {'V', "version", NULL, "print the version",
+                                               .take = NULL};
 
 static void help(void)
 {
@@ -95,27 +97,47 @@ static const struct command_row *row_at(size_t i)
 /* getopt found no such option, or no argument where one must be, or one too many. */
 __attribute__((noreturn)) static void unknown(int result, const char *given)
 {
-    struct nearest nearest;
+    struct aqi_nearest nearest;
     bool is_letter = optopt > 0 && optopt < LONG;
     if (result == ':' && is_letter) command_wrong("-%c needs an argument", optopt);
     if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
     if (is_letter) command_wrong("there is no option -%c", optopt);
-    nearest_begin(&nearest, given + 2);
+    aqi_nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command->count + 2; i++)
-        nearest_offer(&nearest, row_at(i)->name);
+        aqi_nearest_offer(&nearest, row_at(i)->name);
     if (nearest.best != NULL && nearest.distance > 0)
         command_wrong("%s is no option; maybe --%s?", given, nearest.best);
     command_wrong("%s is no option, or takes no argument", given);
+}
+
+/* Call `item` for each part of a comma separated list. */
+static void each(const struct command_row *row, const char *list)
+{
+    char part[64];
+    for (;;) {
+        size_t length = strcspn(list, ",");
+        if (length == 0 || length >= sizeof part)
+            command_wrong("--%s %s: an item is empty or too long", row->name, list);
+        memcpy(part, list, length);
+        part[length] = '\0';
+        row->each(part);
+        if (list[length] == '\0') return;
+        list += length + 1;
+    }
 }
 
 static void take(const struct command_row *row, const char *value)
 {
     if (row == &help_row) command_tell(help);
     if (row == &version_row) command_tell(version);
-    if (row->does.take != NULL) row->does.take(value);
-    if (row->does.text != NULL) *row->does.text = value;
-    if (row->does.flag != NULL) *row->does.flag = true;
-    if (row->does.bits != NULL) *row->does.bits |= row->does.value;
+    if (row->take != NULL) row->take(value);
+    if (row->each != NULL) each(row, value);
+    if (row->text != NULL) *row->text = value;
+    if (row->flag != NULL) *row->flag = true;
+    if (row->number != NULL) *row->number = row->value;
+    if (row->bits != NULL) *row->bits |= row->value;
+    if (row->variable != NULL && setenv(row->variable, value != NULL ? value : "yes", 1) != 0)
+        command_wrong("--%s: %s", row->name, strerror(errno));
 }
 
 int command_read(const struct command_line *line, int argc, char **argv)

@@ -11,32 +11,16 @@ struct command_row {
     const char *name;
     const char *arg; /* what it takes; NULL: nothing */
     const char *doc;
-    struct {
-        void (*take)(const char *value);
-        const char **text; /* set to the value */
-        bool *flag;        /* set to true */
-        unsigned *bits;    /* `value` is added */
-        unsigned value;
-    } does; /* one of them */
+    /* What it does, in this order, as far as it is not NULL. */
+    void (*take)(const char *value);
+    void (*each)(const char *item); /* is called for the items of a comma separated list */
+    const char **text;              /* is set to what is given */
+    bool *flag;                     /* is set to true */
+    unsigned *number;               /* is set to `value` */
+    unsigned *bits;                 /* gets those of `value`, too */
+    unsigned value;
+    const char *variable; /* of the environment, is set to what is given, or to "yes" */
 };
-
-/* What an option does, as the last field of its row. */
-#define TAKES(function)                                                                            \
-    {                                                                                              \
-        .take = function                                                                           \
-    }
-#define SETS_TEXT(to)                                                                              \
-    {                                                                                              \
-        .text = to                                                                                 \
-    }
-#define SETS_FLAG(to)                                                                              \
-    {                                                                                              \
-        .flag = to                                                                                 \
-    }
-#define ADDS_BITS(to, add)                                                                         \
-    {                                                                                              \
-        .bits = to, .value = add                                                                   \
-    }
 
 struct command_line {
     const char *tool, *version;
@@ -55,6 +39,8 @@ int command_read(const struct command_line *line, int argc, char **argv);
 __attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
 /* Print what was asked for, unless silent, and end. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
+/* Print a text to where a line has come to `indent`, in lines of `width` with that indent. */
+void command_wrap(const char *text, int indent, int width);
 /* Whether all of standard output could be written; says so if not. The last thing a tool does. */
 bool command_written(void);
 

@@ -4,7 +4,7 @@
 
 #include "core/event/event.h"
 
-/* am.c */
+/* am/dispatch.c */
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
 /*
  * A message of this process to itself: runs its handler. The payload of a Medium is copied to where
@@ -28,14 +28,10 @@ aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_a
                         unsigned nargs);
 
 /* For am/reserve.c: check what every message needs; the request that may be replied to now (NULL:
- * `*st` says why not); send with waiting. */
+ * `*st` says why not). */
 aq_status core_check_message(const char *call, aq_handler handler, const aq_arg *args,
                              unsigned nargs, unsigned flags);
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st);
-aq_status core_send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
-                         const char *call);
-aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned flags,
-                           const char *call);
 /* Our endpoint of this team may have no messages: then NULL, and the error in `*st`; else `route`.
  */
 AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_route *route,
@@ -48,9 +44,8 @@ static inline struct core_route *core_message_route(const aq_team *team, struct 
     *eps = team->from | route->to;
     return AQI_LIKELY(*eps == 0) ? route : core_may_message(team, route, call, st);
 }
-/* Send a Short or Medium of the core's own, request or reply, with waiting as the flags allow. */
-aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
-                    const char *call);
+/* Send a message that is checked, request or reply, with waiting as the flags allow. */
+aq_status core_send(struct core_route *route, struct aqi_am *am, unsigned flags, const char *call);
 
 /* am/deferred.c: send `am` when `*event`, which is not complete, is; it becomes the event of both,
  * or AQ_EVENT_DONE if they count as an implicit put. Progress pushes what waits, while there is

@@ -41,7 +41,7 @@ static bool asked_grow(void)
 static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
 {
     uint64_t token = 0;
-    aqi_spin_lock(&asked.lock);
+    core_lock(&asked.lock);
     if (asked.free != 0 || asked_grow()) {
         struct ask *ask = &asked.table[asked.free - 1];
         token = (uint64_t)(++ask->used & 0xffffff) << PLACE_BITS | asked.free;
@@ -49,7 +49,7 @@ static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
         ask->op = op;
         ask->rank = rank;
     }
-    aqi_spin_unlock(&asked.lock);
+    core_unlock(&asked.lock);
     return token;
 }
 
@@ -69,19 +69,19 @@ static struct aqi_op *asked_take(uint64_t token, uint32_t rank)
 {
     struct aqi_op *op = NULL;
     uint32_t place = (uint32_t)token;
-    aqi_spin_lock(&asked.lock);
+    core_lock(&asked.lock);
     if (place != 0 && place <= asked.size) {
         const struct ask *ask = &asked.table[place - 1];
         if (ask->op != NULL && ask->rank == rank && (ask->used & 0xffffff) == token >> PLACE_BITS)
             op = asked_free(place);
     }
-    aqi_spin_unlock(&asked.lock);
+    core_unlock(&asked.lock);
     return op;
 }
 
 void core_asked_peer_down(uint32_t rank)
 {
-    aqi_spin_lock(&asked.lock);
+    core_lock(&asked.lock);
     for (uint32_t place = 1; place <= asked.size; place++) {
         const struct ask *ask = &asked.table[place - 1];
         if (ask->op == NULL || ask->rank != rank) continue;
@@ -89,7 +89,7 @@ void core_asked_peer_down(uint32_t rank)
         aqi_comp_fail(&op->set.get, AQ_EPEER);
         aqi_comp_remote(&op->set.get);
     }
-    aqi_spin_unlock(&asked.lock);
+    core_unlock(&asked.lock);
 }
 
 aq_status core_asked_open(void)
@@ -138,8 +138,7 @@ static void asked_answer(struct core_route *route, uint64_t token, uint8_t flags
     struct aqi_am am = {.head = aqi_am_head(AQI_AM_SHORT, CORE_HANDLER_ASKED, 0, flags),
                         .addr = asked_word(token, 0)};
     /* Only a death refuses it for good, and then nobody waits. */
-    (void)!(route->self ? core_run_own(route, &am, 0, "an answer")
-                        : core_send(route, &am, 0, "an answer"));
+    (void)!core_send(route, &am, 0, "an answer");
 }
 
 bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint32_t source,
@@ -188,7 +187,7 @@ aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned 
     } else {
         am->addr = asked_word(token, am->handler);
         am->handler = CORE_HANDLER_ASKED;
-        st = route->self ? core_run_own(route, am, flags, call) : core_send(route, am, flags, call);
+        st = core_send(route, am, flags, call);
     }
     if (st == AQ_OK) {
         *event = op;

@@ -55,7 +55,7 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
     (void)now;
     unsigned n = 0;
     aq_status st;
-    if (mode != AQI_PROGRESS_ALL || !aqi_spin_try(&list.lock)) return 0;
+    if (mode != AQI_PROGRESS_ALL || !core_try_lock(&list.lock)) return 0;
     struct after **at = &list.first;
     while (*at != NULL) {
         struct after *after = *at;
@@ -68,7 +68,7 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
         n++;
     }
     list.end = at;
-    aqi_spin_unlock(&list.lock);
+    core_unlock(&list.lock);
     return n;
 }
 
@@ -90,19 +90,19 @@ aq_status core_after_open(void)
 bool core_after_waits(const struct core_route *route)
 {
     bool found = false;
-    aqi_spin_lock(&list.lock);
+    core_lock(&list.lock);
     for (const struct after *after = list.first; after != NULL && !found; after = after->next)
         found = after->route == route;
-    aqi_spin_unlock(&list.lock);
+    core_unlock(&list.lock);
     return found;
 }
 
 void core_after_drop(const struct core_route *route)
 {
-    aqi_spin_lock(&list.lock);
+    core_lock(&list.lock);
     for (struct after *after = list.first; after != NULL; after = after->next)
         if (after->route == route) after->route = NULL;
-    aqi_spin_unlock(&list.lock);
+    core_unlock(&list.lock);
 }
 
 void core_after_close(void)
@@ -128,11 +128,11 @@ static aq_status am_deferred_append(const char *call, struct core_route *route,
     aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
     core_source_count(&core_after_busy, 1);
-    aqi_spin_lock(&list.lock);
+    core_lock(&list.lock);
     if (list.first == NULL) list.end = &list.first;
     *list.end = after;
     list.end = &after->next;
-    aqi_spin_unlock(&list.lock);
+    core_unlock(&list.lock);
     return AQ_OK;
 }
 

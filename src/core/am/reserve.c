@@ -85,15 +85,14 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
                         size_t least, size_t most, unsigned nargs, unsigned flags,
                         aq_am_buffer *buffer)
 {
-    static const char call[] = "aq_am_reserve";
-    aq_status st = core_callable(core_self(), call);
-    if (st == AQ_OK) st = am_reserve_check(call, category, least, most, nargs, flags, buffer);
+    aq_status st = core_callable(core_self(), __func__);
+    if (st == AQ_OK) st = am_reserve_check(__func__, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
-    struct core_route *route = core_route_to(team, rank, call, &st);
+    struct core_route *route = core_route_to(team, rank, __func__, &st);
     uint8_t eps;
-    if (route != NULL) route = core_message_route(team, route, call, &eps, &st);
+    if (route != NULL) route = core_message_route(team, route, __func__, &eps, &st);
     if (route == NULL) return st;
-    st = reserve(call, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
+    st = reserve(__func__, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
     if (st == AQ_OK) buffer->aqi_flags |= (uint32_t)eps << MESSAGE_FLAGS;
     return st;
 }
@@ -101,19 +100,18 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
 aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_buf, size_t least,
                               size_t most, unsigned nargs, unsigned flags, aq_am_buffer *buffer)
 {
-    static const char call[] = "aq_am_reserve_reply";
-    aq_status st = am_reserve_check(call, category, least, most, nargs, flags, buffer);
+    aq_status st = am_reserve_check(__func__, category, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
-    struct core_message *to = core_begin_reply(call, am, &st);
+    struct core_message *to = core_begin_reply(__func__, am, &st);
     if (to == NULL) return st;
-    st = reserve(call, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
+    st = reserve(__func__, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
     buffer->aqi_flags |= (uint32_t)to->reply_flags << MESSAGE_FLAGS;
     to->replied = true;
     return AQ_OK;
 }
 
-/* Send from a slot of the transport; one built by fallback.c may have to wait for room. */
+/* Send from a slot of the transport; one built by the fallback layer may have to wait for room. */
 static aq_status am_reserve_commit_slot(struct core_route *route, struct core_message *to,
                                         aq_am_buffer *buffer, struct aqi_am *am, unsigned flags)
 {
@@ -136,17 +134,17 @@ static aq_status am_reserve_commit_slot(struct core_route *route, struct core_me
 aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, void *dst,
                        const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    static const char call[] = "aq_am_commit";
     struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
     if (route == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or was used up", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or was used up",
+                        __func__);
     if (nbytes > buffer->size)
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the buffer has %zu", call, nbytes,
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the buffer has %zu", __func__, nbytes,
                         buffer->size);
     if (nargs != buffer->aqi_nargs)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", call, nargs,
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", __func__, nargs,
                         buffer->aqi_nargs);
-    aq_status st = core_check_message(call, handler, args, nargs, flags);
+    aq_status st = core_check_message(__func__, handler, args, nargs, flags);
     if (st != AQ_OK) return st;
     bool is_long = (buffer->aqi_flags & AQ_AM_LONG) != 0;
     struct aqi_am am = {.kind = is_long ? AQI_AM_LONG : AQI_AM_MEDIUM,
@@ -158,16 +156,15 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
                         .args = args,
                         .payload = buffer->addr};
     struct core_asked *ask = buffer->aqi_am != NULL ? core_thread_mine->asked : NULL;
-    if (ask != NULL) st = core_asked_reply(ask, &am, call);
+    if (ask != NULL) st = core_asked_reply(ask, &am, __func__);
     if (st != AQ_OK) return st;
     if (buffer->aqi_flags & OWNED_BY_TRANSPORT) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
         st = am_reserve_commit_slot(route, buffer->aqi_am, buffer, &am, flags);
-        aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, nbytes);
-        if (st == AQ_EPEER) st = core_lost(route, call);
+        aqi_trace_end(AQI_TRACE_AM, __func__, begun, (uint32_t)route->rank, nbytes);
+        if (st == AQ_EPEER) st = core_lost(route, __func__);
     } else
-        st = is_long ? core_send_long(route, &am, flags, call)
-                     : core_send_medium(route, &am, flags, call);
+        st = core_send(route, &am, flags, __func__);
     if (st == AQ_ERANGE || st == AQ_AGAIN) return st; /* still usable */
     if (ask != NULL) ask->replied = st == AQ_OK;
     if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);

@@ -217,23 +217,11 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
     return st;
 }
 
-aq_status core_send_long(struct core_route *route, struct aqi_am *am, unsigned flags,
-                         const char *call)
+aq_status core_send(struct core_route *route, struct aqi_am *am, unsigned flags, const char *call)
 {
-    return send_long(route, am, flags, NULL, call);
-}
-
-aq_status core_send_medium(struct core_route *route, struct aqi_am *am, unsigned flags,
-                           const char *call)
-{
-    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
+    if (am->kind == AQI_AM_LONG) return send_long(route, am, flags, NULL, call);
+    if (am->nbytes != 0) aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
     return send(route, am, flags, call);
-}
-
-aq_status core_send(struct core_route *route, const struct aqi_am *am, unsigned flags,
-                    const char *call)
-{
-    return send_out(route, am, NULL, flags, call);
 }
 
 static inline struct aqi_am am_message_of(uint8_t kind, aq_handler handler, const void *src,
@@ -258,134 +246,90 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
     return NULL;
 }
 
-/* What all three kinds of request check first. NULL: `*st` says why. */
-static inline struct core_route *am_begin_request(const char *call, aq_team *team, aq_rank rank,
-                                                  aq_handler handler, const aq_arg *args,
-                                                  unsigned nargs, unsigned flags, uint8_t *eps,
-                                                  aq_status *st)
+/* What becomes of a request once it is checked; `event` is that of its source, or of the two. */
+enum am_way { AM_SEND, AM_ASK, AM_AFTER, AM_AFTER_IMPLICIT };
+
+static inline aq_status am_request(const char *call, enum am_way way, aq_team *team, aq_rank rank,
+                                   uint8_t kind, aq_handler handler, const void *src, size_t nbytes,
+                                   const void *dst, const aq_arg *args, unsigned nargs,
+                                   unsigned flags, aq_event *event)
 {
-    *st = core_callable(core_self(), call);
-    if (AQI_LIKELY(*st == AQ_OK)) *st = core_check_message(call, handler, args, nargs, flags);
-    if (AQI_UNLIKELY(*st != AQ_OK)) return NULL;
-    struct core_route *route = core_route_to(team, rank, call, st);
-    if (AQI_UNLIKELY(route == NULL)) return NULL;
-    return core_message_route(team, route, call, eps, st);
+    uint8_t eps;
+    aq_status st = core_callable(core_self(), call);
+    if (AQI_LIKELY(st == AQ_OK)) st = core_check_message(call, handler, args, nargs, flags);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct core_route *route = core_route_to(team, rank, call, &st);
+    if (AQI_LIKELY(route != NULL)) route = core_message_route(team, route, call, &eps, &st);
+    if (AQI_UNLIKELY(route == NULL)) return st;
+    if (kind != AQI_AM_SHORT) {
+        size_t most = kind == AQI_AM_LONG ? core.max_long : route->max_medium;
+        st = am_check_payload(call, src, nbytes, most);
+        if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    }
+    if (way != AM_SEND && event == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
+    struct aqi_am am = am_message_of(kind, handler, src, nbytes, dst, args, nargs, eps);
+    if (way == AM_ASK) return core_asked_send(route, &am, flags, event, call);
+    if (kind == AQI_AM_LONG) return send_long(route, &am, flags, event, call);
+    if (kind == AQI_AM_MEDIUM) aqi_count(AQI_CTR_AM_BYTES, nbytes);
+    if (way != AM_SEND && *event != AQ_EVENT_DONE)
+        return core_send_after(call, route, &am, way == AM_AFTER_IMPLICIT, event);
+    st = send(route, &am, flags, call);
+    /* Every transport copies what fits a Medium. */
+    if (kind == AQI_AM_MEDIUM && st == AQ_OK) am_complete_locally(event);
+    return st;
 }
 
 aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
                       unsigned nargs, unsigned flags)
 {
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request("aq_am_short", team, rank, handler, args, nargs, flags, &eps, &st);
-    if (AQI_UNLIKELY(route == NULL)) return st;
-    struct aqi_am am = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
-    return send(route, &am, flags, "aq_am_short");
+    return am_request(__func__, AM_SEND, team, rank, AQI_AM_SHORT, handler, NULL, 0, NULL, args,
+                      nargs, flags, NULL);
 }
 
 aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                        size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
                        aq_event *local)
 {
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request("aq_am_medium", team, rank, handler, args, nargs, flags, &eps, &st);
-    if (AQI_UNLIKELY(route == NULL)) return st;
-    st = am_check_payload("aq_am_medium", src, nbytes, route->max_medium);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
-    aqi_count(AQI_CTR_AM_BYTES, nbytes);
-    st = send(route, &am, flags, "aq_am_medium");
-    /* Every transport copies what fits a Medium. */
-    if (st == AQ_OK) am_complete_locally(local);
-    return st;
+    return am_request(__func__, AM_SEND, team, rank, AQI_AM_MEDIUM, handler, src, nbytes, NULL,
+                      args, nargs, flags, local);
 }
 
 aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                      size_t nbytes, void *dst, const aq_arg *args, unsigned nargs, unsigned flags,
                      aq_event *local)
 {
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request("aq_am_long", team, rank, handler, args, nargs, flags, &eps, &st);
-    if (AQI_UNLIKELY(route == NULL)) return st;
-    st = am_check_payload("aq_am_long", src, nbytes, core.max_long);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am am = am_message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, eps);
-    return send_long(route, &am, flags, local, "aq_am_long");
-}
-
-/* With an event of the reply. */
-static aq_status send_asked(const char *call, struct core_route *route, struct aqi_am *am,
-                            unsigned flags, aq_event *ev)
-{
-    if (ev == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
-    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    return core_asked_send(route, am, flags, ev, call);
+    return am_request(__func__, AM_SEND, team, rank, AQI_AM_LONG, handler, src, nbytes, dst, args,
+                      nargs, flags, local);
 }
 
 aq_status aq_am_short_nb(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
                          unsigned nargs, unsigned flags, aq_event *ev)
 {
-    static const char call[] = "aq_am_short_nb";
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
-    if (route == NULL) return st;
-    struct aqi_am am = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, eps);
-    return send_asked(call, route, &am, flags, ev);
+    return am_request(__func__, AM_ASK, team, rank, AQI_AM_SHORT, handler, NULL, 0, NULL, args,
+                      nargs, flags, ev);
 }
 
 aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                           size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
                           aq_event *ev)
 {
-    static const char call[] = "aq_am_medium_nb";
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request(call, team, rank, handler, args, nargs, flags, &eps, &st);
-    if (route == NULL) return st;
-    st = am_check_payload(call, src, nbytes, route->max_medium);
-    if (st != AQ_OK) return st;
-    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
-    return send_asked(call, route, &am, flags, ev);
-}
-
-static aq_status am_medium_after(const char *call, aq_team *team, aq_rank rank, aq_handler handler,
-                                 const void *src, size_t nbytes, const aq_arg *args, unsigned nargs,
-                                 bool implicit, aq_event *event)
-{
-    aq_status st;
-    uint8_t eps;
-    struct core_route *route =
-        am_begin_request(call, team, rank, handler, args, nargs, 0, &eps, &st);
-    if (route == NULL) return st;
-    st = am_check_payload(call, src, nbytes, route->max_medium);
-    if (st != AQ_OK) return st;
-    if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
-    struct aqi_am am = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, eps);
-    aqi_count(AQI_CTR_AM_BYTES, nbytes);
-    if (*event == AQ_EVENT_DONE) return send(route, &am, 0, call);
-    return core_send_after(call, route, &am, implicit, event);
+    return am_request(__func__, AM_ASK, team, rank, AQI_AM_MEDIUM, handler, src, nbytes, NULL, args,
+                      nargs, flags, ev);
 }
 
 aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                                 size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
 {
-    return am_medium_after("aq_am_medium_after_nb", team, rank, handler, src, nbytes, args, nargs,
-                           false, ev);
+    return am_request(__func__, AM_AFTER, team, rank, AQI_AM_MEDIUM, handler, src, nbytes, NULL,
+                      args, nargs, 0, ev);
 }
 
 aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                                  size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
 {
-    return am_medium_after("aq_am_medium_after_nbi", team, rank, handler, src, nbytes, args, nargs,
-                           true, ev);
+    return am_request(__func__, AM_AFTER_IMPLICIT, team, rank, AQI_AM_MEDIUM, handler, src, nbytes,
+                      NULL, args, nargs, 0, ev);
 }
 
 /* --- replying -------------------------------------------------------------------------------- */
@@ -407,59 +351,43 @@ struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st
     return *st == AQ_OK ? message : NULL;
 }
 
-static aq_status am_reply(const char *call, aq_am *to, struct aqi_am *am, unsigned flags)
+static inline aq_status am_reply(const char *call, aq_am *to, uint8_t kind, aq_handler handler,
+                                 const void *src, size_t nbytes, const void *dst,
+                                 const aq_arg *args, unsigned nargs, unsigned flags)
 {
     aq_status st;
     struct core_message *message = core_begin_reply(call, to, &st);
     if (message == NULL) return st;
-    st = core_check_message(call, am->handler, am->args, am->nargs, flags);
-    size_t most = am->kind == AQI_AM_MEDIUM ? message->route->max_medium : core.max_long;
-    if (st == AQ_OK) st = am_check_payload(call, am->payload, am->nbytes, most);
-    if (st != AQ_OK) return st;
+    st = core_check_message(call, handler, args, nargs, flags);
+    size_t most = kind == AQI_AM_MEDIUM ? message->route->max_medium : core.max_long;
+    if (st == AQ_OK && kind != AQI_AM_SHORT) st = am_check_payload(call, src, nbytes, most);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    struct aqi_am am =
+        am_message_of(kind, handler, src, nbytes, dst, args, nargs, message->reply_flags);
     struct core_asked *ask = core_thread_mine->asked;
-    if (AQI_UNLIKELY(ask != NULL)) st = core_asked_reply(ask, am, call);
+    if (AQI_UNLIKELY(ask != NULL)) st = core_asked_reply(ask, &am, call);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     message->replied = true;
-    am->head |= aqi_am_head(0, 0, 0, message->reply_flags); /* there were none */
-    if (am->kind == AQI_AM_LONG)
-        st = send_long(message->route, am, flags, NULL, call);
-    else
-        st = send(message->route, am, flags, call);
+    st = core_send(message->route, &am, flags, call);
     if (st != AQ_OK) message->replied = false;
     if (AQI_UNLIKELY(ask != NULL)) ask->replied = st == AQ_OK;
     return st;
 }
 
-/* An argument count or size that the message's fields cannot hold is refused before they cut it. */
-static aq_status am_fits(const char *call, unsigned nargs, size_t nbytes)
-{
-    if (AQI_UNLIKELY(nargs > AQ_AM_MAX_ARGS)) return am_bad_message(call, 255, NULL, nargs, 0);
-    return am_check_payload(call, call, nbytes, core.max_long);
-}
-
 aq_status aq_am_reply_short(aq_am *am, aq_handler handler, const aq_arg *args, unsigned nargs,
                             unsigned flags)
 {
-    aq_status st = am_fits("aq_am_reply_short", nargs, 0);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0);
-    return am_reply("aq_am_reply_short", am, &out, flags);
+    return am_reply(__func__, am, AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, flags);
 }
 
 aq_status aq_am_reply_medium(aq_am *am, aq_handler handler, const void *src, size_t nbytes,
                              const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    aq_status st = am_fits("aq_am_reply_medium", nargs, nbytes);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
-    return am_reply("aq_am_reply_medium", am, &out, flags);
+    return am_reply(__func__, am, AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, flags);
 }
 
 aq_status aq_am_reply_long(aq_am *am, aq_handler handler, const void *src, size_t nbytes, void *dst,
                            const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    aq_status st = am_fits("aq_am_reply_long", nargs, nbytes);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    struct aqi_am out = am_message_of(AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, 0);
-    return am_reply("aq_am_reply_long", am, &out, flags);
+    return am_reply(__func__, am, AQI_AM_LONG, handler, src, nbytes, dst, args, nargs, flags);
 }

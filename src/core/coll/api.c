@@ -60,6 +60,8 @@ static aq_status coll_call_nb(aq_team *team, struct coll_call c, unsigned flags,
     return st == AQ_OK ? coll_start(c.name, team, &c.args, flags, ev) : st;
 }
 
+/* --- what calls describe --------------------------------------------------------------------- */
+
 static struct coll_call coll_of(const char *name, enum coll_kind kind, aq_rank root, void *dst,
                                 const void *src, size_t nbytes)
 {
@@ -68,26 +70,6 @@ static struct coll_call coll_of(const char *name, enum coll_kind kind, aq_rank r
         .args = {
             .kind = kind, .root = root, .dst = dst, .src = src, .nbytes = nbytes, .element = 1}};
 }
-
-aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_BARRIER, 0, NULL, NULL, 1), flags, ev);
-}
-
-/* --- broadcast ------------------------------------------------------------------------------- */
-
-aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
-{
-    return coll_call(team, coll_of(__func__, COLL_BROADCAST, root, dst, src, nbytes));
-}
-
-aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, void *dst, const void *src,
-                               size_t nbytes, unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_BROADCAST, root, dst, src, nbytes), flags, ev);
-}
-
-/* --- reductions ------------------------------------------------------------------------------ */
 
 static void coll_set_elements(struct coll_call *c, size_t count, size_t size)
 {
@@ -131,75 +113,6 @@ static struct coll_call coll_user(const char *name, enum coll_kind kind, aq_rank
     return c;
 }
 
-aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
-                         aq_atomic_type type, aq_atomic_op op)
-{
-    return coll_call(team, coll_built_in(__func__, COLL_REDUCE, root, dst, src, count, type, op));
-}
-
-aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
-                            aq_atomic_type type, aq_atomic_op op, unsigned flags, aq_event *ev)
-{
-    struct coll_call c = coll_built_in(__func__, COLL_REDUCE, root, dst, src, count, type, op);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
-                              size_t size, aq_reduce_fn *fn, const void *context)
-{
-    struct coll_call c = coll_user(__func__, COLL_REDUCE, root, dst, src, count, size, fn, context);
-    return coll_call(team, c);
-}
-
-aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst, const void *src,
-                                 size_t count, size_t size, aq_reduce_fn *fn, const void *context,
-                                 unsigned flags, aq_event *ev)
-{
-    struct coll_call c = coll_user(__func__, COLL_REDUCE, root, dst, src, count, size, fn, context);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-aq_status aq_coll_allreduce(aq_team *team, void *dst, const void *src, size_t count,
-                            aq_atomic_type type, aq_atomic_op op)
-{
-    return coll_call(team, coll_built_in(__func__, COLL_ALLREDUCE, 0, dst, src, count, type, op));
-}
-
-aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src, size_t count,
-                               aq_atomic_type type, aq_atomic_op op, unsigned flags, aq_event *ev)
-{
-    struct coll_call c = coll_built_in(__func__, COLL_ALLREDUCE, 0, dst, src, count, type, op);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-aq_status aq_coll_allreduce_user(aq_team *team, void *dst, const void *src, size_t count,
-                                 size_t size, aq_reduce_fn *fn, const void *context)
-{
-    struct coll_call c = coll_user(__func__, COLL_ALLREDUCE, 0, dst, src, count, size, fn, context);
-    return coll_call(team, c);
-}
-
-aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src, size_t count,
-                                    size_t size, aq_reduce_fn *fn, const void *context,
-                                    unsigned flags, aq_event *ev)
-{
-    struct coll_call c = coll_user(__func__, COLL_ALLREDUCE, 0, dst, src, count, size, fn, context);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-/* --- gather, all-gather ---------------------------------------------------------------------- */
-
-aq_status aq_coll_gather(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
-{
-    return coll_call(team, coll_of(__func__, COLL_GATHER, root, dst, src, nbytes));
-}
-
-aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes,
-                            unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_GATHER, root, dst, src, nbytes), flags, ev);
-}
-
 /* A table of counts makes no sense without one of offsets. */
 static void coll_check_tables(struct coll_call *c, const size_t *counts, const size_t *offsets)
 {
@@ -226,34 +139,6 @@ static struct coll_call coll_rooted_v(const char *name, enum coll_kind kind, con
     return c;
 }
 
-aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst, const size_t *counts,
-                          const size_t *offsets, const void *src, size_t nbytes)
-{
-    struct coll_call c =
-        coll_rooted_v(__func__, COLL_GATHER, team, root, dst, src, nbytes, counts, offsets);
-    return coll_call(team, c);
-}
-
-aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst, const size_t *counts,
-                             const size_t *offsets, const void *src, size_t nbytes, unsigned flags,
-                             aq_event *ev)
-{
-    struct coll_call c =
-        coll_rooted_v(__func__, COLL_GATHER, team, root, dst, src, nbytes, counts, offsets);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-aq_status aq_coll_allgather(aq_team *team, void *dst, const void *src, size_t nbytes)
-{
-    return coll_call(team, coll_of(__func__, COLL_ALLGATHER, 0, dst, src, nbytes));
-}
-
-aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src, size_t nbytes,
-                               unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_ALLGATHER, 0, dst, src, nbytes), flags, ev);
-}
-
 static struct coll_call coll_allgather_v(const char *name, const aq_team *team, void *dst,
                                          const size_t *counts, const size_t *offsets,
                                          const void *src)
@@ -266,61 +151,6 @@ static struct coll_call coll_allgather_v(const char *name, const aq_team *team, 
     c.args.recv_counts = counts;
     c.args.recv_offsets = offsets;
     return c;
-}
-
-aq_status aq_coll_allgatherv(aq_team *team, void *dst, const size_t *counts, const size_t *offsets,
-                             const void *src)
-{
-    return coll_call(team, coll_allgather_v(__func__, team, dst, counts, offsets, src));
-}
-
-aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
-                                const size_t *offsets, const void *src, unsigned flags,
-                                aq_event *ev)
-{
-    struct coll_call c = coll_allgather_v(__func__, team, dst, counts, offsets, src);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-/* --- scatter, all-to-all --------------------------------------------------------------------- */
-
-aq_status aq_coll_scatter(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes)
-{
-    return coll_call(team, coll_of(__func__, COLL_SCATTER, root, dst, src, nbytes));
-}
-
-aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes,
-                             unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_SCATTER, root, dst, src, nbytes), flags, ev);
-}
-
-aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes, const void *src,
-                           const size_t *counts, const size_t *offsets)
-{
-    struct coll_call c =
-        coll_rooted_v(__func__, COLL_SCATTER, team, root, dst, src, nbytes, counts, offsets);
-    return coll_call(team, c);
-}
-
-aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst, size_t nbytes,
-                              const void *src, const size_t *counts, const size_t *offsets,
-                              unsigned flags, aq_event *ev)
-{
-    struct coll_call c =
-        coll_rooted_v(__func__, COLL_SCATTER, team, root, dst, src, nbytes, counts, offsets);
-    return coll_call_nb(team, c, flags, ev);
-}
-
-aq_status aq_coll_alltoall(aq_team *team, void *dst, const void *src, size_t nbytes)
-{
-    return coll_call(team, coll_of(__func__, COLL_ALLTOALL, 0, dst, src, nbytes));
-}
-
-aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src, size_t nbytes,
-                              unsigned flags, aq_event *ev)
-{
-    return coll_call_nb(team, coll_of(__func__, COLL_ALLTOALL, 0, dst, src, nbytes), flags, ev);
 }
 
 static struct coll_call coll_alltoall_v(const char *name, void *dst, const size_t *dst_counts,
@@ -338,20 +168,64 @@ static struct coll_call coll_alltoall_v(const char *name, void *dst, const size_
     return c;
 }
 
-aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,
-                            const size_t *dst_offsets, const void *src, const size_t *src_counts,
-                            const size_t *src_offsets)
+/* --- the calls ------------------------------------------------------------------------------- */
+
+aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
 {
-    struct coll_call c =
-        coll_alltoall_v(__func__, dst, dst_counts, dst_offsets, src, src_counts, src_offsets);
-    return coll_call(team, c);
+    return coll_call_nb(team, coll_of(__func__, COLL_BARRIER, 0, NULL, NULL, 1), flags, ev);
 }
 
-aq_status aq_coll_alltoallv_nb(aq_team *team, void *dst, const size_t *dst_counts,
-                               const size_t *dst_offsets, const void *src, const size_t *src_counts,
-                               const size_t *src_offsets, unsigned flags, aq_event *ev)
-{
-    struct coll_call c =
-        coll_alltoall_v(__func__, dst, dst_counts, dst_offsets, src, src_counts, src_offsets);
-    return coll_call_nb(team, c, flags, ev);
-}
+/* aq_coll_NAME and aq_coll_NAME_nb: the parameters of the first, and what DESCRIBE gets of them. */
+#define FORMS(NAME, PARAMS, DESCRIBE, ...)                                                         \
+    aq_status aq_coll_##NAME(PARAMS)                                                               \
+    {                                                                                              \
+        return coll_call(team, DESCRIBE(__func__, __VA_ARGS__));                                   \
+    }                                                                                              \
+    aq_status aq_coll_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                            \
+    {                                                                                              \
+        return coll_call_nb(team, DESCRIBE(__func__, __VA_ARGS__), flags, ev);                     \
+    }
+#define PARAMS(...) __VA_ARGS__
+
+FORMS(broadcast, PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes),
+      coll_of, COLL_BROADCAST, root, dst, src, nbytes)
+FORMS(reduce,
+      PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
+             aq_atomic_type type, aq_atomic_op op),
+      coll_built_in, COLL_REDUCE, root, dst, src, count, type, op)
+FORMS(reduce_user,
+      PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t count, size_t size,
+             aq_reduce_fn *fn, const void *context),
+      coll_user, COLL_REDUCE, root, dst, src, count, size, fn, context)
+FORMS(allreduce,
+      PARAMS(aq_team *team, void *dst, const void *src, size_t count, aq_atomic_type type,
+             aq_atomic_op op),
+      coll_built_in, COLL_ALLREDUCE, 0, dst, src, count, type, op)
+FORMS(allreduce_user,
+      PARAMS(aq_team *team, void *dst, const void *src, size_t count, size_t size, aq_reduce_fn *fn,
+             const void *context),
+      coll_user, COLL_ALLREDUCE, 0, dst, src, count, size, fn, context)
+FORMS(gather, PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes),
+      coll_of, COLL_GATHER, root, dst, src, nbytes)
+FORMS(gatherv,
+      PARAMS(aq_team *team, aq_rank root, void *dst, const size_t *counts, const size_t *offsets,
+             const void *src, size_t nbytes),
+      coll_rooted_v, COLL_GATHER, team, root, dst, src, nbytes, counts, offsets)
+FORMS(allgather, PARAMS(aq_team *team, void *dst, const void *src, size_t nbytes), coll_of,
+      COLL_ALLGATHER, 0, dst, src, nbytes)
+FORMS(allgatherv,
+      PARAMS(aq_team *team, void *dst, const size_t *counts, const size_t *offsets,
+             const void *src),
+      coll_allgather_v, team, dst, counts, offsets, src)
+FORMS(scatter, PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes),
+      coll_of, COLL_SCATTER, root, dst, src, nbytes)
+FORMS(scatterv,
+      PARAMS(aq_team *team, aq_rank root, void *dst, size_t nbytes, const void *src,
+             const size_t *counts, const size_t *offsets),
+      coll_rooted_v, COLL_SCATTER, team, root, dst, src, nbytes, counts, offsets)
+FORMS(alltoall, PARAMS(aq_team *team, void *dst, const void *src, size_t nbytes), coll_of,
+      COLL_ALLTOALL, 0, dst, src, nbytes)
+FORMS(alltoallv,
+      PARAMS(aq_team *team, void *dst, const size_t *dst_counts, const size_t *dst_offsets,
+             const void *src, const size_t *src_counts, const size_t *src_offsets),
+      coll_alltoall_v, dst, dst_counts, dst_offsets, src, src_counts, src_offsets)

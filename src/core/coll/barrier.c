@@ -201,32 +201,30 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
 
 aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
 {
-    static const char call[] = "aq_barrier_wait";
-    aq_status st = barrier_check_pending(call, team, flags);
-    return st == AQ_OK ? barrier_wait_for(call, team, barrier_name(id, flags), core_self()) : st;
+    aq_status st = barrier_check_pending(__func__, team, flags);
+    return st == AQ_OK ? barrier_wait_for(__func__, team, barrier_name(id, flags), core_self())
+                       : st;
 }
 
 aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags, uint64_t timeout_ns)
 {
-    static const char call[] = "aq_barrier_wait_for";
     struct core_thread *me = core_self();
-    aq_status st = barrier_check_pending(call, team, flags);
+    aq_status st = barrier_check_pending(__func__, team, flags);
     if (st != AQ_OK) return st;
     core_wait_limit(me, timeout_ns);
-    st = barrier_wait_for(call, team, barrier_name(id, flags), me);
-    me->until_ns = 0;
+    st = barrier_wait_for(__func__, team, barrier_name(id, flags), me);
+    core_wait_limit(me, UINT64_MAX);
     return st;
 }
 
 aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
 {
-    static const char call[] = "aq_barrier_try";
-    aq_status st = barrier_check_pending(call, team, flags);
+    aq_status st = barrier_check_pending(__func__, team, flags);
     if (st != AQ_OK) return st;
     (void)core_poll(core_self());
     if (!barrier_complete(team))
-        return barrier_hopeless(team) ? barrier_dead(team, call) : AQ_AGAIN;
-    st = barrier_failed(team, call);
+        return barrier_hopeless(team) ? barrier_dead(team, __func__) : AQ_AGAIN;
+    st = barrier_failed(team, __func__);
     return st == AQ_OK ? barrier_finish(team->barrier, barrier_name(id, flags)) : st;
 }
 
@@ -253,12 +251,11 @@ aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team)
 
 aq_status aq_barrier_result(aq_team *team, int *id)
 {
-    static const char call[] = "aq_barrier_result";
-    aq_status st = barrier_check(call, team, 0);
+    aq_status st = barrier_check(__func__, team, 0);
     if (st != AQ_OK) return st;
     const struct core_barrier *b = team->barrier;
-    if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", call);
-    if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", call);
+    if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", __func__);
+    if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", __func__);
     if (b->agreed.state == COLL_NAME_MISMATCH) return AQ_EMISMATCH;
     if (b->agreed.state != COLL_NAME_GIVEN) return AQ_AGAIN;
     *id = b->agreed.id;

@@ -37,7 +37,7 @@ struct coll_args {
     const size_t *recv_counts, *recv_offsets;
     bool vary;      /* a v-form whose sizes are not known to all */
     uint32_t table; /* of one whose sizes are: a hash of them */
-    uint8_t code;   /* COLL_CODE_, or of a built-in reduction: coll_code */
+    uint8_t code;   /* COLL_CODE_, or of a built-in reduction: api.c */
     bool ordered;   /* a reduction in the order of the ranks */
     size_t element;
     aq_reduce_fn *fn;
@@ -145,7 +145,7 @@ struct coll_op {
 /* Operations in shared memory that run at a time. */
 enum { COLL_SLOTS = 2, COLL_NO_SLOT = 31 };
 /* Looks at shared memory between polls of the transports: spinning, and where ranks share cores. */
-enum { COLL_LOOKS = 64, COLL_TURNS = 4 };
+enum { COLL_LOOKS = 4, COLL_TURNS = 4 };
 
 /* A team's block of scratch memory: shm.h has its layout. */
 struct coll_shm;
@@ -173,14 +173,11 @@ struct core_coll {
     struct coll_shm *shm;     /* NULL: messages only */
 };
 
-static inline void coll_lock(struct core_coll *coll)
+/* A hash of two words, good in its upper half. */
+static inline uint64_t coll_mix(uint64_t a, uint64_t b)
 {
-    if (core.multi) aqi_spin_lock(&coll->lock);
-}
-
-static inline void coll_unlock(struct core_coll *coll)
-{
-    if (core.multi) aqi_spin_unlock(&coll->lock);
+    uint64_t word = a * 0x9e3779b97f4a7c15u;
+    return (word ^ word >> 29 ^ b) * 0xbf58476d1ce4e5b9u;
 }
 
 static inline const struct core_route *coll_route(const aq_team *team, aq_rank rank)
@@ -264,11 +261,10 @@ static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank gr
     return shape->start[group + 1] - shape->start[group];
 }
 
-/* op.c: `op` lives until it is done, and has its arguments; waiting makes one round. */
+/* op.c: `op` lives until it is done, and has its arguments. */
 aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
 bool coll_push_team(aq_team *team);                       /* true: something went on */
 aq_status coll_begin(aq_team *team, struct coll_op *op);
-bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait);
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
 aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
                      aq_event *event);

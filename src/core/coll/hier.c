@@ -326,16 +326,6 @@ static void hier_unpack_exchange(const struct hier_view *v)
             memcpy(to + ((size_t)near * v->n + v->shape->order[p]) * block, from, block);
 }
 
-static void hier_before_across(const struct hier_view *v)
-{
-    if (v->args->kind == COLL_ALLTOALL) hier_pack_exchange(v);
-}
-
-static void hier_after_across(const struct hier_view *v)
-{
-    if (v->args->kind == COLL_ALLTOALL) hier_unpack_exchange(v);
-}
-
 /* From the order of the neighbourhoods to that of the ranks. */
 static void hier_reorder(const struct hier_view *v)
 {
@@ -450,7 +440,7 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     if (h->at == HIER_UP) {
         if (!hier_over(&h->up, h->has_up, op)) return false;
         if (h->leads) {
-            hier_before_across(&v);
+            if (op->args.kind == COLL_ALLTOALL) hier_pack_exchange(&v);
             hier_plan(team, op);
         }
         h->at = HIER_ACROSS;
@@ -460,7 +450,7 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
         /* The neighbours hear of a death, but not of anything else: they would take bad data. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
-        if (h->leads) hier_after_across(&v);
+        if (h->leads && op->args.kind == COLL_ALLTOALL) hier_unpack_exchange(&v);
         h->at = HIER_DOWN;
         if (h->has_down) {
             /* Acquired by who pushes it. */

@@ -222,7 +222,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
         return;
     }
     struct core_coll *coll = team->coll;
-    coll_lock(coll);
+    core_lock(&coll->lock);
     struct coll_op *op = coll_msg_find_op(coll, seq);
     bool other = op != NULL && !coll_msg_alike(team, op, am->source, coll_msg_signature(am));
     if (other || (op == NULL && coll_broken(team))) {
@@ -241,7 +241,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
                             (uint32_t)am->args[MSG_OFFSET] |
                                 (uint64_t)(uint32_t)am->args[MSG_OFFSET + 1] << 32,
                             am->payload, am->nbytes);
-    coll_unlock(coll);
+    core_unlock(&coll->lock);
 }
 
 static void coll_msg_on_bytes(aq_am *am)

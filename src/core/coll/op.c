@@ -191,9 +191,9 @@ static bool coll_push_list(aq_team *team)
 
 bool coll_push_team(aq_team *team)
 {
-    coll_lock(team->coll);
+    core_lock(&team->coll->lock);
     bool moved = coll_push_list(team);
-    coll_unlock(team->coll);
+    core_unlock(&team->coll->lock);
     if (moved) core_progressed(); /* it may be what another thread waits for */
     return moved;
 }
@@ -201,10 +201,10 @@ bool coll_push_team(aq_team *team)
 static bool coll_try_push_team(aq_team *team)
 {
     struct core_coll *coll = team->coll;
-    if (core.multi && !aqi_spin_try(&coll->lock)) return true;
+    if (!core_try_lock(&coll->lock)) return true;
     if (coll->first != NULL && coll_push_list(team))
         atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
-    coll_unlock(coll);
+    core_unlock(&coll->lock);
     return true;
 }
 
@@ -227,10 +227,10 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
 static bool coll_doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
-    if (core.multi && !aqi_spin_try(&coll->lock)) return false;
+    if (!core_try_lock(&coll->lock)) return false;
     bool moved = coll->first != NULL && coll_push_list(team);
     if (!moved && coll->shm != NULL) moved = !coll_shm_doze(team);
-    coll_unlock(coll);
+    core_unlock(&coll->lock);
     if (moved) atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
     return !moved;
 }
@@ -323,27 +323,27 @@ static aq_status coll_enter(aq_team *team, struct coll_op *op)
 
 aq_status coll_append(aq_team *team, struct coll_op *op)
 {
-    coll_lock(team->coll);
+    core_lock(&team->coll->lock);
     aq_status st = coll_enter(team, op);
-    coll_unlock(team->coll);
+    core_unlock(&team->coll->lock);
     return st;
 }
 
 aq_status coll_begin(aq_team *team, struct coll_op *op)
 {
     bool moved = false;
-    coll_lock(team->coll);
+    core_lock(&team->coll->lock);
     aq_status st = coll_enter(team, op);
     for (op = op->then; st == AQ_OK && op != NULL; op = op->then)
         if (coll_enter(team, op) != AQ_OK)
             core.boot.fatal(core.boot.arg, "no memory for a part of a collective");
     if (st == AQ_OK) moved = coll_push_list(team);
-    coll_unlock(team->coll);
+    core_unlock(&team->coll->lock);
     if (moved) core_progressed();
     return st;
 }
 
-bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
+static bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
     bool moved = false;
     /* Where ranks share cores, a turn with nothing to do should be short. */
@@ -354,7 +354,7 @@ bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *
     }
     for (unsigned i = 0; core.spin_rounds > 0 && i < COLL_LOOKS; i++) {
         if (atomic_load_explicit(done, memory_order_acquire)) return true;
-        aqi_pause();
+        core_pause();
         moved = coll_push_team(team) || moved;
     }
     if (core_progress() != 0 || moved)

@@ -25,6 +25,7 @@ struct maker {
 static void plan_add(struct maker *m, struct coll_step step)
 {
     struct coll_plan *plan = m->plan;
+    if (step.len == 0 && step.type != STEP_FENCE) return;
     if (plan->count == plan->room) {
         size_t room = plan->room ? 2 * plan->room : 16;
         struct coll_step *steps = realloc(plan->steps, room * sizeof(*steps));
@@ -40,27 +41,24 @@ static void plan_add(struct maker *m, struct coll_step step)
 
 static void plan_send(struct maker *m, aq_rank peer, uint32_t tag, const void *from, size_t len)
 {
-    if (len == 0) return;
     plan_add(m, (struct coll_step){
                     .type = STEP_SEND, .peer = peer % m->n, .tag = tag, .from = from, .len = len});
 }
 
 static void plan_recv(struct maker *m, aq_rank peer, uint32_t tag, void *to, size_t len)
 {
-    if (len == 0) return;
     plan_add(m, (struct coll_step){
                     .type = STEP_RECV, .peer = peer % m->n, .tag = tag, .to = to, .len = len});
 }
 
 static void plan_copy(struct maker *m, void *to, const void *from, size_t len)
 {
-    if (len == 0 || to == from) return;
+    if (to == from) return;
     plan_add(m, (struct coll_step){.type = STEP_COPY, .to = to, .from = from, .len = len});
 }
 
 static void plan_fold(struct maker *m, const void *from, void *into, size_t len)
 {
-    if (len == 0) return;
     plan_add(m, (struct coll_step){.type = STEP_FOLD, .to = into, .from = from, .len = len});
 }
 

@@ -71,6 +71,7 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block)
         unsigned char *slot = base + shm_head_bytes(n) + i * shm_slot_bytes(n);
         shm->slots[i].head = (struct shm_slot_head *)(void *)slot;
         shm->slots[i].lines = (struct shm_line *)(void *)(slot + sizeof(struct shm_slot_head));
+        shm->slots[i].members = n;
         shm->slots[i].data = base + shm_control_bytes(n) + i * 2 * shm->area;
     }
     return shm;
@@ -121,18 +122,20 @@ static inline bool shm_all_at(const struct coll_shm *shm, const struct shm_slot 
     return *seen == shm->members;
 }
 
-bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen)
+static bool shm_all_here(const struct coll_shm *shm, const struct shm_slot *slot, uint32_t *seen)
 {
     return shm_all_at(shm, slot, slot->round, seen);
 }
 
 /* Release. True: we are the last of a counted round, and call shm_release after the work of the
  * last. */
-bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
 {
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
+        /* Those who looked at it last have not given it back. */
+        aqi_prefetch_write(shm_line_of(slot, shm->self, round + 1));
         shm_wake_sleepers(team, shm);
         return false;
     }
@@ -151,7 +154,7 @@ static bool shm_sums_alike(const struct coll_shm *shm, struct shm_slot *slot, ui
     return want == (uint32_t)(arrived >> 32);
 }
 
-void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+static void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
 {
     atomic_store_explicit(&shm_release_of(slot, slot->round)->round, slot->round,
                           memory_order_release);
@@ -295,9 +298,8 @@ static enum coll_phase shm_take(const struct shm_view *v)
 /* Added to the counter in the first round of an operation. */
 static uint32_t shm_sum_of(const struct coll_op *op)
 {
-    uint64_t word =
-        ((uint64_t)op->signature.root << 32 | op->signature.bytes) * 0x9e3779b97f4a7c15u;
-    word = (word ^ word >> 29 ^ op->signature.what) * 0xbf58476d1ce4e5b9u;
+    const struct coll_signature *mine = &op->signature;
+    uint64_t word = coll_mix((uint64_t)mine->root << 32 | mine->bytes, mine->what);
     return op->shm.checked ? 0 : (uint32_t)(word >> 32);
 }
 

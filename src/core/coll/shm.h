@@ -76,6 +76,7 @@ struct shm_slot {
     struct shm_line *lines; /* two for each member */
     unsigned char *data;    /* two areas: a chunk for each member, and one for results */
     uint32_t round;         /* in which we have arrived */
+    uint32_t members;
 };
 
 struct coll_shm {
@@ -92,7 +93,7 @@ struct coll_shm {
 static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t member,
                                            uint32_t round)
 {
-    return &slot->lines[2 * (size_t)member + (round & 1)];
+    return &slot->lines[(size_t)(round & 1) * slot->members + member];
 }
 
 static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)
@@ -115,9 +116,6 @@ static inline bool shm_some_left(const struct coll_shm *shm)
 }
 
 struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);
-bool shm_all_here(struct coll_shm *shm, struct shm_slot *slot, uint32_t *seen);
-bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum);
-void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot);
 
 /* coll/shm_move.c: what the kinds write before they arrive and read afterwards. */
 struct shm_view {

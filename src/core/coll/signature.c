@@ -213,9 +213,9 @@ static void coll_stuck_in(aq_team *team, const struct coll_op *op)
 void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)
 {
     if (!coll_may_be_stuck(wait)) return;
-    coll_lock(team->coll);
+    core_lock(&team->coll->lock);
     coll_stuck_in(team, op);
-    coll_unlock(team->coll);
+    core_unlock(&team->coll->lock);
 }
 
 void coll_waited(aq_team *team)
@@ -234,7 +234,7 @@ static const struct aqi_op *coll_asked_event;
 static bool coll_ask_for_event(aq_team *team)
 {
     struct core_coll *coll = team->coll;
-    coll_lock(coll);
+    core_lock(&coll->lock);
     for (const struct coll_op *op = coll->first; op != NULL; op = op->next) {
         const struct coll_op *last = op;
         while (last->then != NULL)
@@ -243,7 +243,7 @@ static bool coll_ask_for_event(aq_team *team)
         coll_stuck_in(team, op);
         break;
     }
-    coll_unlock(coll);
+    core_unlock(&coll->lock);
     return true;
 }
 

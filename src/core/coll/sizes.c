@@ -8,8 +8,7 @@
 
 static uint64_t sizes_hash(uint32_t from, uint32_t to, size_t len)
 {
-    uint64_t word = (((uint64_t)from << 32 | to) + 1) * 0x9e3779b97f4a7c15u;
-    word = (word ^ word >> 29 ^ (uint64_t)len) * 0xbf58476d1ce4e5b9u;
+    uint64_t word = coll_mix(((uint64_t)from << 32 | to) + 1, len);
     return (word ^ word >> 32) * 0x94d049bb133111ebu;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,53 +15,72 @@ static aq_status conn_api_is_null(const char *call, const char *what)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
+/* Does AQ_TRANSPORTS allow it? It need not be open. */
+static bool conn_api_may_use(const char *name)
+{
+    const char *at = aqi_core_config.transports;
+    size_t len;
+    if (strcmp(at, "auto") == 0) return true;
+    for (; *at != 0; at += len + strspn(at + len, ", ")) {
+        len = strcspn(at, ", ");
+        if (len == strlen(name) && strncmp(at, name, len) == 0) return true;
+    }
+    return false;
+}
+
 /* The transport that `uri` names, or the first that can connect with strangers. */
 static aq_status conn_api_transport_for(const char *uri, const char *call, unsigned *out)
 {
-    for (unsigned t = 0; t < core.tp_count; t++) {
-        const struct aqi_transport *ops = &core.tps[t]->ops;
+    for (unsigned t = 0; aqi_transports[t] != NULL; t++) {
+        const struct aqi_transport *ops = aqi_transports[t];
         size_t n = strlen(ops->name);
-        if (ops->rendezvous == NULL) continue;
+        if (ops->rendezvous == NULL || !conn_api_may_use(ops->name)) continue;
         if (uri != NULL && (strncmp(uri, ops->name, n) != 0 || strncmp(uri + n, "://", 3) != 0))
             continue;
         *out = t;
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "core",
-                    "%s: no transport in use connects programs at \"%s\": try shm:///PATH, and see "
-                    "AQ_TRANSPORTS",
+                    "%s: no transport in use connects programs at \"%s\": try shm:///PATH or "
+                    "udp://HOST:PORT, and see AQ_TRANSPORTS",
                     call, uri != NULL ? uri : "");
 }
 
-static aq_status conn_api_begin(const char *call, const char *uri, unsigned *t)
+/* `anybody`: with whoever it is. */
+static aq_status conn_api_begin(const char *call, const char *uri, bool anybody, unsigned *t)
 {
     aq_status st = core_conn_ready();
     if (st == AQ_OK) st = conn_api_transport_for(uri, call, t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     st = conn_rendezvous_open(*t);
+    if (st == AQ_OK && !anybody &&
+        !aqi_transports[*t]->rendezvous->knows_writers(conns.rendezvous[*t]))
+        st = aqi_fail(AQ_EACCESS, "core",
+                      "%s: over %s nobody says who is at the other end: set AQ_CONNECT_SECRET on "
+                      "both sides, or allow anybody (AQ_LISTEN_ANYBODY, AQ_CONNECT_ANYBODY)",
+                      call, aqi_transports[*t]->name);
     aqi_spin_unlock(&conns.lock);
     return st;
 }
 
 aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener **out)
 {
-    static const char call[] = "aq_listen";
     unsigned t;
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
-    if (out == NULL) return conn_api_is_null(call, "the place for the listener");
+    if (out == NULL) return conn_api_is_null(__func__, "the place for the listener");
     if ((flags & ~AQ_LISTEN_ANYBODY) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call,
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__,
                         flags & ~AQ_LISTEN_ANYBODY);
-    st = conn_api_begin(call, uri, &t);
+    st = conn_api_begin(__func__, uri, (flags & AQ_LISTEN_ANYBODY) != 0, &t);
     if (st != AQ_OK) return st;
     aq_listener *listener = calloc(1, sizeof(*listener));
-    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     *listener = (aq_listener){.t = t, .flags = flags, .context = context};
     aqi_spin_lock(&conns.lock);
-    st = core.tps[t]->ops.rendezvous->listen(conns.rendezvous[t], uri, listener, &listener->at,
-                                             listener->uri);
+    st = aqi_transports[t]->rendezvous->listen(conns.rendezvous[t], uri, listener, &listener->at,
+                                               listener->uri);
     if (st == AQ_OK) {
         listener->next = conns.listeners;
         conns.listeners = listener;
@@ -108,7 +128,7 @@ aq_status aq_listener_close(aq_listener *listener)
     }
     *at = listener->next;
     conn_api_release_requests(listener);
-    core.tps[listener->t]->ops.rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
+    aqi_transports[listener->t]->rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     core_source_count(&core_conn_used, UINT32_MAX);
@@ -176,7 +196,7 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
         return aqi_fail(AQ_EINVAL, "core", "%s: the URI is longer than %d characters", call,
                         AQI_URI_MAX - 1);
     st = conn_api_read_connect(call, given, &params);
-    if (st == AQ_OK) st = conn_api_begin(call, uri, &t);
+    if (st == AQ_OK) st = conn_api_begin(call, uri, (params.flags & AQ_CONNECT_ANYBODY) != 0, &t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     aq_connection *conn = conn_new(t, true);
@@ -192,7 +212,10 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
     conn->deadline_ns = aqi_now_ns() + (params.timeout_ns != 0 ? params.timeout_ns
                                                                : aqi_core_config.conn_timeout_ns);
     st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, call);
-    if (st == AQ_OK) st = conn_open_tp(conn);
+    if (st == AQ_OK && (st = conn_open_tp(conn)) != AQ_OK) {
+        snprintf(conn->reason, sizeof(conn->reason), "%s", aq_error_message());
+        st = aqi_fail_quiet(st, "%s: %s: %s", call, uri, conn->reason);
+    }
     if (st != AQ_OK) {
         conn_destroy(conn);
         return st;
@@ -228,6 +251,8 @@ static aq_status conn_api_result(aq_connection *conn, const char *call)
 
 static aq_status conn_api_check_client(const char *call, const aq_connection *conn)
 {
+    aq_status st = aqi_core_callable(call);
+    if (st != AQ_OK) return st;
     if (conn == NULL) return conn_api_is_null(call, "the connection");
     if (conn->client) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: the connection was asked for by the other side", call);
@@ -235,11 +260,8 @@ static aq_status conn_api_check_client(const char *call, const aq_connection *co
 
 aq_status aq_connect_test(aq_connection *conn)
 {
-    aq_status st = aqi_core_callable("aq_connect_test");
-    if (st != AQ_OK) return st;
-    st = conn_api_check_client("aq_connect_test", conn);
-    if (st != AQ_OK) return st;
-    return conn_api_result(conn, "aq_connect_test");
+    aq_status st = conn_api_check_client("aq_connect_test", conn);
+    return st == AQ_OK ? conn_api_result(conn, "aq_connect_test") : st;
 }
 
 static aq_status conn_api_wait_for(aq_connection *conn, const char *call)
@@ -253,11 +275,8 @@ static aq_status conn_api_wait_for(aq_connection *conn, const char *call)
 
 aq_status aq_connect_wait(aq_connection *conn)
 {
-    aq_status st = aqi_core_callable("aq_connect_wait");
-    if (st != AQ_OK) return st;
-    st = conn_api_check_client("aq_connect_wait", conn);
-    if (st != AQ_OK) return st;
-    return conn_api_wait_for(conn, "aq_connect_wait");
+    aq_status st = conn_api_check_client("aq_connect_wait", conn);
+    return st == AQ_OK ? conn_api_wait_for(conn, "aq_connect_wait") : st;
 }
 
 aq_status aq_connect(const char *uri, const aq_connect_params *params, aq_connection **out)
@@ -316,16 +335,15 @@ static aq_status conn_api_answer(aq_connection *conn)
 
 aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *given)
 {
-    static const char call[] = "aq_connection_accept";
     aq_accept_params params = {.struct_size = sizeof(params)};
-    aq_status st = conn_api_take_request(conn, call);
+    aq_status st = conn_api_take_request(conn, __func__);
     if (st != AQ_OK) return st;
     if (given != NULL) {
-        st = conn_api_check_size(call, given->struct_size, "aq_accept_params");
+        st = conn_api_check_size(__func__, given->struct_size, "aq_accept_params");
         if (st != AQ_OK) return st;
         memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
     }
-    st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, call);
+    st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, __func__);
     if (st != AQ_OK) return st;
     conn->context = params.context;
     return conn_api_answer(conn);
@@ -333,8 +351,7 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
 
 aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *reason)
 {
-    static const char call[] = "aq_connection_reject";
-    aq_status st = conn_api_take_request(conn, call);
+    aq_status st = conn_api_take_request(conn, __func__);
     if (st == AQ_EPEER) { /* it is not there to hear it */
         conn_destroy(conn);
         return AQ_OK;
@@ -363,7 +380,7 @@ static void conn_api_wait_quiet(aq_connection *conn)
     struct core_wait wait = {0};
     uint64_t until = aqi_now_ns() + aqi_core_config.conn_timeout_ns;
     while (conn_state(conn) == AQ_CONNECTION_OPEN && conn_api_is_busy(conn) && aqi_now_ns() < until)
-        if (core_progress() == 0) core_wait_round(&wait, 1);
+        core_wait_step(&wait, 1);
 }
 
 static bool conn_api_is_there(const aq_connection *conn)

@@ -4,11 +4,12 @@
 #include "base/clock.h"
 #include "base/shmem.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct conns conns = {.epoll = -1, .timer = -1, .kick = -1};
+struct conns conns = {.fds = CORE_WAIT_SET_NONE};
 _Atomic uint32_t core_conn_used;
 
 /* Messages are looked for in every so many rounds of progress, unless one is awaited. */
@@ -64,7 +65,7 @@ void conn_destroy(aq_connection *conn)
     }
     aqi_spin_lock(&conns.lock);
     conn_unwatch(conn);
-    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
+    conn_drop_channel(conn);
     conn_close_objects(conn);
     if (conn->shown_mem != NULL) conn->tp->ops.mem_dereg(conn->tp, conn->shown_mem);
     aqi_spin_unlock(&conns.lock);
@@ -100,10 +101,7 @@ void conn_push(aq_connection *conn, aq_connection_event_type type)
     if (conn->queued) return;
     conn->queued = true;
     conn->next = NULL;
-    if (conns.last != NULL)
-        conns.last->next = conn;
-    else
-        conns.first = conn;
+    *(conns.last != NULL ? &conns.last->next : &conns.first) = conn;
     conns.last = conn;
 }
 
@@ -113,10 +111,7 @@ void conn_unqueue(aq_connection *conn)
     if (!conn->queued) return;
     for (aq_connection *c = conns.first; c != conn; c = c->next)
         before = c;
-    if (before != NULL)
-        before->next = conn->next;
-    else
-        conns.first = conn->next;
+    *(before != NULL ? &before->next : &conns.first) = conn->next;
     if (conns.last == conn) conns.last = before;
     conn->queued = false;
     conn->events = 0;
@@ -173,9 +168,8 @@ static AQI_COLD void conn_finish(aq_connection *conn)
 {
     aqi_spin_lock(&conns.lock);
     bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
-    if (mine) {
+    if (mine)
         conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
-    }
     aqi_spin_unlock(&conns.lock);
     if (!mine) return;
     aqi_tp_peer_down(conn->tp, conn->peer->id);
@@ -213,9 +207,9 @@ static AQI_COLD void conn_look_closely(aq_connection *conn)
 unsigned conn_attend(void)
 {
     unsigned n = 0;
-    for (unsigned t = 0; t < core.tp_count; t++)
+    for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
         if (conns.rendezvous[t] != NULL)
-            n += core.tps[t]->ops.rendezvous->progress(conns.rendezvous[t]);
+            n += aqi_transports[t]->rendezvous->progress(conns.rendezvous[t]);
     if (atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
     return n;
 }
@@ -237,8 +231,10 @@ void core_conns_sweep(void)
 static bool conn_delivered(aq_connection *conn)
 {
     const struct aqi_transport *ops = &conn->tp->ops;
+    struct pollfd arrivals = {.fd = ops->wait_fd(conn->tp), .events = POLLIN};
     aqi_spin_lock(&conns.lock);
-    bool all = (ops->caps & AQI_CAP_WAIT_FD) != 0 && ops->arm(conn->tp, true) == AQ_OK;
+    bool all = (ops->caps & AQI_CAP_WAIT_FD) != 0 && ops->arm(conn->tp, true) == AQ_OK &&
+               poll(&arrivals, 1, 0) == 0;
     (void)ops->arm(conn->tp, false);
     conn->armed = false;
     aqi_spin_unlock(&conns.lock);
@@ -352,7 +348,7 @@ aq_status core_conn_ready(void)
     if (conns.slots == NULL) {
         conns.slots = calloc(aqi_core_config.conn_max, sizeof(*conns.slots));
         if (conns.slots == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory for connections");
-        if (st == AQ_OK) st = conn_wait_open();
+        if (st == AQ_OK) st = core_wait_set_open(&conns.fds);
         if (st != AQ_OK) {
             free(conns.slots);
             conns.slots = NULL;
@@ -376,11 +372,10 @@ void core_conns_close(void)
         conns.listeners = listener->next;
         free(listener);
     }
-    for (unsigned t = 0; t < core.tp_count; t++)
-        if (conns.rendezvous[t] != NULL) core.tps[t]->ops.rendezvous->close(conns.rendezvous[t]);
-    conn_wait_close();
+    for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
+        if (conns.rendezvous[t] != NULL) aqi_transports[t]->rendezvous->close(conns.rendezvous[t]);
+    core_wait_set_close(&conns.fds);
     free(conns.slots);
-    memset(&conns, 0, sizeof(conns));
-    conns.epoll = conns.timer = conns.kick = -1;
+    conns = (struct conns){.fds = CORE_WAIT_SET_NONE};
     atomic_store(&core_conn_used, 0);
 }

@@ -16,7 +16,7 @@
 
 struct aq_listener {
     struct aqi_listener *at;
-    unsigned t; /* which of core.tps */
+    unsigned t; /* which of aqi_transports */
     unsigned flags;
     void *context;
     uint64_t waiting; /* requests nobody has answered */
@@ -34,6 +34,7 @@ struct aq_connection {
     bool forget; /* a caller that gave up before the program knew of it */
     bool armed;  /* its transport announces what arrives */
     bool was_open;
+    bool nobody; /* listened when it called last */
     unsigned t, flags;
     struct aqi_control_channel *channel; /* NULL: between two calls, or over */
     aq_listener *listener;               /* of a request */
@@ -88,11 +89,11 @@ struct conns {
     _Atomic uint32_t busy;   /* connections that wait for a message or a time */
     atomic_bool forgotten;   /* some are to be freed by core_conns_sweep */
     _Atomic uint32_t rounds; /* of progress, to look at the rendezvous now and then */
-    struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS];
+    struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS]; /* as in aqi_transports */
     aq_listener *listeners;
     aq_connection *first, *last; /* with events */
     uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
-    int epoll, timer, kick;      /* see conn/wait.c; -1 */
+    struct core_wait_set fds;    /* see conn/wait.c */
     unsigned char message[AQI_HELLO_MAX];
 };
 extern struct conns conns;
@@ -109,7 +110,7 @@ static inline uint32_t conn_id(const aq_connection *conn)
 
 static inline const struct aqi_rendezvous_ops *conn_rendezvous(const aq_connection *conn)
 {
-    return core.tps[conn->t]->ops.rendezvous;
+    return aqi_transports[conn->t]->rendezvous;
 }
 
 /* conn.c: the table, states and events. Under the lock, but for conn_destroy and the sweep. */
@@ -133,6 +134,7 @@ void conn_connect(aq_connection *conn);
 void conn_refuse(unsigned t, struct aqi_control_channel *channel, aq_status status, uint32_t code,
                  const char *reason);
 aq_status conn_write(aq_connection *conn, uint8_t type);
+void conn_drop_channel(aq_connection *conn);
 void conn_times(uint64_t now_ns);
 uint64_t conn_next_time(void); /* the earliest of them; UINT64_MAX */
 
@@ -147,8 +149,6 @@ void conn_close_objects(aq_connection *conn);
 
 /* wait.c */
 bool conn_before_sleep(struct core_sleep_plan *plan);
-aq_status conn_wait_open(void);
-void conn_wait_close(void);
 aq_status conn_watch_rendezvous(unsigned t);
 void conn_watch(aq_connection *conn);
 void conn_unwatch(aq_connection *conn);

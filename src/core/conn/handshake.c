@@ -13,26 +13,24 @@ enum { LONGEST_PAUSE = 64 };
 
 /* --- writing --------------------------------------------------------------------------------- */
 
+static void conn_handshake_answer(unsigned t, struct aqi_control_channel *channel,
+                                  const struct aqi_hello *hello)
+{
+    struct aqi_handshake message = {.bytes = conns.message,
+                                    .len = aqi_hello_encode(hello, conns.message)};
+    /* Whoever has gone needs no answer. */
+    (void)aqi_transports[t]->rendezvous->send(channel, &message);
+}
+
 void conn_refuse(unsigned t, struct aqi_control_channel *channel, aq_status status, uint32_t code,
                  const char *reason)
 {
-    struct aqi_hello hello = {.type = AQI_HELLO_REFUSE,
-                              .code = code,
-                              .status = (int32_t)status,
-                              .data = reason,
-                              .nbytes = (uint32_t)strlen(reason)};
-    struct aqi_handshake message = {.bytes = conns.message,
-                                    .len = aqi_hello_encode(&hello, conns.message)};
-    /* Whoever has gone needs no answer. */
-    (void)core.tps[t]->ops.rendezvous->send(channel, &message);
-}
-
-static void conn_handshake_say_busy(unsigned t, struct aqi_control_channel *channel)
-{
-    struct aqi_hello hello = {.type = AQI_HELLO_BUSY};
-    struct aqi_handshake message = {.bytes = conns.message,
-                                    .len = aqi_hello_encode(&hello, conns.message)};
-    (void)core.tps[t]->ops.rendezvous->send(channel, &message);
+    const struct aqi_hello hello = {.type = AQI_HELLO_REFUSE,
+                                    .code = code,
+                                    .status = (int32_t)status,
+                                    .data = reason,
+                                    .nbytes = (uint32_t)strlen(reason)};
+    conn_handshake_answer(t, channel, &hello);
 }
 
 static aq_status conn_handshake_own_address(aq_connection *conn, void *addr,
@@ -69,16 +67,42 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
+void conn_drop_channel(aq_connection *conn)
+{
+    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
+    conn->channel = NULL;
+}
+
+static void conn_handshake_end(aq_connection *conn, aq_connection_event_type type, aq_status status,
+                               const char *reason)
+{
+    conn_drop_channel(conn);
+    conn_end(conn, type, status, reason);
+}
+
 static void conn_handshake_fail(aq_connection *conn, aq_status status, const char *reason)
 {
-    conn_end(conn, AQ_CONNECTION_FAILED, status, reason);
+    conn_handshake_end(conn, AQ_CONNECTION_FAILED, status, reason);
 }
 
 static void conn_handshake_retry_later(aq_connection *conn)
 {
     uint64_t most = LONGEST_PAUSE * aqi_core_config.conn_retry_ns;
     conn->retry_ns = aqi_now_ns() + conn->pause_ns;
-    conn->pause_ns = 2 * conn->pause_ns < most ? 2 * conn->pause_ns : most;
+    conn->pause_ns = aqi_min(2 * conn->pause_ns, most);
+}
+
+/* What has become of a call that is not answered. */
+static void conn_handshake_not_called(aq_connection *conn, aq_status status, const char *why)
+{
+    bool waits = (conn->flags & AQ_CONNECT_WAIT) != 0;
+    conn->nobody = status == AQ_EREFUSED;
+    if (status == AQ_AGAIN || status == AQ_EPEER || (status == AQ_EREFUSED && waits))
+        conn_handshake_retry_later(conn); /* has the server ended, the next call will tell */
+    else
+        conn_handshake_fail(conn, status,
+                            status == AQ_EREFUSED ? "nobody listens there: start the server first"
+                                                  : why);
 }
 
 void conn_connect(aq_connection *conn)
@@ -99,20 +123,7 @@ void conn_connect(aq_connection *conn)
         st = conn_rendezvous(conn)->connect(conns.rendezvous[conn->t], conn->uri, &message, conn,
                                             &conn->channel);
     }
-    if (st == AQ_OK) return;
-    if (st == AQ_AGAIN || (st == AQ_EREFUSED && (conn->flags & AQ_CONNECT_WAIT) != 0)) {
-        conn_handshake_retry_later(conn);
-    } else if (st == AQ_EREFUSED) {
-        conn_handshake_fail(conn, st, "nobody listens there: start the server first");
-    } else {
-        conn_handshake_fail(conn, st, aq_error_message());
-    }
-}
-
-static void conn_handshake_drop_channel(aq_connection *conn)
-{
-    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
-    conn->channel = NULL;
+    if (st != AQ_OK) conn_handshake_not_called(conn, st, aq_error_message());
 }
 
 void conn_times(uint64_t now_ns)
@@ -121,13 +132,13 @@ void conn_times(uint64_t now_ns)
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
         if (state == AQ_CONNECTION_JOINING && now_ns >= conn->deadline_ns) {
-            conn_handshake_drop_channel(conn);
-            conn_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the client did not confirm in time");
+            conn_handshake_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT,
+                               "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            const char *reason = conn->channel != NULL
-                                     ? "it does not answer: the server is busy or stopped"
-                                     : "it took no call in time: nobody listens or it is full";
-            conn_handshake_drop_channel(conn);
+            const char *reason =
+                conn->channel != NULL && !conn->nobody
+                    ? "it does not answer: the server is busy, stopped or out of reach"
+                    : "it took no call in time: nobody listens or it is full";
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);
@@ -143,8 +154,8 @@ uint64_t conn_next_time(void)
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
         int state = conn != NULL ? conn_state(conn) : AQ_CONNECTION_ENDED;
         if (state != AQ_CONNECTION_CALLING && state != AQ_CONNECTION_JOINING) continue;
-        next = conn->deadline_ns < next ? conn->deadline_ns : next;
-        if (state == AQ_CONNECTION_CALLING && conn->retry_ns < next) next = conn->retry_ns;
+        next = aqi_min(next, conn->deadline_ns);
+        if (state == AQ_CONNECTION_CALLING) next = aqi_min(next, conn->retry_ns);
     }
     return next;
 }
@@ -161,7 +172,7 @@ static aq_status conn_handshake_check_call(const aq_listener *listener,
         snprintf(reason, 200, "the call makes no sense");
         return AQ_EPROTO;
     }
-    if ((listener->flags & AQ_LISTEN_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
+    if ((listener->flags & AQ_LISTEN_ANYBODY) == 0 && !writer->ours) {
         snprintf(reason, 200, "the server takes calls of its own user %u only, not of %u",
                  (unsigned)geteuid(), writer->uid);
         return AQ_EACCESS;
@@ -236,7 +247,8 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
         return NULL;
     }
     aq_connection *conn = conn_handshake_take_call(listener, channel, writer, &hello, message);
-    if (conn == NULL) conn_handshake_say_busy(listener->t, channel);
+    static const struct aqi_hello busy = {.type = AQI_HELLO_BUSY};
+    if (conn == NULL) conn_handshake_answer(listener->t, channel, &busy);
     return conn;
 }
 
@@ -260,24 +272,19 @@ static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_write
                                      const struct aqi_handshake *message)
 {
     char reason[100];
-    if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && writer->uid != (uint32_t)geteuid()) {
+    if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && !writer->ours) {
         snprintf(reason, sizeof(reason), "the server is user %u: AQ_CONNECT_ANYBODY allows that",
                  writer->uid);
-        conn_handshake_drop_channel(conn);
         conn_handshake_fail(conn, AQ_EACCESS, reason);
         return;
     }
     conn->peer_id = *writer;
     aq_status st = conn_handshake_accepted(conn, hello, message);
-    if (st == AQ_OK) {
+    if (st == AQ_OK)
         conn_opened(conn);
-    } else if (st == AQ_EPEER) {
-        conn_handshake_drop_channel(conn);
-        conn_handshake_fail(conn, st, "the server died while it accepted");
-    } else {
-        conn_handshake_drop_channel(conn);
-        conn_handshake_fail(conn, st, aq_error_message());
-    }
+    else
+        conn_handshake_fail(
+            conn, st, st == AQ_EPEER ? "the server died while it accepted" : aq_error_message());
 }
 
 static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello *hello)
@@ -290,7 +297,6 @@ static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello
     for (char *c = text; *c != 0; c++)
         if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
     conn->code = hello->code;
-    conn_handshake_drop_channel(conn);
     conn_handshake_fail(conn, (aq_status)hello->status,
                         text[0] != 0 ? text : "the server rejected the call");
 }
@@ -299,19 +305,17 @@ static void conn_handshake_on_confirm(aq_connection *conn, const struct aqi_hell
                                       const struct aqi_handshake *message)
 {
     aq_status st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
-    if (st == AQ_OK) {
+    if (st == AQ_OK)
         conn_opened(conn);
-        return;
-    }
-    conn_handshake_drop_channel(conn);
-    conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
+    else
+        conn_handshake_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
 }
 
 /* The other side wrote what it must not, or what nobody understands. */
 static void conn_handshake_broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_HELLO_DROPPED, 1);
-    conn_handshake_drop_channel(conn);
+    conn_drop_channel(conn);
     if (conn->client && conn_state(conn) == AQ_CONNECTION_CALLING)
         conn_handshake_fail(conn, AQ_EPROTO, why);
     else
@@ -329,7 +333,6 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     (void)arg;
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_EMISMATCH && calling) {
-        conn_handshake_drop_channel(conn);
         conn_handshake_fail(conn, st, "the server has another version of the library");
     } else if (st != AQ_OK || message->nfds != hello.memory || hello.objects != 0) {
         conn_handshake_broken(conn, "the peer wrote a message that makes no sense");
@@ -338,7 +341,7 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     } else if (hello.type == AQI_HELLO_REFUSE && calling) {
         conn_handshake_on_refuse(conn, &hello);
     } else if (hello.type == AQI_HELLO_BUSY && calling) {
-        conn_handshake_drop_channel(conn);
+        conn_drop_channel(conn);
         conn_handshake_retry_later(conn);
     } else if (hello.type == AQI_HELLO_CONFIRM && state == AQ_CONNECTION_JOINING) {
         conn_handshake_on_confirm(conn, &hello, message);
@@ -349,14 +352,15 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     }
 }
 
-static void conn_handshake_on_closed(void *arg, void *channel_user)
+static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status status,
+                                     const char *why)
 {
     aq_connection *conn = channel_user;
     (void)arg;
-    conn_handshake_drop_channel(conn);
+    conn_drop_channel(conn);
     switch (conn_state(conn)) {
-    case AQ_CONNECTION_CALLING: /* not taken; if the server has ended, the next call will tell */
-        conn_handshake_retry_later(conn);
+    case AQ_CONNECTION_CALLING:
+        conn_handshake_not_called(conn, status, why);
         break;
     case AQ_CONNECTION_ASKED:
         conn->forget = (conn->events & 1u << AQ_CONNECTION_REQUEST) != 0;
@@ -368,7 +372,8 @@ static void conn_handshake_on_closed(void *arg, void *channel_user)
         conn_end(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the client gave up or died");
         break;
     default:
-        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the process of the peer has ended");
+        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER,
+                      why != NULL ? why : "the process of the peer has ended");
     }
 }
 
@@ -378,6 +383,8 @@ aq_status conn_rendezvous_open(unsigned t)
                                                       .message = conn_handshake_on_message,
                                                       .closed = conn_handshake_on_closed};
     if (conns.rendezvous[t] != NULL) return AQ_OK;
-    aq_status st = core.tps[t]->ops.rendezvous->open(&hooks, &conns.rendezvous[t]);
+    aq_status st = aqi_transports[t]->rendezvous->open(&hooks, &conns.rendezvous[t]);
+    if (st == AQ_OK && aqi_transports[t]->rendezvous->lingers)
+        core_source_count(&core_conn_used, 1); /* until all is closed */
     return st == AQ_OK ? conn_watch_rendezvous(t) : st;
 }

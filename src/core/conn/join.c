@@ -18,8 +18,7 @@ static void conn_join_broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
     aqi_spin_lock(&conns.lock);
-    if (conn->channel != NULL) conn_rendezvous(conn)->close_channel(conn->channel);
-    conn->channel = NULL;
+    conn_drop_channel(conn);
     conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPROTO, why);
     aqi_spin_unlock(&conns.lock);
 }
@@ -43,12 +42,11 @@ static void conn_join_hook_peer_lost(void *arg, uint32_t id, const char *why)
 }
 
 /* May the peer's messages touch this? */
-static bool conn_join_shows(const aq_connection *conn, uint64_t addr, size_t len)
+static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
+    const aq_connection *conn = arg;
     const aq_segment *shown = atomic_load_explicit(&conn->shown, memory_order_acquire);
-    if (shown == NULL) return false;
-    uint64_t offset = addr - (uint64_t)(uintptr_t)shown->addr;
-    return len <= shown->size && offset <= shown->size - len;
+    return shown != NULL && aqi_within(addr, len, (uintptr_t)shown->addr, shown->size);
 }
 
 static bool conn_join_hide(aq_connection *conn, const aq_segment *segment)
@@ -71,11 +69,6 @@ void conn_hide(const aq_segment *segment)
         while (hidden && atomic_load(&conns.slots[i].users) != 0)
             core_hook_relax(NULL, UINT32_MAX);
     }
-}
-
-static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
-{
-    return conn_join_shows(arg, addr, len);
 }
 
 /* Memory that a stranger passed must not be able to fault under us. */
@@ -160,7 +153,8 @@ aq_status conn_open_tp(aq_connection *conn)
     params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
     params.like = conn->client ? NULL : conn->addr; /* it has made what both share */
     params.like_len = conn->addr_len;
-    aq_status st = aqi_tp_open(aqi_transport_find(core.tps[conn->t]->ops.name), &params, &tp);
+    params.towards = conn->client ? conn->uri : NULL;
+    aq_status st = aqi_tp_open(aqi_transports[conn->t], &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
@@ -232,7 +226,7 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
     hello->segment_addr = (uint64_t)(uintptr_t)segment->addr;
     hello->segment_size = segment->size;
     /* A part that begins inside a page is reached like private memory. */
-    if (hello->segment_addr % aqi_page_size() != 0) return;
+    if (!conn_rendezvous(conn)->objects || hello->segment_addr % aqi_page_size() != 0) return;
     if (core.params.local_size != 1 && conn->peer_id.uid != (uint32_t)geteuid()) return;
     for (unsigned t = 0; t < core.tp_count && !hello->memory; t++)
         hello->memory = core.tps[t]->ops.mem_fd(core.tps[t], segment->addr, segment->size, fd,

@@ -146,14 +146,6 @@ aq_status aq_event_test(aq_event *event)
     return event_complete(*event) ? event_consume(event) : AQ_AGAIN;
 }
 
-/* What went by the processor was complete when it was started: the usual case on one host. */
-aq_status aq_event_wait(aq_event *event)
-{
-    if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))
-        return core_callable(core_self(), "aq_event_wait");
-    return aq_event_wait_all(event, 1);
-}
-
 /* --- several events -------------------------------------------------------------------------- */
 
 /* `root` is complete, and so are its leaves, though some were not when they were looked at. */
@@ -217,7 +209,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
     if (st != AQ_OK) return st;
     if (events == NULL && count != 0) return event_no_events(call);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
-    if (timeout_ns != UINT64_MAX) core_wait_limit(me, timeout_ns);
+    core_wait_limit(me, timeout_ns);
     for (;;) {
         aq_status one = event_look(events, count, &done, &left);
         if (st == AQ_OK) st = one;
@@ -231,41 +223,49 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
         if ((!some || count == 1) && core_stuck_check.due(&wait))
             asked = event_look_for_causes(events, count);
     }
-    me->until_ns = 0;
+    core_wait_limit(me, UINT64_MAX);
     if (AQI_UNLIKELY(asked)) core_stuck_check.over();
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
     return st != AQ_OK || left == 0 || (some && done != 0) ? st : AQ_AGAIN;
 }
 
+/* What went by the processor was complete when it was started: the usual case on one host. */
+aq_status aq_event_wait(aq_event *event)
+{
+    if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))
+        return core_callable(core_self(), __func__);
+    return event_wait_for(event, 1, false, UINT64_MAX, __func__);
+}
+
 aq_status aq_event_wait_all(aq_event *events, size_t count)
 {
-    return event_wait_for(events, count, false, UINT64_MAX, "aq_event_wait");
+    return event_wait_for(events, count, false, UINT64_MAX, __func__);
 }
 
 aq_status aq_event_wait_some(aq_event *events, size_t count)
 {
-    return event_wait_for(events, count, true, UINT64_MAX, "aq_event_wait_some");
+    return event_wait_for(events, count, true, UINT64_MAX, __func__);
 }
 
 aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns)
 {
-    return event_wait_for(event, 1, false, timeout_ns, "aq_event_wait_for");
+    return event_wait_for(event, 1, false, timeout_ns, __func__);
 }
 
 aq_status aq_event_wait_all_for(aq_event *events, size_t count, uint64_t timeout_ns)
 {
-    return event_wait_for(events, count, false, timeout_ns, "aq_event_wait_all_for");
+    return event_wait_for(events, count, false, timeout_ns, __func__);
 }
 
 aq_status aq_event_wait_some_for(aq_event *events, size_t count, uint64_t timeout_ns)
 {
-    return event_wait_for(events, count, true, timeout_ns, "aq_event_wait_some_for");
+    return event_wait_for(events, count, true, timeout_ns, __func__);
 }
 
 aq_status aq_event_test_all(aq_event *events, size_t count)
 {
     size_t done, left;
-    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events("aq_event_test_all");
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events(__func__);
     aq_status st = event_look(events, count, &done, &left);
     return st != AQ_OK ? st : left == 0 ? AQ_OK : AQ_AGAIN;
 }
@@ -273,7 +273,7 @@ aq_status aq_event_test_all(aq_event *events, size_t count)
 aq_status aq_event_test_some(aq_event *events, size_t count)
 {
     size_t done, left;
-    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events("aq_event_test_some");
+    if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events(__func__);
     aq_status st = event_look(events, count, &done, &left);
     return st != AQ_OK ? st : done != 0 || left == 0 ? AQ_OK : AQ_AGAIN;
 }

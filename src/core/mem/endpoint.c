@@ -26,23 +26,22 @@ aq_segment *aq_ep_segment(const aq_ep *ep)
 
 aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
 {
-    static const char call[] = "aq_ep_create";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (ep == NULL || capabilities == 0 || (capabilities & ~AQ_EP_ALL) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and AQ_EP_ capabilities, not %#x",
-                        call, capabilities);
+                        __func__, capabilities);
     unsigned index = 1;
     while (index < CORE_EPS && atomic_load(&core.eps[index]) != NULL)
         index++;
     if (index == CORE_EPS)
-        return aqi_fail(AQ_ELIMIT, "core", "%s: a process has at most %u endpoints", call,
+        return aqi_fail(AQ_ELIMIT, "core", "%s: a process has at most %u endpoints", __func__,
                         CORE_EPS);
     aq_ep *made = calloc(1, sizeof(*made));
-    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     made->index = index;
     made->capabilities = capabilities;
-    atomic_store_explicit(&core.eps[index], made, memory_order_release); /* read in am.c */
+    atomic_store_explicit(&core.eps[index], made, memory_order_release); /* read in dispatch.c */
     *ep = made;
     return AQ_OK;
 }
@@ -101,13 +100,12 @@ aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index)
 
 aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
 {
-    static const char call[] = "aq_ep_bind";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (!core_is_ep(ep) || !core_is_segment(segment))
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", __func__);
     if (ep->segment != NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", call,
+        return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", __func__,
                         ep->index);
     core_ep_reach(ep->index);
     unsigned char card[CORE_CARD_MAX];

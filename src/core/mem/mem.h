@@ -10,6 +10,8 @@ struct core_place {
     uint32_t allocator;            /* the first transport that allocates memory */
 };
 aq_status core_neighbors_open(void);
+/* The group of AQ_NEIGHBORHOOD of this place among the ranks of a host; the sizes repeat. */
+aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group);
 /* Collective: `maps` says whose memory this process has mapped. */
 aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank));
 void core_neighbors_close(void);
@@ -28,7 +30,6 @@ struct scratch_block {
     uint32_t flat;    /* all look at all; else they count */
     uint32_t crowded; /* members share cores */
 };
-bool scratch_reaches(const aq_team *team); /* do all members map each other? */
 /* A block of at least `least` bytes, or none. */
 void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
                       struct scratch_block *block);
@@ -56,7 +57,7 @@ void core_card_set(void *card, size_t fixed, enum core_blob what, unsigned t, co
                    size_t len);
 const void *core_card_get(const void *card, size_t fixed, enum core_blob what, unsigned t,
                           size_t *len);
-unsigned core_tp_index(const struct aqi_tp *tp); /* its place in core.tps */
+unsigned core_tp_index(const struct aqi_tp *tp); /* in core.tps; core.tp_count: of a connection */
 
 /* segment.c: the card of a segment (NULL, or of 0 bytes: none), after core_segment_register; and
  * the memory of the peer that it is about. */

@@ -12,8 +12,7 @@ static struct {
     uint32_t *nodes;           /* the lowest rank of the neighbourhood */
 } neighbors;
 
-/* The group of our place among the ranks of this host; the sizes of the list repeat. */
-static aq_status neighbors_find_group(uint32_t *group)
+aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group)
 {
     const char *list = aqi_core_config.neighborhood, *at = list;
     uint64_t before = 0;
@@ -29,7 +28,7 @@ static aq_status neighbors_find_group(uint32_t *group)
                             "a list of sizes such as 1,5,2",
                             list);
         before += size;
-        if (core.params.local_rank < before) return AQ_OK;
+        if (local_rank < before) return AQ_OK;
         ++*group;
         at = *end == ',' ? end + 1 : list;
     }
@@ -53,7 +52,7 @@ aq_status core_neighbors_open(void)
     struct core_place mine = {.host = core.params.host,
                               .crowded = core.params.local_size > core.params.cores,
                               .allocator = core_scratch_allocator()};
-    aq_status st = neighbors_find_group(&mine.group);
+    aq_status st = core_neighbors_group(core.params.local_rank, &mine.group);
     if (st != AQ_OK) return st;
     neighbors.places = calloc(size, sizeof(*neighbors.places));
     neighbors.nodes = calloc(size, sizeof(*neighbors.nodes));

@@ -86,7 +86,8 @@ void core_scratch_close(void)
     memset(&scratch, 0, sizeof(scratch));
 }
 
-bool scratch_reaches(const aq_team *team)
+/* Do all members map each other? */
+static bool scratch_reaches(const aq_team *team)
 {
     uint32_t first = aq_team_to_job(team, 0);
     if (scratch.sizes[first] == 0) return false;
@@ -176,8 +177,8 @@ void scratch_free(const struct scratch_block *block)
 void *scratch_at(const aq_team *team, const struct scratch_block *block)
 {
     uint32_t first = aq_team_to_job(team, 0);
-    if (block->size == 0 || scratch.local[first] == NULL || block->size > scratch.sizes[first] ||
-        block->offset > scratch.sizes[first] - block->size)
+    if (block->size == 0 || scratch.local[first] == NULL ||
+        !aqi_within(block->offset, block->size, 0, scratch.sizes[first]))
         return NULL;
     return scratch.local[first] + block->offset;
 }

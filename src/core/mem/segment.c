@@ -27,8 +27,7 @@ size_t aq_segment_max(void)
 
 static bool segment_covers(const aq_segment *segment, uint64_t addr, size_t len)
 {
-    uint64_t offset = addr - (uint64_t)(uintptr_t)segment->addr;
-    return len <= segment->size && offset <= segment->size - len;
+    return aqi_within(addr, len, (uintptr_t)segment->addr, segment->size);
 }
 
 /* May a peer's message read or write here? Only inside a segment that is bound to an endpoint. */
@@ -140,9 +139,7 @@ aq_status core_segment_learn(struct core_route *route, const void *card)
 const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr, size_t len)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
-    unsigned t = 0;
-    while (t < core.tp_count && core.tps[t] != tp)
-        t++;
+    unsigned t = core_tp_index(tp);
     if (t == core.tp_count) return NULL; /* of a connection */
     if (segment_covers(&core.segment, at, len)) return core.segment.mems[t];
     const struct aqi_mem *mem = NULL;
@@ -180,18 +177,18 @@ static aq_status segment_check_new(void *addr, size_t size, aq_segment **segment
 
 aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
 {
-    static const char call[] = "aq_segment_create";
-    aq_status st = segment_check_new(addr, size, segment, call);
+    aq_status st = segment_check_new(addr, size, segment, __func__);
     if (st != AQ_OK) return st;
     aq_segment *made = calloc(1, sizeof(*made));
-    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     *made = (aq_segment){.addr = addr, .size = size};
     if (addr == NULL) {
         made->size = aqi_round_up(size, aqi_page_size());
         made->addr = made->mapped = segment_map_private(made->size);
         if (made->mapped == NULL) {
             free(made);
-            return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", call, size);
+            return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", __func__,
+                                  size);
         }
     }
     aqi_spin_lock(&core.lock);
@@ -215,14 +212,12 @@ bool core_is_segment(const aq_segment *segment)
 /* Take it off the list, so that messages no longer touch it. False: it is none of these. */
 static bool segment_unlist(aq_segment *segment)
 {
-    bool found = false;
     aqi_spin_lock(&core.lock);
-    for (aq_segment **at = &core.segments; *at != NULL && !found; at = &(*at)->next)
-        if (*at == segment) {
-            *at = segment->next;
-            found = true;
-            break;
-        }
+    aq_segment **at = &core.segments;
+    while (*at != NULL && *at != segment)
+        at = &(*at)->next;
+    bool found = *at != NULL;
+    if (found) *at = segment->next;
     aqi_spin_unlock(&core.lock);
     return found;
 }
@@ -236,11 +231,10 @@ static void segment_release(aq_segment *segment)
 
 aq_status aq_segment_destroy(aq_segment *segment)
 {
-    static const char call[] = "aq_segment_destroy";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK || segment == NULL) return st;
     if (segment == &core.segment || !segment_unlist(segment))
-        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", __func__);
     core_eps_unbind(segment);
     core_mem_hooks.hide(segment);
     segment_release(segment);

@@ -54,18 +54,17 @@ static aq_atomic_domain *rma_atomic_domain_new(void)
 aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned ops,
                                   aq_atomic_domain **domain)
 {
-    static const char call[] = "aq_atomic_domain_create";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (team == NULL || domain == NULL || ops == 0 || (ops & ~AQ_OPS_ALL) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs a team, a place, and AQ_OP_BIT()s in ops",
-                        call);
+                        __func__);
     for (unsigned op = 0; op < AQI_COUNT_OF(operands); op++)
         if ((ops & AQ_OP_BIT(op)) && !aqi_atomic_valid((uint8_t)op, (uint8_t)type))
-            return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d", call,
-                            op, (int)type);
+            return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d",
+                            __func__, op, (int)type);
     aq_atomic_domain *d = rma_atomic_domain_new();
-    if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type), NULL};
     aqi_spin_lock(&domains.lock);
     *domains.last = d;
@@ -86,8 +85,7 @@ aq_status aq_atomic_domain_query(const aq_atomic_domain *domain, aq_atomic_domai
 
 aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
 {
-    static const char call[] = "aq_atomic_domain_destroy";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK || domain == NULL) return st;
     aqi_spin_lock(&domains.lock);
     aq_atomic_domain *d = domains.first;
@@ -97,7 +95,7 @@ aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
     if (there) d->ops = 0;
     domains.destroyed += there;
     aqi_spin_unlock(&domains.lock);
-    return there ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: it is destroyed already", call);
+    return there ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: it is destroyed already", __func__);
 }
 
 void core_domains_close(void)
@@ -250,24 +248,8 @@ static inline aq_status rma_atomic_perform(enum core_mode mode, aq_atomic_domain
     return atomic_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
 }
 
-aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
-                    const void *operand1, const void *operand2, void *result, unsigned flags)
-{
-    return rma_atomic_perform(BLOCKING, domain, rank, addr, op, operand1, operand2, result, flags,
-                              NULL, "aq_atomic");
-}
-
-aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
-                       const void *operand1, const void *operand2, void *result, unsigned flags,
-                       aq_event *ev)
-{
-    return rma_atomic_perform(EXPLICIT, domain, rank, addr, op, operand1, operand2, result, flags,
-                              ev, "aq_atomic_nb");
-}
-
-aq_status aq_atomic_nbi(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
-                        const void *operand1, const void *operand2, void *result, unsigned flags)
-{
-    return rma_atomic_perform(IMPLICIT, domain, rank, addr, op, operand1, operand2, result, flags,
-                              NULL, "aq_atomic_nbi");
-}
+#define WAY(mode, ev, call, flags, ...) rma_atomic_perform(mode, __VA_ARGS__, flags, ev, call)
+CORE_FORMS(atomic, WAY,
+           CORE_PARAMS(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
+                       const void *operand1, const void *operand2, void *result),
+           domain, rank, addr, op, operand1, operand2, result)

@@ -153,8 +153,7 @@ static inline aq_status rma_transfer(enum kind kind, enum core_mode mode, aq_tea
     return rma_transfer_now(kind, mode, team, rank, there, here, byte, len, flags, event, call);
 }
 
-/* --- values: their bytes lie on the stack, for a put this small is copied before it returns ----
- */
+/* --- values: their bytes lie on the stack, for a put this small is copied before it returns -- */
 
 static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_rank rank, void *dst,
                                       uint64_t value, size_t len, unsigned flags, aq_event *ev,
@@ -185,30 +184,19 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-/* aq_NAME, aq_NAME_nb and aq_NAME_nbi: its parameters without the last ones, and what WAY gets. */
-#define FORMS(NAME, WAY, PARAMS, ...)                                                              \
-    aq_status aq_##NAME(PARAMS, unsigned flags)                                                    \
-    {                                                                                              \
-        return WAY(BLOCKING, team, rank, __VA_ARGS__, flags, NULL, "aq_" #NAME);                   \
-    }                                                                                              \
-    aq_status aq_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                                 \
-    {                                                                                              \
-        return WAY(EXPLICIT, team, rank, __VA_ARGS__, flags, ev, "aq_" #NAME "_nb");               \
-    }                                                                                              \
-    aq_status aq_##NAME##_nbi(PARAMS, unsigned flags)                                              \
-    {                                                                                              \
-        return WAY(IMPLICIT, team, rank, __VA_ARGS__, flags, NULL, "aq_" #NAME "_nbi");            \
-    }
-#define PARAMS(...)   __VA_ARGS__
-#define PUT_WAY(...)  rma_transfer(PUT, __VA_ARGS__)
-#define GET_WAY(...)  rma_transfer(GET, __VA_ARGS__)
-#define FILL_WAY(...) rma_transfer(FILL, __VA_ARGS__)
+#define WAY(mode, ev, call, flags, kind, ...)                                                      \
+    rma_transfer(kind, mode, team, rank, __VA_ARGS__, flags, ev, call)
+#define VALUE_WAY(mode, ev, call, flags, ...)                                                      \
+    rma_put_value(mode, team, rank, __VA_ARGS__, flags, ev, call)
 
-FORMS(put, PUT_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len),
-      dst, src, 0, len)
-FORMS(get, GET_WAY, PARAMS(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len),
-      src, dst, 0, len)
-FORMS(memset, FILL_WAY, PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len), dst,
-      NULL, byte, len)
-FORMS(put_value, rma_put_value,
-      PARAMS(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len), dst, value, len)
+CORE_FORMS(put, WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len), PUT,
+           dst, src, 0, len)
+CORE_FORMS(get, WAY,
+           CORE_PARAMS(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len), GET,
+           src, dst, 0, len)
+CORE_FORMS(memset, WAY, CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len),
+           FILL, dst, NULL, byte, len)
+CORE_FORMS(put_value, VALUE_WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len), dst,
+           value, len)

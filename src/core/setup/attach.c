@@ -9,12 +9,8 @@
 /* The memory comes from the first transport that has memory of its own: peers reach it best. */
 static aq_status attach_allocate(size_t size, size_t most)
 {
-    struct aqi_tp *tp = core.tps[0];
-    for (unsigned t = 0; t < core.tp_count; t++)
-        if (core.tps[t]->ops.caps & AQI_CAP_ALLOC) {
-            tp = core.tps[t];
-            break;
-        }
+    unsigned t = core_scratch_allocator();
+    struct aqi_tp *tp = core.tps[t < core.tp_count ? t : 0];
     aq_status st = tp->ops.mem_alloc(tp, size, most, &core.segment.addr);
     core.segment.size = st == AQ_OK ? size : 0;
     return st;
@@ -87,18 +83,19 @@ static aq_status attach_check_size(size_t *size, const char *call)
 
 aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
 {
-    static const char call[] = "aq_segment_attach";
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (team != &core.world || segment == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job and a place", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job and a place",
+                        __func__);
     if (core.attached || core.ep.segment != NULL)
-        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already", call);
+        return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already",
+                        __func__);
     size_t most = 0;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
-    st = attach_check_size(&size, call);
+    st = attach_check_size(&size, __func__);
     /* The exchanges below are bounded by AQ_START_TIMEOUT, so first let every rank arrive. */
-    aq_status arrived = core_barrier_of(call, COLL_CODE_ATTACH, team);
+    aq_status arrived = core_barrier_of(__func__, COLL_CODE_ATTACH, team);
     if (arrived != AQ_OK) return arrived;
     st = attach_agree(size, st, &most);
     if (st == AQ_OK && aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING)
@@ -109,7 +106,7 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     if (st != AQ_OK) return st;
     core.attached = true;
     core.ep.segment = &core.segment;
-    aqi_trace_end(AQI_TRACE_JOB, call, begun, AQI_TRACE_NOBODY, size);
+    aqi_trace_end(AQI_TRACE_JOB, __func__, begun, AQI_TRACE_NOBODY, size);
     *segment = &core.segment;
     return AQ_OK;
 }

@@ -16,6 +16,16 @@
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* What a rank tells the others of itself; its address for each transport follows. */
+struct context_card {
+    uint32_t host, group; /* the group of AQ_NEIGHBORHOOD */
+};
+
+static const void *context_card_of(uint32_t rank)
+{
+    return core.cards + rank * core_card_size(sizeof(struct context_card), CORE_ADDRESSES);
+}
+
 static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
@@ -27,10 +37,9 @@ static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 static aq_status context_hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
                                      size_t *len)
 {
-    size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
     (void)arg;
-    const void *blob = core_card_get(core.cards + id * bytes, sizeof(uint32_t), CORE_ADDRESSES,
-                                     core_tp_index(tp), len);
+    const void *blob = core_card_get(context_card_of(id), sizeof(struct context_card),
+                                     CORE_ADDRESSES, core_tp_index(tp), len);
     memcpy(addr, blob, *len);
     return AQ_OK;
 }
@@ -106,6 +115,21 @@ static aq_status context_open_listed(const char *name)
     return context_open_transport(transport);
 }
 
+/* What reaches other hosts is for where there are some; on one host it is for seeing how a program
+ * behaves on several, and may be missing. */
+static bool context_has_use_of(const struct aqi_transport *transport)
+{
+    struct aqi_tp_probe probe;
+    uint32_t last = 0;
+    if ((transport->caps & AQI_CAP_FAR) == 0) return true;
+    if (core.params.local_size != core.params.size) return true;
+    if (core_neighbors_group(core.params.local_size - 1, &last) != AQ_OK || last == 0) return false;
+    (void)transport->probe(0, &probe);
+    if (!probe.usable)
+        aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", transport->name, probe.reason);
+    return probe.usable;
+}
+
 /* All ranks open the same transports in the same order: opening may be collective. */
 static aq_status context_open_transports(void)
 {
@@ -113,7 +137,7 @@ static aq_status context_open_transports(void)
     aq_status st = AQ_OK;
     if (strcmp(aqi_core_config.transports, "auto") == 0) {
         for (const struct aqi_transport *const *t = aqi_transports; *t != NULL && st == AQ_OK; t++)
-            st = context_open_transport(*t);
+            if (context_has_use_of(*t)) st = context_open_transport(*t);
         return st;
     }
     if (strlen(aqi_core_config.transports) >= sizeof(list))
@@ -125,10 +149,11 @@ static aq_status context_open_transports(void)
         st = context_open_listed(name);
     if (st == AQ_OK && core.tp_count == 0)
         st = aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS names no transport");
-    return st;
+    return st == AQ_OK ? context_open_listed("loop")
+                       : st; /* what else reaches the process itself */
 }
 
-/* The first transport that reaches a peer is its route. */
+/* The first transport that reaches a peer is its route. AQ_ENOTSUP: none does. */
 static aq_status context_find_route(uint32_t rank, uint32_t host)
 {
     struct core_route *route = &core.routes[rank];
@@ -145,38 +170,44 @@ static aq_status context_find_route(uint32_t rank, uint32_t host)
         if (rank != core.params.rank) core.carries[t] = true;
         return AQ_OK;
     }
-    return aqi_fail(AQ_EPEER, "core",
-                    "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does (auto "
-                    "allows all)",
-                    rank, aqi_core_config.transports);
+    return AQ_ENOTSUP;
 }
 
-/* What a rank tells the others of itself: its host, and its address for each transport. */
-static aq_status context_write_card(unsigned char *card)
+static aq_status context_write_card(struct context_card *mine, void *card)
 {
     unsigned char addr[AQI_ADDR_MAX];
-    aq_status st = AQ_OK;
-    memcpy(card, &core.params.host, sizeof(core.params.host));
+    mine->host = core.params.host;
+    aq_status st = core_neighbors_group(core.params.local_rank, &mine->group);
+    memcpy(card, mine, sizeof(*mine));
     for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++) {
         size_t len = 0;
         st = core.tps[t]->ops.address(core.tps[t], addr, &len);
-        core_card_set(card, sizeof(uint32_t), CORE_ADDRESSES, t, addr, len);
+        core_card_set(card, sizeof(*mine), CORE_ADDRESSES, t, addr, len);
     }
     return st;
 }
 
+/* Other neighbourhoods of this host are reached as other hosts are, if something reaches these. */
 static aq_status context_find_routes(void)
 {
-    unsigned char mine[CORE_CARD_MAX] = {0};
-    size_t bytes = core_card_size(sizeof(uint32_t), CORE_ADDRESSES);
+    static const uint32_t elsewhere = UINT32_MAX;
+    unsigned char bytes[CORE_CARD_MAX] = {0};
+    struct context_card mine, card;
     const void *all;
-    aq_status st = context_write_card(mine);
-    if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, bytes, &all);
+    aq_status st = context_write_card(&mine, bytes);
+    size_t len = core_card_size(sizeof(mine), CORE_ADDRESSES);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, bytes, len, &all);
     if (st == AQ_OK) core.cards = all;
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
-        uint32_t host;
-        memcpy(&host, core.cards + rank * bytes, sizeof(host));
-        st = context_find_route(rank, host);
+        memcpy(&card, context_card_of(rank), sizeof(card));
+        bool apart = card.host == mine.host && card.group != mine.group;
+        st = context_find_route(rank, apart ? elsewhere : card.host);
+        if (st == AQ_ENOTSUP && apart) st = context_find_route(rank, card.host);
+        if (st == AQ_ENOTSUP)
+            st = aqi_fail(AQ_EPEER, "core",
+                          "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does "
+                          "(auto allows all)",
+                          rank, aqi_core_config.transports);
     }
     return st;
 }
@@ -248,6 +279,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     aq_status st = AQ_OK;
     memset(&core, 0, sizeof(core));
     atomic_store(&aqi_tp_pending, 0);
+    atomic_store(&core_sources_busy, 0);
     core.params = *params;
     core.boot = params->boot;
     core.thread_mode = params->thread_mode;
@@ -298,7 +330,7 @@ static void context_wait_until_quiet(void)
     struct core_wait wait = {0};
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.quiet(core.tps[t], NULL) == AQ_AGAIN && !context_stop_at_loss())
-            if (core_progress() == 0) core_wait_round(&wait, 1);
+            core_wait_step(&wait, 1);
 }
 
 /* Peers may still ask for the last answers, which the network can have lost. */
@@ -311,7 +343,7 @@ static void context_linger(void)
     for (unsigned t = 0; t < core.tp_count; t++)
         while (core.tps[t]->ops.drain(core.tps[t], deadline) == AQ_AGAIN &&
                aqi_now_ns() < deadline && !context_stop_at_loss())
-            if (core_progress() == 0) core_wait_round(&wait, 1);
+            core_wait_step(&wait, 1);
 }
 
 /* Those who live come here, in this round: over the control channel, so that nothing is left to be

@@ -49,16 +49,15 @@ static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *se
 
 aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
 {
-    static const char call[] = "aq_ep_publish";
     aq_segment *segments[CORE_EPS] = {NULL};
     uint32_t indices;
-    aq_status st = core_team_usable(call, team);
+    aq_status st = core_team_usable(__func__, team);
     if (st != AQ_OK) return st;
     unsigned char *all = malloc(team->size * core_segment_card_size());
-    aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, call)
-                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, __func__)
+                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     if (mine != AQ_OK) indices = 0;
-    st = publish_agree(team, mine, &indices, call);
+    st = publish_agree(team, mine, &indices, __func__);
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);

@@ -1,6 +1,8 @@
 /* The errors that many calls share. */
 #include "core/state/state.h"
 
+#include <stdio.h>
+
 AQI_COLD aq_status core_not_callable(const char *call)
 {
     if (!atomic_load(&core.open))
@@ -21,6 +23,14 @@ aq_status aqi_core_callable(const char *call)
     return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
 }
 
+/* Who is at the end of a route. */
+static const char *errors_peer_of(const struct core_route *route, char name[16])
+{
+    if (route->rank >= core.params.size) return "the peer of this connection";
+    snprintf(name, 16, "rank %u", route->rank);
+    return name;
+}
+
 AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
 {
     if (route->rank >= core.params.size)
@@ -32,7 +42,9 @@ AQI_COLD aq_status core_lost(const struct core_route *route, const char *call)
 AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call)
 {
     if (st == AQ_EPEER) return core_lost(route, call);
-    return aqi_fail(st, "core", "%s: failed at rank %u: %s", call, route->rank, aq_status_text(st));
+    char name[16];
+    return aqi_fail(st, "core", "%s: failed at %s: %s", call, errors_peer_of(route, name),
+                    aq_status_text(st));
 }
 
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
@@ -51,15 +63,16 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
 AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
                                        const char *call)
 {
-    uint32_t rank = route->rank;
+    char name[16];
+    const char *peer = errors_peer_of(route, name);
     if (route->seg_size == 0)
-        return aqi_fail(AQ_ERANGE, "core",
-                        "%s: rank %u has no segment: every process calls aq_segment_attach first",
-                        call, rank);
+        return aqi_fail(AQ_ERANGE, "core", "%s: %s has no segment: %s", call, peer,
+                        peer == name ? "every process calls aq_segment_attach first"
+                                     : "it shows one when it connects or accepts");
     return aqi_fail(AQ_ERANGE, "core",
-                    "%s: %zu bytes at %#llx are not inside the segment of rank %u, which is %zu "
-                    "bytes at %#llx",
-                    call, len, (unsigned long long)addr, rank, route->seg_size,
+                    "%s: %zu bytes at %#llx are not inside the segment of %s, which is %zu bytes "
+                    "at %#llx",
+                    call, len, (unsigned long long)addr, peer, route->seg_size,
                     (unsigned long long)route->seg_addr);
 }
 

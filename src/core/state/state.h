@@ -54,7 +54,7 @@ struct aq_team {
     uint32_t id[2];           /* what messages call it: a job rank, and a number of that process */
     uint32_t agreed;          /* agreements of its members so far */
     uint64_t block[2];        /* its scratch memory: offset and size in that of its rank 0 */
-    aq_team *next;            /* in a bucket of team.c */
+    aq_team *next;            /* in a bucket of teams.c */
 };
 
 struct core_handler {
@@ -106,7 +106,7 @@ struct core_thread {
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
     struct core_asked *asked; /* the request whose handler runs is one that is waited for */
-    unsigned idle_polls;      /* by the program, that found nothing where threads exceed cores */
+    unsigned idle_polls;      /* by the program, that found nothing: see core_poll */
     unsigned skipped;         /* polls that looked at the watched words only */
     uint64_t until_ns;        /* a wait of limited time ends; 0: there is none */
     uint32_t seen;            /* by aq_poll_for: core_activity() */
@@ -144,8 +144,9 @@ struct core {
     struct aq_segment segment;
     aq_segment *segments; /* made by aq_segment_create; under the lock */
     bool attached;
-    _Atomic(struct aq_ep *) eps[CORE_EPS]; /* by index. Release in endpoint.c, acquire in am.c */
-    atomic_uint reached_eps;               /* bit i: the routes to endpoints i are there */
+    _Atomic(struct aq_ep *)
+        eps[CORE_EPS];       /* by index. Release in mem/endpoint.c, acquire in am/dispatch.c */
+    atomic_uint reached_eps; /* bit i: the routes to endpoints i are there */
     struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
     _Atomic unsigned spin_rounds; /* of a wait, before it yields */
@@ -158,6 +159,22 @@ struct core {
     struct core_thread *threads;
 };
 extern struct core core;
+
+/* Locks of what the threads of a program share: in mode single they cost nothing. */
+static inline void core_lock(struct aqi_spin *lock)
+{
+    if (core.multi) aqi_spin_lock(lock);
+}
+
+static inline bool core_try_lock(struct aqi_spin *lock)
+{
+    return !core.multi || aqi_spin_try(lock);
+}
+
+static inline void core_unlock(struct aqi_spin *lock)
+{
+    if (core.multi) aqi_spin_unlock(lock);
+}
 
 /* thread.c: the calling thread's state, created on first use. */
 extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
@@ -211,8 +228,7 @@ AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t 
                                        const char *call);
 static inline bool core_in_segment(const struct core_route *route, uint64_t addr, size_t len)
 {
-    uint64_t offset = addr - route->seg_addr;
-    return len <= route->seg_size && offset <= route->seg_size - len;
+    return aqi_within(addr, len, route->seg_addr, route->seg_size);
 }
 
 /* mode.c: how long waits spin, when that many threads of each process make calls: not at all where
@@ -241,8 +257,8 @@ void core_teams_reset(void);
 void core_team_enter(aq_team *team);
 void core_team_leave(aq_team *team);
 aq_team *core_team_find(uint32_t root, uint32_t count);
-/* Nobody asks every team meanwhile. */
-void core_teams_hold(bool hold);
+/* While it is held nobody asks every team. */
+extern struct aqi_spin core_teams_lock;
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool core_team_each(bool (*fn)(aq_team *team));
 aq_team *core_team_any(void); /* one that is left; NULL: none */

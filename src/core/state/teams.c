@@ -6,85 +6,70 @@
 
 enum { BUCKETS = 64 };
 
+struct aqi_spin core_teams_lock;
 static struct {
-    struct aqi_spin lock;
     aq_team *bucket[BUCKETS]; /* by the hash of the id */
+    uint64_t used;            /* bit b: bucket b is not empty; each poll of collectives asks all */
 } teams;
+static_assert(BUCKETS == 64, "one bit each");
 
 void core_teams_reset(void)
 {
     memset(&teams, 0, sizeof(teams));
 }
 
-static void teams_lock(void)
+static unsigned teams_bucket_of(uint32_t root, uint32_t count)
 {
-    if (core.multi) aqi_spin_lock(&teams.lock);
-}
-
-static void teams_unlock(void)
-{
-    if (core.multi) aqi_spin_unlock(&teams.lock);
-}
-
-static aq_team **teams_bucket_of(uint32_t root, uint32_t count)
-{
-    return &teams.bucket[(root * 31 + count) % BUCKETS];
+    return (root * 31 + count) % BUCKETS;
 }
 
 aq_team *core_team_find(uint32_t root, uint32_t count)
 {
-    teams_lock();
-    aq_team *team = *teams_bucket_of(root, count);
+    core_lock(&core_teams_lock);
+    aq_team *team = teams.bucket[teams_bucket_of(root, count)];
     while (team != NULL && (team->id[0] != root || team->id[1] != count))
         team = team->next;
-    teams_unlock();
+    core_unlock(&core_teams_lock);
     return team;
 }
 
 void core_team_enter(aq_team *team)
 {
-    teams_lock();
-    aq_team **bucket = teams_bucket_of(team->id[0], team->id[1]);
-    team->next = *bucket;
-    *bucket = team;
-    teams_unlock();
+    core_lock(&core_teams_lock);
+    unsigned b = teams_bucket_of(team->id[0], team->id[1]);
+    team->next = teams.bucket[b];
+    teams.bucket[b] = team;
+    teams.used |= UINT64_C(1) << b;
+    core_unlock(&core_teams_lock);
 }
 
 void core_team_leave(aq_team *team)
 {
-    teams_lock();
-    aq_team **at = teams_bucket_of(team->id[0], team->id[1]);
+    core_lock(&core_teams_lock);
+    unsigned b = teams_bucket_of(team->id[0], team->id[1]);
+    aq_team **at = &teams.bucket[b];
     while (*at != NULL && *at != team)
         at = &(*at)->next;
     if (*at != NULL) *at = team->next;
-    teams_unlock();
-}
-
-void core_teams_hold(bool hold)
-{
-    if (hold)
-        teams_lock();
-    else
-        teams_unlock();
+    if (teams.bucket[b] == NULL) teams.used &= ~(UINT64_C(1) << b);
+    core_unlock(&core_teams_lock);
 }
 
 bool core_team_each(bool (*fn)(aq_team *team))
 {
-    if (core.multi && !aqi_spin_try(&teams.lock)) return false;
+    if (!core_try_lock(&core_teams_lock)) return false;
     bool go = true;
-    for (unsigned b = 0; b < BUCKETS && go; b++)
-        for (aq_team *team = teams.bucket[b]; team != NULL && go; team = team->next)
+    for (uint64_t left = teams.used; left != 0 && go; left &= left - 1)
+        for (aq_team *team = teams.bucket[__builtin_ctzll(left)]; team != NULL && go;
+             team = team->next)
             go = fn(team);
-    teams_unlock();
+    core_unlock(&core_teams_lock);
     return go;
 }
 
 aq_team *core_team_any(void)
 {
-    aq_team *team = NULL;
-    for (unsigned b = 0; b < BUCKETS && team == NULL; b++)
-        team = teams.bucket[b];
-    return team;
+    return teams.used != 0 ? teams.bucket[__builtin_ctzll(teams.used)] : NULL;
 }
 
 aq_team *core_team_new(size_t size)

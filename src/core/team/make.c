@@ -105,27 +105,26 @@ static aq_status team_gather_wishes(const char *call, aq_team *team, const struc
 
 aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_team **team_out)
 {
-    static const char call[] = "aq_team_split";
     aq_team *new = NULL;
-    aq_status mine = AQ_OK, st = core_team_usable(call, team);
+    aq_status mine = AQ_OK, st = core_team_usable(__func__, team);
     if (st != AQ_OK) return st;
     struct wish wish = {color, key, team->rank}, *wishes = malloc(team->size * sizeof(wish));
     if (color < AQ_COLOR_NONE || flags != 0 || (team_out == NULL && color != AQ_COLOR_NONE))
         mine = AQ_EINVAL;
-    st = team_gather_wishes(call, team, &wish, mine, wishes);
+    st = team_gather_wishes(__func__, team, &wish, mine, wishes);
     if (st == AQ_OK) {
         if (color != AQ_COLOR_NONE) new = team_of_color(team, wishes, color);
         if (color != AQ_COLOR_NONE && new == NULL) mine = AQ_ENOMEM;
-        st = team_make(call, team, new, mine, &new);
+        st = team_make(__func__, team, new, mine, &new);
         if (st == AQ_OK && mine != AQ_OK) st = mine;
     }
     free(wishes);
-    st = team_settle(call, team, st, new);
+    st = team_settle(__func__, team, st, new);
     if (mine == AQ_EINVAL)
         return aqi_fail(AQ_EINVAL, "core",
                         "%s: colour %d (0 and up, or AQ_COLOR_NONE), flags %#x (0), or no place "
                         "for the team",
-                        call, color, flags);
+                        __func__, color, flags);
     if (st == AQ_OK && team_out != NULL) *team_out = new;
     return st;
 }

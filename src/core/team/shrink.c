@@ -108,14 +108,13 @@ static aq_status shrink_make(struct shrink *s, aq_team *interim, aq_team **out)
 
 aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
 {
-    static const char call[] = "aq_team_shrink";
     struct shrink s;
-    aq_status st = core_team_usable(call, team);
+    aq_status st = core_team_usable(__func__, team);
     if (st != AQ_OK) return st;
     if (flags != 0 || team_out == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or no place for the team", call,
+        return aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or no place for the team", __func__,
                         flags);
-    shrink_open(&s, call, team);
+    shrink_open(&s, __func__, team);
     st = shrink_agree(&s, AQ_OK, s.living);
     if (st == AQ_OK) {
         aq_team *interim = shrink_team_of_living(&s);
@@ -124,7 +123,7 @@ aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
     }
     free(s.members);
     if (st == AQ_OK) return AQ_OK;
-    return aqi_fail(st, "core", "%s: %s", call,
-                    st == AQ_EPEER ? "another member died meanwhile: call it again"
+    return aqi_fail(st, "core", "%s: %s", __func__,
+                    st == AQ_EPEER ? "another member died meanwhile: __func__ it again"
                                    : "a member of the team could not make it");
 }

@@ -7,8 +7,10 @@
 enum { TEAM_TOMBSTONES = 64 };
 
 static struct {
-    aq_team neighborhood, host;
-    aq_rank neighborhoods, hosts, my_neighborhood, my_host;
+    struct built_in {
+        aq_team team;        /* of those whose place is ours */
+        aq_rank count, mine; /* places, and which one that is */
+    } neighborhood, host;
     _Atomic uint32_t made; /* teams whose rank 0 was this process: half of an id */
     _Atomic unsigned destroyed;
     _Atomic(aq_team *) tombstones[TEAM_TOMBSTONES]; /* the last that were destroyed */
@@ -70,21 +72,19 @@ static uint32_t team_host_of(uint32_t job_rank)
     return core_place_of(job_rank)->host;
 }
 
-/* The members of a built-in team: those whose place is ours. */
-static aq_status team_gather_places(aq_team *team, uint32_t (*place_of)(uint32_t), aq_rank *count,
-                                    aq_rank *mine)
+static aq_status team_gather_places(struct built_in *b, uint32_t (*place_of)(uint32_t))
 {
+    aq_team *team = &b->team;
     uint32_t size = core.params.size, here = place_of(core.params.rank);
     aq_rank *map = malloc(size * sizeof(*map));
     if (map == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a team");
     *team = (aq_team){.map = map, .at = map, .routes = core.routes};
-    *count = *mine = 0;
     for (uint32_t rank = 0; rank < size; rank++) {
         uint32_t first = 0;
         while (place_of(first) != place_of(rank))
             first++;
-        if (first == rank && place_of(rank) == here) *mine = *count;
-        *count += first == rank;
+        if (first == rank && place_of(rank) == here) b->mine = b->count;
+        b->count += first == rank;
         if (place_of(rank) != here) continue;
         if (rank == core.params.rank) team->rank = team->size;
         map[team->size++] = rank;
@@ -114,28 +114,23 @@ aq_status core_teams_open(void)
     coll_register();
     aq_status st =
         team_equip_wide(&core.world, 0, TEAM_ID_WORLD, TEAM_ID_WORLD_LOCAL, SCRATCH_WORLD);
-    if (st == AQ_OK)
-        st = team_gather_places(&teams.neighborhood, core_node_of, &teams.neighborhoods,
-                                &teams.my_neighborhood);
+    aq_team *near = &teams.neighborhood.team, *host = &teams.host.team;
+    if (st == AQ_OK) st = team_gather_places(&teams.neighborhood, core_node_of);
     if (st == AQ_OK) {
-        scratch_block_of(&teams.neighborhood, SCRATCH_NEIGHBORS,
-                         coll_shm_least(teams.neighborhood.size), &block);
-        st = team_equip(&teams.neighborhood, teams.neighborhood.map[0], TEAM_ID_NEIGHBORHOOD,
-                        &block);
+        scratch_block_of(near, SCRATCH_NEIGHBORS, coll_shm_least(near->size), &block);
+        st = team_equip(near, near->map[0], TEAM_ID_NEIGHBORHOOD, &block);
     }
+    if (st == AQ_OK) st = team_gather_places(&teams.host, team_host_of);
     if (st == AQ_OK)
-        st = team_gather_places(&teams.host, team_host_of, &teams.hosts, &teams.my_host);
-    if (st == AQ_OK)
-        st = team_equip_wide(&teams.host, teams.host.map[0], TEAM_ID_HOST, TEAM_ID_HOST_LOCAL,
-                             SCRATCH_HOST);
+        st = team_equip_wide(host, host->map[0], TEAM_ID_HOST, TEAM_ID_HOST_LOCAL, SCRATCH_HOST);
     return st;
 }
 
 void core_teams_close(void)
 {
     team_unequip(&core.world);
-    team_unequip(&teams.neighborhood);
-    team_unequip(&teams.host);
+    team_unequip(&teams.neighborhood.team);
+    team_unequip(&teams.host.team);
     for (unsigned i = 0; i < TEAM_TOMBSTONES; i++)
         free(teams.tombstones[i]);
     /* The program's own, if it has not destroyed them. */
@@ -165,7 +160,8 @@ void team_drop(aq_team *team)
 
 static bool team_built_in(const aq_team *team)
 {
-    return team == &core.world || team->pair || team == &teams.neighborhood || team == &teams.host;
+    return team == &core.world || team->pair || team == &teams.neighborhood.team ||
+           team == &teams.host.team;
 }
 
 /* --- making teams ---------------------------------------------------------------------------- */
@@ -183,9 +179,9 @@ struct offer {
 
 static uint64_t team_hash_members(const aq_team *team)
 {
-    uint64_t hash = 1469598103934665603u;
+    uint64_t hash = AQI_HASH_SEED;
     for (aq_rank i = 0; i < team->size; i++)
-        hash = (hash ^ team->at[i]) * 1099511628211u;
+        hash = aqi_hash(hash, team->at[i]);
     return hash;
 }
 
@@ -324,31 +320,31 @@ static void team_leave_tombstone(aq_team *team)
 
 aq_status aq_team_destroy(aq_team *team)
 {
-    static const char call[] = "aq_team_destroy";
     if (team == NULL) return AQ_OK;
-    aq_status st = aqi_core_callable(call);
+    aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
-    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", call);
+    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", __func__);
     if (team_built_in(team))
-        return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it",
+                        __func__);
     if (core_barrier_pending(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: a barrier is pending on it: wait for it first",
-                        call);
+                        __func__);
     if (!coll_idle(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
-                        call);
+                        __func__);
     /* After the first barrier all have come, after the second none looks at the shared memory any
      * more: rank 0 can free it. */
-    st = core_barrier_of(call, COLL_CODE_DESTROY, team);
+    st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
         struct coll_shm *shm = team->coll->shm;
-        core_teams_hold(true); /* against threads that ask every team before they sleep */
+        core_lock(&core_teams_lock); /* against threads that ask every team before they sleep */
         team->coll->shm = NULL;
-        core_teams_hold(false);
+        core_unlock(&core_teams_lock);
         coll_shm_free(shm);
         team_unequip_local(team);
-        st = core_barrier_of(call, COLL_CODE_DESTROY, team);
+        st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     }
     if (st == AQ_OK) scratch_free(&block);
     if (st == AQ_OK) scratch_free(&local_block);
@@ -361,26 +357,29 @@ aq_status aq_team_destroy(aq_team *team)
 
 aq_team *aq_team_neighborhood(void)
 {
-    return atomic_load(&core.open) ? &teams.neighborhood : NULL;
+    return atomic_load(&core.open) ? &teams.neighborhood.team : NULL;
 }
 
 aq_team *aq_team_host(void)
 {
-    return atomic_load(&core.open) ? &teams.host : NULL;
+    return atomic_load(&core.open) ? &teams.host.team : NULL;
+}
+
+static void team_tell_places(const struct built_in *b, aq_rank *count, aq_rank *mine)
+{
+    bool open = atomic_load(&core.open);
+    *count = open ? b->count : 1;
+    *mine = open ? b->mine : 0;
 }
 
 void aq_job_neighborhoods(aq_rank *count, aq_rank *mine)
 {
-    bool open = atomic_load(&core.open);
-    *count = open ? teams.neighborhoods : 1;
-    *mine = open ? teams.my_neighborhood : 0;
+    team_tell_places(&teams.neighborhood, count, mine);
 }
 
 void aq_job_hosts(aq_rank *count, aq_rank *mine)
 {
-    bool open = atomic_load(&core.open);
-    *count = open ? teams.hosts : 1;
-    *mine = open ? teams.my_host : 0;
+    team_tell_places(&teams.host, count, mine);
 }
 
 aq_rank aq_team_to_job(const aq_team *team, aq_rank rank)

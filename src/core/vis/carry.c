@@ -60,28 +60,45 @@ static aq_status carry_pieces(struct carry *c, const struct vis_row *row)
     return st;
 }
 
-aq_status vis_carry(struct vis_transfer *t, struct aqi_comp *comp)
+static aq_status carry_all(struct carry *c)
 {
-    struct carry c;
+    struct vis_transfer *t = c->t;
     struct vis_row row;
     aq_status st = AQ_OK;
-    bool all = (t->route->tp->ops.caps & AQI_CAP_ROWS) != 0;
+    bool pack_all = (t->route->tp->ops.caps & AQI_CAP_ROWS) != 0;
+    while (st == AQ_OK && vis_peek(&t->remote, &t->local, &row)) {
+        if (!pack_all && row.len >= aqi_core_config.vis_pack)
+            st = carry_pieces(c, &row);
+        else
+            c->rows[c->count++] = (struct aqi_row){.remote = row.a,
+                                                   .remote_step = row.a_step,
+                                                   .local = (unsigned char *)(uintptr_t)row.b,
+                                                   .local_step = row.b_step,
+                                                   .len = row.len,
+                                                   .count = row.count};
+        vis_take(&t->remote, &t->local, &row);
+        if (c->count == CARRY_ROWS) st = carry_some(c);
+    }
+    while (st == AQ_OK && c->count != 0)
+        st = carry_some(c);
+    return st;
+}
+
+aq_status vis_carry(void *transfer, struct aqi_comp *comp)
+{
+    struct vis_transfer *t = transfer;
+    struct carry c;
     c.t = t;
     c.comp = comp;
-    for (c.count = 0; st == AQ_OK && vis_peek(&t->remote, &t->local, &row);) {
-        if (!all && row.len >= aqi_core_config.vis_pack)
-            st = carry_pieces(&c, &row);
-        else
-            c.rows[c.count++] = (struct aqi_row){.remote = row.a,
-                                                 .remote_step = row.a_step,
-                                                 .local = (unsigned char *)(uintptr_t)row.b,
-                                                 .local_step = row.b_step,
-                                                 .len = row.len,
-                                                 .count = row.count};
-        vis_take(&t->remote, &t->local, &row);
-        if (c.count == CARRY_ROWS) st = carry_some(&c);
+    c.count = 0;
+    if (!t->get) aqi_comp_add(comp, &comp->local, 1); /* not complete before all has begun */
+    aqi_comp_add(comp, &comp->remote, 1);
+    aq_status st = carry_all(&c);
+    if (st != AQ_OK && t->begun) {
+        aqi_comp_fail(comp, st);
+        st = AQ_OK;
     }
-    while (st == AQ_OK && c.count != 0)
-        st = carry_some(&c);
+    if (!t->get) aqi_comp_local(comp);
+    aqi_comp_remote(comp);
     return st;
 }

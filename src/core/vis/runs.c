@@ -69,24 +69,38 @@ static inline void vis_runs_load(struct vis_side *side)
         vis_runs_load_entry(side);
 }
 
+static void vis_runs_begin(struct vis_side *side, enum vis_shape shape, uint64_t base)
+{
+    memset(side, 0, offsetof(struct vis_side, level));
+    side->shape = shape;
+    side->base = base;
+}
+
+static void vis_runs_begin_list(struct vis_side *side, enum vis_shape shape, uint64_t base,
+                                const void *list, size_t entries, size_t piece)
+{
+    vis_runs_begin(side, shape, base);
+    side->list = list;
+    side->entries = entries;
+    side->piece = piece;
+    vis_runs_load_entry(side);
+}
+
 void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count)
 {
-    *side = (struct vis_side){.shape = VIS_VECTOR, .base = base, .list = list, .entries = count};
-    vis_runs_load_entry(side);
+    vis_runs_begin_list(side, VIS_VECTOR, base, list, count, 0);
 }
 
 void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
                        size_t len)
 {
-    *side = (struct vis_side){
-        .shape = VIS_INDEXED, .base = base, .list = list, .entries = count, .piece = len};
-    vis_runs_load_entry(side);
+    vis_runs_begin_list(side, VIS_INDEXED, base, list, count, len);
 }
 
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
                        const ptrdiff_t *strides, unsigned levels)
 {
-    *side = (struct vis_side){.shape = VIS_STRIDED, .base = addr};
+    vis_runs_begin(side, VIS_STRIDED, addr);
     for (unsigned i = 0; i < levels; i++) {
         struct vis_level *last = side->levels > 0 ? &side->level[side->levels - 1] : NULL;
         if (counts[i] == 1) continue;

@@ -9,9 +9,6 @@
 
 #include <aqueduct/vis.h>
 
-/* Levels of strides that one side holds; vis.c takes transfers with more of them apart. */
-enum { VIS_LEVELS = 8 };
-
 enum vis_shape { VIS_VECTOR, VIS_INDEXED, VIS_STRIDED };
 
 struct vis_level {
@@ -33,8 +30,8 @@ struct vis_side {
     size_t next, entries; /* of lists */
     size_t piece;         /* of an indexed list */
     const void *list;
-    unsigned levels; /* outside the row */
-    struct vis_level level[VIS_LEVELS];
+    unsigned levels;                           /* outside the row */
+    struct vis_level level[AQ_STRIDED_LEVELS]; /* only those are set */
 };
 
 /* What can be moved at once: `count` pieces of `len` bytes, each side with its own step. */
@@ -48,7 +45,8 @@ struct vis_row {
 void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count);
 void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
                        size_t len);
-/* At most VIS_LEVELS levels, innermost first, no count 0 and `elem` not 0. The arrays are copied.
+/* At most AQ_STRIDED_LEVELS levels, innermost first, no count 0 and `elem` not 0. The arrays are
+ * copied.
  */
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
                        const ptrdiff_t *strides, unsigned levels);

@@ -80,9 +80,9 @@ static void add_strided(struct shape *s, uint64_t addr, size_t elem, const size_
 
 static void make_strided(struct shape *s, size_t total, uint64_t base)
 {
-    size_t counts[VIS_LEVELS], elem = total;
-    ptrdiff_t strides[VIS_LEVELS];
-    unsigned levels = (unsigned)draw(VIS_LEVELS + 1);
+    size_t counts[AQ_STRIDED_LEVELS], elem = total;
+    ptrdiff_t strides[AQ_STRIDED_LEVELS];
+    unsigned levels = (unsigned)draw(AQ_STRIDED_LEVELS + 1);
     size_t run = 0;
     for (unsigned l = levels; l-- > 0;) {
         counts[l] = 1 + draw(4);

@@ -19,14 +19,6 @@ struct call {
     uint64_t base; /* of remote addresses: the segment's, when they are offsets */
 };
 
-/* A strided region, taken apart into `parts` of at most VIS_LEVELS levels. */
-struct parts {
-    struct vis_transfer t;
-    const struct vis_region *region; /* NULL: the sides are those of `t`, one part */
-    unsigned inner;                  /* levels of a part */
-    size_t count;
-};
-
 /* --- straight away --------------------------------------------------------------------------- */
 
 /* Where the segment is mapped, for a call without fault; false: the long way. */
@@ -91,62 +83,24 @@ static void vis_copy_sides(const struct call *c, struct vis_side *remote, struct
     if (!c->get) atomic_thread_fence(memory_order_release);
 }
 
-/* The sides of part `k` of a region: where the indices of its outer levels lead. */
-static void vis_part(struct parts *parts, size_t k)
-{
-    const struct vis_region *r = parts->region;
-    uint64_t there = r->remote, here = r->local;
-    for (size_t l = parts->inner; l < r->levels; l++) {
-        size_t at = k % r->counts[l];
-        k /= r->counts[l];
-        there += (uint64_t)r->remote_strides[l] * at;
-        here += (uint64_t)r->local_strides[l] * at;
-    }
-    vis_strided_begin(&parts->t.remote, there, r->elem, r->counts, r->remote_strides, parts->inner);
-    vis_strided_begin(&parts->t.local, here, r->elem, r->counts, r->local_strides, parts->inner);
-}
-
-static aq_status vis_carry_parts(void *arg, struct aqi_comp *comp)
-{
-    struct parts *parts = arg;
-    struct vis_transfer *t = &parts->t;
-    aq_status st = AQ_OK;
-    if (!t->get) aqi_comp_add(comp, &comp->local, 1);
-    aqi_comp_add(comp, &comp->remote, 1);
-    for (size_t k = 0; st == AQ_OK && k < parts->count; k++) {
-        if (parts->region != NULL) vis_part(parts, k);
-        st = vis_carry(t, comp);
-    }
-    if (st != AQ_OK && t->begun) { /* who waits for what is under way will hear of it */
-        aqi_comp_fail(comp, st);
-        st = AQ_OK;
-    }
-    if (!t->get) aqi_comp_local(comp);
-    aqi_comp_remote(comp);
-    return st;
-}
-
-/* What has been checked: two sides, or a region. */
-static aq_status vis_move(const struct call *c, struct parts *parts, size_t bytes)
+/* What has been checked. */
+static aq_status vis_move(const struct call *c, struct vis_transfer *t, size_t bytes)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);
     if (bytes != 0 && c->route->local == NULL) {
-        parts->t.route = c->route;
-        parts->t.get = c->get;
-        parts->t.flags = c->flags;
-        parts->t.call = c->name;
+        t->route = c->route;
+        t->get = c->get;
+        t->flags = c->flags;
+        t->call = c->name;
+        t->begun = false;
         size_t kind = c->get ? offsetof(struct core_set, get) : offsetof(struct core_set, put);
-        aq_status st =
-            core_carry(c->mode, kind, c->route, vis_carry_parts, parts, c->event, c->name);
+        aq_status st = core_carry(c->mode, kind, c->route, vis_carry, t, c->event, c->name);
         if (st != AQ_OK) return st;
         struct call carried = *c;
         carried.mode = IMPLICIT; /* its completion is seen to */
         return vis_done(carried, begun, bytes);
     }
-    for (size_t k = 0; bytes != 0 && k < parts->count; k++) {
-        if (parts->region != NULL) vis_part(parts, k);
-        vis_copy_sides(c, &parts->t.remote, &parts->t.local);
-    }
+    if (bytes != 0) vis_copy_sides(c, &t->remote, &t->local);
     return vis_done(*c, begun, bytes);
 }
 
@@ -212,7 +166,7 @@ static AQI_COLD aq_status vis_vector_checked(struct call *c, size_t remote_count
                                              const aq_vec *remote, size_t local_count,
                                              const aq_vec *local)
 {
-    struct parts parts = {.count = 1};
+    struct vis_transfer t;
     size_t there = 0, here = 0;
     aq_status st;
     if (!vis_begin(c, &st)) return st;
@@ -220,9 +174,9 @@ static AQI_COLD aq_status vis_vector_checked(struct call *c, size_t remote_count
     if (st == AQ_OK) st = vis_check_vector(c, false, local, local_count, &here);
     if (st != AQ_OK) return st;
     if (there != here) return vis_differ(c, there, here);
-    vis_vector_begin(&parts.t.remote, c->base, remote, remote_count);
-    vis_vector_begin(&parts.t.local, 0, local, local_count);
-    return vis_move(c, &parts, here);
+    vis_vector_begin(&t.remote, c->base, remote, remote_count);
+    vis_vector_begin(&t.local, 0, local, local_count);
+    return vis_move(c, &t, here);
 }
 
 static inline aq_status vis_vector(const struct call c, size_t remote_count, const aq_vec *remote,
@@ -243,7 +197,7 @@ static AQI_COLD aq_status vis_indexed_checked(struct call *c, size_t remote_coun
                                               size_t local_count, void *const *local,
                                               size_t local_len)
 {
-    struct parts parts = {.count = 1};
+    struct vis_transfer t;
     size_t there = 0, here = 0;
     aq_status st;
     if (!vis_begin(c, &st)) return st;
@@ -251,9 +205,9 @@ static AQI_COLD aq_status vis_indexed_checked(struct call *c, size_t remote_coun
     if (st == AQ_OK) st = vis_check_indexed(c, false, local, local_count, local_len, &here);
     if (st != AQ_OK) return st;
     if (there != here) return vis_differ(c, there, here);
-    vis_indexed_begin(&parts.t.remote, c->base, remote, there != 0 ? remote_count : 0, remote_len);
-    vis_indexed_begin(&parts.t.local, 0, local, here != 0 ? local_count : 0, local_len);
-    return vis_move(c, &parts, here);
+    vis_indexed_begin(&t.remote, c->base, remote, there != 0 ? remote_count : 0, remote_len);
+    vis_indexed_begin(&t.local, 0, local, here != 0 ? local_count : 0, local_len);
+    return vis_move(c, &t, here);
 }
 
 static inline aq_status vis_indexed(const struct call c, size_t remote_count, void *const *remote,
@@ -312,7 +266,7 @@ static aq_status vis_check_region(const struct call *c, const struct vis_region 
 
 static AQI_COLD aq_status vis_strided_checked(struct call *c, struct vis_region *r)
 {
-    struct parts parts = {.region = r, .count = 1};
+    struct vis_transfer t;
     size_t bytes;
     aq_status st;
     if (!vis_begin(c, &st)) return st;
@@ -320,10 +274,10 @@ static AQI_COLD aq_status vis_strided_checked(struct call *c, struct vis_region 
     st = vis_region_bytes(c, r, &bytes);
     if (st == AQ_OK && bytes != 0) st = vis_check_region(c, r);
     if (st != AQ_OK) return st;
-    parts.inner = (unsigned)aqi_min(r->levels, VIS_LEVELS);
-    for (size_t l = parts.inner; l < r->levels && bytes != 0; l++)
-        parts.count *= r->counts[l];
-    return vis_move(c, &parts, bytes);
+    unsigned levels = bytes != 0 ? (unsigned)r->levels : 0;
+    vis_strided_begin(&t.remote, r->remote, r->elem, r->counts, r->remote_strides, levels);
+    vis_strided_begin(&t.local, r->local, r->elem, r->counts, r->local_strides, levels);
+    return vis_move(c, &t, bytes);
 }
 
 static inline aq_status vis_strided(const struct call c, struct vis_region r)
@@ -353,48 +307,36 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     }
 /* clang-format on */
 
-/* aq_NAME, aq_NAME_nb and aq_NAME_nbi: its parameters without the last ones, and what WAY gets. */
-#define FORMS(NAME, GET, WAY, PARAMS, ...)                                                         \
-    aq_status aq_##NAME(PARAMS, unsigned flags)                                                    \
-    {                                                                                              \
-        return WAY(CALL("aq_" #NAME, GET, BLOCKING, NULL), __VA_ARGS__);                           \
-    }                                                                                              \
-    aq_status aq_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                                 \
-    {                                                                                              \
-        return WAY(CALL("aq_" #NAME "_nb", GET, EXPLICIT, ev), __VA_ARGS__);                       \
-    }                                                                                              \
-    aq_status aq_##NAME##_nbi(PARAMS, unsigned flags)                                              \
-    {                                                                                              \
-        return WAY(CALL("aq_" #NAME "_nbi", GET, IMPLICIT, NULL), __VA_ARGS__);                    \
-    }
-#define PARAMS(...) __VA_ARGS__
+#define WAY(mode, ev, call, flags, way, get, ...) way(CALL(call, get, mode, ev), __VA_ARGS__)
 
-FORMS(put_vector, false, vis_vector,
-      PARAMS(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
-             const aq_vec *src),
-      dst_count, dst, src_count, src)
+CORE_FORMS(put_vector, WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
+                       size_t src_count, const aq_vec *src),
+           vis_vector, false, dst_count, dst, src_count, src)
 
-FORMS(get_vector, true, vis_vector,
-      PARAMS(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank, size_t src_count,
-             const aq_vec *src),
-      src_count, src, dst_count, dst)
+CORE_FORMS(get_vector, WAY,
+           CORE_PARAMS(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
+                       size_t src_count, const aq_vec *src),
+           vis_vector, true, src_count, src, dst_count, dst)
 
-FORMS(put_indexed, false, vis_indexed,
-      PARAMS(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
-             size_t src_count, void *const *src, size_t src_len),
-      dst_count, dst, dst_len, src_count, src, src_len)
+CORE_FORMS(put_indexed, WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
+                       size_t dst_len, size_t src_count, void *const *src, size_t src_len),
+           vis_indexed, false, dst_count, dst, dst_len, src_count, src, src_len)
 
-FORMS(get_indexed, true, vis_indexed,
-      PARAMS(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len, aq_rank rank,
-             size_t src_count, void *const *src, size_t src_len),
-      src_count, src, src_len, dst_count, dst, dst_len)
+CORE_FORMS(get_indexed, WAY,
+           CORE_PARAMS(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
+                       aq_rank rank, size_t src_count, void *const *src, size_t src_len),
+           vis_indexed, true, src_count, src, src_len, dst_count, dst, dst_len)
 
-FORMS(put_strided, false, vis_strided,
-      PARAMS(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides, const void *src,
-             const ptrdiff_t *src_strides, size_t elem, const size_t *counts, size_t levels),
-      REGION(dst, dst_strides, src, src_strides))
+CORE_FORMS(put_strided, WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
+                       const void *src, const ptrdiff_t *src_strides, size_t elem,
+                       const size_t *counts, size_t levels),
+           vis_strided, false, REGION(dst, dst_strides, src, src_strides))
 
-FORMS(get_strided, true, vis_strided,
-      PARAMS(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank, const void *src,
-             const ptrdiff_t *src_strides, size_t elem, const size_t *counts, size_t levels),
-      REGION(src, src_strides, dst, dst_strides))
+CORE_FORMS(get_strided, WAY,
+           CORE_PARAMS(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
+                       const void *src, const ptrdiff_t *src_strides, size_t elem,
+                       const size_t *counts, size_t levels),
+           vis_strided, true, REGION(src, src_strides, dst, dst_strides))

@@ -18,10 +18,10 @@ struct vis_transfer {
 };
 
 /*
- * Start it with puts or gets for the large pieces and packed messages for the small ones, waiting
- * for room unless it is the first and AQ_IMMEDIATE is set. Counts in `comp`, which the caller keeps
- * from reaching 0 meanwhile. After an error what has begun goes on.
+ * Start it (a struct vis_transfer) with puts or gets for the large pieces and packed messages for
+ * the small ones, waiting for room unless it is the first and AQ_IMMEDIATE is set; counts in
+ * `comp`. What has begun goes on after an error, of which who waits for it hears.
  */
-aq_status vis_carry(struct vis_transfer *t, struct aqi_comp *comp);
+aq_status vis_carry(void *transfer, struct aqi_comp *comp);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Sleeping costs 30 to 40 us at the wake on virtual machines (facts): only after long idleness. */
+/* Sleeping costs 30 to 40 us at the wake on virtual machines: only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
 static inline void progress_attend_if_alerted(void)
@@ -20,6 +20,7 @@ static inline void progress_attend_if_alerted(void)
 /* --- sources --------------------------------------------------------------------------------- */
 
 enum { MOST_SOURCES = 8 };
+_Atomic uint32_t core_sources_busy;
 
 static struct {
     const struct core_source *list[MOST_SOURCES];
@@ -80,16 +81,21 @@ uint64_t core_deadline(void)
     return first;
 }
 
-unsigned core_progress_round(void)
+static inline unsigned progress_poll_all(enum aqi_progress_mode mode)
 {
     unsigned n = 0;
     uint64_t now = core_hook_now(NULL);
-    progress_attend_if_alerted();
     for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_ALL, now);
-    n += progress_poll_sources(AQI_PROGRESS_ALL, now);
+        n += core.tps[t]->ops.progress(core.tps[t], mode, now);
+    n += progress_poll_sources(mode, now);
     if (n != 0) core_progressed();
     return n;
+}
+
+unsigned core_progress_round(void)
+{
+    progress_attend_if_alerted();
+    return progress_poll_all(AQI_PROGRESS_ALL);
 }
 
 /* Whatever no word tells of, or several threads share, needs a whole round; so does every so often
@@ -116,8 +122,11 @@ static AQI_COLD unsigned progress_whole(void)
     if (AQI_UNLIKELY(core.progress_thread))
         atomic_fetch_add_explicit(&core.polls, 1, memory_order_relaxed);
     unsigned n = core_progress_round();
-    if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed)))
-        n += core_lost_tell(), core.boot.attend(core.boot.arg), core_progressed();
+    if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed))) {
+        n += core_lost_tell();
+        core.boot.attend(core.boot.arg);
+        core_progressed();
+    }
     return n;
 }
 
@@ -131,7 +140,10 @@ unsigned core_progress(void)
         uint32_t watch = aqi_watch_moved(tp->watch, count);
         if (!tp->watched || watch != count) n += progress_of(tp, watch);
     }
-    return n;
+    if (AQI_LIKELY(atomic_load_explicit(&core_sources_busy, memory_order_relaxed) == 0)) return n;
+    unsigned moved = progress_poll_sources(AQI_PROGRESS_ALL, core_hook_now(NULL));
+    if (moved != 0) core_progressed();
+    return n + moved;
 }
 
 void core_yield(void)
@@ -188,15 +200,7 @@ void core_hook_relax(void *arg, unsigned round)
 
 static void progress_reply_round(unsigned round)
 {
-    unsigned n = 0;
-    uint64_t now = core_hook_now(NULL);
-    for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
-    n += progress_poll_sources(AQI_PROGRESS_REPLIES, now);
-    if (n == 0)
-        core_hook_relax(NULL, round);
-    else
-        core_progressed();
+    if (progress_poll_all(AQI_PROGRESS_REPLIES) == 0) core_hook_relax(NULL, round);
 }
 
 /* A thousand ranks that look for nothing every now and then are in each other's way. */
@@ -205,15 +209,11 @@ enum { OPENING_SLEEP_MS = 2000 };
 void aqi_core_idle(void)
 {
     static struct core_wait wait; /* one thread at a time waits for the job */
-    unsigned n = 0;
-    if (atomic_load(&core.open)) {
-        if (core_progress() == 0) core_sleep(&wait, CORE_SLEEP_MS);
-        return;
+    if (!atomic_load(&core.open)) {
+        if (progress_poll_all(AQI_PROGRESS_REPLIES) == 0) core_sleep_opening(OPENING_SLEEP_MS);
+    } else if (core_progress() == 0) {
+        core_sleep(&wait, CORE_SLEEP_MS);
     }
-    uint64_t now = core_hook_now(NULL);
-    for (unsigned t = 0; t < core.tp_count; t++)
-        n += core.tps[t]->ops.progress(core.tps[t], AQI_PROGRESS_REPLIES, now);
-    if (n == 0) core_sleep_opening(OPENING_SLEEP_MS);
 }
 
 void aqi_core_ending(void)
@@ -234,14 +234,24 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
     return AQ_OK;
 }
 
-/* A program that spins here keeps the core from those that it waits for, and one that looks in now
- * and then must not lose it each time. */
-enum { POLLS_PER_YIELD = 64 };
+/*
+ * A program that spins here keeps the core from those that it waits for, and one that looks in now
+ * and then must not lose it each time. Where it has one for itself, and something came a moment
+ * ago, more will: it then spins for that, with the pauses of a wait.
+ */
+enum { POLLS_PER_YIELD = 64, POLLS_PAUSED = 32 };
 
 unsigned core_poll(struct core_thread *me)
 {
     unsigned n = core_progress();
-    if (n == 0 && core.spin_rounds == 0 && ++me->idle_polls % POLLS_PER_YIELD == 0) core_yield();
+    if (AQI_UNLIKELY(core.spin_rounds == 0)) {
+        if (n == 0 && ++me->idle_polls % POLLS_PER_YIELD == 0) core_yield();
+    } else if (n != 0) {
+        me->idle_polls = 0;
+    } else if (AQI_UNLIKELY(me->idle_polls < POLLS_PAUSED)) {
+        me->idle_polls++;
+        core_pause();
+    }
     return n;
 }
 
@@ -267,10 +277,9 @@ static bool progress_poll_news(struct core_thread *me)
 
 aq_status aq_poll_for(uint64_t timeout_ns)
 {
-    static const char call[] = "aq_poll_for";
     struct core_wait wait = {0};
     struct core_thread *me = core_self();
-    aq_status st = core_callable(me, call);
+    aq_status st = core_callable(me, __func__);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     bool news = progress_poll_news(me);
     if (news || timeout_ns == 0) return news ? AQ_OK : AQ_AGAIN;
@@ -281,7 +290,7 @@ aq_status aq_poll_for(uint64_t timeout_ns)
         news = progress_poll_news(me);
     }
     core_wait_limit(me, UINT64_MAX);
-    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    aqi_trace_end(AQI_TRACE_WAIT, __func__, begun, AQI_TRACE_NOBODY, 0);
     return news ? AQ_OK : AQ_AGAIN;
 }
 

@@ -1,70 +1,92 @@
 /*
- * The wait set, for programs that sleep in poll() themselves: one epoll set of all descriptors that
- * may have something to say, a timer for what none of them announces, and one to kick the sleeper.
+ * Wait sets: one epoll set of all descriptors that may have something to say, a timer for what none
+ * of them announces, and one to kick the sleeper. And the one for programs that sleep in poll()
+ * themselves.
  */
 #include "core/wait/wait.h"
 
 #include "base/clock.h"
+#include "base/kick.h"
 #include "base/shmem.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 static struct {
     struct aqi_spin lock;
-    int epoll; /* -1: not made yet */
-    int timer;
-    int kick;             /* whoever sleeps looks again; only aq_wait_prepare takes it */
-    atomic_bool prepared; /* somebody sleeps on it, or is about to */
-} set = {.epoll = -1, .timer = -1, .kick = -1};
+    struct core_wait_set fds; /* whoever sleeps on it looks again when kicked */
+    atomic_bool prepared;     /* somebody sleeps on it, or is about to */
+} set = {.fds = CORE_WAIT_SET_NONE};
 
-static bool set_add(int fd)
+bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag)
 {
-    struct epoll_event event = {.events = EPOLLIN};
-    return fd < 0 || epoll_ctl(set.epoll, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = tag};
+    return fd < 0 || epoll_ctl(fds->epoll, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
 }
 
-static void set_drain(int fd)
+aq_status core_wait_set_open(struct core_wait_set *fds)
 {
-    uint64_t count;
-    if (read(fd, &count, sizeof(count)) < 0) return;
+    fds->epoll = epoll_create1(EPOLL_CLOEXEC);
+    fds->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    fds->kick = aqi_kick_new();
+    if (fds->epoll >= 0 && fds->timer >= 0 && fds->kick >= 0 &&
+        core_wait_set_add(fds, fds->timer, CORE_TAG_TIMER) &&
+        core_wait_set_add(fds, fds->kick, CORE_TAG_KICK))
+        return AQ_OK;
+    aq_status st = core_wait_set_refused();
+    core_wait_set_close(fds);
+    return st;
 }
+
+aq_status core_wait_set_refused(void)
+{
+    return aqi_fail_no_fd(errno, "core", "making a descriptor to wait with");
+}
+
+void core_wait_set_close(struct core_wait_set *fds)
+{
+    int *each[] = {&fds->epoll, &fds->timer, &fds->kick};
+    for (size_t i = 0; i < AQI_COUNT_OF(each); i++) {
+        if (*each[i] >= 0) close(*each[i]);
+        *each[i] = -1;
+    }
+}
+
+void core_wait_set_timer(const struct core_wait_set *fds, uint64_t at_ns)
+{
+    struct itimerspec time = {.it_value = {.tv_sec = (time_t)(at_ns / 1000000000u),
+                                           .tv_nsec = (long)(at_ns % 1000000000u)}};
+    if (at_ns == AQI_NO_DEADLINE) time.it_value = (struct timespec){0};
+    (void)timerfd_settime(fds->timer, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+/* --- for programs ---------------------------------------------------------------------------- */
 
 void core_set_close(void)
 {
-    int *fds[] = {&set.epoll, &set.timer, &set.kick};
-    for (size_t i = 0; i < AQI_COUNT_OF(fds); i++) {
-        if (*fds[i] >= 0) close(*fds[i]);
-        *fds[i] = -1;
-    }
+    core_wait_set_close(&set.fds);
     atomic_store(&set.prepared, false);
 }
 
 void core_set_disarmed(void)
 {
-    uint64_t one = 1;
     /* Either aq_wait_prepare sees the activity, or whoever reports it sees the coming sleep. */
-    if (atomic_load(&set.prepared) && atomic_exchange(&set.prepared, false) &&
-        write(set.kick, &one, sizeof(one)) < 0)
-        return; /* it is full: readable anyway */
+    if (atomic_load(&set.prepared) && atomic_exchange(&set.prepared, false)) aqi_kick(set.fds.kick);
 }
 
 static aq_status set_make(void)
 {
-    set.epoll = epoll_create1(EPOLL_CLOEXEC);
-    set.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    set.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool made = set.epoll >= 0 && set.timer >= 0 && set.kick >= 0 && set_add(set.timer) &&
-                set_add(set.kick) && set_add(core.boot.fd(core.boot.arg));
+    aq_status st = core_wait_set_open(&set.fds);
+    if (st != AQ_OK) return st;
+    bool made = core_wait_set_add(&set.fds, core.boot.fd(core.boot.arg), CORE_TAG_OTHERS);
     for (unsigned t = 0; t < core.tp_count && made; t++)
-        made = set_add(core.tps[t]->ops.wait_fd(core.tps[t]));
+        made = core_wait_set_add(&set.fds, core.tps[t]->ops.wait_fd(core.tps[t]), CORE_TAG_OTHERS);
     if (made) return AQ_OK;
-    aq_status st = aqi_fail_no_fd(errno, "core", "making a descriptor to wait with");
+    st = core_wait_set_refused();
     core_set_close();
     return st;
 }
@@ -75,8 +97,8 @@ aq_status aq_wait_fd(int *fd)
     if (st != AQ_OK) return st;
     if (fd == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_wait_fd: no place for the descriptor");
     aqi_spin_lock(&set.lock);
-    if (set.epoll < 0) st = set_make();
-    if (st == AQ_OK) *fd = set.epoll;
+    if (set.fds.epoll < 0) st = set_make();
+    if (st == AQ_OK) *fd = set.fds.epoll;
     aqi_spin_unlock(&set.lock);
     return st;
 }
@@ -89,16 +111,6 @@ static void set_attend_to_job(void)
         core.boot.attend(core.boot.arg);
 }
 
-static void set_timer(int ms)
-{
-    uint64_t at = core_deadline();
-    if (ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)ms * 1000000);
-    struct itimerspec time = {
-        .it_value = {.tv_sec = (time_t)(at / 1000000000), .tv_nsec = (long)(at % 1000000000)}};
-    if (at == AQI_NO_DEADLINE) time.it_value = (struct timespec){0};
-    (void)timerfd_settime(set.timer, TFD_TIMER_ABSTIME, &time, NULL);
-}
-
 aq_status aq_wait_prepare(void)
 {
     int fd;
@@ -106,8 +118,8 @@ aq_status aq_wait_prepare(void)
     aq_status st = aqi_core_callable("aq_wait_prepare");
     if (st == AQ_OK) st = aq_wait_fd(&fd);
     if (st != AQ_OK) return st;
-    set_drain(set.kick);
-    set_drain(set.timer);
+    (void)aqi_kick_take(set.fds.kick);
+    (void)aqi_kick_take(set.fds.timer);
     /* First, so that whoever disarms what follows kicks us. */
     atomic_store(&set.prepared, true);
     set_attend_to_job();
@@ -118,13 +130,13 @@ aq_status aq_wait_prepare(void)
     seen = activity;
     for (unsigned t = 0; t < core.tp_count && go; t++) {
         struct aqi_tp *tp = core.tps[t];
-        if ((tp->ops.wait_fd(tp) < 0 && core.carries[t]) || aqi_tp_waits_for_room(tp)) plan.ms = 1;
         (void)tp->ops.arm(tp, false); /* takes what woke us the last time */
-        go = tp->ops.arm(tp, true) == AQ_OK;
+        go = core_sleep_arm(t, tp->ops.wait_fd(tp), &plan);
     }
     if (!go || !core_sources_before_sleep(&plan)) return AQ_AGAIN;
-    set_timer(plan.ms);
-    return set_add(plan.fd) ? AQ_OK
-                            : aqi_fail_errno(AQ_ESYS, errno, "core",
-                                             "aq_wait_prepare: cannot wait for connections");
+    uint64_t at = core_deadline();
+    if (plan.ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)plan.ms * 1000000);
+    core_wait_set_timer(&set.fds, at);
+    if (core_wait_set_add(&set.fds, plan.fd, CORE_TAG_OTHERS)) return AQ_OK;
+    return aqi_fail_errno(AQ_ESYS, errno, "core", "aq_wait_prepare: cannot wait for connections");
 }

@@ -10,13 +10,13 @@
 #include "core/wait/wait.h"
 
 #include "base/clock.h"
+#include "base/kick.h"
 #include "base/shmem.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,10 +69,7 @@ AQI_COLD void core_wake_waiters(void)
     core_set_disarmed(); /* who sleeps in poll() */
     if (atomic_load(&waiters.sleepers) == 0) return;
     (void)syscall(SYS_futex, &waiters.activity, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-    uint64_t one = 1;
-    if (atomic_load(&waiters.poller) == POLLER_PROGRAM &&
-        write(waiters.wake, &one, sizeof(one)) < 0)
-        return; /* it is readable already */
+    if (atomic_load(&waiters.poller) == POLLER_PROGRAM) aqi_kick(waiters.wake);
 }
 
 uint32_t core_activity(void)
@@ -90,6 +87,13 @@ static int sleep_poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
     return early && ready == 0 ? 1 : ready;
 }
 
+bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan)
+{
+    struct aqi_tp *tp = core.tps[t];
+    if ((fd < 0 && core.carries[t]) || aqi_tp_waits_for_room(tp)) plan->ms = 1;
+    return tp->ops.arm(tp, true) == AQ_OK;
+}
+
 /*
  * Arm everything, sleep, and disarm. Not if there was activity since `seen` (0: not counted).
  * `extra` is another descriptor to wake on, or -1.
@@ -102,14 +106,10 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
     bool go = core_sources_before_sleep(&plan);
     while (armed < core.tp_count && go) {
-        struct aqi_tp *tp = core.tps[armed++];
+        struct aqi_tp *tp = core.tps[armed];
         int fd = tp->ops.wait_fd(tp);
-        if (fd >= 0)
-            fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        else if (core.carries[armed - 1])
-            plan.ms = 1; /* nothing will wake us when a peer sends */
-        if (aqi_tp_waits_for_room(tp)) plan.ms = 1;
-        go = tp->ops.arm(tp, true) == AQ_OK;
+        if (fd >= 0) fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        go = core_sleep_arm(armed++, fd, &plan);
     }
     if (go && plan.fd >= 0) fds[n++] = (struct pollfd){.fd = plan.fd, .events = POLLIN};
     if (extra >= 0) fds[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
@@ -154,12 +154,10 @@ void core_sleep_opening(int sleep_ms)
 static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen)
 {
     uint32_t nobody = POLLER_NONE;
-    uint64_t wakes;
     if (!atomic_compare_exchange_strong(&waiters.poller, &nobody, who)) return false;
     sleep_on_descriptors(sleep_ms, extra, seen);
     /* Before there is another poller, which would miss them. */
-    while (who == POLLER_PROGRAM && read(extra, &wakes, sizeof(wakes)) > 0)
-        ;
+    if (who == POLLER_PROGRAM) (void)aqi_kick_take(extra);
     atomic_store(&waiters.poller, POLLER_NONE);
     return true;
 }
@@ -211,7 +209,7 @@ aq_status core_sleep_open(void)
 {
     core_sources_reset();
     if (!core.multi) return AQ_OK;
-    waiters.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    waiters.wake = aqi_kick_new();
     if (waiters.wake >= 0) return AQ_OK;
     return aqi_fail_no_fd(errno, "core", "making a descriptor to wake waiting threads by");
 }

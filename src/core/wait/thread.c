@@ -5,13 +5,15 @@
  */
 #include "core/wait/wait.h"
 
+#include "base/kick.h"
+#include "base/shmem.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,13 +27,6 @@ static struct {
     atomic_bool stop;
 } progress_thread;
 static _Thread_local bool on_progress_thread;
-
-static void wait_thread_drain_kicks(void)
-{
-    uint64_t count;
-    while (read(progress_thread.kick, &count, sizeof(count)) > 0)
-        ;
-}
 
 static void wait_thread_stand_back(void)
 {
@@ -62,21 +57,14 @@ static void *wait_thread_serve(void *arg)
         } else {
             core_sleep_progress_thread(SLEEP_MS, progress_thread.kick);
         }
-        wait_thread_drain_kicks();
+        (void)aqi_kick_take(progress_thread.kick);
     }
     return NULL;
 }
 
-static void wait_thread_kick(void)
-{
-    uint64_t one = 1;
-    /* It fails only if a kick is there already. */
-    if (write(progress_thread.kick, &one, sizeof(one)) < 0) return;
-}
-
 void core_progress_thread_step_aside(void)
 {
-    if (progress_thread.running) wait_thread_kick();
+    if (progress_thread.running) aqi_kick(progress_thread.kick);
 }
 
 aq_status core_progress_thread_start(void)
@@ -85,10 +73,9 @@ aq_status core_progress_thread_start(void)
     sigset_t blocked, before;
     if (!core.progress_thread) return AQ_OK;
     atomic_store(&progress_thread.stop, false);
-    progress_thread.kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    progress_thread.kick = aqi_kick_new();
     if (progress_thread.kick < 0)
-        return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
-                              "core", "cannot make a descriptor for the progress thread");
+        return aqi_fail_no_fd(errno, "core", "making a descriptor for the progress thread");
     /* The program's signal handlers run on the program's threads. */
     sigfillset(&blocked);
     for (size_t i = 0; i < AQI_COUNT_OF(faults); i++)
@@ -112,7 +99,7 @@ void core_progress_thread_stop(void)
     if (!progress_thread.running) return;
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
-    wait_thread_kick();
+    aqi_kick(progress_thread.kick);
     pthread_join(progress_thread.thread, NULL);
     close(progress_thread.kick);
 }
@@ -124,7 +111,7 @@ void aqi_core_halt_progress(void)
     if (!progress_thread.running || pthread_equal(progress_thread.thread, pthread_self())) return;
     progress_thread.running = false;
     atomic_store_explicit(&progress_thread.stop, true, memory_order_release);
-    wait_thread_kick();
+    aqi_kick(progress_thread.kick);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);

@@ -26,14 +26,30 @@ struct core_source {
     void (*stalled)(struct core_wait *wait, const struct core_route *route);
 };
 void core_source_add(const struct core_source *source);
+extern _Atomic uint32_t core_sources_busy; /* all of them together */
 static inline void core_source_count(_Atomic uint32_t *busy, uint32_t by)
 {
     aqi_count_on(busy, core.multi, by);
-    aqi_count_on(&aqi_tp_pending, core.multi, by);
+    aqi_count_on(&core_sources_busy, core.multi, by);
 }
 void core_sources_reset(void);
 bool core_sources_before_sleep(struct core_sleep_plan *plan);
-/* set.c: the transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
+/* set.c: what many descriptors have to say, as one; a timer, and a descriptor to kick who sleeps.
+ */
+struct core_wait_set {
+    int epoll, timer, kick; /* -1: not made yet */
+};
+#define CORE_WAIT_SET_NONE                                                                         \
+    {                                                                                              \
+        .epoll = -1, .timer = -1, .kick = -1                                                       \
+    }
+enum { CORE_TAG_KICK, CORE_TAG_TIMER, CORE_TAG_OTHERS }; /* what an event is about */
+aq_status core_wait_set_open(struct core_wait_set *fds);
+void core_wait_set_close(struct core_wait_set *fds);
+bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag); /* -1: nothing */
+aq_status core_wait_set_refused(void);                                         /* then, by errno */
+void core_wait_set_timer(const struct core_wait_set *fds, uint64_t at_ns);     /* AQI_NO_DEADLINE */
+/* The transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
  */
 void core_set_disarmed(void);
 void core_set_close(void);
@@ -48,6 +64,9 @@ AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
 AQI_COLD void core_sleep_opening(int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
 AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
+/* Arm a transport of the job whose wait_fd is `fd`: no long sleep where nothing tells of what peers
+ * send, or of room. False: something is there already. */
+bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan);
 AQI_COLD void core_wake_waiters(void);
 uint32_t core_activity(void); /* a counter that core_progressed moves; never 0 */
 aq_status core_sleep_open(void);
@@ -125,8 +144,8 @@ void core_progress_thread_step_aside(void);
 
 /* agree.c */
 /*
- * Agree with those of `members` who live, the caller among them; see aqi_boot_agree. Makes progress
- * meanwhile. Returns the worst of their statuses; `living` gets those who called.
+ * Agree with those of `members` who live, the caller among them; see `agree` of the bootstrap.
+ * Makes progress meanwhile. Returns the worst of their statuses; `living` gets those who called.
  */
 aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
                      uint8_t *living);

@@ -22,7 +22,7 @@ struct handler {
     aq_am_fn *fn;
     gex_AM_Entry_t *entry;
 };
-static struct handler handlers[AQGI_EPS][256];
+static struct handler handlers[AQGI_EPS][AQGI_HANDLERS];
 
 static void am_remember(gex_EP_t ep, const aq_handler_entry *row)
 {
@@ -45,50 +45,49 @@ bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index)
     return true;
 }
 
-int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
-                  size_t count)
+static bool am_row_of(gex_AM_Entry_t *entry, aq_handler_entry *row)
 {
-    for (size_t i = 0; i < count; i++) {
-        unsigned accepts = copies[i].gex_flags & ACCEPTS;
-        rows[i] = (aq_handler_entry){.index = copies[i].gex_index,
-                                     .nargs = (uint8_t)copies[i].gex_nargs,
-                                     .accepts = accepts,
-                                     .context = &copies[i],
-                                     .name = copies[i].gex_name,
-                                     .fn = aqgi_caller(accepts & CATEGORIES, copies[i].gex_nargs)};
-        if (copies[i].gex_fnptr == NULL || copies[i].gex_nargs > UINT8_MAX)
-            return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: entry %zu has no function or %u arguments",
-                               call, i, copies[i].gex_nargs);
-    }
-    int code = aqgi_error(call, aq_am_register(ep->aq, rows, count));
-    for (size_t i = 0; i < count && code == GASNET_OK; i++) {
-        copies[i].gex_index = rows[i].index;
-        am_remember(ep, &rows[i]);
-    }
-    return code;
+    unsigned accepts = entry->gex_flags & ACCEPTS;
+    *row = (aq_handler_entry){.index = entry->gex_index,
+                              .nargs = (uint8_t)entry->gex_nargs,
+                              .accepts = accepts,
+                              .context = entry,
+                              .name = entry->gex_name,
+                              .fn = aqgi_caller(accepts & CATEGORIES, entry->gex_nargs)};
+    return entry->gex_fnptr != NULL && entry->gex_nargs <= UINT8_MAX;
 }
 
 /* Copies stay for good: messages refer to them, and so do tokens. */
-int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentries)
+int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count)
 {
-    static const char call[] = "gex_EP_RegisterHandlers";
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
-    if (ep == GEX_EP_INVALID || (table == NULL && numentries != 0) || numentries > 256)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: no endpoint, no table or too many entries",
-                           call);
-    if (numentries == 0) return GASNET_OK;
-    aq_handler_entry rows[256];
-    gex_AM_Entry_t *copies = malloc(numentries * sizeof(*copies));
+    aq_handler_entry rows[AQGI_HANDLERS];
+    int code = GASNET_OK;
+    gex_AM_Entry_t *copies = malloc(count * sizeof(*copies));
     if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
-    memcpy(copies, table, numentries * sizeof(*copies));
-    int code = aqgi_register(call, ep, copies, rows, numentries);
+    memcpy(copies, table, count * sizeof(*copies));
+    for (size_t i = 0; i < count && code == GASNET_OK; i++)
+        if (!am_row_of(&copies[i], &rows[i]))
+            code = aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: entry %zu has no function or %u arguments",
+                               call, i, copies[i].gex_nargs);
+    if (code == GASNET_OK) code = aqgi_error(call, aq_am_register(ep->aq, rows, count));
     if (code != GASNET_OK) {
         free(copies);
         return code;
     }
-    for (size_t i = 0; i < numentries; i++)
-        table[i].gex_index = copies[i].gex_index;
+    for (size_t i = 0; i < count; i++) {
+        table[i].gex_index = copies[i].gex_index = rows[i].index;
+        am_remember(ep, &rows[i]);
+    }
     return GASNET_OK;
+}
+
+int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentries)
+{
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
+    if (ep == GEX_EP_INVALID || (table == NULL && numentries != 0) || numentries > AQGI_HANDLERS)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: no endpoint, no table or too many entries",
+                           __func__);
+    return numentries != 0 ? aqgi_register(__func__, ep, table, numentries) : GASNET_OK;
 }
 
 /* --- limits: the same for all processes, whatever the number of arguments --------------------- */
@@ -106,50 +105,28 @@ static size_t am_max_long(gex_Flags_t flags)
                                                                               : most;
 }
 
-size_t gex_AM_LUBRequestMedium(void)
-{
-    return aq_am_max_medium(aqgi.world.aq);
-}
-
-size_t gex_AM_LUBRequestLong(void)
-{
-    return am_max_long(0);
-}
-
-size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                               gex_Flags_t flags, unsigned int numargs)
-{
-    (void)other_rank, (void)lc_opt, (void)flags, (void)numargs;
-    return aq_am_max_medium(aqgi_aq(tm));
-}
-
-size_t gex_AM_MaxRequestLong(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
-                             gex_Flags_t flags, unsigned int numargs)
-{
-    (void)tm, (void)other_rank, (void)lc_opt, (void)numargs;
-    return am_max_long(flags);
-}
-
-size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
-                                unsigned int numargs)
-{
-    (void)token;
-    return gex_AM_MaxRequestMedium(aqg_world, 0, lc_opt, flags, numargs);
-}
-
-size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
-                              unsigned int numargs)
-{
-    (void)token;
-    return gex_AM_MaxRequestLong(aqg_world, 0, lc_opt, flags, numargs);
-}
+AQG_DEFINE(size_t, gex_AM_LUBRequestMedium, (void), aq_am_max_medium(aqgi.world.aq))
+AQG_DEFINE(size_t, gex_AM_LUBRequestLong, (void), am_max_long(0))
+AQG_DEFINE(size_t, gex_AM_MaxRequestMedium,
+           (gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt, gex_Flags_t flags,
+            unsigned int numargs),
+           aq_am_max_medium(aqgi_aq(tm)))
+AQG_DEFINE(size_t, gex_AM_MaxRequestLong,
+           (gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt, gex_Flags_t flags,
+            unsigned int numargs),
+           am_max_long(flags))
+AQG_DEFINE(size_t, gex_Token_MaxReplyMedium,
+           (gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags, unsigned int numargs),
+           aq_am_max_medium(aqgi.world.aq))
+AQG_DEFINE(size_t, gex_Token_MaxReplyLong,
+           (gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags, unsigned int numargs),
+           am_max_long(flags))
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 
 gex_TI_t gex_Token_Info(gex_Token_t token, gex_Token_Info_t *info, gex_TI_t mask)
 {
     const aq_am *am = aqgi_am(token);
-    (void)mask;
     info->gex_srcrank = am->source;
     info->gex_ep = aqgi_ep_of(am);
     info->gex_entry = am->context;

@@ -43,10 +43,10 @@ static gex_AM_SrcDesc_t am_prepare_keep(unsigned kind, aq_status st, const aq_am
     return sd;
 }
 
-static gex_AM_SrcDesc_t am_prepare_request(unsigned kind, gex_TM_t tm, gex_Rank_t rank,
-                                           const void *client_buf, size_t least, size_t most,
-                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
-                                           unsigned nargs)
+gex_AM_SrcDesc_t aqg_prepare_request(unsigned kind, gex_TM_t tm, gex_Rank_t rank,
+                                     const void *client_buf, size_t least, size_t most,
+                                     void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                                     unsigned nargs)
 {
     aq_am_buffer buffer;
     aq_status st = aq_am_reserve(aqgi_aq(tm), rank, am_prepare_category(kind), client_buf, least,
@@ -54,9 +54,9 @@ static gex_AM_SrcDesc_t am_prepare_request(unsigned kind, gex_TM_t tm, gex_Rank_
     return am_prepare_keep(kind, st, &buffer, lc_opt, dest_addr);
 }
 
-static gex_AM_SrcDesc_t am_prepare_reply(unsigned kind, gex_Token_t token, const void *client_buf,
-                                         size_t least, size_t most, void *dest_addr,
-                                         gex_Event_t *lc_opt, gex_Flags_t flags, unsigned nargs)
+gex_AM_SrcDesc_t aqg_prepare_reply(unsigned kind, gex_Token_t token, const void *client_buf,
+                                   size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
+                                   gex_Flags_t flags, unsigned nargs)
 {
     aq_am_buffer buffer;
     aq_status st = aq_am_reserve_reply(aqgi_am(token), am_prepare_category(kind), client_buf, least,
@@ -64,51 +64,8 @@ static gex_AM_SrcDesc_t am_prepare_reply(unsigned kind, gex_Token_t token, const
     return am_prepare_keep(kind, st, &buffer, lc_opt, dest_addr);
 }
 
-gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
-                                             size_t least_payload, size_t most_payload,
-                                             gex_Event_t *lc_opt, gex_Flags_t flags,
-                                             unsigned int numargs)
-{
-    return am_prepare_request(AQG_REQUEST_MEDIUM, tm, rank, client_buf, least_payload, most_payload,
-                              NULL, lc_opt, flags, numargs);
-}
-
-gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
-                                           size_t least_payload, size_t most_payload,
-                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
-                                           unsigned int numargs)
-{
-    return am_prepare_request(AQG_REQUEST_LONG, tm, rank, client_buf, least_payload, most_payload,
-                              dest_addr, lc_opt, flags, numargs);
-}
-
-gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client_buf,
-                                           size_t least_payload, size_t most_payload,
-                                           gex_Event_t *lc_opt, gex_Flags_t flags,
-                                           unsigned int numargs)
-{
-    return am_prepare_reply(AQG_REPLY_MEDIUM, token, client_buf, least_payload, most_payload, NULL,
-                            lc_opt, flags, numargs);
-}
-
-gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_buf,
-                                         size_t least_payload, size_t most_payload, void *dest_addr,
-                                         gex_Event_t *lc_opt, gex_Flags_t flags,
-                                         unsigned int numargs)
-{
-    return am_prepare_reply(AQG_REPLY_LONG, token, client_buf, least_payload, most_payload,
-                            dest_addr, lc_opt, flags, numargs);
-}
-
-void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t sd)
-{
-    return sd->buffer.addr;
-}
-
-size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t sd)
-{
-    return sd->buffer.size;
-}
+AQG_DEFINE(void *, gex_AM_SrcDescAddr, (gex_AM_SrcDesc_t sd), sd->buffer.addr)
+AQG_DEFINE(size_t, gex_AM_SrcDescSize, (gex_AM_SrcDesc_t sd), sd->buffer.size)
 
 static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 {
@@ -123,7 +80,7 @@ static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigne
  * that is refused at once, as the flags allow, gets it back.
  */
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
-               void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs, gex_Flags_t flags)
+               void *dest_addr, gex_Flags_t flags, const gex_AM_Arg_t *args, unsigned nargs)
 {
     am_prepare_check_kind(commit_names[kind], sd, kind);
     if (sd->dest_addr != NULL && sd->dest_addr != dest_addr)
@@ -143,7 +100,6 @@ int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_
 
 int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags)
 {
-    (void)flags;
     am_prepare_check_kind("gex_AM_Cancel", sd, kind);
     aq_am_cancel(&sd->buffer);
     return 0;

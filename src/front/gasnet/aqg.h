@@ -1,24 +1,6 @@
 /*
- * The GASNet interface on Aqueduct's public calls: what its files share.
- *
- * Shape. The headers in include/ are installed as they are. They hold the names of GASNet as
- * functions of this library, or as inline functions over functions of it that begin aqg_; nothing
- * else of ours is in them but names beginning aqg_ and AQG_. They include no header of Aqueduct.
- * One library serves the three threading modes and all networks: the mode comes in at start
- * (struct aqg_build), and the one-object libraries libgasnet-NET-MODE.a hold only the symbol that
- * the headers refer to and the texts that launch scripts look for.
- *
- * Names. Exported: gex_*, gasnet_*, gasnett_*, gasneti_*, aqg_*; everything else is static or
- * hidden. What C files of this folder share and clients do not see begins aqgi_.
- *
- * Objects. Each handle points to a structure below. A gex_TM_t points to the `head` of an
- * aqgi_team, whose aq_team is `aq`; a pair is one, too. A gex_Event_t *is* an aq_event: 0 is
- * AQ_EVENT_DONE, leaves are leaves; GEX_EVENT_NO_OP (1) stands for AQ_AGAIN and is no event. A
- * gex_Token_t is the aq_am of the message whose handler runs.
- *
- * Errors. Calls that may fail go through aqgi_error (an aq_status becomes a GASNET_ERR_, printed if
- * verbose errors are on). In transfers, barriers and messages every failure is fatal: aqgi_done and
- * aqgi_started end the job with a message that names the call.
+ * The GASNet interface on Aqueduct's public calls: what its files share. The rules for headers,
+ * names, handles, events and errors are in docs/gasnet.md, "How it is built".
  */
 #ifndef AQGI_H
 #define AQGI_H
@@ -27,6 +9,8 @@
 #define AQG_LIBRARY 1
 #define GASNET_PAR  1
 #include <gasnetex.h>
+
+#include <gasnet_tools.h>
 
 #include <aqueduct/aqueduct.h>
 #include <assert.h>
@@ -124,18 +108,14 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
     return (aq_event)(void *)event;
 }
 
-/* A call that only tells what is there; and the two for what the client keeps with an object. */
-#define AQGI_QUERY(type, name, params, value)                                                      \
-    type name params                                                                               \
-    {                                                                                              \
-        return value;                                                                              \
-    }
-#define AQGI_CDATA(prefix, param, object)                                                          \
+/* The calls that all objects have: their flags, and what the client keeps with them. */
+#define AQGI_OBJECT(prefix, param, object)                                                         \
+    AQG_DEFINE(gex_Flags_t, prefix##_QueryFlags, (param), (object)->flags)                         \
+    AQG_DEFINE(void *, prefix##_QueryCData, (param), (object)->cdata)                              \
     void prefix##_SetCData(param, const void *val)                                                 \
     {                                                                                              \
         (object)->cdata = (void *)(uintptr_t)val;                                                  \
-    }                                                                                              \
-    AQGI_QUERY(void *, prefix##_QueryCData, (param), (object)->cdata)
+    }
 
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(const struct aqg_build *build);
@@ -144,35 +124,26 @@ void aqgi_env_prepare(const struct aqg_build *build);
 uint64_t aqgi_segment_max(void);
 /* GASNET_VERBOSEENV: tell what this library reads. */
 void aqgi_env_report(void);
-/* tools/: where it asks for the environment and the rank of the job. */
+/* tools/tools.h: where it asks for the environment and the rank of the job; what a word means. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
+int aqgi_tools_yesno(const char *value);
 /* spawn.c: when the environment asks for several processes and nobody started us, start them. */
 void aqgi_spawn(const struct aqg_build *build);
 /* system.c */
 aq_status aqgi_system_open(void);
 /* exit.c: stop for a debugger and print a backtrace, as far as the environment asks for them. */
 void aqgi_explain(void);
-/* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment has them.
- */
+/* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment does. */
 void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
 
-/* segment.c: with segment mode everything, bind the first endpoint of each process to all memory.
- */
+/* segment.c: with segment mode everything, bind the first endpoints to all memory. */
 aq_status aqgi_segment_open(void);
-/* segment.c: may this process attach so many bytes now? A GASNET_ code, printed as by aqgi_refuse.
- */
+/* segment.c: may this process attach so many bytes now? A GASNET_ code, as of aqgi_refuse. */
 int aqgi_attachable(const char *call, uintptr_t size);
-/* segment.c: where the segments of all endpoints with this index are mapped; look again. */
+/* segment.c: where the segments of all endpoints with this index are mapped. */
 struct aqg_reach *aqgi_reach(unsigned index);
-void aqgi_reach_learn(unsigned index);
-
-/* barrier.c: on any team, with the flags of GASNet; GASNET_ codes. */
-void aqgi_barrier_notify(aq_team *team, int id, int flags);
-int aqgi_barrier_wait(aq_team *team, int id, int flags);
-int aqgi_barrier_try(aq_team *team, int id, int flags);
-int aqgi_barrier_result(aq_team *team, int *id);
 
 /* coll_images.c: are there processes several threads of which make the collectives of GASNet-1? */
 extern bool aqgi_images;
@@ -184,12 +155,17 @@ static inline bool aqgi_has_images(void)
 void aqgi_images_poll(void);
 void aqgi_images_forget(gex_TM_t tm);
 
-/* am.c: register the handlers of `copies`, which stay for good; `rows` has room for as many. */
-int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *copies, aq_handler_entry *rows,
-                  size_t count);
+/* am.c: register the handlers of a table, at most AQGI_HANDLERS, and put their indices there. */
+enum { AQGI_HANDLERS = 256 };
+int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
 /* Run the handler `index` of the endpoint that `carrier` came to as if that were a reply to it
  * without arguments; false: it has none. */
 bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
+
+/* ratomic.c: the operation of Aqueduct, of several the lowest; and the size of a data type and what
+ * Aqueduct calls it, or 0: it is none of the six. */
+aq_atomic_op aqgi_op(gex_OP_t op);
+size_t aqgi_type(gex_DT_t dt, aq_atomic_type *type);
 
 /* vis.c: the message that says that a put is complete, and its handler. */
 enum { AQGI_COMPLETION = 64 };
@@ -203,6 +179,8 @@ _Noreturn void aqgi_abort(void);
 _Noreturn void aqgi_fatal(const char *call, aq_status st);
 /* The same with a message of its own. */
 _Noreturn void aqgi_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Zeroed memory; where there is none for `what`, the job ends. */
+void *aqgi_alloc(size_t count, size_t size, const char *what);
 /* The GASNET_ERR_ code of a failed call, printed if verbose errors are on. */
 int aqgi_error(const char *call, aq_status st);
 /* A code with the reason printed if verbose errors are on. */

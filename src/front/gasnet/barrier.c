@@ -1,5 +1,7 @@
-/* The barrier of GASNet-1, on the team of all processes and on others (gasnet_coll_barrier). */
+/* The barrier of GASNet-1: gasnet_coll_barrier on any team, gasnet_barrier on that of all. */
 #include "aqg.h"
+
+#include <gasnet_coll.h>
 
 static_assert(GASNET_BARRIERFLAG_ANONYMOUS == AQ_BARRIER_ANONYMOUS &&
                   GASNET_BARRIERFLAG_MISMATCH == AQ_BARRIER_MISMATCH,
@@ -10,9 +12,10 @@ static unsigned barrier_flags_of(int flags)
     return (unsigned)flags & (AQ_BARRIER_ANONYMOUS | AQ_BARRIER_MISMATCH);
 }
 
-void aqgi_barrier_notify(aq_team *team, int id, int flags)
+void gasnet_coll_barrier_notify(gasnet_team_handle_t team, int id, int flags)
 {
-    aqgi_done("gasnet_barrier_notify", aq_barrier_notify(team, id, barrier_flags_of(flags)));
+    aqgi_done("gasnet_barrier_notify",
+              aq_barrier_notify(aqgi_aq(team), id, barrier_flags_of(flags)));
 }
 
 /* A mismatch is an answer, not a failure. */
@@ -24,56 +27,53 @@ static int barrier_result(const char *call, aq_status st)
     aqgi_fatal(call, st);
 }
 
-int aqgi_barrier_wait(aq_team *team, int id, int flags)
+int gasnet_coll_barrier_wait(gasnet_team_handle_t team, int id, int flags)
 {
     return barrier_result("gasnet_barrier_wait",
-                          aq_barrier_wait(team, id, barrier_flags_of(flags)));
+                          aq_barrier_wait(aqgi_aq(team), id, barrier_flags_of(flags)));
 }
 
-int aqgi_barrier_try(aq_team *team, int id, int flags)
+int gasnet_coll_barrier_try(gasnet_team_handle_t team, int id, int flags)
 {
-    return barrier_result("gasnet_barrier_try", aq_barrier_try(team, id, barrier_flags_of(flags)));
+    return barrier_result("gasnet_barrier_try",
+                          aq_barrier_try(aqgi_aq(team), id, barrier_flags_of(flags)));
+}
+
+int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)
+{
+    gasnet_coll_barrier_notify(team, id, flags);
+    return gasnet_coll_barrier_wait(team, id, flags);
 }
 
 /* 0: somebody named the last barrier; it was `*id`. */
-int aqgi_barrier_result(aq_team *team, int *id)
+int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
 {
     int named = 0;
-    aq_status st = aq_barrier_result(team, &named);
+    aq_status st = aq_barrier_result(aqgi_aq(team), &named);
     if (st == AQ_OK && id != NULL) *id = named;
     if (st == AQ_OK) return 0;
     if (st == AQ_AGAIN || st == AQ_EMISMATCH) return 1;
     aqgi_fatal("gasnet_barrier_result", st);
 }
 
-static aq_team *barrier_world(const char *call)
+/* --- of all processes ------------------------------------------------------------------------- */
+
+static gex_TM_t barrier_world(const char *call)
 {
     if (!aqgi.open) aqgi_die("%s: before gex_Client_Init or gasnet_init", call);
-    return aqgi.world.aq;
+    return aqg_world;
 }
 
 void gasnet_barrier_notify(int id, int flags)
 {
-    aqgi_barrier_notify(barrier_world("gasnet_barrier_notify"), id, flags);
+    gasnet_coll_barrier_notify(barrier_world(__func__), id, flags);
 }
 
-int gasnet_barrier_wait(int id, int flags)
-{
-    return aqgi_barrier_wait(barrier_world("gasnet_barrier_wait"), id, flags);
-}
-
-int gasnet_barrier_try(int id, int flags)
-{
-    return aqgi_barrier_try(barrier_world("gasnet_barrier_try"), id, flags);
-}
-
-int gasnet_barrier(int id, int flags)
-{
-    aqgi_barrier_notify(barrier_world("gasnet_barrier"), id, flags);
-    return aqgi_barrier_wait(aqgi.world.aq, id, flags);
-}
-
-int gasnet_barrier_result(int *id)
-{
-    return aqgi_barrier_result(barrier_world("gasnet_barrier_result"), id);
-}
+AQG_DEFINE(int, gasnet_barrier_wait, (int id, int flags),
+           gasnet_coll_barrier_wait(barrier_world(__func__), id, flags))
+AQG_DEFINE(int, gasnet_barrier_try, (int id, int flags),
+           gasnet_coll_barrier_try(barrier_world(__func__), id, flags))
+AQG_DEFINE(int, gasnet_barrier, (int id, int flags),
+           gasnet_coll_barrier(barrier_world(__func__), id, flags))
+AQG_DEFINE(int, gasnet_barrier_result, (int *id),
+           gasnet_coll_barrier_result(barrier_world(__func__), id))

@@ -1,8 +1,6 @@
 /* Joining the job, and what the client asks about itself and the job. */
 #include "aqg.h"
 
-#include <gasnet_tools.h>
-
 #include <gasnet.h>
 
 struct aqgi_state aqgi = {.verbose_errors = true, .size = 1};
@@ -39,8 +37,7 @@ static void client_open_objects(aq_team *world)
     aqgi.ep.aq = aq_team_ep(world);
     aqgi.ep.capabilities = GEX_EP_CAPABILITY_ALL;
     aqgi.eps[0] = &aqgi.ep;
-    aqgi.reach[0] = calloc(aqgi.size, sizeof(*aqgi.reach[0]));
-    if (aqgi.reach[0] == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
+    aqgi.reach[0] = aqgi_alloc(aqgi.size, sizeof(*aqgi.reach[0]), "the segments of all processes");
     aqgi.world = (struct aqgi_team){
         .head = {.reach = aqgi.reach[0], .rank = aqgi.rank, .size = aqgi.size, .plain = aqgi.size},
         .aq = world,
@@ -82,8 +79,6 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     static const char call[] = "gex_Client_Init";
     aq_team *world;
     int code = client_check_build(build);
-    (void)argc;
-    (void)argv;
     if (code != GASNET_OK) return code;
     if (aqgi.open)
         return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: the library is initialized already", call);
@@ -116,17 +111,11 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     return code;
 }
 
-AQGI_QUERY(gex_Flags_t, gex_Client_QueryFlags, (gex_Client_t client), client->flags)
-
-const char *gex_Client_QueryName(gex_Client_t client)
-{
-    return client->name;
-}
-
-AQGI_CDATA(gex_Client, gex_Client_t client, client)
-AQGI_QUERY(gex_Rank_t, gex_System_QueryJobRank, (void), aqgi.rank)
-AQGI_QUERY(gex_Rank_t, gex_System_QueryJobSize, (void), aqgi.size)
-AQGI_QUERY(int, gex_System_GetVerboseErrors, (void), aqgi.verbose_errors)
+AQG_DEFINE(const char *, gex_Client_QueryName, (gex_Client_t client), client->name)
+AQGI_OBJECT(gex_Client, gex_Client_t client, client)
+AQG_DEFINE(gex_Rank_t, gex_System_QueryJobRank, (void), aqgi.rank)
+AQG_DEFINE(gex_Rank_t, gex_System_QueryJobSize, (void), aqgi.size)
+AQG_DEFINE(int, gex_System_GetVerboseErrors, (void), aqgi.verbose_errors)
 
 void gex_System_SetVerboseErrors(int enable)
 {

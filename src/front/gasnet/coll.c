@@ -6,10 +6,8 @@
 gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *dst, const void *src,
                                  size_t nbytes, gex_Flags_t flags)
 {
-    static const char call[] = "gex_Coll_BroadcastNB";
     aq_event event = AQ_EVENT_DONE;
-    (void)flags;
-    aqgi_done(call, aq_coll_broadcast_nb(aqgi_aq(tm), root, dst, src, nbytes, 0, &event));
+    aqgi_done(__func__, aq_coll_broadcast_nb(aqgi_aq(tm), root, dst, src, nbytes, 0, &event));
     return aqgi_event(event);
 }
 
@@ -21,47 +19,27 @@ struct reduction {
     aq_atomic_op op;
 };
 
-static const struct {
-    gex_DT_t dt;
-    aq_atomic_type type;
-    size_t size;
-} types[] = {
-    {GEX_DT_I32, AQ_I32, 4}, {GEX_DT_U32, AQ_U32, 4}, {GEX_DT_I64, AQ_I64, 8},
-    {GEX_DT_U64, AQ_U64, 8}, {GEX_DT_FLT, AQ_F32, 4}, {GEX_DT_DBL, AQ_F64, 8},
-};
-
-static const struct {
-    gex_OP_t op;
-    aq_atomic_op as;
-} ops[] = {
-    {GEX_OP_ADD, AQ_ADD}, {GEX_OP_MULT, AQ_MULT}, {GEX_OP_MIN, AQ_MIN}, {GEX_OP_MAX, AQ_MAX},
-    {GEX_OP_AND, AQ_AND}, {GEX_OP_OR, AQ_OR},     {GEX_OP_XOR, AQ_XOR},
-};
-
 static struct reduction coll_reduction_of(const char *call, gex_DT_t dt, size_t dt_sz, gex_OP_t op,
                                           gex_Coll_ReduceFn_t user_op)
 {
+    static const gex_OP_t known =
+        GEX_OP_ADD | GEX_OP_MULT | GEX_OP_MIN | GEX_OP_MAX | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR;
     struct reduction r = {.user = op == GEX_OP_USER || op == GEX_OP_USER_NC,
                           .how = op == GEX_OP_USER_NC ? AQ_COLL_ORDERED : 0};
     if (r.user && user_op == NULL) aqgi_die("%s: GEX_OP_USER needs a function", call);
     if (r.user && dt == GEX_DT_USER) return r;
 
-    size_t i = 0, k = 0;
-    while (i < sizeof(types) / sizeof(*types) && types[i].dt != dt)
-        i++;
-    if (i == sizeof(types) / sizeof(*types))
+    size_t size = aqgi_type(dt, &r.type);
+    if (size == 0)
         aqgi_die("%s: data type 0x%x %s", call, (unsigned)dt,
                  dt == GEX_DT_USER ? "needs GEX_OP_USER" : "is none");
-    if (dt_sz != types[i].size)
+    if (dt_sz != size)
         aqgi_die("%s: size %zu of an element is not that of data type 0x%x, %zu", call, dt_sz,
-                 (unsigned)dt, types[i].size);
+                 (unsigned)dt, size);
     if (r.user) return r;
-    while (k < sizeof(ops) / sizeof(*ops) && ops[k].op != op)
-        k++;
-    if (k == sizeof(ops) / sizeof(*ops))
+    if (op == 0 || (op & (op - 1)) != 0 || (op & known) == 0)
         aqgi_die("%s: operation 0x%x is none for reductions", call, (unsigned)op);
-    r.type = types[i].type;
-    r.op = ops[k].as;
+    r.op = aqgi_op(op);
     return r;
 }
 
@@ -69,15 +47,13 @@ gex_Event_t gex_Coll_ReduceToOneNB(gex_TM_t tm, gex_Rank_t root, void *dst, cons
                                    gex_DT_t dt, size_t dt_sz, size_t dt_cnt, gex_OP_t op,
                                    gex_Coll_ReduceFn_t user_op, void *user_cdata, gex_Flags_t flags)
 {
-    static const char call[] = "gex_Coll_ReduceToOneNB";
-    struct reduction r = coll_reduction_of(call, dt, dt_sz, op, user_op);
+    struct reduction r = coll_reduction_of(__func__, dt, dt_sz, op, user_op);
     aq_event event = AQ_EVENT_DONE;
     aq_team *team = aqgi_aq(tm);
-    (void)flags;
-    aqgi_done(call, r.user
-                        ? aq_coll_reduce_user_nb(team, root, dst, src, dt_cnt, dt_sz, user_op,
-                                                 user_cdata, r.how, &event)
-                        : aq_coll_reduce_nb(team, root, dst, src, dt_cnt, r.type, r.op, 0, &event));
+    aqgi_done(__func__,
+              r.user ? aq_coll_reduce_user_nb(team, root, dst, src, dt_cnt, dt_sz, user_op,
+                                              user_cdata, r.how, &event)
+                     : aq_coll_reduce_nb(team, root, dst, src, dt_cnt, r.type, r.op, 0, &event));
     return aqgi_event(event);
 }
 
@@ -85,13 +61,12 @@ gex_Event_t gex_Coll_ReduceToAllNB(gex_TM_t tm, void *dst, const void *src, gex_
                                    size_t dt_sz, size_t dt_cnt, gex_OP_t op,
                                    gex_Coll_ReduceFn_t user_op, void *user_cdata, gex_Flags_t flags)
 {
-    static const char call[] = "gex_Coll_ReduceToAllNB";
-    struct reduction r = coll_reduction_of(call, dt, dt_sz, op, user_op);
+    struct reduction r = coll_reduction_of(__func__, dt, dt_sz, op, user_op);
     aq_event event = AQ_EVENT_DONE;
     aq_team *team = aqgi_aq(tm);
-    (void)flags;
-    aqgi_done(call, r.user ? aq_coll_allreduce_user_nb(team, dst, src, dt_cnt, dt_sz, user_op,
-                                                       user_cdata, r.how, &event)
-                           : aq_coll_allreduce_nb(team, dst, src, dt_cnt, r.type, r.op, 0, &event));
+    aqgi_done(__func__,
+              r.user ? aq_coll_allreduce_user_nb(team, dst, src, dt_cnt, dt_sz, user_op, user_cdata,
+                                                 r.how, &event)
+                     : aq_coll_allreduce_nb(team, dst, src, dt_cnt, r.type, r.op, 0, &event));
     return aqgi_event(event);
 }

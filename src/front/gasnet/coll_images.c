@@ -46,44 +46,42 @@ static __thread gasnet_image_t images_self = GEX_RANK_INVALID; /* among those of
 static struct images_team *images_teams;
 static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void *coll_images_images_alloc(size_t count, size_t size)
+static void *coll_images_alloc(size_t count, size_t size)
 {
-    void *memory = calloc(count, size);
-    if (memory == NULL && count * size != 0) aqgi_die("gasnet_coll: no memory for the images");
-    return memory;
+    return aqgi_alloc(count, size, "the images of gasnet_coll");
 }
 
-static struct images_team *coll_images_images_team_new(gex_TM_t tm)
+static struct images_team *coll_images_team_new(gex_TM_t tm)
 {
-    struct images_team *team = coll_images_images_alloc(1, sizeof(*team));
+    struct images_team *team = coll_images_alloc(1, sizeof(*team));
     *team = (struct images_team){.tm = tm, .next = images_teams};
     aqgi_done("gasnet_coll", aq_team_split(aqgi_aq(tm), 0, (int)tm->rank, 0, &team->aq));
     pthread_mutex_init(&team->lock, NULL);
-    team->first = coll_images_images_alloc(tm->size + 1, sizeof(*team->first));
+    team->first = coll_images_alloc(tm->size + 1, sizeof(*team->first));
     for (gex_Rank_t rank = 0; rank < tm->size; rank++)
         team->first[rank + 1] =
             team->first[rank] + images_of_job[gex_TM_TranslateRankToJobrank(tm, rank)];
     team->count = images_of_job[aqgi.rank];
-    team->calls = coll_images_images_alloc(team->count, sizeof(*team->calls));
+    team->calls = coll_images_alloc(team->count, sizeof(*team->calls));
     images_teams = team;
     return team;
 }
 
 /* The first time collective over the team. */
-static struct images_team *coll_images_images_team_of(gex_TM_t tm)
+static struct images_team *coll_images_team_of(gex_TM_t tm)
 {
     pthread_mutex_lock(&images_lock);
     struct images_team *team = images_teams;
     while (team != NULL && team->tm != tm)
         team = team->next;
-    if (team == NULL) team = coll_images_images_team_new(tm);
+    if (team == NULL) team = coll_images_team_new(tm);
     pthread_mutex_unlock(&images_lock);
     return team;
 }
 
 void aqgi_images_learn(gex_TM_t tm)
 {
-    if (aqgi_has_images()) (void)coll_images_images_team_of(tm);
+    if (aqgi_has_images()) (void)coll_images_team_of(tm);
 }
 
 void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine)
@@ -105,7 +103,7 @@ void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine)
     images_self = mine - first;
     pthread_mutex_lock(&images_lock);
     if (images_of_job == NULL) {
-        images_of_job = coll_images_images_alloc(aqgi.size, sizeof(*images));
+        images_of_job = coll_images_alloc(aqgi.size, sizeof(*images));
         memcpy(images_of_job, images, aqgi.size * sizeof(*images));
         __atomic_store_n(&aqgi_images, true, __ATOMIC_RELEASE);
     }
@@ -131,18 +129,17 @@ void aqgi_images_forget(gex_TM_t tm)
 
 /* --- a call ----------------------------------------------------------------------------------- */
 
-static struct images_op *coll_images_images_op_new(struct images_team *team,
-                                                   const struct aqgi_coll *c)
+static struct images_op *coll_images_op_new(struct images_team *team, const struct aqgi_coll *c)
 {
     gex_Rank_t size = team->tm->size;
-    struct images_op *op = coll_images_images_alloc(1, sizeof(*op));
+    struct images_op *op = coll_images_alloc(1, sizeof(*op));
     if (c->root >= team->first[size])
         aqgi_die("gasnet_coll: image %u is the root; the team has images 0 to %u",
                  (unsigned)c->root, (unsigned)(team->first[size] - 1));
     *op = (struct images_op){.team = team, .call = *c, .left = team->count};
-    op->dst = coll_images_images_alloc(team->count, sizeof(*op->dst));
-    op->src = coll_images_images_alloc(team->count, sizeof(*op->src));
-    op->counts = coll_images_images_alloc(2 * size, sizeof(*op->counts));
+    op->dst = coll_images_alloc(team->count, sizeof(*op->dst));
+    op->src = coll_images_alloc(team->count, sizeof(*op->src));
+    op->counts = coll_images_alloc(2 * size, sizeof(*op->counts));
     op->offsets = op->counts + size;
     size_t each = c->nbytes * (c->kind == AQGI_EXCHANGE ? team->count : 1);
     for (gex_Rank_t rank = 0; rank < size; rank++) {
@@ -153,15 +150,14 @@ static struct images_op *coll_images_images_op_new(struct images_team *team,
 }
 
 /* The one that the calling image comes to now; where it is the first, at the end of the queue. */
-static struct images_op *coll_images_images_op_of(struct images_team *team,
-                                                  const struct aqgi_coll *c)
+static struct images_op *coll_images_op_of(struct images_team *team, const struct aqgi_coll *c)
 {
     uint64_t number = team->calls[images_self]++;
     struct images_op **at = &team->head;
     while (*at != NULL && (*at)->number != number)
         at = &(*at)->next;
     if (*at == NULL) {
-        *at = coll_images_images_op_new(team, c);
+        *at = coll_images_op_new(team, c);
         (*at)->number = number;
     }
     if ((*at)->call.kind != c->kind || (*at)->call.root != c->root ||
@@ -173,7 +169,7 @@ static struct images_op *coll_images_images_op_of(struct images_team *team,
 
 /* The blocks of an exchange, which go in the order: process, image here, image there; its result
  * comes as process, image there, image here. */
-static void coll_images_images_blocks(const struct images_op *op, bool result)
+static void coll_images_blocks(const struct images_op *op, bool result)
 {
     const struct images_team *team = op->team;
     size_t nbytes = op->call.nbytes;
@@ -191,17 +187,17 @@ static void coll_images_images_blocks(const struct images_op *op, bool result)
     }
 }
 
-static void coll_images_images_collect(struct images_op *op)
+static void coll_images_collect(struct images_op *op)
 {
     const struct aqgi_coll *c = &op->call;
     gasnet_image_t here = op->team->count, all = op->team->first[op->team->tm->size];
     size_t mine = here * c->nbytes, bytes = c->kind == AQGI_EXCHANGE ? all * mine : mine;
     if (c->kind == AQGI_REDUCE) bytes = c->count * c->nbytes;
-    op->staged = coll_images_images_alloc(2, bytes);
+    op->staged = coll_images_alloc(2, bytes);
     op->in = op->staged;
     op->out = op->in + bytes;
     if (bytes == 0) return; /* there may be no buffers at all */
-    if (c->kind == AQGI_EXCHANGE) coll_images_images_blocks(op, false);
+    if (c->kind == AQGI_EXCHANGE) coll_images_blocks(op, false);
     if (c->kind == AQGI_GATHER || c->kind == AQGI_GATHER_ALL)
         for (gasnet_image_t i = 0; i < here; i++)
             memcpy(op->in + i * c->nbytes, op->src[i], c->nbytes);
@@ -211,7 +207,7 @@ static void coll_images_images_collect(struct images_op *op)
         aqgi_coll_fold(c, op->src[i], op->in);
 }
 
-static aq_status coll_images_images_begin(struct images_op *op)
+static aq_status coll_images_begin(struct images_op *op)
 {
     struct aqgi_coll *c = &op->call;
     aq_team *aq = op->team->aq;
@@ -221,7 +217,7 @@ static aq_status coll_images_images_begin(struct images_op *op)
     gex_Rank_t root = 0;
     while (op->team->first[root + 1] <= c->root)
         root++;
-    coll_images_images_collect(op);
+    coll_images_collect(op);
     switch (c->kind) {
     case AQGI_BROADCAST:
         return aq_coll_broadcast_nb(aq, root, op->dst[0], c->src, c->nbytes, flags, ev);
@@ -241,12 +237,12 @@ static aq_status coll_images_images_begin(struct images_op *op)
     }
 }
 
-static void coll_images_images_deal(struct images_op *op)
+static void coll_images_deal(struct images_op *op)
 {
     const struct aqgi_coll *c = &op->call;
     gasnet_image_t here = op->team->count, all = op->team->first[op->team->tm->size];
     size_t nbytes = c->kind == AQGI_GATHER_ALL ? all * c->nbytes : c->nbytes;
-    if (c->kind == AQGI_EXCHANGE && nbytes != 0) coll_images_images_blocks(op, true);
+    if (c->kind == AQGI_EXCHANGE && nbytes != 0) coll_images_blocks(op, true);
     for (gasnet_image_t i = 0; i < here && nbytes != 0; i++) {
         if (c->kind == AQGI_SCATTER)
             memcpy(op->dst[i], op->out + i * nbytes, nbytes);
@@ -260,7 +256,7 @@ static void coll_images_images_deal(struct images_op *op)
 
 /* --- the queue of a team ---------------------------------------------------------------------- */
 
-static bool coll_images_images_complete(struct images_op *op)
+static bool coll_images_complete(struct images_op *op)
 {
     aq_status st = aq_event_test(&op->event);
     if (st != AQ_AGAIN) aqgi_done("gasnet_coll", st);
@@ -268,21 +264,21 @@ static bool coll_images_images_complete(struct images_op *op)
 }
 
 /* Take all as far as they come. */
-static void coll_images_images_advance(struct images_team *team)
+static void coll_images_advance(struct images_team *team)
 {
     for (struct images_op *op = team->head; op != NULL; op = op->next) {
         bool settles = (op->call.flags & GASNET_COLL_OUT_ALLSYNC) != 0;
         if (op->state == IMAGES_COLLECTS) {
             if (op->arrived < team->count) return;
-            aqgi_done("gasnet_coll", coll_images_images_begin(op));
+            aqgi_done("gasnet_coll", coll_images_begin(op));
             op->state = IMAGES_RUNS;
         }
-        if (op->state == IMAGES_RUNS && coll_images_images_complete(op)) {
-            coll_images_images_deal(op);
+        if (op->state == IMAGES_RUNS && coll_images_complete(op)) {
+            coll_images_deal(op);
             op->state = settles ? IMAGES_SETTLES : IMAGES_DONE;
             if (settles) aqgi_done("gasnet_coll", aq_coll_barrier_nb(team->aq, 0, &op->event));
         }
-        if (op->state == IMAGES_SETTLES && coll_images_images_complete(op)) op->state = IMAGES_DONE;
+        if (op->state == IMAGES_SETTLES && coll_images_complete(op)) op->state = IMAGES_DONE;
         if (op->state == IMAGES_RUNS && settles) return;
     }
 }
@@ -292,14 +288,14 @@ void aqgi_images_poll(void)
     if (pthread_mutex_trylock(&images_lock) != 0) return;
     for (struct images_team *team = images_teams; team != NULL; team = team->next)
         if (pthread_mutex_trylock(&team->lock) == 0) {
-            coll_images_images_advance(team);
+            coll_images_advance(team);
             pthread_mutex_unlock(&team->lock);
         }
     pthread_mutex_unlock(&images_lock);
 }
 
 /* The entry of a list that is the calling image's. */
-static void *coll_images_images_mine(const struct images_team *team, void *const list[], int flags)
+static void *coll_images_mine(const struct images_team *team, void *const list[], int flags)
 {
     gasnet_image_t first = flags & GASNET_COLL_SINGLE ? team->first[team->tm->rank] : 0;
     return list[first + images_self];
@@ -309,31 +305,29 @@ gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c)
 {
     if (images_self == GEX_RANK_INVALID)
         aqgi_die("gasnet_coll: this thread is no image: it has not called gasnet_coll_init");
-    struct images_team *team = coll_images_images_team_of(c->team);
+    struct images_team *team = coll_images_team_of(c->team);
     pthread_mutex_lock(&team->lock);
-    struct images_op *op = coll_images_images_op_of(team, c);
-    op->dst[images_self] =
-        c->dsts != NULL ? coll_images_images_mine(team, c->dsts, c->flags) : c->dst;
-    op->src[images_self] =
-        c->srcs != NULL ? coll_images_images_mine(team, c->srcs, c->flags) : c->src;
+    struct images_op *op = coll_images_op_of(team, c);
+    op->dst[images_self] = c->dsts != NULL ? coll_images_mine(team, c->dsts, c->flags) : c->dst;
+    op->src[images_self] = c->srcs != NULL ? coll_images_mine(team, c->srcs, c->flags) : c->src;
     if (c->root == team->first[team->tm->rank] + images_self) {
         op->call.dst = c->dst;
         op->call.src = c->src;
     }
     op->arrived++;
-    coll_images_images_advance(team);
+    coll_images_advance(team);
     pthread_mutex_unlock(&team->lock);
     return (gasnet_coll_handle_t)(void *)((char *)op + 1);
 }
 
 /* Is this one complete? Its handle is used up then; the last image to hear of it releases it. */
-static bool coll_images_images_over(gasnet_coll_handle_t *handle)
+static bool coll_images_over(gasnet_coll_handle_t *handle)
 {
     if (((uintptr_t)*handle & 1) == 0) return gex_Event_Test(*handle) == GASNET_OK;
     struct images_op *op = (struct images_op *)(void *)((char *)*handle - 1);
     struct images_team *team = op->team;
     pthread_mutex_lock(&team->lock);
-    coll_images_images_advance(team);
+    coll_images_advance(team);
     bool over = op->state == IMAGES_DONE, last = over && --op->left == 0;
     for (struct images_op **at = &team->head; last && *at != NULL; at = &(*at)->next)
         if (*at == op) {
@@ -355,7 +349,7 @@ int aqgi_images_test(gasnet_coll_handle_t *handles, size_t count, bool some)
     for (size_t i = 0; i < count; i++) {
         if (handles[i] == GASNET_COLL_INVALID_HANDLE) continue;
         pending++;
-        if (!coll_images_images_over(&handles[i])) continue;
+        if (!coll_images_over(&handles[i])) continue;
         handles[i] = GASNET_COLL_INVALID_HANDLE;
         over++;
     }

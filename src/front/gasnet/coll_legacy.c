@@ -5,8 +5,6 @@
  */
 #include "coll_legacy.h"
 
-#include <gasnet_tools.h>
-
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -16,12 +14,10 @@ static size_t function_count;
 void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
                       gasnet_coll_fn_entry_t fn_tbl[], size_t fn_count, int flags)
 {
-    (void)flags;
     aqgi_images_init(images, my_image);
     pthread_mutex_lock(&lock);
     if (function_count == 0 && fn_count != 0) {
-        functions = malloc(fn_count * sizeof(*functions));
-        if (functions == NULL) aqgi_die("gasnet_coll_init: no memory for %zu functions", fn_count);
+        functions = aqgi_alloc(fn_count, sizeof(*functions), "functions of gasnet_coll_init");
         memcpy(functions, fn_tbl, fn_count * sizeof(*functions));
         function_count = fn_count;
     }
@@ -53,8 +49,7 @@ static size_t coll_legacy_number_of(const struct reduction *r)
         i++;
     if (i == reduction_room) {
         size_t room = reduction_room ? 2 * reduction_room : 16;
-        struct reduction *more = malloc(room * sizeof(*more));
-        if (more == NULL) aqgi_die("gasnet_coll_reduce: no memory");
+        struct reduction *more = aqgi_alloc(room, sizeof(*more), "gasnet_coll_reduce");
         if (i != 0) memcpy(more, reductions, i * sizeof(*more));
         reduction_room = room;
         __atomic_store_n(&reductions, more, __ATOMIC_RELEASE);
@@ -80,7 +75,7 @@ unsigned aqgi_coll_flags(int flags)
 }
 
 /* What Aqueduct's function is called with for the function of a call. */
-static const void *coll_legacy_coll_context(const struct aqgi_coll *c)
+static const void *coll_legacy_context(const struct aqgi_coll *c)
 {
     static const char call[] = "gasnet_coll_reduce";
     if (c->blksz != 0 || c->offset != 0) aqgi_die("%s: src_blksz and src_offset must be 0", call);
@@ -94,7 +89,7 @@ static const void *coll_legacy_coll_context(const struct aqgi_coll *c)
 aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t root, void *dst,
                            const void *src, unsigned flags, aq_event *event)
 {
-    const void *context = coll_legacy_coll_context(c);
+    const void *context = coll_legacy_context(c);
     if (functions[c->fn].flags & GASNET_COLL_NONCOMM) flags |= AQ_COLL_ORDERED;
     return aq_coll_reduce_user_nb(team, root, dst, src, c->count, c->nbytes, coll_legacy_combine,
                                   context, flags, event);
@@ -102,13 +97,13 @@ aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t 
 
 void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and_out)
 {
-    coll_legacy_combine(left, right_and_out, c->count, coll_legacy_coll_context(c));
+    coll_legacy_combine(left, right_and_out, c->count, coll_legacy_context(c));
 }
 
 /* --- synchronisation -------------------------------------------------------------------------- */
 
 /* Images wait for those of their own process, too, which may have no processor. */
-static void coll_legacy_coll_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
+static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
 {
     while (aqgi_images_test(ph, n, some) != GASNET_OK) {
         (void)gasnet_AMPoll();
@@ -116,61 +111,41 @@ static void coll_legacy_coll_images_wait(gasnet_coll_handle_t *ph, size_t n, boo
     }
 }
 
-int gasnet_coll_try_sync(gasnet_coll_handle_t h)
-{
-    (void)gasnet_AMPoll();
-    return aqgi_has_images() ? aqgi_images_test(&h, 1, false) : gex_Event_Test(h);
-}
+/* Both forms of a call on several handles. */
+#define SYNC(Some, some, SOME)                                                                     \
+    int gasnet_coll_try_sync_##some(gasnet_coll_handle_t *ph, size_t n)                            \
+    {                                                                                              \
+        (void)gasnet_AMPoll();                                                                     \
+        return aqgi_has_images() ? aqgi_images_test(ph, n, SOME) : gex_Event_Test##Some(ph, n, 0); \
+    }                                                                                              \
+    void gasnet_coll_wait_sync_##some(gasnet_coll_handle_t *ph, size_t n)                          \
+    {                                                                                              \
+        if (aqgi_has_images())                                                                     \
+            coll_legacy_images_wait(ph, n, SOME);                                                  \
+        else                                                                                       \
+            gex_Event_Wait##Some(ph, n, 0);                                                        \
+    }
+SYNC(Some, some, true)
+SYNC(All, all, false)
+AQG_DEFINE(int, gasnet_coll_try_sync, (gasnet_coll_handle_t h), gasnet_coll_try_sync_all(&h, 1))
 
 void gasnet_coll_wait_sync(gasnet_coll_handle_t h)
 {
-    if (aqgi_has_images())
-        coll_legacy_coll_images_wait(&h, 1, false);
-    else
-        gex_Event_Wait(h);
-}
-
-int gasnet_coll_try_sync_some(gasnet_coll_handle_t *ph, size_t n)
-{
-    (void)gasnet_AMPoll();
-    return aqgi_has_images() ? aqgi_images_test(ph, n, true) : gex_Event_TestSome(ph, n, 0);
-}
-
-void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n)
-{
-    if (aqgi_has_images())
-        coll_legacy_coll_images_wait(ph, n, true);
-    else
-        gex_Event_WaitSome(ph, n, 0);
-}
-
-int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n)
-{
-    (void)gasnet_AMPoll();
-    return aqgi_has_images() ? aqgi_images_test(ph, n, false) : gex_Event_TestAll(ph, n, 0);
-}
-
-void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n)
-{
-    if (aqgi_has_images())
-        coll_legacy_coll_images_wait(ph, n, false);
-    else
-        gex_Event_WaitAll(ph, n, 0);
+    gasnet_coll_wait_sync_all(&h, 1);
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
 /* The entry of a list of addresses that is this process's, or the one that is given. */
-static void *coll_legacy_coll_mine(const struct aqgi_coll *c, void *const list[], const void *one)
+static void *coll_legacy_mine(const struct aqgi_coll *c, void *const list[], const void *one)
 {
     if (list == NULL) return (void *)(uintptr_t)one;
     return list[c->flags & GASNET_COLL_SINGLE ? c->team->rank : 0];
 }
 
-static aq_status coll_legacy_coll_begin(const struct aqgi_coll *c, aq_event *ev)
+static aq_status coll_legacy_begin(const struct aqgi_coll *c, aq_event *ev)
 {
-    void *dst = coll_legacy_coll_mine(c, c->dsts, c->dst),
-         *src = coll_legacy_coll_mine(c, c->srcs, c->src);
+    void *dst = coll_legacy_mine(c, c->dsts, c->dst), *src = coll_legacy_mine(c, c->srcs, c->src);
     aq_team *aq = aqgi_aq(c->team);
     unsigned flags = aqgi_coll_flags(c->flags);
     switch (c->kind) {
@@ -189,72 +164,50 @@ static aq_status coll_legacy_coll_begin(const struct aqgi_coll *c, aq_event *ev)
     }
 }
 
-static gasnet_coll_handle_t coll_legacy_coll_start(const char *name, struct aqgi_coll c)
+static gasnet_coll_handle_t coll_legacy_start(const char *name, const struct aqgi_coll *c)
 {
     aq_event event = AQ_EVENT_DONE;
-    if (aqgi_has_images() && (c.flags & GASNET_COLL_NO_IMAGES) == 0) return aqgi_images_start(&c);
-    aqgi_done(name, coll_legacy_coll_begin(&c, &event));
+    if (aqgi_has_images() && (c->flags & GASNET_COLL_NO_IMAGES) == 0) return aqgi_images_start(c);
+    aqgi_done(name, coll_legacy_begin(c, &event));
     return aqgi_event(event);
 }
 
-/*
- * A call, the one with lists of addresses, and of each the form that gives a handle. PARAMETERS are
- * those between the team and the flags, GIVEN what they are in struct aqgi_coll.
- */
-#define UNPACK(...) __VA_ARGS__
-#define CALL(NAME, KIND, PARAMETERS, GIVEN)                                                        \
-    gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, UNPACK PARAMETERS,     \
+/* A call and its form that gives a handle; behind PARAMETERS, what they are in struct aqgi_coll. */
+#define CALL(NAME, KIND, PARAMETERS, ...)                                                          \
+    gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \
                                                  int flags)                                        \
     {                                                                                              \
-        return coll_legacy_coll_start(                                                             \
-            "gasnet_coll_" #NAME,                                                                  \
-            (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN});         \
+        struct aqgi_coll c = {.kind = KIND, .team = team, .flags = flags, __VA_ARGS__};            \
+        return coll_legacy_start("gasnet_coll_" #NAME, &c);                                        \
     }                                                                                              \
-    void gasnet_coll_##NAME(gasnet_team_handle_t team, UNPACK PARAMETERS, int flags)               \
+    void gasnet_coll_##NAME(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, int flags)           \
     {                                                                                              \
-        gasnet_coll_wait_sync(coll_legacy_coll_start(                                              \
-            "gasnet_coll_" #NAME,                                                                  \
-            (struct aqgi_coll){.kind = KIND, .team = team, .flags = flags, UNPACK GIVEN}));        \
+        struct aqgi_coll c = {.kind = KIND, .team = team, .flags = flags, __VA_ARGS__};            \
+        gasnet_coll_wait_sync(coll_legacy_start("gasnet_coll_" #NAME, &c));                        \
     }
 
-#define ROOTED_BY(IMAGE) .root = IMAGE, .nbytes = nbytes
-CALL(broadcast, AQGI_BROADCAST,
-     (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes),
-     (.dst = dst, .src = src, ROOTED_BY(srcimage)))
-CALL(broadcastM, AQGI_BROADCAST,
-     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes),
-     (.dsts = dstlist, .src = src, ROOTED_BY(srcimage)))
-CALL(scatter, AQGI_SCATTER, (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes),
-     (.dst = dst, .src = src, ROOTED_BY(srcimage)))
-CALL(scatterM, AQGI_SCATTER,
-     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes),
-     (.dsts = dstlist, .src = src, ROOTED_BY(srcimage)))
-CALL(gather, AQGI_GATHER, (gasnet_image_t dstimage, void *dst, const void *src, size_t nbytes),
-     (.dst = dst, .src = src, ROOTED_BY(dstimage)))
-CALL(gatherM, AQGI_GATHER,
-     (gasnet_image_t dstimage, void *dst, void *const srclist[], size_t nbytes),
-     (.dst = dst, .srcs = srclist, ROOTED_BY(dstimage)))
-CALL(gather_all, AQGI_GATHER_ALL, (void *dst, const void *src, size_t nbytes),
-     (.dst = dst, .src = src, .nbytes = nbytes))
-CALL(gather_allM, AQGI_GATHER_ALL, (void *const dstlist[], void *const srclist[], size_t nbytes),
-     (.dsts = dstlist, .srcs = srclist, .nbytes = nbytes))
-CALL(exchange, AQGI_EXCHANGE, (void *dst, const void *src, size_t nbytes),
-     (.dst = dst, .src = src, .nbytes = nbytes))
-CALL(exchangeM, AQGI_EXCHANGE, (void *const dstlist[], void *const srclist[], size_t nbytes),
-     (.dsts = dstlist, .srcs = srclist, .nbytes = nbytes))
+#define FROM .root = srcimage, .src = src, .nbytes = nbytes
+CALL(broadcast, AQGI_BROADCAST, AQG_COLL_FROM, .dst = dst, FROM)
+CALL(broadcastM, AQGI_BROADCAST, AQG_COLL_FROM_LIST, .dsts = dstlist, FROM)
+CALL(scatter, AQGI_SCATTER, AQG_COLL_FROM, .dst = dst, FROM)
+CALL(scatterM, AQGI_SCATTER, AQG_COLL_FROM_LIST, .dsts = dstlist, FROM)
+
+#define TO .root = dstimage, .dst = dst, .nbytes = nbytes
+CALL(gather, AQGI_GATHER, AQG_COLL_TO, .src = src, TO)
+CALL(gatherM, AQGI_GATHER, AQG_COLL_TO_LIST, .srcs = srclist, TO)
+
+#define ALL      .dst = dst, .src = src, .nbytes = nbytes
+#define ALL_LIST .dsts = dstlist, .srcs = srclist, .nbytes = nbytes
+CALL(gather_all, AQGI_GATHER_ALL, AQG_COLL_ALL, ALL)
+CALL(gather_allM, AQGI_GATHER_ALL, AQG_COLL_ALL_LIST, ALL_LIST)
+CALL(exchange, AQGI_EXCHANGE, AQG_COLL_ALL, ALL)
+CALL(exchangeM, AQGI_EXCHANGE, AQG_COLL_ALL_LIST, ALL_LIST)
 
 #define REDUCTION                                                                                  \
     .root = dstimage, .dst = dst, .nbytes = elem_size, .count = elem_count, .fn = func,            \
     .arg = func_arg, .blksz = src_blksz, .offset = src_offset
-CALL(reduce, AQGI_REDUCE,
-     (gasnet_image_t dstimage, void *dst, const void *src, size_t src_blksz, size_t src_offset,
-      size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg),
-     (.src = src, REDUCTION))
-CALL(reduceM, AQGI_REDUCE,
-     (gasnet_image_t dstimage, void *dst, void *const srclist[], size_t src_blksz,
-      size_t src_offset, size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func,
-      int func_arg),
-     (.srcs = srclist, REDUCTION))
+CALL(reduce, AQGI_REDUCE, AQG_COLL_REDUCE(const void *src), .src = src, REDUCTION)
+CALL(reduceM, AQGI_REDUCE, AQG_COLL_REDUCE(void *const srclist[]), .srcs = srclist, REDUCTION)
 
 /* --- teams, barriers, tuning ------------------------------------------------------------------ */
 
@@ -270,58 +223,10 @@ gasnet_team_handle_t gasnet_coll_team_split(gasnet_team_handle_t parent, gasnet_
     return team;
 }
 
-gasnet_node_t gasnet_coll_team_size(gasnet_team_handle_t team)
-{
-    return gex_TM_QuerySize(team);
-}
-
-gasnet_node_t gasnet_coll_team_rank2node(gasnet_team_handle_t team, int rank)
-{
-    return gex_TM_TranslateRankToJobrank(team, (gex_Rank_t)rank);
-}
-
-gasnet_node_t gasnet_coll_team_node2rank(gasnet_team_handle_t team, gasnet_node_t node)
-{
-    return gex_TM_TranslateJobrankToRank(team, node);
-}
-
-void gasnet_coll_barrier_notify(gasnet_team_handle_t team, int id, int flags)
-{
-    aqgi_barrier_notify(aqgi_aq(team), id, flags);
-}
-
-int gasnet_coll_barrier_wait(gasnet_team_handle_t team, int id, int flags)
-{
-    return aqgi_barrier_wait(aqgi_aq(team), id, flags);
-}
-
-int gasnet_coll_barrier_try(gasnet_team_handle_t team, int id, int flags)
-{
-    return aqgi_barrier_try(aqgi_aq(team), id, flags);
-}
-
-int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)
-{
-    aqgi_barrier_notify(aqgi_aq(team), id, flags);
-    return aqgi_barrier_wait(aqgi_aq(team), id, flags);
-}
-
-int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
-{
-    return aqgi_barrier_result(aqgi_aq(team), id);
-}
-
-void gasnet_coll_dumpTuningState(char *filename, gasnet_team_handle_t team)
-{
-    (void)filename, (void)team;
-}
-
-void gasnet_coll_loadTuningState(char *filename, gasnet_team_handle_t team)
-{
-    (void)filename, (void)team;
-}
-
-void gasnet_coll_dumpProfile(char *filename, gasnet_team_handle_t team)
-{
-    (void)filename, (void)team;
-}
+AQG_DEFINE(gasnet_node_t, gasnet_coll_team_size, (gasnet_team_handle_t team),
+           gex_TM_QuerySize(team))
+AQG_DEFINE(gasnet_node_t, gasnet_coll_team_rank2node, (gasnet_team_handle_t team, int rank),
+           gex_TM_TranslateRankToJobrank(team, (gex_Rank_t)rank))
+AQG_DEFINE(gasnet_node_t, gasnet_coll_team_node2rank,
+           (gasnet_team_handle_t team, gasnet_node_t node),
+           gex_TM_TranslateJobrankToRank(team, node))

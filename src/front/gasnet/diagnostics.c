@@ -5,7 +5,6 @@
 #include "aqg.h"
 
 #include <gasnet_coll.h>
-#include <gasnet_tools.h>
 
 #include <pthread.h>
 
@@ -73,7 +72,6 @@ static int diagnostics_check_transfers(int iters, gex_TM_t tm, gex_Rank_t peer, 
 int gasnett_run_diagnostics(int iters, int threads, const char *sections, gex_TM_t tm, void *myseg,
                             gex_Rank_t peer, void *peerseg, unsigned int seed)
 {
-    (void)sections, (void)myseg;
     int wrong = diagnostics_check_threads(iters, threads);
     gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
     wrong += diagnostics_check_transfers(iters, tm, peer, peerseg, seed + 1);

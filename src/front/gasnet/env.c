@@ -1,14 +1,6 @@
 /* The environment: GASNET_ variables that Aqueduct has under another name or in another form. */
 #include "aqg.h"
 
-#include <gasnet_tools.h>
-
-static bool env_is_yes(const char *text)
-{
-    return text != NULL && (strcasecmp(text, "1") == 0 || strcasecmp(text, "y") == 0 ||
-                            strcasecmp(text, "yes") == 0);
-}
-
 /* A size as gasnett_parse_int reads it, or a part of the host's memory such as 0.85 or 85%; then
  * "/H", of all of a host together, or "/P", of each process, which is meant where nothing is said.
  */
@@ -85,7 +77,8 @@ void aqgi_env_prepare(const struct aqg_build *build)
 {
     static const char *const segments[] = {NULL, "large", "everything"};
     if (segments[build->segment] != NULL) setenv("AQ_SEGMENT_MODE", segments[build->segment], 0);
-    if (env_is_yes(getenv("GASNET_RCV_THREAD"))) setenv("AQ_PROGRESS_THREAD", "yes", 0);
+    const char *thread = getenv("GASNET_RCV_THREAD");
+    if (thread != NULL && aqgi_tools_yesno(thread) == 1) setenv("AQ_PROGRESS_THREAD", "yes", 0);
     /* Ours to read, with what Aqueduct says of the memory; it knows the name as well. */
     native_limit = getenv("AQ_MAX_SEGMENT") != NULL;
     if (!native_limit) setenv("AQ_MAX_SEGMENT", "0", 1);

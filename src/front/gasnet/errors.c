@@ -77,6 +77,14 @@ void aqgi_fatal(const char *call, aq_status st)
              aq_status_name(st));
 }
 
+void *aqgi_alloc(size_t count, size_t size, const char *what)
+{
+    void *memory = calloc(count, size);
+    if (memory == NULL && count != 0 && size != 0)
+        aqgi_die("no memory for %s: %zu times %zu bytes", what, count, size);
+    return memory;
+}
+
 int aqgi_refuse(int code, const char *fmt, ...)
 {
     if (aqgi.verbose_errors) {

@@ -26,59 +26,43 @@ void aqg_event_wait(gex_Event_t event)
     aqgi_done("gex_Event_Wait", aq_event_wait(&ev));
 }
 
-int gex_Event_TestSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
-{
-    (void)flags;
-    return event_tested("gex_Event_TestSome", aq_event_test_some(event_array(pevent), numevents));
-}
+/* Some of several events, or all. */
+#define EVENTS(Some, some)                                                                         \
+    int gex_Event_Test##Some(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)             \
+    {                                                                                              \
+        return event_tested("gex_Event_Test" #Some,                                                \
+                            aq_event_test_##some(event_array(pevent), numevents));                 \
+    }                                                                                              \
+    void gex_Event_Wait##Some(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)            \
+    {                                                                                              \
+        aqgi_done("gex_Event_Wait" #Some, aq_event_wait_##some(event_array(pevent), numevents));   \
+    }
+EVENTS(Some, some)
+EVENTS(All, all)
 
-void gex_Event_WaitSome(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
-{
-    (void)flags;
-    aqgi_done("gex_Event_WaitSome", aq_event_wait_some(event_array(pevent), numevents));
-}
-
-int gex_Event_TestAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
-{
-    (void)flags;
-    return event_tested("gex_Event_TestAll", aq_event_test_all(event_array(pevent), numevents));
-}
-
-void gex_Event_WaitAll(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)
-{
-    (void)flags;
-    aqgi_done("gex_Event_WaitAll", aq_event_wait_all(event_array(pevent), numevents));
-}
-
-gex_Event_t gex_Event_QueryLeaf(gex_Event_t root, gex_EC_t event_category)
-{
-    return aqgi_event(aq_event_leaf(aqgi_aq_event(root), event_category));
-}
+AQG_DEFINE(gex_Event_t, gex_Event_QueryLeaf, (gex_Event_t root, gex_EC_t event_category),
+           aqgi_event(aq_event_leaf(aqgi_aq_event(root), event_category)))
 
 void gex_NBI_BeginAccessRegion(gex_Flags_t flags)
 {
-    (void)flags;
     aqgi_done("gex_NBI_BeginAccessRegion", aq_nbi_begin());
 }
 
 gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags)
 {
     aq_event ev = AQ_EVENT_DONE;
-    (void)flags;
     aqgi_done("gex_NBI_EndAccessRegion", aq_nbi_end(&ev));
     return aqgi_event(ev);
 }
 
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 {
-    (void)flags;
     if (event_mask == 0) return GASNET_OK; /* nothing is asked for */
     return event_tested("gex_NBI_Test", aq_nbi_test(event_mask));
 }
 
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)
 {
-    (void)flags;
     if (event_mask != 0) aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask));
 }
 

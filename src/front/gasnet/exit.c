@@ -1,8 +1,6 @@
 /* Ending the job: by the program, by a fatal error, by a signal. */
 #include "aqg.h"
 
-#include <gasnet_tools.h>
-
 #include <signal.h>
 
 /* As in GASNet, processes that come to their end one after the other all get there. */
@@ -23,40 +21,24 @@ void aqgi_abort(void)
     aq_exit(EXIT_FAILURE);
 }
 
-static void exit_on_fatal(int number);
-static void exit_on_terminate(int number);
+/* What is caught: the first FATAL are errors, the others ask the program to end. */
+static const int caught_numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,  SIGABRT, SIGSYS,
+                                     SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXCPU};
+enum { FATAL = 6, CAUGHT = sizeof(caught_numbers) / sizeof(*caught_numbers) };
 
-/* What is caught; and whose turn it is after us: Aqueduct's, if it has outputs to write, or the
- * system's. */
-static struct caught {
-    int number;
-    const char *name;
-    void (*handler)(int);
+/* Whose turn it is after us: Aqueduct's, if it has outputs to write, or the system's. */
+static struct {
     bool free; /* the program had no handler when it started the library */
     struct sigaction next;
-} caught[] = {
-    {.number = SIGSEGV, .name = "SIGSEGV", .handler = exit_on_fatal},
-    {.number = SIGBUS, .name = "SIGBUS", .handler = exit_on_fatal},
-    {.number = SIGFPE, .name = "SIGFPE", .handler = exit_on_fatal},
-    {.number = SIGILL, .name = "SIGILL", .handler = exit_on_fatal},
-    {.number = SIGABRT, .name = "SIGABRT", .handler = exit_on_fatal},
-    {.number = SIGSYS, .name = "SIGSYS", .handler = exit_on_fatal},
-    {.number = SIGTERM, .name = "SIGTERM", .handler = exit_on_terminate},
-    {.number = SIGINT, .name = "SIGINT", .handler = exit_on_terminate},
-    {.number = SIGHUP, .name = "SIGHUP", .handler = exit_on_terminate},
-    {.number = SIGPIPE, .name = "SIGPIPE", .handler = exit_on_terminate},
-    {.number = SIGXCPU, .name = "SIGXCPU", .handler = exit_on_terminate},
-};
-enum { CAUGHT = sizeof(caught) / sizeof(*caught) };
+} caught[CAUGHT];
 
 /* The next time it is not ours. */
-static const char *exit_let_go(int number)
+static void exit_let_go(int number)
 {
     size_t i = 0;
-    while (i < CAUGHT - 1 && caught[i].number != number)
+    while (i < CAUGHT - 1 && caught_numbers[i] != number)
         i++;
     sigaction(number, &caught[i].next, NULL);
-    return caught[i].name;
 }
 
 static volatile sig_atomic_t dying_of;
@@ -86,11 +68,12 @@ static void exit_flush_output(int number)
     alarm(0);
 }
 
-static void exit_tell(const char *kind, const char *name, int number)
+static void exit_tell(const char *kind, int number)
 {
     char line[128];
-    int len = snprintf(line, sizeof(line), "*** Caught a %s: %s(%d) on node %u/%u\n", kind, name,
-                       number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
+    int len =
+        snprintf(line, sizeof(line), "*** Caught a %s: %s(%d) on node %u/%u\n", kind,
+                 gasnett_signame_fromval(number), number, (unsigned)aqgi.rank, (unsigned)aqgi.size);
     ssize_t ignored = write(STDERR_FILENO, line, (size_t)len);
     (void)ignored;
 }
@@ -98,9 +81,9 @@ static void exit_tell(const char *kind, const char *name, int number)
 /* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
 static void exit_on_fatal(int number)
 {
-    const char *name = exit_let_go(number);
+    exit_let_go(number);
     exit_flush_output(number);
-    exit_tell("fatal signal", name, number);
+    exit_tell("fatal signal", number);
     aqgi_explain();
     raise(number);
 }
@@ -113,12 +96,12 @@ static void exit_on_fatal(int number)
 static void exit_on_terminate(int number)
 {
     struct sigaction action;
-    const char *name = exit_let_go(number);
+    exit_let_go(number);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
     exit_flush_output(number);
-    if (number != SIGTERM) exit_tell("signal", name, number);
+    if (number != SIGTERM) exit_tell("signal", number);
     aq_exit(EXIT_FAILURE);
 }
 
@@ -140,15 +123,18 @@ void aqgi_signals_prepare(void)
 {
     struct sigaction old;
     for (size_t i = 0; i < CAUGHT; i++)
-        caught[i].free = sigaction(caught[i].number, NULL, &old) == 0 && old.sa_handler == SIG_DFL;
+        caught[i].free = sigaction(caught_numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL;
 }
 
 void aqgi_signals_open(void)
 {
     const char *spared = getenv("GASNET_NO_CATCH_SIGNAL");
     for (size_t i = 0; i < CAUGHT; i++) {
-        struct sigaction action = {.sa_handler = caught[i].handler, .sa_flags = SA_NODEFER};
-        if (!caught[i].free || exit_listed(spared, caught[i].number, caught[i].name)) continue;
-        sigaction(caught[i].number, &action, &caught[i].next);
+        struct sigaction action = {.sa_handler = i < FATAL ? exit_on_fatal : exit_on_terminate,
+                                   .sa_flags = SA_NODEFER};
+        int number = caught_numbers[i];
+        if (!caught[i].free || exit_listed(spared, number, gasnett_signame_fromval(number)))
+            continue;
+        sigaction(number, &action, &caught[i].next);
     }
 }

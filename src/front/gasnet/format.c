@@ -1,8 +1,6 @@
 /* Readable forms of what calls are given, and small helpers of gasnet_tools.h that need a job. */
 #include "aqg.h"
 
-#include <gasnet_tools.h>
-
 #include <stdarg.h>
 #include <sys/mman.h>
 
@@ -25,59 +23,51 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
 
 /* --- sets of constants ------------------------------------------------------------------------ */
 
-struct name {
-    uint32_t bit;
-    const char *name;
-};
-
-static size_t format_set(char *buf, uint32_t set, const struct name *names, size_t count)
+/* The bits of a set; names[i] is that of bit i. */
+static size_t format_set(char *buf, uint32_t set, const char *const names[], size_t count)
 {
     struct text text = {buf, 0};
     const char *between = "";
     for (size_t i = 0; i < count; i++) {
-        if (!(set & names[i].bit)) continue;
-        add(&text, "%s%s", between, names[i].name);
+        if (!(set >> i & 1)) continue;
+        add(&text, "%s%s", between, names[i]);
         between = "|";
-        set &= ~names[i].bit;
+        set &= ~(1u << i);
     }
     if (set != 0 || *between == '\0') add(&text, "%s0x%x", between, (unsigned)set);
     return text.len + 1;
 }
 
-#define NAME(constant)                                                                             \
-    {                                                                                              \
-        (uint32_t)(constant), #constant                                                            \
-    }
-
 size_t gasnett_format_dt(char *buf, gex_DT_t set)
 {
-    static const struct name names[] = {
-        NAME(GEX_DT_I32), NAME(GEX_DT_U32), NAME(GEX_DT_I64),  NAME(GEX_DT_U64),
-        NAME(GEX_DT_FLT), NAME(GEX_DT_DBL), NAME(GEX_DT_USER),
+    static const char *const names[] = {
+        "GEX_DT_I32", "GEX_DT_U32", "GEX_DT_I64",  "GEX_DT_U64",
+        "GEX_DT_FLT", "GEX_DT_DBL", "GEX_DT_USER",
     };
+    static_assert(GEX_DT_USER == 1 << (sizeof(names) / sizeof(*names) - 1), "a name for each bit");
     return format_set(buf, set, names, sizeof(names) / sizeof(*names));
 }
 
 size_t gasnett_format_op(char *buf, gex_OP_t set)
 {
-    static const struct name names[] = {
-        NAME(GEX_OP_AND),  NAME(GEX_OP_OR),    NAME(GEX_OP_XOR),     NAME(GEX_OP_ADD),
-        NAME(GEX_OP_SUB),  NAME(GEX_OP_MULT),  NAME(GEX_OP_MIN),     NAME(GEX_OP_MAX),
-        NAME(GEX_OP_INC),  NAME(GEX_OP_DEC),   NAME(GEX_OP_SET),     NAME(GEX_OP_CAS),
-        NAME(GEX_OP_FAND), NAME(GEX_OP_FOR),   NAME(GEX_OP_FXOR),    NAME(GEX_OP_FADD),
-        NAME(GEX_OP_FSUB), NAME(GEX_OP_FMULT), NAME(GEX_OP_FMIN),    NAME(GEX_OP_FMAX),
-        NAME(GEX_OP_FINC), NAME(GEX_OP_FDEC),  NAME(GEX_OP_SWAP),    NAME(GEX_OP_FCAS),
-        NAME(GEX_OP_GET),  NAME(GEX_OP_USER),  NAME(GEX_OP_USER_NC),
+    static const char *const names[] = {
+        "GEX_OP_AND",  "GEX_OP_OR",      "GEX_OP_XOR",   "GEX_OP_ADD",  "GEX_OP_SUB",
+        "GEX_OP_MULT", "GEX_OP_MIN",     "GEX_OP_MAX",   "GEX_OP_INC",  "GEX_OP_DEC",
+        "GEX_OP_SET",  "GEX_OP_CAS",     "GEX_OP_FAND",  "GEX_OP_FOR",  "GEX_OP_FXOR",
+        "GEX_OP_FADD", "GEX_OP_FSUB",    "GEX_OP_FMULT", "GEX_OP_FMIN", "GEX_OP_FMAX",
+        "GEX_OP_FINC", "GEX_OP_FDEC",    "GEX_OP_SWAP",  "GEX_OP_FCAS", "GEX_OP_GET",
+        "GEX_OP_USER", "GEX_OP_USER_NC",
     };
+    static_assert(GEX_OP_USER_NC == 1 << (sizeof(names) / sizeof(*names) - 1), "for each bit");
     return format_set(buf, set, names, sizeof(names) / sizeof(*names));
 }
 
 size_t gasnett_format_ti(char *buf, gex_TI_t set)
 {
-    static const struct name names[] = {
-        NAME(GEX_TI_SRCRANK), NAME(GEX_TI_EP),      NAME(GEX_TI_ENTRY),
-        NAME(GEX_TI_IS_REQ),  NAME(GEX_TI_IS_LONG),
+    static const char *const names[] = {
+        "GEX_TI_SRCRANK", "GEX_TI_EP", "GEX_TI_ENTRY", "GEX_TI_IS_REQ", "GEX_TI_IS_LONG",
     };
+    static_assert(GEX_TI_ALL == (1 << sizeof(names) / sizeof(*names)) - 1, "a name for each bit");
     return format_set(buf, set, names, sizeof(names) / sizeof(*names));
 }
 
@@ -86,20 +76,9 @@ size_t gasnett_format_ti(char *buf, gex_TI_t set)
 /* Bounds on what one number, one entry of a list and the words around them take. */
 enum { NUMBER = 24, ENTRY = 2 * NUMBER, HEAD = 128 };
 
-size_t gasnett_format_memveclist_bufsz(size_t count)
-{
-    return HEAD + count * ENTRY;
-}
-
-size_t gasnett_format_addrlist_bufsz(size_t count)
-{
-    return HEAD + count * ENTRY;
-}
-
-size_t gasnett_format_strides_bufsz(size_t count)
-{
-    return HEAD + count * NUMBER;
-}
+AQG_DEFINE(size_t, gasnett_format_memveclist_bufsz, (size_t count), HEAD + count * ENTRY)
+AQG_DEFINE(size_t, gasnett_format_addrlist_bufsz, (size_t count), HEAD + count * ENTRY)
+AQG_DEFINE(size_t, gasnett_format_strides_bufsz, (size_t count), HEAD + count * NUMBER)
 
 static aqg_list_stats_t format_add_memvecs(struct text *text, size_t count,
                                            gex_Memvec_t const *list)
@@ -113,11 +92,9 @@ static aqg_list_stats_t format_add_memvecs(struct text *text, size_t count,
     return stats;
 }
 
-aqg_list_stats_t gasnett_format_memveclist(char *buf, size_t count, gex_Memvec_t const *list)
-{
-    struct text text = {buf, 0};
-    return format_add_memvecs(&text, count, list);
-}
+AQG_DEFINE(aqg_list_stats_t, gasnett_format_memveclist,
+           (char *buf, size_t count, gex_Memvec_t const *list),
+           format_add_memvecs(&(struct text){buf, 0}, count, list))
 
 static aqg_list_stats_t format_add_addrs(struct text *text, size_t count, void *const *list,
                                          size_t len)
@@ -128,11 +105,9 @@ static aqg_list_stats_t format_add_addrs(struct text *text, size_t count, void *
     return (aqg_list_stats_t){count, count * len};
 }
 
-aqg_list_stats_t gasnett_format_addrlist(char *buf, size_t count, void *const *list, size_t len)
-{
-    struct text text = {buf, 0};
-    return format_add_addrs(&text, count, list, len);
-}
+AQG_DEFINE(aqg_list_stats_t, gasnett_format_addrlist,
+           (char *buf, size_t count, void *const *list, size_t len),
+           format_add_addrs(&(struct text){buf, 0}, count, list, len))
 
 static void format_add_strides(struct text *text, size_t count, const ptrdiff_t *list)
 {
@@ -155,10 +130,8 @@ static void format_add_peer(struct text *text, gex_TM_t tm, gex_Rank_t rank)
     add(text, "rank %u of %u: ", (unsigned)rank, (unsigned)gex_TM_QuerySize(tm));
 }
 
-size_t gasnett_format_putsgets_bufsz(size_t stridelevels)
-{
-    return 2 * HEAD + 3 * stridelevels * NUMBER;
-}
+AQG_DEFINE(size_t, gasnett_format_putsgets_bufsz, (size_t stridelevels),
+           2 * HEAD + 3 * stridelevels * NUMBER)
 
 size_t gasnett_format_putsgets(char *buf, void *stats_or_NULL, gex_TM_t tm, gex_Rank_t rank,
                                void *dstaddr, const ptrdiff_t dststrides[], void *srcaddr,
@@ -182,11 +155,9 @@ size_t gasnett_format_putsgets(char *buf, void *stats_or_NULL, gex_TM_t tm, gex_
     return bytes;
 }
 
-size_t gasnett_format_putvgetv_bufsz(size_t dstcount, size_t srccount)
-{
-    return HEAD + gasnett_format_memveclist_bufsz(dstcount) +
-           gasnett_format_memveclist_bufsz(srccount);
-}
+AQG_DEFINE(size_t, gasnett_format_putvgetv_bufsz, (size_t dstcount, size_t srccount),
+           HEAD + gasnett_format_memveclist_bufsz(dstcount) +
+               gasnett_format_memveclist_bufsz(srccount))
 
 size_t gasnett_format_putvgetv(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t dstcount,
                                gex_Memvec_t const dstlist[], size_t srccount,
@@ -200,10 +171,8 @@ size_t gasnett_format_putvgetv(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t d
     return format_add_memvecs(&text, srccount, srclist).aqg_bytes;
 }
 
-size_t gasnett_format_putigeti_bufsz(size_t dstcount, size_t srccount)
-{
-    return HEAD + gasnett_format_addrlist_bufsz(dstcount) + gasnett_format_addrlist_bufsz(srccount);
-}
+AQG_DEFINE(size_t, gasnett_format_putigeti_bufsz, (size_t dstcount, size_t srccount),
+           HEAD + gasnett_format_addrlist_bufsz(dstcount) + gasnett_format_addrlist_bufsz(srccount))
 
 size_t gasnett_format_putigeti(char *buf, gex_TM_t tm, gex_Rank_t rank, size_t dstcount,
                                void *const dstlist[], size_t dstlen, size_t srccount,

@@ -10,40 +10,33 @@ int aqg_init(const struct aqg_build *build, int *argc, char ***argv)
     return aqg_client_init(build, NULL, NULL, NULL, "LEGACY", argc, argv, GEX_FLAG_USES_GASNET1);
 }
 
-static int legacy_register_table(gasnet_handlerentry_t *table, size_t count)
+static int legacy_register(const char *call, gasnet_handlerentry_t *table, size_t count)
 {
-    static const char call[] = "gasnet_attach";
-    aq_handler_entry rows[256];
+    gex_AM_Entry_t entries[AQGI_HANDLERS];
     if (count == 0) return GASNET_OK;
-    if (table == NULL || count > 256)
+    if (table == NULL || count > AQGI_HANDLERS)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: a table of %zu handlers", call, count);
-    gex_AM_Entry_t *copies = calloc(count, sizeof(*copies));
-    if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
-    for (size_t i = 0; i < count; i++) {
-        copies[i].gex_index = table[i].index;
-        copies[i].gex_fnptr = table[i].fnptr;
-        copies[i].gex_nargs = AQ_AM_ANY_ARGS;
-    }
-    int code = aqgi_register(call, &aqgi.ep, copies, rows, count);
+    for (size_t i = 0; i < count; i++)
+        entries[i] = (gex_AM_Entry_t){
+            .gex_index = table[i].index, .gex_fnptr = table[i].fnptr, .gex_nargs = AQ_AM_ANY_ARGS};
+    int code = aqgi_register(call, &aqgi.ep, entries, count);
     for (size_t i = 0; i < count && code == GASNET_OK; i++)
-        table[i].index = copies[i].gex_index;
-    if (code != GASNET_OK) free(copies);
+        table[i].index = entries[i].gex_index;
     return code;
 }
 
 int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsize,
                   uintptr_t minheapoffset)
 {
-    static const char call[] = "gasnet_attach";
-    (void)minheapoffset;
     if (!aqgi.open || (aqgi.client.flags & GEX_FLAG_USES_GASNET1) == 0)
         return aqgi_refuse(GASNET_ERR_NOT_INIT,
                            "%s: needs gasnet_init, or gex_Client_Init with GEX_FLAG_USES_GASNET1",
-                           call);
-    if (numentries < 0) return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", call, numentries);
-    int code = aqgi_attachable(call, segsize);
+                           __func__);
+    if (numentries < 0)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", __func__, numentries);
+    int code = aqgi_attachable(__func__, segsize);
     if (code != GASNET_OK) return code;
-    code = legacy_register_table(table, (size_t)numentries);
+    code = legacy_register(__func__, table, (size_t)numentries);
     if (code != GASNET_OK) return code;
     return gex_Segment_Attach(NULL, aqg_world, segsize);
 }
@@ -107,8 +100,7 @@ struct aqg_valget {
 
 struct aqg_valget *aqg_valget_begin(gasnet_node_t node, const void *src, size_t nbytes)
 {
-    struct aqg_valget *pending = calloc(1, sizeof(*pending));
-    if (pending == NULL) aqgi_die("gasnet_get_nb_val: no memory");
+    struct aqg_valget *pending = aqgi_alloc(1, sizeof(*pending), "gasnet_get_nb_val");
     if (nbytes - 1 >= sizeof(pending->value))
         aqgi_die("gasnet_get_nb_val: a value of %zu bytes; 1 to 8 are legal", nbytes);
     void *at = (void *)(uintptr_t)aqg_value_bytes(&pending->value, nbytes);

@@ -17,21 +17,21 @@ enum { CLASSES = sizeof(class_names) / sizeof(class_names[0]) };
 int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_args_t *args,
                   gex_Flags_t flags)
 {
-    static const char call[] = "gex_MK_Create";
     if (kind_p == NULL || client != &aqgi.client || args == NULL)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a place, the client and arguments", call);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a place, the client and arguments",
+                           __func__);
     if (flags != 0 || args->gex_flags != 0)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: flags must be 0", call);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: flags must be 0", __func__);
     unsigned class = (unsigned)args->gex_class;
     if (class == GEX_MK_CLASS_HOST)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: the host's memory needs no creation: use GEX_MK_HOST", call);
+                           "%s: the host's memory needs no creation: use GEX_MK_HOST", __func__);
     if (class >= CLASSES)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: there is no class %u", call, class);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: there is no class %u", __func__, class);
     return aqgi_refuse(GASNET_ERR_BAD_ARG,
                        "%s: memory of class %s is not supported: build the program without it "
                        "(GASNET_HAVE_MK_CLASS_... is not defined)",
-                       call, class_names[class]);
+                       __func__, class_names[class]);
 }
 
 /* No kind but the host's exists, and of it the calls below are not to be made. */
@@ -42,7 +42,6 @@ static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
 {
-    (void)flags;
     mk_no_kind("gex_MK_Destroy", kind);
 }
 
@@ -55,26 +54,13 @@ void gex_MK_SetCData(gex_MK_t kind, const void *val)
     host_cdata = (void *)(uintptr_t)val;
 }
 
-void *gex_MK_QueryCData(gex_MK_t kind)
-{
-    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryCData", kind);
-    return host_cdata;
-}
-
-gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind)
-{
-    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryFlags", kind);
-    return 0;
-}
-
-gex_Client_t gex_MK_QueryClient(gex_MK_t kind)
-{
-    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryClient", kind);
-    return &aqgi.client;
-}
-
-gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind)
-{
-    if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_QueryClass", kind);
-    return GEX_MK_CLASS_HOST;
-}
+#define QUERY(type, Name, value)                                                                   \
+    type gex_MK_Query##Name(gex_MK_t kind)                                                         \
+    {                                                                                              \
+        if (kind != GEX_MK_HOST) mk_no_kind("gex_MK_Query" #Name, kind);                           \
+        return value;                                                                              \
+    }
+QUERY(void *, CData, host_cdata)
+QUERY(gex_Flags_t, Flags, 0)
+QUERY(gex_Client_t, Client, &aqgi.client)
+QUERY(gex_MK_Class_t, Class, GEX_MK_CLASS_HOST)

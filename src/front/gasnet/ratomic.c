@@ -22,10 +22,6 @@ static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
     return (struct aqgi_ad *)(void *)ad;
 }
 
-/* By the bit of a data type. */
-static const aq_atomic_type types[] = {AQ_I32, AQ_U32, AQ_I64, AQ_U64, AQ_F32, AQ_F64};
-enum { TYPES = sizeof(types) / sizeof(types[0]) };
-
 /* By the bit of an operation; from FETCHING on the old value is wanted. */
 enum { FETCHING = 12, OPS = 25 };
 static const aq_atomic_op ops[OPS] = {
@@ -34,15 +30,34 @@ static const aq_atomic_op ops[OPS] = {
     AQ_MIN, AQ_MAX, AQ_INC, AQ_DEC, AQ_SWAP, AQ_CAS,  AQ_GET,
 };
 static_assert(GEX_OP_FAND == 1 << FETCHING && GEX_OP_GET == 1 << (OPS - 1), "the table's order");
-static_assert(GEX_DT_USER == 1 << TYPES, "the table's order");
+
+/* And of a data type. */
+static const struct {
+    aq_atomic_type type;
+    size_t size;
+} types[] = {{AQ_I32, 4}, {AQ_U32, 4}, {AQ_I64, 8}, {AQ_U64, 8}, {AQ_F32, 4}, {AQ_F64, 8}};
+static_assert(GEX_DT_USER == 1 << sizeof(types) / sizeof(*types), "the table's order");
+
+aq_atomic_op aqgi_op(gex_OP_t op)
+{
+    return ops[__builtin_ctz(op)];
+}
+
+size_t aqgi_type(gex_DT_t dt, aq_atomic_type *type)
+{
+    if (dt == 0 || (dt & (dt - 1)) != 0 || dt >= GEX_DT_USER) return 0;
+    *type = types[__builtin_ctz(dt)].type;
+    return types[__builtin_ctz(dt)].size;
+}
 
 static aq_atomic_type ratomic_type_of(gex_DT_t dt)
 {
-    for (unsigned bit = 0; bit < TYPES; bit++)
-        if (dt == 1u << bit) return types[bit];
-    aqgi_die("gex_AD_Create: data type 0x%x is none: give one of GEX_DT_I32, U32, I64, U64, FLT "
-             "and DBL",
-             (unsigned)dt);
+    aq_atomic_type type;
+    if (aqgi_type(dt, &type) == 0)
+        aqgi_die("gex_AD_Create: data type 0x%x is none: give one of GEX_DT_I32, U32, I64, U64, "
+                 "FLT and DBL",
+                 (unsigned)dt);
+    return type;
 }
 
 static unsigned ratomic_ops_of(gex_OP_t set)
@@ -52,16 +67,15 @@ static unsigned ratomic_ops_of(gex_OP_t set)
         aqgi_die("gex_AD_Create: operations 0x%x: give an OR of those that GASNet-EX has for "
                  "atomic domains",
                  (unsigned)set);
-    for (unsigned bit = 0; bit < OPS; bit++)
-        if (set & (1u << bit)) mask |= AQ_OP_BIT(ops[bit]);
+    for (gex_OP_t left = set; left != 0; left &= left - 1)
+        mask |= AQ_OP_BIT(ops[__builtin_ctz(left)]);
     return mask;
 }
 
 static gex_Rank_t *ratomic_inverse_of(gex_TM_t tm)
 {
     if (tm->map == NULL) return NULL;
-    gex_Rank_t *from_job = malloc(aqgi.size * sizeof(*from_job));
-    if (from_job == NULL) aqgi_die("gex_AD_Create: no memory for a table of ranks");
+    gex_Rank_t *from_job = aqgi_alloc(aqgi.size, sizeof(*from_job), "the ranks of gex_AD_Create");
     for (gex_Rank_t rank = 0; rank < aqgi.size; rank++)
         from_job[rank] = GEX_RANK_INVALID;
     for (gex_Rank_t rank = 0; rank < tm->size; rank++)
@@ -80,8 +94,7 @@ static bool ratomic_all_neighbors(gex_TM_t tm)
 
 void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_Flags_t flags)
 {
-    struct aqgi_ad *ad = malloc(sizeof(*ad));
-    if (ad == NULL) aqgi_die("gex_AD_Create: no memory");
+    struct aqgi_ad *ad = aqgi_alloc(1, sizeof(*ad), "gex_AD_Create");
     *ad = (struct aqgi_ad){.head = {.team = *tm, .dt = dt}, .tm = tm, .ops = set, .flags = flags};
     aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
                                                        ratomic_ops_of(set), &ad->aq));
@@ -98,11 +111,10 @@ void gex_AD_Destroy(gex_AD_t ad)
     free(ad);
 }
 
-AQGI_QUERY(gex_Flags_t, gex_AD_QueryFlags, (gex_AD_t ad), ratomic_aqgi_ad(ad)->flags)
-AQGI_QUERY(gex_TM_t, gex_AD_QueryTM, (gex_AD_t ad), ratomic_aqgi_ad(ad)->tm)
-AQGI_QUERY(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
-AQGI_QUERY(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
-AQGI_CDATA(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
+AQG_DEFINE(gex_TM_t, gex_AD_QueryTM, (gex_AD_t ad), ratomic_aqgi_ad(ad)->tm)
+AQG_DEFINE(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
+AQG_DEFINE(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
+AQGI_OBJECT(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 
 /* An operation with its arguments in Aqueduct's terms. */
 struct call {
@@ -133,11 +145,11 @@ static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t d
     return call;
 }
 
-#define OPERATIONS(DT, T)                                                                          \
+#define OPERATIONS(DT, T, HERE)                                                                    \
     gex_Event_t aqg_ad_nb_##DT(AQG_AD_PARAMS(T))                                                   \
     {                                                                                              \
         aq_event event = AQ_EVENT_DONE;                                                            \
-        if (aqg_ad_here_##DT(AQG_AD_VALUES)) return GEX_EVENT_INVALID;                             \
+        if (HERE) return GEX_EVENT_INVALID;                                                        \
         struct call c = ratomic_call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,   \
                                         opcode, flags);                                            \
         aq_status st = aq_atomic_nb(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, &operand1,    \
@@ -146,16 +158,16 @@ static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t d
     }                                                                                              \
     int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T))                                                          \
     {                                                                                              \
-        if (aqg_ad_here_##DT(AQG_AD_VALUES)) return 0;                                             \
+        if (HERE) return 0;                                                                        \
         struct call c = ratomic_call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,  \
                                         opcode, flags);                                            \
         return aqgi_started(c.name, aq_atomic_nbi(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, \
                                                   &operand1, &operand2, c.result, c.flags));       \
     }
 
-OPERATIONS(I32, int32_t)
-OPERATIONS(U32, uint32_t)
-OPERATIONS(I64, int64_t)
-OPERATIONS(U64, uint64_t)
-OPERATIONS(FLT, float)
-OPERATIONS(DBL, double)
+OPERATIONS(I32, int32_t, aqg_ad_here_I32(AQG_AD_VALUES))
+OPERATIONS(U32, uint32_t, aqg_ad_here_U32(AQG_AD_VALUES))
+OPERATIONS(I64, int64_t, aqg_ad_here_I64(AQG_AD_VALUES))
+OPERATIONS(U64, uint64_t, aqg_ad_here_U64(AQG_AD_VALUES))
+OPERATIONS(FLT, float, 0)
+OPERATIONS(DBL, double, 0)

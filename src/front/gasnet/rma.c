@@ -33,54 +33,28 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
     return aqgi_started_nb("gex_RMA_PutNB", st, event);
 }
 
-int aqg_put_value(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value, size_t nbytes,
-                  gex_Flags_t flags)
-{
-    return aqgi_started("gex_RMA_PutBlockingVal",
-                        aq_put_value(aqgi_aq(tm), rank, dest, value, nbytes, aqgi_flags(flags)));
-}
+/* --- transfers whose three forms differ in nothing else --------------------------------------- */
 
-int aqg_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
-                      size_t nbytes, gex_Flags_t flags)
-{
-    return aqgi_started("gex_RMA_PutNBIVal", aq_put_value_nbi(aqgi_aq(tm), rank, dest, value,
-                                                              nbytes, aqgi_flags(flags)));
-}
+#define FORMS(LIB, NAME, SUFFIX, PARAMS, CALL, ...)                                                \
+    int LIB PARAMS                                                                                 \
+    {                                                                                              \
+        return aqgi_started(NAME "Blocking" SUFFIX, CALL(__VA_ARGS__, aqgi_flags(flags)));         \
+    }                                                                                              \
+    int LIB##_nbi PARAMS                                                                           \
+    {                                                                                              \
+        return aqgi_started(NAME "NBI" SUFFIX, CALL##_nbi(__VA_ARGS__, aqgi_flags(flags)));        \
+    }                                                                                              \
+    gex_Event_t LIB##_nb PARAMS                                                                    \
+    {                                                                                              \
+        aq_event event = AQ_EVENT_DONE;                                                            \
+        aq_status st = CALL##_nb(__VA_ARGS__, aqgi_flags(flags), &event);                          \
+        return aqgi_started_nb(NAME "NB" SUFFIX, st, event);                                       \
+    }
 
-gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
-                             size_t nbytes, gex_Flags_t flags)
-{
-    aq_event event = AQ_EVENT_DONE;
-    unsigned how = aqgi_flags(flags);
-    aq_status st = aq_put_value_nb(aqgi_aq(tm), rank, dest, value, nbytes, how, &event);
-    return aqgi_started_nb("gex_RMA_PutNBVal", st, event);
-}
-
-/* --- gets ------------------------------------------------------------------------------------ */
-
-int aqg_get(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-            gex_Flags_t flags)
-{
-    return aqgi_started("gex_RMA_GetBlocking", aq_get(aqgi_aq(tm), aqgi_local(tm, dest, flags),
-                                                      rank, src, nbytes, aqgi_flags(flags)));
-}
-
-int aqg_get_nbi(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-                gex_Flags_t flags)
-{
-    return aqgi_started("gex_RMA_GetNBI", aq_get_nbi(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank,
-                                                     src, nbytes, aqgi_flags(flags)));
-}
-
-gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-                       gex_Flags_t flags)
-{
-    aq_event event = AQ_EVENT_DONE;
-    unsigned how = aqgi_flags(flags);
-    aq_status st =
-        aq_get_nb(aqgi_aq(tm), aqgi_local(tm, dest, flags), rank, src, nbytes, how, &event);
-    return aqgi_started_nb("gex_RMA_GetNB", st, event);
-}
+FORMS(aqg_get, "gex_RMA_Get", "", AQG_GET, aq_get, aqgi_aq(tm), aqgi_local(tm, dest, flags), rank,
+      src, nbytes)
+FORMS(aqg_put_value, "gex_RMA_Put", "Val", AQG_PUT_VALUE, aq_put_value, aqgi_aq(tm), rank, dest,
+      value, nbytes)
 
 gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
                               gex_Flags_t flags)

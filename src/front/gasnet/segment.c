@@ -20,16 +20,16 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }
 
-static void segment_learn(struct aqg_reach *all, unsigned index)
+/* Of all processes, those with endpoints of this index. */
+static aq_team *segment_team(unsigned index)
 {
-    aq_team *team = index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
-    for (gex_Rank_t rank = 0; rank < aqgi.size; rank++)
-        all[rank] = segment_reach_of(team, rank);
+    return index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
 }
 
-void aqgi_reach_learn(unsigned index)
+static void segment_learn(struct aqg_reach *all, unsigned index)
 {
-    segment_learn(aqgi.reach[index], index);
+    for (gex_Rank_t rank = 0; rank < aqgi.size; rank++)
+        all[rank] = segment_reach_of(segment_team(index), rank);
 }
 
 struct aqg_reach *aqgi_reach(unsigned index)
@@ -38,8 +38,7 @@ struct aqg_reach *aqgi_reach(unsigned index)
     if (__atomic_load_n(&aqgi.reach[index], __ATOMIC_ACQUIRE) != NULL) return aqgi.reach[index];
     pthread_mutex_lock(&lock);
     if (aqgi.reach[index] == NULL) {
-        struct aqg_reach *all = calloc(aqgi.size, sizeof(*all));
-        if (all == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
+        struct aqg_reach *all = aqgi_alloc(aqgi.size, sizeof(*all), "segments of all processes");
         /* First: another thread that saw half an entry would store to a wrong address. */
         segment_learn(all, index);
         __atomic_store_n(&aqgi.reach[index], all, __ATOMIC_RELEASE);
@@ -52,8 +51,7 @@ struct aqg_reach *aqgi_reach(unsigned index)
 
 static struct aqg_segment *segment_new(aq_segment *aq)
 {
-    struct aqg_segment *segment = calloc(1, sizeof(*segment));
-    if (segment == NULL) aqgi_die("no memory for a segment's handle");
+    struct aqg_segment *segment = aqgi_alloc(1, sizeof(*segment), "a segment's handle");
     segment->aq = aq;
     segment->addr = aq_segment_addr(aq);
     segment->size = aq_segment_size(aq);
@@ -76,19 +74,19 @@ int aqgi_attachable(const char *call, uintptr_t size)
 
 int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
 {
-    static const char call[] = "gex_Segment_Attach";
     aq_segment *aq;
-    int refused = aqgi_attachable(call, size);
+    int refused = aqgi_attachable(__func__, size);
     if (refused != GASNET_OK) return refused;
     if (tm != aqg_world)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs the primordial team", call);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs the primordial team", __func__);
     if (size == 0) size = GASNET_PAGESIZE;
-    int code = aqgi_error(call, aqgi_everything() ? aq_barrier(aqgi.world.aq)
-                                                  : aq_segment_attach(aqgi.world.aq, size, &aq));
+    int code =
+        aqgi_error(__func__, aqgi_everything() ? aq_barrier(aqgi.world.aq)
+                                               : aq_segment_attach(aqgi.world.aq, size, &aq));
     if (code != GASNET_OK) return code;
     aqgi.attached = true;
     if (!aqgi_everything()) {
-        aqgi_reach_learn(0);
+        segment_learn(aqgi.reach[0], 0);
         aqgi.ep.segment = segment_new(aq);
         if (gasnet_client_attach_hook != NULL)
             gasnet_client_attach_hook(aqgi.ep.segment->addr, aqgi.ep.segment->size);
@@ -102,34 +100,32 @@ aq_status aqgi_segment_open(void)
     aq_segment *everything;
     if (!aqgi_everything()) return AQ_OK;
     aq_status st = aq_segment_attach(aqgi.world.aq, 0, &everything);
-    if (st == AQ_OK) aqgi_reach_learn(0);
+    if (st == AQ_OK) segment_learn(aqgi.reach[0], 0);
     return st;
 }
 
 int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t address,
                        uintptr_t length, gex_MK_t kind, gex_Flags_t flags)
 {
-    static const char call[] = "gex_Segment_Create";
     aq_segment *aq;
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
     if (segment_p == NULL || client != &aqgi.client || kind != GEX_MK_HOST || flags != 0 ||
         length == 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
                            "%s: needs a place, the client, memory of kind host, a length and no "
                            "flags",
-                           call);
+                           __func__);
     if (address == NULL && length > gasnet_getMaxLocalSegmentSize())
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: %zu bytes; %zu is the most (GASNET_MAX_SEGSIZE)", call,
+                           "%s: %zu bytes; %zu is the most (GASNET_MAX_SEGSIZE)", __func__,
                            (size_t)length, (size_t)gasnet_getMaxLocalSegmentSize());
-    int code = aqgi_error(call, aq_segment_create(address, length, &aq));
+    int code = aqgi_error(__func__, aq_segment_create(address, length, &aq));
     if (code == GASNET_OK) *segment_p = segment_new(aq);
     return code;
 }
 
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags)
 {
-    (void)flags;
     if (segment == GEX_SEGMENT_INVALID) aqgi_die("gex_Segment_Destroy: no segment is given");
     aqgi_done("gex_Segment_Destroy", aq_segment_destroy(segment->aq));
     for (unsigned i = 0; i < AQGI_EPS; i++) {
@@ -141,16 +137,10 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags)
     free(segment);
 }
 
-gex_Client_t gex_Segment_QueryClient(gex_Segment_t seg)
-{
-    (void)seg;
-    return &aqgi.client;
-}
-
-AQGI_QUERY(gex_Flags_t, gex_Segment_QueryFlags, (gex_Segment_t seg), seg->flags)
-AQGI_QUERY(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
-AQGI_QUERY(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
-AQGI_CDATA(gex_Segment, gex_Segment_t seg, seg)
+AQG_DEFINE(gex_Client_t, gex_Segment_QueryClient, (gex_Segment_t seg), &aqgi.client)
+AQG_DEFINE(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
+AQG_DEFINE(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
+AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 
 /* --- where somebody's segment is -------------------------------------------------------------- */
 
@@ -170,17 +160,15 @@ static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, vo
 gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p,
                                        void **localaddr_p, uintptr_t *size_p, gex_Flags_t flags)
 {
-    (void)flags;
     if (segment_bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0 && size_p != NULL)
         *size_p = 0;
     return GEX_EVENT_INVALID;
 }
 
-int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
-                           uintptr_t *size_p)
-{
-    return segment_bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0;
-}
+AQG_DEFINE(int, gex_Segment_QueryBound,
+           (gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
+            uintptr_t *size_p),
+           segment_bound(tm, rank, owneraddr_p, localaddr_p, size_p) == 0)
 
 void *aqgi_at_offset(gex_TM_t tm, const void *offset)
 {
@@ -205,19 +193,18 @@ static const struct {
 int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t capabilities,
                   gex_Flags_t flags)
 {
-    static const char call[] = "gex_EP_Create";
     unsigned wanted = 0;
     aq_ep *aq;
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
     if (ep_p == NULL || client != &aqgi.client || capabilities == 0 ||
         (capabilities & ~GEX_EP_CAPABILITY_ALL) != 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs a place, the client and known capabilities", call);
+                           "%s: needs a place, the client and known capabilities", __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
-    if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
-    int code = aqgi_error(call, aq_ep_create(wanted, &aq));
+    if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", __func__);
+    int code = aqgi_error(__func__, aq_ep_create(wanted, &aq));
     if (code != GASNET_OK) {
         free(ep);
         return code;
@@ -228,45 +215,38 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
                           .index = (gex_EP_Index_t)aq_ep_index(aq)};
     aqgi.eps[ep->index] = ep;
     *ep_p = ep;
-    return wanted & AQ_EP_AM ? aqgi_error(call, aqgi_vis_open(ep)) : GASNET_OK;
+    return wanted & AQ_EP_AM ? aqgi_error(__func__, aqgi_vis_open(ep)) : GASNET_OK;
 }
 
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
 {
-    static const char call[] = "gex_EP_BindSegment";
     if (ep == GEX_EP_INVALID || segment == GEX_SEGMENT_INVALID || flags != 0 || ep->segment != NULL)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs an endpoint without a segment, a segment and no flags", call);
-    int code = aqgi_error(call, aq_ep_bind(ep->aq, segment->aq));
+                           "%s: needs an endpoint without a segment, a segment and no flags",
+                           __func__);
+    int code = aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));
     if (code != GASNET_OK) return code;
     ep->segment = segment;
-    aqgi_reach(ep->index)[aqgi.rank] = segment_reach_of(
-        ep->index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, ep->index), aqgi.rank);
+    aqgi_reach(ep->index)[aqgi.rank] = segment_reach_of(segment_team(ep->index), aqgi.rank);
     return GASNET_OK;
 }
 
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_Flags_t flags)
 {
-    static const char call[] = "gex_EP_PublishBoundSegment";
     aq_ep *aq[AQGI_EPS];
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
     if (tm == GEX_TM_INVALID || flags != 0 || num_eps > AQGI_EPS || (eps == NULL && num_eps != 0))
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a team, endpoints and no flags", call);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a team, endpoints and no flags",
+                           __func__);
     for (size_t i = 0; i < num_eps; i++)
         aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;
-    int code = aqgi_error(call, aq_ep_publish(aqgi_aq(tm), aq, num_eps));
+    int code = aqgi_error(__func__, aq_ep_publish(aqgi_aq(tm), aq, num_eps));
     for (unsigned i = 0; i < AQGI_EPS && code == GASNET_OK; i++)
-        if (aqgi.reach[i] != NULL) aqgi_reach_learn(i);
+        if (aqgi.reach[i] != NULL) segment_learn(aqgi.reach[i], i);
     return code;
 }
 
-gex_Client_t gex_EP_QueryClient(gex_EP_t ep)
-{
-    (void)ep;
-    return &aqgi.client;
-}
-
-AQGI_QUERY(gex_Flags_t, gex_EP_QueryFlags, (gex_EP_t ep), ep->flags)
-AQGI_QUERY(gex_Segment_t, gex_EP_QuerySegment, (gex_EP_t ep), ep->segment)
-AQGI_QUERY(gex_EP_Index_t, gex_EP_QueryIndex, (gex_EP_t ep), ep->index)
-AQGI_CDATA(gex_EP, gex_EP_t ep, ep)
+AQG_DEFINE(gex_Client_t, gex_EP_QueryClient, (gex_EP_t ep), &aqgi.client)
+AQG_DEFINE(gex_Segment_t, gex_EP_QuerySegment, (gex_EP_t ep), ep->segment)
+AQG_DEFINE(gex_EP_Index_t, gex_EP_QueryIndex, (gex_EP_t ep), ep->index)
+AQGI_OBJECT(gex_EP, gex_EP_t ep, ep)

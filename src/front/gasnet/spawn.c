@@ -1,4 +1,5 @@
-/* GASNET_PSHM_NODES: a program that nobody started as a job makes itself one, with aqrun. */
+/* A program that nobody started as a job: with GASNET_PSHM_NODES it makes itself one, with aqrun;
+ * for the network udp it says how it is started when its first argument asks for processes. */
 #include "aqg.h"
 
 #include <errno.h>
@@ -27,9 +28,10 @@ static char *spawn_read_command_line(size_t *len)
     for (ssize_t got = 1; fd >= 0 && got > 0; room *= 2) {
         text = realloc(text, room);
         if (text == NULL) break;
-        while (*len < room && (got = read(fd, text + *len, room - *len)) > 0)
+        while (*len < room - 1 && (got = read(fd, text + *len, room - 1 - *len)) > 0)
             *len += (size_t)got;
     }
+    if (text != NULL) text[*len] = '\0';
     if (fd >= 0) close(fd);
     return text;
 }
@@ -56,14 +58,10 @@ static char **spawn_make_command(const char *count)
     return command;
 }
 
-void aqgi_spawn(const struct aqg_build *build)
+static void spawn_job(const struct aqg_build *build, const char *count)
 {
     char path[PATH_MAX];
-    const char *count = getenv("GASNET_PSHM_NODES"), *given = getenv("GASNET_AQRUN");
-    if (count == NULL || *count == '\0' || strcmp(build->conduit, "SMP") != 0 ||
-        getenv("AQ_RANK") != NULL)
-        return;
-    if (strtol(count, NULL, 10) == 1) return;
+    const char *given = getenv("GASNET_AQRUN");
     char **command = spawn_make_command(count);
     if (command == NULL) aqgi_die("GASNET_PSHM_NODES=%s: cannot read /proc/self", count);
     if (given != NULL)
@@ -74,4 +72,35 @@ void aqgi_spawn(const struct aqg_build *build)
     aqgi_die("GASNET_PSHM_NODES=%s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or "
              "put it into PATH",
              count, path, strerror(errno));
+}
+
+/* ./program N ARGUMENTS: scripts start N processes so, and would get a job of one. */
+static void spawn_refuse_count(void)
+{
+    size_t len;
+    char *line = spawn_read_command_line(&len);
+    const char *count = line != NULL ? line + strnlen(line, len) + 1 : NULL;
+    bool number = count != NULL && count < line + len && *count >= '1' && *count <= '9' &&
+                  count[strspn(count, "0123456789")] == '\0';
+    if (number) {
+        fprintf(stderr,
+                "*** gasnet: a program for the network udp does not start its processes itself; "
+                "start it by\n    gasnetrun_udp -n %s %s",
+                count, line);
+        for (const char *at = count + strlen(count) + 1; at < line + len; at += strlen(at) + 1)
+            fprintf(stderr, " %s", at);
+        fputc('\n', stderr);
+        exit(2);
+    }
+    free(line);
+}
+
+void aqgi_spawn(const struct aqg_build *build)
+{
+    const char *count = getenv("GASNET_PSHM_NODES");
+    if (getenv("AQ_RANK") != NULL) return;
+    if (strcmp(build->conduit, "UDP") == 0) spawn_refuse_count();
+    if (strcmp(build->conduit, "SMP") == 0 && count != NULL && *count != '\0' &&
+        strtol(count, NULL, 10) != 1)
+        spawn_job(build, count);
 }

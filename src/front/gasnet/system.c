@@ -22,8 +22,7 @@ static void system_list_members(struct members *members, aq_team *team)
 {
     members->count = aq_team_size(team);
     members->mine = aq_team_rank(team);
-    members->info = calloc(members->count, sizeof(*members->info));
-    if (members->info == NULL) aqgi_die("no memory for a list of %u processes", members->count);
+    members->info = aqgi_alloc(members->count, sizeof(*members->info), "a list of processes");
     for (gex_Rank_t i = 0; i < members->count; i++)
         members->info[i].gex_jobrank = aq_team_to_job(team, i);
 }
@@ -33,8 +32,7 @@ aq_status aqgi_system_open(void)
 {
     aq_rank count, mine;
     struct card card = {.max_segment = aqgi_segment_max()};
-    cards = calloc(aqgi.size, sizeof(*cards));
-    if (cards == NULL) aqgi_die("no memory for the hosts of %u processes", aqgi.size);
+    cards = aqgi_alloc(aqgi.size, sizeof(*cards), "the hosts of all processes");
     aq_job_hosts(&count, &mine);
     card.host = mine;
     aq_job_neighborhoods(&count, &mine);
@@ -88,10 +86,7 @@ uint64_t aqg_max_threads(unsigned mode)
     return wanted > 0 && wanted < DEFAULT ? wanted : DEFAULT;
 }
 
-int gex_System_QueryHiddenAMConcurrencyLevel(void)
-{
-    return aq_job_progress_thread();
-}
+AQG_DEFINE(int, gex_System_QueryHiddenAMConcurrencyLevel, (void), aq_job_progress_thread())
 
 /* The library starts its thread itself, so there is none that the client must start. */
 int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
@@ -115,15 +110,9 @@ int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
 
 /* --- GASNet-1 -------------------------------------------------------------------------------- */
 
-uintptr_t gasnet_getMaxLocalSegmentSize(void)
-{
-    return aqgi.open ? cards[aqgi.rank].max_segment : 0;
-}
-
-uintptr_t gasnet_getMaxGlobalSegmentSize(void)
-{
-    return least_max_segment;
-}
+AQG_DEFINE(uintptr_t, gasnet_getMaxLocalSegmentSize, (void),
+           aqgi.open ? cards[aqgi.rank].max_segment : 0)
+AQG_DEFINE(uintptr_t, gasnet_getMaxGlobalSegmentSize, (void), least_max_segment)
 
 int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries)
 {
@@ -151,7 +140,4 @@ int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries)
 }
 
 /* Every process has the environment of the launcher. */
-char *gasnet_getenv(const char *name)
-{
-    return getenv(name);
-}
+AQG_DEFINE(char *, gasnet_getenv, (const char *name), getenv(name))

@@ -3,21 +3,14 @@
 
 #include <pthread.h>
 
-enum {
-    CREATED_SCRATCH = 4096
-}; /* the library has memory of its own: a page is enough to ask for */
+/* The library has memory of its own: a page is enough to ask for. */
+enum { CREATED_SCRATCH = 4096 };
 
 /* --- queries --------------------------------------------------------------------------------- */
 
-gex_Client_t gex_TM_QueryClient(gex_TM_t tm)
-{
-    (void)tm;
-    return &aqgi.client;
-}
-
-AQGI_QUERY(gex_EP_t, gex_TM_QueryEP, (gex_TM_t tm), aqgi_team(tm)->ep)
-AQGI_QUERY(gex_Flags_t, gex_TM_QueryFlags, (gex_TM_t tm), aqgi_team(tm)->flags)
-AQGI_CDATA(gex_TM, gex_TM_t tm, aqgi_team(tm))
+AQG_DEFINE(gex_Client_t, gex_TM_QueryClient, (gex_TM_t tm), &aqgi.client)
+AQG_DEFINE(gex_EP_t, gex_TM_QueryEP, (gex_TM_t tm), aqgi_team(tm)->ep)
+AQGI_OBJECT(gex_TM, gex_TM_t tm, aqgi_team(tm))
 
 static void team_check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
 {
@@ -42,7 +35,6 @@ gex_EP_Location_t gex_TM_TranslateRankToEP(gex_TM_t tm, gex_Rank_t rank, gex_Fla
 {
     gex_EP_Location_t location = {gex_TM_TranslateRankToJobrank(tm, rank),
                                   (gex_EP_Index_t)aq_team_ep_index(aqgi_aq(tm), rank)};
-    (void)flags;
     return location;
 }
 
@@ -63,8 +55,7 @@ static gex_Rank_t *team_map_of(aq_team *aq)
 {
     aq_rank size = aq_team_size(aq);
     bool same = true;
-    gex_Rank_t *map = malloc(size * sizeof(*map));
-    if (map == NULL) aqgi_die("no memory for a team of %u", size);
+    gex_Rank_t *map = aqgi_alloc(size, sizeof(*map), "the ranks of a team");
     for (aq_rank rank = 0; rank < size; rank++) {
         map[rank] = aq_team_to_job(aq, rank);
         same = same && map[rank] == rank;
@@ -86,16 +77,15 @@ static const struct aqg_reach *team_reach_of(aq_team *aq)
     if (rank == aq_team_size(aq)) return aqgi_reach(index);
     /* Endpoints of several indices have no list in common: Aqueduct looks itself. */
     pthread_mutex_lock(&lock);
-    if (nothing == NULL) nothing = calloc(aqgi.size, sizeof(*nothing));
+    if (nothing == NULL)
+        nothing = aqgi_alloc(aqgi.size, sizeof(*nothing), "the segments of all processes");
     pthread_mutex_unlock(&lock);
-    if (nothing == NULL) aqgi_die("no memory for the segments of %u processes", aqgi.size);
     return nothing;
 }
 
 static gex_TM_t team_new(aq_team *aq, void *scratch, size_t size, gex_Flags_t flags)
 {
-    struct aqgi_team *team = calloc(1, sizeof(*team));
-    if (team == NULL) aqgi_die("no memory for a team's handle");
+    struct aqgi_team *team = aqgi_alloc(1, sizeof(*team), "a team's handle");
     const gex_Rank_t *map = team_map_of(aq);
     *team = (struct aqgi_team){.head = {.reach = team_reach_of(aq),
                                         .map = map,
@@ -116,12 +106,11 @@ static gex_TM_t team_new(aq_team *aq, void *scratch, size_t size, gex_Flags_t fl
 size_t gex_TM_Split(gex_TM_t *new_tm_p, gex_TM_t parent_tm, int color, int key, void *scratch_addr,
                     size_t scratch_size_given, gex_Flags_t flags)
 {
-    static const char call[] = "gex_TM_Split";
     aq_team *aq;
     if (team_is_query(flags)) return new_tm_p != NULL ? team_scratch_size() : 0;
-    if (new_tm_p != NULL && color < 0) aqgi_die("%s: color %d is negative", call, color);
-    aqgi_done(call, aq_team_split(aqgi_aq(parent_tm), new_tm_p != NULL ? color : AQ_COLOR_NONE, key,
-                                  0, &aq));
+    if (new_tm_p != NULL && color < 0) aqgi_die("%s: color %d is negative", __func__, color);
+    aqgi_done(__func__, aq_team_split(aqgi_aq(parent_tm), new_tm_p != NULL ? color : AQ_COLOR_NONE,
+                                      key, 0, &aq));
     if (new_tm_p != NULL) *new_tm_p = team_new(aq, scratch_addr, scratch_size_given, flags);
     return 0;
 }
@@ -133,12 +122,11 @@ static void *team_scratch_of(gex_Addr_t *scratch_addrs, gex_Flags_t flags, aq_ra
 }
 
 /* The members as ranks of the parent, and then the indices of their endpoints. */
-static aq_rank *team_members_of(const char *call, aq_team *parent, const gex_EP_Location_t *args,
-                                size_t count, gex_Flags_t flags)
+static aq_rank *team_members_of(aq_team *parent, const gex_EP_Location_t *args, size_t count,
+                                gex_Flags_t flags)
 {
     static_assert(sizeof(aq_rank) == sizeof(unsigned), "one array holds both");
-    aq_rank *members = malloc(2 * count * sizeof(*members));
-    if (members == NULL) aqgi_die("%s: no memory for %zu members", call, count);
+    aq_rank *members = aqgi_alloc(count, 2 * sizeof(*members), "the members of gex_TM_Create");
     for (size_t i = 0; i < count; i++) {
         members[i] = flags & GEX_FLAG_RANK_IS_JOBRANK ? aq_team_from_job(parent, args[i].gex_rank)
                                                       : args[i].gex_rank;
@@ -151,18 +139,17 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
                      gex_EP_Location_t *args, size_t numargs, gex_Addr_t *scratch_addrs,
                      size_t scratch_size_given, gex_Flags_t flags)
 {
-    static const char call[] = "gex_TM_Create";
     aq_team *aq = NULL;
     /* Either says that this process is in no team, whatever the other arguments are. */
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)
-        aqgi_die("%s: %zu teams are wanted; a process is in a team with one endpoint", call,
+        aqgi_die("%s: %zu teams are wanted; a process is in a team with one endpoint", __func__,
                  num_new_tms);
     aq_rank *members =
-        numargs != 0 ? team_members_of(call, aqgi_aq(parent_tm), args, numargs, flags) : NULL;
+        numargs != 0 ? team_members_of(aqgi_aq(parent_tm), args, numargs, flags) : NULL;
     const unsigned *eps = members != NULL ? members + numargs : NULL;
-    aqgi_done(call, aq_team_create_eps(aqgi_aq(parent_tm), members, eps, numargs, 0, &aq));
+    aqgi_done(__func__, aq_team_create_eps(aqgi_aq(parent_tm), members, eps, numargs, 0, &aq));
     free(members);
     if (num_new_tms == 0) return 0;
     void *scratch = team_scratch_of(scratch_addrs, flags, aq_team_rank(aq));
@@ -173,7 +160,6 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch_p, gex_Flags_t flags)
 {
     struct aqgi_team *team = aqgi_team(tm);
-    (void)flags;
     aqgi_images_forget(tm);
     aqgi_done("gex_TM_Destroy", aq_team_destroy(team->aq));
     int given = scratch_p != NULL && team->scratch.gex_len != 0;
@@ -209,7 +195,6 @@ gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index)
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t flags)
 {
     aq_event event = AQ_EVENT_DONE;
-    (void)flags;
     aqgi_done("gex_Coll_BarrierNB", aq_coll_barrier_nb(aqgi_aq(tm), 0, &event));
     return aqgi_event(event);
 }

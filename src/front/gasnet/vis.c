@@ -36,13 +36,12 @@ static gex_AM_Index_t vis_arm(gex_AM_Index_t handler)
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, size_t nbytes,
                                       gex_Flags_t flags)
 {
-    static const char call[] = "gex_VIS_SetPeerCompletionHandler";
     (void)flags;
     if (nbytes > GEX_VIS_MAX_PEERCOMPLETION)
-        aqgi_die("%s: %zu bytes; at most %d travel with a completion", call, nbytes,
+        aqgi_die("%s: %zu bytes; at most %d travel with a completion", __func__, nbytes,
                  GEX_VIS_MAX_PEERCOMPLETION);
     if (handler != 0 && handler < GEX_AM_INDEX_BASE)
-        aqgi_die("%s: handler %u is not the client's", call, (unsigned)handler);
+        aqgi_die("%s: handler %u is not the client's", __func__, (unsigned)handler);
     (void)vis_arm(handler);
     armed.src = src;
     armed.nbytes = nbytes;
@@ -89,8 +88,7 @@ static void *vis_place_base(gex_TM_t tm, void **base)
 
 static void *vis_place_list(gex_TM_t tm, size_t count, void *const **list)
 {
-    void **placed = malloc((count + 1) * sizeof(*placed));
-    if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
+    void **placed = aqgi_alloc(count + 1, sizeof(*placed), "a list of gex_VIS");
     for (size_t i = 0; i < count; i++)
         placed[i] = aqgi_at_offset(tm, (*list)[i]);
     *list = placed;
@@ -99,8 +97,7 @@ static void *vis_place_list(gex_TM_t tm, size_t count, void *const **list)
 
 static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
 {
-    gex_Memvec_t *placed = malloc((count + 1) * sizeof(*placed));
-    if (placed == NULL) aqgi_die("gex_VIS: no memory for a list of %zu", count);
+    gex_Memvec_t *placed = aqgi_alloc(count + 1, sizeof(*placed), "a list of gex_VIS");
     for (size_t i = 0; i < count; i++)
         placed[i] = (gex_Memvec_t){aqgi_at_offset(tm, (*list)[i].gex_addr), (*list)[i].gex_len};
     *list = placed;
@@ -113,7 +110,7 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
  * offsets, for which PLACE makes other lists, is waited for.
  */
 #define FORMS(NAME, CALL, ARMED, PEER, PLACE, IN, NAMES, ...)                                      \
-    gex_Event_t aqg_vis_nb_##NAME IN                                                               \
+    gex_Event_t aqg_vis_##NAME##_nb IN                                                             \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NB";                                          \
         aq_event event = AQ_EVENT_DONE;                                                            \
@@ -123,7 +120,7 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
         if (AQG_UNLIKELY(ARMED) && st == AQ_OK) return vis_tell(call, tm, PEER, event, false);     \
         return aqgi_started_nb(call, st, event);                                                   \
     }                                                                                              \
-    int aqg_vis_nbi_##NAME IN                                                                      \
+    int aqg_vis_##NAME##_nbi IN                                                                    \
     {                                                                                              \
         static const char call[] = "gex_VIS_" #NAME "NBI";                                         \
         aq_event event = AQ_EVENT_DONE;                                                            \
@@ -145,7 +142,7 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
             return refused;                                                                        \
         }                                                                                          \
         if (!AQG_UNLIKELY(ARMED)) return aqgi_started(call, CALL(__VA_ARGS__, aqgi_flags(flags))); \
-        gex_Event_t event = aqg_vis_nb_##NAME NAMES;                                               \
+        gex_Event_t event = aqg_vis_##NAME##_nb NAMES;                                             \
         if (event == GEX_EVENT_NO_OP) return 1;                                                    \
         gex_Event_Wait(event);                                                                     \
         return 0;                                                                                  \

@@ -9,15 +9,14 @@
 #include "transport/loop/loop.h"
 
 #include "base/fail.h"
-#include "base/ring.h"
+#include "base/kick.h"
+#include "base/shmem.h"
 #include "base/spin.h"
 #include "base/stats.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { LOOP_SLOTS = 32, LOOP_BATCH = 16 };
 
@@ -25,13 +24,17 @@ enum { LOOP_SLOTS = 32, LOOP_BATCH = 16 };
 enum { REQUESTS, REPLIES, QUEUES };
 
 struct loop_queue {
-    struct aqi_ring ring;
+    unsigned char *frames; /* LOOP_SLOTS of them, used in turn */
+    /* How many messages came and how many were delivered; both go round. */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t sent;
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t done;
     struct aqi_spin producer, consumer; /* used with params.threads only */
 };
 
 struct loop_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
+    size_t frame_bytes;
     struct loop_queue queue[QUEUES];
     struct aqi_peer self;
     int wake;          /* eventfd */
@@ -48,7 +51,7 @@ static void loop_close(struct aqi_tp *tp)
 {
     struct loop_tp *loop = (struct loop_tp *)tp;
     for (unsigned i = 0; i < QUEUES; i++)
-        aqi_ring_destroy(&loop->queue[i].ring);
+        free(loop->queue[i].frames);
     if (loop->wake >= 0) close(loop->wake);
     free(loop);
 }
@@ -60,14 +63,17 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
     if (loop == NULL) return aqi_fail(AQ_ENOMEM, "loop", "no memory to open");
     memset(loop, 0, sizeof(*loop));
     size_t max_medium = aqi_round_up(params->max_medium, 64);
-    size_t slot = aqi_am_payload_offset(AQI_AM_MAX_ARGS) + max_medium;
-    loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->frame_bytes =
+        aqi_round_up(aqi_am_payload_offset(AQI_AM_MAX_ARGS) + max_medium, AQI_CACHE_LINE);
+    loop->wake = aqi_kick_new();
     aq_status st = AQ_OK;
-    if (loop->wake < 0)
-        st = aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno, "loop",
-                            "cannot create the wake-up descriptor");
-    for (unsigned i = 0; i < QUEUES && st == AQ_OK; i++)
-        st = aqi_ring_init(&loop->queue[i].ring, LOOP_SLOTS, slot);
+    if (loop->wake < 0) st = aqi_fail_no_fd(errno, "loop", "making the wake-up descriptor");
+    for (unsigned i = 0; i < QUEUES && st == AQ_OK; i++) {
+        loop->queue[i].frames = aligned_alloc(AQI_CACHE_LINE, LOOP_SLOTS * loop->frame_bytes);
+        if (loop->queue[i].frames == NULL)
+            st = aqi_fail(AQ_ENOMEM, "loop", "no memory for %d messages of %zu bytes", LOOP_SLOTS,
+                          loop->frame_bytes);
+    }
     if (st != AQ_OK) {
         loop_close(&loop->tp);
         return st;
@@ -99,10 +105,24 @@ static aq_status loop_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, str
 /* Either we see that somebody sleeps, or who is about to sees our message (loop_arm). */
 static inline void loop_wake(struct loop_tp *loop)
 {
-    uint64_t one = 1;
     if (loop->params.threads) atomic_thread_fence(memory_order_seq_cst);
     if (AQI_LIKELY(!atomic_load_explicit(&loop->armed, memory_order_relaxed))) return;
-    if (atomic_exchange(&loop->armed, false)) (void)!write(loop->wake, &one, sizeof(one));
+    if (atomic_exchange(&loop->armed, false)) aqi_kick(loop->wake);
+}
+
+static unsigned char *loop_frame(const struct loop_tp *loop, const struct loop_queue *queue,
+                                 uint32_t number)
+{
+    return queue->frames + number % LOOP_SLOTS * loop->frame_bytes;
+}
+
+/* The oldest message that is not delivered, or NULL. */
+static unsigned char *loop_oldest(const struct loop_tp *loop, const struct loop_queue *queue)
+{
+    uint32_t done = atomic_load_explicit(&queue->done, memory_order_relaxed);
+    /* Reads the store in loop_am_send: the message is there. */
+    if (atomic_load_explicit(&queue->sent, memory_order_acquire) == done) return NULL;
+    return loop_frame(loop, queue, done);
 }
 
 static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
@@ -112,16 +132,20 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     struct loop_queue *queue = &loop->queue[am->flags & AQI_AM_IS_REPLY ? REPLIES : REQUESTS];
     (void)peer;
     if (loop->params.threads) aqi_spin_lock(&queue->producer);
-    unsigned char *frame = aqi_ring_reserve(&queue->ring);
-    if (frame != NULL) {
+    uint32_t sent = atomic_load_explicit(&queue->sent, memory_order_relaxed);
+    /* Reads the store in loop_drain: the frame is not in use any more. */
+    bool room = sent - atomic_load_explicit(&queue->done, memory_order_acquire) < LOOP_SLOTS;
+    if (room) {
+        unsigned char *frame = loop_frame(loop, queue, sent);
         aqi_am_encode(frame, am, loop->params.self);
         if (aqi_am_has_payload(am->kind) && am->nbytes != 0)
             memcpy(frame + aqi_am_payload_offset(am->nargs), am->payload, am->nbytes);
-        aqi_ring_publish(&queue->ring);
+        /* Read by the load in loop_oldest. */
+        atomic_store_explicit(&queue->sent, sent + 1, memory_order_release);
         aqi_count_on(&aqi_tp_pending, loop->params.threads, 1);
     }
     if (loop->params.threads) aqi_spin_unlock(&queue->producer);
-    if (frame == NULL) return AQ_AGAIN;
+    if (!room) return AQ_AGAIN;
     loop_wake(loop);
     aqi_comp_local(comp);
     return AQ_OK;
@@ -133,7 +157,7 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
     unsigned n = 0;
     if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return 0;
     while (n < LOOP_BATCH) {
-        unsigned char *frame = aqi_ring_peek(&queue->ring);
+        unsigned char *frame = loop_oldest(loop, queue);
         if (frame == NULL) break;
         struct aqi_am am;
         uint32_t source;
@@ -143,7 +167,9 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
         } else {
             aqi_count(AQI_CTR_AM_DROPPED, 1);
         }
-        aqi_ring_release(&queue->ring);
+        /* Only we store here; read by the load in loop_am_send. */
+        uint32_t done = atomic_load_explicit(&queue->done, memory_order_relaxed);
+        atomic_store_explicit(&queue->done, done + 1, memory_order_release);
         aqi_count_on(&aqi_tp_pending, loop->params.threads, UINT32_MAX);
         n++;
     }
@@ -180,7 +206,7 @@ static bool loop_has_arrivals(struct loop_tp *loop)
         struct loop_queue *queue = &loop->queue[i];
         /* Who holds it is delivering. */
         if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return true;
-        some = aqi_ring_peek(&queue->ring) != NULL;
+        some = loop_oldest(loop, queue) != NULL;
         if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
     }
     return some;
@@ -189,11 +215,10 @@ static bool loop_has_arrivals(struct loop_tp *loop)
 static aq_status loop_arm(struct aqi_tp *tp, bool on)
 {
     struct loop_tp *loop = (struct loop_tp *)tp;
-    uint64_t count;
     atomic_store(&loop->armed, on);
     atomic_thread_fence(memory_order_seq_cst);
     if (on) return loop_has_arrivals(loop) ? AQ_AGAIN : AQ_OK;
-    (void)!read(loop->wake, &count, sizeof(count));
+    (void)aqi_kick_take(loop->wake);
     return AQ_OK;
 }
 

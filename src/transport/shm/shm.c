@@ -24,42 +24,35 @@ static const struct aqi_setting rows[] = {
      .max = 65536,
      .power_of_two = true,
      .same = true,
-     .type = AQI_SET_COUNT,
-     .offset = offsetof(struct shm_config, slots)},
+     AQI_SETTING_IN(COUNT, struct shm_config, slots)},
     {.name = "AQ_SHM_PAYLOAD",
      .def = "0",
      .doc = "Bytes of payload in flight from one process to another, requests and replies apart; "
             "at least four of the largest Medium and of AQ_SHM_FRAGMENT, which 0 gives, "
             "but no less than 64K. Rounded up to a power of two.",
-     .unit = "bytes",
      .max = 1u << 30,
      .same = true,
-     .type = AQI_SET_BYTES,
-     .offset = offsetof(struct shm_config, payload)},
+     AQI_SETTING_IN(BYTES, struct shm_config, payload)},
     {.name = "AQ_SHM_MAP",
      .def = "yes",
      .doc = "Map the segments of the other processes of the host for plain loads and stores.",
      .advice = "Turn it off to see how a program behaves without.",
-     .type = AQI_SET_BOOL,
-     .offset = offsetof(struct shm_config, map)},
+     AQI_SETTING_IN(BOOL, struct shm_config, map)},
     {.name = "AQ_SHM_FRAGMENT",
      .def = "0",
      .doc = "Puts and gets of memory that is not mapped travel in messages of this size, unless "
             "CMA moves them; four of them are under way each way. At least AQ_AM_MAX_MEDIUM; 0: "
             "64K, or that where a host has more than 16 processes.",
-     .unit = "bytes",
      .max = 1 << 24,
      .same = true,
-     .type = AQI_SET_BYTES,
-     .offset = offsetof(struct shm_config, piece)},
+     AQI_SETTING_IN(BYTES, struct shm_config, piece)},
     {.name = "AQ_SHM_HOT",
      .def = "8",
      .doc = "So many senders are polled in any case; of more, those that have sent since the last "
             "look (AQ_SHM_COOL). The others announce their next message.",
      .advice = "Raise it if more peers than that talk now and then.",
      .max = UINT32_MAX,
-     .type = AQI_SET_COUNT,
-     .offset = offsetof(struct shm_config, hot)},
+     AQI_SETTING_IN(COUNT, struct shm_config, hot)},
     {.name = "AQ_SHM_COOL",
      .def = "2048",
      .doc = "Rounds of polling between two looks for senders that have sent nothing meanwhile; of "
@@ -67,8 +60,7 @@ static const struct aqi_setting rows[] = {
      .min = 16,
      .max = 1u << 30,
      .power_of_two = true,
-     .type = AQI_SET_COUNT,
-     .offset = offsetof(struct shm_config, cool)},
+     AQI_SETTING_IN(COUNT, struct shm_config, cool)},
     {.name = "AQ_SHM_CMA",
      .def = "auto",
      .doc = "Read and write memory that is not mapped with process_vm_readv and process_vm_writev: "
@@ -76,8 +68,7 @@ static const struct aqi_setting rows[] = {
      .advice = "always if the owners of such memory compute more than they poll: with auto, one "
                "that stops polling just then delays the transfer until it polls again.",
      .choices = cma_modes,
-     .type = AQI_SET_CHOICE,
-     .offset = offsetof(struct shm_config, cma)},
+     AQI_SETTING_IN(CHOICE, struct shm_config, cma)},
     {.name = "AQ_SHM_CMA_LEAST",
      .def = "0",
      .doc =
@@ -85,9 +76,7 @@ static const struct aqi_setting rows[] = {
          "1 MB where the kernel is found to copy fast enough, else not, since copying by both "
          "processes is faster then.",
      .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no; 1T: never.",
-     .unit = "bytes",
-     .type = AQI_SET_BYTES,
-     .offset = offsetof(struct shm_config, cma_least)},
+     AQI_SETTING_IN(BYTES, struct shm_config, cma_least)},
 };
 
 struct aqi_settings_table aqi_shm_settings = {

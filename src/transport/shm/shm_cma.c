@@ -135,25 +135,24 @@ static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 static bool shm_cma_attends(struct shm_peer *peer)
 {
     const _Atomic uint32_t *done = peer->tx[SHM_REQUESTS].done;
-    uint64_t now = aqi_ticks();
+    uint64_t now = aqi_now_ns();
     if (shm_cma_rule(&peer->attends_until, now)) return true;
     if (shm_cma_rule(&peer->absent_until, now)) return false;
-    double rate = aqi_ticks_per_ns();
     uint32_t rounds = atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed);
     uint32_t taken = atomic_load_explicit(done, memory_order_relaxed);
     do {
         if (atomic_load_explicit(&peer->inbox->rounds, memory_order_relaxed) - rounds >=
                 LEAST_ROUNDS ||
             atomic_load_explicit(done, memory_order_relaxed) != taken) {
-            uint64_t until = aqi_ticks() + (uint64_t)(rate * VERDICT_NS);
+            uint64_t until = aqi_now_ns() + VERDICT_NS;
             atomic_store_explicit(&peer->attends_until, until, memory_order_relaxed);
             atomic_store_explicit(&peer->absent_times, 0, memory_order_relaxed);
             return true;
         }
         aqi_pause();
-    } while (aqi_ticks() - now < (uint64_t)(rate * WATCH_NS));
+    } while (aqi_now_ns() - now < WATCH_NS);
     uint32_t times = atomic_load_explicit(&peer->absent_times, memory_order_relaxed);
-    uint64_t hold = (uint64_t)(rate * (ABSENT_NS << times));
+    uint64_t hold = (uint64_t)ABSENT_NS << times;
     atomic_store_explicit(&peer->absent_until, now + hold, memory_order_relaxed);
     atomic_store_explicit(&peer->absent_times, times < ABSENT_TIMES ? times + 1 : times,
                           memory_order_relaxed);
@@ -186,11 +185,11 @@ static AQI_COLD bool shm_cma_time_kernel(void)
     unsigned char *to = from + LEN;
     for (int i = 0; i < TIMES; i++) {
         struct iovec local = {to, LEN}, remote = {from, LEN};
-        uint64_t t0 = aqi_ticks();
+        uint64_t t0 = aqi_now_ns();
         ssize_t n = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-        uint64_t t1 = aqi_ticks();
+        uint64_t t1 = aqi_now_ns();
         memcpy(from, to, LEN);
-        user = aqi_min(user, aqi_ticks() - t1);
+        user = aqi_min(user, aqi_now_ns() - t1);
         if (n == LEN) kernel = aqi_min(kernel, t1 - t0);
     }
     free(from);

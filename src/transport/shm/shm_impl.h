@@ -133,8 +133,8 @@ struct shm_peer {
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
     /* shm_cma.c */
     _Atomic uint8_t cma;            /* enum shm_cma */
-    _Atomic uint64_t attends_until; /* ticks: it polled a moment ago */
-    _Atomic uint64_t absent_until;  /* ticks: it did not */
+    _Atomic uint64_t attends_until; /* ns: it polled a moment ago */
+    _Atomic uint64_t absent_until;  /* ns: it did not */
     _Atomic uint32_t absent_times;  /* in a row */
     _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };

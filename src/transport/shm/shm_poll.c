@@ -53,7 +53,7 @@ static void shm_poll_set_count(struct shm_tp *shm, uint32_t count)
                           memory_order_release);
 }
 
-static void shm_poll_poll_from_now_on(struct shm_tp *shm, struct shm_source *source)
+static void shm_poll_from_now_on(struct shm_tp *shm, struct shm_source *source)
 {
     atomic_store_explicit(shm_polled_of(shm->inbox, source->local_rank), 1, memory_order_relaxed);
     if (source->polled) return;
@@ -77,7 +77,7 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
             continue;
         }
         atomic_store_explicit(calling, 0, memory_order_relaxed);
-        shm_poll_poll_from_now_on(shm, shm->sources[sender]);
+        shm_poll_from_now_on(shm, shm->sources[sender]);
     }
     if (all) aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, calls);
     aqi_spin_unlock(&shm->join_lock);
@@ -118,7 +118,7 @@ AQI_COLD void shm_forget_idle(struct shm_tp *shm)
             source->leaving = false;
             if (shm_has_message(shm, &source->rx[SHM_REQUESTS]) ||
                 shm_has_message(shm, &source->rx[SHM_REPLIES])) {
-                shm_poll_poll_from_now_on(shm, source);
+                shm_poll_from_now_on(shm, source);
                 continue;
             }
             source->polled = false;

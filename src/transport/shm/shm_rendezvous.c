@@ -82,12 +82,6 @@ static aq_status shm_rendezvous_bad_uri(const char *uri)
 
 /* --- sockets --------------------------------------------------------------------------------- */
 
-static aq_status shm_rendezvous_no_socket(const char *what)
-{
-    if (errno == EMFILE || errno == ENFILE) return aqi_fail_no_fd(errno, "shm", what);
-    return aqi_fail_errno(AQ_ESYS, errno, "shm", "%s", what);
-}
-
 /* The kernel tells who wrote each message that this socket receives. */
 static int shm_rendezvous_want_writers(int fd)
 {
@@ -184,7 +178,8 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
         } else if (c->cmsg_type == SCM_CREDENTIALS) {
             struct ucred credentials;
             memcpy(&credentials, CMSG_DATA(c), sizeof(credentials));
-            *writer = (struct aqi_writer){credentials.pid, credentials.uid};
+            *writer = (struct aqi_writer){credentials.pid, credentials.uid,
+                                          credentials.uid == (uint32_t)geteuid()};
         }
     }
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
@@ -194,8 +189,7 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
     return AQ_EPROTO;
 }
 
-/* --- control channels
- * ------------------------------------------------------------------------------- */
+/* --- control channels ------------------------------------------------------------------------ */
 
 static struct aqi_control_channel *shm_rendezvous_channel_new(struct aqi_rendezvous *rendezvous,
                                                               int fd, void *user)
@@ -288,7 +282,7 @@ static void shm_rendezvous_take_message(struct aqi_rendezvous *rendezvous,
     if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
     shm_rendezvous_unwatch(rendezvous, &channel->end);
     channel->over = true;
-    rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user);
+    rendezvous->hooks.closed(rendezvous->hooks.arg, channel->user, AQ_EPEER, NULL);
 }
 
 /* --- the operations -------------------------------------------------------------------------- */
@@ -326,7 +320,7 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     rendezvous->out = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (rendezvous->out < 0 || rendezvous->epoll < 0) {
-        aq_status st = shm_rendezvous_no_socket("opening sockets for connections");
+        aq_status st = aqi_fail_no_fd(errno, "shm", "opening sockets for connections");
         shm_rendezvous_close(rendezvous);
         return st;
     }
@@ -369,13 +363,13 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     struct aqi_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to listen at %s", uri);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    aq_status st = fd < 0 ? shm_rendezvous_no_socket("opening a socket to listen") : AQ_OK;
+    aq_status st = fd < 0 ? aqi_fail_no_fd(errno, "shm", "opening a socket to listen") : AQ_OK;
     if (st == AQ_OK && shm_rendezvous_want_writers(fd) != 0)
-        st = shm_rendezvous_no_socket("asking for the callers' identity");
+        st = aqi_fail_no_fd(errno, "shm", "asking for the callers' identity");
     if (st == AQ_OK) st = shm_rendezvous_bind_to(fd, uri, chosen);
     *listener = (struct aqi_listener){.end = {.listener = true, .fd = fd}, .user = user};
     if (st == AQ_OK && shm_rendezvous_watch(rendezvous, &listener->end) != 0)
-        st = shm_rendezvous_no_socket("watching a listener");
+        st = aqi_fail_no_fd(errno, "shm", "watching a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
         free(listener);
@@ -413,7 +407,7 @@ static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     int pair[2];
     if (!shm_rendezvous_name_of(uri, &name, &len)) return shm_rendezvous_bad_uri(uri);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
-        return shm_rendezvous_no_socket("making a control channel to another program");
+        return aqi_fail_no_fd(errno, "shm", "making a control channel to another program");
     struct aqi_control_channel *channel =
         shm_rendezvous_want_writers(pair[0]) == 0
             ? shm_rendezvous_channel_new(rendezvous, pair[0], user)
@@ -454,6 +448,12 @@ static int shm_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
     return rendezvous->epoll;
 }
 
+static bool shm_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)
+{
+    (void)rendezvous;
+    return true;
+}
+
 const struct aqi_rendezvous_ops shm_rendezvous = {
     .open = shm_rendezvous_open,
     .close = shm_rendezvous_close,
@@ -464,4 +464,6 @@ const struct aqi_rendezvous_ops shm_rendezvous = {
     .close_channel = shm_rendezvous_close_channel,
     .progress = shm_rendezvous_progress,
     .wait_fd = shm_rendezvous_wait_fd,
+    .knows_writers = shm_rendezvous_knows_writers,
+    .objects = true,
 };

@@ -79,11 +79,10 @@ aq_status shm_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     for (uint32_t i = 0; i < shm->area_count; i++) {
         const struct shm_area *area = &shm->areas[i];
         uintptr_t mine = (uintptr_t)area->base + shm->params.local_rank * area->stride;
-        uint64_t offset = (uintptr_t)addr - mine;
-        if (len > area->stride || offset > area->stride - len) continue;
+        if (!aqi_within((uintptr_t)addr, len, mine, area->stride)) continue;
         key.type = KEY_SHARED;
         key.area = i;
-        key.offset = offset;
+        key.offset = (uintptr_t)addr - mine;
     }
     if (key.type == KEY_PRIVATE) shm_rma_open_handle(shm, &key);
     mem->key = key;
@@ -97,11 +96,10 @@ aq_status shm_mem_fd(struct aqi_tp *tp, const void *addr, size_t len, int *fd, u
     struct shm_tp *shm = (struct shm_tp *)tp;
     for (uint32_t i = 0; i < shm->area_count && shm_config.map; i++) {
         const struct shm_area *area = &shm->areas[i];
-        uint64_t at = (uintptr_t)addr - (uintptr_t)area->base;
         size_t size = area->stride * shm->params.local_size;
-        if (len > size || at > size - len) continue;
+        if (!aqi_within((uintptr_t)addr, len, (uintptr_t)area->base, size)) continue;
         *fd = area->fd;
-        *offset = at;
+        *offset = (uintptr_t)addr - (uintptr_t)area->base;
         return AQ_OK;
     }
     return AQ_ENOTSUP;
@@ -123,7 +121,7 @@ static aq_status shm_rma_find_memory(const struct shm_tp *shm, const struct shm_
     const struct shm_area *area = &shm->areas[key->area % SHM_AREAS];
     *at = NULL;
     if (key->type == KEY_PRIVATE) return AQ_OK;
-    if (key->area >= shm->area_count || len > area->stride || key->offset > area->stride - len)
+    if (key->area >= shm->area_count || !aqi_within(key->offset, len, 0, area->stride))
         return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that is out of range", id);
     if (shm_config.map) *at = area->base + key->local_rank * area->stride + key->offset;
     return AQ_OK;
@@ -164,11 +162,13 @@ static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
-/* Is memory that is not mapped to be reached by CMA? AQ_ENOTSUP: no, by messages. */
-static aq_status shm_rma_check_cma(struct shm_tp *shm, struct shm_peer *peer,
-                                   const struct aqi_rmem *rmem, size_t len)
+/* Where it is, or NULL: it is not mapped, but CMA reaches it. AQ_ENOTSUP: only messages do. */
+static aq_status shm_rma_find(struct shm_tp *shm, struct shm_peer *peer,
+                              const struct aqi_rmem *rmem, uint64_t addr, size_t len, void **at)
 {
     const struct shm_key *key = &((const struct shm_rmem *)rmem)->key;
+    *at = shm_rma_translate(rmem, addr);
+    if (*at != NULL) return AQ_OK;
     if (AQI_UNLIKELY(peer->lost)) return AQ_EPEER;
     if (key->type == KEY_PRIVATE &&
         (key->area >= SHM_HANDLES || atomic_load_explicit(&peer->inbox->handles[key->area],
@@ -183,15 +183,13 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
-    void *at = shm_rma_translate(rmem, addr);
+    void *at;
     (void)mem;
-    if (at != NULL) {
-        memcpy(at, src, len);
-    } else {
-        aq_status st = shm_rma_check_cma(shm, to, rmem, len);
-        if (st == AQ_OK) st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len, "shm");
-        if (st != AQ_OK) return st;
-    }
+    aq_status st = shm_rma_find(shm, to, rmem, addr, len, &at);
+    if (st == AQ_OK && at == NULL)
+        st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len, "shm");
+    if (st != AQ_OK) return st;
+    if (at != NULL) memcpy(at, src, len);
     atomic_thread_fence(memory_order_release);
     aqi_comp_local(comp);
     aqi_comp_remote(comp);
@@ -204,16 +202,13 @@ aq_status shm_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *from = (struct shm_peer *)peer;
-    const void *at = shm_rma_translate(rmem, addr);
+    void *at;
     (void)mem;
     atomic_thread_fence(memory_order_acquire);
-    if (at != NULL) {
-        memcpy(dst, at, len);
-    } else {
-        aq_status st = shm_rma_check_cma(shm, from, rmem, len);
-        if (st == AQ_OK) st = shm_cma_move(shm, from, false, dst, addr, len, "shm");
-        if (st != AQ_OK) return st;
-    }
+    aq_status st = shm_rma_find(shm, from, rmem, addr, len, &at);
+    if (st == AQ_OK && at == NULL) st = shm_cma_move(shm, from, false, dst, addr, len, "shm");
+    if (st != AQ_OK) return st;
+    if (at != NULL) memcpy(dst, at, len);
     aqi_comp_remote(comp);
     return AQ_OK;
 }
@@ -223,14 +218,11 @@ aq_status shm_fill(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rm
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     struct shm_peer *to = (struct shm_peer *)peer;
-    void *at = shm_rma_translate(rmem, addr);
-    if (at != NULL) {
-        memset(at, byte, len);
-    } else {
-        aq_status st = shm_rma_check_cma(shm, to, rmem, len);
-        if (st == AQ_OK) st = shm_cma_fill(shm, to, addr, byte, len);
-        if (st != AQ_OK) return st;
-    }
+    void *at;
+    aq_status st = shm_rma_find(shm, to, rmem, addr, len, &at);
+    if (st == AQ_OK && at == NULL) st = shm_cma_fill(shm, to, addr, byte, len);
+    if (st != AQ_OK) return st;
+    if (at != NULL) memset(at, byte, len);
     atomic_thread_fence(memory_order_release);
     aqi_comp_remote(comp);
     return AQ_OK;

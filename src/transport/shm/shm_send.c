@@ -117,12 +117,6 @@ static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer 
         shm_wake(shm, to);
 }
 
-/* Put a message of known kind into its slot; `line` says where the payload went. */
-static inline void shm_send_fill(struct shm_slot *slot, const struct aqi_am *am, uint32_t line)
-{
-    aqi_am_encode(slot->bytes, am, line);
-}
-
 aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -150,7 +144,7 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
         }
         memcpy(at, am->payload, am->nbytes);
     }
-    shm_send_fill(slot, am, line);
+    aqi_am_encode(slot->bytes, am, line);
     shm_send_publish(shm, tx, slot);
     if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
     st = AQ_OK;
@@ -204,7 +198,7 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
             tx->line = first + shm_send_lines_of(am->nbytes);
             line = first & (shm->layout.lines - 1);
         }
-        shm_send_fill(slot, am, line);
+        aqi_am_encode(slot->bytes, am, line);
         shm_send_publish(shm, tx, slot);
         if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
     }

@@ -4,6 +4,7 @@
  * load of a line that rarely changes.
  */
 #include "base/fail.h"
+#include "base/shmem.h"
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
@@ -35,12 +36,7 @@ void shm_barrier(const struct shm_tp *shm)
 aq_status shm_wake_open(struct shm_tp *shm)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        aq_status st = errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS;
-        return aqi_fail_errno(
-            st, errno, "shm",
-            "cannot create the wake-up socket (raise ulimit -n if files are short)");
-    }
+    if (fd < 0) return aqi_fail_no_fd(errno, "shm", "making the wake-up socket");
     /* Autobind: the kernel picks a free abstract name, which vanishes with the socket. */
     struct sockaddr_un any = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(shm->inbox->wake);

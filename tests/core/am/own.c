@@ -132,6 +132,13 @@ static void test_counters(void)
     CHECK_OK(aq_am_short(job.team, job.self, ASK, AQ_ARGS(AQ_AM_SHORT, 0), AQ_IMMEDIATE));
     CHECK_EQUAL(job_counter("am_sent") - sent, 2);
     CHECK_EQUAL(job_counter("am_received") - received, 2);
+    for (int reply = AQ_AM_SHORT; reply <= 8; reply *= 2) {
+        const aq_arg args[] = {reply, BYTES};
+        uint64_t bytes = job_counter("am_bytes");
+        fill(job.base + FROM, BYTES, 7);
+        CHECK_OK(aq_am_medium(job.team, job.self, ASK, job.base + FROM, BYTES, args, 2, 0, NULL));
+        CHECK_EQUAL(job_counter("am_bytes") - bytes, reply == AQ_AM_SHORT ? BYTES : 2 * BYTES);
+    }
 }
 
 /* Who sends to itself until the others have told it something hears of that. */

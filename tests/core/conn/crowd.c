@@ -49,7 +49,8 @@ static void server(uint32_t number)
     aq_listener *listener = listen_here();
     unsigned fds = count_fds();
     aq_connection_event event;
-    for (unsigned quiet = 0; quiet < QUIET;) {
+    /* Over a network it takes a while until who was killed is missed. */
+    for (unsigned quiet = 0; quiet < QUIET || (play_far() && count_fds() != fds);) {
         quiet = atomic_load(&play->flag[DONE]) != 0 ? quiet + 1 : 0;
         CHECK(aq_poll() >= AQ_OK);
         while (aq_connection_next_event(&event) == AQ_OK) {

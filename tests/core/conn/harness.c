@@ -1,6 +1,7 @@
 /* Processes in roles, and what most of them do. */
 #include "harness.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,6 +12,40 @@
 
 struct play *play;
 
+bool play_far(void)
+{
+    const char *transport = getenv("AQT_CONN");
+    return transport != NULL && strcmp(transport, "udp") == 0;
+}
+
+/* A port that is free, and that nobody gets who asks for any. */
+static unsigned free_port(unsigned number)
+{
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        unsigned port =
+            10000 + (unsigned)(mix((uint64_t)getpid() * 1000003 + number * 1009 + tries) % 20000);
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+        int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+        close(fd);
+        if (is_free) return port;
+    }
+    abort();
+}
+
+/* Each process inherits its own copy of the descriptor, and reads it. */
+static void share_secret(unsigned number)
+{
+    static int fd = -1;
+    char setting[32], bytes[64];
+    if (fd >= 0) close(fd);
+    fd = memfd_create("secret", 0);
+    int n = snprintf(bytes, sizeof(bytes), "the secret of %d, number %u", (int)getpid(), number);
+    if (fd < 0 || pwrite(fd, bytes, (size_t)n, 0) != n) abort();
+    snprintf(setting, sizeof(setting), "fd:%d", fd);
+    if (getenv("AQT_CONN_OPEN") == NULL) setenv("AQ_CONNECT_SECRET", setting, 1);
+}
+
 void play_begin(const char *name)
 {
     static unsigned number;
@@ -18,7 +53,13 @@ void play_begin(const char *name)
         play = mmap(NULL, sizeof(*play), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (play == MAP_FAILED) abort();
     memset(play, 0, sizeof(*play));
-    snprintf(play->uri, sizeof(play->uri), "shm:///test/%d/%u", (int)getpid(), ++number);
+    number++;
+    if (play_far()) {
+        snprintf(play->uri, sizeof(play->uri), "udp://127.0.0.1:%u", free_port(number));
+        share_secret(number);
+    } else {
+        snprintf(play->uri, sizeof(play->uri), "shm:///test/%d/%u", (int)getpid(), number);
+    }
     printf("%s\n", name);
     fflush(stdout);
 }

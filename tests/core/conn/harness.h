@@ -20,7 +20,10 @@ struct play {
 };
 extern struct play *play;
 
-/* Begin a play: zero the flags, choose a URI. */
+/* The plays are over udp instead of shm: AQT_CONN=udp. */
+bool play_far(void);
+
+/* Begin a play: zero the flags, choose a URI; over udp also a secret that all know. */
 void play_begin(const char *name);
 /* Start a process in a role. It ends with a failure after a minute. */
 pid_t play_start(void (*role)(uint32_t number), uint32_t number);

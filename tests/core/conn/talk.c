@@ -31,7 +31,8 @@ static void on_ping(aq_am *am)
 static void on_pong(aq_am *am)
 {
     CHECK(aq_connection_of(am) == noted());
-    CHECK(filled_args(am->args, am->nargs, pongs));
+    /* Over a network they come in any order. */
+    CHECK(play_far() || filled_args(am->args, am->nargs, pongs));
     pongs++;
 }
 
@@ -181,8 +182,8 @@ static void check_peer(aq_connection *conn, const char *said)
     aq_connection_info info;
     CHECK_OK(aq_connection_query(conn, &info));
     CHECK_EQUAL(info.state, AQ_CONNECTION_OPEN);
-    CHECK_EQUAL(info.uid, geteuid());
-    CHECK(info.pid > 0 && info.pid != getpid());
+    CHECK_EQUAL(info.uid, play_far() ? UINT32_MAX : geteuid());
+    CHECK(play_far() ? info.pid == 0 : info.pid > 0 && info.pid != getpid());
     CHECK_EQUAL(info.nbytes, strlen(said));
     CHECK(memcmp(info.data, said, info.nbytes) == 0);
 }

@@ -101,11 +101,10 @@ static void *ask(void *arg)
 static void client(uint32_t number)
 {
     pthread_t other;
-    (void)number;
     open_with_handlers(AQ_THREAD_MULTIPLE);
     shared = connect_here(NULL);
-    CHECK(pthread_create(&other, NULL, ask, (void *)(uintptr_t)1) == 0);
-    ask((void *)(uintptr_t)2);
+    CHECK(pthread_create(&other, NULL, ask, (void *)(uintptr_t)(2 * number + 1)) == 0);
+    ask((void *)(uintptr_t)(2 * number + 2)); /* each to a place of its own */
     CHECK(pthread_join(other, NULL) == 0);
     job_await(&answers, 2 * ASKS);
     job_await(&ticks, 50);

@@ -9,6 +9,22 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Here each refusal also names the call that was refused. */
+#undef CHECK_REFUSED
+#define CHECK_REFUSED(call, want)                                                                  \
+    do {                                                                                           \
+        CHECK_STATUS(call, want);                                                                  \
+        check_named(#call, __LINE__);                                                              \
+    } while (0)
+
+static void check_named(const char *call, int line)
+{
+    size_t len = strcspn(call, "(");
+    if (strncmp(aq_error_message(), call, len) != 0 || aq_error_message()[len] != ':')
+        check_failed(__FILE__, line, "%.*s: not named in \"%s\"", (int)len, call,
+                     aq_error_message());
+}
+
 enum { GOOD = 100, PROBE, TAKEN };
 
 static _Atomic uint32_t received;
@@ -383,8 +399,7 @@ static void test_inside_handlers(void)
     job_barrier();
 }
 
-/* --- a second thread in mode single ------------------------------------------------------------
- */
+/* --- a second thread in mode single ---------------------------------------------------------- */
 
 static void *call_from_here(void *arg)
 {

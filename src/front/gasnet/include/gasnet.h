@@ -23,6 +23,11 @@ typedef struct {
     size_t len;
 } gasnet_memvec_t;
 
+/* A call that gives a handle, and one that polls first. */
+#define AQG_HANDLE_CALL(NAME, PARAMS, CALL)                                                        \
+    AQG_CALL(AQG_MUST_USE gasnet_handle_t, NAME, PARAMS, CALL)
+#define AQG_POLL_CALL(NAME, PARAMS, CALL) AQG_CALL(int, NAME, PARAMS, ((void)gasnet_AMPoll(), CALL))
+
 /* --- job -------------------------------------------------------------------------------------- */
 
 int aqg_init(const struct aqg_build *build, int *argc, char ***argv);
@@ -33,20 +38,13 @@ AQG_INLINE int gasnet_init(int *argc, char ***argv)
 }
 int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsize,
                   uintptr_t minheapoffset);
-AQG_INLINE gasnet_node_t gasnet_mynode(void)
-{
-    return gex_System_QueryJobRank();
-}
-AQG_INLINE gasnet_node_t gasnet_nodes(void)
-{
-    return gex_System_QueryJobSize();
-}
+AQG_CALL(gasnet_node_t, gasnet_mynode, (void), gex_System_QueryJobRank())
+AQG_CALL(gasnet_node_t, gasnet_nodes, (void), gex_System_QueryJobSize())
 void gasnet_QueryGexObjects(gex_Client_t *client_p, gex_EP_t *endpoint_p, gex_TM_t *tm_p,
                             gex_Segment_t *segment_p);
 extern gasnet_node_t gasneti_mynode;
 
-/* --- locks and interrupts ----------------------------------------------------------------------
- */
+/* --- locks and interrupts -------------------------------------------------------------------- */
 
 typedef gex_HSL_t gasnet_hsl_t;
 #define GASNET_HSL_INITIALIZER GEX_HSL_INITIALIZER
@@ -57,98 +55,52 @@ typedef gex_HSL_t gasnet_hsl_t;
 #define gasnet_hsl_trylock     gex_HSL_Trylock
 
 /* Handlers run in calls of the library only, so nothing has to be held. */
-AQG_INLINE void gasnet_hold_interrupts(void)
-{
-}
-AQG_INLINE void gasnet_resume_interrupts(void)
-{
-}
+AQG_VOID_CALL(gasnet_hold_interrupts, (void), 0)
+AQG_VOID_CALL(gasnet_resume_interrupts, (void), 0)
 
-/* --- puts and gets -----------------------------------------------------------------------------
- */
+/* --- puts and gets --------------------------------------------------------------------------- */
 
-AQG_INLINE void gasnet_put(gasnet_node_t node, void *dest, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_PutBlocking(aqg_world, node, dest, src, nbytes, 0);
-}
-AQG_INLINE void gasnet_get(void *dest, gasnet_node_t node, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_GetBlocking(aqg_world, dest, node, src, nbytes, 0);
-}
-AQG_INLINE void gasnet_put_bulk(gasnet_node_t node, void *dest, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_PutBlocking(aqg_world, node, dest, src, nbytes, 0);
-}
-AQG_INLINE void gasnet_get_bulk(void *dest, gasnet_node_t node, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_GetBlocking(aqg_world, dest, node, src, nbytes, 0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_put_nb(gasnet_node_t node, void *dest,
-                                                      const void *src, size_t nbytes)
-{
-    return gex_RMA_PutNB(aqg_world, node, dest, src, nbytes, GEX_EVENT_NOW, 0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_put_nb_bulk(gasnet_node_t node, void *dest,
-                                                           const void *src, size_t nbytes)
-{
-    return gex_RMA_PutNB(aqg_world, node, dest, src, nbytes, GEX_EVENT_DEFER, 0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_get_nb(void *dest, gasnet_node_t node,
-                                                      const void *src, size_t nbytes)
-{
-    return gex_RMA_GetNB(aqg_world, dest, node, src, nbytes, 0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_get_nb_bulk(void *dest, gasnet_node_t node,
-                                                           const void *src, size_t nbytes)
-{
-    return gex_RMA_GetNB(aqg_world, dest, node, src, nbytes, 0);
-}
-AQG_INLINE void gasnet_put_nbi(gasnet_node_t node, void *dest, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_PutNBI(aqg_world, node, dest, src, nbytes, GEX_EVENT_NOW, 0);
-}
-AQG_INLINE void gasnet_put_nbi_bulk(gasnet_node_t node, void *dest, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_PutNBI(aqg_world, node, dest, src, nbytes, GEX_EVENT_DEFER, 0);
-}
-AQG_INLINE void gasnet_get_nbi(void *dest, gasnet_node_t node, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_GetNBI(aqg_world, dest, node, src, nbytes, 0);
-}
-AQG_INLINE void gasnet_get_nbi_bulk(void *dest, gasnet_node_t node, const void *src, size_t nbytes)
-{
-    (void)gex_RMA_GetNBI(aqg_world, dest, node, src, nbytes, 0);
-}
+#define AQG_PUT1 (gasnet_node_t node, void *dest, const void *src, size_t nbytes)
+#define AQG_GET1 (void *dest, gasnet_node_t node, const void *src, size_t nbytes)
+
+AQG_VOID_CALL(gasnet_put, AQG_PUT1, gex_RMA_PutBlocking(aqg_world, node, dest, src, nbytes, 0))
+AQG_VOID_CALL(gasnet_get, AQG_GET1, gex_RMA_GetBlocking(aqg_world, dest, node, src, nbytes, 0))
+AQG_HANDLE_CALL(gasnet_put_nb, AQG_PUT1,
+                gex_RMA_PutNB(aqg_world, node, dest, src, nbytes, GEX_EVENT_NOW, 0))
+AQG_HANDLE_CALL(gasnet_put_nb_bulk, AQG_PUT1,
+                gex_RMA_PutNB(aqg_world, node, dest, src, nbytes, GEX_EVENT_DEFER, 0))
+AQG_HANDLE_CALL(gasnet_get_nb, AQG_GET1, gex_RMA_GetNB(aqg_world, dest, node, src, nbytes, 0))
+AQG_VOID_CALL(gasnet_put_nbi, AQG_PUT1,
+              gex_RMA_PutNBI(aqg_world, node, dest, src, nbytes, GEX_EVENT_NOW, 0))
+AQG_VOID_CALL(gasnet_put_nbi_bulk, AQG_PUT1,
+              gex_RMA_PutNBI(aqg_world, node, dest, src, nbytes, GEX_EVENT_DEFER, 0))
+AQG_VOID_CALL(gasnet_get_nbi, AQG_GET1, gex_RMA_GetNBI(aqg_world, dest, node, src, nbytes, 0))
+
+/* Alignment makes no difference here. */
+#define gasnet_put_bulk     gasnet_put
+#define gasnet_get_bulk     gasnet_get
+#define gasnet_get_nb_bulk  gasnet_get_nb
+#define gasnet_get_nbi_bulk gasnet_get_nbi
 
 void gasnet_memset(gasnet_node_t node, void *dest, int val, size_t nbytes);
 gasnet_handle_t gasnet_memset_nb(gasnet_node_t node, void *dest, int val,
                                  size_t nbytes) AQG_MUST_USE;
 void gasnet_memset_nbi(gasnet_node_t node, void *dest, int val, size_t nbytes);
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ---------------------------------------------------------------------------------- */
 
-AQG_INLINE void gasnet_put_val(gasnet_node_t node, void *dest, gasnet_register_value_t value,
-                               size_t nbytes)
-{
-    (void)gex_RMA_PutBlockingVal(aqg_world, node, dest, value, nbytes, 0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_put_nb_val(gasnet_node_t node, void *dest,
-                                                          gasnet_register_value_t value,
-                                                          size_t nbytes)
-{
-    return gex_RMA_PutNBVal(aqg_world, node, dest, value, nbytes, 0);
-}
-AQG_INLINE void gasnet_put_nbi_val(gasnet_node_t node, void *dest, gasnet_register_value_t value,
-                                   size_t nbytes)
-{
-    (void)gex_RMA_PutNBIVal(aqg_world, node, dest, value, nbytes, 0);
-}
-AQG_INLINE gasnet_register_value_t gasnet_get_val(gasnet_node_t node, const void *src,
-                                                  size_t nbytes)
-{
-    return gex_RMA_GetBlockingVal(aqg_world, node, src, nbytes, 0);
-}
+#define AQG_PUT1_VALUE                                                                             \
+    (gasnet_node_t node, void *dest, gasnet_register_value_t value, size_t nbytes)
+
+AQG_VOID_CALL(gasnet_put_val, AQG_PUT1_VALUE,
+              gex_RMA_PutBlockingVal(aqg_world, node, dest, value, nbytes, 0))
+AQG_HANDLE_CALL(gasnet_put_nb_val, AQG_PUT1_VALUE,
+                gex_RMA_PutNBVal(aqg_world, node, dest, value, nbytes, 0))
+AQG_VOID_CALL(gasnet_put_nbi_val, AQG_PUT1_VALUE,
+              gex_RMA_PutNBIVal(aqg_world, node, dest, value, nbytes, 0))
+AQG_CALL(gasnet_register_value_t, gasnet_get_val,
+         (gasnet_node_t node, const void *src, size_t nbytes),
+         gex_RMA_GetBlockingVal(aqg_world, node, src, nbytes, 0))
 
 /* Either the value is here, or it will be in `pending`. */
 typedef struct {
@@ -168,89 +120,31 @@ AQG_MUST_USE AQG_INLINE gasnet_valget_handle_t gasnet_get_nb_val(gasnet_node_t n
         handle.pending = aqg_valget_begin(node, src, nbytes);
     return handle;
 }
-AQG_INLINE gasnet_register_value_t gasnet_wait_syncnb_valget(gasnet_valget_handle_t handle)
-{
-    return AQG_LIKELY(handle.pending == NULL) ? handle.value : aqg_valget_end(handle.pending);
-}
+AQG_CALL(gasnet_register_value_t, gasnet_wait_syncnb_valget, (gasnet_valget_handle_t handle),
+         AQG_LIKELY(handle.pending == NULL) ? handle.value : aqg_valget_end(handle.pending))
 
-/* --- synchronisation: try forms poll, those of GASNet-EX do not ----------------------------------
- */
+/* --- synchronisation: try forms poll, those of GASNet-EX do not ------------------------------ */
 
-AQG_INLINE void gasnet_wait_syncnb(gasnet_handle_t h)
-{
-    gex_Event_Wait(h);
-}
-AQG_INLINE void gasnet_wait_syncnb_all(gasnet_handle_t *ph, size_t n)
-{
-    gex_Event_WaitAll(ph, n, 0);
-}
-AQG_INLINE void gasnet_wait_syncnb_some(gasnet_handle_t *ph, size_t n)
-{
-    gex_Event_WaitSome(ph, n, 0);
-}
-AQG_INLINE int gasnet_try_syncnb_nopoll(gasnet_handle_t h)
-{
-    return gex_Event_Test(h);
-}
-AQG_INLINE int gasnet_try_syncnb_all_nopoll(gasnet_handle_t *ph, size_t n)
-{
-    return gex_Event_TestAll(ph, n, 0);
-}
-AQG_INLINE int gasnet_try_syncnb_some_nopoll(gasnet_handle_t *ph, size_t n)
-{
-    return gex_Event_TestSome(ph, n, 0);
-}
-AQG_INLINE int gasnet_try_syncnb(gasnet_handle_t h)
-{
-    (void)gasnet_AMPoll();
-    return gex_Event_Test(h);
-}
-AQG_INLINE int gasnet_try_syncnb_all(gasnet_handle_t *ph, size_t n)
-{
-    (void)gasnet_AMPoll();
-    return gex_Event_TestAll(ph, n, 0);
-}
-AQG_INLINE int gasnet_try_syncnb_some(gasnet_handle_t *ph, size_t n)
-{
-    (void)gasnet_AMPoll();
-    return gex_Event_TestSome(ph, n, 0);
-}
+#define AQG_HANDLES (gasnet_handle_t * ph, size_t n)
 
-AQG_INLINE void gasnet_wait_syncnbi_gets(void)
-{
-    gex_NBI_Wait(GEX_EC_GET, 0);
-}
-AQG_INLINE void gasnet_wait_syncnbi_puts(void)
-{
-    gex_NBI_Wait(GEX_EC_PUT, 0);
-}
-AQG_INLINE void gasnet_wait_syncnbi_all(void)
-{
-    gex_NBI_Wait(GEX_EC_GET | GEX_EC_PUT, 0);
-}
-AQG_INLINE int gasnet_try_syncnbi_gets(void)
-{
-    (void)gasnet_AMPoll();
-    return gex_NBI_Test(GEX_EC_GET, 0);
-}
-AQG_INLINE int gasnet_try_syncnbi_puts(void)
-{
-    (void)gasnet_AMPoll();
-    return gex_NBI_Test(GEX_EC_PUT, 0);
-}
-AQG_INLINE int gasnet_try_syncnbi_all(void)
-{
-    (void)gasnet_AMPoll();
-    return gex_NBI_Test(GEX_EC_GET | GEX_EC_PUT, 0);
-}
-AQG_INLINE void gasnet_begin_nbi_accessregion(void)
-{
-    gex_NBI_BeginAccessRegion(0);
-}
-AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_end_nbi_accessregion(void)
-{
-    return gex_NBI_EndAccessRegion(0);
-}
+AQG_VOID_CALL(gasnet_wait_syncnb, (gasnet_handle_t h), gex_Event_Wait(h))
+AQG_VOID_CALL(gasnet_wait_syncnb_all, AQG_HANDLES, gex_Event_WaitAll(ph, n, 0))
+AQG_VOID_CALL(gasnet_wait_syncnb_some, AQG_HANDLES, gex_Event_WaitSome(ph, n, 0))
+AQG_CALL(int, gasnet_try_syncnb_nopoll, (gasnet_handle_t h), gex_Event_Test(h))
+AQG_CALL(int, gasnet_try_syncnb_all_nopoll, AQG_HANDLES, gex_Event_TestAll(ph, n, 0))
+AQG_CALL(int, gasnet_try_syncnb_some_nopoll, AQG_HANDLES, gex_Event_TestSome(ph, n, 0))
+AQG_POLL_CALL(gasnet_try_syncnb, (gasnet_handle_t h), gex_Event_Test(h))
+AQG_POLL_CALL(gasnet_try_syncnb_all, AQG_HANDLES, gex_Event_TestAll(ph, n, 0))
+AQG_POLL_CALL(gasnet_try_syncnb_some, AQG_HANDLES, gex_Event_TestSome(ph, n, 0))
+
+AQG_VOID_CALL(gasnet_wait_syncnbi_gets, (void), gex_NBI_Wait(GEX_EC_GET, 0))
+AQG_VOID_CALL(gasnet_wait_syncnbi_puts, (void), gex_NBI_Wait(GEX_EC_PUT, 0))
+AQG_VOID_CALL(gasnet_wait_syncnbi_all, (void), gex_NBI_Wait(GEX_EC_GET | GEX_EC_PUT, 0))
+AQG_POLL_CALL(gasnet_try_syncnbi_gets, (void), gex_NBI_Test(GEX_EC_GET, 0))
+AQG_POLL_CALL(gasnet_try_syncnbi_puts, (void), gex_NBI_Test(GEX_EC_PUT, 0))
+AQG_POLL_CALL(gasnet_try_syncnbi_all, (void), gex_NBI_Test(GEX_EC_GET | GEX_EC_PUT, 0))
+AQG_VOID_CALL(gasnet_begin_nbi_accessregion, (void), gex_NBI_BeginAccessRegion(0))
+AQG_HANDLE_CALL(gasnet_end_nbi_accessregion, (void), gex_NBI_EndAccessRegion(0))
 
 AQG_END
 

@@ -34,9 +34,7 @@ typedef struct {
 int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_args_t *args,
                   gex_Flags_t flags);
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags);
-void gex_MK_SetCData(gex_MK_t kind, const void *val);
-void *gex_MK_QueryCData(gex_MK_t kind);
-gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind);
+AQG_OBJECT(gex_MK, gex_MK_t)
 gex_Client_t gex_MK_QueryClient(gex_MK_t kind);
 gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind);
 

@@ -6,23 +6,23 @@
 #ifndef AQG_PORTABLE_PLATFORM_H
 #define AQG_PORTABLE_PLATFORM_H
 
-#define AQG_PLATFORM_STRING_(x) #x
-#define AQG_PLATFORM_STRING(x)  AQG_PLATFORM_STRING_(x)
+#include <aqg/base.h>
 
 /* The compiler. Clang says that it is GNU C as well, so it is asked first. */
 #ifdef __cplusplus
-#define AQG_IS_CXX 1
+#define AQG_IS_CXX            1
+#define AQG_COMPILER_LANGUAGE "C++"
 #else
-#define AQG_IS_CXX 0
+#define AQG_IS_CXX            0
+#define AQG_COMPILER_LANGUAGE "C"
 #endif
 
 #if defined(__clang__)
-#ifndef PLATFORM_COMPILER_FAMILYNAME
-#define PLATFORM_COMPILER_FAMILYNAME CLANG
-#endif
-#ifndef PLATFORM_COMPILER_FAMILYID
-#define PLATFORM_COMPILER_FAMILYID 19
-#endif
+#define AQG_COMPILER       CLANG
+#define AQG_COMPILER_ID    19
+#define AQG_COMPILER_MAJOR __clang_major__
+#define AQG_COMPILER_MINOR __clang_minor__
+#define AQG_COMPILER_PATCH __clang_patchlevel__
 #ifndef PLATFORM_COMPILER_CLANG
 #define PLATFORM_COMPILER_CLANG 1
 #endif
@@ -31,17 +31,12 @@
 #elif !AQG_IS_CXX && !defined(PLATFORM_COMPILER_CLANG_C)
 #define PLATFORM_COMPILER_CLANG_C 1
 #endif
-#define AQG_COMPILER_MAJOR __clang_major__
-#define AQG_COMPILER_MINOR __clang_minor__
-#define AQG_COMPILER_PATCH __clang_patchlevel__
-#define AQG_COMPILER_WORD  "CLANG"
 #else
-#ifndef PLATFORM_COMPILER_FAMILYNAME
-#define PLATFORM_COMPILER_FAMILYNAME GNU
-#endif
-#ifndef PLATFORM_COMPILER_FAMILYID
-#define PLATFORM_COMPILER_FAMILYID 1
-#endif
+#define AQG_COMPILER       GNU
+#define AQG_COMPILER_ID    1
+#define AQG_COMPILER_MAJOR __GNUC__
+#define AQG_COMPILER_MINOR __GNUC_MINOR__
+#define AQG_COMPILER_PATCH __GNUC_PATCHLEVEL__
 #ifndef PLATFORM_COMPILER_GNU
 #define PLATFORM_COMPILER_GNU 1
 #endif
@@ -50,27 +45,24 @@
 #elif !AQG_IS_CXX && !defined(PLATFORM_COMPILER_GNU_C)
 #define PLATFORM_COMPILER_GNU_C 1
 #endif
-#define AQG_COMPILER_MAJOR __GNUC__
-#define AQG_COMPILER_MINOR __GNUC_MINOR__
-#define AQG_COMPILER_PATCH __GNUC_PATCHLEVEL__
-#define AQG_COMPILER_WORD  "GNU"
 #endif
 
-#if AQG_IS_CXX
-#define AQG_COMPILER_LANGUAGE "C++"
-#else
-#define AQG_COMPILER_LANGUAGE "C"
+#ifndef PLATFORM_COMPILER_FAMILYNAME
+#define PLATFORM_COMPILER_FAMILYNAME AQG_COMPILER
 #endif
-
+#ifndef PLATFORM_COMPILER_FAMILYID
+#define PLATFORM_COMPILER_FAMILYID AQG_COMPILER_ID
+#endif
 #ifndef PLATFORM_COMPILER_VERSION_STR
 #define PLATFORM_COMPILER_VERSION_STR                                                              \
-    AQG_PLATFORM_STRING(AQG_COMPILER_MAJOR)                                                        \
-    "." AQG_PLATFORM_STRING(AQG_COMPILER_MINOR) "." AQG_PLATFORM_STRING(AQG_COMPILER_PATCH)
+    AQG_STRING(AQG_COMPILER_MAJOR)                                                                 \
+    "." AQG_STRING(AQG_COMPILER_MINOR) "." AQG_STRING(AQG_COMPILER_PATCH)
 #endif
 #ifndef PLATFORM_COMPILER_IDSTR
 #define PLATFORM_COMPILER_IDSTR                                                                    \
-    "|COMPILER_FAMILY:" AQG_COMPILER_WORD "|COMPILER_VERSION:" PLATFORM_COMPILER_VERSION_STR       \
-    "|LANGUAGE:" AQG_COMPILER_LANGUAGE "|"
+    "|COMPILER_FAMILY:" AQG_STRING(                                                                \
+        AQG_COMPILER) "|COMPILER_VERSION:" PLATFORM_COMPILER_VERSION_STR                           \
+                      "|LANGUAGE:" AQG_COMPILER_LANGUAGE "|"
 #endif
 #ifndef PLATFORM_COMPILER_ID
 #define PLATFORM_COMPILER_ID (PLATFORM_COMPILER_FAMILYID + 10000 * AQG_IS_CXX)
@@ -105,42 +97,35 @@
 
 /* The processor. */
 #if defined(__x86_64__)
-#ifndef PLATFORM_ARCH_FAMILYNAME
-#define PLATFORM_ARCH_FAMILYNAME X86_64
-#endif
+#define AQG_ARCH      X86_64
+#define AQG_ARCH_WORD "x86_64"
 #ifndef PLATFORM_ARCH_X86_64
 #define PLATFORM_ARCH_X86_64 1
 #endif
-#define AQG_ARCH_WORD "x86_64"
 #elif defined(__aarch64__)
-#ifndef PLATFORM_ARCH_FAMILYNAME
-#define PLATFORM_ARCH_FAMILYNAME AARCH64
-#endif
+#define AQG_ARCH      AARCH64
+#define AQG_ARCH_WORD "aarch64"
 #ifndef PLATFORM_ARCH_AARCH64
 #define PLATFORM_ARCH_AARCH64 1
 #endif
-#define AQG_ARCH_WORD "aarch64"
 #elif defined(__powerpc64__)
-#ifndef PLATFORM_ARCH_FAMILYNAME
-#define PLATFORM_ARCH_FAMILYNAME POWERPC
-#endif
+#define AQG_ARCH      POWERPC
+#define AQG_ARCH_WORD "powerpc64"
 #ifndef PLATFORM_ARCH_POWERPC
 #define PLATFORM_ARCH_POWERPC 1
 #endif
-#define AQG_ARCH_WORD "powerpc64"
 #elif defined(__riscv)
-#ifndef PLATFORM_ARCH_FAMILYNAME
-#define PLATFORM_ARCH_FAMILYNAME RISCV
-#endif
+#define AQG_ARCH      RISCV
+#define AQG_ARCH_WORD "riscv"
 #ifndef PLATFORM_ARCH_RISCV
 #define PLATFORM_ARCH_RISCV 1
 #endif
-#define AQG_ARCH_WORD "riscv"
 #else
-#ifndef PLATFORM_ARCH_FAMILYNAME
-#define PLATFORM_ARCH_FAMILYNAME UNKNOWN
-#endif
+#define AQG_ARCH      UNKNOWN
 #define AQG_ARCH_WORD "unknown"
+#endif
+#ifndef PLATFORM_ARCH_FAMILYNAME
+#define PLATFORM_ARCH_FAMILYNAME AQG_ARCH
 #endif
 
 #if !defined(PLATFORM_ARCH_64) && !defined(PLATFORM_ARCH_32)

@@ -10,12 +10,10 @@ AQG_BEGIN
 
 void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t ops, gex_Flags_t flags);
 void gex_AD_Destroy(gex_AD_t ad);
-gex_Flags_t gex_AD_QueryFlags(gex_AD_t ad);
 gex_TM_t gex_AD_QueryTM(gex_AD_t ad);
 gex_DT_t gex_AD_QueryDT(gex_AD_t ad);
 gex_OP_t gex_AD_QueryOps(gex_AD_t ad);
-void gex_AD_SetCData(gex_AD_t ad, const void *val);
-void *gex_AD_QueryCData(gex_AD_t ad);
+AQG_OBJECT(gex_AD, gex_AD_t)
 
 /* What the inline calls need of a domain; the library's own fields follow. */
 struct aqg_ad {
@@ -29,18 +27,17 @@ struct aqg_ad {
     gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr, gex_OP_t opcode, T operand1,    \
         T operand2, gex_Flags_t flags
 #define AQG_AD_VALUES ad, result_p, tgt_rank, tgt_addr, opcode, operand1, operand2, flags
-#define AQG_AD(DT, T)                                                                              \
+#define AQG_AD(DT, T, HERE)                                                                        \
     gex_Event_t aqg_ad_nb_##DT(AQG_AD_PARAMS(T));                                                  \
     int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T));                                                         \
     AQG_MUST_USE AQG_INLINE gex_Event_t gex_AD_OpNB_##DT(AQG_AD_PARAMS(T))                         \
     {                                                                                              \
-        if (__builtin_constant_p(opcode) && aqg_ad_here_##DT(AQG_AD_VALUES))                       \
-            return GEX_EVENT_INVALID;                                                              \
+        if (__builtin_constant_p(opcode) && HERE) return GEX_EVENT_INVALID;                        \
         return aqg_ad_nb_##DT(AQG_AD_VALUES);                                                      \
     }                                                                                              \
     AQG_INLINE int gex_AD_OpNBI_##DT(AQG_AD_PARAMS(T))                                             \
     {                                                                                              \
-        if (__builtin_constant_p(opcode) && aqg_ad_here_##DT(AQG_AD_VALUES)) return 0;             \
+        if (__builtin_constant_p(opcode) && HERE) return 0;                                        \
         return aqg_ad_nbi_##DT(AQG_AD_VALUES);                                                     \
     }
 
@@ -92,23 +89,15 @@ struct aqg_ad {
         if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
         return 1;                                                                                  \
     }                                                                                              \
-    AQG_AD(DT, T)
+    AQG_AD(DT, T, aqg_ad_here_##DT(AQG_AD_VALUES))
 AQG_AD_INTEGER(I32, int32_t)
 AQG_AD_INTEGER(U32, uint32_t)
 AQG_AD_INTEGER(I64, int64_t)
 AQG_AD_INTEGER(U64, uint64_t)
 
 /* Of floating types it has too few. */
-#define AQG_AD_FLOATING(DT, T)                                                                     \
-    AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
-    {                                                                                              \
-        (void)ad, (void)result_p, (void)tgt_rank, (void)tgt_addr, (void)opcode, (void)operand1;    \
-        (void)operand2, (void)flags;                                                               \
-        return 0;                                                                                  \
-    }                                                                                              \
-    AQG_AD(DT, T)
-AQG_AD_FLOATING(FLT, float)
-AQG_AD_FLOATING(DBL, double)
+AQG_AD(FLT, float, 0)
+AQG_AD(DBL, double, 0)
 
 AQG_END
 

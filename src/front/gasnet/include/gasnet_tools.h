@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <gasnet_config.h>
 #include <gasnet_portable_platform.h>
 
 #include <aqg/tools_compiler.h>
@@ -104,24 +103,20 @@
 #else
 #define GASNETT_DEBUG_CONFIG "nodebug"
 #endif
-#define AQG_TOOLS_RELEASE                                                                          \
-    AQG_PLATFORM_STRING(GASNET_RELEASE_VERSION_MAJOR)                                              \
-    "." AQG_PLATFORM_STRING(GASNET_RELEASE_VERSION_MINOR) "." AQG_PLATFORM_STRING(                 \
-        GASNET_RELEASE_VERSION_PATCH)
 #define AQG_TOOLS_SPEC                                                                             \
-    AQG_PLATFORM_STRING(GASNETT_SPEC_VERSION_MAJOR)                                                \
-    "." AQG_PLATFORM_STRING(GASNETT_SPEC_VERSION_MINOR)
+    AQG_STRING(GASNETT_SPEC_VERSION_MAJOR)                                                         \
+    "." AQG_STRING(GASNETT_SPEC_VERSION_MINOR)
 #define AQG_TOOLS_OPERATIONS                                                                       \
     "," GASNETT_TIMER_CONFIG "," GASNETT_MEMBAR_CONFIG "," GASNETT_ATOMIC_CONFIG                   \
     "," GASNETT_ATOMIC32_CONFIG "," GASNETT_ATOMIC64_CONFIG
 #define GASNETT_CONFIG_STRING                                                                      \
-    "RELEASE=" AQG_TOOLS_RELEASE ",SPEC=" AQG_TOOLS_SPEC "," AQG_PLATFORM_STRING(                  \
+    "RELEASE=" AQG_RELEASE_STRING ",SPEC=" AQG_TOOLS_SPEC "," AQG_STRING(                          \
         GASNETT_THREAD_MODEL) "," GASNETT_PTR_CONFIG "," GASNETT_DEBUG_CONFIG                      \
                               ",notrace,nostats,nodebugmalloc,nosrclines" AQG_TOOLS_OPERATIONS
 
 #include <aqg/tools_atomic.h>
 
-AQG_TOOLS_BEGIN
+AQG_BEGIN
 
 /*
  * Time. Ticks are those of the processor's counter where it can be trusted, else nanoseconds; the
@@ -134,7 +129,7 @@ typedef uint64_t gasnett_tick_t;
 extern int aqg_ticks_native; /* 1: the counter; else ask */
 extern uint64_t aqg_ticks_ask(void);
 
-GASNETT_INLINE(gasnett_ticks_now) gasnett_tick_t gasnett_ticks_now(void)
+AQG_INLINE gasnett_tick_t gasnett_ticks_now(void)
 {
 #if defined(__x86_64__)
     if (GASNETT_PREDICT_TRUE(__atomic_load_n(&aqg_ticks_native, __ATOMIC_RELAXED)))
@@ -150,7 +145,7 @@ extern double gasnett_tick_overheadus(void);
 extern uint64_t gasnett_gettimeofday_us(void);
 extern int gasnett_nsleep(uint64_t ns);
 
-AQG_TOOLS_END
+AQG_END
 
 #ifndef GASNETT_LITE_MODE
 

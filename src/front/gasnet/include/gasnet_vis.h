@@ -9,8 +9,7 @@ AQG_BEGIN
 /* How many threads have set a peer completion that no put has taken yet. */
 extern unsigned aqg_vis_armed;
 
-/* A single piece on either side is a put or get where the memory is mapped here; 0: the library
- * sees to it. */
+/* A single piece on either side is a put or get where the memory is mapped here. */
 AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
@@ -21,32 +20,9 @@ AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void
     return 1;
 }
 
-AQG_INLINE int aqg_vis_get1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
-                            size_t nbytes, gex_Flags_t flags)
-{
-    const void *at = aqg_there(tm, rank, src, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL)) return 0;
-    aqg_load(dest, at, nbytes);
-    return 1;
-}
-
-/* The three forms of a transfer, all with these parameters, and whether it is ONE piece: DONE. */
 #define AQG_VIS(Name, PARAMS, VALUES, ONE, DONE)                                                   \
-    gex_Event_t aqg_vis_nb_##Name PARAMS;                                                          \
-    int aqg_vis_nbi_##Name PARAMS;                                                                 \
-    int aqg_vis_##Name PARAMS;                                                                     \
-    AQG_MUST_USE AQG_INLINE gex_Event_t gex_VIS_##Name##NB PARAMS                                  \
-    {                                                                                              \
-        return (ONE) && DONE ? GEX_EVENT_INVALID : aqg_vis_nb_##Name VALUES;                       \
-    }                                                                                              \
-    AQG_INLINE int gex_VIS_##Name##NBI PARAMS                                                      \
-    {                                                                                              \
-        return (ONE) && DONE ? 0 : aqg_vis_nbi_##Name VALUES;                                      \
-    }                                                                                              \
-    AQG_INLINE int gex_VIS_##Name##Blocking PARAMS                                                 \
-    {                                                                                              \
-        return (ONE) && DONE ? 0 : aqg_vis_##Name VALUES;                                          \
-    }
+    AQG_TRANSFER(gex_VIS_##Name##NB, gex_VIS_##Name##NBI, gex_VIS_##Name##Blocking,                \
+                 aqg_vis_##Name, PARAMS, VALUES, (ONE) && DONE)
 
 /* For the library, too: their parameters and the names of these. */
 #define AQG_VECTOR_PUT                                                                             \
@@ -84,17 +60,17 @@ AQG_INLINE int aqg_vis_get1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void
 AQG_VIS(VectorPut, AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, AQG_VECTOR_ONE,
         aqg_vis_put1(tm, dstrank, dstlist->gex_addr, srclist->gex_addr, srclist->gex_len, flags))
 AQG_VIS(VectorGet, AQG_VECTOR_GET, AQG_VECTOR_GET_VALUES, AQG_VECTOR_ONE,
-        aqg_vis_get1(tm, srcrank, dstlist->gex_addr, srclist->gex_addr, srclist->gex_len, flags))
+        aqg_get_here(tm, srcrank, dstlist->gex_addr, srclist->gex_addr, srclist->gex_len, flags))
 #define AQG_INDEXED_ONE dstcount == 1 && srccount == 1 && dstlen == srclen
 AQG_VIS(IndexedPut, AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, AQG_INDEXED_ONE,
         aqg_vis_put1(tm, dstrank, *dstlist, *srclist, srclen, flags))
 AQG_VIS(IndexedGet, AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, AQG_INDEXED_ONE,
-        aqg_vis_get1(tm, srcrank, *dstlist, *srclist, srclen, flags))
+        aqg_get_here(tm, srcrank, *dstlist, *srclist, srclen, flags))
 #define AQG_STRIDED_ONE elemsz != 0 && (stridelevels == 0 || (stridelevels == 1 && *count == 1))
 AQG_VIS(StridedPut, AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, AQG_STRIDED_ONE,
         aqg_vis_put1(tm, dstrank, dstaddr, srcaddr, elemsz, flags))
 AQG_VIS(StridedGet, AQG_STRIDED_GET, AQG_STRIDED_GET_VALUES, AQG_STRIDED_ONE,
-        aqg_vis_get1(tm, srcrank, dstaddr, srcaddr, elemsz, flags))
+        aqg_get_here(tm, srcrank, dstaddr, srcaddr, elemsz, flags))
 
 /* The most bytes that travel with a peer completion. */
 #define GEX_VIS_MAX_PEERCOMPLETION 127

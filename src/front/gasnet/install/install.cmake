@@ -12,9 +12,12 @@ install(DIRECTORY include/ DESTINATION ${AQG_TREE}/include COMPONENT dev
 foreach(net IN LISTS AQG_NETS)
   set(AQG_TRANSPORTS ${AQG_TRANSPORTS_${net}})
   set(conduit ${AQG_BINARY}/install/${net}-conduit)
-  configure_file(install/gasnetrun.in ${AQG_BINARY}/install/gasnetrun_${net} @ONLY)
-  install(PROGRAMS ${AQG_BINARY}/install/gasnetrun_${net}
-    DESTINATION ${AQG_TREE}/bin COMPONENT tools)
+  foreach(launcher IN ITEMS gasnetrun_${net} ${AQG_LAUNCHERS_${net}})
+    configure_file(install/gasnetrun.in ${AQG_BINARY}/install/${launcher} @ONLY)
+    install(PROGRAMS ${AQG_BINARY}/install/${launcher}
+      DESTINATION ${AQG_TREE}/bin COMPONENT tools)
+    set_property(GLOBAL APPEND PROPERTY AQ_LAUNCHERS ${AQG_BINARY}/install/${launcher})
+  endforeach()
   install(FILES ${AQG_BINARY}/include/${net}-conduit/gasnet_core.h
     DESTINATION ${AQG_TREE}/include/${net}-conduit COMPONENT dev)
   foreach(mode IN LISTS AQG_MODES)

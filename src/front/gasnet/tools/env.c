@@ -1,5 +1,4 @@
-/* The environment for gasnet_tools.h: the job's where there is one, and what the program changes.
- */
+/* The environment for gasnet_tools.h: the job's if there is one, and what the program changes. */
 #include "tools.h"
 
 #include <strings.h>
@@ -16,35 +15,28 @@ static gasnett_mutex_t env_lock = GASNETT_MUTEX_INITIALIZER;
 static struct env_name *env_changed;  /* by this process: no longer the job's business */
 static struct env_name *env_reported; /* in verbose mode, once is enough */
 
-/* Add a name to a list; 1: it was not there. */
+static struct env_name *env_find(struct env_name *list, const char *name)
+{
+    while (list != NULL && strcmp(list->text, name) != 0)
+        list = list->next;
+    return list;
+}
+
+/* Add a name to a list; 1: it was not there. Names are only ever added in front, so who reads with
+ * an acquire needs no lock. */
 static int env_add(struct env_name **list, const char *name)
 {
     size_t size = strlen(name) + 1;
-    int added = 0;
     gasnett_mutex_lock(&env_lock);
-    struct env_name *found = *list;
-    while (found != NULL && strcmp(found->text, name) != 0)
-        found = found->next;
-    if (found == NULL) {
-        found = malloc(sizeof(*found) + size);
-        if (found != NULL) {
-            memcpy(found->text, name, size);
-            found->next = *list;
-            __atomic_store_n(list, found, __ATOMIC_RELEASE);
-        }
-        added = 1;
+    int added = env_find(*list, name) == NULL;
+    struct env_name *new = added ? malloc(sizeof(*new) + size) : NULL;
+    if (new != NULL) {
+        memcpy(new->text, name, size);
+        new->next = *list;
+        __atomic_store_n(list, new, __ATOMIC_RELEASE); /* for the acquire in gasnett_getenv */
     }
     gasnett_mutex_unlock(&env_lock);
     return added;
-}
-
-/* Names are only ever added in front, so this needs no lock; reads the store in env_add. */
-static int env_has(struct env_name **list, const char *name)
-{
-    struct env_name *found = __atomic_load_n(list, __ATOMIC_ACQUIRE);
-    while (found != NULL && strcmp(found->text, name) != 0)
-        found = found->next;
-    return found != NULL;
 }
 
 int aqgi_tools_rank(void)
@@ -54,7 +46,8 @@ int aqgi_tools_rank(void)
 
 char *gasnett_getenv(const char *name)
 {
-    if (aqg_getenv_hook != NULL && !env_has(&env_changed, name)) {
+    struct env_name *changed = __atomic_load_n(&env_changed, __ATOMIC_ACQUIRE);
+    if (aqg_getenv_hook != NULL && env_find(changed, name) == NULL) {
         char *value = aqg_getenv_hook(name);
         if (value != NULL) return value;
     }
@@ -75,7 +68,7 @@ void gasnett_unsetenv(const char *name)
         gasnett_fatalerror_nopos("cannot unset the environment variable \"%s\": %m", name);
 }
 
-static int env_yesno(const char *value)
+int aqgi_tools_yesno(const char *value)
 {
     static const char *const words[][3] = {{"0", "n", "no"}, {"1", "y", "yes"}};
     for (int answer = 0; answer < 2; answer++)
@@ -87,7 +80,8 @@ static int env_yesno(const char *value)
 int gasnett_verboseenv(void)
 {
     const char *value = gasnett_getenv("GASNET_VERBOSEENV");
-    return value != NULL && *value != '\0' && env_yesno(value) != 0 && aqgi_tools_rank() == 0;
+    return value != NULL && *value != '\0' && aqgi_tools_yesno(value) != 0 &&
+           aqgi_tools_rank() == 0;
 }
 
 void gasnett_envstr_display(const char *name, const char *val, int is_dflt)
@@ -132,7 +126,7 @@ int gasnett_getenv_yesno_withdefault(const char *name, int dflt)
 {
     int report;
     const char *value = env_query(name, &report);
-    int answer = value != NULL ? env_yesno(value) : dflt;
+    int answer = value != NULL ? aqgi_tools_yesno(value) : dflt;
     if (answer < 0)
         gasnett_fatalerror_nopos("the environment variable %s is \"%s\": give yes or no", name,
                                  value);

@@ -21,29 +21,10 @@ enum { FATAL_FRAMES = 64 };
 /* A client may define it with an initializer, which then counts instead. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;
 
-static int fatal_ifenabled(int fd);
-int (*gasnett_print_backtrace_ifenabled)(int fd) = fatal_ifenabled;
-
-static int fatal_execinfo(int fd);
-static int fatal_gdb(int fd);
-static const gasnett_backtrace_type_t fatal_known[] = {
-    {"EXECINFO", fatal_execinfo, 1},
-    {"GDB", fatal_gdb, 1},
-};
-enum { FATAL_KNOWN = sizeof(fatal_known) / sizeof(fatal_known[0]) };
-
 /* What stands in GASNET_BACKTRACE_TYPE, in its order; read once it is needed or initialised. */
 static gasnett_mutex_t fatal_lock = GASNETT_MUTEX_INITIALIZER;
 static char fatal_types[128];
 static int fatal_enabled, fatal_ready;
-
-void aqgi_tools_prefix(char *buf, size_t size)
-{
-    if (aqg_rank_hook != NULL && aqg_rank_hook() >= 0)
-        snprintf(buf, size, "(proc %d, pid %d)", aqg_rank_hook(), (int)getpid());
-    else
-        snprintf(buf, size, "(pid %d)", (int)getpid());
-}
 
 static int fatal_execinfo(int fd)
 {
@@ -73,14 +54,13 @@ static int fatal_gdb(int fd)
 
 static const gasnett_backtrace_type_t *fatal_find(const char *name, size_t length)
 {
-    for (int i = 0; i < FATAL_KNOWN; i++)
-        if (strlen(fatal_known[i].name) == length &&
-            strncasecmp(fatal_known[i].name, name, length) == 0)
-            return &fatal_known[i];
-    const char *user = gasnett_backtrace_user.name;
-    if (user != NULL && gasnett_backtrace_user.fnp != NULL && strlen(user) == length &&
-        strncasecmp(user, name, length) == 0)
-        return &gasnett_backtrace_user;
+    static const gasnett_backtrace_type_t execinfo = {"EXECINFO", fatal_execinfo, 1},
+                                          gdb = {"GDB", fatal_gdb, 1};
+    const gasnett_backtrace_type_t *const known[] = {&execinfo, &gdb, &gasnett_backtrace_user};
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        if (known[i]->name != NULL && known[i]->fnp != NULL && strlen(known[i]->name) == length &&
+            strncasecmp(known[i]->name, name, length) == 0)
+            return known[i];
     return NULL;
 }
 
@@ -148,10 +128,9 @@ static void fatal_install(const char *variable, gasnett_sighandlerfn_t handler)
     const char *name = gasnett_getenv_withdefault(variable, NULL);
     if (name == NULL) return;
     int sig = fatal_signal_number(name);
-    if (sig == 0) {
+    if (sig == 0)
         gasnett_fatalerror_nopos("%s is \"%s\": give the name of a signal, such as SIGUSR1",
                                  variable, name);
-    }
     gasnett_reghandler(sig, handler);
 }
 
@@ -183,14 +162,16 @@ static int fatal_ifenabled(int fd)
     fatal_settings();
     return fatal_enabled ? gasnett_print_backtrace(fd) : 1;
 }
+int (*gasnett_print_backtrace_ifenabled)(int fd) = fatal_ifenabled;
 
 void gasnett_freezeForDebuggerNow(volatile int *flag, const char *flagname)
 {
-    fprintf(stderr,
-            "Process %d on %s is frozen for a debugger. Attach (gdb -p %d), then to go on:\n"
-            "  set var %s = 0\n",
-            (int)getpid(), gasnett_gethostname(), (int)getpid(), flagname);
-    fflush(stderr);
+    char text[512]; /* musl writes what it formats in pieces, which mix with another process's */
+    snprintf(text, sizeof(text),
+             "Process %d on %s is frozen for a debugger. Attach (gdb -p %d), then to go on:\n"
+             "  set var %s = 0\n",
+             (int)getpid(), gasnett_gethostname(), (int)getpid(), flagname);
+    fputs(text, stderr);
     *flag = 1;
     while (*flag)
         sleep(1);
@@ -206,11 +187,12 @@ void gasnett_freezeForDebuggerErr(void)
 static GASNETT_NORETURN void fatal_end(const char *where, const char *fmt, va_list args)
 {
     static int entered;
-    char text[2048], prefix[64];
+    char text[2048], rank[32] = "";
     vsnprintf(text, sizeof(text), fmt, args);
-    aqgi_tools_prefix(prefix, sizeof(prefix));
+    if (aqg_rank_hook != NULL && aqg_rank_hook() >= 0)
+        snprintf(rank, sizeof(rank), "proc %d, ", aqg_rank_hook());
     fflush(stdout);
-    fprintf(stderr, "*** FATAL ERROR %s: %s%s\n", prefix, where, text);
+    fprintf(stderr, "*** FATAL ERROR (%spid %d): %s%s\n", rank, (int)getpid(), where, text);
     fflush(stderr);
     /* An error of its own, such as an illegal GASNET_BACKTRACE, must not begin this anew. */
     if (!__atomic_exchange_n(&entered, 1, __ATOMIC_ACQ_REL)) {

@@ -18,20 +18,9 @@ static int memory_zeros(uint64_t x)
     return __builtin_popcountll(~(((x & low) + low) | x | low));
 }
 
-int gasnett_count0s_uint64_t(uint64_t x)
-{
-    return memory_zeros(x);
-}
-
-int gasnett_count0s_uint32_t(uint32_t x)
-{
-    return memory_zeros(x) - 4;
-}
-
-int gasnett_count0s_uintptr_t(uintptr_t x)
-{
-    return memory_zeros(x) - (8 - (int)sizeof(x));
-}
+AQG_DEFINE(int, gasnett_count0s_uint64_t, (uint64_t x), memory_zeros(x))
+AQG_DEFINE(int, gasnett_count0s_uint32_t, (uint32_t x), memory_zeros(x) - 4)
+AQG_DEFINE(int, gasnett_count0s_uintptr_t, (uintptr_t x), memory_zeros(x) - (8 - (int)sizeof(x)))
 
 size_t gasnett_count0s(const void *p, size_t n)
 {

@@ -129,17 +129,10 @@ const char *gasnett_performance_warning_str(void)
 #endif
 }
 
-const char *gasnett_release_version_str(void)
-{
-    return _STRINGIFY(GASNET_RELEASE_VERSION_MAJOR) "." _STRINGIFY(
-        GASNET_RELEASE_VERSION_MINOR) "." _STRINGIFY(GASNET_RELEASE_VERSION_PATCH);
-}
-
-uint64_t gasnett_release_version(void)
-{
-    return GASNET_RELEASE_VERSION_MAJOR * UINT64_C(1000000) +
-           GASNET_RELEASE_VERSION_MINOR * UINT64_C(10000) + GASNET_RELEASE_VERSION_PATCH;
-}
+AQG_DEFINE(const char *, gasnett_release_version_str, (void), AQG_RELEASE_STRING)
+AQG_DEFINE(uint64_t, gasnett_release_version, (void),
+           GASNET_RELEASE_VERSION_MAJOR *UINT64_C(1000000) +
+               GASNET_RELEASE_VERSION_MINOR * UINT64_C(10000) + GASNET_RELEASE_VERSION_PATCH)
 
 int gasnett_maximize_rlimit(int res, const char *desc)
 {

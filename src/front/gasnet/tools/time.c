@@ -6,9 +6,7 @@
  */
 #include "tools.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <sys/time.h>
 #include <time.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -28,23 +26,31 @@ static uint64_t time_ticks0, time_ns0; /* the first reading */
 static double time_ns_per_tick;
 static double time_granularity_us, time_overhead_us;
 
-static uint64_t time_ns(void)
+static uint64_t time_ns_of(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-#if defined(__x86_64__)
+static uint64_t time_ns(void)
+{
+    return time_ns_of(CLOCK_MONOTONIC);
+}
 
 static uint64_t time_counter(void)
 {
+#if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
+#else
+    return time_ns();
+#endif
 }
 
 /* Invariant, by the processor's word, and not found wanting by the kernel. */
 static int time_counter_usable(void)
 {
+#if defined(__x86_64__)
     unsigned a, b, c, d;
     if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || (d & 0x100u) == 0) return 0;
     char source[64] = "";
@@ -53,21 +59,10 @@ static int time_counter_usable(void)
     if (fgets(source, sizeof(source), file) == NULL) source[0] = '\0';
     fclose(file);
     return strstr(source, "tsc") != NULL || strstr(source, "kvm-clock") != NULL;
-}
-
 #else
-
-static uint64_t time_counter(void)
-{
-    return time_ns();
-}
-
-static int time_counter_usable(void)
-{
     return 0;
-}
-
 #endif
+}
 
 /* Both clocks at one moment: the narrowest of some readings, as the thread may be interrupted. */
 static void time_read_both(uint64_t *ticks, uint64_t *ns)
@@ -156,9 +151,7 @@ double gasnett_tick_overheadus(void)
 
 uint64_t gasnett_gettimeofday_us(void)
 {
-    struct timeval now;
-    gettimeofday(&now, NULL);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_usec;
+    return time_ns_of(CLOCK_REALTIME) / 1000;
 }
 
 int gasnett_nsleep(uint64_t ns)

@@ -1,5 +1,4 @@
-/* What the files of the tools library share, and the hooks by which a job's library informs them.
- */
+/* What the files of the tools library share, and the hooks by which a job's library tells them. */
 #ifndef AQGI_TOOLS_H
 #define AQGI_TOOLS_H
 
@@ -16,7 +15,7 @@ extern int (*aqg_rank_hook)(void);
 
 /* The rank as the hook tells it, 0 without a job. */
 int aqgi_tools_rank(void);
-/* Print what stands before each message to people: "*** Aqueduct (proc 3): ". */
-void aqgi_tools_prefix(char *buf, size_t size);
+/* 1 for "1", "y" and "yes", 0 for "0", "n" and "no", -1 for all else. */
+int aqgi_tools_yesno(const char *value);
 
 #endif

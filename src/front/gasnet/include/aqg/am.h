@@ -14,10 +14,7 @@ int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentrie
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-AQG_INLINE unsigned int gex_AM_MaxArgs(void)
-{
-    return 16;
-}
+AQG_CALL(unsigned int, gex_AM_MaxArgs, (void), 16)
 size_t gex_AM_LUBRequestMedium(void);
 size_t gex_AM_LUBRequestLong(void);
 size_t gex_AM_MaxRequestMedium(gex_TM_t tm, gex_Rank_t other_rank, const gex_Event_t *lc_opt,
@@ -58,7 +55,7 @@ int aqg_reply_long(gex_Token_t token, gex_AM_Index_t handler, const void *src, s
                    void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
                    const gex_AM_Arg_t *args, unsigned nargs);
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
-               void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs, gex_Flags_t flags);
+               void *dest_addr, gex_Flags_t flags, const gex_AM_Arg_t *args, unsigned nargs);
 int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags);
 
 /* Kinds of prepared messages. */
@@ -69,129 +66,92 @@ int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags);
 
 /* --- negotiated payload ----------------------------------------------------------------------- */
 
-gex_AM_SrcDesc_t gex_AM_PrepareRequestMedium(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
-                                             size_t least_payload, size_t most_payload,
-                                             gex_Event_t *lc_opt, gex_Flags_t flags,
-                                             unsigned int numargs) AQG_MUST_USE;
-gex_AM_SrcDesc_t gex_AM_PrepareRequestLong(gex_TM_t tm, gex_Rank_t rank, const void *client_buf,
-                                           size_t least_payload, size_t most_payload,
-                                           void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
-                                           unsigned int numargs) AQG_MUST_USE;
-gex_AM_SrcDesc_t gex_AM_PrepareReplyMedium(gex_Token_t token, const void *client_buf,
-                                           size_t least_payload, size_t most_payload,
-                                           gex_Event_t *lc_opt, gex_Flags_t flags,
-                                           unsigned int numargs) AQG_MUST_USE;
-gex_AM_SrcDesc_t gex_AM_PrepareReplyLong(gex_Token_t token, const void *client_buf,
-                                         size_t least_payload, size_t most_payload, void *dest_addr,
-                                         gex_Event_t *lc_opt, gex_Flags_t flags,
-                                         unsigned int numargs) AQG_MUST_USE;
+gex_AM_SrcDesc_t aqg_prepare_request(unsigned kind, gex_TM_t tm, gex_Rank_t rank,
+                                     const void *client_buf, size_t least, size_t most,
+                                     void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags,
+                                     unsigned nargs);
+gex_AM_SrcDesc_t aqg_prepare_reply(unsigned kind, gex_Token_t token, const void *client_buf,
+                                   size_t least, size_t most, void *dest_addr, gex_Event_t *lc_opt,
+                                   gex_Flags_t flags, unsigned nargs);
+AQG_CALL(AQG_MUST_USE gex_AM_SrcDesc_t, gex_AM_PrepareRequestMedium,
+         (gex_TM_t tm, gex_Rank_t rank, const void *client_buf, size_t least, size_t most,
+          gex_Event_t *lc_opt, gex_Flags_t flags, unsigned nargs),
+         aqg_prepare_request(AQG_REQUEST_MEDIUM, tm, rank, client_buf, least, most, NULL, lc_opt,
+                             flags, nargs))
+AQG_CALL(AQG_MUST_USE gex_AM_SrcDesc_t, gex_AM_PrepareRequestLong,
+         (gex_TM_t tm, gex_Rank_t rank, const void *client_buf, size_t least, size_t most,
+          void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags, unsigned nargs),
+         aqg_prepare_request(AQG_REQUEST_LONG, tm, rank, client_buf, least, most, dest_addr, lc_opt,
+                             flags, nargs))
+AQG_CALL(AQG_MUST_USE gex_AM_SrcDesc_t, gex_AM_PrepareReplyMedium,
+         (gex_Token_t token, const void *client_buf, size_t least, size_t most, gex_Event_t *lc_opt,
+          gex_Flags_t flags, unsigned nargs),
+         aqg_prepare_reply(AQG_REPLY_MEDIUM, token, client_buf, least, most, NULL, lc_opt, flags,
+                           nargs))
+AQG_CALL(AQG_MUST_USE gex_AM_SrcDesc_t, gex_AM_PrepareReplyLong,
+         (gex_Token_t token, const void *client_buf, size_t least, size_t most, void *dest_addr,
+          gex_Event_t *lc_opt, gex_Flags_t flags, unsigned nargs),
+         aqg_prepare_reply(AQG_REPLY_LONG, token, client_buf, least, most, dest_addr, lc_opt, flags,
+                           nargs))
 void *gex_AM_SrcDescAddr(gex_AM_SrcDesc_t sd);
 size_t gex_AM_SrcDescSize(gex_AM_SrcDesc_t sd);
 
-AQG_INLINE int gex_AM_CancelRequestMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
-{
-    return aqg_cancel(sd, AQG_REQUEST_MEDIUM, flags);
-}
-AQG_INLINE int gex_AM_CancelRequestLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
-{
-    return aqg_cancel(sd, AQG_REQUEST_LONG, flags);
-}
-AQG_INLINE int gex_AM_CancelReplyMedium(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
-{
-    return aqg_cancel(sd, AQG_REPLY_MEDIUM, flags);
-}
-AQG_INLINE int gex_AM_CancelReplyLong(gex_AM_SrcDesc_t sd, gex_Flags_t flags)
-{
-    return aqg_cancel(sd, AQG_REPLY_LONG, flags);
-}
+#define AQG_CANCEL (gex_AM_SrcDesc_t sd, gex_Flags_t flags)
+AQG_CALL(int, gex_AM_CancelRequestMedium, AQG_CANCEL, aqg_cancel(sd, AQG_REQUEST_MEDIUM, flags))
+AQG_CALL(int, gex_AM_CancelRequestLong, AQG_CANCEL, aqg_cancel(sd, AQG_REQUEST_LONG, flags))
+AQG_CALL(int, gex_AM_CancelReplyMedium, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_MEDIUM, flags))
+AQG_CALL(int, gex_AM_CancelReplyLong, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_LONG, flags))
 
-/* --- the numbered names ------------------------------------------------------------------------
- */
+/* --- the numbered names ---------------------------------------------------------------------- */
 
 #define AQG_AM_NAMES(M)                                                                            \
-    AQG_INLINE int gex_AM_RequestShort##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,    \
-                                          gex_Flags_t flags AQG_PARAMS_##M)                        \
-    {                                                                                              \
-        AQG_ARRAY(M) return aqg_request_short(tm, rank, handler, flags, AQG_ARGS(M));              \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_RequestMedium##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,   \
-                                           const void *src, size_t nbytes, gex_Event_t *lc_opt,    \
-                                           gex_Flags_t flags AQG_PARAMS_##M)                       \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_request_medium(tm, rank, handler, src, nbytes, lc_opt, flags, AQG_ARGS(M));     \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_RequestLong##M(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,     \
-                                         const void *src, size_t nbytes, void *dest_addr,          \
-                                         gex_Event_t *lc_opt, gex_Flags_t flags AQG_PARAMS_##M)    \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_request_long(tm, rank, handler, src, nbytes, dest_addr, lc_opt, flags,          \
-                                AQG_ARGS(M));                                                      \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_ReplyShort##M(gex_Token_t token, gex_AM_Index_t handler,                 \
-                                        gex_Flags_t flags AQG_PARAMS_##M)                          \
-    {                                                                                              \
-        AQG_ARRAY(M) return aqg_reply_short(token, handler, flags, AQG_ARGS(M));                   \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_ReplyMedium##M(gex_Token_t token, gex_AM_Index_t handler,                \
-                                         const void *src, size_t nbytes, gex_Event_t *lc_opt,      \
-                                         gex_Flags_t flags AQG_PARAMS_##M)                         \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_reply_medium(token, handler, src, nbytes, lc_opt, flags, AQG_ARGS(M));          \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_ReplyLong##M(gex_Token_t token, gex_AM_Index_t handler, const void *src, \
-                                       size_t nbytes, void *dest_addr, gex_Event_t *lc_opt,        \
-                                       gex_Flags_t flags AQG_PARAMS_##M)                           \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_reply_long(token, handler, src, nbytes, dest_addr, lc_opt, flags, AQG_ARGS(M)); \
-    }
+    AQG_NUMBERED(M, int, return, gex_AM_RequestShort##M,                                           \
+                 (gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags),        \
+                 aqg_request_short, (tm, rank, handler, flags))                                    \
+    AQG_NUMBERED(M, int, return, gex_AM_RequestMedium##M,                                          \
+                 (gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,           \
+                  size_t nbytes, gex_Event_t *lc_opt, gex_Flags_t flags),                          \
+                 aqg_request_medium, (tm, rank, handler, src, nbytes, lc_opt, flags))              \
+    AQG_NUMBERED(M, int, return, gex_AM_RequestLong##M,                                            \
+                 (gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,           \
+                  size_t nbytes, void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags),         \
+                 aqg_request_long, (tm, rank, handler, src, nbytes, dest_addr, lc_opt, flags))     \
+    AQG_NUMBERED(M, int, return, gex_AM_ReplyShort##M,                                             \
+                 (gex_Token_t token, gex_AM_Index_t handler, gex_Flags_t flags), aqg_reply_short,  \
+                 (token, handler, flags))                                                          \
+    AQG_NUMBERED(M, int, return, gex_AM_ReplyMedium##M,                                            \
+                 (gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,       \
+                  gex_Event_t *lc_opt, gex_Flags_t flags),                                         \
+                 aqg_reply_medium, (token, handler, src, nbytes, lc_opt, flags))                   \
+    AQG_NUMBERED(M, int, return, gex_AM_ReplyLong##M,                                              \
+                 (gex_Token_t token, gex_AM_Index_t handler, const void *src, size_t nbytes,       \
+                  void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags),                        \
+                 aqg_reply_long, (token, handler, src, nbytes, dest_addr, lc_opt, flags))
 
-#define AQG_COMMIT_MEDIUM_NAMES(M, Kind, KIND)                                                     \
-    AQG_INLINE void gex_AM_Commit##Kind##Medium##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,    \
-                                                   size_t nbytes AQG_PARAMS_##M)                   \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        (void)aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, AQG_ARGS(M), 0);          \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_Commit##Kind##Medium##M##_v2(gex_AM_SrcDesc_t sd,                        \
-                                                       gex_AM_Index_t handler, size_t nbytes,      \
-                                                       gex_Flags_t commit_flags AQG_PARAMS_##M)    \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_commit(sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, AQG_ARGS(M),             \
-                          commit_flags);                                                           \
-    }
-
-#define AQG_COMMIT_LONG_NAMES(M, Kind, KIND)                                                       \
-    AQG_INLINE void gex_AM_Commit##Kind##Long##M(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,      \
-                                                 size_t nbytes, void *dest_addr AQG_PARAMS_##M)    \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        (void)aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, AQG_ARGS(M), 0);       \
-    }                                                                                              \
-    AQG_INLINE int gex_AM_Commit##Kind##Long##M##_v2(gex_AM_SrcDesc_t sd, gex_AM_Index_t handler,  \
-                                                     size_t nbytes, void *dest_addr,               \
-                                                     gex_Flags_t commit_flags AQG_PARAMS_##M)      \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_commit(sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, AQG_ARGS(M),          \
-                          commit_flags);                                                           \
-    }
+/* Of a prepared message, each in two forms: with and without flags. */
+#define AQG_COMMIT_NAMES(M, Kind, KIND)                                                            \
+    AQG_NUMBERED(M, void, (void), gex_AM_Commit##Kind##Medium##M,                                  \
+                 (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes), aqg_commit,         \
+                 (sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, 0))                              \
+    AQG_NUMBERED(M, int, return, gex_AM_Commit##Kind##Medium##M##_v2,                              \
+                 (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes, gex_Flags_t flags),  \
+                 aqg_commit, (sd, AQG_##KIND##_MEDIUM, handler, nbytes, NULL, flags))              \
+    AQG_NUMBERED(M, void, (void), gex_AM_Commit##Kind##Long##M,                                    \
+                 (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes, void *dest_addr),    \
+                 aqg_commit, (sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, 0))               \
+    AQG_NUMBERED(M, int, return, gex_AM_Commit##Kind##Long##M##_v2,                                \
+                 (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes, void *dest_addr,     \
+                  gex_Flags_t flags),                                                              \
+                 aqg_commit, (sd, AQG_##KIND##_LONG, handler, nbytes, dest_addr, flags))
 
 #define AQG_AM_ALL_NAMES(M)                                                                        \
     AQG_AM_NAMES(M)                                                                                \
-    AQG_COMMIT_MEDIUM_NAMES(M, Request, REQUEST)                                                   \
-    AQG_COMMIT_MEDIUM_NAMES(M, Reply, REPLY)                                                       \
-    AQG_COMMIT_LONG_NAMES(M, Request, REQUEST)                                                     \
-    AQG_COMMIT_LONG_NAMES(M, Reply, REPLY)
+    AQG_COMMIT_NAMES(M, Request, REQUEST)                                                          \
+    AQG_COMMIT_NAMES(M, Reply, REPLY)
 
 AQG_EACH(AQG_AM_ALL_NAMES)
 
-/* --- the names that count ----------------------------------------------------------------------
- */
+/* --- the names that count -------------------------------------------------------------------- */
 
 #define gex_AM_RequestShort(...)  AQG_NAME_4(gex_AM_RequestShort, __VA_ARGS__)(__VA_ARGS__)
 #define gex_AM_RequestMedium(...) AQG_NAME_7(gex_AM_RequestMedium, __VA_ARGS__)(__VA_ARGS__)

@@ -18,7 +18,7 @@ struct aqg_build {
     const char *conduit, *config;
     const char *header; /* path of this file: the launcher is found from it */
 };
-#define AQG_ABI    1
+#define AQG_ABI    2
 #define AQG_LINKED AQG_CAT4(aqg_built_for_, AQG_CONDUIT_LOWER, _, AQG_MODE_LOWER)
 extern const char AQG_LINKED[];
 #ifndef AQG_LIBRARY
@@ -45,10 +45,8 @@ AQG_INLINE int gex_Client_Init(gex_Client_t *client_p, gex_EP_t *ep_p, gex_TM_t 
     return aqg_client_init(&build, client_p, ep_p, tm_p, clientName, argc, argv, flags);
 }
 
-gex_Flags_t gex_Client_QueryFlags(gex_Client_t client);
 const char *gex_Client_QueryName(gex_Client_t client);
-void gex_Client_SetCData(gex_Client_t client, const void *val);
-void *gex_Client_QueryCData(gex_Client_t client);
+AQG_OBJECT(gex_Client, gex_Client_t)
 
 void gasnet_exit(int exitcode) __attribute__((noreturn));
 
@@ -59,10 +57,7 @@ gex_Rank_t gex_System_QueryJobSize(void);
 int gex_System_GetVerboseErrors(void);
 void gex_System_SetVerboseErrors(int enable);
 uint64_t aqg_max_threads(unsigned mode);
-AQG_INLINE uint64_t gex_System_QueryMaxThreads(void)
-{
-    return aqg_max_threads(AQG_MODE);
-}
+AQG_CALL(uint64_t, gex_System_QueryMaxThreads, (void), aqg_max_threads(AQG_MODE))
 int gex_System_QueryHiddenAMConcurrencyLevel(void);
 void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info_p, gex_Rank_t *count_p,
                                gex_Rank_t *my_index_p);
@@ -88,18 +83,14 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
                        uintptr_t length, gex_MK_t kind, gex_Flags_t flags);
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
 gex_Client_t gex_Segment_QueryClient(gex_Segment_t seg);
-gex_Flags_t gex_Segment_QueryFlags(gex_Segment_t seg);
 void *gex_Segment_QueryAddr(gex_Segment_t seg);
 uintptr_t gex_Segment_QuerySize(gex_Segment_t seg);
-void gex_Segment_SetCData(gex_Segment_t seg, const void *val);
-void *gex_Segment_QueryCData(gex_Segment_t seg);
+AQG_OBJECT(gex_Segment, gex_Segment_t)
 
 gex_Client_t gex_EP_QueryClient(gex_EP_t ep);
-gex_Flags_t gex_EP_QueryFlags(gex_EP_t ep);
 gex_Segment_t gex_EP_QuerySegment(gex_EP_t ep);
 gex_EP_Index_t gex_EP_QueryIndex(gex_EP_t ep);
-void gex_EP_SetCData(gex_EP_t ep, const void *val);
-void *gex_EP_QueryCData(gex_EP_t ep);
+AQG_OBJECT(gex_EP, gex_EP_t)
 int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t capabilities,
                   gex_Flags_t flags);
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
@@ -114,17 +105,9 @@ int gex_Segment_QueryBound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, voi
 
 gex_Client_t gex_TM_QueryClient(gex_TM_t tm);
 gex_EP_t gex_TM_QueryEP(gex_TM_t tm);
-gex_Flags_t gex_TM_QueryFlags(gex_TM_t tm);
-AQG_INLINE gex_Rank_t gex_TM_QueryRank(gex_TM_t tm)
-{
-    return tm->rank;
-}
-AQG_INLINE gex_Rank_t gex_TM_QuerySize(gex_TM_t tm)
-{
-    return tm->size;
-}
-void gex_TM_SetCData(gex_TM_t tm, const void *val);
-void *gex_TM_QueryCData(gex_TM_t tm);
+AQG_CALL(gex_Rank_t, gex_TM_QueryRank, (gex_TM_t tm), tm->rank)
+AQG_CALL(gex_Rank_t, gex_TM_QuerySize, (gex_TM_t tm), tm->size)
+AQG_OBJECT(gex_TM, gex_TM_t)
 size_t gex_TM_Split(gex_TM_t *new_tm_p, gex_TM_t parent_tm, int color, int key, void *scratch_addr,
                     size_t scratch_size, gex_Flags_t flags);
 size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,

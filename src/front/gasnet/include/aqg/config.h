@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <gasnet_config.h>
+#include <aqg/base.h>
 #include <gasnet_core.h> /* from include/NET-conduit: which network */
 
 #ifdef GASNET_SEQ
@@ -85,17 +85,6 @@
 #define GASNET_HAVE_MK_CLASS_HOST          1
 #define SIZEOF_GEX_RMA_VALUE_T             8
 
-#define AQG_STRING_(x)        #x
-#define AQG_STRING(x)         AQG_STRING_(x)
-#define AQG_CAT_(a, b)        a##b
-#define AQG_CAT(a, b)         AQG_CAT_(a, b)
-#define AQG_CAT4_(a, b, c, d) a##b##c##d
-#define AQG_CAT4(a, b, c, d)  AQG_CAT4_(a, b, c, d)
-
-#define AQG_RELEASE_STRING                                                                         \
-    AQG_STRING(GASNET_RELEASE_VERSION_MAJOR)                                                       \
-    "." AQG_STRING(GASNET_RELEASE_VERSION_MINOR) "." AQG_STRING(GASNET_RELEASE_VERSION_PATCH)
-
 #define GASNET_CONFIG_STRING                                                                       \
     "RELEASE=" AQG_RELEASE_STRING ",SPEC=" AQG_STRING(GEX_SPEC_VERSION_MAJOR) "." AQG_STRING(      \
         GEX_SPEC_VERSION_MINOR) ",CONDUIT=" GASNET_CONDUIT_NAME_STR "(" GASNET_CORE_NAME_STR       \
@@ -104,23 +93,5 @@
                                 ",THREADMODEL=" AQG_MODE_STRING ",SEGMENT=" AQG_SEGMENT_STRING     \
                                 ",PTR=64bit,CACHE_LINE_BYTES=64,noalign,pshm,nodebug,notrace,"     \
                                 "nostats,nodebugmalloc,nosrclines,aqueduct"
-
-#define AQG_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define AQG_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define AQG_INLINE      static inline __attribute__((unused))
-#define AQG_MUST_USE    __attribute__((warn_unused_result))
-
-/* Around declarations; the library's names stay visible when a client hides its own. */
-#ifdef __cplusplus
-#define AQG_BEGIN                                                                                  \
-    extern "C" {                                                                                   \
-    _Pragma("GCC visibility push(default)")
-#define AQG_END                                                                                    \
-    _Pragma("GCC visibility pop")                                                                  \
-    }
-#else
-#define AQG_BEGIN _Pragma("GCC visibility push(default)")
-#define AQG_END   _Pragma("GCC visibility pop")
-#endif
 
 #endif

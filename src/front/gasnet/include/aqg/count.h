@@ -39,44 +39,41 @@
 #define AQG_EACH(F)                                                                                \
     F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15) F(16)
 
-/* The parameters of so many arguments, with the comma before them, and their values. */
-#define AQG_PARAMS_0
-#define AQG_PARAMS_1  , gex_AM_Arg_t a0
-#define AQG_PARAMS_2  AQG_PARAMS_1, gex_AM_Arg_t a1
-#define AQG_PARAMS_3  AQG_PARAMS_2, gex_AM_Arg_t a2
-#define AQG_PARAMS_4  AQG_PARAMS_3, gex_AM_Arg_t a3
-#define AQG_PARAMS_5  AQG_PARAMS_4, gex_AM_Arg_t a4
-#define AQG_PARAMS_6  AQG_PARAMS_5, gex_AM_Arg_t a5
-#define AQG_PARAMS_7  AQG_PARAMS_6, gex_AM_Arg_t a6
-#define AQG_PARAMS_8  AQG_PARAMS_7, gex_AM_Arg_t a7
-#define AQG_PARAMS_9  AQG_PARAMS_8, gex_AM_Arg_t a8
-#define AQG_PARAMS_10 AQG_PARAMS_9, gex_AM_Arg_t a9
-#define AQG_PARAMS_11 AQG_PARAMS_10, gex_AM_Arg_t a10
-#define AQG_PARAMS_12 AQG_PARAMS_11, gex_AM_Arg_t a11
-#define AQG_PARAMS_13 AQG_PARAMS_12, gex_AM_Arg_t a12
-#define AQG_PARAMS_14 AQG_PARAMS_13, gex_AM_Arg_t a13
-#define AQG_PARAMS_15 AQG_PARAMS_14, gex_AM_Arg_t a14
-#define AQG_PARAMS_16 AQG_PARAMS_15, gex_AM_Arg_t a15
-#define AQG_VALUES_0  0
-#define AQG_VALUES_1  a0
-#define AQG_VALUES_2  AQG_VALUES_1, a1
-#define AQG_VALUES_3  AQG_VALUES_2, a2
-#define AQG_VALUES_4  AQG_VALUES_3, a3
-#define AQG_VALUES_5  AQG_VALUES_4, a4
-#define AQG_VALUES_6  AQG_VALUES_5, a5
-#define AQG_VALUES_7  AQG_VALUES_6, a6
-#define AQG_VALUES_8  AQG_VALUES_7, a7
-#define AQG_VALUES_9  AQG_VALUES_8, a8
-#define AQG_VALUES_10 AQG_VALUES_9, a9
-#define AQG_VALUES_11 AQG_VALUES_10, a10
-#define AQG_VALUES_12 AQG_VALUES_11, a11
-#define AQG_VALUES_13 AQG_VALUES_12, a12
-#define AQG_VALUES_14 AQG_VALUES_13, a13
-#define AQG_VALUES_15 AQG_VALUES_14, a14
-#define AQG_VALUES_16 AQG_VALUES_15, a15
+/* ITEM(i) for each of so many arguments; for no argument NONE(). */
+#define AQG_LIST_0(ITEM, NONE)  NONE()
+#define AQG_LIST_1(ITEM, NONE)  ITEM(0)
+#define AQG_LIST_2(ITEM, NONE)  AQG_LIST_1(ITEM, NONE) ITEM(1)
+#define AQG_LIST_3(ITEM, NONE)  AQG_LIST_2(ITEM, NONE) ITEM(2)
+#define AQG_LIST_4(ITEM, NONE)  AQG_LIST_3(ITEM, NONE) ITEM(3)
+#define AQG_LIST_5(ITEM, NONE)  AQG_LIST_4(ITEM, NONE) ITEM(4)
+#define AQG_LIST_6(ITEM, NONE)  AQG_LIST_5(ITEM, NONE) ITEM(5)
+#define AQG_LIST_7(ITEM, NONE)  AQG_LIST_6(ITEM, NONE) ITEM(6)
+#define AQG_LIST_8(ITEM, NONE)  AQG_LIST_7(ITEM, NONE) ITEM(7)
+#define AQG_LIST_9(ITEM, NONE)  AQG_LIST_8(ITEM, NONE) ITEM(8)
+#define AQG_LIST_10(ITEM, NONE) AQG_LIST_9(ITEM, NONE) ITEM(9)
+#define AQG_LIST_11(ITEM, NONE) AQG_LIST_10(ITEM, NONE) ITEM(10)
+#define AQG_LIST_12(ITEM, NONE) AQG_LIST_11(ITEM, NONE) ITEM(11)
+#define AQG_LIST_13(ITEM, NONE) AQG_LIST_12(ITEM, NONE) ITEM(12)
+#define AQG_LIST_14(ITEM, NONE) AQG_LIST_13(ITEM, NONE) ITEM(13)
+#define AQG_LIST_15(ITEM, NONE) AQG_LIST_14(ITEM, NONE) ITEM(14)
+#define AQG_LIST_16(ITEM, NONE) AQG_LIST_15(ITEM, NONE) ITEM(15)
 
-/* The parameters as an array, and what to pass of it. */
-#define AQG_ARRAY(M) const gex_AM_Arg_t aqg_args[] = {AQG_VALUES_##M};
-#define AQG_ARGS(M)  (M) != 0 ? aqg_args : NULL, M
+/* The parameters of arguments, with the comma before them, and their values. */
+#define AQG_PARAM(i) , gex_AM_Arg_t a##i
+#define AQG_VALUE(i) a##i,
+#define AQG_NOTHING()
+#define AQG_ZERO() 0
+
+/*
+ * A call with M arguments at the end: NAME, which hands them to CALL as an array behind VALUES. HOW
+ * is `return` or, for one of no result, `(void)`.
+ */
+#define AQG_UNPACK(...) __VA_ARGS__
+#define AQG_NUMBERED(M, R, HOW, NAME, PARAMETERS, CALL, VALUES)                                    \
+    AQG_INLINE R NAME(AQG_UNPACK PARAMETERS AQG_LIST_##M(AQG_PARAM, AQG_NOTHING))                  \
+    {                                                                                              \
+        const gex_AM_Arg_t aqg_args[] = {AQG_LIST_##M(AQG_VALUE, AQG_ZERO)};                       \
+        HOW CALL(AQG_UNPACK VALUES, (M) != 0 ? aqg_args : NULL, M);                                \
+    }
 
 #endif

@@ -19,72 +19,38 @@ typedef struct {
     gex_AM_Fn_t fnptr;
 } gasnet_handlerentry_t;
 
-AQG_INLINE size_t gasnet_AMMaxArgs(void)
-{
-    return gex_AM_MaxArgs();
-}
-AQG_INLINE size_t gasnet_AMMaxMedium(void)
-{
-    return gex_AM_LUBRequestMedium();
-}
-AQG_INLINE size_t gasnet_AMMaxLongRequest(void)
-{
-    return gex_AM_LUBRequestLong();
-}
-AQG_INLINE size_t gasnet_AMMaxLongReply(void)
-{
-    return gex_AM_LUBReplyLong();
-}
+AQG_CALL(size_t, gasnet_AMMaxArgs, (void), gex_AM_MaxArgs())
+AQG_CALL(size_t, gasnet_AMMaxMedium, (void), gex_AM_LUBRequestMedium())
+AQG_CALL(size_t, gasnet_AMMaxLongRequest, (void), gex_AM_LUBRequestLong())
+AQG_CALL(size_t, gasnet_AMMaxLongReply, (void), gex_AM_LUBReplyLong())
 int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *src);
 
 #define AQG_LEGACY_NAMES(M)                                                                        \
-    AQG_INLINE int gasnet_AMRequestShort##M(gasnet_node_t dest,                                    \
-                                            gasnet_handler_t handler AQG_PARAMS_##M)               \
-    {                                                                                              \
-        AQG_ARRAY(M) return aqg_request_short(aqg_world, dest, handler, 0, AQG_ARGS(M));           \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMRequestMedium##M(gasnet_node_t dest, gasnet_handler_t handler,         \
-                                             const void *src, size_t nbytes AQG_PARAMS_##M)        \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_request_medium(aqg_world, dest, handler, src, nbytes, GEX_EVENT_NOW, 0,         \
-                                  AQG_ARGS(M));                                                    \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMRequestLong##M(gasnet_node_t dest, gasnet_handler_t handler,           \
-                                           const void *src, size_t nbytes,                         \
-                                           void *dest_addr AQG_PARAMS_##M)                         \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_request_long(aqg_world, dest, handler, src, nbytes, dest_addr, GEX_EVENT_NOW,   \
-                                0, AQG_ARGS(M));                                                   \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMRequestLongAsync##M(gasnet_node_t dest, gasnet_handler_t handler,      \
-                                                const void *src, size_t nbytes,                    \
-                                                void *dest_addr AQG_PARAMS_##M)                    \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_request_long_async(aqg_world, dest, handler, src, nbytes, dest_addr,            \
-                                      AQG_ARGS(M));                                                \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMReplyShort##M(gasnet_token_t token,                                    \
-                                          gasnet_handler_t handler AQG_PARAMS_##M)                 \
-    {                                                                                              \
-        AQG_ARRAY(M) return aqg_reply_short(token, handler, 0, AQG_ARGS(M));                       \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMReplyMedium##M(gasnet_token_t token, gasnet_handler_t handler,         \
-                                           const void *src, size_t nbytes AQG_PARAMS_##M)          \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_reply_medium(token, handler, src, nbytes, GEX_EVENT_NOW, 0, AQG_ARGS(M));       \
-    }                                                                                              \
-    AQG_INLINE int gasnet_AMReplyLong##M(gasnet_token_t token, gasnet_handler_t handler,           \
-                                         const void *src, size_t nbytes,                           \
-                                         void *dest_addr AQG_PARAMS_##M)                           \
-    {                                                                                              \
-        AQG_ARRAY(M)                                                                               \
-        return aqg_reply_long(token, handler, src, nbytes, dest_addr, GEX_EVENT_NOW, 0,            \
-                              AQG_ARGS(M));                                                        \
-    }
+    AQG_NUMBERED(M, int, return, gasnet_AMRequestShort##M,                                         \
+                 (gasnet_node_t dest, gasnet_handler_t handler), aqg_request_short,                \
+                 (aqg_world, dest, handler, 0))                                                    \
+    AQG_NUMBERED(M, int, return, gasnet_AMRequestMedium##M,                                        \
+                 (gasnet_node_t dest, gasnet_handler_t handler, const void *src, size_t nbytes),   \
+                 aqg_request_medium, (aqg_world, dest, handler, src, nbytes, GEX_EVENT_NOW, 0))    \
+    AQG_NUMBERED(M, int, return, gasnet_AMRequestLong##M,                                          \
+                 (gasnet_node_t dest, gasnet_handler_t handler, const void *src, size_t nbytes,    \
+                  void *dest_addr),                                                                \
+                 aqg_request_long,                                                                 \
+                 (aqg_world, dest, handler, src, nbytes, dest_addr, GEX_EVENT_NOW, 0))             \
+    AQG_NUMBERED(M, int, return, gasnet_AMRequestLongAsync##M,                                     \
+                 (gasnet_node_t dest, gasnet_handler_t handler, const void *src, size_t nbytes,    \
+                  void *dest_addr),                                                                \
+                 aqg_request_long_async, (aqg_world, dest, handler, src, nbytes, dest_addr))       \
+    AQG_NUMBERED(M, int, return, gasnet_AMReplyShort##M,                                           \
+                 (gasnet_token_t token, gasnet_handler_t handler), aqg_reply_short,                \
+                 (token, handler, 0))                                                              \
+    AQG_NUMBERED(M, int, return, gasnet_AMReplyMedium##M,                                          \
+                 (gasnet_token_t token, gasnet_handler_t handler, const void *src, size_t nbytes), \
+                 aqg_reply_medium, (token, handler, src, nbytes, GEX_EVENT_NOW, 0))                \
+    AQG_NUMBERED(M, int, return, gasnet_AMReplyLong##M,                                            \
+                 (gasnet_token_t token, gasnet_handler_t handler, const void *src, size_t nbytes,  \
+                  void *dest_addr),                                                                \
+                 aqg_reply_long, (token, handler, src, nbytes, dest_addr, GEX_EVENT_NOW, 0))
 
 /* The source may be in use until the reply; nobody waits for an event of it. */
 int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
@@ -93,8 +59,7 @@ int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler,
 
 AQG_EACH(AQG_LEGACY_NAMES)
 
-/* --- the names that are told the count ----------------------------------------------------------
- */
+/* --- the names that are told the count ------------------------------------------------------- */
 
 /* Ends the job if the two differ. */
 void aqg_check_count(const char *name, unsigned told, unsigned counted);

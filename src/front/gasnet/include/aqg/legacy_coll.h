@@ -66,43 +66,42 @@ void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n);
 int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n);
 void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
 
-/* Each call twice: of result R, with its name made by NAME. */
-#define AQG_COLL_WAITS(x) gasnet_coll_##x
-#define AQG_COLL_NB(x)    gasnet_coll_##x##_nb
-#define AQG_COLL_PROTOTYPES(R, NAME)                                                               \
-    R NAME(broadcast)(gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage,               \
-                      const void *src, size_t nbytes, int flags);                                  \
-    R NAME(broadcastM)(gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage,  \
-                       const void *src, size_t nbytes, int flags);                                 \
-    R NAME(scatter)(gasnet_team_handle_t team, void *dst, gasnet_image_t srcimage,                 \
-                    const void *src, size_t nbytes, int flags);                                    \
-    R NAME(scatterM)(gasnet_team_handle_t team, void *const dstlist[], gasnet_image_t srcimage,    \
-                     const void *src, size_t nbytes, int flags);                                   \
-    R NAME(gather)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src, \
-                   size_t nbytes, int flags);                                                      \
-    R NAME(gatherM)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst,                 \
-                    void *const srclist[], size_t nbytes, int flags);                              \
-    R NAME(gather_all)(gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes,       \
-                       int flags);                                                                 \
-    R NAME(gather_allM)(gasnet_team_handle_t team, void *const dstlist[], void *const srclist[],   \
-                        size_t nbytes, int flags);                                                 \
-    R NAME(exchange)(gasnet_team_handle_t team, void *dst, const void *src, size_t nbytes,         \
-                     int flags);                                                                   \
-    R NAME(exchangeM)(gasnet_team_handle_t team, void *const dstlist[], void *const srclist[],     \
-                      size_t nbytes, int flags);                                                   \
-    R NAME(reduce)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst, const void *src, \
-                   size_t src_blksz, size_t src_offset, size_t elem_size, size_t elem_count,       \
-                   gasnet_coll_fn_handle_t func, int func_arg, int flags);                         \
-    R NAME(reduceM)(gasnet_team_handle_t team, gasnet_image_t dstimage, void *dst,                 \
-                    void *const srclist[], size_t src_blksz, size_t src_offset, size_t elem_size,  \
-                    size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg, int flags);
-AQG_COLL_PROTOTYPES(void, AQG_COLL_WAITS)
-AQG_COLL_PROTOTYPES(gasnet_coll_handle_t, AQG_COLL_NB)
+/* What the calls are given between the team and the flags: from or to one root, all from all, with
+ * a list of addresses (LIST) in place of one. */
+#define AQG_COLL_FROM (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes)
+#define AQG_COLL_FROM_LIST                                                                         \
+    (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes)
+#define AQG_COLL_TO       (gasnet_image_t dstimage, void *dst, const void *src, size_t nbytes)
+#define AQG_COLL_TO_LIST  (gasnet_image_t dstimage, void *dst, void *const srclist[], size_t nbytes)
+#define AQG_COLL_ALL      (void *dst, const void *src, size_t nbytes)
+#define AQG_COLL_ALL_LIST (void *const dstlist[], void *const srclist[], size_t nbytes)
+#define AQG_COLL_REDUCE(SRC)                                                                       \
+    (gasnet_image_t dstimage, void *dst, SRC, size_t src_blksz, size_t src_offset,                 \
+     size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg)
+
+/* Each call waits, or gives a handle. */
+#define AQG_COLL(name, PARAMETERS)                                                                 \
+    void gasnet_coll_##name(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, int flags);          \
+    gasnet_coll_handle_t gasnet_coll_##name##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \
+                                                 int flags);
+AQG_COLL(broadcast, AQG_COLL_FROM)
+AQG_COLL(broadcastM, AQG_COLL_FROM_LIST)
+AQG_COLL(scatter, AQG_COLL_FROM)
+AQG_COLL(scatterM, AQG_COLL_FROM_LIST)
+AQG_COLL(gather, AQG_COLL_TO)
+AQG_COLL(gatherM, AQG_COLL_TO_LIST)
+AQG_COLL(gather_all, AQG_COLL_ALL)
+AQG_COLL(gather_allM, AQG_COLL_ALL_LIST)
+AQG_COLL(exchange, AQG_COLL_ALL)
+AQG_COLL(exchangeM, AQG_COLL_ALL_LIST)
+AQG_COLL(reduce, AQG_COLL_REDUCE(const void *src))
+AQG_COLL(reduceM, AQG_COLL_REDUCE(void *const srclist[]))
 
 /* Tuning: there is nothing to tune and nothing to keep; the calls do nothing. */
-void gasnet_coll_dumpTuningState(char *filename, gasnet_team_handle_t team);
-void gasnet_coll_loadTuningState(char *filename, gasnet_team_handle_t team);
-void gasnet_coll_dumpProfile(char *filename, gasnet_team_handle_t team);
+#define AQG_COLL_FILE (char *filename, gasnet_team_handle_t team)
+AQG_VOID_CALL(gasnet_coll_dumpTuningState, AQG_COLL_FILE, ((void)filename, (void)team))
+AQG_VOID_CALL(gasnet_coll_loadTuningState, AQG_COLL_FILE, ((void)filename, (void)team))
+AQG_VOID_CALL(gasnet_coll_dumpProfile, AQG_COLL_FILE, ((void)filename, (void)team))
 typedef enum {
     GASNET_COLL_BROADCAST_OP = 0,
     GASNET_COLL_SCATTER_OP,

@@ -21,18 +21,11 @@ AQG_INLINE const ptrdiff_t *aqg_strides(const size_t *strides)
 
 /* The three forms of a transfer: its parameters, and what they are to GASNet-EX. */
 #define AQG_LEGACY_VIS(name, Name, PARAMS, ...)                                                    \
-    AQG_INLINE void gasnet_##name##_bulk PARAMS                                                    \
-    {                                                                                              \
-        (void)gex_VIS_##Name##Blocking(aqg_world, __VA_ARGS__, 0);                                 \
-    }                                                                                              \
-    AQG_MUST_USE AQG_INLINE gasnet_handle_t gasnet_##name##_nb_bulk PARAMS                         \
-    {                                                                                              \
-        return gex_VIS_##Name##NB(aqg_world, __VA_ARGS__, 0);                                      \
-    }                                                                                              \
-    AQG_INLINE void gasnet_##name##_nbi_bulk PARAMS                                                \
-    {                                                                                              \
-        (void)gex_VIS_##Name##NBI(aqg_world, __VA_ARGS__, 0);                                      \
-    }
+    AQG_VOID_CALL(gasnet_##name##_bulk, PARAMS,                                                    \
+                  gex_VIS_##Name##Blocking(aqg_world, __VA_ARGS__, 0))                             \
+    AQG_HANDLE_CALL(gasnet_##name##_nb_bulk, PARAMS,                                               \
+                    gex_VIS_##Name##NB(aqg_world, __VA_ARGS__, 0))                                 \
+    AQG_VOID_CALL(gasnet_##name##_nbi_bulk, PARAMS, gex_VIS_##Name##NBI(aqg_world, __VA_ARGS__, 0))
 
 AQG_LEGACY_VIS(putv, VectorPut,
                (gasnet_node_t dstnode, size_t dstcount, gasnet_memvec_t const dstlist[],

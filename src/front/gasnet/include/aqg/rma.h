@@ -15,18 +15,6 @@ int aqg_put_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_
                 gex_Event_t *lc_opt, gex_Flags_t flags);
 gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src, size_t nbytes,
                        gex_Event_t *lc_opt, gex_Flags_t flags);
-int aqg_get(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-            gex_Flags_t flags);
-int aqg_get_nbi(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-                gex_Flags_t flags);
-gex_Event_t aqg_get_nb(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes,
-                       gex_Flags_t flags);
-int aqg_put_value(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value, size_t nbytes,
-                  gex_Flags_t flags);
-int aqg_put_value_nbi(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
-                      size_t nbytes, gex_Flags_t flags);
-gex_Event_t aqg_put_value_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
-                             size_t nbytes, gex_Flags_t flags);
 gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
                               gex_Flags_t flags);
 
@@ -87,6 +75,58 @@ AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
     return 1;
 }
 
+/* A get from mapped memory; 0: it is not, and the library sees to it. So for those below. */
+AQG_INLINE int aqg_get_here(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
+                            size_t nbytes, gex_Flags_t flags)
+{
+    const void *at = aqg_there(tm, rank, src, nbytes, flags);
+    if (AQG_UNLIKELY(at == NULL)) return 0;
+    aqg_load(dest, at, nbytes);
+    return 1;
+}
+
+AQG_INLINE int aqg_put_value_here(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
+                                  size_t nbytes, gex_Flags_t flags)
+{
+    void *at = aqg_there(tm, rank, dest, nbytes, flags);
+    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes))) return 0;
+    return 1;
+}
+
+/* The three forms of a transfer, all with these parameters: DONE here, or by LIB, the library. */
+#define AQG_TRANSFER(NB, NBI, BLOCKING, LIB, PARAMS, VALUES, DONE)                                 \
+    gex_Event_t LIB##_nb PARAMS;                                                                   \
+    int LIB##_nbi PARAMS;                                                                          \
+    int LIB PARAMS;                                                                                \
+    AQG_MUST_USE AQG_INLINE gex_Event_t NB PARAMS                                                  \
+    {                                                                                              \
+        if (!(DONE)) return LIB##_nb VALUES;                                                       \
+        return GEX_EVENT_INVALID;                                                                  \
+    }                                                                                              \
+    AQG_INLINE int NBI PARAMS                                                                      \
+    {                                                                                              \
+        if (!(DONE)) return LIB##_nbi VALUES;                                                      \
+        return 0;                                                                                  \
+    }                                                                                              \
+    AQG_INLINE int BLOCKING PARAMS                                                                 \
+    {                                                                                              \
+        if (!(DONE)) return LIB VALUES;                                                            \
+        return 0;                                                                                  \
+    }
+
+/* For the library, too: their parameters. */
+#define AQG_GET                                                                                    \
+    (gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes, gex_Flags_t flags)
+#define AQG_PUT_VALUE                                                                              \
+    (gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value, size_t nbytes,               \
+     gex_Flags_t flags)
+
+AQG_TRANSFER(gex_RMA_GetNB, gex_RMA_GetNBI, gex_RMA_GetBlocking, aqg_get, AQG_GET,
+             (tm, dest, rank, src, nbytes, flags), aqg_get_here(tm, rank, dest, src, nbytes, flags))
+AQG_TRANSFER(gex_RMA_PutNBVal, gex_RMA_PutNBIVal, gex_RMA_PutBlockingVal, aqg_put_value,
+             AQG_PUT_VALUE, (tm, rank, dest, value, nbytes, flags),
+             AQG_LIKELY(aqg_put_value_here(tm, rank, dest, value, nbytes, flags)))
+
 AQG_INLINE int gex_RMA_PutBlocking(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                                    size_t nbytes, gex_Flags_t flags)
 {
@@ -113,61 +153,6 @@ AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNB(gex_TM_t tm, gex_Rank_t rank, 
     if (AQG_UNLIKELY(at == NULL)) return aqg_put_nb(tm, rank, dest, src, nbytes, lc_opt, flags);
     aqg_store(at, src, nbytes);
     if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
-    return GEX_EVENT_INVALID;
-}
-
-AQG_INLINE int gex_RMA_GetBlocking(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
-                                   size_t nbytes, gex_Flags_t flags)
-{
-    const void *at = aqg_there(tm, rank, src, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL)) return aqg_get(tm, dest, rank, src, nbytes, flags);
-    aqg_load(dest, at, nbytes);
-    return 0;
-}
-
-AQG_INLINE int gex_RMA_GetNBI(gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src,
-                              size_t nbytes, gex_Flags_t flags)
-{
-    const void *at = aqg_there(tm, rank, src, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL)) return aqg_get_nbi(tm, dest, rank, src, nbytes, flags);
-    aqg_load(dest, at, nbytes);
-    return 0;
-}
-
-AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_GetNB(gex_TM_t tm, void *dest, gex_Rank_t rank,
-                                                  const void *src, size_t nbytes, gex_Flags_t flags)
-{
-    const void *at = aqg_there(tm, rank, src, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL)) return aqg_get_nb(tm, dest, rank, src, nbytes, flags);
-    aqg_load(dest, at, nbytes);
-    return GEX_EVENT_INVALID;
-}
-
-AQG_INLINE int gex_RMA_PutBlockingVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
-                                      gex_RMA_Value_t value, size_t nbytes, gex_Flags_t flags)
-{
-    void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
-        return aqg_put_value(tm, rank, dest, value, nbytes, flags);
-    return 0;
-}
-
-AQG_INLINE int gex_RMA_PutNBIVal(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_RMA_Value_t value,
-                                 size_t nbytes, gex_Flags_t flags)
-{
-    void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
-        return aqg_put_value_nbi(tm, rank, dest, value, nbytes, flags);
-    return 0;
-}
-
-AQG_MUST_USE AQG_INLINE gex_Event_t gex_RMA_PutNBVal(gex_TM_t tm, gex_Rank_t rank, void *dest,
-                                                     gex_RMA_Value_t value, size_t nbytes,
-                                                     gex_Flags_t flags)
-{
-    void *at = aqg_there(tm, rank, dest, nbytes, flags);
-    if (AQG_UNLIKELY(at == NULL || !aqg_store_value(at, value, nbytes)))
-        return aqg_put_value_nb(tm, rank, dest, value, nbytes, flags);
     return GEX_EVENT_INVALID;
 }
 

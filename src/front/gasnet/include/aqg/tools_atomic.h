@@ -35,7 +35,7 @@
 #define GASNETT_HAVE_STRONGATOMIC_CAS     1
 #define GASNETT_HAVE_STRONGATOMIC_ADD_SUB 1
 
-AQG_TOOLS_BEGIN
+AQG_BEGIN
 
 /* GCC's thread sanitizer knows no fences, so there a read-modify-write that all share stands in. */
 #if defined(__SANITIZE_THREAD__)
@@ -52,26 +52,11 @@ extern int aqg_fence_line;
 #define AQG_FENCE(order) __atomic_thread_fence(order)
 #endif
 
-GASNETT_INLINE(gasnett_compiler_fence) void gasnett_compiler_fence(void)
-{
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
+AQG_VOID_CALL(gasnett_compiler_fence, (void), __atomic_signal_fence(__ATOMIC_SEQ_CST))
 /* Earlier stores are visible before later loads as well, which takes a full fence. */
-GASNETT_INLINE(gasnett_local_wmb) void gasnett_local_wmb(void)
-{
-    AQG_FENCE(__ATOMIC_SEQ_CST);
-}
-
-GASNETT_INLINE(gasnett_local_rmb) void gasnett_local_rmb(void)
-{
-    AQG_FENCE(__ATOMIC_ACQUIRE);
-}
-
-GASNETT_INLINE(gasnett_local_mb) void gasnett_local_mb(void)
-{
-    AQG_FENCE(__ATOMIC_SEQ_CST);
-}
+AQG_VOID_CALL(gasnett_local_wmb, (void), AQG_FENCE(__ATOMIC_SEQ_CST))
+AQG_VOID_CALL(gasnett_local_rmb, (void), AQG_FENCE(__ATOMIC_ACQUIRE))
+AQG_VOID_CALL(gasnett_local_mb, (void), AQG_FENCE(__ATOMIC_SEQ_CST))
 
 #if AQG_THREADS
 #define gasnett_weak_wmb() gasnett_local_wmb()
@@ -83,7 +68,7 @@ GASNETT_INLINE(gasnett_local_mb) void gasnett_local_mb(void)
 #define gasnett_weak_mb()  gasnett_compiler_fence()
 #endif
 
-GASNETT_INLINE(gasnett_spinloop_hint) void gasnett_spinloop_hint(void)
+AQG_INLINE void gasnett_spinloop_hint(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -128,7 +113,7 @@ typedef int32_t gasnett_atomic_sval_t;
 #define gasnett_strongatomic64_init(v) gasnett_atomic64_init(v)
 
 /* The fence that a call asks for before its operation, but for the release in the operation. */
-GASNETT_INLINE(aqg_atomic_before) void aqg_atomic_before(int fence, int release)
+AQG_INLINE void aqg_atomic_before(int fence, int release)
 {
     if (fence & AQG_ATOMIC_FULL_PRE)
         AQG_FENCE(__ATOMIC_SEQ_CST);
@@ -136,7 +121,7 @@ GASNETT_INLINE(aqg_atomic_before) void aqg_atomic_before(int fence, int release)
         AQG_FENCE(__ATOMIC_ACQ_REL);
 }
 
-GASNETT_INLINE(aqg_atomic_after) void aqg_atomic_after(int fence, int acquire)
+AQG_INLINE void aqg_atomic_after(int fence, int acquire)
 {
     if (fence & AQG_ATOMIC_FULL_POST)
         AQG_FENCE(__ATOMIC_SEQ_CST);
@@ -144,7 +129,7 @@ GASNETT_INLINE(aqg_atomic_after) void aqg_atomic_after(int fence, int acquire)
         AQG_FENCE(__ATOMIC_ACQ_REL);
 }
 
-GASNETT_INLINE(aqg_atomic_order) int aqg_atomic_order(int fence)
+AQG_INLINE int aqg_atomic_order(int fence)
 {
     if (fence & AQG_ATOMIC_ACQUIRES)
         return fence & GASNETT_ATOMIC_WMB_PRE ? __ATOMIC_ACQ_REL : __ATOMIC_ACQUIRE;
@@ -156,28 +141,25 @@ GASNETT_INLINE(aqg_atomic_order) int aqg_atomic_order(int fence)
  * compiled into anything.
  */
 #define AQG_ATOMIC_FAMILY(X, T, V, REAL)                                                           \
-    GASNETT_INLINE(gasnett_##X##_set) void gasnett_##X##_set(T *p, V v, int fence)                 \
+    AQG_INLINE void gasnett_##X##_set(T *p, V v, int fence)                                        \
     {                                                                                              \
-        if (!(REAL)) {                                                                             \
-            p->aqg_value = v;                                                                      \
-            return;                                                                                \
-        }                                                                                          \
+        if (!(REAL)) fence = 0;                                                                    \
         aqg_atomic_before(fence, 0);                                                               \
         __atomic_store_n(&p->aqg_value, v,                                                         \
                          fence &GASNETT_ATOMIC_WMB_PRE ? __ATOMIC_RELEASE : __ATOMIC_RELAXED);     \
         aqg_atomic_after(fence, AQG_ATOMIC_ACQUIRES);                                              \
     }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_read) V gasnett_##X##_read(T *p, int fence)                       \
+    AQG_INLINE V gasnett_##X##_read(T *p, int fence)                                               \
     {                                                                                              \
         V value;                                                                                   \
-        if (!(REAL)) return p->aqg_value;                                                          \
+        if (!(REAL)) fence = 0;                                                                    \
         aqg_atomic_before(fence, GASNETT_ATOMIC_WMB_PRE);                                          \
         value = __atomic_load_n(&p->aqg_value, fence & AQG_ATOMIC_ACQUIRES ? __ATOMIC_ACQUIRE      \
                                                                            : __ATOMIC_RELAXED);    \
         aqg_atomic_after(fence, 0);                                                                \
         return value;                                                                              \
     }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_add) V gasnett_##X##_add(T *p, V op, int fence)                   \
+    AQG_INLINE V gasnett_##X##_add(T *p, V op, int fence)                                          \
     {                                                                                              \
         V value;                                                                                   \
         if (!(REAL)) {                                                                             \
@@ -190,24 +172,7 @@ GASNETT_INLINE(aqg_atomic_order) int aqg_atomic_order(int fence)
         aqg_atomic_after(fence, 0);                                                                \
         return value;                                                                              \
     }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_subtract) V gasnett_##X##_subtract(T *p, V op, int fence)         \
-    {                                                                                              \
-        return gasnett_##X##_add(p, (V)(0 - op), fence);                                           \
-    }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_increment) void gasnett_##X##_increment(T *p, int fence)          \
-    {                                                                                              \
-        (void)gasnett_##X##_add(p, 1, fence);                                                      \
-    }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_decrement) void gasnett_##X##_decrement(T *p, int fence)          \
-    {                                                                                              \
-        (void)gasnett_##X##_add(p, (V)(0 - (V)1), fence);                                          \
-    }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_decrement_and_test)                                               \
-    int gasnett_##X##_decrement_and_test(T *p, int fence)                                          \
-    {                                                                                              \
-        return gasnett_##X##_add(p, (V)(0 - (V)1), fence) == 0;                                    \
-    }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_swap) V gasnett_##X##_swap(T *p, V newv, int fence)               \
+    AQG_INLINE V gasnett_##X##_swap(T *p, V newv, int fence)                                       \
     {                                                                                              \
         V value;                                                                                   \
         if (!(REAL)) {                                                                             \
@@ -220,8 +185,7 @@ GASNETT_INLINE(aqg_atomic_order) int aqg_atomic_order(int fence)
         aqg_atomic_after(fence, 0);                                                                \
         return value;                                                                              \
     }                                                                                              \
-    GASNETT_INLINE(gasnett_##X##_compare_and_swap)                                                 \
-    int gasnett_##X##_compare_and_swap(T *p, V oldv, V newv, int fence)                            \
+    AQG_INLINE int gasnett_##X##_compare_and_swap(T *p, V oldv, V newv, int fence)                 \
     {                                                                                              \
         int swapped;                                                                               \
         if (!(REAL)) {                                                                             \
@@ -235,7 +199,14 @@ GASNETT_INLINE(aqg_atomic_order) int aqg_atomic_order(int fence)
             fence & AQG_ATOMIC_ACQUIRES ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED);                    \
         aqg_atomic_after(fence, 0);                                                                \
         return swapped;                                                                            \
-    }
+    }                                                                                              \
+    AQG_CALL(V, gasnett_##X##_subtract, (T * p, V op, int fence),                                  \
+             gasnett_##X##_add(p, (V)(0 - op), fence))                                             \
+    AQG_VOID_CALL(gasnett_##X##_increment, (T * p, int fence), gasnett_##X##_add(p, 1, fence))     \
+    AQG_VOID_CALL(gasnett_##X##_decrement, (T * p, int fence),                                     \
+                  gasnett_##X##_subtract(p, 1, fence))                                             \
+    AQG_CALL(int, gasnett_##X##_decrement_and_test, (T * p, int fence),                            \
+             gasnett_##X##_subtract(p, 1, fence) == 0)
 
 AQG_ATOMIC_FAMILY(atomic, gasnett_atomic_t, gasnett_atomic_val_t, AQG_THREADS)
 AQG_ATOMIC_FAMILY(atomic32, gasnett_atomic32_t, uint32_t, AQG_THREADS)
@@ -246,6 +217,6 @@ AQG_ATOMIC_FAMILY(strongatomic64, gasnett_strongatomic64_t, uint64_t, 1)
 
 #endif /* GASNETT_LITE_MODE */
 
-AQG_TOOLS_END
+AQG_END
 
 #endif

@@ -2,6 +2,8 @@
 #ifndef AQG_TOOLS_COMPILER_H
 #define AQG_TOOLS_COMPILER_H
 
+#include <aqg/base.h>
+
 #ifdef __cplusplus
 #define GASNETT_BEGIN_EXTERNC extern "C" {
 #define GASNETT_END_EXTERNC   }
@@ -11,10 +13,6 @@
 #define GASNETT_END_EXTERNC
 #define GASNETT_EXTERNC extern
 #endif
-/* Around the library's declarations, so that its names are visible also where clients hide theirs.
- */
-#define AQG_TOOLS_BEGIN GASNETT_BEGIN_EXTERNC _Pragma("GCC visibility push(default)")
-#define AQG_TOOLS_END   _Pragma("GCC visibility pop") GASNETT_END_EXTERNC
 
 /* Names of other packages' headers, too: theirs stay. */
 #ifndef _STRINGIFY
@@ -67,7 +65,7 @@
 #endif
 
 /* An unused static inline function is no reason for a warning, an unused static one is. */
-#define GASNETT_INLINE(fn)                   static __inline__ __attribute__((__unused__))
+#define GASNETT_INLINE(fn)                   AQG_INLINE
 #define GASNETT_NEVER_INLINE(fn, definition) __attribute__((__noinline__)) definition
 #define GASNETT_NORETURN                     __attribute__((__noreturn__))
 #define GASNETT_NORETURNP(fn)

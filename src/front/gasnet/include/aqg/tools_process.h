@@ -6,7 +6,7 @@
 #error "include gasnet_tools.h"
 #endif
 
-AQG_TOOLS_BEGIN
+AQG_BEGIN
 
 /* Environment and numbers. */
 extern char *gasnett_getenv(const char *name);
@@ -160,6 +160,6 @@ extern void gasnett_diagnostic_gethandlers(gex_AM_Entry_t **table, int *count);
 
 #endif /* _INCLUDED_GASNETEX_H */
 
-AQG_TOOLS_END
+AQG_END
 
 #endif

@@ -16,7 +16,7 @@
 /* Are the words beside the locks kept? */
 #define AQG_LOCK_WORDS (AQG_CHECKS || !AQG_TRUE_MUTEXES)
 
-AQG_TOOLS_BEGIN
+AQG_BEGIN
 
 typedef struct {
     pthread_mutex_t aqg_mutex;
@@ -48,7 +48,7 @@ typedef struct {
     }
 
 /* A call of the system that cannot fail unless the program is wrong. */
-extern GASNETT_COLD void aqg_sync_failed(const char *call, int error);
+extern GASNETT_COLD GASNETT_NORETURN void aqg_sync_failed(const char *call, int error);
 #define AQG_SYNC(call)                                                                             \
     do {                                                                                           \
         int aqg_error = (call);                                                                    \
@@ -59,7 +59,9 @@ extern GASNETT_COLD void aqg_sync_failed(const char *call, int error);
         if (GASNETT_PREDICT_FALSE(!(condition))) aqg_sync_failed(text, 0);                         \
     } while (0)
 
-GASNETT_INLINE(aqg_mutex_mine) int aqg_mutex_mine(gasnett_mutex_t *m)
+#define AQG_BUSY(taken) ((taken) ? EBUSY : 0)
+
+AQG_INLINE int aqg_mutex_mine(gasnett_mutex_t *m)
 {
     pthread_t owner;
     if (!__atomic_load_n(&m->aqg_locked, __ATOMIC_ACQUIRE)) return 0;
@@ -67,80 +69,55 @@ GASNETT_INLINE(aqg_mutex_mine) int aqg_mutex_mine(gasnett_mutex_t *m)
     return pthread_equal(owner, pthread_self());
 }
 
-GASNETT_INLINE(aqg_mutex_taken) void aqg_mutex_taken(gasnett_mutex_t *m)
+AQG_INLINE void aqg_mutex_taken(gasnett_mutex_t *m)
 {
-#if AQG_LOCK_WORDS
     pthread_t self = pthread_self();
+    if (!AQG_LOCK_WORDS) return;
     __atomic_store(&m->aqg_owner, &self, __ATOMIC_RELAXED);
     __atomic_store_n(&m->aqg_locked, 1, __ATOMIC_RELEASE);
-#else
-    (void)m;
-#endif
 }
 
-GASNETT_INLINE(aqg_mutex_leaving) void aqg_mutex_leaving(gasnett_mutex_t *m)
+AQG_INLINE void aqg_mutex_leaving(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
         AQG_SYNC_MUST(aqg_mutex_mine(m), "a mutex is unlocked that this thread does not hold");
     if (AQG_LOCK_WORDS) __atomic_store_n(&m->aqg_locked, 0, __ATOMIC_RELAXED);
 }
 
-GASNETT_INLINE(gasnett_mutex_init) void gasnett_mutex_init(gasnett_mutex_t *m)
+AQG_INLINE void gasnett_mutex_init(gasnett_mutex_t *m)
 {
     m->aqg_locked = 0;
     AQG_SYNC(pthread_mutex_init(&m->aqg_mutex, NULL));
 }
 
-GASNETT_INLINE(gasnett_mutex_destroy_ignoreerr)
-int gasnett_mutex_destroy_ignoreerr(gasnett_mutex_t *m)
-{
-    return pthread_mutex_destroy(&m->aqg_mutex);
-}
+AQG_CALL(int, gasnett_mutex_destroy_ignoreerr, (gasnett_mutex_t * m),
+         pthread_mutex_destroy(&m->aqg_mutex))
 
-GASNETT_INLINE(gasnett_mutex_lock) void gasnett_mutex_lock(gasnett_mutex_t *m)
+AQG_INLINE void gasnett_mutex_lock(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
         AQG_SYNC_MUST(!aqg_mutex_mine(m), "a mutex is locked that this thread holds already");
-#if AQG_TRUE_MUTEXES
-    AQG_SYNC(pthread_mutex_lock(&m->aqg_mutex));
-#endif
+    if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_mutex_lock(&m->aqg_mutex));
     aqg_mutex_taken(m);
 }
 
-GASNETT_INLINE(gasnett_mutex_unlock) void gasnett_mutex_unlock(gasnett_mutex_t *m)
+AQG_INLINE void gasnett_mutex_unlock(gasnett_mutex_t *m)
 {
     aqg_mutex_leaving(m);
-#if AQG_TRUE_MUTEXES
-    AQG_SYNC(pthread_mutex_unlock(&m->aqg_mutex));
-#endif
+    if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_mutex_unlock(&m->aqg_mutex));
 }
 
-GASNETT_INLINE(gasnett_mutex_trylock) int gasnett_mutex_trylock(gasnett_mutex_t *m)
+AQG_INLINE int gasnett_mutex_trylock(gasnett_mutex_t *m)
 {
-#if AQG_TRUE_MUTEXES
-    int error = pthread_mutex_trylock(&m->aqg_mutex);
-#else
-    int error = m->aqg_locked ? EBUSY : 0;
-#endif
+    int error = AQG_TRUE_MUTEXES ? pthread_mutex_trylock(&m->aqg_mutex) : AQG_BUSY(m->aqg_locked);
     if (error != 0) return error;
     aqg_mutex_taken(m);
     return 0;
 }
 
-/* These two act in a checking build only. */
-GASNETT_INLINE(gasnett_mutex_assertlocked) void gasnett_mutex_assertlocked(gasnett_mutex_t *m)
-{
-    if (AQG_CHECKS) AQG_SYNC_MUST(aqg_mutex_mine(m), "this thread does not hold the mutex");
-}
-
-GASNETT_INLINE(gasnett_mutex_assertunlocked) void gasnett_mutex_assertunlocked(gasnett_mutex_t *m)
-{
-    if (AQG_CHECKS) AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread holds the mutex");
-}
-
 /* A call of the system by another name. */
 #define AQG_SYNC_CALL(name, T, call)                                                               \
-    GASNETT_INLINE(name) void name(T *object)                                                      \
+    AQG_INLINE void name(T *object)                                                                \
     {                                                                                              \
         AQG_SYNC(call);                                                                            \
     }
@@ -151,25 +128,18 @@ AQG_SYNC_CALL(gasnett_cond_signal, gasnett_cond_t, pthread_cond_signal(&object->
 AQG_SYNC_CALL(gasnett_cond_broadcast, gasnett_cond_t, pthread_cond_broadcast(&object->aqg_cond))
 AQG_SYNC_CALL(gasnett_rwlock_destroy, gasnett_rwlock_t, pthread_rwlock_destroy(&object->aqg_rwlock))
 
-GASNETT_INLINE(gasnett_cond_wait) void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *m)
+AQG_INLINE void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *m)
 {
-#if AQG_TRUE_MUTEXES
+    AQG_SYNC_MUST(AQG_TRUE_MUTEXES, "the only thread waits on a condition: nobody can wake it");
     aqg_mutex_leaving(m);
     AQG_SYNC(pthread_cond_wait(&c->aqg_cond, &m->aqg_mutex));
     aqg_mutex_taken(m);
-#else
-    (void)c;
-    (void)m;
-    aqg_sync_failed("the only thread waits on a condition: nobody can wake it", 0);
-#endif
 }
 
-GASNETT_INLINE(aqg_rwlock_count) int aqg_rwlock_count(gasnett_rwlock_t *l)
-{
-    return __atomic_load_n(&l->aqg_held, __ATOMIC_ACQUIRE);
-}
+AQG_CALL(int, aqg_rwlock_count, (gasnett_rwlock_t * l),
+         __atomic_load_n(&l->aqg_held, __ATOMIC_ACQUIRE))
 
-GASNETT_INLINE(aqg_rwlock_write_mine) int aqg_rwlock_write_mine(gasnett_rwlock_t *l)
+AQG_INLINE int aqg_rwlock_write_mine(gasnett_rwlock_t *l)
 {
     pthread_t writer;
     if (aqg_rwlock_count(l) != -1) return 0;
@@ -177,106 +147,83 @@ GASNETT_INLINE(aqg_rwlock_write_mine) int aqg_rwlock_write_mine(gasnett_rwlock_t
     return pthread_equal(writer, pthread_self());
 }
 
-GASNETT_INLINE(aqg_rwlock_read_taken) void aqg_rwlock_read_taken(gasnett_rwlock_t *l)
+AQG_INLINE void aqg_rwlock_read_taken(gasnett_rwlock_t *l)
 {
     if (AQG_LOCK_WORDS) (void)__atomic_fetch_add(&l->aqg_held, 1, __ATOMIC_ACQ_REL);
 }
 
-GASNETT_INLINE(aqg_rwlock_write_taken) void aqg_rwlock_write_taken(gasnett_rwlock_t *l)
+AQG_INLINE void aqg_rwlock_write_taken(gasnett_rwlock_t *l)
 {
-#if AQG_LOCK_WORDS
     pthread_t self = pthread_self();
+    if (!AQG_LOCK_WORDS) return;
     __atomic_store(&l->aqg_writer, &self, __ATOMIC_RELAXED);
     __atomic_store_n(&l->aqg_held, -1, __ATOMIC_RELEASE);
-#else
-    (void)l;
-#endif
 }
 
-GASNETT_INLINE(gasnett_rwlock_init) void gasnett_rwlock_init(gasnett_rwlock_t *l)
+AQG_INLINE void gasnett_rwlock_init(gasnett_rwlock_t *l)
 {
     l->aqg_held = 0;
     AQG_SYNC(pthread_rwlock_init(&l->aqg_rwlock, NULL));
 }
 
-GASNETT_INLINE(gasnett_rwlock_rdlock) void gasnett_rwlock_rdlock(gasnett_rwlock_t *l)
+AQG_INLINE void gasnett_rwlock_rdlock(gasnett_rwlock_t *l)
 {
-#if AQG_TRUE_MUTEXES
-    AQG_SYNC(pthread_rwlock_rdlock(&l->aqg_rwlock));
-#endif
+    if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_rwlock_rdlock(&l->aqg_rwlock));
     aqg_rwlock_read_taken(l);
 }
 
-GASNETT_INLINE(gasnett_rwlock_wrlock) void gasnett_rwlock_wrlock(gasnett_rwlock_t *l)
+AQG_INLINE void gasnett_rwlock_wrlock(gasnett_rwlock_t *l)
 {
-#if AQG_TRUE_MUTEXES
-    AQG_SYNC(pthread_rwlock_wrlock(&l->aqg_rwlock));
-#endif
+    if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_rwlock_wrlock(&l->aqg_rwlock));
     aqg_rwlock_write_taken(l);
 }
 
-GASNETT_INLINE(gasnett_rwlock_unlock) void gasnett_rwlock_unlock(gasnett_rwlock_t *l)
+AQG_INLINE void gasnett_rwlock_unlock(gasnett_rwlock_t *l)
 {
-#if AQG_LOCK_WORDS
-    int held = aqg_rwlock_count(l);
+    int held = AQG_LOCK_WORDS ? aqg_rwlock_count(l) : 0;
     if (AQG_CHECKS)
         AQG_SYNC_MUST(held > 0 || aqg_rwlock_write_mine(l), "a lock is unlocked that is not held");
-    (void)__atomic_fetch_add(&l->aqg_held, held > 0 ? -1 : 1, __ATOMIC_ACQ_REL);
-#endif
-#if AQG_TRUE_MUTEXES
-    AQG_SYNC(pthread_rwlock_unlock(&l->aqg_rwlock));
-#endif
+    if (AQG_LOCK_WORDS) (void)__atomic_fetch_add(&l->aqg_held, held > 0 ? -1 : 1, __ATOMIC_ACQ_REL);
+    if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_rwlock_unlock(&l->aqg_rwlock));
 }
 
-GASNETT_INLINE(gasnett_rwlock_tryrdlock) int gasnett_rwlock_tryrdlock(gasnett_rwlock_t *l)
+AQG_INLINE int gasnett_rwlock_tryrdlock(gasnett_rwlock_t *l)
 {
-#if AQG_TRUE_MUTEXES
-    int error = pthread_rwlock_tryrdlock(&l->aqg_rwlock);
-#else
-    int error = l->aqg_held < 0 ? EBUSY : 0;
-#endif
+    int error =
+        AQG_TRUE_MUTEXES ? pthread_rwlock_tryrdlock(&l->aqg_rwlock) : AQG_BUSY(l->aqg_held < 0);
     if (error != 0) return error;
     aqg_rwlock_read_taken(l);
     return 0;
 }
 
-GASNETT_INLINE(gasnett_rwlock_trywrlock) int gasnett_rwlock_trywrlock(gasnett_rwlock_t *l)
+AQG_INLINE int gasnett_rwlock_trywrlock(gasnett_rwlock_t *l)
 {
-#if AQG_TRUE_MUTEXES
-    int error = pthread_rwlock_trywrlock(&l->aqg_rwlock);
-#else
-    int error = l->aqg_held != 0 ? EBUSY : 0;
-#endif
+    int error =
+        AQG_TRUE_MUTEXES ? pthread_rwlock_trywrlock(&l->aqg_rwlock) : AQG_BUSY(l->aqg_held != 0);
     if (error != 0) return error;
     aqg_rwlock_write_taken(l);
     return 0;
 }
 
-/* Asserts know of readers that there are some, not who they are. They act in a checking build. */
-GASNETT_INLINE(gasnett_rwlock_assertlocked) void gasnett_rwlock_assertlocked(gasnett_rwlock_t *l)
-{
-    if (AQG_CHECKS)
-        AQG_SYNC_MUST(aqg_rwlock_count(l) > 0 || aqg_rwlock_write_mine(l), "the lock is not held");
-}
-
-GASNETT_INLINE(gasnett_rwlock_assertunlocked)
-void gasnett_rwlock_assertunlocked(gasnett_rwlock_t *l)
-{
-    if (AQG_CHECKS) AQG_SYNC_MUST(!aqg_rwlock_write_mine(l), "this thread holds the lock");
-}
-
-GASNETT_INLINE(gasnett_rwlock_assertrdlocked)
-void gasnett_rwlock_assertrdlocked(gasnett_rwlock_t *l)
-{
-    if (AQG_CHECKS) AQG_SYNC_MUST(aqg_rwlock_count(l) > 0, "nobody holds the lock for reading");
-}
-
-GASNETT_INLINE(gasnett_rwlock_assertwrlocked)
-void gasnett_rwlock_assertwrlocked(gasnett_rwlock_t *l)
-{
-    if (AQG_CHECKS)
-        AQG_SYNC_MUST(aqg_rwlock_write_mine(l), "this thread does not hold the lock for writing");
-}
+/* Act in a checking build only. Of readers it is known that there are some, not who they are. */
+#define AQG_SYNC_ASSERT(name, T, condition, text)                                                  \
+    AQG_INLINE void name(T *object)                                                                \
+    {                                                                                              \
+        if (AQG_CHECKS) AQG_SYNC_MUST(condition, text);                                            \
+    }
+AQG_SYNC_ASSERT(gasnett_mutex_assertlocked, gasnett_mutex_t, aqg_mutex_mine(object),
+                "this thread does not hold the mutex")
+AQG_SYNC_ASSERT(gasnett_mutex_assertunlocked, gasnett_mutex_t, !aqg_mutex_mine(object),
+                "this thread holds the mutex")
+AQG_SYNC_ASSERT(gasnett_rwlock_assertlocked, gasnett_rwlock_t,
+                aqg_rwlock_count(object) > 0 || aqg_rwlock_write_mine(object),
+                "the lock is not held")
+AQG_SYNC_ASSERT(gasnett_rwlock_assertunlocked, gasnett_rwlock_t, !aqg_rwlock_write_mine(object),
+                "this thread holds the lock")
+AQG_SYNC_ASSERT(gasnett_rwlock_assertrdlocked, gasnett_rwlock_t, aqg_rwlock_count(object) > 0,
+                "nobody holds the lock for reading")
+AQG_SYNC_ASSERT(gasnett_rwlock_assertwrlocked, gasnett_rwlock_t, aqg_rwlock_write_mine(object),
+                "this thread does not hold the lock for writing")
 
 /* A thread-specific pointer is a thread-local variable, which needs no initialisation. */
 #define GASNETT_THREADKEY_DECLARE(key) extern __thread void *aqg_key_##key
@@ -289,6 +236,6 @@ void gasnett_rwlock_assertwrlocked(gasnett_rwlock_t *l)
 #define gasnett_threadkey_get_noinit(key)      gasnett_threadkey_get(key)
 #define gasnett_threadkey_set_noinit(key, val) gasnett_threadkey_set(key, val)
 
-AQG_TOOLS_END
+AQG_END
 
 #endif

@@ -27,6 +27,12 @@ typedef struct aqg_srcdesc *gex_AM_SrcDesc_t;
 #define GEX_MK_HOST          ((gex_MK_t)(uintptr_t)1)
 #define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
 
+/* The calls that all objects have: their flags, and what the client keeps with them. */
+#define AQG_OBJECT(prefix, T)                                                                      \
+    gex_Flags_t prefix##_QueryFlags(T object);                                                     \
+    void prefix##_SetCData(T object, const void *val);                                             \
+    void *prefix##_QueryCData(T object);
+
 typedef unsigned int gex_TI_t;
 typedef unsigned int gex_EC_t;
 typedef uint8_t gex_AM_Index_t;

@@ -1,0 +1,214 @@
+/* What has arrived over there, and what has not: acknowledgements, losses, time-outs. */
+#include "dgram/dgram_impl.h"
+
+enum {
+    ACK_REORDER = 3, /* transmissions that may be overtaken before they count as lost */
+    ACK_REORDER_MOST = 128,
+    ACK_SILENCES = 3 /* time-outs in a row, then nothing is known any more */
+};
+
+uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel)
+{
+    uint32_t until = conn->rx[channel].seen.base;
+    for (unsigned i = 0; conn->holding != 0 && i < DGRAM_HELD; i++)
+        if (conn->held[i].taken && conn->held[i].channel == channel &&
+            dgram_diff(conn->held[i].seq, until) < 0)
+            until = conn->held[i].seq;
+    return until;
+}
+
+void dgram_ack_find_gap(struct dgram_conn *conn)
+{
+    conn->gap = conn->holding != 0;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        if (conn->rx[c].seen.base != conn->rx[c].seen.highest) conn->gap = true;
+}
+
+/* What one acknowledgement says of the path. */
+struct dgram_news {
+    size_t bytes;
+    uint64_t sent; /* the latest of those sent once; 0: none */
+};
+
+/* A packet has arrived: forget it. */
+static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                       struct dgram_packet *packet, struct dgram_news *news)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_tx *tx = &conn->tx[packet->channel];
+    tx->ring[packet->seq % tx->ring_size] = NULL;
+    if (packet->flying) {
+        dgram_list_remove(&tx->flying, packet);
+        tx->in_flight -= packet->len + packet->bulk_len;
+    } else {
+        dgram_list_remove(&conn->lost, packet);
+    }
+    news->bytes += packet->len + packet->bulk_len;
+    if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
+    /* Sent again for nothing: the first one was on its way all the time. */
+    if (packet->tries == 2 && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
+        conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
+    if (packet->release != 0) {
+        conn->held[packet->release - 1].taken = false;
+        conn->holding--;
+        conn->ack_now = true;
+        dgram_ack_find_gap(conn);
+    }
+    struct dgram_op *op = packet->op, *next;
+    struct dgram_op *small = packet->ops;
+    dgram_packet_free(dgram, packet);
+    if (op != NULL) dgram_op_acked(dgram, peer, op);
+    for (; small != NULL; small = next) {
+        next = small->next_in_packet;
+        dgram_op_acked(dgram, peer, small);
+    }
+}
+
+static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint16_t delay,
+                         const struct dgram_news *news)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (news->bytes == 0) return;
+    bool silent = conn->silences != 0;
+    conn->silences = 0;
+    if (news->sent != 0 && delay != UINT16_MAX) {
+        uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
+        rtt = rtt > held ? rtt - held : 1;
+        /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
+        if (silent) rtt = aqi_min(rtt, 4 * dgram_pace_timeout(&conn->pace, 0));
+        dgram_pace_sample(&conn->pace, rtt, dgram->now);
+    }
+    dgram_pace_acked(&conn->pace, news->bytes, dgram->now);
+    dgram_make_ready(dgram, peer);
+}
+
+static void ack_move_base(struct dgram_tx *tx)
+{
+    while (tx->base != tx->next && tx->ring[tx->base % tx->ring_size] == NULL)
+        tx->base++;
+}
+
+bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_head *head)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_news news = {0};
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        if (dgram_diff(head->ack[c], conn->tx[c].next) > 0) return false;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        struct dgram_tx *tx = &conn->tx[c];
+        for (; dgram_diff(head->ack[c], tx->base) > 0; tx->base++) {
+            struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
+            if (packet != NULL) ack_packet(dgram, peer, packet, &news);
+        }
+        ack_move_base(tx);
+    }
+    ack_use_news(dgram, peer, head->delay, &news);
+    return true;
+}
+
+static void ack_lost(struct dgram_conn *conn, struct dgram_packet *packet)
+{
+    struct dgram_tx *tx = &conn->tx[packet->channel];
+    dgram_list_remove(&tx->flying, packet);
+    tx->in_flight -= packet->len + packet->bulk_len;
+    packet->flying = false;
+    dgram_list_append(&conn->lost, packet);
+}
+
+/* What left well before the latest that has arrived is lost. */
+static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_tx *tx,
+                          uint16_t order)
+{
+    struct dgram_conn *conn = peer->conn;
+    uint32_t newest = tx->order - 1;
+    uint32_t latest = newest - (uint16_t)((uint16_t)newest - order);
+    uint64_t late = conn->pace.srtt + conn->pace.srtt / 4;
+    struct dgram_packet *packet;
+    while ((packet = tx->flying.first) != NULL) {
+        int32_t behind = dgram_diff(latest, packet->order);
+        bool old = behind > 0 && packet->sent != 0 && dgram->now - packet->sent > late;
+        if (behind < (int32_t)conn->reorder && !old) break;
+        if (behind <= 0) break;
+        dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
+        ack_lost(conn, packet);
+        dgram_make_ready(dgram, peer);
+    }
+}
+
+bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                    const struct dgram_record *record, const unsigned char *words, size_t nbytes)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_news news = {0};
+    if (record->flags >= AQI_DGRAM_CHANNELS) return false;
+    struct dgram_tx *tx = &conn->tx[record->flags];
+    for (size_t w = 0; w < nbytes / 8; w++) {
+        uint64_t word;
+        memcpy(&word, words + 8 * w, 8);
+        for (; word != 0; word &= word - 1) {
+            uint32_t seq = record->id + 1 + (uint32_t)(64 * w) + (uint32_t)__builtin_ctzll(word);
+            if (dgram_diff(seq, tx->base) < 0) continue;
+            if (dgram_diff(seq, tx->next) >= 0) return false;
+            struct dgram_packet *packet = tx->ring[seq % tx->ring_size];
+            if (packet != NULL) ack_packet(dgram, peer, packet, &news);
+        }
+    }
+    ack_move_base(tx);
+    ack_use_news(dgram, peer, UINT16_MAX, &news);
+    ack_find_lost(dgram, peer, tx, (uint16_t)record->where);
+    return true;
+}
+
+void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    conn->probe_at = AQI_DGRAM_NEVER;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        const struct dgram_tx *tx = &conn->tx[c];
+        const struct dgram_packet *oldest = tx->flying.first;
+        if (oldest == NULL) continue;
+        uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : dgram->now;
+        uint64_t at = sent + dgram_pace_timeout(&conn->pace, conn->silences);
+        if (at < conn->probe_at) conn->probe_at = at;
+    }
+    if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
+        conn->probe_at = aqi_max(conn->heard, conn->asked) + dgram->config.rto_max;
+}
+
+/* The retransmission timer: send the oldest of each channel again, and ask for an answer. What has
+ * become of the others the answer says. */
+void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (conn->owed <= conn->heard) conn->owed = dgram->now;
+    if (dgram->config.dead_after != 0 && dgram->now - conn->owed > dgram->config.dead_after) {
+        dgram_lose(dgram, peer, "does not answer any more");
+        return;
+    }
+    if (conn->tx[AQI_DGRAM_COMMAND].flying.first == NULL &&
+        conn->tx[AQI_DGRAM_DATA].flying.first == NULL) {
+        /* A get that is long in coming: is the peer still there? */
+        conn->asked = dgram->now;
+        conn->asks = conn->ack_now = true;
+        dgram_make_ready(dgram, peer);
+        return;
+    }
+    uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->silences);
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        struct dgram_tx *tx = &conn->tx[c];
+        struct dgram_packet *oldest = tx->flying.first;
+        if (oldest == NULL || oldest->sent == 0) continue;
+        if (aqi_max(oldest->sent, tx->probed) + timeout > dgram->now) continue;
+        tx->probed = dgram->now;
+        ack_lost(conn, oldest);
+        if (conn->probes < AQI_DGRAM_CHANNELS) conn->probes++;
+    }
+    dgram_count(dgram, AQI_DGRAM_TIMEOUTS);
+    conn->silences++;
+    if (conn->silences == ACK_SILENCES) dgram_pace_silent(&conn->pace);
+    dgram_make_ready(dgram, peer);
+}
+
+void dgram_ack_init(struct dgram_conn *conn)
+{
+    conn->reorder = ACK_REORDER;
+}

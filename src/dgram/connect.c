@@ -1,0 +1,543 @@
+/*
+ * Connections: made on first use by four packets, closed when idle.
+ *
+ *   HELLO      who begins: its epoch and a nonce
+ *   CHALLENGE  the other: a nonce of its own, which it can compute again and so need not remember
+ *   CONFIRM    both nonces, filled up to the largest packet
+ *   ACCEPT     likewise: now both know the cookies, which are made of nonces and the job's key
+ *
+ * Each carries a MAC with the job's key. Who does not know that is not answered; who repeats a
+ * CONFIRM of an earlier connection fails by its nonce, which grows. Should both begin, the one with
+ * the lower id goes on. A path that carries small packets only shows in CONFIRM: after some tries
+ * smaller ones go with it.
+ */
+#include "dgram/dgram_impl.h"
+
+#include <stdlib.h>
+
+enum connect_kind {
+    CONNECT_HELLO = 1,
+    CONNECT_CHALLENGE,
+    CONNECT_CONFIRM,
+    CONNECT_ACCEPT,
+    CONNECT_CLOSE,  /* I have nothing more; numbers: what I have sent */
+    CONNECT_CLOSED, /* nor have I, and forget the connection */
+    CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
+    CONNECT_KINDS
+};
+
+struct connect_hello {
+    uint64_t magic;
+    uint8_t version, kind;
+    uint16_t packet; /* bytes: the largest that the sender handles */
+    uint32_t source, target;
+    uint32_t numbers[2];
+    uint32_t unused;
+    uint64_t epoch;
+    uint64_t nonces[2]; /* of who began, of the other */
+    uint64_t begun;     /* the nonce with which the sender began last */
+    struct aqi_dgram_addr address;
+    uint8_t tag[DGRAM_TAG];
+};
+static_assert(sizeof(struct connect_hello) == 112, "no padding");
+
+enum {
+    CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try, */
+    CONNECT_LAST_PAUSE = 500000000,
+    CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
+    CONNECT_PATIENCE = 4, /* tries with the largest packet alone */
+    CONNECT_SMALL = 1424, /* fits an Ethernet frame, also in most tunnels */
+    CONNECT_RESET_PAUSE = 1000000
+};
+
+/* --- keys --------------------------------------------------------------------------------------
+ */
+
+static void connect_mac(const struct aqi_dgram *dgram, const uint8_t key[16], const void *bytes,
+                        size_t len, uint8_t tag[DGRAM_TAG])
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
+    dgram->hooks.mac(dgram->hooks.arg, key, &iov, 1, tag);
+}
+
+static bool connect_same(const uint8_t a[DGRAM_TAG], const uint8_t b[DGRAM_TAG])
+{
+    uint8_t differ = 0;
+    for (unsigned i = 0; i < DGRAM_TAG; i++)
+        differ |= (uint8_t)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
+bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                  const unsigned char *packet, size_t len)
+{
+    uint8_t tag[DGRAM_TAG];
+    connect_mac(dgram, conn->mac_key, packet, len - DGRAM_TAG, tag);
+    return connect_same(tag, packet + len - DGRAM_TAG);
+}
+
+/* Cookies and key of a connection that `first` has begun with `second`. */
+static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn, uint32_t first,
+                         uint32_t second, const uint64_t nonces[2])
+{
+    struct {
+        char what[8];
+        uint32_t first, second;
+        uint64_t nonces[2];
+    } of = {"cookies", first, second, {nonces[0], nonces[1]}};
+    uint64_t cookies[2];
+    connect_mac(dgram, dgram->config.key, &of, sizeof(of), (uint8_t *)cookies);
+    for (unsigned i = 0; i < 2; i++)
+        if (cookies[i] == DGRAM_HANDSHAKE) cookies[i]++;
+    bool begun = first == dgram->config.self;
+    conn->cookie_out = cookies[begun];
+    conn->cookie_in = cookies[!begun];
+    memcpy(of.what, "packets", sizeof(of.what));
+    connect_mac(dgram, dgram->config.key, &of, sizeof(of), conn->mac_key);
+    memcpy(conn->nonces, nonces, sizeof(conn->nonces));
+}
+
+/* The nonce with which we challenge: of what was said and a secret, which changes with time. */
+static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct connect_hello *hello,
+                                  uint64_t age)
+{
+    enum { PERIOD_SHIFT = 33 }; /* 8.6 s */
+    struct {
+        uint32_t source, unused;
+        uint64_t epoch, nonce, period;
+    } of = {hello->source, 0, hello->epoch, hello->nonces[0], (dgram->now >> PERIOD_SHIFT) - age};
+    uint64_t tag[2];
+    connect_mac(dgram, (const uint8_t *)dgram->secret, &of, sizeof(of), (uint8_t *)tag);
+    return tag[0];
+}
+
+/* --- connections -------------------------------------------------------------------------------
+ */
+
+static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    conn->packet = aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->config.packet);
+    conn->room = 64 << 10;
+    conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
+    conn->heard = conn->used = dgram->now;
+    dgram_ack_init(conn);
+    dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.rto_min,
+                    dgram->config.rto_max);
+}
+
+aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    if (peer->conn != NULL) return AQ_OK;
+    struct dgram_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) return AQ_AGAIN;
+    connect_conn_init(dgram, conn);
+    conn->bulk_end = &conn->bulk;
+    peer->conn = conn;
+    dgram->conns++;
+    return AQ_OK;
+}
+
+static void connect_free_packets(struct aqi_dgram *dgram, struct dgram_list *list)
+{
+    struct dgram_packet *next;
+    for (struct dgram_packet *packet = list->first; packet != NULL; packet = next) {
+        next = packet->next;
+        dgram_packet_free(dgram, packet);
+    }
+    *list = (struct dgram_list){0};
+}
+
+void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (conn == NULL) return;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        connect_free_packets(dgram, &conn->tx[c].flying);
+        connect_free_packets(dgram, &conn->tx[c].queue);
+        free(conn->tx[c].ring);
+        conn->tx[c] = (struct dgram_tx){0};
+    }
+    connect_free_packets(dgram, &conn->lost);
+    while (conn->ops != NULL) {
+        conn->ops->flying = 0;
+        dgram_op_fail(dgram, peer, conn->ops, status);
+    }
+    dgram_receive_free(dgram, conn);
+    if (conn->active_until != 0) dgram->actives--;
+    if (conn->own) dgram->own--;
+    if (conn->busy) dgram->busy--;
+    dgram->conns--;
+    peer->conn = NULL;
+    free(conn);
+}
+
+/* The connection is no more, but what was not acknowledged is to go over the next one. */
+static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    for (unsigned c = AQI_DGRAM_CHANNELS; c-- > 0;) {
+        struct dgram_tx *tx = &conn->tx[c];
+        for (uint32_t seq = tx->next; seq-- != tx->base;) {
+            struct dgram_packet *packet = tx->ring[seq % tx->ring_size];
+            if (packet == NULL) continue;
+            dgram_list_remove(packet->flying ? &tx->flying : &conn->lost, packet);
+            packet->flying = false;
+            packet->tries = 0;
+            tx->ring[seq % tx->ring_size] = NULL;
+            dgram_list_prepend(&tx->queue, packet);
+            conn->queued[packet->lane] += packet->len;
+        }
+        tx->base = tx->next = tx->order = 0;
+        tx->in_flight = 0;
+        conn->rx[c] = (struct dgram_rx){0};
+    }
+    memset(conn->held, 0, sizeof(conn->held));
+    conn->holding = conn->silences = conn->unacked = 0;
+    conn->probes = 0;
+    conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
+    conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
+    peer->state = DGRAM_IDLE;
+    dgram_make_ready(dgram, peer);
+}
+
+void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why)
+{
+    dgram_conn_free(dgram, peer, AQ_EPEER);
+    dgram_receive_forget_kept(dgram, peer);
+    dgram_check_out(&dgram->hotel, &peer->guest);
+    peer->state = DGRAM_LOST;
+    dgram->hooks.lost(dgram->hooks.arg, peer->id, why);
+}
+
+/* --- saying it ---------------------------------------------------------------------------------
+ */
+
+static void connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
+                        const uint64_t nonces[2], size_t packet, size_t fill)
+{
+    static const unsigned char zeros[AQI_DGRAM_MOST_PACKET];
+    struct connect_hello hello = {.magic = DGRAM_HANDSHAKE,
+                                  .version = DGRAM_VERSION,
+                                  .kind = (uint8_t)kind,
+                                  .packet = (uint16_t)packet,
+                                  .source = dgram->config.self,
+                                  .target = peer->id,
+                                  .epoch = dgram->config.epoch,
+                                  .nonces = {nonces[0], nonces[1]},
+                                  .begun = peer->nonces[0],
+                                  .address = dgram->config.address};
+    for (unsigned c = 0; c < 2 && peer->conn != NULL; c++)
+        hello.numbers[c] = peer->conn->tx[c].next;
+    connect_mac(dgram, dgram->config.key, &hello, offsetof(struct connect_hello, tag), hello.tag);
+    size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
+    struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
+                           {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
+    dgram_put_on_wire(dgram, fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
+                      &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
+}
+
+static void connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    static const size_t smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
+    size_t packet = peer->packet;
+    connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
+    if (peer->tries <= CONNECT_PATIENCE) return;
+    /* The larger ones first and more often: should they arrive, they count. */
+    connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
+    for (unsigned i = 0; i < AQI_COUNT_OF(smaller); i++)
+        if (smaller[i] < packet && peer->tries > CONNECT_PATIENCE + 2 * i)
+            connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, smaller[i], smaller[i]);
+}
+
+/* Begin: no connection before this one is to be had any more. */
+static void connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    peer->state = DGRAM_CONNECTING;
+    peer->tries = 0;
+    peer->nonces[0] = ++dgram->nonce;
+    peer->nonces[1] = 0;
+    connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+}
+
+/* What is due of a handshake that we have begun or are to begin. */
+void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    if (peer->state == DGRAM_CLOSING && dgram->now >= peer->hello_at) {
+        connect_say(dgram, peer, CONNECT_CLOSE, peer->conn->nonces, peer->conn->packet, 0);
+    } else if (peer->state == DGRAM_IDLE) {
+        if (!peer->located) {
+            aq_status st = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr);
+            peer->located = st == AQ_OK;
+        }
+        peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
+        peer->conn->heard = dgram->now;
+        if (!peer->located) return;
+        connect_hello(dgram, peer);
+        return;
+    } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
+        if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW)
+            connect_hello(dgram, peer);
+        else if (peer->nonces[1] == 0)
+            connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+        else
+            connect_confirm(dgram, peer);
+    } else {
+        return;
+    }
+    if (peer->tries < UINT8_MAX) peer->tries++;
+    uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << aqi_min(peer->tries, 16);
+    peer->hello_at = dgram->now + (uint64_t)aqi_min(pause, CONNECT_LAST_PAUSE);
+    if (dgram->config.dead_after != 0 && dgram->now - peer->conn->heard > dgram->config.dead_after)
+        dgram_lose(dgram, peer, "does not answer");
+}
+
+void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    peer->state = DGRAM_CLOSING;
+    peer->conn->heard = dgram->now;
+    peer->tries = 0;
+    peer->hello_at = dgram->now;
+    dgram_connect_step(dgram, peer);
+}
+
+void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie)
+{
+    uint64_t nonces[2] = {cookie, 0};
+    if (dgram->now < peer->reset_at || peer->state == DGRAM_LOST) return;
+    if (!peer->located)
+        peer->located = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr) == AQ_OK;
+    if (!peer->located) return;
+    peer->reset_at = dgram->now + CONNECT_RESET_PAUSE;
+    connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->config.packet, 0);
+}
+
+/* --- hearing it --------------------------------------------------------------------------------
+ */
+
+static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet, bool proved)
+{
+    struct dgram_conn *conn = peer->conn;
+    peer->state = DGRAM_UP;
+    peer->packet = (uint16_t)packet;
+    conn->proved = false;
+    conn->heard = conn->used = dgram->now;
+    dgram_pace_init(&conn->pace, packet, dgram->config.window, dgram->config.rto_min,
+                    dgram->config.rto_max);
+    if (proved) dgram_connect_proved(dgram, peer);
+    dgram_make_ready(dgram, peer);
+}
+
+void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (conn->proved) return;
+    conn->proved = true;
+    conn->packet = peer->packet;
+    if (peer->packet >= dgram->config.packet || peer->small_told || !peer->shrunk) return;
+    peer->small_told = true;
+    dgram->hooks.small_path(dgram->hooks.arg, peer->id, peer->packet);
+}
+
+static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                             const struct connect_hello *hello)
+{
+    uint64_t nonces[2] = {hello->nonces[0], connect_challenge(dgram, hello, 0)};
+    connect_say(dgram, peer, CONNECT_CHALLENGE, nonces,
+                aqi_min(hello->packet, dgram->config.packet), 0);
+}
+
+static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                                 const struct connect_hello *hello)
+{
+    if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
+    if (peer->nonces[1] == hello->nonces[1]) return;
+    peer->nonces[1] = hello->nonces[1];
+    peer->packet = hello->packet;
+    peer->tries = 0;
+    peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
+    connect_confirm(dgram, peer);
+}
+
+/* A CONFIRM once more: our ACCEPT was lost, or does not pass. Not passing is what a smaller CONFIRM
+ * means when it still comes after several answers to the largest. */
+static void connect_accept_again(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                                 const struct connect_hello *hello)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (conn->proved || hello->packet > peer->packet) return;
+    if (dgram->now - conn->accepted_at >= CONNECT_FIRST_PAUSE) {
+        conn->accepted_at = dgram->now;
+        if (conn->accepts < UINT8_MAX) conn->accepts++;
+    }
+    if (hello->packet < peer->packet && conn->accepts < CONNECT_PATIENCE) return;
+    if (hello->packet < peer->packet) peer->shrunk = true;
+    peer->packet = hello->packet;
+    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, peer->packet, peer->packet);
+}
+
+static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                               const struct connect_hello *hello, size_t len)
+{
+    if (len < hello->packet) return; /* it is not as long as it says: cut off */
+    if (hello->nonces[1] != connect_challenge(dgram, hello, 0) &&
+        hello->nonces[1] != connect_challenge(dgram, hello, 1))
+        return;
+    struct dgram_conn *conn = peer->conn;
+    if (peer->state == DGRAM_UP && conn->nonces[0] == hello->nonces[0] &&
+        conn->nonces[1] == hello->nonces[1]) {
+        connect_accept_again(dgram, peer, hello);
+        return;
+    }
+    if (hello->nonces[0] <= peer->last_nonce) return;
+    if (peer->state == DGRAM_CONNECTING && dgram->config.self < peer->id) return;
+    if (dgram_conn_make(dgram, peer) != AQ_OK) return;
+    /* We still have one, which it has closed: our word of agreement was the last. */
+    if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);
+    peer->last_nonce = hello->nonces[0];
+    connect_keys(dgram, peer->conn, peer->id, dgram->config.self, hello->nonces);
+    peer->shrunk = false; /* as far as we know */
+    connect_up(dgram, peer, hello->packet, false);
+    peer->conn->accepts = 1;
+    peer->conn->accepted_at = dgram->now;
+    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, peer->packet, peer->packet);
+}
+
+static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                              const struct connect_hello *hello, size_t len)
+{
+    if (peer->state != DGRAM_CONNECTING || len < hello->packet) return;
+    if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
+    if (hello->packet > peer->packet) return;
+    peer->shrunk = hello->packet < peer->packet;
+    /* Had it begun, too, it has given that up: what is left of it on the way must not replace this.
+     */
+    if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
+    connect_keys(dgram, peer->conn, dgram->config.self, peer->id, hello->nonces);
+    connect_up(dgram, peer, hello->packet, true);
+    peer->conn->ack_now = true; /* which proves it to the other */
+}
+
+static bool connect_quiet(struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    dgram_note(dgram, conn);
+    return !conn->own && conn->ops == NULL && !conn->gap && conn->incoming_count == 0;
+}
+
+static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                             const struct connect_hello *hello)
+{
+    struct dgram_conn *conn = peer->conn;
+    bool same = conn != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
+                memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) == 0;
+    if (same) {
+        for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+            if (conn->rx[c].seen.base != hello->numbers[c]) return;
+        bool quiet = connect_quiet(dgram, conn);
+        if (conn->own || conn->ops != NULL) {
+            peer->state = DGRAM_UP; /* were we closing it, too: there is more to say now */
+            dgram_make_ready(dgram, peer);
+        }
+        if (!quiet) return;
+        dgram_conn_free(dgram, peer, AQ_OK);
+        peer->state = DGRAM_IDLE;
+    } else if (conn != NULL && peer->state == DGRAM_UP) {
+        return;
+    } else if (peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0]) {
+        connect_hello(dgram, peer); /* it has given up the one that we are making */
+    }
+    connect_say(dgram, peer, CONNECT_CLOSED, hello->nonces, dgram->config.packet, 0);
+}
+
+static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                              const struct connect_hello *hello)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (peer->state != DGRAM_CLOSING) return;
+    if (memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) != 0) return;
+    if (!connect_quiet(dgram, conn)) {
+        connect_begin_again(dgram, peer);
+        return;
+    }
+    dgram_conn_free(dgram, peer, AQ_OK);
+    peer->state = DGRAM_IDLE;
+}
+
+static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                             const struct connect_hello *hello)
+{
+    bool ours = (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
+                peer->conn->cookie_out == hello->nonces[0];
+    if (ours) connect_begin_again(dgram, peer); /* it has closed it, and we have more to say */
+}
+
+/* From somebody who knows the job's key, and for us. */
+static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, size_t len,
+                          struct connect_hello *hello)
+{
+    uint8_t tag[DGRAM_TAG];
+    enum aqi_dgram_counter why = AQI_DGRAM_DROP_SHORT;
+    if (len < sizeof(*hello)) goto drop;
+    memcpy(hello, packet, sizeof(*hello));
+    why = AQI_DGRAM_DROP_VERSION;
+    if (hello->version != DGRAM_VERSION) goto drop;
+    why = AQI_DGRAM_DROP_MAC;
+    connect_mac(dgram, dgram->config.key, hello, offsetof(struct connect_hello, tag), tag);
+    if (!connect_same(tag, hello->tag)) goto drop;
+    why = AQI_DGRAM_DROP_MALFORMED;
+    if (hello->target != dgram->config.self || hello->kind >= CONNECT_KINDS) goto drop;
+    if (hello->packet < aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->config.packet) ||
+        hello->packet % 16 != 0 || hello->packet > AQI_DGRAM_MOST_PACKET)
+        goto drop;
+    if (hello->address.len > sizeof(hello->address.bytes)) goto drop;
+    return true;
+drop:
+    dgram_count(dgram, why);
+    return false;
+}
+
+/* Is it the process that we know? The first proof, which cannot be replayed, makes it known. */
+static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                          const struct connect_hello *hello)
+{
+    bool fresh = hello->kind == CONNECT_ACCEPT || hello->kind == CONNECT_RESET ||
+                 hello->kind == CONNECT_CHALLENGE;
+    if (fresh && hello->kind != CONNECT_RESET)
+        fresh = peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0];
+    if (hello->kind == CONNECT_RESET)
+        fresh = peer->conn != NULL && peer->conn->cookie_out == hello->nonces[0];
+    if (hello->kind == CONNECT_CONFIRM)
+        fresh = hello->nonces[1] == connect_challenge(dgram, hello, 0) ||
+                hello->nonces[1] == connect_challenge(dgram, hello, 1);
+    if (!fresh) return true; /* what it says of itself is not taken for true */
+    if (peer->met && peer->epoch != hello->epoch) {
+        dgram_lose(dgram, peer, "has ended: its address is another process's now");
+        return false;
+    }
+    peer->met = true;
+    peer->epoch = hello->epoch;
+    return true;
+}
+
+void dgram_connect_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                         const struct aqi_dgram_addr *from, const unsigned char *packet, size_t len)
+{
+    struct connect_hello hello;
+    (void)channel, (void)from;
+    if (!connect_check(dgram, packet, len, &hello)) return;
+    struct dgram_peer *peer = dgram_peer_of(dgram, hello.source);
+    if (peer == NULL || peer->state == DGRAM_LOST) return;
+    if (!peer->located) {
+        peer->addr = hello.address;
+        peer->located = true;
+    }
+    if (!connect_epoch(dgram, peer, &hello)) return;
+    dgram->heard = dgram->now;
+    if (hello.kind == CONNECT_HELLO) connect_on_hello(dgram, peer, &hello);
+    if (hello.kind == CONNECT_CHALLENGE) connect_on_challenge(dgram, peer, &hello);
+    if (hello.kind == CONNECT_CONFIRM) connect_on_confirm(dgram, peer, &hello, len);
+    if (hello.kind == CONNECT_ACCEPT) connect_on_accept(dgram, peer, &hello, len);
+    if (hello.kind == CONNECT_CLOSE) connect_on_close(dgram, peer, &hello);
+    if (hello.kind == CONNECT_CLOSED) connect_on_closed(dgram, peer, &hello);
+    if (hello.kind == CONNECT_RESET) connect_on_reset(dgram, peer, &hello);
+    dgram_set_timer(dgram, peer);
+}

@@ -1,0 +1,212 @@
+/*
+ * Reliable datagrams as a state machine: packets and the time go in, packets come out. It makes no
+ * system call and reads no clock, so that a network of thousands runs in one process and in virtual
+ * time (tests/sim). transport/udp gives it sockets.
+ *
+ * What it promises. Each message, put and get to a living peer happens exactly once, whatever the
+ * network loses, repeats, delays or alters; in no order. What a peer or a stranger may send is
+ * counted and dropped, never trusted. No allocation for a packet: packets come from pools that grow
+ * to what was once needed.
+ *
+ * Two channels to each peer have windows of their own: what is small travels on COMMAND and never
+ * waits behind bulk, which travels on DATA. Acknowledgements ride on either.
+ *
+ * Threads: none of its own and no lock. The caller lets one call in at a time; while a hook runs,
+ * others may be let in.
+ */
+#ifndef AQI_DGRAM_H
+#define AQI_DGRAM_H
+
+#include "base/base.h"
+
+#include <sys/uio.h>
+
+struct aqi_dgram; /* this process's end of all its conversations */
+
+enum aqi_dgram_channel { AQI_DGRAM_COMMAND, AQI_DGRAM_DATA, AQI_DGRAM_CHANNELS };
+
+/* Where a process receives; what is in it is between the port and itself. */
+struct aqi_dgram_addr {
+    uint8_t len;
+    uint8_t bytes[31];
+};
+
+#define AQI_DGRAM_ALL          UINT32_MAX /* every peer */
+#define AQI_DGRAM_NEVER        UINT64_MAX /* a time */
+#define AQI_DGRAM_LEAST_PACKET 576u       /* what every path carries */
+#define AQI_DGRAM_MOST_PACKET  (60u << 10)
+#define AQI_DGRAM_COMMAND_MAX  768u        /* bytes of a packet of COMMAND */
+#define AQI_DGRAM_BURST        (62u << 10) /* bytes, */
+#define AQI_DGRAM_BURST_COUNT  64u         /* and packets, of one call of transmit */
+
+struct aqi_dgram_config {
+    uint32_t self, size; /* ids are 0..size-1; ours */
+    uint8_t key[16];     /* the job's secret: who does not know it is not talked to */
+    uint64_t epoch;      /* random: of this process, not of one that had its address before */
+    uint64_t seed;       /* random: for nonces */
+    struct aqi_dgram_addr address; /* ours, as peers are told */
+
+    size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
+    size_t max_message; /* bytes, of head and body together */
+    size_t window;      /* bytes under way to a peer at most */
+    size_t room;        /* bytes of packets that the port keeps for us until we look */
+    uint32_t pool;  /* requests that wait here, of all peers together, while no handler may run */
+    uint32_t least; /* of them, those that each peer may have whatever the others do */
+
+    uint64_t ack_delay; /* these and what follows in ns */
+    uint64_t rto_min, rto_max;
+    uint64_t idle_close; /* a connection without traffic is closed; 0: never */
+    uint64_t dead_after; /* a peer that owes an acknowledgement and is silent is lost; 0: never */
+    bool authenticate;   /* a MAC in each packet */
+};
+
+/* Fill in everything but who we are: self, size, key, epoch, seed, address. */
+void aqi_dgram_defaults(struct aqi_dgram_config *config);
+
+struct aqi_dgram_hooks {
+    /*
+     * Send `packets` packets to `to`: the pieces of `iov` one after the other, of which every
+     * `segment` bytes are a packet; the last may be shorter. Together at most AQI_DGRAM_BURST bytes
+     * and AQI_DGRAM_BURST_COUNT packets. It may keep nothing of `iov`. False: no room, none were
+     * sent; progress tries again.
+     */
+    bool (*transmit)(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *to,
+                     const struct iovec *iov, unsigned niov, size_t segment, unsigned packets);
+
+    /*
+     * A message has come, from input or progress. Its bytes are valid until this returns, 16-byte
+     * aligned as its head and body were, and may be written to. Of a Long: its bytes are in place.
+     */
+    void (*deliver)(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
+
+    /* The source of an operation may be reused; it is complete. `status` AQ_OK, AQ_ERANGE,
+     * AQ_EPEER. Also from inside the call that begins the operation. They begin no operation. */
+    void (*local)(void *arg, void *user, aq_status status);
+    void (*remote)(void *arg, void *user, aq_status status);
+
+    /* May the peer write or read [addr, addr + len) of this process? */
+    bool (*range_ok)(void *arg, uint64_t addr, size_t len);
+
+    /* Where `id` is. AQ_AGAIN: not known yet. */
+    aq_status (*lookup)(void *arg, uint32_t id, struct aqi_dgram_addr *addr);
+
+    /* This peer is lost; once for each. From input and progress only. */
+    void (*lost)(void *arg, uint32_t id, const char *why);
+
+    /* The path to this peer carries only packets of `usable` bytes. Once for each. */
+    void (*small_path)(void *arg, uint32_t id, size_t usable);
+
+    /*
+     * A keyed hash of `len` bytes, 16 bytes of it. Used for connections, and with `authenticate`
+     * for packets.
+     */
+    void (*mac)(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
+                uint8_t tag[16]);
+    void *arg;
+};
+
+aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
+                           const struct aqi_dgram_hooks *hooks, struct aqi_dgram **dgram);
+void aqi_dgram_destroy(struct aqi_dgram *dgram);
+
+/* Make a peer known: nothing else may be done with one. Connects when it is first used, by either
+ * side. */
+aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id);
+
+/*
+ * Send a message: `head`, then at the next multiple of 16 bytes `body`, both copied. The first four
+ * bytes of the head are ours. `head_len` is at most 256. A reply is never refused for want of what
+ * requests use.
+ *
+ * @return AQ_AGAIN   No room: nothing happened.
+ * @return AQ_EPEER   The peer is lost.
+ */
+aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const void *head,
+                         size_t head_len, const void *body, size_t body_len);
+
+/*
+ * Write `src` to [addr, addr + len) of the peer; then `local` and `remote` are called. A source of
+ * at most AQI_DGRAM_COPIED bytes may be reused at once: `local` is called before it returns. With a
+ * head (head_len not 0): a Long. When the bytes are in place the head is delivered there as a
+ * message, and only `local` is called. `user` NULL: neither is.
+ * @return as aqi_dgram_send
+ */
+#define AQI_DGRAM_COPIED 256u
+aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, const void *src,
+                        size_t len, bool reply, const void *head, size_t head_len, void *user);
+
+/* Read [addr, addr + len) of the peer to `dst`; then `remote` is called. */
+aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, void *dst, size_t len,
+                        void *user);
+
+/* [addr, addr + len) of this process is not to be read any more on behalf of peers. */
+void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
+
+/*
+ * A packet has come on `channel`; 16-byte aligned, and it may be written to. Messages in it are
+ * delivered before this returns, but requests only if `requests` says so; else they are kept
+ * (config.pool).
+ */
+void aqi_dgram_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                     const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                     bool requests, uint64_t now);
+
+/* After the packets that are there: deliver what was kept (with `requests`), send what is due.
+ * Returns how many things happened. */
+unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now);
+
+/* When progress must be called although nothing comes. */
+uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);
+
+/* Nothing that we began is under way to this peer, or to any. */
+bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
+
+/* Nothing at all is under way, due or kept: until something comes or is begun, progress is needed
+ * at the deadline only. */
+bool aqi_dgram_idle(const struct aqi_dgram *dgram);
+
+/* The last that peers may want: has everybody been silent long enough for all our last
+ * acknowledgements to have arrived? */
+bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now);
+
+/* The job says that this peer is dead: what is under way to it fails with AQ_EPEER. `lost` is not
+ * called. */
+void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id);
+
+/* --- what can be looked at ---------------------------------------------------------------------
+ */
+
+enum aqi_dgram_counter {
+    AQI_DGRAM_SENT,           /* packets, without those sent again */
+    AQI_DGRAM_RESENT,         /* packets sent again */
+    AQI_DGRAM_RECEIVED,       /* packets taken */
+    AQI_DGRAM_ACKS,           /* packets sent that carry an acknowledgement only */
+    AQI_DGRAM_DUPLICATES,     /* packets that had come before */
+    AQI_DGRAM_TIMEOUTS,       /* retransmission timers that fired */
+    AQI_DGRAM_DROP_SHORT,     /* dropped: truncated, or not of this protocol */
+    AQI_DGRAM_DROP_COOKIE,    /* dropped: of a connection that there is not */
+    AQI_DGRAM_DROP_MAC,       /* dropped: forged or altered */
+    AQI_DGRAM_DROP_WINDOW,    /* dropped: numbers that were never sent or are out of the window */
+    AQI_DGRAM_DROP_MALFORMED, /* dropped: contents that make no sense */
+    AQI_DGRAM_DROP_VERSION,   /* dropped: another version of the protocol */
+    AQI_DGRAM_DROP_POOL,      /* dropped to be sent again: no room for a request */
+    AQI_DGRAM_COUNTERS
+};
+extern const char *const aqi_dgram_counter_names[AQI_DGRAM_COUNTERS];
+uint64_t aqi_dgram_count(const struct aqi_dgram *dgram, enum aqi_dgram_counter counter);
+
+struct aqi_dgram_peer_info {
+    bool connected, lost;
+    uint64_t rtt, rtt_var, rto, base_rtt; /* ns */
+    size_t window, in_flight, queued;     /* bytes: the congestion window, sent, not yet sent */
+    size_t packet;                        /* bytes of the largest that the path carries */
+    uint64_t sent, resent, received, duplicates; /* packets, on this connection */
+};
+/* False: no such peer. */
+bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
+                         struct aqi_dgram_peer_info *info);
+
+/* Bytes that this peer costs now, without the pools that all share. */
+size_t aqi_dgram_peer_memory(const struct aqi_dgram *dgram, uint32_t id);
+
+#endif

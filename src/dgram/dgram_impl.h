@@ -1,0 +1,310 @@
+/* What the files of the engine share: operations, packets on their way out, connections. */
+#ifndef AQI_DGRAM_IMPL_H
+#define AQI_DGRAM_IMPL_H
+
+#include "base/pool.h"
+#include "dgram/dgram.h"
+#include "dgram/hotel.h"
+#include "dgram/pace.h"
+#include "dgram/packet.h"
+#include "dgram/seen.h"
+
+struct dgram_peer;
+struct dgram_conn;
+
+enum dgram_op_kind {
+    DGRAM_OP_PUT,
+    DGRAM_OP_LONG, /* a put whose head travels as DGRAM_LONG */
+    DGRAM_OP_GET,
+    DGRAM_OP_SERVE /* the answer to a peer's get */
+};
+
+/* A transfer. In the list of its connection from begin to end. */
+struct dgram_op {
+    struct dgram_op *next, **link; /* of the connection */
+    struct dgram_op *next_bulk,
+        **bulk_link;                 /* of those that have pieces to send; NULL: not there */
+    struct dgram_op *next_in_packet; /* of the small puts that share a packet */
+    uint8_t kind;
+    bool copied;      /* the source: `local` was called */
+    aq_status status; /* the first failure */
+    uint32_t peer;
+    uint32_t id; /* SERVE: the peer's */
+    unsigned char *local;
+    uint64_t addr; /* of the first byte at the peer. SERVE: offset in its operation */
+    size_t len;
+    size_t issued;   /* bytes in packets made */
+    size_t finished; /* GET: bytes that have come */
+    uint32_t flying; /* packets made and not acknowledged */
+    void *user;
+};
+
+/* Index and generation of an operation make its id. */
+struct dgram_slot {
+    struct dgram_op *op; /* NULL: free */
+    uint16_t generation;
+    uint32_t next_free;
+};
+
+/* Lanes: classes of records that share no packet: requests may find no room, whatever else must. */
+enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_LANES };
+
+/* A packet from its making to its acknowledgement. */
+struct dgram_packet {
+    struct dgram_packet *next, *prev; /* of the queue, the flying or the lost */
+    struct dgram_op *ops;             /* small puts in it */
+    struct dgram_op *op;              /* whose bytes follow the frame */
+    const unsigned char *bulk;
+    uint32_t bulk_len;
+    uint32_t len; /* bytes of the frame; the first 32 are for the head */
+    uint32_t seq;
+    uint32_t order; /* of its latest transmission */
+    uint64_t sent;  /* 0: in a call without a time, see dgram_time_flying */
+    uint8_t channel, lane, tries;
+    bool flying, asks;
+    uint8_t release; /* 1 + index in dgram_conn.held of what its arrival sets free; 0: nothing */
+    unsigned char *frame;
+    alignas(16) unsigned char small[sizeof(struct dgram_head) + sizeof(struct dgram_record)];
+};
+
+struct dgram_list {
+    struct dgram_packet *first, *last;
+};
+
+/* What we send on a channel. */
+struct dgram_tx {
+    uint32_t base, next;        /* numbers: the oldest that is not acknowledged, the next to give */
+    uint32_t order;             /* transmissions so far */
+    uint32_t ring_size;         /* a power of two, or 0 */
+    struct dgram_packet **ring; /* by number; NULL: acknowledged */
+    struct dgram_list flying;   /* in order of their latest transmission */
+    struct dgram_list queue;    /* never sent */
+    struct dgram_packet *open[DGRAM_LANES]; /* of the queue, with room for more */
+    size_t in_flight;                       /* bytes */
+    uint64_t probed;                        /* when time showed a loss last */
+};
+
+struct dgram_rx {
+    struct dgram_seen seen;
+    uint16_t order; /* of the latest transmission that has come */
+    bool ordered;
+};
+
+/* A message that comes in pieces, or a Long whose bytes do. */
+struct dgram_incoming {
+    struct dgram_incoming *next;
+    uint32_t id;
+    bool is_long, request, refused;
+    size_t total, landed; /* total of a Long: SIZE_MAX until its head is there */
+    unsigned char *message;
+    size_t message_len;
+};
+
+enum { DGRAM_HELD = 8, DGRAM_INCOMING_LISTS = 16 };
+
+enum dgram_state { DGRAM_IDLE, DGRAM_CONNECTING, DGRAM_UP, DGRAM_CLOSING, DGRAM_LOST };
+
+/* What a peer costs while there is a connection, or is to be one. */
+struct dgram_conn {
+    uint64_t cookie_in, cookie_out;
+    uint64_t nonces[2]; /* of who began it, of the other */
+    uint8_t mac_key[16];
+    size_t packet;        /* bytes that the path carries */
+    uint32_t message_ids; /* of fragmented messages */
+    struct dgram_tx tx[AQI_DGRAM_CHANNELS];
+    struct dgram_rx rx[AQI_DGRAM_CHANNELS];
+    struct dgram_list lost; /* to be sent again */
+    struct dgram_op *ops;   /* all */
+    struct dgram_op *bulk, **bulk_end;
+    struct dgram_pace pace;
+    size_t room;                /* bytes of DATA under way that the peer takes */
+    size_t queued[DGRAM_LANES]; /* bytes in the queues */
+    uint32_t own_ops;           /* of them those that are not SERVE */
+    bool own, busy;             /* counted in struct aqi_dgram */
+    bool proved;                /* the peer has sent something over it */
+    uint8_t accepts;            /* times that we have said ACCEPT, with a pause in between, */
+    uint64_t accepted_at;       /* lately at */
+    struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
+    unsigned incoming_count;
+    /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
+    struct {
+        uint32_t seq;
+        uint8_t channel;
+        bool taken;
+    } held[DGRAM_HELD];
+    unsigned holding; /* of them */
+    unsigned reorder; /* transmissions that the path may let overtake another */
+
+    unsigned unacked; /* packets since the last acknowledgement */
+    bool ack_now;
+    bool asks;                          /* for an answer, with the next acknowledgement */
+    bool gap;                           /* something is missing: acknowledge selectively */
+    bool turn;                          /* of bulk, on DATA; else of messages */
+    bool untimed;                       /* packets are flying of which it is not known since when */
+    unsigned silences;                  /* time-outs in a row */
+    uint8_t probes;                     /* packets to send again for them, whatever the window */
+    uint64_t newest;                    /* arrival */
+    uint64_t heard;                     /* the last packet of any kind */
+    uint64_t owed;                      /* the first time-out since */
+    uint64_t asked;                     /* for a sign of life */
+    uint64_t used;                      /* the last that was not an acknowledgement, either way */
+    uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
+    uint64_t active_until;              /* counts among those who share config.room; 0: does not */
+    uint64_t sent_count, resent_count, received_count, duplicate_count;
+};
+
+struct dgram_peer {
+    uint32_t id;
+    uint8_t state;
+    bool known;      /* aqi_dgram_peer */
+    bool located;    /* addr is there */
+    bool ready;      /* in dgram.ready */
+    bool met;        /* epoch is there */
+    bool shrunk;     /* the path did not carry the largest packet */
+    bool small_told; /* which was told */
+    uint8_t tries;   /* of the handshake */
+    uint16_t packet; /* bytes of the largest that both handle, and the path */
+    struct aqi_dgram_addr addr;
+    uint64_t epoch;      /* of its process */
+    uint64_t last_nonce; /* the highest with which it has begun a connection */
+    uint64_t nonces[2];  /* of the connection that we begin */
+    uint64_t hello_at;   /* when the handshake goes on */
+    uint64_t reset_at;   /* no RESET to it before */
+    uint64_t waits;      /* refused a place in the pool; 0: not */
+    uint32_t held;       /* places of the pool */
+    struct dgram_conn *conn;
+    struct dgram_guest guest; /* the earliest of its timers */
+    struct dgram_peer *next_ready;
+};
+static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");
+
+/* A request that came while none may be handled. */
+struct dgram_kept {
+    struct dgram_kept *next;
+    uint32_t source;
+    bool whole;           /* a message of its own, from fragments; else a packet */
+    unsigned char *bytes; /* from malloc */
+    size_t len;
+};
+
+struct aqi_dgram {
+    struct aqi_dgram_config config;
+    struct aqi_dgram_hooks hooks;
+    struct dgram_peer **peers; /* by id */
+    uint64_t now;
+    uint64_t heard;     /* the last packet of anybody */
+    uint64_t secret[2]; /* of the nonces that we challenge with */
+    uint64_t nonce;     /* of the last connection that we began */
+    struct dgram_hotel hotel;
+    struct dgram_peer *ready, **ready_end;
+    bool timed;       /* `now` is the time, since we are in progress or input */
+    unsigned actives; /* peers that send us DATA */
+    unsigned conns;
+    uint32_t own, busy; /* connections with something of ours under way; with anything */
+    struct dgram_kept *kept, **kept_end;
+    uint32_t kept_count, wanting;
+    uint64_t turns;
+    struct dgram_slot *ops;
+    uint32_t ops_size, ops_free; /* the first free one; ops_size: none */
+    struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool, incoming_pool;
+    uint64_t counters[AQI_DGRAM_COUNTERS];
+};
+
+static inline void dgram_count(struct aqi_dgram *dgram, enum aqi_dgram_counter counter)
+{
+    dgram->counters[counter]++;
+}
+
+/* engine.c */
+struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
+void dgram_make_ready(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* After anything may have changed: count it, and check in with the earliest of its timers. */
+void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* Count whether something of ours, or anything, is under way on a connection. */
+void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
+
+/* connect.c: handshakes, and what a connection has. */
+aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer);
+void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status);
+void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
+void dgram_connect_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                         const struct aqi_dgram_addr *from, const unsigned char *packet,
+                         size_t len);
+void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* A packet of the connection has come: the peer has it, too. */
+void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* The MAC at the end of a packet. */
+bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                  const unsigned char *packet, size_t len);
+/* A packet of a connection that there is not has come: is its sender to be told? */
+void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie);
+void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why);
+
+/* queue.c: packets being filled. NULL: no memory. */
+/* Room for a record of `len` bytes of `lane`, in a packet that is open or a new one. */
+unsigned char *dgram_queue_record(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                  size_t len, struct dgram_packet **packet);
+/* An empty packet of its own at the end of the queue; and `len` more bytes at the end of one, from
+ * a multiple of 16 on. */
+struct dgram_packet *dgram_queue_packet(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                                        enum aqi_dgram_channel channel, unsigned lane);
+unsigned char *dgram_queue_extend(struct dgram_conn *conn, struct dgram_packet *packet, size_t len);
+/* A packet with a record of 16 bytes and `len` bytes behind it, of DATA and of its own. */
+unsigned char *dgram_queue_fragment(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                    const struct dgram_record *record, size_t len);
+/* Bytes of a packet on this channel that head and records may take. */
+size_t dgram_capacity(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                      enum aqi_dgram_channel channel);
+struct dgram_packet *dgram_packet_new(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                                      bool with_frame);
+void dgram_packet_free(struct aqi_dgram *dgram, struct dgram_packet *packet);
+void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet);
+void dgram_list_prepend(struct dgram_list *list, struct dgram_packet *packet);
+void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet);
+
+/* transmit.c: what leaves now. False: the port has no room. */
+bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* Something was queued: send it at once if nothing is under way, else with the next progress. */
+void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* The port's hook; adds up nothing. */
+bool dgram_put_on_wire(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                       size_t segment, unsigned packets);
+
+/* ack.c: what has arrived over there, what is lost. */
+bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                    const struct dgram_head *head);
+bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                    const struct dgram_record *record, const unsigned char *words, size_t nbytes);
+void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
+void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn);
+void dgram_ack_init(struct dgram_conn *conn);
+/* What we acknowledge of a channel. */
+/* Is something missing, or not to be acknowledged yet? */
+void dgram_ack_find_gap(struct dgram_conn *conn);
+uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel);
+
+/* ops.c: transfers. */
+struct dgram_op *dgram_op_new(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                              const struct dgram_op *init);
+void dgram_op_free(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
+struct dgram_op *dgram_op_find(const struct aqi_dgram *dgram, uint32_t id);
+/* It has pieces to send. */
+void dgram_op_join_bulk(struct dgram_conn *conn, struct dgram_op *op);
+void dgram_op_fail(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op,
+                   aq_status status);
+/* The next piece as a packet; NULL: none, or no memory. */
+struct dgram_packet *dgram_op_piece(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* One of its packets is acknowledged. */
+void dgram_op_acked(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
+void dgram_op_settle(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
+
+/* receive.c: records of peers. */
+/* Say that operation `id` of the peer is refused. False: no memory. */
+bool dgram_refuse(struct aqi_dgram *dgram, struct dgram_peer *peer, uint32_t id);
+void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
+/* Deliver what was kept. */
+unsigned dgram_receive_kept(struct aqi_dgram *dgram);
+void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer);
+
+#endif

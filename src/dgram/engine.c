@@ -1,0 +1,396 @@
+/* The engine: its peers, their timers, whose turn it is; and sending messages. */
+#include "dgram/dgram_impl.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+
+const char *const aqi_dgram_counter_names[AQI_DGRAM_COUNTERS] = {
+    [AQI_DGRAM_SENT] = "sent",
+    [AQI_DGRAM_RESENT] = "resent",
+    [AQI_DGRAM_RECEIVED] = "received",
+    [AQI_DGRAM_ACKS] = "acks",
+    [AQI_DGRAM_DUPLICATES] = "duplicates",
+    [AQI_DGRAM_TIMEOUTS] = "timeouts",
+    [AQI_DGRAM_DROP_SHORT] = "drop_short",
+    [AQI_DGRAM_DROP_COOKIE] = "drop_cookie",
+    [AQI_DGRAM_DROP_MAC] = "drop_mac",
+    [AQI_DGRAM_DROP_WINDOW] = "drop_window",
+    [AQI_DGRAM_DROP_MALFORMED] = "drop_malformed",
+    [AQI_DGRAM_DROP_VERSION] = "drop_version",
+    [AQI_DGRAM_DROP_POOL] = "drop_pool",
+};
+
+enum {
+    ENGINE_MOST_QUEUED = 256 << 10, /* bytes of requests that wait to be sent to a peer */
+    ENGINE_SOON = 32 << 10,         /* that wait, then they are sent although others are flying */
+    ENGINE_TURNS = 64               /* peers that are served in one call of progress */
+};
+
+/* --- peers -------------------------------------------------------------------------------------
+ */
+
+struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id)
+{
+    return id < dgram->config.size ? dgram->peers[id] : NULL;
+}
+
+aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id)
+{
+    if (id >= dgram->config.size)
+        return aqi_fail(AQ_EINVAL, "dgram", "peer id %u is not below %u", id, dgram->config.size);
+    if (dgram->peers[id] != NULL) return AQ_OK;
+    struct dgram_peer *peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "dgram", "no memory for peer %u", id);
+    peer->id = id;
+    dgram->peers[id] = peer;
+    return AQ_OK;
+}
+
+void dgram_make_ready(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    if (peer->ready) return;
+    peer->ready = true;
+    peer->next_ready = NULL;
+    *dgram->ready_end = peer;
+    dgram->ready_end = &peer->next_ready;
+}
+
+static struct dgram_peer *engine_take_ready(struct aqi_dgram *dgram)
+{
+    struct dgram_peer *peer = dgram->ready;
+    if (peer == NULL) return NULL;
+    dgram->ready = peer->next_ready;
+    if (dgram->ready == NULL) dgram->ready_end = &dgram->ready;
+    peer->ready = false;
+    return peer;
+}
+
+/* Something of ours is under way to it; anything is. (Who is ready may have more.) */
+void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    bool own = conn->own_ops != 0 || conn->lost.first != NULL;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        own = own || conn->tx[c].flying.first != NULL || conn->tx[c].queue.first != NULL;
+    bool busy = own || conn->ops != NULL || conn->ack_now || conn->ack_at != AQI_DGRAM_NEVER;
+    if (own != conn->own) dgram->own += own ? 1 : UINT32_MAX;
+    if (busy != conn->busy) dgram->busy += busy ? 1 : UINT32_MAX;
+    conn->own = own;
+    conn->busy = busy;
+}
+
+void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    uint64_t when = AQI_DGRAM_NEVER;
+    if (conn != NULL) {
+        dgram_note(dgram, conn);
+        when = aqi_min(conn->ack_at, aqi_min(conn->probe_at, conn->pace_at));
+        if (conn->active_until != 0) when = aqi_min(when, conn->active_until);
+        if (peer->state == DGRAM_UP && dgram->config.idle_close != 0 && !conn->busy)
+            when = aqi_min(when, conn->used + dgram->config.idle_close);
+        if (peer->state != DGRAM_UP) when = aqi_min(when, peer->hello_at);
+    }
+    if (when == AQI_DGRAM_NEVER)
+        dgram_check_out(&dgram->hotel, &peer->guest);
+    else if (peer->guest.link == NULL || peer->guest.when != when)
+        dgram_check_in(&dgram->hotel, &peer->guest, when);
+}
+
+static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    uint64_t now = dgram->now;
+    if (conn == NULL) return;
+    if (conn->ack_at <= now) {
+        conn->ack_at = AQI_DGRAM_NEVER;
+        conn->ack_now = true;
+        dgram_make_ready(dgram, peer);
+    }
+    if (conn->pace_at <= now) {
+        conn->pace_at = AQI_DGRAM_NEVER;
+        dgram_make_ready(dgram, peer);
+    }
+    if (conn->active_until != 0 && conn->active_until <= now) {
+        conn->active_until = 0;
+        dgram->actives--;
+    }
+    if (peer->state == DGRAM_UP && conn->probe_at <= now) {
+        dgram_ack_set_probe(dgram, conn); /* as of now: it may have moved */
+        if (conn->probe_at <= now) dgram_ack_timer(dgram, peer);
+        if (peer->conn == NULL) return; /* it was lost */
+        dgram_ack_set_probe(dgram, conn);
+    }
+    if (peer->state == DGRAM_UP && dgram->config.idle_close != 0 && !conn->busy &&
+        conn->used + dgram->config.idle_close <= now)
+        dgram_connect_close(dgram, peer);
+    else if (peer->state != DGRAM_UP)
+        dgram_connect_step(dgram, peer);
+    if (peer->conn != NULL) dgram_set_timer(dgram, peer);
+}
+
+/* --- progress ----------------------------------------------------------------------------------
+ */
+
+/* False: the port has no room. */
+static bool engine_turn(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    if (peer->conn == NULL) return true;
+    if (peer->state == DGRAM_UP) return dgram_transmit(dgram, peer);
+    if (peer->state == DGRAM_IDLE) dgram_connect_step(dgram, peer);
+    dgram_set_timer(dgram, peer);
+    return true;
+}
+
+unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now)
+{
+    unsigned n = 0;
+    bool timed = dgram->timed;
+    struct dgram_guest *guest;
+    if (now > dgram->now) dgram->now = now;
+    dgram->timed = true;
+    while ((guest = dgram_wake_up(&dgram->hotel, dgram->now)) != NULL) {
+        char *peer = (char *)guest - offsetof(struct dgram_peer, guest);
+        engine_timers(dgram, (struct dgram_peer *)(void *)peer);
+        n++;
+    }
+    struct dgram_peer *peer;
+    for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {
+        n++;
+        if (!engine_turn(dgram, peer)) break;
+    }
+    if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
+    dgram->timed = timed;
+    return n;
+}
+
+uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram)
+{
+    return dgram->ready != NULL ? dgram->now : dgram_next_wake(&dgram->hotel);
+}
+
+bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id)
+{
+    if (id == AQI_DGRAM_ALL) return dgram->own == 0 && dgram->ready == NULL;
+    const struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    return peer == NULL || peer->conn == NULL || !(peer->conn->own || peer->ready);
+}
+
+bool aqi_dgram_idle(const struct aqi_dgram *dgram)
+{
+    return dgram->busy == 0 && dgram->ready == NULL && dgram->kept == NULL;
+}
+
+bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now)
+{
+    return dgram->busy == 0 && dgram->ready == NULL &&
+           (dgram->conns == 0 || now - dgram->heard > 8 * dgram->config.rto_min);
+}
+
+void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id)
+{
+    struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    if (peer == NULL || peer->state == DGRAM_LOST) return;
+    peer->state = DGRAM_LOST;
+    dgram_check_out(&dgram->hotel, &peer->guest);
+    dgram_conn_free(dgram, peer, AQ_EPEER);
+    dgram_receive_forget_kept(dgram, peer);
+}
+
+/* --- messages ----------------------------------------------------------------------------------
+ */
+
+/* Head and body one after the other, the body at a multiple of 16: `n` bytes from `offset` on. */
+static void engine_copy(unsigned char *to, const void *head, size_t head_len, const void *body,
+                        size_t body_len, size_t offset, size_t n)
+{
+    size_t begin = body_len != 0 ? dgram_round16(head_len) : head_len, done = 0;
+    if (offset < head_len) {
+        done = aqi_min(n, head_len - offset);
+        memcpy(to, (const unsigned char *)head + offset, done);
+    }
+    if (done < n && offset + done < begin) {
+        size_t zeros = aqi_min(n - done, begin - offset - done);
+        memset(to + done, 0, zeros);
+        done += zeros;
+    }
+    if (done < n)
+        memcpy(to + done, (const unsigned char *)body + (offset + done - begin), n - done);
+}
+
+static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                    const void *head, size_t head_len, const void *body,
+                                    size_t body_len, size_t total)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_tx *tx = &conn->tx[AQI_DGRAM_DATA];
+    struct dgram_packet *before = tx->queue.last, *packet;
+    size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_DATA) - sizeof(struct dgram_head) -
+                  sizeof(struct dgram_record);
+    uint32_t id = conn->message_ids++;
+    for (size_t offset = 0, n; offset < total; offset += n) {
+        n = aqi_min(room & ~(size_t)15, total - offset);
+        struct dgram_record record = {.len = (uint16_t)(sizeof(record) + n),
+                                      .kind = DGRAM_FRAGMENT,
+                                      .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0,
+                                      .id = id,
+                                      .where = (uint64_t)total << 32 | offset};
+        unsigned char *at = dgram_queue_fragment(dgram, peer, lane, &record, n);
+        if (at == NULL) goto undo;
+        engine_copy(at, head, head_len, body, body_len, offset, n);
+    }
+    return AQ_OK;
+undo:
+    while ((packet = tx->queue.last) != before) {
+        dgram_list_remove(&tx->queue, packet);
+        conn->queued[packet->lane] -= packet->len;
+        dgram_packet_free(dgram, packet);
+    }
+    return AQ_AGAIN;
+}
+
+static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                   const void *head, size_t head_len, const void *body,
+                                   size_t body_len, size_t total)
+{
+    struct dgram_record record = {.len = (uint16_t)total,
+                                  .kind = DGRAM_MESSAGE,
+                                  .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0};
+    unsigned char *at = dgram_queue_record(dgram, peer, lane, total, NULL);
+    if (at == NULL) return AQ_AGAIN;
+    engine_copy(at, head, head_len, body, body_len, 0, total);
+    memcpy(at, &record, 4);
+    return AQ_OK;
+}
+
+aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const void *head,
+                         size_t head_len, const void *body, size_t body_len)
+{
+    struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
+    aq_status st = dgram_conn_make(dgram, peer);
+    if (st != AQ_OK) return st;
+    struct dgram_conn *conn = peer->conn;
+    size_t total = body_len != 0 ? dgram_round16(head_len) + body_len : head_len;
+    unsigned lane = reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE;
+    size_t most = reply ? 4 * ENGINE_MOST_QUEUED : ENGINE_MOST_QUEUED;
+    if (conn->queued[lane] >= most) return AQ_AGAIN;
+    bool whole = sizeof(struct dgram_head) + total <= dgram_capacity(dgram, conn, AQI_DGRAM_DATA);
+    size_t before = conn->queued[lane] / ENGINE_SOON;
+    st = (whole ? engine_send_whole : engine_send_pieces)(dgram, peer, lane, head, head_len, body,
+                                                          body_len, total);
+    if (st != AQ_OK) return st;
+    if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
+        dgram_transmit(dgram, peer);
+    else
+        dgram_transmit_soon(dgram, peer);
+    return AQ_OK;
+}
+
+/* --- opening, closing, looking -----------------------------------------------------------------
+ */
+
+void aqi_dgram_defaults(struct aqi_dgram_config *config)
+{
+    *config = (struct aqi_dgram_config){.packet = 1472 & ~15u,
+                                        .max_message = (64 << 10) + 512,
+                                        .window = 1 << 20,
+                                        .room = 1 << 20,
+                                        .pool = 512,
+                                        .least = 8,
+                                        .ack_delay = 50000,
+                                        .rto_min = 250000,
+                                        .rto_max = 250000000,
+                                        .idle_close = 60000000000};
+}
+
+aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
+                           const struct aqi_dgram_hooks *hooks, struct aqi_dgram **out)
+{
+    if (config->packet % 16 != 0 || config->packet < AQI_DGRAM_LEAST_PACKET ||
+        config->packet > AQI_DGRAM_MOST_PACKET || config->max_message > UINT32_MAX / 2)
+        return aqi_fail(AQ_EINVAL, "dgram", "packets of %zu bytes cannot be", config->packet);
+    struct aqi_dgram *dgram = calloc(1, sizeof(*dgram));
+    struct dgram_peer **peers = calloc(config->size, sizeof(struct dgram_peer *));
+    if (dgram == NULL || peers == NULL) {
+        free(dgram);
+        free(peers);
+        return aqi_fail(AQ_ENOMEM, "dgram", "no memory for %u peers", config->size);
+    }
+    dgram->config = *config;
+    dgram->hooks = *hooks;
+    dgram->peers = peers;
+    dgram->ready_end = &dgram->ready;
+    dgram->kept_end = &dgram->kept;
+    dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
+    dgram->secret[1] = config->seed ^ config->epoch;
+    dgram->nonce = dgram->secret[0] >> 2; /* so that answers to another process fit none of ours */
+    aqi_pool_init(&dgram->packets, sizeof(struct dgram_packet), 64, false);
+    aqi_pool_init(&dgram->frames[AQI_DGRAM_COMMAND], AQI_DGRAM_COMMAND_MAX, 32, false);
+    aqi_pool_init(&dgram->frames[AQI_DGRAM_DATA], config->packet, 16, false);
+    aqi_pool_init(&dgram->op_pool, sizeof(struct dgram_op), 64, false);
+    aqi_pool_init(&dgram->incoming_pool, sizeof(struct dgram_incoming), 32, false);
+    *out = dgram;
+    return AQ_OK;
+}
+
+void aqi_dgram_destroy(struct aqi_dgram *dgram)
+{
+    for (uint32_t i = 0; i < dgram->config.size; i++) {
+        if (dgram->peers[i] == NULL) continue;
+        aqi_dgram_down(dgram, i);
+        free(dgram->peers[i]);
+    }
+    size_t out = aqi_pool_destroy(&dgram->packets) +
+                 aqi_pool_destroy(&dgram->frames[AQI_DGRAM_COMMAND]) +
+                 aqi_pool_destroy(&dgram->frames[AQI_DGRAM_DATA]) +
+                 aqi_pool_destroy(&dgram->op_pool) + aqi_pool_destroy(&dgram->incoming_pool);
+    assert(out == 0); /* all has come back */
+    (void)out;
+    free(dgram->ops);
+    free(dgram->peers);
+    free(dgram);
+}
+
+uint64_t aqi_dgram_count(const struct aqi_dgram *dgram, enum aqi_dgram_counter counter)
+{
+    return dgram->counters[counter];
+}
+
+bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
+                         struct aqi_dgram_peer_info *info)
+{
+    const struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    if (peer == NULL) return false;
+    const struct dgram_conn *conn = peer->conn;
+    *info = (struct aqi_dgram_peer_info){.connected = peer->state == DGRAM_UP,
+                                         .lost = peer->state == DGRAM_LOST};
+    if (conn == NULL) return true;
+    info->rtt = conn->pace.srtt;
+    info->rtt_var = conn->pace.rttvar;
+    info->rto = dgram_pace_timeout(&conn->pace, 0);
+    info->base_rtt = conn->pace.srtt != 0 ? conn->pace.base : 0;
+    info->window = conn->pace.window;
+    info->packet = conn->packet;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        info->in_flight += conn->tx[c].in_flight;
+    info->queued = conn->queued[DGRAM_REQUEST_LANE] + conn->queued[DGRAM_OTHER_LANE];
+    info->sent = conn->sent_count;
+    info->resent = conn->resent_count;
+    info->received = conn->received_count;
+    info->duplicates = conn->duplicate_count;
+    return true;
+}
+
+size_t aqi_dgram_peer_memory(const struct aqi_dgram *dgram, uint32_t id)
+{
+    const struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    size_t bytes = sizeof(struct dgram_peer *);
+    if (peer == NULL) return bytes;
+    bytes += sizeof(*peer);
+    if (peer->conn == NULL) return bytes;
+    bytes += sizeof(*peer->conn);
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        bytes += peer->conn->tx[c].ring_size * sizeof(struct dgram_packet *);
+    return bytes;
+}

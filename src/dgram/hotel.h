@@ -1,0 +1,41 @@
+/*
+ * The hotel: timers in a hashed wheel. Who wants to be woken checks in with a time, and may check
+ * out again; both in constant time. See Varghese and Lauck, "Hashed and hierarchical timing wheels"
+ * (SOSP 1987), scheme 6; the name is from the notes on usNIC.
+ */
+#ifndef AQI_DGRAM_HOTEL_H
+#define AQI_DGRAM_HOTEL_H
+
+#include "base/base.h"
+
+enum {
+    DGRAM_ROOMS = 2048,
+    DGRAM_TICK_SHIFT = 14, /* 2^14 ns: a room is 16 us, the whole wheel 34 ms */
+};
+
+struct dgram_guest {
+    struct dgram_guest *next, **link; /* link NULL: not checked in */
+    uint64_t when;
+};
+
+struct dgram_hotel {
+    struct dgram_guest *room[DGRAM_ROOMS];
+    uint64_t busy[DGRAM_ROOMS / 64]; /* a bit for each room that has guests */
+    uint64_t tick;                   /* rooms before it have been looked at */
+    unsigned guests;
+    struct dgram_guest *far; /* those that the wheel does not reach yet, */
+    uint64_t far_tick;       /* at which it reaches the first of them, or earlier */
+};
+
+/* In a new place, if it is checked in already. */
+void dgram_check_in(struct dgram_hotel *hotel, struct dgram_guest *guest, uint64_t when);
+void dgram_check_out(struct dgram_hotel *hotel, struct dgram_guest *guest);
+
+/* A guest whose time has come, checked out; NULL: none is left. */
+struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now);
+
+/* When the next one wants to be woken; of guests who stay for longer than the wheel has rooms, when
+ * it reaches the first. UINT64_MAX: nobody is there. */
+uint64_t dgram_next_wake(const struct dgram_hotel *hotel);
+
+#endif

@@ -1,0 +1,150 @@
+/* Twin of pace.c: time-outs, what makes the window smaller and larger, how much leaves in a time.
+ */
+#include "dgram/pace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PACKET = 8000, MOST = 1000000, US = 1000, MS = 1000000, RTT = 50 * US };
+
+static struct dgram_pace pace;
+static uint64_t now;
+
+static void begin(void)
+{
+    now = UINT64_C(1) << 33;
+    dgram_pace_init(&pace, PACKET, MOST, 250 * US, 250 * MS);
+}
+
+/* A window's worth comes back after `rtt`, but for `lost` packets; `times` times. */
+static void rounds(unsigned times, uint64_t rtt, unsigned lost)
+{
+    while (times-- > 0) {
+        pace.full = true;
+        size_t bytes = pace.window;
+        for (unsigned i = 0; i < lost; i++)
+            dgram_pace_lost(&pace, PACKET);
+        now += rtt + rtt / 2;
+        dgram_pace_sample(&pace, rtt, now);
+        dgram_pace_acked(&pace, bytes - aqi_min(bytes, (size_t)lost * PACKET), now);
+        assert_true(pace.window >= 2 * PACKET && pace.window <= MOST);
+    }
+}
+
+static void time_outs(void **state)
+{
+    (void)state;
+    begin();
+    assert_int_equal(dgram_pace_timeout(&pace, 0), MS); /* nothing measured yet */
+    rounds(50, RTT, 0);
+    assert_int_equal(dgram_pace_timeout(&pace, 0), 250 * US); /* not below the least */
+    rounds(50, 2 * MS, 0);
+    uint64_t rto = dgram_pace_timeout(&pace, 0);
+    assert_true(rto >= 2 * MS && rto < 4 * MS);
+    for (unsigned tries = 1; tries < 5; tries++)
+        assert_int_equal(dgram_pace_timeout(&pace, tries), rto << tries);
+    assert_int_equal(dgram_pace_timeout(&pace, 10), 250 * MS);
+    assert_int_equal(dgram_pace_timeout(&pace, 1000000), 250 * MS);
+    /* One that is late makes it longer, and is forgotten. */
+    dgram_pace_sample(&pace, 6 * MS, now);
+    assert_true(dgram_pace_timeout(&pace, 0) > 6 * MS);
+    rounds(50, 2 * MS, 0);
+    assert_true(dgram_pace_timeout(&pace, 0) < 4 * MS);
+}
+
+static void the_window_grows_when_it_is_what_limits(void **state)
+{
+    (void)state;
+    begin();
+    size_t first = pace.window;
+    rounds(2, RTT, 0);
+    assert_true(pace.window >= 2 * first);
+    rounds(20, RTT, 0);
+    assert_int_equal(pace.window, MOST);
+    begin();
+    for (unsigned i = 0; i < 20; i++) {
+        now += 2 * RTT;
+        dgram_pace_sample(&pace, RTT, now);
+        dgram_pace_acked(&pace, PACKET, now);
+    }
+    assert_int_equal(pace.window, first);
+}
+
+static void delay_and_loss_make_it_smaller(void **state)
+{
+    (void)state;
+    begin();
+    rounds(20, RTT, 0);
+    rounds(1, 4 * RTT, 0); /* a little of a queue: at most a half */
+    assert_true(pace.window < MOST && pace.window >= MOST / 2);
+    rounds(60, 20 * RTT, 0);
+    assert_true(pace.window < MOST / 10);
+
+    /* The share that is lost counts: one packet of a hundred costs half a percent. */
+    begin();
+    rounds(20, RTT, 0);
+    rounds(1, RTT, 30); /* ends the doubling */
+    size_t before = pace.window;
+    assert_true(before < MOST && before >= MOST / 2);
+    pace.full = false;
+    dgram_pace_lost(&pace, PACKET);
+    now += 2 * RTT;
+    dgram_pace_acked(&pace, 99 * (size_t)PACKET, now);
+    assert_in_range(before - pace.window, before / 250, before / 150);
+    /* Of a few packets a loss says nothing. */
+    before = pace.window;
+    dgram_pace_lost(&pace, PACKET);
+    now += 2 * RTT;
+    dgram_pace_acked(&pace, 3 * (size_t)PACKET, now);
+    assert_int_equal(pace.window, before);
+}
+
+/* No more leaves in a time than a window in a round trip and a quarter, and a burst. */
+static void what_leaves_is_spread(void **state)
+{
+    (void)state;
+    begin();
+    assert_true(dgram_pace_when(&pace, PACKET, now) <= now); /* nothing known: at once */
+    rounds(20, RTT, 0);
+    rounds(1, RTT, 30);
+    uint64_t end = now + 20 * RTT;
+    size_t bytes = 0;
+    while (now < end) {
+        uint64_t when = dgram_pace_when(&pace, PACKET, now);
+        if (when <= now) {
+            dgram_pace_spend(&pace, PACKET);
+            bytes += PACKET;
+        } else {
+            now = when;
+        }
+    }
+    size_t fair = 20 * pace.window;
+    assert_in_range(bytes, fair, fair * 5 / 4 + (64u << 10) + PACKET);
+}
+
+static void silence_starts_anew(void **state)
+{
+    (void)state;
+    begin();
+    size_t first = pace.window;
+    rounds(30, RTT, 0);
+    dgram_pace_silent(&pace);
+    assert_int_equal(pace.window, first);
+    assert_true(pace.growing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(time_outs),
+        cmocka_unit_test(the_window_grows_when_it_is_what_limits),
+        cmocka_unit_test(delay_and_loss_make_it_smaller),
+        cmocka_unit_test(what_leaves_is_spread),
+        cmocka_unit_test(silence_starts_anew),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,56 @@
+/* Packets as bytes: walking the records of what a peer, or anybody, has sent. */
+#include "dgram/packet.h"
+
+bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
+                       struct dgram_record *record, const unsigned char **bytes, size_t *nbytes)
+{
+    *record = (struct dgram_record){0};
+    if (*at + 4 > len) return false;
+    memcpy(record, packet + *at, 4);
+    if (record->kind == DGRAM_END || record->len > len - *at) return false;
+    size_t head = record->kind == DGRAM_MESSAGE ? 0 : sizeof(*record);
+    if (record->len < head || record->len < 4) return false;
+    memcpy(record, packet + *at, aqi_max(head, 4));
+    *bytes = packet + *at + head;
+    *nbytes = record->len - head;
+    *at += dgram_round16(record->len);
+    return true;
+}
+
+/* What each kind must have: bytes at least and at most; may it be of requests, must it be. */
+static const struct {
+    uint16_t least, most;
+    bool request, other, unnumbered;
+} packet_shapes[DGRAM_RECORDS] = {
+    [DGRAM_MESSAGE] = {.least = 8, .most = UINT16_MAX, .request = true, .other = true},
+    [DGRAM_FRAGMENT] = {.least = 1, .most = UINT16_MAX, .request = true, .other = true},
+    [DGRAM_PUT] = {.least = 1, .most = UINT16_MAX, .other = true},
+    [DGRAM_LONG] = {.least = 8, .most = UINT16_MAX, .request = true, .other = true},
+    [DGRAM_GET] = {.least = 8, .most = 8, .other = true},
+    [DGRAM_BYTES] = {.least = 1, .most = UINT16_MAX, .other = true},
+    [DGRAM_REFUSED] = {.other = true},
+    [DGRAM_SACK] = {.least = 8, .most = 8 * DGRAM_SACK_WORDS, .unnumbered = true},
+};
+
+static bool packet_record_valid(const struct dgram_record *record, size_t nbytes, uint8_t flags)
+{
+    if (record->kind >= DGRAM_RECORDS) return false;
+    if (nbytes < packet_shapes[record->kind].least || nbytes > packet_shapes[record->kind].most)
+        return false;
+    if ((flags & DGRAM_NUMBERED) == 0) return packet_shapes[record->kind].unnumbered;
+    if ((flags & DGRAM_REQUESTS) == 0)
+        return packet_shapes[record->kind].other &&
+               !(packet_shapes[record->kind].request && record->flags & DGRAM_IS_REQUEST);
+    return packet_shapes[record->kind].request && record->flags & DGRAM_IS_REQUEST;
+}
+
+bool dgram_records_valid(const unsigned char *packet, size_t len, uint8_t flags)
+{
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
+        if (!packet_record_valid(&record, nbytes, flags)) return false;
+    /* It ended at the end or at padding, not at a record that is cut off. */
+    return at >= len || (at + 4 <= len && packet[at + 2] == DGRAM_END);
+}

@@ -1,0 +1,269 @@
+/* Which interface: asked of the routing table where there is somebody to reach, and else guessed.
+ */
+#include "dgram/ports/interface.h"
+
+#include "base/fail.h"
+#include "base/shmem.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Larger packets gain nothing (docs/performance.md) and fewer fit into the socket's buffer. */
+enum { BEST_PACKET = 8944 };
+
+/* How willingly an interface is taken by itself. */
+enum rank { NEVER, LOOPBACK, VIRTUAL, REAL };
+
+static bool interface_begins(const char *name, const char *const *prefixes)
+{
+    for (; *prefixes != NULL; prefixes++)
+        if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return true;
+    return false;
+}
+
+/* Bridges of containers and of virtual machines lead to no other host. What they are made of may be
+ * all that a container has. */
+static enum rank interface_rank(const char *name, unsigned flags)
+{
+    static const char *const bridges[] = {"docker", "br-", "virbr", "lxcbr", "lxdbr",
+                                          "podman", "cni", "kube",  "cali",  NULL};
+    static const char *const ends[] = {"veth", "tun", "tap", "wg", NULL};
+    if ((flags & IFF_UP) == 0 || (flags & IFF_RUNNING) == 0) return NEVER;
+    if ((flags & IFF_LOOPBACK) != 0) return LOOPBACK;
+    if (interface_begins(name, bridges)) return NEVER;
+    return interface_begins(name, ends) || (flags & IFF_POINTOPOINT) != 0 ? VIRTUAL : REAL;
+}
+
+/* An address that others can be told of: 2 for IPv4, 1 for IPv6, 0 for none. */
+static unsigned interface_address_rank(const struct sockaddr *at)
+{
+    if (at == NULL) return 0;
+    if (at->sa_family == AF_INET) return 2;
+    if (at->sa_family != AF_INET6) return 0;
+    const struct sockaddr_in6 *six = (const void *)at;
+    return IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? 0 : 1;
+}
+
+static bool interface_same_ip(const struct sockaddr *a, const union ports_sockaddr *b)
+{
+    if (a == NULL || a->sa_family != b->any.sa_family) return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               b->v4.sin_addr.s_addr;
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, &b->v6.sin6_addr,
+                  sizeof(b->v6.sin6_addr)) == 0;
+}
+
+/* What there is, for messages: "lo 127.0.0.1, eth1 (down)". */
+static void interface_list(const struct ifaddrs *all, char *text, size_t len)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    for (const struct ifaddrs *i = all; i != NULL && at < len; i = i->ifa_next) {
+        char ip[INET6_ADDRSTRLEN] = "";
+        int family = i->ifa_addr != NULL ? i->ifa_addr->sa_family : AF_UNSPEC;
+        bool up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0;
+        if (family == AF_INET)
+            (void)inet_ntop(family, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, ip,
+                            sizeof(ip));
+        else if (family == AF_INET6)
+            (void)inet_ntop(family, &((struct sockaddr_in6 *)(void *)i->ifa_addr)->sin6_addr, ip,
+                            sizeof(ip));
+        else if (up)
+            continue; /* listed with its addresses, if any */
+        int n = snprintf(text + at, len - at, "%s%s%s%s", at == 0 ? "" : ", ", i->ifa_name,
+                         ip[0] != '\0' ? " " : "", up ? ip : " (down)");
+        at += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void interface_take(const struct ifaddrs *from, struct ports_interface *found)
+{
+    snprintf(found->name, sizeof(found->name), "%s", from->ifa_name);
+    found->index = if_nametoindex(from->ifa_name);
+    memset(&found->address, 0, sizeof(found->address));
+    if (from->ifa_addr->sa_family == AF_INET)
+        memcpy(&found->address.v4, from->ifa_addr, sizeof(found->address.v4));
+    else
+        memcpy(&found->address.v6, from->ifa_addr, sizeof(found->address.v6));
+}
+
+/* The interface that has this address. */
+static const struct ifaddrs *interface_with(const struct ifaddrs *all,
+                                            const union ports_sockaddr *address)
+{
+    while (all != NULL && !interface_same_ip(all->ifa_addr, address))
+        all = all->ifa_next;
+    return all;
+}
+
+/* The best address of the interface `name`. */
+static const struct ifaddrs *interface_named(const struct ifaddrs *all, const char *name)
+{
+    const struct ifaddrs *best = NULL;
+    for (; all != NULL; all = all->ifa_next)
+        if (strcmp(all->ifa_name, name) == 0 &&
+            (best == NULL ||
+             interface_address_rank(all->ifa_addr) > interface_address_rank(best->ifa_addr)))
+            best = all;
+    return best;
+}
+
+static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
+{
+    const struct ifaddrs *best = NULL;
+    unsigned best_rank = 0;
+    for (; all != NULL; all = all->ifa_next) {
+        unsigned rank = 4 * interface_rank(all->ifa_name, all->ifa_flags);
+        unsigned address = interface_address_rank(all->ifa_addr);
+        if (rank == 4 * NEVER || address == 0 || rank + address <= best_rank) continue;
+        best = all;
+        best_rank = rank + address;
+    }
+    return best;
+}
+
+/* `text` as an address; false: it is none. */
+static bool interface_parse(const char *text, union ports_sockaddr *address)
+{
+    memset(address, 0, sizeof(*address));
+    if (inet_pton(AF_INET, text, &address->v4.sin_addr) == 1)
+        address->any.sa_family = AF_INET;
+    else if (inet_pton(AF_INET6, text, &address->v6.sin6_addr) == 1)
+        address->any.sa_family = AF_INET6;
+    return address->any.sa_family != AF_UNSPEC;
+}
+
+/* Our address in packets to one of theirs; an errno, or 0. Nothing is sent. */
+static int interface_source(const struct addrinfo *to, union ports_sockaddr *source)
+{
+    int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t len = sizeof(*source);
+    if (fd < 0) return errno;
+    memset(source, 0, sizeof(*source));
+    int error = connect(fd, to->ai_addr, to->ai_addrlen) != 0 ? errno
+                : getsockname(fd, &source->any, &len) != 0    ? errno
+                                                              : 0;
+    close(fd);
+    return error;
+}
+
+/* IPv4 is preferred, here and elsewhere, so that all hosts of a job choose alike. */
+static aq_status interface_towards(const char *host, union ports_sockaddr *source)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all;
+    int error = getaddrinfo(host, "9", &hints, &all); /* any port: nothing is sent */
+    if (error != 0)
+        return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", host,
+                        gai_strerror(error));
+    error = ENETUNREACH;
+    for (unsigned f = 0; f < AQI_COUNT_OF(families); f++)
+        for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
+            if (i->ai_family == families[f]) error = interface_source(i, source);
+    freeaddrinfo(all);
+    if (error != 0)
+        return aqi_fail_errno(AQ_EINVAL, error, "udp",
+                              "no interface leads to host \"%s\"; name one with AQ_UDP_INTERFACE",
+                              host);
+    return AQ_OK;
+}
+
+static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, const char *towards,
+                                struct ports_interface *found)
+{
+    union ports_sockaddr address;
+    const struct ifaddrs *best;
+    char list[512];
+    interface_list(all, list, sizeof(list));
+    if (wanted != NULL) {
+        best = interface_parse(wanted, &address) ? interface_with(all, &address)
+                                                 : interface_named(all, wanted);
+    } else if (towards != NULL) {
+        aq_status status = interface_towards(towards, &address);
+        if (status != AQ_OK) return status;
+        best = interface_with(all, &address);
+    } else {
+        best = interface_guess(all);
+    }
+    if (best == NULL && wanted == NULL)
+        return aqi_fail(AQ_ENOTSUP, "udp", "no interface that is up has an address (there is: %s)",
+                        list);
+    if (best == NULL)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "no interface has the name or the address \"%s\" (there is: %s)", wanted,
+                        list);
+    if ((best->ifa_flags & IFF_UP) == 0 || (best->ifa_flags & IFF_RUNNING) == 0)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "interface %s is down: \"ip link set %s up\", or name another (there is: "
+                        "%s)",
+                        best->ifa_name, best->ifa_name, list);
+    if (best->ifa_addr == NULL ||
+        (best->ifa_addr->sa_family != AF_INET && best->ifa_addr->sa_family != AF_INET6))
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "interface %s has no IP address: give it one, or name another (there is: "
+                        "%s)",
+                        best->ifa_name, list);
+    interface_take(best, found);
+    return AQ_OK;
+}
+
+static aq_status interface_mtu(struct ports_interface *found)
+{
+    struct ifreq request;
+    memset(&request, 0, sizeof(request));
+    memcpy(request.ifr_name, found->name, sizeof(request.ifr_name));
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int error = fd < 0 || ioctl(fd, SIOCGIFMTU, &request) != 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+    if (error != 0)
+        return aqi_fail_errno(AQ_ESYS, error, "udp", "the MTU of interface %s cannot be read",
+                              found->name);
+    found->mtu = (size_t)request.ifr_mtu;
+    return AQ_OK;
+}
+
+aq_status ports_interface_find(const char *wanted, const char *towards,
+                               struct ports_interface *found)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0 && (errno == EMFILE || errno == ENFILE))
+        return aqi_fail_no_fd(errno, "udp", "the interfaces are listed");
+    if (all == NULL)
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "the interfaces cannot be listed");
+    struct ports_interface interface;
+    aq_status status = interface_pick(all, wanted, towards, &interface);
+    freeifaddrs(all);
+    if (status == AQ_OK) status = interface_mtu(&interface);
+    if (status == AQ_OK) *found = interface;
+    return status;
+}
+
+aq_status ports_interface_packet(const struct ports_interface *interface, size_t wanted,
+                                 size_t *packet)
+{
+    size_t headers = interface->address.any.sa_family == AF_INET6 ? 40 + 8 : 20 + 8;
+    size_t fits = interface->mtu > headers ? interface->mtu - headers : 0;
+    size_t len =
+        aqi_min(aqi_min(fits, wanted != 0 ? wanted : BEST_PACKET), AQI_DGRAM_MOST_PACKET) / 16 * 16;
+    if (fits < AQI_DGRAM_LEAST_PACKET)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "packets of interface %s (MTU %zu) carry %zu bytes, and %u are needed: "
+                        "\"ip link set %s mtu 1500\", or name another",
+                        interface->name, interface->mtu, fits, AQI_DGRAM_LEAST_PACKET,
+                        interface->name);
+    if (len < AQI_DGRAM_LEAST_PACKET)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "packets of %zu bytes are asked for, and at least %u are needed", wanted,
+                        AQI_DGRAM_LEAST_PACKET);
+    *packet = len;
+    return AQ_OK;
+}

@@ -1,0 +1,36 @@
+/* The network interface that a port uses, and what fits into its packets. */
+#ifndef PORTS_INTERFACE_H
+#define PORTS_INTERFACE_H
+
+#include "dgram/ports/address.h"
+
+#include <net/if.h>
+
+struct ports_interface {
+    char name[IF_NAMESIZE];
+    uint32_t index;
+    union ports_sockaddr address; /* the port is 0 */
+    size_t mtu;
+};
+
+/*
+ * The interface of that name or address; without one, that which routes to `towards`; without
+ * either, the first that leads anywhere: up, and neither loopback nor what containers are bridged
+ * with; else loopback. A host that is itself `towards` gets the interface with that address.
+ *
+ * @return AQ_EINVAL   There is no such interface or host, or it is down, or has no address.
+ * @return AQ_ENOTSUP  No interface is up.
+ */
+aq_status ports_interface_find(const char *wanted, const char *towards,
+                               struct ports_interface *found);
+
+/*
+ * Bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
+ * `wanted` (0: what is best), as a multiple of 16.
+ *
+ * @return AQ_EINVAL  That is less than AQI_DGRAM_LEAST_PACKET.
+ */
+aq_status ports_interface_packet(const struct ports_interface *interface, size_t wanted,
+                                 size_t *packet);
+
+#endif

@@ -1,0 +1,315 @@
+/* Which interface a port takes, in a network namespace of its own with the interfaces that it
+ * needs; and what becomes of packets that the network does not take. */
+#include "dgram/ports/interface.h"
+
+#include "dgram/ports/port_test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+
+static struct capture capture;
+
+/* Run `ip` with these words; false: it failed. */
+static bool ip(const char *words)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "ip %s 2>/dev/null", words);
+    int status = system(line);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void assert_ip(const char *words)
+{
+    if (!ip(words)) fail_msg("ip %s", words);
+}
+
+static bool runs(const char *name)
+{
+    struct ifreq request = {0};
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(ioctl(fd, SIOCGIFFLAGS, &request), 0);
+    close(fd);
+    return (request.ifr_flags & IFF_RUNNING) != 0;
+}
+
+/* Both ends of a pair; the kernel tells a little later that they run. */
+static void pair_up(const char *a, const char *b)
+{
+    char line[64];
+    snprintf(line, sizeof(line), "link set %s up", a);
+    assert_ip(line);
+    snprintf(line, sizeof(line), "link set %s up", b);
+    assert_ip(line);
+    for (unsigned i = 0; i < 10000 && !(runs(a) && runs(b)); i++)
+        (void)poll(NULL, 0, 1);
+    assert_true(runs(a) && runs(b));
+}
+
+/* Loopback, a bridge with an end, a pair, and one without an address. */
+static int set_up(void **state)
+{
+    (void)state;
+    assert_ip("link set lo up");
+    assert_ip("link add docker0 type veth peer name veth1");
+    assert_ip("address add 172.17.0.1/16 dev docker0");
+    assert_ip("link add net7 type veth peer name net8");
+    assert_ip("address add 10.7.0.1/24 dev net7");
+    assert_ip("address add fd07::1/64 dev net7 nodad");
+    return 0;
+}
+
+static int take_down(void **state)
+{
+    (void)state;
+    assert_ip("link del docker0");
+    assert_ip("link del net7");
+    assert_ip("link set lo down");
+    return 0;
+}
+
+static void assert_finds(const char *wanted, const char *towards, const char *name,
+                         const char *address)
+{
+    struct ports_interface found;
+    char text[INET6_ADDRSTRLEN];
+    assert_int_equal(ports_interface_find(wanted, towards, &found), AQ_OK);
+    assert_string_equal(found.name, name);
+    assert_int_equal(found.index, if_nametoindex(name));
+    bool six = found.address.any.sa_family == AF_INET6;
+    const void *bytes = six ? (void *)&found.address.v6.sin6_addr : &found.address.v4.sin_addr;
+    assert_string_equal(inet_ntop(found.address.any.sa_family, bytes, text, sizeof(text)), address);
+}
+
+static void assert_says(const char *wanted, const char *towards, aq_status status, const char *what)
+{
+    struct ports_interface found;
+    capture_start(&capture);
+    aq_status is = ports_interface_find(wanted, towards, &found);
+    const char *text = capture_end(&capture);
+    assert_int_equal(is, status);
+    if (strstr(text, what) == NULL) fail_msg("\"%s\" lacks \"%s\"", text, what);
+}
+
+static void by_itself_it_takes_what_leads_to_others(void **state)
+{
+    (void)state;
+    assert_finds(NULL, NULL, "lo", "127.0.0.1");
+    pair_up("docker0", "veth1");
+    assert_finds(NULL, NULL, "lo", "127.0.0.1");
+    /* What a container has, but only if there is nothing better. */
+    assert_ip("address add 172.17.0.9/16 dev veth1");
+    assert_finds(NULL, NULL, "veth1", "172.17.0.9");
+    assert_ip("link set net7 up"); /* its other end is down: no carrier */
+    assert_finds(NULL, NULL, "veth1", "172.17.0.9");
+    pair_up("net7", "net8");
+    assert_finds(NULL, NULL, "net7", "10.7.0.1");
+    assert_ip("address del 10.7.0.1/24 dev net7");
+    assert_finds(NULL, NULL, "net7", "fd07::1");
+    assert_ip("address del fd07::1/64 dev net7");
+    assert_finds(NULL, NULL, "veth1", "172.17.0.9");
+    assert_ip("link set lo down");
+    assert_ip("link set veth1 down");
+    assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (there is: ");
+}
+
+static void by_name_and_by_address(void **state)
+{
+    (void)state;
+    assert_says("net7", NULL, AQ_EINVAL, "interface net7 is down: \"ip link set net7 up\"");
+    pair_up("net7", "net8");
+    assert_finds("net7", NULL, "net7", "10.7.0.1");
+    assert_finds("10.7.0.1", NULL, "net7", "10.7.0.1");
+    assert_finds("fd07::1", NULL, "net7", "fd07::1");
+    assert_finds("lo", "10.7.0.2", "lo", "127.0.0.1");
+    assert_says("net9", NULL, AQ_EINVAL,
+                "no interface has the name or the address \"net9\" (there is: ");
+    assert_says("net9", NULL, AQ_EINVAL, "net7 10.7.0.1");
+    assert_says("10.7.0.99", NULL, AQ_EINVAL, "\"10.7.0.99\" (there is: ");
+    assert_ip("link set net8 addrgenmode none");
+    assert_ip("address flush dev net8");
+    assert_says("net8", NULL, AQ_EINVAL, "interface net8 has no IP address");
+}
+
+static void towards_a_host_the_routes_decide(void **state)
+{
+    (void)state;
+    pair_up("net7", "net8");
+    pair_up("docker0", "veth1");
+    assert_finds(NULL, "10.7.0.2", "net7", "10.7.0.1");
+    assert_finds(NULL, "fd07::2", "net7", "fd07::1");
+    assert_finds(NULL, "172.17.0.5", "docker0", "172.17.0.1"); /* asked for */
+    /* This host by one of its addresses: where others reach it, too. */
+    assert_finds(NULL, "10.7.0.1", "net7", "10.7.0.1");
+    assert_finds(NULL, "localhost", "lo", "127.0.0.1");
+    assert_says(NULL, "192.0.2.1", AQ_EINVAL, "no interface leads to host \"192.0.2.1\"");
+    assert_says(NULL, "no host", AQ_EINVAL, "host \"no host\" is not known");
+}
+
+static void a_packet_fits_the_mtu(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mtu, *address;
+        size_t packet;
+    } rows[] = {{"link set net7 mtu 1500", "10.7.0.1", 1472},
+                {"link set net7 mtu 1500", "fd07::1", 1440},
+                {"link set net7 mtu 9000", "10.7.0.1", 8944},
+                {"link set net7 mtu 1280", "fd07::1", 1232},
+                {"link set net7 mtu 604", "10.7.0.1", 576}};
+    pair_up("net7", "net8");
+    struct ports_interface found;
+    size_t packet;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        assert_ip(rows[i].mtu);
+        assert_int_equal(ports_interface_find(rows[i].address, NULL, &found), AQ_OK);
+        assert_int_equal(ports_interface_packet(&found, 0, &packet), AQ_OK);
+        assert_int_equal(packet, rows[i].packet);
+    }
+    assert_int_equal(ports_interface_packet(&found, 4000, &packet), AQ_OK);
+    assert_int_equal(packet, 576);
+    assert_ip("link set net7 mtu 603");
+    assert_int_equal(ports_interface_find("net7", NULL, &found), AQ_OK);
+    capture_start(&capture);
+    aq_status status = ports_interface_packet(&found, 0, &packet);
+    const char *text = capture_end(&capture);
+    assert_int_equal(status, AQ_EINVAL);
+    assert_non_null(strstr(text, "packets of interface net7 (MTU 603) carry 575 bytes, and 576"));
+}
+
+/* What cannot be sent is lost like any other packet, said once, and counted. */
+static void what_the_network_refuses_is_lost(void **state)
+{
+    (void)state;
+    pair_up("net7", "net8");
+    assert_ip("link set net7 mtu 4000");
+    struct aqi_port *a = NULL, *b = NULL, *far = NULL;
+    struct aqi_port_params params = {.interface = "net7"};
+    assert_int_equal(aqi_port_socket.open(&params, &a), AQ_OK);
+    assert_int_equal(aqi_port_socket.open(&params, &b), AQ_OK);
+    assert_int_equal(a->limits.packet, 3968);
+    assert_ip("address add 192.0.2.9/32 dev net8");
+    params.interface = "192.0.2.9";
+    assert_int_equal(aqi_port_socket.open(&params, &far), AQ_OK);
+    assert_ip("address del 192.0.2.9/32 dev net8"); /* now nothing leads there */
+    capture_start(&capture);
+    bool sent = true;
+    for (unsigned i = 0; i < 3; i++)
+        sent = sent && packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 1008, 1008);
+    const char *text = capture_end(&capture);
+    assert_true(sent);
+    assert_int_equal(a->ops->drops(a), 12);
+    text = strstr(text, "packets to 192.0.2.9:");
+    assert_non_null(text);
+    assert_non_null(strstr(text, strerror(ENETUNREACH)));
+    assert_non_null(strstr(text, "see \"ip route get\" for the address"));
+    assert_null(strstr(text + 1, "packets to"));
+    /* Others are reached as before. */
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 0, 15, 3968, 3968));
+    packet_await(b, arrivals, 15);
+    assert_int_equal(arrivals->altered, 0);
+    free(arrivals);
+    a->ops->close(a);
+    b->ops->close(b);
+    far->ops->close(far);
+}
+
+/* A port, and the address of one behind the wire, where nobody is. */
+static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
+{
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),
+                     AQ_OK);
+    assert_ip("address add 10.7.0.77/32 dev net8");
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net8"}, far),
+                     AQ_OK);
+    assert_ip("address del 10.7.0.77/32 dev net8");
+}
+
+/* Packets to a host that does not answer wait, and fill the socket's buffer: nothing is lost by
+ * that, and when the host is known all goes on. */
+static void what_finds_no_room_is_not_sent(void **state)
+{
+    (void)state;
+    struct aqi_port *a = NULL, *far = NULL;
+    int fds[2], least = 1;
+    pair_up("net7", "net8");
+    open_near_and_far(&a, &far);
+    assert_int_equal(a->ops->descriptors(a, fds), 2);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+    for (unsigned packets = 1; packets <= 4; packets += 3) {
+        enum aqi_dgram_channel channel = packets == 1 ? AQI_DGRAM_COMMAND : AQI_DGRAM_DATA;
+        unsigned sent = 0;
+        while (sent < 1000 && packet_send(a, channel, &far->address, 0, packets, 512, 512))
+            sent++;
+        assert_true(sent > 0 && sent < 1000);
+        assert_false(packet_send(a, channel, &far->address, 0, packets, 512, 512));
+    }
+    assert_int_equal(a->ops->drops(a), 0);
+    assert_ip("neighbor replace 10.7.0.77 lladdr 02:00:00:00:00:77 dev net7 nud permanent");
+    assert_true(packet_send(a, AQI_DGRAM_COMMAND, &far->address, 0, 1, 512, 512));
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 512, 512));
+    assert_int_equal(a->ops->drops(a), 0);
+    a->ops->close(a);
+    far->ops->close(far);
+}
+
+/* An interface whose MTU has been lowered sends no fragments. */
+static void nothing_is_fragmented(void **state)
+{
+    (void)state;
+    struct aqi_port *a = NULL, *far = NULL;
+    pair_up("net7", "net8");
+    assert_ip("link set net7 mtu 4000");
+    open_near_and_far(&a, &far);
+    assert_ip("neighbor replace 10.7.0.77 lladdr 02:00:00:00:00:77 dev net7 nud permanent");
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 3968, 3968));
+    assert_int_equal(a->ops->drops(a), 0);
+    assert_ip("link set net7 mtu 1500");
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 1, 3968, 3968));
+    assert_int_equal(a->ops->drops(a), 1);
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 3968, 3968));
+    assert_int_equal(a->ops->drops(a), 5);
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 4, 1472, 1472));
+    assert_int_equal(a->ops->drops(a), 5);
+    a->ops->close(a);
+    far->ops->close(far);
+}
+
+/* A network namespace of our own, in which we are root. */
+static bool leave(void)
+{
+    char map[32];
+    snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
+    if (unshare(CLONE_NEWNET) == 0) return true;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
+    FILE *file = fopen("/proc/self/uid_map", "w");
+    return file != NULL && fputs(map, file) >= 0 && fclose(file) == 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(by_itself_it_takes_what_leads_to_others, set_up, take_down),
+        cmocka_unit_test_setup_teardown(by_name_and_by_address, set_up, take_down),
+        cmocka_unit_test_setup_teardown(towards_a_host_the_routes_decide, set_up, take_down),
+        cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),
+        cmocka_unit_test_setup_teardown(what_the_network_refuses_is_lost, set_up, take_down),
+        cmocka_unit_test_setup_teardown(what_finds_no_room_is_not_sent, set_up, take_down),
+        cmocka_unit_test_setup_teardown(nothing_is_fragmented, set_up, take_down),
+    };
+    if (!leave()) {
+        puts("skipped: no network namespace of one's own can be made here");
+        return 77;
+    }
+    if (!ip("link add net7 type veth peer name net8") || !ip("link del net7")) {
+        puts("skipped: no interfaces can be made here (ip link add … type veth; iproute2)");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* A port around another one that loses, repeats, delays and alters packets, always the same ones
+ * for a seed and a sequence of packets. */
+#include "base/fail.h"
+#include "base/spin.h"
+#include "dgram/ports/port.h"
+#include "dgram/ports/slice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HELD = 32,    /* packets at once */
+    DELAY = 8,    /* packets that may overtake one */
+    PATIENCE = 64 /* calls of receive until all held packets go */
+};
+
+struct held {
+    unsigned wait; /* for so many packets; 0: free */
+    enum aqi_dgram_channel channel;
+    struct aqi_dgram_addr to;
+    size_t len;
+    unsigned char *bytes;
+};
+
+struct lossy_port {
+    struct aqi_port port;
+    struct aqi_port *inner;
+    struct aqi_port_weather weather;
+    struct aqi_spin lock; /* of what follows */
+    uint64_t random;
+    unsigned holding, idle;
+    struct held held[HELD];
+    _Atomic uint64_t lost;  /* since the inner port had no room for the rest of a burst */
+    unsigned char *altered; /* a packet; those that are held lie behind it */
+    struct aqi_port_ops ops;
+};
+
+enum fate { PASS, LOSE, REPEAT, HOLD, ALTER };
+
+/* splitmix64 */
+static uint64_t lossy_random(struct lossy_port *self)
+{
+    uint64_t z = self->random += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static enum fate lossy_fate(struct lossy_port *self)
+{
+    const struct aqi_port_weather *weather = &self->weather;
+    uint64_t at = lossy_random(self) % 1000, end = weather->loss;
+    if (at < end) return LOSE;
+    if (at < (end += weather->duplication)) return REPEAT;
+    if (at < (end += weather->reordering)) return HOLD;
+    return at < end + weather->corruption ? ALTER : PASS;
+}
+
+static size_t lossy_copy(const struct iovec *iov, unsigned niov, unsigned char *to)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < niov; i++) {
+        memcpy(to + len, iov[i].iov_base, iov[i].iov_len);
+        len += iov[i].iov_len;
+    }
+    return len;
+}
+
+static bool lossy_pass_one(struct lossy_port *self, enum aqi_dgram_channel channel,
+                           const struct aqi_dgram_addr *to, unsigned char *bytes, size_t len)
+{
+    struct iovec all = {bytes, len};
+    return self->inner->ops->send(self->inner, channel, to, &all, 1, len, 1);
+}
+
+static void lossy_release(struct lossy_port *self, struct held *held)
+{
+    held->wait = 0;
+    self->holding--;
+    (void)lossy_pass_one(self, held->channel, &held->to, held->bytes, held->len);
+}
+
+/* So many packets were sent: some that were held go behind them. */
+static void lossy_age(struct lossy_port *self, unsigned packets)
+{
+    for (unsigned i = 0; i < HELD && self->holding > 0; i++) {
+        struct held *held = &self->held[i];
+        if (held->wait > packets)
+            held->wait -= packets;
+        else if (held->wait > 0)
+            lossy_release(self, held);
+    }
+}
+
+static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
+                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov)
+{
+    uint64_t wait = lossy_random(self) % DELAY;
+    if (self->holding == HELD) lossy_age(self, UINT32_MAX);
+    struct held *held = self->held;
+    while (held->wait > 0)
+        held++;
+    held->wait = 2 + (unsigned)wait; /* it is itself the first that is sent */
+    held->channel = channel;
+    held->to = *to;
+    held->len = lossy_copy(iov, niov, held->bytes);
+    self->holding++;
+    self->idle = 0;
+}
+
+/* A packet that does not simply pass; false: no room. */
+static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram_channel channel,
+                         const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                         size_t len)
+{
+    const struct aqi_port_ops *ops = self->inner->ops;
+    if (fate == LOSE) return true;
+    if (fate == REPEAT || len == 0 || len > self->port.limits.packet) {
+        if (!ops->send(self->inner, channel, to, iov, niov, len, 1)) return false;
+        if (fate == REPEAT) (void)ops->send(self->inner, channel, to, iov, niov, len, 1);
+        return true;
+    }
+    if (fate == HOLD) {
+        lossy_hold(self, channel, to, iov, niov);
+        return true;
+    }
+    (void)lossy_copy(iov, niov, self->altered);
+    uint64_t bit = lossy_random(self) % (8 * len);
+    self->altered[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    return lossy_pass_one(self, channel, to, self->altered, len);
+}
+
+/* How many of the packets were dealt with before there was no room. */
+static unsigned lossy_send_all(struct lossy_port *self, enum aqi_dgram_channel channel,
+                               const struct aqi_dgram_addr *to, struct ports_slices at,
+                               size_t segment, unsigned packets)
+{
+    struct iovec pieces[AQI_PORT_PIECES];
+    size_t len;
+    for (unsigned done = 0;; done++) {
+        enum fate fate = PASS;
+        unsigned run = 0; /* of packets that pass, together */
+        while (done + run < packets && (fate = lossy_fate(self)) == PASS)
+            run++;
+        unsigned n = ports_slice(&at, run * segment, pieces, &len);
+        if (run > 0 && !self->inner->ops->send(self->inner, channel, to, pieces, n, segment, run))
+            return done;
+        done += run;
+        if (done == packets) return done;
+        n = ports_slice(&at, segment, pieces, &len);
+        if (!lossy_meddle(self, fate, channel, to, pieces, n, len)) return done;
+    }
+}
+
+static bool lossy_send(struct aqi_port *port, enum aqi_dgram_channel channel,
+                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                       size_t segment, unsigned packets)
+{
+    struct lossy_port *self = (struct lossy_port *)port;
+    struct ports_slices all = {.iov = iov, .niov = niov};
+    aqi_spin_lock(&self->lock);
+    uint64_t random = self->random;
+    unsigned done = lossy_send_all(self, channel, to, all, segment, packets);
+    if (done > 0)
+        atomic_fetch_add_explicit(&self->lost, packets - done, memory_order_relaxed);
+    else
+        self->random = random; /* it comes again */
+    lossy_age(self, done);
+    aqi_spin_unlock(&self->lock);
+    return done > 0;
+}
+
+static unsigned lossy_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+{
+    struct lossy_port *self = (struct lossy_port *)port;
+    aqi_spin_lock(&self->lock);
+    if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
+    aqi_spin_unlock(&self->lock);
+    return self->inner->ops->receive(self->inner, deep, take, arg);
+}
+
+static unsigned lossy_descriptors(struct aqi_port *port, int fds[2])
+{
+    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
+    return inner->ops->descriptors(inner, fds);
+}
+
+static bool lossy_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
+{
+    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
+    return inner->ops->refused(inner, addr);
+}
+
+static uint64_t lossy_drops(struct aqi_port *port)
+{
+    struct lossy_port *self = (struct lossy_port *)port;
+    return self->inner->ops->drops(self->inner) +
+           atomic_load_explicit(&self->lost, memory_order_relaxed);
+}
+
+static void lossy_close(struct aqi_port *port)
+{
+    struct lossy_port *self = (struct lossy_port *)port;
+    self->inner->ops->close(self->inner);
+    free(self->altered);
+    free(self);
+}
+
+aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *weather,
+                         struct aqi_port **port)
+{
+    unsigned sum = weather->loss + weather->duplication + weather->reordering + weather->corruption;
+    size_t packet = inner->limits.packet;
+    if (sum > 1000)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "of 1000 packets %u are to be lost, repeated, held back or altered: "
+                        "together at most 1000",
+                        sum);
+    struct lossy_port *self = calloc(1, sizeof(*self));
+    unsigned char *memory = malloc((HELD + 1) * packet);
+    if (self == NULL || memory == NULL) {
+        free(self);
+        free(memory);
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory for packets that are held back");
+    }
+    self->altered = memory;
+    for (unsigned i = 0; i < HELD; i++)
+        self->held[i].bytes = memory + (i + 1) * packet;
+    self->inner = inner;
+    self->weather = *weather;
+    self->random = weather->seed;
+    self->ops = *inner->ops;
+    self->ops.open = NULL;
+    self->ops.close = lossy_close;
+    self->ops.send = lossy_send;
+    self->ops.receive = lossy_receive;
+    self->ops.descriptors = lossy_descriptors;
+    self->ops.refused = lossy_refused;
+    self->ops.drops = lossy_drops;
+    self->port = *inner;
+    self->port.ops = &self->ops;
+    *port = &self->port;
+    return AQ_OK;
+}

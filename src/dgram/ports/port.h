@@ -1,0 +1,91 @@
+/*
+ * Where packets of a datagram engine touch the world. A port is opened, tells its address, sends
+ * bursts as the engine's hook `transmit` gets them, and hands over what has come. It keeps no state
+ * of conversations and never waits.
+ *
+ * Threads: send may be called by several threads at once, receive by one at a time and once more
+ * from inside `take`.
+ */
+#ifndef AQI_DGRAM_PORT_H
+#define AQI_DGRAM_PORT_H
+
+#include "dgram/dgram.h"
+
+struct aqi_port; /* an open port: the first member of the port's own struct */
+
+struct aqi_port_params {
+    const char *interface; /* name or address; NULL: the one that routes to `towards` */
+    const char *towards;   /* a host that all peers can be reached through, or NULL; by an address
+                            * of its own it may be this one, "localhost" means loopback */
+    uint16_t ports[2];     /* of COMMAND and DATA to bind to; 0: any */
+    size_t packet;         /* bytes of a datagram wanted; 0: as much as the interface carries */
+    size_t buffer;         /* bytes of receive buffer to ask for; 0: 4 MB */
+};
+
+/* What an open port has turned out to be. Constant while it is open. */
+struct aqi_port_limits {
+    size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
+    size_t room;        /* bytes of packets that it keeps until receive is called */
+    char interface[32]; /* "eth0" */
+    char text[96];      /* where it receives, for people: "10.0.0.7:4021" */
+};
+
+/* Pieces of `iov` in one call of send: at most so many. */
+#define AQI_PORT_PIECES 1024u
+
+/* One packet: 16-byte aligned, may be written to, valid until it returns. What is sent to `from` on
+ * the same channel goes back; the port of the other channel is not in it. */
+typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
+                           const struct aqi_dgram_addr *from, unsigned char *packet, size_t len);
+
+struct aqi_port_ops {
+    const char *name;
+    aq_status (*open)(const struct aqi_port_params *params, struct aqi_port **port);
+    void (*close)(struct aqi_port *port);
+    /* As aqi_dgram_hooks.transmit. What the network refuses is lost (drops). */
+    bool (*send)(struct aqi_port *port, enum aqi_dgram_channel channel,
+                 const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                 size_t segment, unsigned packets);
+    /*
+     * Hand over packets that are there, COMMAND's first; bounded work. `deep`: also look where
+     * nothing has come for some time (a system call more). Returns how many.
+     */
+    unsigned (*receive)(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg);
+    /* Readable while packets are there; to be waited for by poll(). At most two. */
+    unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
+    /* "10.0.0.7:4021" of an address of a peer, for people. */
+    void (*text)(const struct aqi_dgram_addr *addr, char *buf, size_t len);
+    /* Is `seen`, from take or refused, a part of the address that a peer has told? */
+    bool (*same)(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
+    /* What the port itself knows to be wrong with a peer since the last call (a refused
+     * connection says that its process has ended): its address as seen, or false. To be called
+     * until false after receive, also since the descriptors are readable until then. */
+    bool (*refused)(struct aqi_port *port, struct aqi_dgram_addr *addr);
+    /* Packets that came and found no room, and that the network refused to take. */
+    uint64_t (*drops)(struct aqi_port *port);
+};
+
+struct aqi_port {
+    const struct aqi_port_ops *ops;
+    struct aqi_dgram_addr address; /* as peers are told */
+    struct aqi_port_limits limits;
+};
+
+extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where there are */
+/* AF_XDP for single packets of COMMAND, sockets for the rest; IPv4, with privileges. An interface
+ * that another process uses so is opened as aqi_port_socket. Not to be used in a child of fork. */
+extern const struct aqi_port_ops aqi_port_xdp;
+
+/*
+ * A decorator around an open port: from a seed, packets that are sent are dropped, repeated, held
+ * back until some more are sent, and altered, in 1/1000. Closing it closes `inner`.
+ */
+struct aqi_port_weather {
+    unsigned loss, duplication, reordering, corruption;
+    uint64_t seed;
+};
+/* @return AQ_EINVAL  These are more than all packets. On failure `inner` stays open. */
+aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *weather,
+                         struct aqi_port **port);
+
+#endif

@@ -1,0 +1,491 @@
+/*
+ * A port of two UDP sockets. A burst goes to the kernel in one call, as one datagram that the
+ * network card or the kernel cuts into packets (GSO), and the receiver's kernel hands it over as
+ * one again where it can (GRO): that is ten times faster than a call for each packet.
+ */
+#include "dgram/ports/port.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/shmem.h"
+#include "dgram/ports/address.h"
+#include "dgram/ports/interface.h"
+#include "dgram/ports/slice.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/errqueue.h> /* needs <time.h> */
+#include <linux/sock_diag.h>
+
+enum {
+    BUFFER = 4 << 20, /* bytes of receive buffer, by default */
+    SEND_BUFFER = 4 << 20,
+    NESTING = 2,           /* receive, and once more from inside it */
+    LARGEST = 1 << 16,     /* bytes that one call receives */
+    STREAK = 3,            /* calls in a row that found something: more is expected */
+    BATCH = 16,            /* datagrams, or bursts, that one call then takes, */
+    BATCH_BYTES = 1 << 16, /* and bytes */
+    WARM = 1024            /* calls without DATA until its socket is left alone */
+};
+
+struct socket_port {
+    struct aqi_port port;
+    int fd[AQI_DGRAM_CHANNELS];
+    uint32_t scope;
+    sa_family_t family;
+    atomic_bool no_gso;
+    atomic_bool errors[AQI_DGRAM_CHANNELS]; /* the socket has errors to tell */
+    _Atomic uint64_t lost;                  /* packets that the network did not take */
+    unsigned nested;
+    unsigned streak[AQI_DGRAM_CHANNELS];
+    unsigned warm;
+    unsigned char *buffer[NESTING];
+};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static void socket_set(int fd, int level, int option, int value)
+{
+    (void)setsockopt(fd, level, option, &value, sizeof(value)); /* what it lacks is done without */
+}
+
+/* What the kernel gives us of the buffer that we want; more if we may force it. It doubles what it
+ * is asked for, and charges the packets with all their memory. */
+static size_t socket_buffer(int fd, int option, int force, size_t wanted)
+{
+    int given = 0, ask = (int)aqi_min(wanted, INT32_MAX / 2);
+    socklen_t len = sizeof(given);
+    socket_set(fd, SOL_SOCKET, option, ask);
+    (void)getsockopt(fd, SOL_SOCKET, option, &given, &len);
+    if (given / 2 < ask) socket_set(fd, SOL_SOCKET, force, ask);
+    (void)getsockopt(fd, SOL_SOCKET, option, &given, &len);
+    return (size_t)given / 2;
+}
+
+/* Packets may not be fragmented, and what the network says of them is kept. */
+static void socket_options(int fd, int family)
+{
+    bool six = family == AF_INET6;
+    int level = six ? IPPROTO_IPV6 : IPPROTO_IP;
+    socket_set(fd, level, six ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
+               six ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE);
+    socket_set(fd, level, six ? IPV6_RECVERR : IP_RECVERR, 1);
+    socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+}
+
+static aq_status socket_bind_failed(const struct ports_interface *interface, unsigned number)
+{
+    int error = errno;
+    if (error == EADDRINUSE)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "port %u of interface %s is in use: end the other program, or ask for "
+                        "another port (0: any)",
+                        number, interface->name);
+    return aqi_fail_errno(error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
+                          "port %u of interface %s cannot be bound to", number, interface->name);
+}
+
+static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_channel channel,
+                                     const struct ports_interface *interface, uint16_t number)
+{
+    union ports_sockaddr at = interface->address;
+    socklen_t len = sizeof(at);
+    int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        return aqi_fail_no_fd(errno, "udp", "a socket is opened");
+    if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
+    self->fd[channel] = fd;
+    socket_options(fd, at.any.sa_family);
+    *ports_sockaddr_port(&at) = htons(number);
+    if (bind(fd, &at.any, ports_sockaddr_len(&at)) != 0)
+        return socket_bind_failed(interface, number);
+    if (getsockname(fd, &at.any, &len) != 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket has no name");
+    if (channel == AQI_DGRAM_COMMAND)
+        ports_address_seen(&at, channel, &self->port.address);
+    else
+        ports_address_add(&self->port.address, channel, *ports_sockaddr_port(&at));
+    return AQ_OK;
+}
+
+/* A packet's memory is a power of two, for its bytes and what the kernel writes behind them, and
+ * the kernel's struct: with what was doubled, at most about as much as a packet and 384 bytes. */
+static size_t socket_room(size_t buffer, size_t packet)
+{
+    return buffer / (packet + 384) * packet;
+}
+
+static aq_status socket_open_all(struct socket_port *self, const struct aqi_port_params *params)
+{
+    struct ports_interface interface;
+    struct aqi_port_limits *limits = &self->port.limits;
+    aq_status status = ports_interface_find(params->interface, params->towards, &interface);
+    if (status == AQ_OK)
+        status = ports_interface_packet(&interface, params->packet, &limits->packet);
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS && status == AQ_OK; i++)
+        status = socket_open_channel(self, (enum aqi_dgram_channel)i, &interface, params->ports[i]);
+    for (unsigned i = 0; i < NESTING && status == AQ_OK; i++) {
+        self->buffer[i] = aligned_alloc(AQI_CACHE_LINE, LARGEST);
+        if (self->buffer[i] == NULL)
+            status = aqi_fail(AQ_ENOMEM, "udp", "no memory for a receive buffer of 64 KB");
+    }
+    if (status != AQ_OK) return status;
+    size_t wanted = params->buffer != 0 ? params->buffer : BUFFER, given = 0;
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
+        given = socket_buffer(self->fd[i], SO_RCVBUF, SO_RCVBUFFORCE, wanted);
+        (void)socket_buffer(self->fd[i], SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER);
+    }
+    if (given < wanted)
+        aqi_log(AQI_LOG_INFO, "udp",
+                "receive buffers of %zu bytes were given, not %zu: \"sysctl -w "
+                "net.core.rmem_max=%zu\" allows more",
+                given, wanted, wanted);
+    limits->room = socket_room(given, limits->packet);
+    self->scope = interface.index;
+    self->family = interface.address.any.sa_family;
+    memcpy(limits->interface, interface.name, sizeof(interface.name));
+    ports_address_text(&self->port.address, limits->text, sizeof(limits->text));
+    return AQ_OK;
+}
+
+static void socket_close(struct aqi_port *port)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
+        if (self->fd[i] >= 0) close(self->fd[i]);
+    for (unsigned i = 0; i < NESTING; i++)
+        free(self->buffer[i]);
+    free(self);
+}
+
+static aq_status socket_open(const struct aqi_port_params *params, struct aqi_port **port)
+{
+    struct socket_port *self = calloc(1, sizeof(*self));
+    if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a port");
+    self->port.ops = &aqi_port_socket;
+    self->fd[AQI_DGRAM_COMMAND] = self->fd[AQI_DGRAM_DATA] = -1;
+    aq_status status = socket_open_all(self, params);
+    if (status == AQ_OK)
+        *port = &self->port;
+    else
+        socket_close(&self->port);
+    return status;
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+enum outcome { SENT, NO_ROOM, UNSENDABLE, NO_GSO };
+
+/* Packets that the network does not take are lost, as they may be anywhere on their way. */
+static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int error)
+{
+    static atomic_bool once;
+    char peer[64];
+    static const struct {
+        int error;
+        const char *text;
+    } advice[] = {{EPERM, "a firewall of this host forbids it"},
+                  {EMSGSIZE, "the interface's MTU has been lowered"},
+                  {EAFNOSUPPORT, "all processes need addresses of one family, IPv4 or IPv6: name "
+                                 "such ones with AQ_UDP_INTERFACE"},
+                  {0, "see \"ip route get\" for the address"}};
+    unsigned i = 0;
+    while (advice[i].error != 0 && advice[i].error != error)
+        i++;
+    ports_address_text(to, peer, sizeof(peer));
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be sent: %s; %s", peer,
+                 strerror(error), advice[i].text);
+}
+
+/* With little to say the kernel has less to read: that saves 5 % of a small packet's time. */
+static ssize_t socket_call(int fd, const struct msghdr *message)
+{
+    if (message->msg_iovlen != 1 || message->msg_controllen != 0)
+        return sendmsg(fd, message, MSG_NOSIGNAL);
+    return sendto(fd, message->msg_iov->iov_base, message->msg_iov->iov_len, MSG_NOSIGNAL,
+                  message->msg_name, message->msg_namelen);
+}
+
+/* What a failed call means. Of most errors it may be an earlier packet's, told now: so the second
+ * one counts. */
+static enum outcome socket_try(struct socket_port *self, enum aqi_dgram_channel channel,
+                               const struct msghdr *message, const struct aqi_dgram_addr *to)
+{
+    for (unsigned tries = 0;; tries++) {
+        if (AQI_LIKELY(socket_call(self->fd[channel], message) >= 0)) return SENT;
+        int error = errno;
+        if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) return NO_ROOM;
+        if (message->msg_controllen != 0 &&
+            (error == EINVAL || error == EIO || error == ENOPROTOOPT || error == EOPNOTSUPP))
+            return NO_GSO;
+        if (error == EINTR) continue;
+        atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (tries == 0) continue;
+        if (error != ECONNREFUSED) socket_unsendable(to, error);
+        return UNSENDABLE;
+    }
+}
+
+static bool socket_lost(struct socket_port *self, unsigned packets)
+{
+    atomic_fetch_add_explicit(&self->lost, packets, memory_order_relaxed);
+    return true;
+}
+
+/* A call for each packet, which is as fast as sendmmsg. */
+static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_channel channel,
+                                      const struct aqi_dgram_addr *to, struct msghdr *message,
+                                      size_t segment, unsigned packets)
+{
+    struct iovec pieces[AQI_PORT_PIECES];
+    struct ports_slices at = {.iov = message->msg_iov, .niov = (unsigned)message->msg_iovlen};
+    message->msg_iov = pieces;
+    message->msg_control = NULL;
+    message->msg_controllen = 0;
+    for (unsigned i = 0; i < packets; i++) {
+        size_t len;
+        message->msg_iovlen = ports_slice(&at, segment, pieces, &len);
+        enum outcome outcome = socket_try(self, channel, message, to);
+        if (outcome == NO_ROOM && i == 0) return false;
+        if (outcome != SENT) return socket_lost(self, packets - i);
+    }
+    return true;
+}
+
+/* The kernel refused a burst: that it cuts none is remembered once the packets went without. */
+static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_channel channel,
+                                       const struct aqi_dgram_addr *to, struct msghdr *message,
+                                       size_t segment, unsigned packets)
+{
+    int error = errno;
+    uint64_t lost = atomic_load_explicit(&self->lost, memory_order_relaxed);
+    bool sent = socket_send_each(self, channel, to, message, segment, packets);
+    if (!sent || lost != atomic_load_explicit(&self->lost, memory_order_relaxed)) return sent;
+    aqi_log(AQI_LOG_INFO, "udp", "the kernel cuts no bursts into packets (UDP_SEGMENT: %s)",
+            strerror(error));
+    atomic_store_explicit(&self->no_gso, true, memory_order_relaxed);
+    return true;
+}
+
+static bool socket_send(struct aqi_port *port, enum aqi_dgram_channel channel,
+                        const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                        size_t segment, unsigned packets)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    union ports_sockaddr at;
+    union {
+        struct cmsghdr header;
+        unsigned char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } control;
+    if (!ports_address_to(to, channel, self->scope, &at)) return socket_lost(self, packets);
+    if (AQI_UNLIKELY(at.any.sa_family != self->family)) {
+        socket_unsendable(to, EAFNOSUPPORT);
+        return socket_lost(self, packets);
+    }
+    struct msghdr message = {.msg_name = &at,
+                             .msg_namelen = ports_sockaddr_len(&at),
+                             .msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = niov};
+    if (packets > 1) {
+        if (atomic_load_explicit(&self->no_gso, memory_order_relaxed))
+            return socket_send_each(self, channel, to, &message, segment, packets);
+        uint16_t size = (uint16_t)segment;
+        message.msg_control = &control;
+        message.msg_controllen = sizeof(control);
+        control.header = (struct cmsghdr){.cmsg_level = IPPROTO_UDP,
+                                          .cmsg_type = UDP_SEGMENT,
+                                          .cmsg_len = CMSG_LEN(sizeof(size))};
+        memcpy(CMSG_DATA(&control.header), &size, sizeof(size));
+    }
+    enum outcome outcome = socket_try(self, channel, &message, to);
+    if (AQI_LIKELY(outcome == SENT)) return true;
+    if (outcome == NO_ROOM) return false;
+    if (outcome == UNSENDABLE) return socket_lost(self, packets);
+    return socket_send_uncut(self, channel, to, &message, segment, packets);
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* The bytes of a packet that came among others; 0: it came alone. */
+static size_t socket_segment(struct msghdr *message)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
+        if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+            int size;
+            memcpy(&size, CMSG_DATA(c), sizeof(size));
+            return size > 0 ? (size_t)size : 0;
+        }
+    return 0;
+}
+
+/* Read once; false: nothing is there. */
+static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
+                        struct msghdr *message, size_t *len)
+{
+    const struct msghdr blank = *message;
+    for (unsigned tries = 0; tries < BATCH; tries++) {
+        ssize_t got = recvmsg(self->fd[channel], message, 0);
+        if (got >= 0) {
+            *len = (size_t)got;
+            return true;
+        }
+        if (AQI_LIKELY(errno == EAGAIN)) return false;
+        /* What the network said of a packet that we sent; there may be packets behind it. */
+        if (errno != EINTR)
+            atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        *message = blank;
+    }
+    return false;
+}
+
+/* Read what came in one piece, and hand its packets over; how many. */
+static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel channel,
+                            unsigned char *buffer, aqi_port_take *take, void *arg, size_t *bytes)
+{
+    union ports_sockaddr at;
+    struct aqi_dgram_addr from;
+    unsigned char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(alignof(size_t))));
+    struct iovec all = {buffer, LARGEST};
+    struct msghdr message = {.msg_name = &at,
+                             .msg_namelen = sizeof(at),
+                             .msg_iov = &all,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    size_t len;
+    if (!socket_read(self, channel, &message, &len)) return 0;
+    size_t segment = socket_segment(&message);
+    if (segment == 0) segment = aqi_max(len, 1);
+    ports_address_seen(&at, channel, &from);
+    *bytes += len;
+    unsigned n = 0;
+    size_t offset = 0;
+    do {
+        size_t part = aqi_min(segment, len - offset);
+        unsigned char *packet = buffer + offset;
+        if (AQI_UNLIKELY(offset % 16 != 0)) { /* small ones that met on their way */
+            packet -= offset % 16;
+            memmove(packet, buffer + offset, part);
+        }
+        take(arg, channel, &from, packet, part);
+        offset += part;
+        n++;
+    } while (offset < len);
+    return n;
+}
+
+static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel channel,
+                             unsigned char *buffer, aqi_port_take *take, void *arg)
+{
+    unsigned *streak = &self->streak[channel], n = 0, got = 0;
+    size_t bytes = 0;
+    /* A second look costs an answer to one message a system call, so it needs a reason. */
+    unsigned most = *streak < STREAK ? 1 : BATCH;
+    for (unsigned i = 0; i < most && bytes < BATCH_BYTES; i++) {
+        got = socket_take(self, channel, buffer, take, arg, &bytes);
+        if (got == 0) break;
+        n += got;
+    }
+    *streak = got == 0 ? 0 : *streak + 1;
+    return n;
+}
+
+static unsigned socket_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    if (self->nested == NESTING) return 0;
+    unsigned char *buffer = self->buffer[self->nested++];
+    unsigned n = socket_drain(self, AQI_DGRAM_COMMAND, buffer, take, arg), data = 0;
+    if (deep || self->warm > 0) {
+        data = socket_drain(self, AQI_DGRAM_DATA, buffer, take, arg);
+        if (data > 0)
+            self->warm = WARM;
+        else if (self->warm > 0)
+            self->warm--;
+    }
+    self->nested--;
+    return n + data;
+}
+
+static unsigned socket_descriptors(struct aqi_port *port, int fds[2])
+{
+    const struct socket_port *self = (const struct socket_port *)port;
+    memcpy(fds, self->fd, sizeof(self->fd));
+    return AQI_DGRAM_CHANNELS;
+}
+
+/* --- what went wrong ------------------------------------------------------------------------- */
+
+/* The next of a socket's errors; `*refused` if it says that nobody listens at `at`. */
+static bool socket_next_error(int fd, union ports_sockaddr *at, bool *refused)
+{
+    unsigned char control[512] __attribute__((aligned(alignof(size_t))));
+    unsigned char byte;
+    struct iovec all = {&byte, 1}; /* qemu does nothing without one */
+    struct msghdr message = {.msg_name = at,
+                             .msg_namelen = sizeof(*at),
+                             .msg_iov = &all,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+    if (recvmsg(fd, &message, MSG_ERRQUEUE) < 0) return false;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
+        bool six = c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR;
+        if (!six && !(c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR)) continue;
+        struct sock_extended_err error;
+        memcpy(&error, CMSG_DATA(c), sizeof(error));
+        *refused = error.ee_errno == ECONNREFUSED && error.ee_origin != SO_EE_ORIGIN_LOCAL;
+    }
+    return true;
+}
+
+static bool socket_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
+        if (AQI_LIKELY(!atomic_load_explicit(&self->errors[i], memory_order_relaxed))) continue;
+        union ports_sockaddr at;
+        bool refused = false;
+        atomic_store_explicit(&self->errors[i], false, memory_order_relaxed);
+        while (!refused && socket_next_error(self->fd[i], &at, &refused))
+            continue;
+        if (!refused) continue;
+        ports_address_seen(&at, (enum aqi_dgram_channel)i, addr);
+        atomic_store_explicit(&self->errors[i], true, memory_order_relaxed); /* there may be more */
+        return true;
+    }
+    return false;
+}
+
+static uint64_t socket_drops(struct aqi_port *port)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    uint64_t drops = atomic_load_explicit(&self->lost, memory_order_relaxed);
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
+        uint32_t info[SK_MEMINFO_VARS] = {0};
+        socklen_t len = sizeof(info);
+        if (getsockopt(self->fd[i], SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
+            drops += info[SK_MEMINFO_DROPS];
+    }
+    return drops;
+}
+
+const struct aqi_port_ops aqi_port_socket = {
+    .name = "socket",
+    .open = socket_open,
+    .close = socket_close,
+    .send = socket_send,
+    .receive = socket_receive,
+    .descriptors = socket_descriptors,
+    .text = ports_address_text,
+    .same = ports_address_same,
+    .refused = socket_refused,
+    .drops = socket_drops,
+};

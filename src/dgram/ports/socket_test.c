@@ -1,0 +1,444 @@
+/* The port of sockets, over loopback: bursts come out as the packets that went in. */
+#include "base/log.h"
+#include "dgram/ports/address.h"
+#include "dgram/ports/port_test.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+static const char *const hosts[] = {"127.0.0.1", "::1"};
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    bool has = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+    if (fd >= 0) close(fd);
+    return has;
+}
+
+static struct aqi_port *open_port(const struct aqi_port_params *params)
+{
+    struct aqi_port *port = NULL;
+    assert_int_equal(aqi_port_socket.open(params, &port), AQ_OK);
+    return port;
+}
+
+static struct aqi_port *open_at(const char *host)
+{
+    return open_port(&(struct aqi_port_params){.interface = host});
+}
+
+/* What open says when it fails. */
+static const char *refusal(const struct aqi_port_params *params, aq_status wanted)
+{
+    static struct capture capture;
+    struct aqi_port *port = NULL;
+    capture_start(&capture);
+    aq_status status = aqi_port_socket.open(params, &port);
+    const char *text = capture_end(&capture);
+    assert_int_equal(status, wanted);
+    assert_null(port);
+    return text;
+}
+
+static void assert_all(const struct arrivals *arrivals, uint32_t first, unsigned count)
+{
+    assert_int_equal(arrivals->altered, 0);
+    assert_int_equal(arrivals->misplaced, 0);
+    for (uint32_t i = first; i < first + count; i++)
+        assert_int_equal(arrivals->times[i], 1);
+}
+
+static void bursts_come_out_as_the_same_packets(const char *host)
+{
+    static const struct {
+        unsigned count;
+        size_t segment, last;
+    } bursts[] = {{1, 8, 8},       {1, 8944, 8944},  {64, 16, 16},  {64, 16, 5},
+                  {64, 960, 960},  {42, 1472, 1472}, {42, 1472, 1}, {2, 8944, 7},
+                  {7, 8944, 8944}, {3, 1456, 1440},  {1, 1472, 4}};
+    struct aqi_port *a = open_at(host), *b = open_at(host);
+    for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
+        struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+        uint32_t first = 1;
+        for (size_t i = 0; i < AQI_COUNT_OF(bursts); i++) {
+            assert_true(packet_send(a, (enum aqi_dgram_channel)channel, &b->address, first,
+                                    bursts[i].count, bursts[i].segment, bursts[i].last));
+            packet_await(b, arrivals, first - 1 + bursts[i].count);
+            assert_int_equal(arrivals->channel, channel);
+            assert_int_equal(arrivals->len[first],
+                             bursts[i].count > 1 ? bursts[i].segment : bursts[i].last);
+            first += bursts[i].count;
+            /* The last one that may be too short to have its number is counted, not compared. */
+            assert_int_equal(arrivals->len[first - 1], bursts[i].last < 4 ? 0 : bursts[i].last);
+            if (bursts[i].last < 4) {
+                assert_int_equal(arrivals->altered, 1);
+                arrivals->altered = 0;
+                arrivals->times[first - 1] = 1;
+            }
+        }
+        assert_all(arrivals, 1, first - 1);
+        assert_int_equal(arrivals->count, first - 1);
+        assert_true(b->ops->same(&a->address, &arrivals->from));
+        assert_false(b->ops->same(&b->address, &arrivals->from));
+        free(arrivals);
+    }
+    assert_int_equal(b->ops->drops(b), 0);
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
+static void bursts_over_ipv4(void **state)
+{
+    (void)state;
+    bursts_come_out_as_the_same_packets(hosts[0]);
+}
+
+static void bursts_over_ipv6(void **state)
+{
+    (void)state;
+    if (!has_ipv6()) skip();
+    bursts_come_out_as_the_same_packets(hosts[1]);
+}
+
+static void an_answer_to_where_it_came_from_arrives(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
+        struct arrivals there = {0}, back = {0};
+        assert_true(packet_send(a, (enum aqi_dgram_channel)channel, &b->address, 3, 1, 96, 96));
+        packet_await(b, &there, 1);
+        assert_true(packet_send(b, (enum aqi_dgram_channel)channel, &there.from, 4, 1, 64, 64));
+        packet_await(a, &back, 1);
+        assert_int_equal(back.times[4], 1);
+        assert_int_equal(back.channel, channel);
+        /* The port of the other channel is not known. */
+        assert_true(packet_send(b, (enum aqi_dgram_channel) !channel, &there.from, 5, 1, 64, 64));
+        assert_int_equal(b->ops->drops(b), channel + 1);
+    }
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
+static void each_of_two_receivers_gets_its_own(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]);
+    struct aqi_port *b[2] = {open_at(hosts[0]), open_at(hosts[0])};
+    struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
+    for (uint32_t i = 0; i < 40; i++)
+        assert_true(packet_send(a, AQI_DGRAM_DATA, &b[i % 2]->address, 10 * i, 10, 1008, 500));
+    for (unsigned r = 0; r < 2; r++) {
+        packet_await(b[r], &arrivals[r], 200);
+        packet_drain(b[r], &arrivals[r]);
+        assert_int_equal(arrivals[r].count, 200);
+        assert_int_equal(arrivals[r].altered, 0);
+        for (uint32_t i = 0; i < 400; i++)
+            assert_int_equal(arrivals[r].times[i], i / 10 % 2 == r);
+        b[r]->ops->close(b[r]);
+    }
+    a->ops->close(a);
+    free(arrivals);
+}
+
+/* What is read while a packet is being taken lies elsewhere. */
+struct nested {
+    struct aqi_port *port;
+    struct arrivals *inner, *outer;
+    unsigned depth, third;
+};
+
+static void take_within(void *arg, enum aqi_dgram_channel channel,
+                        const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+{
+    struct nested *nested = arg;
+    if (nested->depth == 2) {
+        nested->third += nested->port->ops->receive(nested->port, true, take_within, arg);
+        packet_take(nested->inner, channel, from, packet, len);
+        return;
+    }
+    nested->depth++;
+    (void)nested->port->ops->receive(nested->port, true, take_within, arg);
+    nested->depth--;
+    packet_take(nested->outer, channel, from, packet, len);
+}
+
+static void receiving_nests_once(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals *arrivals = calloc(2, sizeof(*arrivals));
+    struct nested nested = {b, &arrivals[0], &arrivals[1], 1, 0};
+    for (uint32_t i = 0; i < 6; i++)
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 8 * i, 8, 480, 480));
+    while (arrivals[0].count + arrivals[1].count < 48)
+        assert_true(b->ops->receive(b, true, take_within, &nested) > 0);
+    assert_int_equal(nested.third, 0);
+    assert_true(arrivals[0].count > 0 && arrivals[1].count > 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(arrivals[i].altered, 0);
+        assert_int_equal(arrivals[i].misplaced, 0);
+    }
+    for (uint32_t i = 0; i < 48; i++)
+        assert_int_equal(arrivals[0].times[i] + arrivals[1].times[i], 1);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
+/* The kernel does, but qemu hides it. */
+static bool counts_drops(struct aqi_port *port)
+{
+    uint32_t info[16];
+    socklen_t len = sizeof(info);
+    int fds[2];
+    (void)port->ops->descriptors(port, fds);
+    return getsockopt(fds[0], SOL_SOCKET, SO_MEMINFO, info, &len) == 0 && len > sizeof(int);
+}
+
+/* `room` can be relied upon; beyond it packets are lost, and that is told. */
+static void a_full_buffer_tells_what_is_lost(void **state)
+{
+    (void)state;
+    static const size_t packets[] = {1472, 8944};
+    for (size_t p = 0; p < AQI_COUNT_OF(packets); p++) {
+        struct aqi_port *a = open_at(hosts[0]);
+        struct aqi_port *b = open_port(&(struct aqi_port_params){
+            .interface = hosts[0], .packet = packets[p], .buffer = 200000});
+        struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+        size_t len = b->limits.packet;
+        unsigned room = (unsigned)(b->limits.room / len), sent = 0;
+        assert_true(room > 10);
+        for (; sent < room; sent++)
+            assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, sent, 1, len, len));
+        packet_drain(b, arrivals);
+        assert_int_equal(arrivals->count, room);
+        assert_int_equal(b->ops->drops(b), 0);
+        for (; sent < 5 * room; sent++)
+            assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, sent % PACKETS, 1, len, len));
+        packet_drain(b, arrivals);
+        assert_true(arrivals->count < sent);
+        if (counts_drops(b)) assert_int_equal(arrivals->count + b->ops->drops(b), sent);
+        assert_int_equal(a->ops->drops(a), 0);
+        a->ops->close(a);
+        b->ops->close(b);
+        free(arrivals);
+    }
+}
+
+/* Without GSO the packets are the same. */
+static void a_kernel_without_gso_is_sent_each_packet(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    int fds[2], on = 1;
+    /* Without checksums it cannot cut bursts: EIO. */
+    static struct capture capture;
+    assert_int_equal(a->ops->descriptors(a, fds), 2);
+    assert_int_equal(aqi_log_configure("udp=info"), AQ_OK);
+    capture_start(&capture);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(setsockopt(fds[i], SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 20 * i, 20, 1472, 77));
+    const char *text = strstr(capture_end(&capture), "UDP_SEGMENT");
+    assert_non_null(text);
+    assert_null(strstr(text + 1, "UDP_SEGMENT")); /* it is tried once */
+    packet_await(b, arrivals, 60);
+    packet_drain(b, arrivals);
+    assert_int_equal(arrivals->count, 60);
+    assert_all(arrivals, 0, 60);
+    for (uint32_t i = 0; i < 60; i++)
+        assert_int_equal(arrivals->len[i], i % 20 == 19 ? 77 : 1472);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
+static void who_does_not_listen_is_told(void **state)
+{
+    (void)state;
+    for (unsigned family = 0; family < (has_ipv6() ? 2u : 1u); family++) {
+        struct aqi_port *a = open_at(hosts[family]), *b = open_at(hosts[family]);
+        struct aqi_port *gone = open_at(hosts[family]);
+        struct aqi_dgram_addr address = gone->address, refused;
+        struct arrivals arrivals = {0};
+        gone->ops->close(gone);
+        assert_false(a->ops->refused(a, &refused));
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &address, 1, 1, 64, 64));
+        /* That does no harm to what is sent to others. */
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 2, 1, 64, 64));
+        packet_await(b, &arrivals, 1);
+        assert_int_equal(a->ops->drops(a), 0);
+        (void)a->ops->receive(a, true, packet_take, &arrivals);
+        assert_true(a->ops->refused(a, &refused));
+        assert_true(a->ops->same(&address, &refused));
+        assert_false(a->ops->same(&b->address, &refused));
+        assert_false(a->ops->refused(a, &refused));
+        a->ops->close(a);
+        b->ops->close(b);
+    }
+}
+
+/* A ping costs one look at one socket: what has been silent is left alone unless it is deep. */
+static void data_is_looked_for_while_it_comes(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals arrivals = {0};
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 1, 1, 64, 64));
+    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
+    assert_int_equal(b->ops->receive(b, true, packet_take, &arrivals), 1);
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 2, 1, 64, 64));
+    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 1);
+    for (unsigned i = 0; i < 5000; i++)
+        assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 3, 1, 64, 64));
+    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
+    assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 4, 1, 64, 64));
+    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 1);
+    assert_int_equal(b->ops->receive(b, true, packet_take, &arrivals), 1);
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
+static void small_packets_that_met_are_aligned(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 0, 30, 41, 39));
+    packet_await(b, arrivals, 30);
+    assert_all(arrivals, 0, 30);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
+static void packets_have_the_size_asked_for(void **state)
+{
+    (void)state;
+    static const size_t wanted[][2] = {{0, 8944},  {1472, 1472},   {1479, 1472},
+                                       {576, 576}, {40000, 40000}, {100000, AQI_DGRAM_MOST_PACKET}};
+    for (size_t i = 0; i < AQI_COUNT_OF(wanted); i++) {
+        struct aqi_port *port =
+            open_port(&(struct aqi_port_params){.interface = hosts[0], .packet = wanted[i][0]});
+        assert_int_equal(port->limits.packet, wanted[i][1]);
+        assert_true(port->limits.room >= 2 * port->limits.packet);
+        assert_string_equal(port->limits.interface, "lo");
+        assert_memory_equal(port->limits.text, "127.0.0.1:", 10);
+        port->ops->close(port);
+    }
+    const char *text =
+        refusal(&(struct aqi_port_params){.interface = hosts[0], .packet = 500}, AQ_EINVAL);
+    assert_non_null(strstr(text, "packets of 500 bytes are asked for, and at least 576"));
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    (void)state;
+    struct aqi_port *first = open_at(hosts[0]);
+    union ports_sockaddr at;
+    char number[32];
+    assert_true(ports_address_to(&first->address, AQI_DGRAM_DATA, 0, &at));
+    uint16_t taken = ntohs(*ports_sockaddr_port(&at));
+    snprintf(number, sizeof(number), "port %u of", taken);
+    const char *text =
+        refusal(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}}, AQ_EINVAL);
+    assert_non_null(strstr(text, number));
+    assert_non_null(strstr(text, "is in use"));
+    first->ops->close(first);
+    struct aqi_port *again =
+        open_port(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}});
+    assert_int_equal(again->address.len, 9);
+    assert_true(ports_address_to(&again->address, AQI_DGRAM_DATA, 0, &at));
+    assert_int_equal(ntohs(*ports_sockaddr_port(&at)), taken);
+    again->ops->close(again);
+}
+
+static void without_descriptors_it_says_so(void **state)
+{
+    (void)state;
+    struct rlimit all, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    int next = dup(STDERR_FILENO), captured = dup(STDERR_FILENO), file = dup(STDERR_FILENO);
+    few = all;
+    few.rlim_cur = (rlim_t)file + 1; /* the capture takes two, and so is there one for us */
+    close(next), close(captured), close(file);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const char *text = refusal(&(struct aqi_port_params){.interface = hosts[0]}, AQ_ELIMIT);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_non_null(strstr(text, "socket"));
+}
+
+static void what_is_no_address_is_lost_and_told(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]);
+    struct aqi_dgram_addr odd[3] = {{.len = 0}, {.len = 9, .bytes = {9}}, {.len = 5, .bytes = {4}}};
+    char text[64];
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &odd[i], 1, 2, 64, 64));
+        assert_int_equal(a->ops->drops(a), 2 * (i + 1));
+        a->ops->text(&odd[i], text, sizeof(text));
+        assert_string_equal(text, "an unknown address");
+        assert_false(a->ops->same(&odd[i], &odd[i]));
+    }
+    a->ops->close(a);
+}
+
+/* A peer that took the other family is not reached, and others are as fast as before. */
+static void peers_of_another_family_are_told(void **state)
+{
+    (void)state;
+    if (!has_ipv6()) skip();
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]), *six = open_at(hosts[1]);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    static struct capture capture;
+    assert_int_equal(aqi_log_configure("udp=info"), AQ_OK);
+    capture_start(&capture);
+    bool sent = packet_send(a, AQI_DGRAM_DATA, &six->address, 0, 5, 512, 512) &&
+                packet_send(six, AQI_DGRAM_DATA, &a->address, 0, 5, 512, 512) &&
+                packet_send(a, AQI_DGRAM_DATA, &b->address, 0, 5, 512, 512) &&
+                packet_send(six, AQI_DGRAM_DATA, &six->address, 0, 5, 512, 512);
+    const char *text = capture_end(&capture);
+    assert_true(sent);
+    assert_int_equal(a->ops->drops(a), 5);
+    assert_int_equal(six->ops->drops(six), 5);
+    assert_non_null(strstr(text, "all processes need addresses of one family"));
+    assert_null(strstr(text, "UDP_SEGMENT"));
+    packet_await(b, arrivals, 5);
+    packet_await(six, arrivals, 10);
+    assert_int_equal(arrivals->altered, 0);
+    a->ops->close(a);
+    b->ops->close(b);
+    six->ops->close(six);
+    free(arrivals);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bursts_over_ipv4),
+        cmocka_unit_test(bursts_over_ipv6),
+        cmocka_unit_test(an_answer_to_where_it_came_from_arrives),
+        cmocka_unit_test(each_of_two_receivers_gets_its_own),
+        cmocka_unit_test(receiving_nests_once),
+        cmocka_unit_test(a_full_buffer_tells_what_is_lost),
+        cmocka_unit_test(a_kernel_without_gso_is_sent_each_packet),
+        cmocka_unit_test(who_does_not_listen_is_told),
+        cmocka_unit_test(data_is_looked_for_while_it_comes),
+        cmocka_unit_test(small_packets_that_met_are_aligned),
+        cmocka_unit_test(packets_have_the_size_asked_for),
+        cmocka_unit_test(a_port_in_use_is_named),
+        cmocka_unit_test(without_descriptors_it_says_so),
+        cmocka_unit_test(what_is_no_address_is_lost_and_told),
+        cmocka_unit_test(peers_of_another_family_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

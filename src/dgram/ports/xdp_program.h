@@ -1,0 +1,40 @@
+/* The program in the kernel that hands the packets of one UDP port to an AF_XDP socket. */
+#ifndef PORTS_XDP_PROGRAM_H
+#define PORTS_XDP_PROGRAM_H
+
+#include "base/base.h"
+
+enum { PORTS_XDP_QUEUES = 8 }; /* of an interface, the first ones */
+
+struct ports_xdp_program {
+    int map, program, link;
+};
+
+/* What it looks at: an interface, and an address and a port in network order. */
+struct ports_xdp_filter {
+    const char *name;
+    uint32_t interface;
+    uint32_t ip;
+    uint16_t port;
+    uint32_t longest; /* bytes of a frame that the socket can take */
+    bool generic;     /* in the kernel's stack, not in the driver */
+};
+
+/*
+ * Attach it; it goes with the process. All other packets go on to the kernel.
+ *
+ * @return AQ_AGAIN    Another program is attached to the interface.
+ * @return AQ_EACCESS  The message names the privilege.
+ * @return AQ_ENOTSUP, AQ_ESYS
+ */
+aq_status ports_xdp_attach(struct ports_xdp_program *program,
+                           const struct ports_xdp_filter *filter);
+/* Give the socket what comes through a queue. */
+aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_xdp_filter *filter,
+                          uint32_t queue, int socket);
+void ports_xdp_detach(struct ports_xdp_program *program);
+
+/* aqi_fail for what was refused while doing `what`, with the privilege that it needs. */
+aq_status ports_xdp_failed(int error, const char *name, const char *what, const char *privilege);
+
+#endif

@@ -1,0 +1,57 @@
+/* An AF_XDP socket: memory that it shares with the kernel, and the four rings through which the
+ * frames in it go to and fro. */
+#ifndef PORTS_XDP_RINGS_H
+#define PORTS_XDP_RINGS_H
+
+#include "base/base.h"
+
+enum {
+    PORTS_XDP_FRAME = 2048,   /* bytes */
+    PORTS_XDP_RECEIVE = 1024, /* frames to receive into, */
+    PORTS_XDP_SEND = 256      /* and to send from */
+};
+
+struct ports_xdp_ring {
+    _Atomic uint32_t *producer, *consumer;
+    void *entries;
+    uint32_t mask;
+    uint32_t at; /* our end of it */
+    void *map;
+    size_t map_len;
+};
+
+struct ports_xdp_rings {
+    int fd;
+    unsigned char *memory;
+    size_t memory_len;
+    struct ports_xdp_ring fill, completion, receive, send;
+    uint32_t frames[PORTS_XDP_SEND]; /* free to send from */
+    unsigned free;
+};
+
+/*
+ * Open it on a queue of an interface. `shift` moves what frames hold to where it is aligned.
+ *
+ * @return AQ_AGAIN    Another process has the queue.
+ * @return AQ_ERANGE   There is no such queue.
+ * @return AQ_EACCESS, AQ_ELIMIT, AQ_ENOMEM, AQ_ENOTSUP, AQ_ESYS
+ */
+aq_status ports_xdp_open(struct ports_xdp_rings *rings, const char *name, uint32_t interface,
+                         uint32_t queue, uint32_t shift);
+void ports_xdp_close(struct ports_xdp_rings *rings);
+
+/* The next frame that has come, or NULL; it is the kernel's again after ports_xdp_release. */
+unsigned char *ports_xdp_next(struct ports_xdp_rings *rings, size_t *len, uint64_t *frame);
+void ports_xdp_release(struct ports_xdp_rings *rings, uint64_t frame);
+
+/* A frame to write to, or NULL; and send it with so many bytes, or not at all (0). */
+unsigned char *ports_xdp_reserve(struct ports_xdp_rings *rings);
+void ports_xdp_submit(struct ports_xdp_rings *rings, unsigned char *frame, uint32_t len);
+
+/* Make the kernel send what is submitted: an errno, or 0. */
+int ports_xdp_kick(struct ports_xdp_rings *rings);
+
+/* Packets that found no frame, or were refused. */
+uint64_t ports_xdp_drops(const struct ports_xdp_rings *rings);
+
+#endif

@@ -1,0 +1,114 @@
+/* Packets being filled: records go into one that waits to be sent as long as there is room. */
+#include "dgram/dgram_impl.h"
+
+void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet)
+{
+    packet->next = NULL;
+    packet->prev = list->last;
+    if (list->last != NULL)
+        list->last->next = packet;
+    else
+        list->first = packet;
+    list->last = packet;
+}
+
+void dgram_list_prepend(struct dgram_list *list, struct dgram_packet *packet)
+{
+    packet->prev = NULL;
+    packet->next = list->first;
+    if (list->first != NULL)
+        list->first->prev = packet;
+    else
+        list->last = packet;
+    list->first = packet;
+}
+
+void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet)
+{
+    if (packet->prev != NULL)
+        packet->prev->next = packet->next;
+    else
+        list->first = packet->next;
+    if (packet->next != NULL)
+        packet->next->prev = packet->prev;
+    else
+        list->last = packet->prev;
+}
+
+size_t dgram_capacity(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                      enum aqi_dgram_channel channel)
+{
+    size_t bytes = conn->packet;
+    if (channel == AQI_DGRAM_COMMAND) bytes = aqi_min(bytes, AQI_DGRAM_COMMAND_MAX);
+    return dgram->config.authenticate ? bytes - DGRAM_TAG : bytes;
+}
+
+struct dgram_packet *dgram_packet_new(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                                      bool with_frame)
+{
+    struct dgram_packet *packet = aqi_pool_get(&dgram->packets);
+    if (packet == NULL) return NULL;
+    memset(packet, 0, offsetof(struct dgram_packet, small));
+    packet->frame = packet->small;
+    if (with_frame) packet->frame = aqi_pool_get(&dgram->frames[channel]);
+    if (packet->frame == NULL) {
+        aqi_pool_put(&dgram->packets, packet);
+        return NULL;
+    }
+    packet->channel = (uint8_t)channel;
+    packet->lane = DGRAM_OTHER_LANE;
+    packet->len = sizeof(struct dgram_head);
+    return packet;
+}
+
+void dgram_packet_free(struct aqi_dgram *dgram, struct dgram_packet *packet)
+{
+    if (packet->frame != packet->small)
+        aqi_pool_put(&dgram->frames[packet->channel], packet->frame);
+    aqi_pool_put(&dgram->packets, packet);
+}
+
+struct dgram_packet *dgram_queue_packet(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                                        enum aqi_dgram_channel channel, unsigned lane)
+{
+    struct dgram_packet *packet = dgram_packet_new(dgram, channel, true);
+    if (packet == NULL) return NULL;
+    packet->lane = (uint8_t)lane;
+    conn->queued[lane] += packet->len;
+    dgram_list_append(&conn->tx[channel].queue, packet);
+    return packet;
+}
+
+unsigned char *dgram_queue_extend(struct dgram_conn *conn, struct dgram_packet *packet, size_t len)
+{
+    size_t at = dgram_round16(packet->len);
+    memset(packet->frame + packet->len, 0, at - packet->len);
+    conn->queued[packet->lane] += at + len - packet->len;
+    packet->len = (uint32_t)(at + len);
+    return packet->frame + at;
+}
+
+unsigned char *dgram_queue_record(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                  size_t len, struct dgram_packet **where)
+{
+    struct dgram_conn *conn = peer->conn;
+    enum aqi_dgram_channel channel = AQI_DGRAM_COMMAND;
+    if (sizeof(struct dgram_head) + len > dgram_capacity(dgram, conn, channel))
+        channel = AQI_DGRAM_DATA;
+    struct dgram_packet **open = &conn->tx[channel].open[lane];
+    if (*open == NULL || dgram_round16((*open)->len) + len > dgram_capacity(dgram, conn, channel))
+        *open = dgram_queue_packet(dgram, conn, channel, lane);
+    if (*open == NULL) return NULL;
+    if (where != NULL) *where = *open;
+    return dgram_queue_extend(conn, *open, len);
+}
+
+unsigned char *dgram_queue_fragment(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+                                    const struct dgram_record *record, size_t len)
+{
+    struct dgram_packet *packet = dgram_queue_packet(dgram, peer->conn, AQI_DGRAM_DATA, lane);
+    if (packet == NULL) return NULL;
+    unsigned char *at = dgram_queue_extend(peer->conn, packet, sizeof(*record) + len);
+    memcpy(at, record, sizeof(*record));
+    return at + sizeof(*record);
+}

@@ -1,0 +1,562 @@
+/* What comes: packets checked, numbers, records served, messages delivered or kept. */
+#include "dgram/dgram_impl.h"
+
+#include <stdlib.h>
+
+enum {
+    RECEIVE_UNACKED = 16,   /* packets, then they are acknowledged at once */
+    RECEIVE_INCOMING = 1024 /* messages and Longs in pieces, of a peer, at a time */
+};
+
+/* --- messages in pieces, Longs -----------------------------------------------------------------
+ */
+
+static struct dgram_incoming **receive_find(struct dgram_conn *conn, uint32_t id, bool is_long)
+{
+    struct dgram_incoming **at = &conn->incoming[id % DGRAM_INCOMING_LISTS];
+    while (*at != NULL && ((*at)->id != id || (*at)->is_long != is_long))
+        at = &(*at)->next;
+    return at;
+}
+
+static struct dgram_incoming *receive_incoming(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                                               uint32_t id, bool is_long)
+{
+    struct dgram_incoming **at = receive_find(conn, id, is_long);
+    if (*at != NULL) return *at;
+    if (conn->incoming_count == RECEIVE_INCOMING) return NULL;
+    struct dgram_incoming *incoming = aqi_pool_get(&dgram->incoming_pool);
+    if (incoming == NULL) return NULL;
+    *incoming = (struct dgram_incoming){.id = id, .is_long = is_long, .total = SIZE_MAX};
+    conn->incoming_count++;
+    return *at = incoming;
+}
+
+static void receive_drop(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                         struct dgram_incoming *incoming)
+{
+    *receive_find(conn, incoming->id, incoming->is_long) = incoming->next;
+    conn->incoming_count--;
+    free(incoming->message);
+    aqi_pool_put(&dgram->incoming_pool, incoming);
+}
+
+void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    for (unsigned i = 0; i < DGRAM_INCOMING_LISTS; i++)
+        while (conn->incoming[i] != NULL)
+            receive_drop(dgram, conn, conn->incoming[i]);
+}
+
+/* --- requests that came when none may be handled -----------------------------------------------
+ */
+
+/* Is it this peer's turn? While more is wanted than there is, nobody holds more than the least, and
+ * who has waited longest is first. */
+static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
+{
+    uint32_t unused = dgram->config.pool - dgram->kept_count;
+    if (unused == 0) return false;
+    if (dgram->wanting == 0) return true;
+    if (peer->held >= dgram->config.least) return false;
+    if (unused > dgram->wanting) return true;
+    for (uint32_t i = 0; i < dgram->config.size; i++) {
+        const struct dgram_peer *other = dgram->peers[i];
+        if (other == NULL || other == peer || other->waits == 0) continue;
+        if (peer->waits == 0 || other->waits < peer->waits) return false;
+    }
+    return true;
+}
+
+static void receive_stop_waiting(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    if (peer->waits == 0) return;
+    peer->waits = 0;
+    dgram->wanting--;
+}
+
+/* Keep a copy, or with `bytes` from malloc those. */
+static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *bytes,
+                         size_t len, bool whole)
+{
+    struct dgram_kept *kept = malloc(sizeof(*kept));
+    unsigned char *copy = whole ? bytes : malloc(dgram_round16(len));
+    if (kept == NULL || copy == NULL) {
+        free(kept);
+        if (!whole) free(copy);
+        return false;
+    }
+    if (!whole) memcpy(copy, bytes, len);
+    *kept = (struct dgram_kept){.source = peer->id, .whole = whole, .bytes = copy, .len = len};
+    *dgram->kept_end = kept;
+    dgram->kept_end = &kept->next;
+    if (!whole) {
+        dgram->kept_count++;
+        peer->held++;
+        receive_stop_waiting(dgram, peer);
+    }
+    return true;
+}
+
+static bool receive_keep_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                                unsigned char *packet, size_t len)
+{
+    if (receive_turn(dgram, peer) && receive_keep(dgram, peer, packet, len, false)) return true;
+    if (peer->waits == 0) {
+        peer->waits = ++dgram->turns;
+        dgram->wanting++;
+    }
+    return false;
+}
+
+static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool request,
+                            unsigned char *message, size_t len)
+{
+    dgram->hooks.deliver(dgram->hooks.arg, source, request, message, len);
+}
+
+/* The whole messages in a packet. Nothing of the connection is looked at: it may be gone. */
+static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
+                             size_t len)
+{
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
+        if (record.kind == DGRAM_MESSAGE)
+            receive_deliver(dgram, source, (record.flags & DGRAM_IS_REQUEST) != 0,
+                            packet + (bytes - packet), nbytes);
+}
+
+static void receive_release(struct aqi_dgram *dgram, const struct dgram_kept *kept)
+{
+    struct dgram_peer *peer = dgram_peer_of(dgram, kept->source);
+    if (kept->whole || peer == NULL) return;
+    dgram->kept_count--;
+    peer->held--;
+}
+
+unsigned dgram_receive_kept(struct aqi_dgram *dgram)
+{
+    unsigned n = 0;
+    struct dgram_kept *kept;
+    while ((kept = dgram->kept) != NULL) {
+        dgram->kept = kept->next;
+        if (dgram->kept == NULL) dgram->kept_end = &dgram->kept;
+        receive_release(dgram, kept);
+        if (kept->whole)
+            receive_deliver(dgram, kept->source, true, kept->bytes, kept->len);
+        else
+            receive_messages(dgram, kept->source, kept->bytes, kept->len);
+        free(kept->bytes);
+        free(kept);
+        n++;
+    }
+    return n;
+}
+
+void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_kept **at = &dgram->kept, *kept;
+    receive_stop_waiting(dgram, peer);
+    while ((kept = *at) != NULL) {
+        if (kept->source != peer->id) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        receive_release(dgram, kept);
+        free(kept->bytes);
+        free(kept);
+    }
+    dgram->kept_end = at;
+}
+
+/* --- records -----------------------------------------------------------------------------------
+ */
+
+/* A packet while its records are served. */
+struct dgram_arrival {
+    struct dgram_peer *peer;
+    uint32_t seq;
+    unsigned channel;
+    bool requests;                /* may be handled now */
+    struct dgram_packet *refusal; /* tells which puts in it are refused */
+    struct dgram_incoming *done;  /* complete, to be delivered; in no list */
+};
+
+bool dgram_refuse(struct aqi_dgram *dgram, struct dgram_peer *peer, uint32_t id)
+{
+    struct dgram_record record = {.len = sizeof(record), .kind = DGRAM_REFUSED, .id = id};
+    unsigned char *at = dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, sizeof(record), NULL);
+    if (at == NULL) return false;
+    memcpy(at, &record, sizeof(record));
+    dgram_make_ready(dgram, peer);
+    return true;
+}
+
+/* Take it out of its list once all of it has come. */
+static void receive_complete(struct dgram_arrival *arrival, struct dgram_incoming *incoming)
+{
+    struct dgram_conn *conn = arrival->peer->conn;
+    if (incoming->landed != incoming->total) return;
+    *receive_find(conn, incoming->id, incoming->is_long) = incoming->next;
+    conn->incoming_count--;
+    incoming->next = arrival->done;
+    arrival->done = incoming;
+}
+
+static bool receive_fragment(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                             const struct dgram_record *record, const unsigned char *bytes,
+                             size_t n)
+{
+    size_t total = record->where >> 32, offset = (uint32_t)record->where;
+    if (total > dgram->config.max_message || total < 8) return false;
+    if (offset > total || n > total - offset) return false;
+    struct dgram_incoming *incoming =
+        receive_incoming(dgram, arrival->peer->conn, record->id, false);
+    if (incoming == NULL) return false;
+    if (incoming->message == NULL) {
+        incoming->message = malloc(dgram_round16(total));
+        if (incoming->message == NULL) return false;
+        incoming->message_len = incoming->total = total;
+        incoming->request = (record->flags & DGRAM_IS_REQUEST) != 0;
+    }
+    if (incoming->total != total || n > total - incoming->landed) return false;
+    memcpy(incoming->message + offset, bytes, n);
+    incoming->landed += n;
+    receive_complete(arrival, incoming);
+    return true;
+}
+
+static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                         const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    struct dgram_incoming *incoming =
+        receive_incoming(dgram, arrival->peer->conn, record->id, true);
+    if (incoming == NULL || incoming->message != NULL || incoming->landed > record->where)
+        return false;
+    incoming->message = malloc(dgram_round16(n));
+    if (incoming->message == NULL) return false;
+    memcpy(incoming->message, bytes, n);
+    incoming->message_len = n;
+    incoming->total = record->where;
+    incoming->request = (record->flags & DGRAM_IS_REQUEST) != 0;
+    receive_complete(arrival, incoming);
+    return true;
+}
+
+/*
+ * Puts in it that are not allowed: the packet is not acknowledged before their refusal has arrived,
+ * since to the sender acknowledged puts are complete. False: no room to remember that, so the
+ * packet has to come again.
+ */
+static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                                    const unsigned char *packet, size_t len)
+{
+    struct dgram_conn *conn = arrival->peer->conn;
+    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    bool ok = true;
+    while (ok && dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
+        if (record.kind == DGRAM_PUT) ok = hooks->range_ok(hooks->arg, record.where, nbytes);
+    if (ok) return true;
+    unsigned i = 0;
+    while (i < DGRAM_HELD && conn->held[i].taken)
+        i++;
+    if (i == DGRAM_HELD) return false;
+    arrival->refusal = dgram_queue_packet(dgram, conn, AQI_DGRAM_COMMAND, DGRAM_OTHER_LANE);
+    if (arrival->refusal == NULL) return false;
+    conn->held[i].taken = true;
+    conn->held[i].seq = arrival->seq;
+    conn->held[i].channel = (uint8_t)arrival->channel;
+    conn->holding++;
+    arrival->refusal->release = (uint8_t)(i + 1);
+    dgram_make_ready(dgram, arrival->peer);
+    return true;
+}
+
+static bool receive_allowed(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                            const struct dgram_record *put, size_t n)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    struct dgram_record refusal = {.len = sizeof(refusal), .kind = DGRAM_REFUSED, .id = put->id};
+    struct dgram_conn *conn = arrival->peer->conn;
+    if (arrival->refusal == NULL || hooks->range_ok(hooks->arg, put->where, n)) return true;
+    if (dgram_round16(arrival->refusal->len) + sizeof(refusal) <=
+        dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND))
+        memcpy(dgram_queue_extend(conn, arrival->refusal, sizeof(refusal)), &refusal,
+               sizeof(refusal));
+    return false;
+}
+
+static bool receive_put(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                        const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    bool ok = receive_allowed(dgram, arrival, record, n);
+    if (ok) memcpy((void *)(uintptr_t)record->where, bytes, n);
+    if ((record->flags & DGRAM_OF_LONG) == 0) return true;
+    struct dgram_incoming *incoming =
+        receive_incoming(dgram, arrival->peer->conn, record->id, true);
+    if (incoming == NULL || n > incoming->total - incoming->landed) return false;
+    if (!ok) incoming->refused = true;
+    incoming->landed += n;
+    receive_complete(arrival, incoming);
+    return true;
+}
+
+static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                        const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    struct dgram_peer *peer = arrival->peer;
+    uint64_t len;
+    memcpy(&len, bytes, n);
+    if (len == 0 || len > SIZE_MAX / 2 || !hooks->range_ok(hooks->arg, record->where, len))
+        return dgram_refuse(dgram, peer, record->id);
+    unsigned char *local = (unsigned char *)(uintptr_t)record->where;
+    if (len <= AQI_DGRAM_COPIED) {
+        struct dgram_record answer = {
+            .len = (uint16_t)(sizeof(answer) + len), .kind = DGRAM_BYTES, .id = record->id};
+        unsigned char *at = dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, answer.len, NULL);
+        if (at == NULL) return false;
+        memcpy(at, &answer, sizeof(answer));
+        memcpy(at + sizeof(answer), local, len);
+    } else {
+        struct dgram_op init = {
+            .kind = DGRAM_OP_SERVE, .id = record->id, .local = local, .len = len};
+        struct dgram_op *op = dgram_op_new(dgram, peer, &init);
+        if (op == NULL) return false;
+        dgram_op_join_bulk(peer->conn, op);
+    }
+    dgram_make_ready(dgram, peer);
+    return true;
+}
+
+/* The operation of ours that a peer answers. */
+static struct dgram_op *receive_answered(struct aqi_dgram *dgram,
+                                         const struct dgram_arrival *arrival, uint32_t id)
+{
+    struct dgram_op *op = dgram_op_find(dgram, id);
+    return op != NULL && op->peer == arrival->peer->id ? op : NULL;
+}
+
+static bool receive_bytes(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                          const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    struct dgram_op *op = receive_answered(dgram, arrival, record->id);
+    if (op == NULL || op->kind != DGRAM_OP_GET) return true; /* refused meanwhile */
+    if (record->where > op->len || n > op->len - record->where || n > op->len - op->finished)
+        return false;
+    memcpy(op->local + record->where, bytes, n);
+    op->finished += n;
+    dgram_op_settle(dgram, arrival->peer, op);
+    return true;
+}
+
+static bool receive_refused(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                            const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    struct dgram_op *op = receive_answered(dgram, arrival, record->id);
+    (void)bytes, (void)n;
+    if (op != NULL) dgram_op_fail(dgram, arrival->peer, op, AQ_ERANGE);
+    return true;
+}
+
+static bool receive_sack(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                         const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    return dgram_ack_sack(dgram, arrival->peer, record, bytes, n);
+}
+
+/* False: it makes no sense, or there is no memory for it. */
+static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
+                                                  const struct dgram_record *,
+                                                  const unsigned char *, size_t) = {
+    [DGRAM_FRAGMENT] = receive_fragment, [DGRAM_PUT] = receive_put,
+    [DGRAM_LONG] = receive_long,         [DGRAM_GET] = receive_get,
+    [DGRAM_BYTES] = receive_bytes,       [DGRAM_REFUSED] = receive_refused,
+    [DGRAM_SACK] = receive_sack,
+};
+
+static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                            const unsigned char *packet, size_t len)
+{
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
+        if (receive_serve[record.kind] != NULL &&
+            !receive_serve[record.kind](dgram, arrival, &record, bytes, nbytes))
+            dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
+}
+
+static void receive_deliver_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
+{
+    struct dgram_incoming *done = arrival->done, *next;
+    uint32_t source = arrival->peer->id;
+    /* What may not be handled now is kept before anything is delivered: then the peer may go. */
+    for (struct dgram_incoming *i = done; i != NULL; i = i->next)
+        if (i->request && !arrival->requests && !i->refused &&
+            receive_keep(dgram, arrival->peer, i->message, i->message_len, true))
+            i->message = NULL;
+    for (; done != NULL; done = next) {
+        next = done->next;
+        if (done->message != NULL && !done->refused)
+            receive_deliver(dgram, source, done->request, done->message, done->message_len);
+        free(done->message);
+        aqi_pool_put(&dgram->incoming_pool, done);
+    }
+}
+
+/* --- packets -----------------------------------------------------------------------------------
+ */
+
+static void receive_acknowledge(struct aqi_dgram *dgram, struct dgram_peer *peer, bool now)
+{
+    struct dgram_conn *conn = peer->conn;
+    conn->unacked++;
+    dgram_ack_find_gap(conn);
+    if (now || conn->gap || conn->unacked >= RECEIVE_UNACKED) {
+        conn->ack_now = true;
+        dgram_make_ready(dgram, peer);
+    } else if (conn->ack_at == AQI_DGRAM_NEVER) {
+        conn->ack_at = dgram->now + dgram->config.ack_delay;
+        dgram_set_timer(dgram, peer);
+    }
+}
+
+/* Who sends us bulk shares the port's room with the others who do. */
+static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    enum { ACTIVE = 20000000 };
+    struct dgram_conn *conn = peer->conn;
+    if (conn->active_until == 0) dgram->actives++;
+    conn->active_until = dgram->now + ACTIVE;
+}
+
+static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                             const struct dgram_head *head, unsigned char *packet, size_t len)
+{
+    struct dgram_peer *peer = arrival->peer;
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_rx *rx = &conn->rx[arrival->channel];
+    /* It has more to say, or misses an acknowledgement. */
+    if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
+    if (!dgram_seen_fits(&rx->seen, head->seq)) {
+        bool old = dgram_diff(head->seq, rx->seen.base) < 0;
+        dgram_count(dgram, old ? AQI_DGRAM_DUPLICATES : AQI_DGRAM_DROP_WINDOW);
+        if (old) receive_acknowledge(dgram, peer, true);
+        return;
+    }
+    if (!rx->ordered || (int16_t)(head->order - rx->order) > 0) rx->order = head->order;
+    rx->ordered = true;
+    if (dgram_seen_has(&rx->seen, head->seq)) {
+        dgram_count(dgram, AQI_DGRAM_DUPLICATES);
+        conn->duplicate_count++;
+        receive_acknowledge(dgram, peer, true);
+        return;
+    }
+    bool requests = (head->flags & DGRAM_REQUESTS) != 0;
+    bool keep = requests && !arrival->requests;
+    if (keep ? !receive_keep_packet(dgram, peer, packet, len)
+             : !receive_prepare_refusal(dgram, arrival, packet, len)) {
+        dgram_count(dgram, AQI_DGRAM_DROP_POOL);
+        return;
+    }
+    dgram_seen_mark(&rx->seen, head->seq);
+    dgram_count(dgram, AQI_DGRAM_RECEIVED);
+    conn->received_count++;
+    conn->newest = conn->used = dgram->now;
+    if (arrival->channel == AQI_DGRAM_DATA) receive_share(dgram, peer);
+    receive_records(dgram, arrival, packet, len);
+    receive_acknowledge(dgram, peer, (head->flags & DGRAM_ASKS) != 0);
+    uint32_t source = peer->id;
+    if (arrival->done != NULL) receive_deliver_done(dgram, arrival);
+    if (!keep) receive_messages(dgram, source, packet, len);
+}
+
+/* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
+static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dgram_head *head,
+                                        const unsigned char *packet, size_t *len)
+{
+    struct dgram_peer *peer = dgram_peer_of(dgram, head->source);
+    bool up = peer != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING);
+    if (!up || peer->conn->cookie_in != head->cookie) {
+        dgram_count(dgram, AQI_DGRAM_DROP_COOKIE);
+        if (peer != NULL && peer->conn == NULL) dgram_connect_reset(dgram, peer, head->cookie);
+        return NULL;
+    }
+    if (head->version != DGRAM_VERSION) {
+        dgram_count(dgram, AQI_DGRAM_DROP_VERSION);
+        return NULL;
+    }
+    if (dgram->config.authenticate) {
+        if (*len < sizeof(*head) + DGRAM_TAG || !dgram_tag_ok(dgram, peer->conn, packet, *len)) {
+            dgram_count(dgram, AQI_DGRAM_DROP_MAC);
+            return NULL;
+        }
+        *len -= DGRAM_TAG;
+    }
+    if (!dgram_records_valid(packet, *len, head->flags)) {
+        dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
+        return NULL;
+    }
+    return peer;
+}
+
+static void receive_packet(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                           const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                           bool requests)
+{
+    struct dgram_head head;
+    uint64_t cookie = 0;
+    if (len >= sizeof(cookie)) memcpy(&cookie, packet, sizeof(cookie));
+    if (cookie == DGRAM_HANDSHAKE) {
+        dgram_connect_input(dgram, channel, from, packet, len);
+        return;
+    }
+    if (len < sizeof(head)) {
+        dgram_count(dgram, AQI_DGRAM_DROP_SHORT);
+        return;
+    }
+    memcpy(&head, packet, sizeof(head));
+    struct dgram_peer *peer = receive_check(dgram, &head, packet, &len);
+    if (peer == NULL) return;
+    struct dgram_conn *conn = peer->conn;
+    if (!dgram_ack_head(dgram, peer, &head)) {
+        dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
+        return;
+    }
+    dgram->heard = conn->heard = dgram->now;
+    conn->room = (size_t)head.room << 10;
+    dgram_connect_proved(dgram, peer);
+    struct dgram_arrival arrival = {.peer = peer,
+                                    .seq = head.seq,
+                                    .channel = head.flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA
+                                                                          : AQI_DGRAM_COMMAND,
+                                    .requests = requests};
+    if (head.flags & DGRAM_NUMBERED) {
+        receive_numbered(dgram, &arrival, &head, packet, len);
+        return;
+    }
+    if (head.flags & DGRAM_ASKS) {
+        conn->ack_now = true;
+        if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
+        dgram_make_ready(dgram, peer);
+    }
+    receive_records(dgram, &arrival, packet, len);
+}
+
+void aqi_dgram_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                     const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                     bool requests, uint64_t now)
+{
+    bool timed = dgram->timed;
+    if (now > dgram->now) dgram->now = now;
+    dgram->timed = true;
+    receive_packet(dgram, channel, from, packet, len, requests);
+    dgram->timed = timed;
+}

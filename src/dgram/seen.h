@@ -1,0 +1,46 @@
+/* Which numbers of a channel have come: a base before which all have, and bits from there on. */
+#ifndef AQI_DGRAM_SEEN_H
+#define AQI_DGRAM_SEEN_H
+
+#include "dgram/packet.h"
+
+enum { DGRAM_WINDOW = 4096, DGRAM_COMMAND_WINDOW = 256 }; /* packets of a channel under way */
+
+struct dgram_seen {
+    uint32_t base;                    /* all before it have come */
+    uint32_t highest;                 /* one behind the highest that has come */
+    uint64_t bits[DGRAM_WINDOW / 64]; /* number n: bit n % DGRAM_WINDOW */
+};
+
+static inline bool dgram_seen_has(const struct dgram_seen *seen, uint32_t seq)
+{
+    if (dgram_diff(seq, seen->base) < 0) return true;
+    unsigned bit = seq % DGRAM_WINDOW;
+    return dgram_diff(seq, seen->highest) < 0 && (seen->bits[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+/* May be marked: not before the base and not beyond the window. */
+static inline bool dgram_seen_fits(const struct dgram_seen *seen, uint32_t seq)
+{
+    return (uint32_t)(seq - seen->base) < DGRAM_WINDOW;
+}
+
+/* Mark one that fits and was not there. */
+static inline void dgram_seen_mark(struct dgram_seen *seen, uint32_t seq)
+{
+    if (dgram_diff(seq, seen->highest) >= 0) seen->highest = seq + 1;
+    seen->bits[seq % DGRAM_WINDOW / 64] |= UINT64_C(1) << seq % 64;
+    while (seen->base != seen->highest) {
+        unsigned bit = seen->base % DGRAM_WINDOW;
+        uint64_t mask = UINT64_C(1) << bit % 64;
+        if ((seen->bits[bit / 64] & mask) == 0) break;
+        seen->bits[bit / 64] &= ~mask;
+        seen->base++;
+    }
+}
+
+/* Is there a gap? Then: bit b of word w, number from + 1 + 64 w + b; returns how many words. */
+unsigned dgram_seen_words(const struct dgram_seen *seen, uint32_t from, uint64_t *words,
+                          unsigned most);
+
+#endif

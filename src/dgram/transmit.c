@@ -1,0 +1,408 @@
+/*
+ * What leaves, and when: first what was lost, then COMMAND, then DATA, as windows and pacing allow;
+ * packets of one size go to the port in one burst. Acknowledgements ride on whatever leaves, and
+ * travel alone when nothing does.
+ */
+#include "dgram/dgram_impl.h"
+
+#include <stdlib.h>
+
+enum {
+    TRANSMIT_TURN = 64 << 10,         /* bytes, then it is another peer's turn */
+    TRANSMIT_LEAST_WINDOW = 16 << 10, /* of COMMAND, however small the congestion window */
+    TRANSMIT_PIECES = 4               /* of a packet: frame, bulk, padding, MAC */
+};
+
+struct dgram_burst {
+    struct dgram_peer *peer;
+    enum aqi_dgram_channel channel;
+    unsigned niov, packets;
+    size_t segment, bytes, missing; /* missing: what the last packet is shorter than the segment */
+    bool failed;
+    struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
+    struct iovec iov[AQI_DGRAM_BURST_COUNT * TRANSMIT_PIECES];
+    uint8_t tag[AQI_DGRAM_BURST_COUNT][DGRAM_TAG];
+};
+
+static size_t transmit_size(const struct aqi_dgram *dgram, const struct dgram_packet *packet)
+{
+    return packet->len + packet->bulk_len + (dgram->config.authenticate ? DGRAM_TAG : 0);
+}
+
+/* --- heads -------------------------------------------------------------------------------------
+ */
+
+static uint16_t transmit_room(const struct aqi_dgram *dgram)
+{
+    size_t share = dgram->config.room / aqi_max(dgram->actives, 1);
+    return (uint16_t)aqi_min(aqi_max(share, 2 * dgram->config.packet) >> 10, UINT16_MAX);
+}
+
+static void transmit_head(struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                          unsigned char *frame, const struct dgram_packet *packet)
+{
+    uint64_t delay = (dgram->now - conn->newest) / 1000;
+    struct dgram_head head = {.cookie = conn->cookie_out,
+                              .source = dgram->config.self,
+                              .room = transmit_room(dgram),
+                              .delay = (uint16_t)aqi_min(delay, UINT16_MAX),
+                              .flags = packet == NULL && conn->asks ? DGRAM_ASKS : 0,
+                              .version = DGRAM_VERSION};
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        head.ack[c] = dgram_acked_until(conn, c);
+    if (packet != NULL) {
+        head.seq = packet->seq;
+        head.order = (uint16_t)packet->order;
+        head.flags = (uint8_t)(DGRAM_NUMBERED | (packet->asks ? DGRAM_ASKS : 0) |
+                               (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
+                               (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
+    }
+    memcpy(frame, &head, sizeof(head));
+}
+
+/* --- numbers -----------------------------------------------------------------------------------
+ */
+
+static bool transmit_ring_grow(struct dgram_tx *tx)
+{
+    uint32_t size = tx->ring_size == 0 ? 16 : 2 * tx->ring_size;
+    struct dgram_packet **ring = calloc(size, sizeof(struct dgram_packet *));
+    if (ring == NULL) return false;
+    for (uint32_t seq = tx->base; seq != tx->next; seq++)
+        ring[seq % size] = tx->ring[seq % tx->ring_size];
+    free(tx->ring);
+    tx->ring = ring;
+    tx->ring_size = size;
+    return true;
+}
+
+/* Give a new packet its number. */
+static bool transmit_number(struct dgram_tx *tx, struct dgram_packet *packet)
+{
+    if (tx->next - tx->base == tx->ring_size && !transmit_ring_grow(tx)) return false;
+    packet->seq = tx->next++;
+    tx->ring[packet->seq % tx->ring_size] = packet;
+    return true;
+}
+
+/* --- bursts ------------------------------------------------------------------------------------
+ */
+
+bool dgram_put_on_wire(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                       size_t segment, unsigned packets)
+{
+    return dgram->hooks.transmit(dgram->hooks.arg, channel, to, iov, niov, segment, packets);
+}
+
+static void transmit_done(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                          struct dgram_packet *packet)
+{
+    struct dgram_tx *tx = &conn->tx[packet->channel];
+    packet->sent = dgram->timed ? dgram->now : 0;
+    if (packet->sent == 0) conn->untimed = true;
+    packet->flying = true;
+    dgram_list_append(&tx->flying, packet);
+    tx->in_flight += packet->len + packet->bulk_len;
+    dgram_count(dgram, packet->tries == 0 ? AQI_DGRAM_SENT : AQI_DGRAM_RESENT);
+    if (packet->tries == 0)
+        conn->sent_count++;
+    else
+        conn->resent_count++;
+    if (packet->tries < UINT8_MAX) packet->tries++;
+}
+
+/* As if it had not been tried. */
+static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
+{
+    struct dgram_tx *tx = &conn->tx[packet->channel];
+    if (packet->tries != 0) {
+        dgram_list_prepend(&conn->lost, packet);
+        return;
+    }
+    tx->next--;
+    tx->ring[packet->seq % tx->ring_size] = NULL;
+    dgram_list_prepend(&tx->queue, packet);
+    conn->queued[packet->lane] += packet->len;
+}
+
+static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
+{
+    struct dgram_conn *conn = burst->peer->conn;
+    if (burst->packets == 0) return;
+    bool ok = dgram_put_on_wire(dgram, burst->channel, &burst->peer->addr, burst->iov, burst->niov,
+                                burst->segment, burst->packets);
+    for (unsigned i = 0; ok && i < burst->packets; i++)
+        transmit_done(dgram, conn, burst->packet[i]);
+    for (unsigned i = burst->packets; !ok && i-- > 0;)
+        transmit_undo(conn, burst->packet[i]);
+    if (ok) {
+        conn->used = dgram->now;
+        conn->unacked = 0;
+        conn->ack_at = AQI_DGRAM_NEVER;
+        if (!conn->gap) conn->ack_now = false;
+        dgram_pace_spend(&conn->pace, burst->bytes);
+    }
+    burst->failed = !ok;
+    burst->niov = burst->packets = 0;
+    burst->segment = burst->bytes = burst->missing = 0;
+}
+
+static void transmit_piece(struct dgram_burst *burst, const void *bytes, size_t len)
+{
+    burst->iov[burst->niov++] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
+    burst->bytes += len;
+}
+
+/* Would it fit behind the others? A packet that is a little short is filled with zeros for that. */
+static bool transmit_fits(const struct aqi_dgram *dgram, const struct dgram_burst *burst,
+                          enum aqi_dgram_channel channel, size_t size)
+{
+    if (burst->channel != channel || size > burst->segment) return false;
+    if (burst->packets == AQI_DGRAM_BURST_COUNT) return false;
+    if (burst->bytes + burst->missing + size > AQI_DGRAM_BURST) return false;
+    return burst->missing == 0 ||
+           (!dgram->config.authenticate && burst->missing <= burst->segment / 4);
+}
+
+/* Add a packet that is in no list and has a number. */
+static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
+                         struct dgram_packet *packet)
+{
+    static const unsigned char zeros[AQI_DGRAM_MOST_PACKET / 4];
+    struct dgram_conn *conn = burst->peer->conn;
+    size_t size = transmit_size(dgram, packet);
+    enum aqi_dgram_channel channel = packet->tries != 0 ? AQI_DGRAM_DATA : packet->channel;
+    if (burst->packets != 0 && !transmit_fits(dgram, burst, channel, size))
+        transmit_flush(dgram, burst);
+    if (burst->failed) {
+        transmit_undo(conn, packet);
+        return;
+    }
+    if (burst->packets == 0) burst->segment = size;
+    if (burst->missing != 0) transmit_piece(burst, zeros, burst->missing);
+    burst->channel = channel;
+    packet->order = conn->tx[packet->channel].order++;
+    transmit_head(dgram, conn, packet->frame, packet);
+    unsigned first = burst->niov;
+    transmit_piece(burst, packet->frame, packet->len);
+    if (packet->bulk_len != 0) transmit_piece(burst, packet->bulk, packet->bulk_len);
+    if (dgram->config.authenticate) {
+        uint8_t *tag = burst->tag[burst->packets];
+        dgram->hooks.mac(dgram->hooks.arg, conn->mac_key, &burst->iov[first], burst->niov - first,
+                         tag);
+        transmit_piece(burst, tag, DGRAM_TAG);
+    }
+    burst->missing = burst->segment - size;
+    burst->packet[burst->packets++] = packet;
+}
+
+/* --- what may leave ----------------------------------------------------------------------------
+ */
+
+static size_t transmit_in_flight(const struct dgram_conn *conn)
+{
+    return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
+}
+
+/* Do the windows let `size` more bytes of this channel and lane leave? */
+static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsigned channel,
+                          unsigned lane, size_t size, size_t pending)
+{
+    static const uint32_t windows[] = {
+        [AQI_DGRAM_COMMAND] = DGRAM_COMMAND_WINDOW, [AQI_DGRAM_DATA] = DGRAM_WINDOW};
+    struct dgram_tx *tx = &conn->tx[channel];
+    /* Replies go on where requests are stuck. */
+    uint32_t most = lane == DGRAM_REQUEST_LANE ? windows[channel] / 4 * 3 : windows[channel];
+    if (tx->next - tx->base >= most) return false;
+    size_t all = transmit_in_flight(conn) + pending;
+    if (all == 0) return true;
+    size_t window = conn->pace.window;
+    if (channel == AQI_DGRAM_COMMAND) {
+        window = aqi_max(window, TRANSMIT_LEAST_WINDOW);
+        if (tx->in_flight + pending + size <= window) return true;
+        conn->pace.full = true;
+        return false;
+    }
+    if (all + size > window) {
+        conn->pace.full = true;
+        return false;
+    }
+    if (tx->in_flight + pending != 0 && tx->in_flight + pending + size > conn->room) return false;
+    uint64_t when = dgram_pace_when(&conn->pace, size + pending, dgram->now);
+    if (when <= dgram->now) return true;
+    conn->pace_at = when;
+    return false;
+}
+
+/* The next packet of a queue that may leave; it has a number and is in no list. */
+static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                                                unsigned channel, size_t pending)
+{
+    struct dgram_tx *tx = &conn->tx[channel];
+    struct dgram_packet *packet = tx->queue.first;
+    if (packet == NULL) return NULL;
+    if (!transmit_open(dgram, conn, channel, packet->lane, transmit_size(dgram, packet), pending))
+        return NULL;
+    if (!transmit_number(tx, packet)) return NULL;
+    dgram_list_remove(&tx->queue, packet);
+    if (tx->open[packet->lane] == packet) tx->open[packet->lane] = NULL;
+    conn->queued[packet->lane] -= packet->len;
+    return packet;
+}
+
+static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                                               size_t pending)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (conn->bulk == NULL) return NULL;
+    size_t size = aqi_min(conn->packet, conn->bulk->len - conn->bulk->issued);
+    if (!transmit_open(dgram, conn, AQI_DGRAM_DATA, DGRAM_OTHER_LANE, size, pending)) return NULL;
+    struct dgram_packet *packet = dgram_op_piece(dgram, peer);
+    if (packet == NULL) return NULL;
+    if (transmit_number(&conn->tx[AQI_DGRAM_DATA], packet)) return packet;
+    dgram_list_append(&conn->tx[AQI_DGRAM_DATA].queue, packet);
+    conn->queued[packet->lane] += packet->len;
+    return NULL;
+}
+
+/* Messages and bulk take turns on DATA, a burst each. */
+static struct dgram_packet *transmit_data(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                                          size_t pending)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_packet *packet = NULL;
+    if (!conn->turn || conn->bulk == NULL)
+        packet = transmit_from_queue(dgram, conn, AQI_DGRAM_DATA, pending);
+    if (packet == NULL) packet = transmit_from_bulk(dgram, peer, pending);
+    if (packet == NULL && conn->turn)
+        packet = transmit_from_queue(dgram, conn, AQI_DGRAM_DATA, pending);
+    return packet;
+}
+
+static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                                          size_t pending)
+{
+    struct dgram_packet *packet = conn->lost.first;
+    if (packet == NULL) return NULL;
+    /* What is new on COMMAND must not keep it back. */
+    size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + pending;
+    if (conn->probes != 0) {
+        conn->probes--;
+        packet->asks = true;
+    } else if (data != 0 && data + transmit_size(dgram, packet) > conn->pace.window) {
+        return NULL;
+    }
+    dgram_list_remove(&conn->lost, packet);
+    return packet;
+}
+
+/* --- acknowledgements --------------------------------------------------------------------------
+ */
+
+/* Numbers of this channel that have come behind a gap, as a record. Returns its bytes. */
+static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, unsigned char *at,
+                            size_t room)
+{
+    uint64_t words[DGRAM_SACK_WORDS];
+    const struct dgram_rx *rx = &conn->rx[channel];
+    uint32_t from = dgram_acked_until(conn, channel);
+    if (room < sizeof(struct dgram_record) + 8) return 0;
+    size_t most = aqi_min((room - sizeof(struct dgram_record)) / 8, DGRAM_SACK_WORDS);
+    unsigned n = dgram_seen_words(&rx->seen, from, words, (unsigned)most);
+    if (n == 0) return 0;
+    for (unsigned i = 0; i < DGRAM_HELD; i++) {
+        uint32_t bit = conn->held[i].seq - from - 1;
+        if (conn->held[i].taken && conn->held[i].channel == channel && bit < 64 * n)
+            words[bit / 64] &= ~(UINT64_C(1) << bit % 64);
+    }
+    struct dgram_record record = {.len = (uint16_t)(sizeof(record) + 8 * n),
+                                  .kind = DGRAM_SACK,
+                                  .flags = (uint8_t)channel,
+                                  .id = from,
+                                  .where = rx->order};
+    memcpy(at, &record, sizeof(record));
+    memcpy(at + sizeof(record), words, (size_t)8 * n);
+    return dgram_round16(record.len);
+}
+
+static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    alignas(16) unsigned char bytes[AQI_DGRAM_COMMAND_MAX] = {0};
+    size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND), len = sizeof(struct dgram_head);
+    transmit_head(dgram, conn, bytes, NULL);
+    for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
+        len += transmit_sack(conn, c, bytes + len, room - len);
+    uint8_t tag[DGRAM_TAG];
+    struct iovec iov[2] = {{.iov_base = bytes, .iov_len = len},
+                           {.iov_base = tag, .iov_len = sizeof(tag)}};
+    unsigned niov = 1;
+    if (dgram->config.authenticate) {
+        dgram->hooks.mac(dgram->hooks.arg, conn->mac_key, iov, 1, tag);
+        niov = 2;
+        len += sizeof(tag);
+    }
+    if (!dgram_put_on_wire(dgram, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1)) return false;
+    dgram_count(dgram, AQI_DGRAM_ACKS);
+    conn->unacked = 0;
+    conn->ack_now = conn->asks = false;
+    conn->ack_at = AQI_DGRAM_NEVER;
+    return true;
+}
+
+/* --- a peer's turn -----------------------------------------------------------------------------
+ */
+
+/* Those that left without a time left now. */
+static void transmit_time(struct aqi_dgram *dgram, struct dgram_conn *conn)
+{
+    conn->untimed = false;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        for (struct dgram_packet *p = conn->tx[c].flying.last; p != NULL && p->sent == 0;
+             p = p->prev)
+            p->sent = dgram->now;
+}
+
+bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_burst burst;
+    struct dgram_packet *packet;
+    burst.peer = peer;
+    burst.channel = AQI_DGRAM_COMMAND;
+    burst.niov = burst.packets = 0;
+    burst.segment = burst.bytes = burst.missing = 0;
+    burst.failed = false;
+    if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
+    conn->pace_at = AQI_DGRAM_NEVER;
+    size_t turn = 0;
+    while (!burst.failed && turn < TRANSMIT_TURN) {
+        packet = transmit_lost(dgram, conn, burst.bytes);
+        if (packet == NULL)
+            packet = transmit_from_queue(dgram, conn, AQI_DGRAM_COMMAND, burst.bytes);
+        if (packet == NULL) packet = transmit_data(dgram, peer, burst.bytes);
+        if (packet == NULL) break;
+        turn += packet->len + packet->bulk_len;
+        transmit_add(dgram, &burst, packet);
+    }
+    transmit_flush(dgram, &burst);
+    conn->turn = !conn->turn;
+    bool ok = !burst.failed;
+    if (ok && conn->ack_now) ok = transmit_ack(dgram, peer);
+    if (!ok || conn->untimed || turn >= TRANSMIT_TURN) dgram_make_ready(dgram, peer);
+    dgram_ack_set_probe(dgram, conn);
+    dgram_set_timer(dgram, peer);
+    return ok;
+}
+
+void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    conn->used = dgram->now;
+    if (peer->state == DGRAM_UP && transmit_in_flight(conn) == 0 && conn->lost.first == NULL)
+        dgram_transmit(dgram, peer);
+    else
+        dgram_make_ready(dgram, peer);
+}

@@ -1,0 +1,44 @@
+/* What the files of src/lib share: the settings that belong to no other folder, and a few calls. */
+#ifndef AQI_LIB_LIB_H
+#define AQI_LIB_LIB_H
+
+#include "base/settings.h"
+#include "job/boot.h"
+
+struct lib_config {
+    const char *log;
+    uint64_t stats;
+    const char *stats_file;
+    const char *trace;
+    const char *trace_file;
+    uint64_t trace_format;
+    uint64_t trace_limit;
+    uint64_t trace_flush;
+    const char *fault;
+};
+extern struct lib_config lib_config;
+
+/* Every table of the library: what aq_init loads and aq_info_setting lists. */
+struct aqi_settings_table *const *lib_tables(size_t *count);
+
+/*
+ * Read the environment into all tables: at aq_init always, so that the program may set variables
+ * before it; for who asks (`ask`) only if nobody has yet, for a running job works with the values.
+ * Safe from several threads; what it returned last time is returned to those who ask.
+ */
+aq_status lib_load_settings(bool ask);
+
+/* What a process leaves behind: open the files for counters and trace that the settings name, and
+ * watch for signals that would end the process. */
+aq_status lib_outputs_begin(uint32_t rank, uint32_t size);
+/* Write what there is, the first time only. Also in a signal handler. */
+void lib_outputs_end(void);
+
+/*
+ * Compare the rows marked `same` with those of all ranks. Collective.
+ *
+ * @return AQ_OK, or AQ_ESETTING everywhere: the message names the variable, two ranks and values.
+ */
+aq_status lib_compare_settings(struct aqi_boot *boot);
+
+#endif

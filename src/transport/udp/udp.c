@@ -1,0 +1,379 @@
+/* udp: opening, addresses, connecting and closing. */
+#include "transport/udp/udp_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+const unsigned char udp_magic[4] = {'u', 'd', 'p', '1'};
+
+enum { UDP_IP_HEADERS = 28 };
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
+{
+    struct aqi_port_weather weather;
+    if (udp_config.lossy[0] == 0) return AQ_OK;
+    if (!udp_read_weather(udp_config.lossy, &weather))
+        return aqi_fail(AQ_ESETTING, "udp",
+                        "AQ_UDP_LOSSY=\"%s\": use loss=, dup=, reorder=, corrupt= of 1000 packets, "
+                        "together at most 1000, and seed=",
+                        udp_config.lossy);
+    weather.seed += seed;
+    return aqi_port_lossy(*port, &weather, port);
+}
+
+static aq_status udp_open_port(const char *towards, uint64_t seed, struct aqi_port **port)
+{
+    struct aqi_port_params want = {.towards = towards, .buffer = (size_t)udp_config.buffer};
+    if (udp_config.interface[0] != 0) want.interface = udp_config.interface;
+    if (udp_config.mtu != 0 && udp_config.mtu < AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS)
+        return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: it is 0 or at least %u",
+                        (unsigned long long)udp_config.mtu,
+                        AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS);
+    if (udp_config.mtu != 0) want.packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
+    struct aqi_port *opened;
+    aq_status st = aqi_port_socket.open(&want, &opened);
+    if (st != AQ_OK) return st;
+    st = udp_port_weather(&opened, seed);
+    if (st == AQ_OK)
+        *port = opened;
+    else
+        opened->ops->close(opened);
+    return st;
+}
+
+static bool udp_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    const char *missing = aqi_mac_missing();
+    struct aqi_port *port;
+    *probe = (struct aqi_tp_probe){.device = "no interface"};
+    if (missing != NULL) {
+        snprintf(probe->reason, sizeof(probe->reason), "%s", missing);
+    } else if (udp_open_port("localhost", 0, &port) != AQ_OK) {
+        snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
+    } else {
+        probe->usable = true;
+        snprintf(probe->device, sizeof(probe->device), "%s", port->limits.interface);
+        port->ops->close(port);
+    }
+    return device == 0;
+}
+
+/* --- what the engine asks -------------------------------------------------------------------- */
+
+static bool udp_hook_transmit(void *arg, enum aqi_dgram_channel channel,
+                              const struct aqi_dgram_addr *to, const struct iovec *iov,
+                              unsigned niov, size_t segment, unsigned packets)
+{
+    struct aqi_port *port = ((struct udp_tp *)arg)->port;
+    return port->ops->send(port, channel, to, iov, niov, segment, packets);
+}
+
+static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    const struct aqi_tp_hooks *hooks = &((struct udp_tp *)arg)->tp.hooks;
+    return hooks->range_ok(hooks->host, addr, len);
+}
+
+/* AQ_ENOTSUP: it has no address. AQ_EPROTO: the address makes no sense. */
+static aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
+{
+    struct udp_tp *udp = arg;
+    unsigned char bytes[AQI_ADDR_MAX];
+    struct udp_addr addr;
+    size_t len = sizeof(bytes);
+    aq_status st = udp->tp.hooks.lookup(udp->tp.hooks.host, &udp->tp, id, bytes, &len);
+    if (st != AQ_OK) return st;
+    if (len == 0) return AQ_ENOTSUP;
+    if (len != (udp->own.is_connection ? sizeof(udp->own.addr) : sizeof(addr))) return AQ_EPROTO;
+    memcpy(&addr, bytes, sizeof(addr));
+    if (memcmp(addr.magic, udp_magic, sizeof(udp_magic)) != 0 || addr.at.len == 0 ||
+        addr.at.len > sizeof(addr.at.bytes))
+        return AQ_EPROTO;
+    *at = addr.at;
+    return AQ_OK;
+}
+
+static void udp_hook_lost(void *arg, uint32_t id, const char *why)
+{
+    struct udp_tp *udp = arg;
+    struct udp_peer *peer = udp->peers[id];
+    if (peer == NULL || peer->lost) return;
+    peer->lost = true;
+    snprintf(peer->why, sizeof(peer->why), "%s", why);
+    peer->next = udp->lost;
+    udp->lost = peer;
+}
+
+static void udp_hook_small_path(void *arg, uint32_t id, size_t usable)
+{
+    const struct udp_tp *udp = arg;
+    struct aqi_dgram_addr at = {.len = 0};
+    char peer[64];
+    (void)udp_hook_lookup(arg, id, &at);
+    udp->port->ops->text(&at, peer, sizeof(peer));
+    aqi_log(AQI_LOG_WARN, "udp",
+            "peer %u (%s) answers small packets from %s (%s), but not those of %zu bytes: the path "
+            "carries only %zu, which costs bandwidth. Set AQ_UDP_MTU=%zu, or correct the MTU of a "
+            "switch or interface in between",
+            id, peer, udp->port->limits.text, udp->port->limits.interface,
+            udp->port->limits.packet + UDP_IP_HEADERS, usable + UDP_IP_HEADERS,
+            usable + UDP_IP_HEADERS);
+}
+
+/* The job's key is asked for rarely and lives long; those of connections sign packets. */
+static void udp_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
+                         uint8_t tag[16])
+{
+    const struct udp_tp *udp = arg;
+    bool job = memcmp(key, udp->params.key, sizeof(udp->params.key)) == 0;
+    aqi_mac_of(job ? udp->handshake : udp->packets, key, iov, niov, tag);
+}
+
+static const enum aqi_counter udp_counters[UDP_COUNTERS] = {
+    [AQI_DGRAM_SENT] = AQI_CTR_PACKETS,
+    [AQI_DGRAM_RESENT] = AQI_CTR_PACKETS_AGAIN,
+    [AQI_DGRAM_RECEIVED] = AQI_CTR_PACKETS_RECEIVED,
+    [AQI_DGRAM_ACKS] = AQI_CTR_PACKETS_ACK,
+    [AQI_DGRAM_DUPLICATES] = AQI_CTR_PACKETS_REPEATED,
+    [AQI_DGRAM_TIMEOUTS] = AQI_CTR_PACKETS_TIMEOUT,
+    [AQI_DGRAM_DROP_SHORT] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_COOKIE] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_MAC] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_WINDOW] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_MALFORMED] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_VERSION] = AQI_CTR_PACKETS_DROPPED,
+    [AQI_DGRAM_DROP_POOL] = AQI_CTR_PACKETS_NO_ROOM,
+    [AQI_DGRAM_COUNTERS] = AQI_CTR_PACKETS_NO_ROOM,
+};
+
+void udp_count_packets(struct udp_tp *udp)
+{
+    for (unsigned i = 0; i < UDP_COUNTERS; i++) {
+        uint64_t count = i < AQI_DGRAM_COUNTERS
+                             ? aqi_dgram_count(udp->dgram, (enum aqi_dgram_counter)i)
+                             : udp->port->ops->drops(udp->port);
+        aqi_count(udp_counters[i], count - udp->told[i]);
+        udp->told[i] = count;
+    }
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static void udp_close(struct aqi_tp *tp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_idle_close(udp);
+    if (udp->dgram != NULL) {
+        udp_count_packets(udp);
+        udp_rma_tell_ends(udp);
+        aqi_dgram_destroy(udp->dgram);
+    }
+    free(udp->ends);
+    if (udp->port != NULL) udp->port->ops->close(udp->port);
+    aqi_mac_close(udp->handshake);
+    aqi_mac_close(udp->packets);
+    for (uint32_t id = 0; udp->peers != NULL && id < udp->params.size; id++)
+        free(udp->peers[id]);
+    free(udp->peers);
+    free(udp);
+}
+
+static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *config)
+{
+    aqi_dgram_defaults(config);
+    config->self = udp->params.self;
+    config->size = udp->params.size;
+    memcpy(config->key, udp->params.key, sizeof(config->key));
+    config->address = udp->port->address;
+    config->packet = udp->port->limits.packet;
+    config->room = udp->port->limits.room;
+    config->max_message = sizeof(struct udp_head) + udp->tp.limits.max_medium;
+    if (udp_config.window != 0) config->window = (size_t)udp_config.window;
+    config->ack_delay = udp_config.ack_delay_ns;
+    config->rto_min = udp_config.rto_min_ns;
+    config->rto_max = aqi_max(udp_config.rto_max_ns, udp_config.rto_min_ns);
+    config->idle_close = udp_config.idle_close_ns;
+    config->dead_after = udp_config.dead_after_ns;
+    config->authenticate = udp->authenticate;
+}
+
+static aq_status udp_open_engine(struct udp_tp *udp)
+{
+    struct aqi_dgram_config config;
+    const struct aqi_dgram_hooks hooks = {.transmit = udp_hook_transmit,
+                                          .deliver = udp_am_deliver,
+                                          .local = udp_rma_local,
+                                          .remote = udp_rma_remote,
+                                          .range_ok = udp_hook_range_ok,
+                                          .lookup = udp_hook_lookup,
+                                          .lost = udp_hook_lost,
+                                          .small_path = udp_hook_small_path,
+                                          .mac = udp_hook_mac,
+                                          .arg = udp};
+    udp_configure(udp, &config);
+    if (getrandom(&config.epoch, sizeof(config.epoch), 0) != sizeof(config.epoch) ||
+        getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed))
+        return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    aq_status st = aqi_dgram_create(&config, &hooks, &udp->dgram);
+    udp->tp.limits.pool = config.pool;
+    return st;
+}
+
+static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    struct udp_tp *udp = calloc(1, sizeof(*udp));
+    if (udp == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to open");
+    udp->params = *params;
+    udp->tp.hooks = params->hooks;
+    udp->tp.limits = (struct aqi_tp_limits){.max_medium = aqi_round_up(params->max_medium, 64),
+                                            .max_long = UINT32_MAX};
+    udp->idle.arrivals = udp->idle.watched = udp->idle.stop = udp->idle.tick = -1;
+    udp->locks = params->threads;
+    udp->peers = calloc(params->size, sizeof(struct udp_peer *));
+    aq_status st = udp->peers != NULL
+                       ? AQ_OK
+                       : aqi_fail(AQ_ENOMEM, "udp", "no memory for %u peers", params->size);
+    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &udp->handshake);
+    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &udp->packets);
+    char towards[AQI_URI_MAX] = "localhost";
+    if (st == AQ_OK) st = udp_connection_begin(udp, towards);
+    bool alone = udp->own.is_connection || params->local_size == params->size;
+    if (st == AQ_OK) st = udp_open_port(alone ? towards : NULL, params->self, &udp->port);
+    if (st == AQ_OK) st = udp_open_engine(udp);
+    if (st == AQ_OK) st = udp_idle_open(udp);
+    if (st != AQ_OK) {
+        udp_close(&udp->tp);
+        return st;
+    }
+    *tp = &udp->tp;
+    return AQ_OK;
+}
+
+static aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    struct udp_connection_addr *addr = &udp->own.addr;
+    memcpy(addr->base.magic, udp_magic, sizeof(udp_magic));
+    addr->base.at = udp->port->address;
+    *len = udp->own.is_connection ? sizeof(*addr) : sizeof(addr->base);
+    memcpy(out, addr, *len);
+    return AQ_OK;
+}
+
+/* The connection comes about when it is first used. */
+static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    struct aqi_dgram_addr addr;
+    (void)host;
+    if (id == udp->params.self) return AQ_ENOTSUP;
+    udp_lock(udp);
+    aq_status st = udp_hook_lookup(udp, id, &addr);
+    if (st == AQ_AGAIN) st = AQ_OK;
+    if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u makes no sense", id);
+    if (st == AQ_OK && udp->peers[id] == NULL) {
+        struct udp_peer *peer = calloc(1, sizeof(*peer));
+        st = peer != NULL ? aqi_dgram_peer(udp->dgram, id) : AQ_ENOMEM;
+        if (st == AQ_OK) {
+            peer->peer.id = id;
+            udp->peers[id] = peer;
+        } else {
+            free(peer);
+            aqi_fail(st, "udp", "no memory for peer %u", id);
+        }
+    }
+    if (st == AQ_OK) *out = &udp->peers[id]->peer;
+    udp_unlock(udp);
+    return st;
+}
+
+static void udp_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_lock(udp);
+    aqi_dgram_down(udp->dgram, peer->id);
+    udp_unlock(udp);
+}
+
+/* --- looking at it --------------------------------------------------------------------------- */
+
+static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_lock(udp);
+    bool quiet = aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
+    udp_unlock(udp);
+    return quiet ? AQ_OK : AQ_AGAIN;
+}
+
+static uint64_t udp_next_deadline(struct aqi_tp *tp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_lock(udp);
+    uint64_t at = udp->lost != NULL ? 0 : aqi_dgram_deadline(udp->dgram);
+    udp_unlock(udp);
+    return at;
+}
+static_assert(AQI_NO_DEADLINE == AQI_DGRAM_NEVER, "no deadline is none of the engine's");
+
+static aq_status udp_drain(struct aqi_tp *tp, uint64_t deadline)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_lock(udp);
+    bool over = udp->now >= deadline || aqi_dgram_drained(udp->dgram, udp->now);
+    /* Time passes by the calls of progress that look. */
+    if (!over) atomic_store_explicit(&udp->idle.rests_until, 0, memory_order_relaxed);
+    udp_unlock(udp);
+    return over ? AQ_OK : AQ_AGAIN;
+}
+
+static int udp_describe(struct aqi_tp *tp, char *buf, size_t len)
+{
+    const struct udp_tp *udp = (const struct udp_tp *)tp;
+    const struct aqi_port_limits *limits = &udp->port->limits;
+    return snprintf(buf, len, "%s, %s, packets of %zu bytes, room for %zu KB%s%s%s",
+                    limits->interface, limits->text, limits->packet, limits->room >> 10,
+                    udp_config.auth == UDP_AUTH_MAC ? ", each with a MAC" : "",
+                    udp->idle.helped ? "" : ", no thread to watch for them",
+                    udp_config.lossy[0] != 0 ? ", lossy" : "");
+}
+
+const struct aqi_transport aqi_udp_transport = {
+    .name = "udp",
+    .doc = "processes of different hosts over UDP",
+    .caps = AQI_CAP_TIMERS | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_LONG | AQI_CAP_REG |
+            AQI_CAP_ANY_MEMORY | AQI_CAP_WAIT_FD | AQI_CAP_ROOM | AQI_CAP_FAR | AQI_CAP_RENDEZVOUS,
+    .addr_max = sizeof(struct udp_connection_addr),
+    .key_max = UDP_KEY,
+    .settings = &aqi_udp_settings,
+    .probe = udp_probe,
+    .open = udp_open,
+    .close = udp_close,
+    .address = udp_address,
+    .connect = udp_connect,
+    .disconnect = udp_disconnect,
+    .am_send = udp_am_send,
+    .progress = udp_progress,
+    .quiet = udp_quiet,
+    .next_deadline = udp_next_deadline,
+    .drain = udp_drain,
+    .am_long = udp_am_long,
+    .put = udp_put,
+    .get = udp_get,
+    .mem_reg = udp_mem_reg,
+    .mem_dereg = udp_mem_dereg,
+    .mem_map = udp_mem_map,
+    .mem_unmap = udp_mem_unmap,
+    .rendezvous = &udp_rendezvous,
+    .wait_fd = udp_wait_fd,
+    .arm = udp_arm,
+    .describe = udp_describe,
+};

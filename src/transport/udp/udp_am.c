@@ -1,0 +1,136 @@
+/* udp: active messages, and progress. */
+#include "transport/udp/udp_impl.h"
+
+#include "base/stats.h"
+
+#include <string.h>
+
+size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp_head *head)
+{
+    memset(head->bytes, 0, sizeof(uint32_t)); /* the engine's */
+    aqi_am_encode(head->bytes, am, udp->params.self);
+    return sizeof(struct aqi_am_wire) + 4u * am->nargs;
+}
+
+aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      struct aqi_comp *comp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    struct udp_head head;
+    size_t len = udp_am_head(udp, am, &head);
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0, payload = aqi_am_has_payload(am->kind);
+    udp_lock(udp);
+    aq_status st = aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len,
+                                  payload ? am->payload : NULL, payload ? am->nbytes : 0);
+    if (st == AQ_OK) udp_began(udp);
+    udp_unlock(udp);
+    if (st == AQ_OK) aqi_comp_local(comp);
+    return st;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+static bool udp_am_read(const struct udp_tp *udp, uint32_t source, bool request,
+                        unsigned char *message, size_t len, struct aqi_am *am)
+{
+    uint32_t claimed;
+    if (aqi_am_decode(message, len, udp->tp.limits.max_medium, am, &claimed) != AQ_OK) return false;
+    if (claimed != source || request != ((am->flags & AQI_AM_IS_REPLY) == 0)) return false;
+    if (!aqi_am_has_payload(am->kind)) return true;
+    size_t offset = aqi_am_payload_offset(am->nargs);
+    am->payload = message + offset;
+    return am->nbytes == 0 || (len >= offset && am->nbytes <= len - offset);
+}
+
+/* Run the handler, without the lock. */
+void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len)
+{
+    struct udp_tp *udp = arg;
+    struct aqi_am am;
+    unsigned place = udp->place;
+    if (!udp_am_read(udp, source, request, message, len, &am)) {
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        return;
+    }
+    if (place == UDP_OUTER) udp->outer_waits = true;
+    udp_unlock(udp);
+    udp->tp.hooks.deliver(udp->tp.hooks.arg, source, &am);
+    udp_lock(udp);
+    while (place == UDP_OUTER && udp->receivers == UDP_RECEIVERS) {
+        udp_unlock(udp);
+        aqi_pause();
+        udp_lock(udp);
+    }
+    if (place == UDP_OUTER) udp->outer_waits = false;
+    udp->place = place;
+}
+
+struct udp_receiver {
+    struct udp_tp *udp;
+    unsigned place;
+    bool requests;
+};
+
+static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *from,
+                     unsigned char *packet, size_t len)
+{
+    const struct udp_receiver *receiver = arg;
+    struct udp_tp *udp = receiver->udp;
+    udp_lock(udp);
+    udp->place = receiver->place;
+    aqi_dgram_input(udp->dgram, channel, from, packet, len, receiver->requests, udp->now);
+    udp_unlock(udp);
+}
+
+/* With the lock held, which is released meanwhile. */
+static unsigned udp_receive(struct udp_tp *udp, enum aqi_progress_mode mode)
+{
+    enum { DEEP = 16 };
+    struct aqi_dgram_addr refused;
+    struct udp_receiver receiver = {.udp = udp, .place = udp->receivers};
+    if (receiver.place == UDP_NESTED ? !udp->outer_waits : receiver.place != UDP_OUTER) return 0;
+    receiver.requests = mode == AQI_PROGRESS_ALL && receiver.place == UDP_OUTER;
+    bool deep = udp->deep || ++udp->rounds % DEEP == 0;
+    udp->deep = false;
+    udp->receivers++;
+    udp_unlock(udp);
+    unsigned n = udp->port->ops->receive(udp->port, deep, udp_take, &receiver);
+    /* That a process is gone its job says; ours may just be the last word to it. */
+    while (udp->port->ops->refused(udp->port, &refused))
+        n++;
+    udp_lock(udp);
+    udp->receivers--;
+    return n;
+}
+
+static unsigned udp_tell_lost(struct udp_tp *udp)
+{
+    unsigned n = 0;
+    for (;; n++) {
+        udp_lock(udp);
+        struct udp_peer *peer = udp->lost;
+        if (peer != NULL) udp->lost = peer->next;
+        udp_unlock(udp);
+        if (peer == NULL) return n;
+        udp->tp.hooks.peer_lost(udp->tp.hooks.arg, peer->peer.id, peer->why);
+    }
+}
+
+unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    if (udp_idle_rests(udp, now)) return 0;
+    udp_lock(udp);
+    udp->now = aqi_max(udp->now, now);
+    udp->idle.looks++;
+    udp_idle_look(udp);
+    if (AQI_UNLIKELY(udp->end_count != 0)) udp_rma_tell_ends(udp);
+    unsigned n = udp_receive(udp, mode);
+    udp->place = UDP_NOT_RECEIVING;
+    n += aqi_dgram_progress(udp->dgram, mode == AQI_PROGRESS_ALL, udp->now);
+    udp_idle_begin(udp, n);
+    bool lost = udp->lost != NULL;
+    udp_unlock(udp);
+    if (AQI_UNLIKELY(lost) && mode == AQI_PROGRESS_ALL) n += udp_tell_lost(udp);
+    return n;
+}

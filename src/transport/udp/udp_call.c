@@ -1,0 +1,194 @@
+/* udp: the packets of calls as bytes, the secret of connections, and their URIs. */
+#include "transport/udp/udp_call.h"
+
+#include "base/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CALL_MAGIC 0x316c6c6163757141ull /* "Aqucall1" */
+enum { CALL_VERSION = 1, CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
+
+/* --- the secret ------------------------------------------------------------------------------ */
+
+/* All of it; -1: errno says why. Who inherited a descriptor shares its offset with others. */
+static ssize_t udp_call_read_all(int fd, unsigned char *buf, size_t size)
+{
+    size_t len = 0;
+    ssize_t got;
+    do {
+        got = pread(fd, buf + len, size - len, (off_t)len);
+        if (got < 0 && errno == ESPIPE) got = read(fd, buf + len, size - len);
+        if (got < 0 && errno != EINTR) return -1;
+        if (got > 0) len += (size_t)got;
+    } while (got != 0);
+    return (ssize_t)len;
+}
+
+static aq_status udp_call_secret_open(const char *setting, int *fd)
+{
+    char *end;
+    struct stat info;
+    if (strncmp(setting, "fd:", 3) == 0 && setting[3] >= '0' && setting[3] <= '9') {
+        unsigned long number = strtoul(setting + 3, &end, 10);
+        if (*end == 0 && number <= INT_MAX && fcntl((int)number, F_GETFD) >= 0) {
+            *fd = (int)number;
+            return AQ_OK;
+        }
+        return aqi_fail(AQ_ESETTING, "udp", "AQ_CONNECT_SECRET=%s: no such descriptor is open",
+                        setting);
+    }
+    if (strncmp(setting, "file:", 5) != 0)
+        return aqi_fail(AQ_ESETTING, "udp",
+                        "AQ_CONNECT_SECRET: it is file:PATH or fd:NUMBER, never the secret itself");
+    *fd = open(setting + 5, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return aqi_fail_errno(AQ_ESETTING, errno, "udp", "AQ_CONNECT_SECRET=%s cannot be opened",
+                              setting);
+    if (fstat(*fd, &info) == 0 && (info.st_mode & (S_IRWXG | S_IRWXO)) == 0) return AQ_OK;
+    close(*fd);
+    return aqi_fail(
+        AQ_EACCESS, "udp",
+        "AQ_CONNECT_SECRET=%s: others may read it: \"chmod 600\" it, and make a new one", setting);
+}
+
+aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_secret *secret)
+{
+    /* What a descriptor held: the library may be initialised again. */
+    static struct udp_secret kept;
+    static char kept_for[32];
+    static const uint8_t zeros[AQI_MAC_BYTES];
+    unsigned char bytes[CALL_SECRET_MOST];
+    int fd = -1;
+    memset(secret, 0, sizeof(*secret));
+    if (setting[0] == 0) return AQ_OK;
+    bool once = strncmp(setting, "fd:", 3) == 0 && strlen(setting) < sizeof(kept_for);
+    if (once && kept.is_set && strcmp(setting, kept_for) == 0) {
+        *secret = kept;
+        return AQ_OK;
+    }
+    aq_status st = udp_call_secret_open(setting, &fd);
+    if (st != AQ_OK) return st;
+    ssize_t len = udp_call_read_all(fd, bytes, sizeof(bytes));
+    int err = errno;
+    close(fd);
+    if (len < 0)
+        return aqi_fail_errno(AQ_ESETTING, err, "udp", "AQ_CONNECT_SECRET=%s cannot be read",
+                              setting);
+    if (len < CALL_SECRET_LEAST || len == CALL_SECRET_MOST)
+        return aqi_fail(AQ_ESETTING, "udp",
+                        "AQ_CONNECT_SECRET=%s holds %zd bytes: make it of %d to %d random ones "
+                        "(head -c 32 /dev/urandom)",
+                        setting, len, CALL_SECRET_LEAST, CALL_SECRET_MOST - 1);
+    struct iovec all = {.iov_base = bytes, .iov_len = (size_t)len};
+    aqi_mac_of(mac, zeros, &all, 1, secret->key);
+    explicit_bzero(bytes, sizeof(bytes));
+    secret->is_set = true;
+    if (once) {
+        kept = *secret;
+        strcpy(kept_for, setting);
+    }
+    return AQ_OK;
+}
+
+void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, const char *what,
+                       const uint8_t caller[UDP_CALL_BYTES], const uint8_t listener[UDP_CALL_BYTES],
+                       uint8_t key[AQI_MAC_BYTES])
+{
+    char name[16] = "";
+    strncpy(name, what, sizeof(name) - 1);
+    const struct iovec iov[] = {
+        {.iov_base = name, .iov_len = sizeof(name)},
+        {.iov_base = (void *)(uintptr_t)caller, .iov_len = UDP_CALL_BYTES},
+        {.iov_base = (void *)(uintptr_t)listener, .iov_len = UDP_CALL_BYTES}};
+    aqi_mac_of(mac, secret->key, iov, AQI_COUNT_OF(iov), key);
+}
+
+/* --- packets --------------------------------------------------------------------------------- */
+
+static void udp_call_mac(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
+                         const struct udp_call *call, size_t len, uint8_t tag[UDP_CALL_BYTES])
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)call, .iov_len = len};
+    aqi_mac_of(mac, key, &iov, 1, tag);
+}
+
+static bool udp_call_same(const uint8_t *a, const uint8_t *b)
+{
+    uint8_t differ = 0;
+    for (unsigned i = 0; i < UDP_CALL_BYTES; i++)
+        differ |= (uint8_t)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
+static const uint8_t udp_call_public[AQI_MAC_BYTES];
+
+void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
+                   struct udp_call *call)
+{
+    call->magic = CALL_MAGIC;
+    call->version = CALL_VERSION;
+    call->kind = (uint8_t)kind;
+    udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), call->proof);
+    udp_call_mac(mac, udp_call_public, call, offsetof(struct udp_call, check), call->check);
+}
+
+bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call)
+{
+    struct udp_call read;
+    uint8_t check[UDP_CALL_BYTES];
+    if (len != sizeof(read)) return false;
+    memcpy(&read, bytes, sizeof(read));
+    if (read.magic != CALL_MAGIC || read.version != CALL_VERSION) return false;
+    if (read.kind == 0 || read.kind >= UDP_CALL_KINDS) return false;
+    udp_call_mac(mac, udp_call_public, &read, offsetof(struct udp_call, check), check);
+    if (!udp_call_same(check, read.check)) return false;
+    *call = read;
+    return true;
+}
+
+bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
+                     const struct udp_call *call)
+{
+    uint8_t proof[UDP_CALL_BYTES];
+    udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), proof);
+    return udp_call_same(proof, call->proof);
+}
+
+/* --- URIs ------------------------------------------------------------------------------------ */
+
+static bool udp_call_read_port(const char *text, char port[8])
+{
+    size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > 5 || text[n] != 0 || strtoul(text, NULL, 10) > UINT16_MAX) return false;
+    strcpy(port, text);
+    return true;
+}
+
+bool udp_uri_read(const char *uri, struct udp_uri *out)
+{
+    static const char scheme[] = "udp://";
+    struct udp_uri read = {.port = "0"};
+    if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return false;
+    const char *host = uri + sizeof(scheme) - 1, *end;
+    if (strlen(host) >= sizeof(read.host)) return false;
+    bool six = host[0] == '[';
+    if (six) {
+        end = strchr(++host, ']');
+        if (end == NULL || end == host) return false;
+    } else {
+        end = host + strcspn(host, ":");
+    }
+    for (const char *c = host; c != end; c++)
+        if (*c <= ' ' || *c > '~' || strchr("/@?#[]", *c) != NULL) return false;
+    memcpy(read.host, host, (size_t)(end - host));
+    if (six) end++;
+    if (*end != 0 && (*end != ':' || !udp_call_read_port(end + 1, read.port))) return false;
+    *out = read;
+    return true;
+}

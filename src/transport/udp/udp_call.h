@@ -1,0 +1,81 @@
+/*
+ * How a call reaches a listener over UDP: four packets of one size, so that nobody is sent more
+ * than he has sent, and what is computed from a secret that both sides may share.
+ *
+ *   KNOCK   who calls: a random number
+ *   COOKIE  the listener: a number made of the caller's, where he is, and the time; nothing is kept
+ *   CALL    with the cookie, which shows that the caller receives where he says he is
+ *   TAKEN   the listener: where its end of the control channel is, and a random number; or BUSY,
+ *           try again later; or DENIED, the secrets differ
+ *
+ * Then both have the key of the control channel, and the datagram engine goes on there.
+ */
+#ifndef UDP_CALL_H
+#define UDP_CALL_H
+
+#include "base/mac.h"
+#include "transport/transport.h"
+
+#define UDP_CALL_BYTES 16 /* of random numbers, cookies and proofs */
+
+enum udp_call_kind {
+    UDP_CALL_KNOCK = 1,
+    UDP_CALL_COOKIE,
+    UDP_CALL_CALL,
+    UDP_CALL_TAKEN,
+    UDP_CALL_BUSY,
+    UDP_CALL_DENIED,
+    UDP_CALL_KINDS
+};
+
+struct udp_call {
+    uint64_t magic;
+    uint8_t version, kind;
+    uint16_t port; /* TAKEN: of the channel, in network order */
+    uint32_t unused;
+    uint8_t caller[UDP_CALL_BYTES], listener[UDP_CALL_BYTES]; /* random numbers */
+    uint8_t cookie[UDP_CALL_BYTES];
+    uint8_t proof[UDP_CALL_BYTES]; /* CALL, TAKEN: that the sender knows the secret */
+    uint8_t check[UDP_CALL_BYTES]; /* of all before: it came as it was sent */
+};
+static_assert(sizeof(struct udp_call) == 96, "no padding");
+
+/* A key that both sides have: the secret's, or zeros, which everybody knows. */
+struct udp_secret {
+    uint8_t key[AQI_MAC_BYTES];
+    bool is_set;
+};
+
+/*
+ * Read AQ_CONNECT_SECRET; a descriptor is read once in a process, and closed.
+ *
+ * @return AQ_ESETTING  It is neither "file:PATH" nor "fd:NUMBER", or there are too few bytes.
+ * @return AQ_EACCESS   The file is open to others.
+ */
+aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_secret *secret);
+
+/* A key made of the secret, for `what` (at most 16 characters), of two random numbers. */
+void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, const char *what,
+                       const uint8_t caller[UDP_CALL_BYTES], const uint8_t listener[UDP_CALL_BYTES],
+                       uint8_t key[AQI_MAC_BYTES]);
+
+/* Fill in what all kinds have. */
+void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
+                   struct udp_call *call);
+/* False: it is none of ours, or was altered on its way. */
+bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
+/* Does the sender know the same secret as we, or neither of us any? */
+bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
+                     const struct udp_call *call);
+
+/*
+ * "udp://HOST:PORT", "udp://[IPv6]:PORT"; without ":PORT" the port is "0", and without a host it is
+ * "". False: it is none of ours.
+ */
+struct udp_uri {
+    char host[AQI_URI_MAX];
+    char port[8];
+};
+bool udp_uri_read(const char *uri, struct udp_uri *out);
+
+#endif

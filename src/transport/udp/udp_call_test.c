@@ -1,0 +1,164 @@
+/* Calls over UDP: packets altered in each byte, proofs, secrets and where they are read, and URIs.
+ */
+#include "transport/udp/udp_call.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct aqi_mac *mac;
+static const struct udp_secret nothing, one = {{1}, true}, other = {{2}, true};
+
+static int test_open(void **state)
+{
+    (void)state;
+    return aqi_mac_open(AQI_MAC_HMAC, &mac) == AQ_OK ? 0 : -1;
+}
+
+static int test_close(void **state)
+{
+    (void)state;
+    aqi_mac_close(mac);
+    return 0;
+}
+
+static struct udp_call sample(enum udp_call_kind kind, const struct udp_secret *secret)
+{
+    struct udp_call call = {.port = 7, .caller = "caller", .listener = "listener", .cookie = "c"};
+    udp_call_seal(mac, secret, kind, &call);
+    return call;
+}
+
+static void test_packets(void **state)
+{
+    struct udp_call call, read;
+    unsigned char bytes[sizeof(call) + 1] = {0};
+    (void)state;
+    for (unsigned kind = 1; kind < UDP_CALL_KINDS; kind++) {
+        call = sample((enum udp_call_kind)kind, &one);
+        memcpy(bytes, &call, sizeof(call));
+        assert_true(udp_call_read(mac, bytes, sizeof(call), &read));
+        assert_memory_equal(&read, &call, sizeof(call));
+        for (size_t len = 0; len <= sizeof(bytes); len++)
+            assert_int_equal(udp_call_read(mac, bytes, len, &read), len == sizeof(call));
+        for (size_t i = 0; i < sizeof(call); i++) {
+            bytes[i] ^= 0x10;
+            assert_false(udp_call_read(mac, bytes, sizeof(call), &read));
+            bytes[i] ^= 0x10;
+        }
+    }
+    call = sample(UDP_CALL_KINDS, &one);
+    assert_false(udp_call_read(mac, &call, sizeof(call), &read));
+    call = sample((enum udp_call_kind)0, &one);
+    assert_false(udp_call_read(mac, &call, sizeof(call), &read));
+}
+
+/* Nobody proves to know what he does not know, nor passes one packet off as another. */
+static void test_proofs(void **state)
+{
+    const struct udp_secret *const secrets[] = {&nothing, &one, &other};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        for (unsigned j = 0; j < 3; j++) {
+            struct udp_call call = sample(UDP_CALL_TAKEN, secrets[i]);
+            assert_int_equal(udp_call_proved(mac, secrets[j], &call), i == j);
+            call.port++;
+            assert_false(udp_call_proved(mac, secrets[j], &call));
+            call.port--;
+            call.kind = UDP_CALL_CALL;
+            assert_false(udp_call_proved(mac, secrets[j], &call));
+        }
+}
+
+static void test_keys(void **state)
+{
+    uint8_t a[UDP_CALL_BYTES] = {1}, b[UDP_CALL_BYTES] = {2}, key[6][AQI_MAC_BYTES];
+    (void)state;
+    udp_secret_derive(mac, &one, "channel", a, b, key[0]);
+    udp_secret_derive(mac, &one, "channel", b, a, key[1]);
+    udp_secret_derive(mac, &one, "connection", a, b, key[2]);
+    udp_secret_derive(mac, &other, "channel", a, b, key[3]);
+    udp_secret_derive(mac, &nothing, "channel", a, b, key[4]);
+    udp_secret_derive(mac, &one, "channel", a, b, key[5]);
+    assert_memory_equal(key[0], key[5], AQI_MAC_BYTES);
+    for (unsigned i = 0; i < 5; i++)
+        for (unsigned j = 0; j < i; j++)
+            assert_memory_not_equal(key[i], key[j], AQI_MAC_BYTES);
+}
+
+static void test_secrets(void **state)
+{
+    static const char *const bad[] = {"the secret itself", "fd:",   "fd:x",
+                                      "fd:9999",           "fd:-1", "file:/nosuch/file"};
+    struct udp_secret read, again;
+    char setting[32];
+    int pair[2], memory = memfd_create("secret", MFD_CLOEXEC);
+    (void)state;
+    assert_int_equal(udp_secret_read("", mac, &read), AQ_OK);
+    assert_false(read.is_set);
+    for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
+        assert_int_equal(udp_secret_read(bad[i], mac, &read), AQ_ESETTING);
+        assert_null(strstr(aq_error_message(), "the secret itself:"));
+    }
+    /* A pipe and a file, wherever its offset is, and the second time without it. */
+    assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+    assert_int_equal(write(pair[1], "sixteen bytes!!!", 16), 16);
+    assert_int_equal(write(memory, "sixteen bytes!!!", 16), 16);
+    close(pair[1]);
+    snprintf(setting, sizeof(setting), "fd:%d", pair[0]);
+    assert_int_equal(udp_secret_read(setting, mac, &read), AQ_OK);
+    assert_true(read.is_set);
+    assert_int_equal(fcntl(pair[0], F_GETFD), -1);
+    assert_int_equal(udp_secret_read(setting, mac, &again), AQ_OK);
+    assert_memory_equal(&read, &again, sizeof(read));
+    snprintf(setting, sizeof(setting), "fd:%d", memory);
+    assert_int_equal(udp_secret_read(setting, mac, &again), AQ_OK);
+    assert_memory_equal(&read, &again, sizeof(read));
+    /* Too short. */
+    memory = memfd_create("secret", MFD_CLOEXEC);
+    assert_int_equal(write(memory, "fifteen bytes!!", 15), 15);
+    snprintf(setting, sizeof(setting), "fd:%d", dup(memory));
+    assert_int_equal(udp_secret_read(setting, mac, &again), AQ_ESETTING);
+    close(memory);
+}
+
+static void test_uris(void **state)
+{
+    static const struct {
+        const char *uri, *host, *port;
+    } good[] = {{"udp://", "", "0"},         {"udp://:7000", "", "7000"},
+                {"udp://host", "host", "0"}, {"udp://10.0.0.7:65535", "10.0.0.7", "65535"},
+                {"udp://[::1]", "::1", "0"}, {"udp://[fe80::1%eth0]:1", "fe80::1%eth0", "1"}};
+    static const char *const bad[] = {
+        "",           "udp",        "udp:/",        "shm://x",        "udp://h:",   "udp://h:65536",
+        "udp://h:1x", "udp://::1",  "udp://[]:1",   "udp://[::1",     "udp://a b",  "udp://a/b",
+        "udp://u@h",  "udp://h:-1", "udp://[::1]x", "udp://h:000001", "UDP://host", "udp://a]"};
+    struct udp_uri read;
+    char longer[AQI_URI_MAX + 32] = "udp://";
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(good); i++) {
+        assert_true(udp_uri_read(good[i].uri, &read));
+        assert_string_equal(read.host, good[i].host);
+        assert_string_equal(read.port, good[i].port);
+    }
+    for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
+        assert_false(udp_uri_read(bad[i], &read));
+    memset(longer + 6, 'a', AQI_URI_MAX + 1);
+    assert_false(udp_uri_read(longer, &read));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packets), cmocka_unit_test(test_proofs), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_secrets), cmocka_unit_test(test_uris),
+    };
+    return cmocka_run_group_tests_name("transport/udp/udp_call", tests, test_open, test_close);
+}

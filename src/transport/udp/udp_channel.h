@@ -1,0 +1,103 @@
+/*
+ * Control channels of connections over UDP: a connected socket each, and an engine of two ids that
+ * makes what goes over it reliable. One message is under way at a time, so they arrive in order.
+ */
+#ifndef UDP_CHANNEL_H
+#define UDP_CHANNEL_H
+
+#include "dgram/ports/address.h"
+#include "dgram/ports/port.h"
+#include "transport/rendezvous.h"
+#include "transport/udp/udp_call.h"
+
+#include <netdb.h>
+
+/* What epoll finds: the head of a listener and of a channel. */
+struct udp_end {
+    bool listener;
+    int fd;
+};
+
+/* How long what was said last is said again, should nobody acknowledge it. */
+#define UDP_CHANNEL_LINGERS 10000000000ull
+
+struct udp_written; /* a message that waits for those before it */
+
+enum udp_channel_state {
+    UDP_CHANNEL_CALLS, /* until its call is taken */
+    UDP_CHANNEL_TAKEN, /* the listener's: until the first message */
+    UDP_CHANNEL_OPEN,
+    UDP_CHANNEL_OVER /* the other side has closed it or is lost, and that has been told */
+};
+
+struct aqi_control_channel {
+    struct udp_end end;
+    struct aqi_rendezvous *rendezvous;
+    struct aqi_listener *listener; /* TAKEN */
+    void *user;
+    enum udp_channel_state state;
+    bool caller;
+    bool closed;                  /* by us: it goes when all has been said */
+    bool ended;                   /* the other side's last message has come, */
+    bool refused;                 /* or its socket is no more, as the network says */
+    struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY is between them */
+    struct aqi_dgram *dgram;      /* NULL: CALLS */
+    uint8_t key[16];
+    struct udp_call call;             /* what identifies it, and what is sent again */
+    struct addrinfo *names, *name;    /* CALLS: whom the URI names, and whom we call now */
+    struct udp_written *first, *last; /* the first one is under way if `sent` */
+    bool sent;
+    unsigned tries, refusals;
+    uint64_t due;        /* when it needs a turn */
+    uint64_t ping_at;    /* without traffic */
+    uint64_t refused_at; /* last */
+    uint64_t owed;       /* since when the other side owes a sign of life; 0: it does not */
+    uint64_t until;      /* TAKEN, or closed: as long as this it may take */
+    struct aqi_control_channel *next, **at;
+};
+
+struct aqi_rendezvous {
+    struct aqi_rendezvous_hooks hooks;
+    int epoll, timer;
+    uint64_t now, timer_at;
+    unsigned happened; /* in this call of progress */
+    bool inside;       /* progress runs: nothing is freed that it may look at */
+    struct aqi_mac *mac, *packets;
+    struct udp_secret secret;
+    uint8_t cookies[16]; /* the key of cookies */
+    struct aqi_listener *listeners;
+    struct aqi_control_channel *channels;
+};
+
+/* A socket as a port, without ports of its own for COMMAND and DATA; it takes `fd` over. Connected
+ * or not. */
+aq_status udp_wire_open(int fd, struct aqi_port **port);
+int udp_wire_error(const struct aqi_port *wire); /* what the network said last */
+
+/* NULL: errno says why. The socket is the channel's from then on, but not if this fails. */
+struct aqi_control_channel *udp_channel_new(struct aqi_rendezvous *rendezvous, bool caller);
+/* Give it (another) socket; the former is closed. */
+aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd);
+/* The call is taken: both random numbers are known. */
+aq_status udp_channel_up(struct aqi_control_channel *channel);
+aq_status udp_channel_write(struct aqi_control_channel *channel,
+                            const struct aqi_handshake *message);
+/* Close it: at once, or when all has been said. */
+void udp_channel_close(struct aqi_control_channel *channel);
+/* It is over, for this reason: tell it, once. */
+void udp_channel_end(struct aqi_control_channel *channel, aq_status status, const char *why);
+/* A packet of its engine has come, or may be due. */
+void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
+void udp_channel_turn(struct aqi_control_channel *channel);
+/* Send what is written, outside of progress. */
+void udp_channel_flush(struct aqi_control_channel *channel);
+/* Nothing keeps it any more. */
+bool udp_channel_done(const struct aqi_control_channel *channel);
+void udp_channel_free(struct aqi_control_channel *channel);
+
+/* udp_rendezvous.c: what is due of a call that is not taken. */
+void udp_rendezvous_call(struct aqi_control_channel *channel);
+/* The first message of a channel has come: its listener hears of the call. */
+void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * udp: what a transport has of its own that is an end of a connection by URI. Its key is made of
+ * the secret that both programs may share and a random number in the client's address, which the
+ * call carries; and it looks for the other end, not for the hosts of a job.
+ */
+#include "base/fail.h"
+#include "dgram/ports/address.h"
+#include "transport/udp/udp_impl.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/random.h>
+
+static pthread_mutex_t udp_connection_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct udp_secret udp_connection_secret;
+
+void udp_connection_set_secret(const struct udp_secret *secret)
+{
+    pthread_mutex_lock(&udp_connection_lock);
+    udp_connection_secret = *secret;
+    pthread_mutex_unlock(&udp_connection_lock);
+}
+
+/* Where to: the host of the URI, or what the client's address says. */
+static bool udp_connection_towards(const struct aqi_tp_params *params,
+                                   const struct udp_addr *client, char towards[AQI_URI_MAX])
+{
+    struct udp_uri uri;
+    union ports_sockaddr at;
+    if (params->towards != NULL) {
+        if (!udp_uri_read(params->towards, &uri)) return false;
+        memcpy(towards, uri.host, sizeof(uri.host));
+        return true;
+    }
+    if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return false;
+    const void *ip = at.any.sa_family == AF_INET6 ? (const void *)&at.v6.sin6_addr
+                                                  : (const void *)&at.v4.sin_addr;
+    return inet_ntop(at.any.sa_family, ip, towards, AQI_URI_MAX) != NULL;
+}
+
+aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
+{
+    const struct aqi_tp_params *params = &udp->params;
+    struct udp_own *own = &udp->own;
+    const uint8_t none[UDP_CALL_BYTES] = {0};
+    udp->authenticate = udp_config.auth == UDP_AUTH_MAC;
+    if (params->towards == NULL && params->like == NULL) return AQ_OK;
+    own->is_connection = true;
+    memcpy(own->addr.base.magic, udp_magic, sizeof(udp_magic));
+    if (params->like != NULL) {
+        if (params->like_len != sizeof(own->addr))
+            return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+        memcpy(&own->addr, params->like, sizeof(own->addr));
+        if (udp->authenticate && !own->addr.authenticate)
+            return aqi_fail(AQ_EMISMATCH, "udp",
+                            "packets bear a MAC here (AQ_UDP_AUTH=mac): the client must have that "
+                            "set, too");
+        udp->authenticate = own->addr.authenticate != 0;
+    } else if (getrandom(own->addr.nonce, sizeof(own->addr.nonce), 0) != sizeof(own->addr.nonce)) {
+        return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    }
+    own->addr.authenticate = udp->authenticate;
+    if (!udp_connection_towards(params, &own->addr.base, towards))
+        return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+    pthread_mutex_lock(&udp_connection_lock);
+    struct udp_secret secret = udp_connection_secret;
+    pthread_mutex_unlock(&udp_connection_lock);
+    udp_secret_derive(udp->handshake, &secret, "connection", own->addr.nonce, none,
+                      udp->params.key);
+    return AQ_OK;
+}

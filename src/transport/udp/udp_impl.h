@@ -1,0 +1,203 @@
+/*
+ * What the files of udp share. The protocol is src/dgram's, the sockets are src/dgram/ports'; here
+ * are messages as their bytes, who may receive when, and what an idle process does.
+ *
+ * Lock: one around the engine, where there are several threads: those of the program, or the one
+ * that helps (udp_idle.c). It is released while a handler runs and while the port is asked for
+ * packets.
+ *
+ * Who receives. A port lets one thread receive, and one more from inside the first one's handlers:
+ * that is the same thread, waiting for room for its reply, or another, which then delivers replies
+ * only and keeps requests until it has left the port. So a handler that takes long stalls nobody,
+ * and who returns from one waits for the other at most as long as the handler of a reply takes.
+ */
+#ifndef UDP_IMPL_H
+#define UDP_IMPL_H
+
+#include "base/mac.h"
+#include "base/spin.h"
+#include "dgram/ports/port.h"
+#include "transport/udp/udp.h"
+#include "transport/udp/udp_call.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+struct udp_config {
+    const char *interface;
+    const char *lossy;
+    uint64_t auth;
+    uint64_t mtu, buffer, window;
+    uint64_t ack_delay_ns, rto_min_ns, rto_max_ns;
+    uint64_t idle_close_ns, dead_after_ns;
+    const char *secret;
+    uint64_t keepalive_ns;
+};
+extern struct udp_config udp_config;
+enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
+
+/* AQ_UDP_LOSSY. False: it makes no sense. */
+bool udp_read_weather(const char *text, struct aqi_port_weather *weather);
+/* Put that around a port, if it is set; if that fails the port stays as it is. */
+aq_status udp_port_weather(struct aqi_port **port, uint64_t seed);
+
+struct udp_peer {
+    struct aqi_peer peer;
+    bool lost; /* to be told */
+    char why[96];
+    struct udp_peer *next; /* of those */
+};
+
+/* Who receives: nobody, one, one more from inside its handlers. */
+enum { UDP_OUTER, UDP_NESTED, UDP_RECEIVERS, UDP_NOT_RECEIVING = UDP_RECEIVERS };
+
+/* udp_idle.c */
+struct udp_idle {
+    struct aqi_watch watch;
+    _Atomic uint32_t raised; /* the watch word: 0 while there is nothing to do */
+    bool resting;            /* no system calls are made */
+    bool armed;              /* the caller sleeps on the descriptors himself */
+    bool helped;             /* there is a thread that watches them, and helps who does not look */
+    bool helping;            /* it calls the engine */
+    uint32_t looks;          /* calls of progress that looked */
+    uint64_t last;           /* when something happened */
+    _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
+    int arrivals;                 /* epoll of the port's descriptors: wait_fd */
+    int watched, stop, tick;      /* the thread's epoll, of arrivals and of these */
+    pthread_t thread;
+    pid_t owner; /* of the thread: a forked child has none */
+};
+
+/* An operation whose end the thread has seen, for progress to tell. */
+struct udp_completion {
+    void (*tell)(void *arg, void *user, aq_status status);
+    void *user;
+    aq_status status;
+};
+
+enum { UDP_COUNTERS = AQI_DGRAM_COUNTERS + 1 }; /* the last one of the port */
+
+/* Where a process receives, as the port has it. */
+struct udp_addr {
+    unsigned char magic[4];
+    struct aqi_dgram_addr at;
+};
+static_assert(sizeof(struct udp_addr) == 36, "addresses have no padding");
+extern const unsigned char udp_magic[4];
+
+/* The same of an end of a connection by URI. */
+struct udp_connection_addr {
+    struct udp_addr base;
+    uint8_t nonce[UDP_CALL_BYTES]; /* the client's, which the key is made of */
+    uint8_t authenticate, unused[3];
+};
+static_assert(sizeof(struct udp_connection_addr) == 56, "addresses have no padding");
+
+struct udp_own {
+    bool is_connection;
+    struct udp_connection_addr addr;
+};
+
+struct udp_tp {
+    struct aqi_tp tp;
+    struct aqi_tp_params params;
+    struct aqi_spin lock;
+    struct aqi_dgram *dgram;
+    struct aqi_port *port;
+    struct aqi_mac *handshake, *packets;
+    struct udp_peer **peers; /* by id */
+    struct udp_peer *lost;
+    uint64_t now;
+    unsigned receivers;
+    bool outer_waits; /* the outer receiver runs a handler */
+    unsigned place;   /* in which receiver the engine is called */
+    unsigned rounds;
+    bool deep;
+    bool authenticate; /* a MAC in each packet */
+    struct udp_own own;
+    struct udp_idle idle;
+    bool locks;
+    struct udp_completion *ends;
+    size_t end_count, end_room;
+    uint64_t told[UDP_COUNTERS]; /* of udp_count_packets */
+};
+
+static inline void udp_lock(struct udp_tp *udp)
+{
+    if (udp->locks) aqi_spin_lock(&udp->lock);
+}
+
+static inline void udp_unlock(struct udp_tp *udp)
+{
+    if (udp->locks) aqi_spin_unlock(&udp->lock);
+}
+
+/* udp.c: add what was counted since the last time to the counters of all. */
+void udp_count_packets(struct udp_tp *udp);
+
+/* udp_am.c */
+aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      struct aqi_comp *comp);
+/* Header and arguments of a message; returns their length. */
+struct udp_head {
+    alignas(16) unsigned char bytes[sizeof(struct aqi_am_wire) + 4 * AQI_AM_WIRE_ARGS];
+};
+size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp_head *head);
+/* The engine's hook. */
+void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
+unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+
+/* udp_rma.c */
+#define UDP_KEY 8 /* bytes */
+aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                      struct aqi_comp *comp);
+aq_status udp_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+aq_status udp_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+aq_status udp_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out);
+void udp_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status udp_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **out);
+void udp_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+/* The engine's hooks. */
+void udp_rma_local(void *arg, void *user, aq_status status);
+void udp_rma_remote(void *arg, void *user, aq_status status);
+/* Tell what was kept while the thread called the engine. */
+void udp_rma_tell_ends(struct udp_tp *udp);
+
+/* udp_idle.c: what an idle process costs. With the lock held where it is not said otherwise. */
+aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
+void udp_idle_close(struct udp_tp *udp);     /* without the lock */
+/* Something was begun or has come: progress looks in every poll from now on. */
+void udp_idle_end(struct udp_tp *udp);
+/* Need progress not look? Without the lock. */
+static inline bool udp_idle_rests(const struct udp_tp *udp, uint64_t now)
+{
+    return atomic_load_explicit(&udp->idle.raised, memory_order_relaxed) == 0 &&
+           now < atomic_load_explicit(&udp->idle.rests_until, memory_order_relaxed);
+}
+/* Progress looks. */
+void udp_idle_look(struct udp_tp *udp);
+/* A round of progress brought `n` things: rest if there is nothing any more. */
+void udp_idle_begin(struct udp_tp *udp, unsigned n);
+int udp_wait_fd(struct aqi_tp *tp);
+aq_status udp_arm(struct aqi_tp *tp, bool on);
+
+static inline void udp_began(struct udp_tp *udp)
+{
+    if (AQI_UNLIKELY(udp->idle.resting)) udp_idle_end(udp);
+}
+
+/* udp_connection.c: is it an end of a connection by URI, the key is its own, and `towards` the host
+ * of the other end. */
+aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX]);
+void udp_connection_set_secret(const struct udp_secret *secret); /* when a rendezvous opens */
+
+/* udp_rendezvous.c */
+extern const struct aqi_rendezvous_ops udp_rendezvous;
+
+#endif

@@ -1,0 +1,713 @@
+/*
+ * udp: the rendezvous with processes that were not started with ours. A listener is a UDP socket
+ * that keeps nothing of anybody who has not shown that he receives at his address (udp_call.h). Who
+ * has gets a socket of his own, the control channel (udp_channel.h).
+ */
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/kick.h"
+#include "base/shmem.h"
+#include "base/stats.h"
+#include "dgram/ports/interface.h"
+#include "transport/udp/udp_channel.h"
+#include "transport/udp/udp_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+
+enum {
+    RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
+    RENDEZVOUS_TAKEN = 256,     /* calls that have said nothing yet, in all */
+    RENDEZVOUS_TAKEN_EACH = 64, /* and from one address */
+    RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, so often */
+    RENDEZVOUS_DOUBLED = 6,
+    RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
+    RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is good for 8 to 17 s */
+    RENDEZVOUS_FAREWELL = 1000    /* ms that closing takes at most */
+};
+static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
+
+struct aqi_listener {
+    struct udp_end end;
+    struct aqi_rendezvous *rendezvous;
+    void *user;
+    struct aqi_listener *next;
+};
+
+/* A packet at a listener, and the way back: from the address that it was sent to. */
+struct rendezvous_packet {
+    union ports_sockaddr from;
+    struct msghdr header;
+    struct iovec iov;
+    struct udp_call call;
+    unsigned char bytes[sizeof(struct udp_call) + 1];
+    alignas(struct cmsghdr) unsigned char control[128];
+};
+
+static bool udp_rendezvous_random(void *out, size_t len)
+{
+    return getrandom(out, len, 0) == (ssize_t)len;
+}
+
+/* Progress is needed at that time. */
+static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t at)
+{
+    if (at == rendezvous->timer_at) return;
+    uint64_t in = at != UINT64_MAX ? aqi_max(at, 1) : 0;
+    struct itimerspec time = {
+        .it_value = {.tv_sec = (time_t)(in / 1000000000u), .tv_nsec = (long)(in % 1000000000u)}};
+    rendezvous->timer_at = at;
+    (void)timerfd_settime(rendezvous->timer, TFD_TIMER_ABSTIME, &time, NULL);
+}
+
+static void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
+{
+    struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    udp_rendezvous_set_timer(rendezvous, aqi_min(rendezvous->timer_at, channel->due));
+}
+
+/* --- calling --------------------------------------------------------------------------------- */
+
+static aq_status udp_rendezvous_bad_uri(const char *uri)
+{
+    return aqi_fail(AQ_EINVAL, "udp",
+                    "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
+                    "in brackets",
+                    uri);
+}
+
+static aq_status udp_rendezvous_resolve(const struct udp_uri *uri, bool listen,
+                                        struct addrinfo **names)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = listen ? AI_PASSIVE : 0};
+    int error = getaddrinfo(uri->host, uri->port, &hints, names);
+    if (error == 0) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", uri->host,
+                    error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
+}
+
+/* Call the next address of the name; an errno, or 0. */
+static int udp_rendezvous_dial(struct aqi_control_channel *channel)
+{
+    int error = EHOSTUNREACH;
+    while (channel->name != NULL) {
+        const struct addrinfo *to = channel->name;
+        channel->name = to->ai_next;
+        int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        error = fd < 0 || connect(fd, to->ai_addr, to->ai_addrlen) != 0 ? errno : 0;
+        if (error == 0 && udp_channel_socket(channel, fd) == AQ_OK) {
+            channel->tries = 0;
+            channel->due = 0;
+            return 0;
+        }
+        if (error == 0) error = ENOBUFS;
+        if (fd >= 0 && channel->end.fd != fd) close(fd);
+    }
+    return error;
+}
+
+static void udp_rendezvous_say(struct aqi_control_channel *channel, bool with_cookie)
+{
+    const struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    struct iovec iov = {.iov_base = &channel->call, .iov_len = sizeof(channel->call)};
+    udp_call_seal(rendezvous->mac, &rendezvous->secret,
+                  with_cookie ? UDP_CALL_CALL : UDP_CALL_KNOCK, &channel->call);
+    (void)channel->port->ops->send(channel->port, AQI_DGRAM_COMMAND, &channel->port->address, &iov,
+                                   1, iov.iov_len, 1);
+}
+
+static const uint8_t no_cookie[UDP_CALL_BYTES];
+
+/* Nobody listens at this address, or it cannot be reached: is there another? */
+static void udp_rendezvous_unreachable(struct aqi_control_channel *channel)
+{
+    int error = udp_wire_error(channel->wire);
+    char why[96];
+    memset(channel->call.cookie, 0, sizeof(channel->call.cookie));
+    if (udp_rendezvous_dial(channel) == 0) return;
+    snprintf(why, sizeof(why), "it cannot be reached: %s", strerror(error));
+    if (error == ECONNREFUSED)
+        udp_channel_end(channel, AQ_EREFUSED, NULL);
+    else
+        udp_channel_end(channel, AQ_ESYS, why);
+}
+
+void udp_rendezvous_call(struct aqi_control_channel *channel)
+{
+    struct aqi_dgram_addr addr;
+    uint64_t now = channel->rendezvous->now;
+    if (channel->port->ops->refused(channel->port, &addr)) udp_rendezvous_unreachable(channel);
+    if (channel->state != UDP_CHANNEL_CALLS || now < channel->due) return;
+    if (channel->tries == RENDEZVOUS_ANEW) {
+        memset(channel->call.cookie, 0, sizeof(channel->call.cookie));
+        channel->tries = RENDEZVOUS_DOUBLED;
+    }
+    udp_rendezvous_say(channel, memcmp(channel->call.cookie, no_cookie, sizeof(no_cookie)) != 0);
+    channel->due =
+        now + ((uint64_t)RENDEZVOUS_FIRST_PAUSE << aqi_min(channel->tries, RENDEZVOUS_DOUBLED));
+    channel->tries++;
+}
+
+/* The listener has taken it: it goes on at another port of it. */
+static void udp_rendezvous_move(struct aqi_control_channel *channel, const struct udp_call *call)
+{
+    const struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    union ports_sockaddr at;
+    socklen_t len = sizeof(at);
+    if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, call)) {
+        udp_channel_end(channel, AQ_EACCESS,
+                        "the server does not show that it knows our AQ_CONNECT_SECRET");
+        return;
+    }
+    memcpy(channel->call.listener, call->listener, sizeof(call->listener));
+    aq_status st = getpeername(channel->end.fd, &at.any, &len) == 0 ? AQ_OK : AQ_ESYS;
+    if (st == AQ_OK) {
+        *ports_sockaddr_port(&at) = call->port;
+        st = connect(channel->end.fd, &at.any, len) == 0 ? udp_channel_up(channel) : AQ_ESYS;
+    }
+    if (st != AQ_OK) udp_channel_end(channel, st, "its control channel cannot be opened");
+}
+
+/* What a listener says to us. */
+static void udp_rendezvous_answered(struct aqi_control_channel *channel, const void *bytes,
+                                    size_t len)
+{
+    struct udp_call call;
+    if (!udp_call_read(channel->rendezvous->mac, bytes, len, &call) ||
+        memcmp(call.caller, channel->call.caller, sizeof(call.caller)) != 0) {
+        aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+        return;
+    }
+    switch (call.kind) {
+    case UDP_CALL_COOKIE:
+        if (memcmp(channel->call.cookie, call.cookie, sizeof(call.cookie)) == 0) break;
+        memcpy(channel->call.cookie, call.cookie, sizeof(call.cookie));
+        channel->tries = 0;
+        channel->due = 0;
+        break;
+    case UDP_CALL_TAKEN:
+        udp_rendezvous_move(channel, &call);
+        break;
+    case UDP_CALL_BUSY:
+        udp_channel_end(channel, AQ_AGAIN, NULL);
+        break;
+    case UDP_CALL_DENIED:
+        udp_channel_end(channel, AQ_EACCESS,
+                        "its AQ_CONNECT_SECRET is not ours, or only one of the two has one");
+        break;
+    default:
+        break;
+    }
+}
+
+static void udp_rendezvous_take(void *arg, enum aqi_dgram_channel lane,
+                                const struct aqi_dgram_addr *from, unsigned char *packet,
+                                size_t len)
+{
+    struct aqi_control_channel *channel = arg;
+    (void)lane, (void)from;
+    channel->rendezvous->happened++;
+    if (channel->dgram != NULL)
+        udp_channel_input(channel, packet, len);
+    else if (channel->state == UDP_CHANNEL_CALLS && !channel->closed)
+        udp_rendezvous_answered(channel, packet, len);
+}
+
+/* --- being called ---------------------------------------------------------------------------- */
+
+static void udp_rendezvous_cookie(const struct aqi_rendezvous *rendezvous,
+                                  const struct rendezvous_packet *packet, uint64_t age,
+                                  uint8_t cookie[UDP_CALL_BYTES])
+{
+    uint64_t period = (rendezvous->now >> RENDEZVOUS_COOKIE_SHIFT) - age;
+    const struct iovec iov[] = {
+        {.iov_base = &period, .iov_len = sizeof(period)},
+        {.iov_base = (void *)(uintptr_t)&packet->from, .iov_len = packet->header.msg_namelen},
+        {.iov_base = (void *)(uintptr_t)packet->call.caller, .iov_len = UDP_CALL_BYTES}};
+    aqi_mac_of(rendezvous->mac, rendezvous->cookies, iov, AQI_COUNT_OF(iov), cookie);
+}
+
+static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
+                                       const struct rendezvous_packet *packet)
+{
+    uint8_t cookie[UDP_CALL_BYTES];
+    for (uint64_t age = 0; age < 2; age++) {
+        udp_rendezvous_cookie(rendezvous, packet, age, cookie);
+        if (memcmp(cookie, packet->call.cookie, sizeof(cookie)) == 0) return true;
+    }
+    return false;
+}
+
+/* The same bytes go back, the same way: the control message that says where the packet was received
+ * says then where the answer comes from. */
+static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvous_packet *packet,
+                                  enum udp_call_kind kind)
+{
+    const struct aqi_rendezvous *rendezvous = listener->rendezvous;
+    udp_call_seal(rendezvous->mac, &rendezvous->secret, kind, &packet->call);
+    packet->iov = (struct iovec){&packet->call, sizeof(packet->call)};
+    (void)sendmsg(listener->end.fd, &packet->header, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The address at which it came to us. */
+static bool udp_rendezvous_own_address(struct msghdr *header, int family, union ports_sockaddr *own)
+{
+    memset(own, 0, sizeof(*own));
+    own->any.sa_family = (sa_family_t)family;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR(header, c)) {
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO && family == AF_INET) {
+            struct in_pktinfo info;
+            memcpy(&info, CMSG_DATA(c), sizeof(info));
+            own->v4.sin_addr = info.ipi_spec_dst;
+            return true;
+        }
+        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO && family == AF_INET6) {
+            struct in6_pktinfo info;
+            memcpy(&info, CMSG_DATA(c), sizeof(info));
+            own->v6.sin6_addr = info.ipi6_addr;
+            if (IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr)) own->v6.sin6_scope_id = info.ipi6_ifindex;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A socket from here to the caller; -1: there is none. */
+static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t *port)
+{
+    union ports_sockaddr own;
+    socklen_t len = sizeof(own);
+    int family = packet->from.any.sa_family;
+    if (!udp_rendezvous_own_address(&packet->header, family, &own)) return -1;
+    int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    if (bind(fd, &own.any, ports_sockaddr_len(&own)) == 0 &&
+        connect(fd, &packet->from.any, packet->header.msg_namelen) == 0 &&
+        getsockname(fd, &own.any, &len) == 0) {
+        *port = *ports_sockaddr_port(&own);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+static bool udp_rendezvous_same_host(const struct aqi_control_channel *channel,
+                                     const struct rendezvous_packet *packet)
+{
+    union ports_sockaddr at, from = packet->from;
+    socklen_t len = sizeof(at);
+    memset(&at, 0, sizeof(at));
+    if (getpeername(channel->end.fd, &at.any, &len) != 0) return false;
+    *ports_sockaddr_port(&at) = *ports_sockaddr_port(&from);
+    return len == packet->header.msg_namelen && memcmp(&at, &from, len) == 0;
+}
+
+/* The channel of this call; NULL and `*room` false: there is none, and no room for it. */
+static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvous *rendezvous,
+                                                       const struct rendezvous_packet *packet,
+                                                       bool *room)
+{
+    unsigned all = 0, same = 0;
+    for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
+        if (c->caller) continue;
+        if (memcmp(c->call.caller, packet->call.caller, UDP_CALL_BYTES) == 0) return c;
+        if (c->state != UDP_CHANNEL_TAKEN) continue;
+        all++;
+        same += udp_rendezvous_same_host(c, packet);
+    }
+    *room = all < RENDEZVOUS_TAKEN && same < RENDEZVOUS_TAKEN_EACH;
+    return NULL;
+}
+
+/* NULL: no room, no memory or no descriptor now. */
+static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *listener,
+                                                       struct rendezvous_packet *packet)
+{
+    struct aqi_rendezvous *rendezvous = listener->rendezvous;
+    struct aqi_control_channel *channel = udp_channel_new(rendezvous, false);
+    if (channel == NULL) return NULL;
+    channel->state = UDP_CHANNEL_TAKEN;
+    channel->listener = listener;
+    channel->call = packet->call;
+    channel->until = rendezvous->now + rendezvous_patience_ns;
+    int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
+    if (fd >= 0 && udp_rendezvous_random(channel->call.listener, UDP_CALL_BYTES) &&
+        udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK)
+        return channel;
+    if (fd >= 0 && channel->end.fd != fd) close(fd);
+    udp_channel_free(channel);
+    return NULL;
+}
+
+/* Somebody who receives at his address calls. */
+static void udp_rendezvous_take_call(struct aqi_listener *listener,
+                                     struct rendezvous_packet *packet)
+{
+    struct aqi_rendezvous *rendezvous = listener->rendezvous;
+    bool room = false;
+    if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, &packet->call)) {
+        aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+        udp_rendezvous_answer(listener, packet, UDP_CALL_DENIED);
+        return;
+    }
+    struct aqi_control_channel *channel = udp_rendezvous_find(rendezvous, packet, &room);
+    if (channel == NULL && room) channel = udp_rendezvous_make(listener, packet);
+    if (channel != NULL) {
+        packet->call.port = channel->call.port;
+        memcpy(packet->call.listener, channel->call.listener, UDP_CALL_BYTES);
+    }
+    udp_rendezvous_answer(listener, packet, channel != NULL ? UDP_CALL_TAKEN : UDP_CALL_BUSY);
+}
+
+void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message)
+{
+    struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    const struct aqi_writer writer = {.uid = UINT32_MAX, .ours = rendezvous->secret.is_set};
+    struct aqi_listener *listener = channel->listener;
+    channel->state = UDP_CHANNEL_OPEN;
+    channel->until = 0;
+    channel->listener = NULL;
+    channel->user =
+        rendezvous->hooks.call(rendezvous->hooks.arg, listener->user, channel, &writer, message);
+    if (channel->user == NULL) udp_channel_close(channel);
+}
+
+static void udp_rendezvous_hear(struct aqi_listener *listener)
+{
+    struct rendezvous_packet packet;
+    memset(&packet.from, 0, sizeof(packet.from));
+    packet.iov = (struct iovec){packet.bytes, sizeof(packet.bytes)};
+    packet.header = (struct msghdr){.msg_name = &packet.from,
+                                    .msg_namelen = sizeof(packet.from),
+                                    .msg_iov = &packet.iov,
+                                    .msg_iovlen = 1,
+                                    .msg_control = packet.control,
+                                    .msg_controllen = sizeof(packet.control)};
+    ssize_t len = recvmsg(listener->end.fd, &packet.header, MSG_DONTWAIT);
+    if (len < 0) return;
+    packet.header.msg_flags = 0;
+    struct aqi_rendezvous *rendezvous = listener->rendezvous;
+    rendezvous->happened++;
+    bool good = udp_call_read(rendezvous->mac, packet.bytes, (size_t)len, &packet.call);
+    if (good && packet.call.kind == UDP_CALL_KNOCK) {
+        udp_rendezvous_cookie(rendezvous, &packet, 0, packet.call.cookie);
+        udp_rendezvous_answer(listener, &packet, UDP_CALL_COOKIE);
+    } else if (good && packet.call.kind == UDP_CALL_CALL &&
+               udp_rendezvous_cookie_good(rendezvous, &packet)) {
+        udp_rendezvous_take_call(listener, &packet);
+    } else {
+        aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+    }
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+/* A socket at one of the addresses; -1: errno says why. */
+static int udp_rendezvous_bind(const struct addrinfo *names)
+{
+    int fd = -1, off = 0, on = 1, error = EADDRNOTAVAIL;
+    for (const struct addrinfo *at = names; at != NULL && fd < 0; at = at->ai_next) {
+        fd = socket(at->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd >= 0) {
+            bool six = at->ai_family == AF_INET6;
+            if (six) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+            (void)setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP,
+                             six ? IPV6_RECVPKTINFO : IP_PKTINFO, &on, sizeof(on));
+            if (bind(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
+        }
+        error = errno;
+        if (fd >= 0) close(fd);
+        fd = -1;
+    }
+    errno = error;
+    return fd;
+}
+
+/* What clients are to call: a listener at all addresses tells one that others reach. */
+static aq_status udp_rendezvous_name(int fd, char *uri)
+{
+    union ports_sockaddr at;
+    struct ports_interface interface;
+    socklen_t len = sizeof(at);
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    const char *wanted = udp_config.interface[0] != 0 ? udp_config.interface : NULL;
+    if (getsockname(fd, &at.any, &len) != 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "a listener has no name");
+    bool all = at.any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&at.v6.sin6_addr)
+                                            : at.v4.sin_addr.s_addr == htonl(INADDR_ANY);
+    if (all) {
+        in_port_t number = *ports_sockaddr_port(&at);
+        aq_status st = ports_interface_find(wanted, NULL, &interface);
+        if (st != AQ_OK) return st;
+        at = interface.address;
+        *ports_sockaddr_port(&at) = number;
+    }
+    int error = getnameinfo(&at.any, ports_sockaddr_len(&at), host, sizeof(host), port,
+                            sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV | NI_DGRAM);
+    if (error != 0)
+        return aqi_fail(AQ_ESYS, "udp", "a listener has no name: %s", gai_strerror(error));
+    snprintf(uri, AQI_URI_MAX, at.any.sa_family == AF_INET6 ? "udp://[%s]:%s" : "udp://%s:%s", host,
+             port);
+    return AQ_OK;
+}
+
+static aq_status udp_rendezvous_listen_at(const char *uri, int *fd, char *uri_out)
+{
+    struct udp_uri where;
+    struct addrinfo *names;
+    if (!udp_uri_read(uri, &where)) return udp_rendezvous_bad_uri(uri);
+    if (where.host[0] == 0) strcpy(where.host, "0.0.0.0");
+    aq_status st = udp_rendezvous_resolve(&where, true, &names);
+    if (st != AQ_OK) return st;
+    *fd = udp_rendezvous_bind(names);
+    int error = errno;
+    freeaddrinfo(names);
+    if (*fd >= 0) return udp_rendezvous_name(*fd, uri_out);
+    if (error == EADDRINUSE)
+        return aqi_fail(AQ_ESTATE, "udp",
+                        "another program is at %s: end it, or listen at another port (0: any)",
+                        uri);
+    if (error == EADDRNOTAVAIL)
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "%s is at another host: listen at an address of this one, or at 0.0.0.0",
+                        uri);
+    if (error == EMFILE || error == ENFILE) return aqi_fail_no_fd(error, "udp", "listening");
+    return aqi_fail_errno(error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
+                          "cannot listen at %s", uri);
+}
+
+static aq_status udp_rendezvous_listen(struct aqi_rendezvous *rendezvous, const char *uri,
+                                       void *user, struct aqi_listener **out, char *uri_out)
+{
+    char chosen[AQI_URI_MAX];
+    struct aqi_listener *listener = calloc(1, sizeof(*listener));
+    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to listen");
+    int fd = -1;
+    aq_status st = udp_rendezvous_listen_at(
+        uri != NULL && strcmp(uri, "udp:///") != 0 ? uri : "udp://", &fd, chosen);
+    *listener = (struct aqi_listener){
+        .end = {.listener = true, .fd = fd}, .rendezvous = rendezvous, .user = user};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &listener->end};
+    if (st == AQ_OK && epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+        st = aqi_fail_no_fd(errno, "udp", "watching a listener");
+    if (st != AQ_OK) {
+        if (fd >= 0) close(fd);
+        free(listener);
+        return st;
+    }
+    listener->next = rendezvous->listeners;
+    rendezvous->listeners = listener;
+    memcpy(uri_out, chosen, sizeof(chosen));
+    *out = listener;
+    return AQ_OK;
+}
+
+static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
+                                    struct aqi_listener *listener)
+{
+    struct aqi_listener **at = &rendezvous->listeners;
+    while (*at != listener)
+        at = &(*at)->next;
+    *at = listener->next;
+    for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
+        if (c->listener != listener) continue;
+        c->listener = NULL;
+        udp_channel_close(c); /* its caller calls again, and hears that nobody listens */
+        udp_rendezvous_needs_turn(c);
+    }
+    close(listener->end.fd);
+    free(listener);
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+static void udp_rendezvous_receive(struct aqi_control_channel *channel)
+{
+    (void)channel->port->ops->receive(channel->port, true, udp_rendezvous_take, channel);
+    udp_channel_turn(channel);
+}
+
+/* What is due, and who is gone. */
+static void udp_rendezvous_turns(struct aqi_rendezvous *rendezvous)
+{
+    uint64_t next = UINT64_MAX;
+    for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next)
+        if (c->due <= rendezvous->now) udp_channel_turn(c);
+    for (struct aqi_control_channel *c = rendezvous->channels, *after; c != NULL; c = after) {
+        after = c->next;
+        if (udp_channel_done(c))
+            udp_channel_free(c);
+        else
+            next = aqi_min(next, c->due);
+    }
+    udp_rendezvous_set_timer(rendezvous, next);
+}
+
+static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
+{
+    struct epoll_event event;
+    rendezvous->now = aqi_now_ns();
+    rendezvous->happened = 0;
+    rendezvous->inside = true;
+    unsigned n = 0;
+    bool turns = rendezvous->timer_at <= rendezvous->now;
+    /* One at a time: what is done for one may end another. */
+    for (; n < RENDEZVOUS_BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1; n++) {
+        struct udp_end *end = event.data.ptr;
+        if (end == NULL)
+            turns = aqi_kick_take(rendezvous->timer);
+        else if (end->listener)
+            udp_rendezvous_hear((struct aqi_listener *)end);
+        else
+            udp_rendezvous_receive((struct aqi_control_channel *)end);
+    }
+    if (turns || n > 0) udp_rendezvous_turns(rendezvous);
+    rendezvous->inside = false;
+    return rendezvous->happened;
+}
+
+/* --- the other operations -------------------------------------------------------------------- */
+
+static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const char *uri,
+                                        const struct aqi_handshake *message, void *user,
+                                        struct aqi_control_channel **out)
+{
+    struct udp_uri where;
+    if (!udp_uri_read(uri, &where) || where.host[0] == 0 || strcmp(where.port, "0") == 0)
+        return udp_rendezvous_bad_uri(uri);
+    if (message->nfds != 0)
+        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+    struct aqi_control_channel *channel = udp_channel_new(rendezvous, true);
+    if (channel == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to call %s", uri);
+    rendezvous->now = aqi_now_ns();
+    channel->user = user;
+    aq_status st = udp_rendezvous_resolve(&where, false, &channel->names);
+    channel->name = channel->names;
+    int error = st == AQ_OK ? udp_rendezvous_dial(channel) : 0;
+    if (error == EMFILE || error == ENFILE)
+        st = aqi_fail_no_fd(error, "udp", "calling another program");
+    else if (error != 0)
+        st = aqi_fail_errno(AQ_ESYS, error, "udp", "it cannot be reached");
+    if (st == AQ_OK && !udp_rendezvous_random(channel->call.caller, UDP_CALL_BYTES))
+        st = aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    if (st == AQ_OK) st = udp_channel_write(channel, message);
+    if (st != AQ_OK) {
+        udp_channel_free(channel);
+        return st;
+    }
+    udp_rendezvous_call(channel);
+    udp_rendezvous_needs_turn(channel);
+    *out = channel;
+    return AQ_OK;
+}
+
+static aq_status udp_rendezvous_send(struct aqi_control_channel *channel,
+                                     const struct aqi_handshake *message)
+{
+    if (message->nfds != 0)
+        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+    channel->rendezvous->now = aqi_now_ns();
+    aq_status st = udp_channel_write(channel, message);
+    if (st != AQ_OK) return st;
+    udp_channel_flush(channel);
+    udp_rendezvous_needs_turn(channel);
+    return AQ_OK;
+}
+
+static void udp_rendezvous_close_channel(struct aqi_control_channel *channel)
+{
+    struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    rendezvous->now = aqi_now_ns();
+    udp_channel_close(channel);
+    if (!rendezvous->inside && udp_channel_done(channel)) {
+        udp_channel_free(channel);
+        return;
+    }
+    udp_channel_flush(channel);
+    udp_rendezvous_needs_turn(channel);
+}
+
+static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
+{
+    struct pollfd fd = {.fd = rendezvous->epoll, .events = POLLIN};
+    uint64_t now = aqi_now_ns(), until = now + RENDEZVOUS_FAREWELL * 1000000ull;
+    while (rendezvous->listeners != NULL)
+        udp_rendezvous_unlisten(rendezvous, rendezvous->listeners);
+    for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
+        if (!c->closed) udp_channel_close(c);
+        udp_channel_flush(c);
+        udp_rendezvous_needs_turn(c);
+    }
+    /* What was said last must arrive: give those time who listen. */
+    for (; rendezvous->channels != NULL && now < until; now = aqi_now_ns()) {
+        (void)poll(&fd, 1, (int)((until - now) / 1000000) + 1);
+        (void)udp_rendezvous_progress(rendezvous);
+    }
+    while (rendezvous->channels != NULL)
+        udp_channel_free(rendezvous->channels);
+    aqi_mac_close(rendezvous->mac);
+    aqi_mac_close(rendezvous->packets);
+    if (rendezvous->timer >= 0) close(rendezvous->timer);
+    if (rendezvous->epoll >= 0) close(rendezvous->epoll);
+    explicit_bzero(rendezvous, sizeof(*rendezvous));
+    free(rendezvous);
+}
+
+static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
+                                     struct aqi_rendezvous **out)
+{
+    struct aqi_rendezvous *rendezvous = calloc(1, sizeof(*rendezvous));
+    if (rendezvous == NULL)
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory for connections with other programs");
+    rendezvous->hooks = *hooks;
+    rendezvous->now = aqi_now_ns();
+    rendezvous->timer_at = UINT64_MAX;
+    rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
+    rendezvous->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    aq_status st = AQ_OK;
+    if (rendezvous->epoll < 0 || rendezvous->timer < 0 ||
+        epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, rendezvous->timer, &event) != 0)
+        st = aqi_fail_no_fd(errno, "udp", "opening what connections wait with");
+    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &rendezvous->mac);
+    if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &rendezvous->packets);
+    if (st == AQ_OK && !udp_rendezvous_random(rendezvous->cookies, sizeof(rendezvous->cookies)))
+        st = aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    if (st == AQ_OK) st = udp_secret_read(udp_config.secret, rendezvous->mac, &rendezvous->secret);
+    udp_connection_set_secret(&rendezvous->secret);
+    if (st == AQ_OK)
+        *out = rendezvous;
+    else
+        udp_rendezvous_close(rendezvous);
+    return st;
+}
+
+static bool udp_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)
+{
+    return rendezvous->secret.is_set;
+}
+
+static int udp_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
+{
+    return rendezvous->epoll;
+}
+
+const struct aqi_rendezvous_ops udp_rendezvous = {
+    .open = udp_rendezvous_open,
+    .close = udp_rendezvous_close,
+    .listen = udp_rendezvous_listen,
+    .unlisten = udp_rendezvous_unlisten,
+    .connect = udp_rendezvous_connect,
+    .send = udp_rendezvous_send,
+    .close_channel = udp_rendezvous_close_channel,
+    .progress = udp_rendezvous_progress,
+    .wait_fd = udp_rendezvous_wait_fd,
+    .knows_writers = udp_rendezvous_knows_writers,
+    .lingers = true,
+};

@@ -1,0 +1,160 @@
+/* udp: one-sided operations and Longs. Any memory can be reached, so keys only say that it may. */
+#include "transport/udp/udp_impl.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y', '1'};
+
+/* What `user` of a Long is when its caller wants the source back at once: the address of a copy,
+ * told from that of counters, which are aligned, by its last bit. */
+#define COPY_BIT ((uintptr_t)1)
+
+/* Counters that threads do not share are the program's thread's. False: no memory, or not needed.
+ */
+static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
+{
+    if (AQI_LIKELY(!udp->idle.helping)) return false;
+    if (udp->end_count == udp->end_room) {
+        size_t room = 2 * udp->end_room + 16;
+        struct udp_completion *ends = realloc(udp->ends, room * sizeof(*ends));
+        if (ends == NULL) return false;
+        udp->ends = ends;
+        udp->end_room = room;
+    }
+    udp->ends[udp->end_count++] = *end;
+    return true;
+}
+
+void udp_rma_tell_ends(struct udp_tp *udp)
+{
+    for (size_t i = 0; i < udp->end_count; i++)
+        udp->ends[i].tell(udp, udp->ends[i].user, udp->ends[i].status);
+    udp->end_count = 0;
+}
+
+void udp_rma_local(void *arg, void *user, aq_status status)
+{
+    uintptr_t at = (uintptr_t)user;
+    if (udp_rma_keep_end(arg, &(struct udp_completion){udp_rma_local, user, status})) return;
+    if (at & COPY_BIT) {
+        free((void *)(at - COPY_BIT));
+        return;
+    }
+    if (status != AQ_OK) aqi_comp_fail(user, status);
+    aqi_comp_local(user);
+}
+
+void udp_rma_remote(void *arg, void *user, aq_status status)
+{
+    if (udp_rma_keep_end(arg, &(struct udp_completion){udp_rma_remote, user, status})) return;
+    if (status != AQ_OK) aqi_comp_fail(user, status);
+    aqi_comp_remote(user);
+}
+
+static aq_status udp_rma_begun(struct udp_tp *udp, aq_status st)
+{
+    if (st == AQ_OK) udp_began(udp);
+    udp_unlock(udp);
+    return st;
+}
+
+aq_status udp_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    (void)rmem, (void)mem;
+    if (len == 0) {
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    udp_lock(udp);
+    return udp_rma_begun(udp,
+                         aqi_dgram_put(udp->dgram, peer->id, addr, src, len, false, NULL, 0, comp));
+}
+
+aq_status udp_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    (void)rmem, (void)mem;
+    if (len == 0) {
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    udp_lock(udp);
+    return udp_rma_begun(udp, aqi_dgram_get(udp->dgram, peer->id, addr, dst, len, comp));
+}
+
+/* Its head travels as what follows a put: the layer above checks the range again and hands it on as
+ * a Long. */
+aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    struct aqi_am header = *am;
+    struct udp_head head;
+    const void *src = am->payload;
+    void *user = comp, *copy = NULL;
+    (void)rmem, (void)mem;
+    aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
+    if (am->nbytes == 0) return udp_am_send(tp, peer, &header, comp);
+    size_t len = udp_am_head(udp, &header, &head);
+    if (comp == NULL && am->nbytes > AQI_DGRAM_COPIED) {
+        copy = malloc(am->nbytes);
+        if (copy == NULL)
+            return aqi_fail(AQ_ENOMEM, "udp", "no memory to queue a Long of %u bytes", am->nbytes);
+        src = memcpy(copy, src, am->nbytes);
+        user = (void *)((uintptr_t)copy | COPY_BIT);
+    }
+    udp_lock(udp);
+    aq_status st = udp_rma_begun(udp, aqi_dgram_put(udp->dgram, peer->id, am->addr, src, am->nbytes,
+                                                    (am->flags & AQI_AM_IS_REPLY) != 0, head.bytes,
+                                                    len, user));
+    if (st != AQ_OK) free(copy);
+    return st;
+}
+
+aq_status udp_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+{
+    struct aqi_mem *mem = malloc(sizeof(*mem));
+    (void)tp;
+    if (mem == NULL) return AQ_ENOMEM;
+    *mem = (struct aqi_mem){.addr = addr, .len = len, .key = udp_key, .key_len = UDP_KEY};
+    *out = mem;
+    return AQ_OK;
+}
+
+void udp_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    udp_lock(udp);
+    aqi_dgram_forget(udp->dgram, mem->addr, mem->len);
+    udp_unlock(udp);
+    free(mem);
+}
+
+aq_status udp_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **out)
+{
+    (void)tp;
+    if (key_len != UDP_KEY || memcmp(key, udp_key, UDP_KEY) != 0)
+        return aqi_fail(AQ_EPROTO, "udp", "peer %u sent a memory key that makes no sense",
+                        peer->id);
+    struct aqi_rmem *rmem = malloc(sizeof(*rmem));
+    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to map memory");
+    *rmem = (struct aqi_rmem){.addr = addr, .len = len};
+    *out = rmem;
+    return AQ_OK;
+}
+
+void udp_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
+}

@@ -1,0 +1,151 @@
+/* udp: its environment variables. */
+#include "base/settings.h"
+#include "transport/udp/udp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct udp_config udp_config;
+
+static const char *const auths[] = {"cookie", "mac", NULL};
+
+#define SECOND 1000000000ull
+
+static const struct aqi_setting rows[] = {
+    {.name = "AQ_UDP_INTERFACE",
+     .def = "",
+     .doc =
+         "The network interface that udp uses, by its name or an address of it; nothing: the one "
+         "that leads to the other hosts, or loopback in a job of one host.",
+     .advice = "Name the fast one where a host has several, such as eth1 or 10.0.0.7.",
+     AQI_SETTING_IN(TEXT, struct udp_config, interface)},
+    {.name = "AQ_UDP_MTU",
+     .def = "0",
+     .doc = "Bytes of the largest packet with the headers of IP and UDP; 0: what the interface "
+            "carries.",
+     .advice = "Lower it where a warning says that a path carries less than the interface.",
+     .unit = "bytes",
+     .max = 65535,
+     AQI_SETTING_IN(BYTES, struct udp_config, mtu)},
+    {.name = "AQ_UDP_BUFFER",
+     .def = "4M",
+     .doc = "Bytes of packets that the kernel is asked to keep while the process does not look; it "
+            "may grant less.",
+     .advice = "Raise it with net.core.rmem_max where AQ_STATS shows packets_no_room, since "
+               "processes compute for long.",
+     .unit = "bytes",
+     .min = 64 << 10,
+     .max = 1 << 30,
+     AQI_SETTING_IN(BYTES, struct udp_config, buffer)},
+    {.name = "AQ_UDP_WINDOW",
+     .def = "0",
+     .doc = "Bytes under way to one peer at most; 0: as much as the network is found to bear.",
+     .unit = "bytes",
+     .max = 1 << 30,
+     AQI_SETTING_IN(BYTES, struct udp_config, window)},
+    {.name = "AQ_UDP_ACK_DELAY",
+     .def = "50us",
+     .doc = "How long an acknowledgement waits for a message to ride on.",
+     .unit = "us",
+     .max = SECOND / 10,
+     AQI_SETTING_IN(TIME, struct udp_config, ack_delay_ns)},
+    {.name = "AQ_UDP_RTO_MIN",
+     .def = "250us",
+     .doc = "The shortest time after which what is not acknowledged is sent again; the measured "
+            "round trips make it longer.",
+     .unit = "us",
+     .min = 1000,
+     .max = 10 * SECOND,
+     AQI_SETTING_IN(TIME, struct udp_config, rto_min_ns)},
+    {.name = "AQ_UDP_RTO_MAX",
+     .def = "250ms",
+     .doc = "The longest such time: how often a silent peer is asked.",
+     .unit = "ms",
+     .min = 1000000,
+     .max = 600 * SECOND,
+     AQI_SETTING_IN(TIME, struct udp_config, rto_max_ns)},
+    {.name = "AQ_UDP_IDLE_CLOSE",
+     .def = "60s",
+     .doc = "A connection without traffic for so long gives its memory back, and is made anew when "
+            "it is needed; 0: none does.",
+     .advice = "Some seconds in jobs of thousands of processes that each talk to many in turn.",
+     .unit = "s",
+     .max = 86400 * SECOND,
+     AQI_SETTING_IN(TIME, struct udp_config, idle_close_ns)},
+    {.name = "AQ_UDP_DEAD_AFTER",
+     .def = "0",
+     .doc = "A peer that owes an answer and is silent for so long counts as lost; 0: only the "
+            "launcher says who is dead.",
+     .advice = "Not below the longest time that a process computes without a call.",
+     .unit = "s",
+     .max = 86400 * SECOND,
+     AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
+    {.name = "AQ_UDP_AUTH",
+     .def = "cookie",
+     .doc = "What keeps strangers out: cookie, a secret number of each connection in every packet, "
+            "which who reads the wire can copy; mac, a keyed hash of every packet.",
+     .advice = "mac where others may listen on the network.",
+     .choices = auths,
+     .same = true,
+     AQI_SETTING_IN(CHOICE, struct udp_config, auth)},
+    {.name = "AQ_CONNECT_SECRET",
+     .def = "",
+     .doc = "Where a secret of at least 16 bytes is read from that both sides of connections over "
+            "a network know: file:PATH, which only we may read, or fd:NUMBER, a descriptor that we "
+            "were started with; nothing: there is none.",
+     .advice = "Set it wherever programs connect over a network that is not theirs alone "
+               "(docs/security.md).",
+     AQI_SETTING_IN(TEXT, struct udp_config, secret)},
+    {.name = "AQ_UDP_KEEPALIVE",
+     .def = "10s",
+     .doc = "A connection by URI is lost when its peer has been asked for a sign of life and been "
+            "silent for so long; 0: silence says nothing.",
+     .advice = "Not below the longest time that a program computes without a call.",
+     .unit = "s",
+     .max = 86400 * SECOND,
+     AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},
+    {.name = "AQ_UDP_LOSSY",
+     .def = "",
+     .doc = "Treat the packets that are sent badly, for tests: of 1000 lose, repeat, delay and "
+            "alter so many, such as loss=10,dup=5,reorder=5,corrupt=1,seed=1. What was altered "
+            "only AQ_UDP_AUTH=mac sees.",
+     AQI_SETTING_IN(TEXT, struct udp_config, lossy)},
+};
+
+struct aqi_settings_table aqi_udp_settings = {
+    .group = "udp", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &udp_config};
+
+static bool udp_read_number(const char **at, uint64_t *value)
+{
+    char *end;
+    if (**at < '0' || **at > '9') return false;
+    *value = strtoull(*at, &end, 10);
+    *at = *end == ',' ? end + 1 : end;
+    return *end == 0 || (*end == ',' && end[1] != 0);
+}
+
+bool udp_read_weather(const char *text, struct aqi_port_weather *weather)
+{
+    static const char *const names[] = {"loss=", "dup=", "reorder=", "corrupt=", "seed="};
+    uint64_t values[AQI_COUNT_OF(names)] = {0, 0, 0, 0, 1}, sum = 0;
+    for (const char *at = text; *at != 0;) {
+        size_t i = 0, len = 0;
+        for (; i < AQI_COUNT_OF(names); i++) {
+            len = strlen(names[i]);
+            if (strncmp(at, names[i], len) == 0) break;
+        }
+        if (i == AQI_COUNT_OF(names)) return false;
+        at += len;
+        if (!udp_read_number(&at, &values[i])) return false;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        if (values[i] > 1000) return false;
+        sum += values[i];
+    }
+    *weather = (struct aqi_port_weather){.loss = (unsigned)values[0],
+                                         .duplication = (unsigned)values[1],
+                                         .reordering = (unsigned)values[2],
+                                         .corruption = (unsigned)values[3],
+                                         .seed = values[4]};
+    return sum <= 1000;
+}

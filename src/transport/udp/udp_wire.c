@@ -1,0 +1,132 @@
+/* One connected UDP socket as a port: for what needs neither speed nor a socket of its own for each
+ * channel. */
+#include "base/fail.h"
+#include "dgram/ports/slice.h"
+#include "transport/udp/udp_channel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What every path of IPv6 carries, without its headers. */
+enum { WIRE_PACKET = 1232, WIRE_ROOM = 64 << 10, WIRE_BATCH = 16 };
+
+struct wire_port {
+    struct aqi_port port;
+    int fd;
+    bool refused, errors; /* nobody is there; the kernel has errors to tell */
+    int error;            /* the last of them */
+    alignas(16) unsigned char buffer[WIRE_PACKET + 16];
+};
+
+static void udp_wire_close(struct aqi_port *port)
+{
+    close(((struct wire_port *)port)->fd);
+    free(port);
+}
+
+/* What the network said of an earlier packet. */
+static void udp_wire_note(struct wire_port *self, int error)
+{
+    self->errors = true;
+    self->error = error;
+    self->refused = self->refused || error == ECONNREFUSED || error == EHOSTUNREACH ||
+                    error == ENETUNREACH || error == EACCES;
+}
+
+static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
+                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                          size_t segment, unsigned packets)
+{
+    struct wire_port *self = (struct wire_port *)port;
+    struct ports_slices at = {.iov = iov, .niov = niov};
+    struct iovec pieces[AQI_PORT_PIECES];
+    (void)channel, (void)to;
+    for (unsigned i = 0; i < packets; i++) {
+        size_t len;
+        struct msghdr message = {.msg_iov = pieces};
+        message.msg_iovlen = ports_slice(&at, segment, pieces, &len);
+        for (unsigned tries = 0; tries < 2; tries++) {
+            if (sendmsg(self->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) break;
+            if (errno == EAGAIN || errno == ENOBUFS) return i > 0;
+            udp_wire_note(self, errno);
+        }
+    }
+    return true;
+}
+
+static unsigned udp_wire_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+{
+    static const struct aqi_dgram_addr nobody; /* there is one peer */
+    struct wire_port *self = (struct wire_port *)port;
+    unsigned n = 0;
+    (void)deep;
+    for (unsigned i = 0; i < WIRE_BATCH; i++) {
+        ssize_t len = recv(self->fd, self->buffer, sizeof(self->buffer), MSG_DONTWAIT);
+        if (len < 0 && errno == EAGAIN) break;
+        if (len < 0) {
+            udp_wire_note(self, errno);
+            continue;
+        }
+        take(arg, AQI_DGRAM_COMMAND, &nobody, self->buffer, (size_t)len);
+        n++;
+    }
+    return n;
+}
+
+static unsigned udp_wire_descriptors(struct aqi_port *port, int fds[2])
+{
+    fds[0] = ((struct wire_port *)port)->fd;
+    return 1;
+}
+
+static bool udp_wire_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
+{
+    struct wire_port *self = (struct wire_port *)port;
+    unsigned char byte;
+    /* The socket is readable until its errors are read. */
+    while (self->errors && recv(self->fd, &byte, sizeof(byte), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
+        continue;
+    bool refused = self->refused;
+    self->errors = self->refused = false;
+    memset(addr, 0, sizeof(*addr));
+    return refused;
+}
+
+static uint64_t udp_wire_drops(struct aqi_port *port)
+{
+    (void)port;
+    return 0;
+}
+
+static const struct aqi_port_ops wire_ops = {.name = "wire",
+                                             .close = udp_wire_close,
+                                             .send = udp_wire_send,
+                                             .receive = udp_wire_receive,
+                                             .descriptors = udp_wire_descriptors,
+                                             .text = ports_address_text,
+                                             .same = ports_address_same,
+                                             .refused = udp_wire_refused,
+                                             .drops = udp_wire_drops};
+
+int udp_wire_error(const struct aqi_port *wire)
+{
+    return ((const struct wire_port *)wire)->error;
+}
+
+aq_status udp_wire_open(int fd, struct aqi_port **port)
+{
+    int on = 1;
+    struct wire_port *self = calloc(1, sizeof(*self));
+    if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a socket");
+    /* That a host cannot be reached is told with this only; one of the two does not apply. */
+    (void)setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on));
+    self->port.ops = &wire_ops;
+    self->port.address.len = 1; /* the engine asks for some */
+    self->port.limits = (struct aqi_port_limits){.packet = WIRE_PACKET, .room = WIRE_ROOM};
+    self->fd = fd;
+    *port = &self->port;
+    return AQ_OK;
+}

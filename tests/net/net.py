@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Jobs whose ranks are on two hosts (spaces.py), while the wire between them is hurt.
+
+usage: net.py BUILD_DIR [CLASS]
+"""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from programs import AQRUN, ARGUMENTS, BUILD, Case, environment, job
+from spaces import HOSTS, PATIENCE, await_wire, call, enter, link, rules, slow_lane, within
+
+TALK = BUILD / "tests/net/net_talk"
+# Each rank on its host, with the address that it has there.
+PLACE = ["sh", "-c", 'host=$((AQ_RANK % 2 + 1)); AQ_UDP_INTERFACE=${AQ_UDP_INTERFACE-$NET$host}; '
+         'export AQ_UDP_INTERFACE; exec nsenter --net=/run/netns/$host "$@"', "sh"]
+FEW = 20  # packets: those that overtake the answer to a handshake are dropped, and come again
+SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
+
+
+class Talk:
+    """A job that talks until it is told to end, and says when a round is over."""
+
+    def __init__(self, **settings):
+        self.stderr = tempfile.TemporaryFile(mode="w+")
+        self.job = subprocess.Popen(
+            [os.fspath(part) for part in (AQRUN, "-n", "2", *PLACE, TALK)], bufsize=0,
+            env=environment({**SETTINGS, "AQ_STATS": "yes", **settings}), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self.stderr)
+
+    def __enter__(self):
+        self.ask()
+        self.hear()
+        return self
+
+    def __exit__(self, *error):
+        self.job.kill()  # no rank outlives it
+        self.job.wait()
+        for file in (self.job.stdin, self.job.stdout, self.stderr):
+            file.close()
+
+    def ask(self):
+        self.job.stdin.write(b"\n")
+
+    def heard(self, seconds):
+        """Has a line come within so many seconds?"""
+        limit = time.monotonic() + seconds
+        while select.select([self.job.stdout], [], [], max(0, limit - time.monotonic()))[0]:
+            line = self.job.stdout.readline()
+            if line.startswith(b"round ") or not line:
+                return bool(line)
+        return False
+
+    def said(self):
+        self.stderr.seek(0)
+        return self.stderr.read()
+
+    def hear(self):
+        if not self.heard(PATIENCE):
+            raise AssertionError(f"the job does not go on; it said: {self.said()}")
+
+    def round(self):
+        self.ask()
+        self.hear()
+
+    def ranks(self):
+        """The processes of the ranks, in their order."""
+        found = {}
+        children = pathlib.Path(f"/proc/{self.job.pid}/task/{self.job.pid}/children").read_text()
+        for child in children.split():
+            settings = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            found |= {int(rank[8:]): int(child) for rank in settings
+                      if rank.startswith(b"AQ_RANK=")}
+        return [found[rank] for rank in sorted(found)]
+
+    def end(self):
+        """Tell it to end; what it said."""
+        self.job.stdin.close()
+        if self.job.wait(PATIENCE) != 0:
+            raise AssertionError(f"exit code {self.job.returncode}; it said: {self.said()}")
+        return self.said()
+
+
+def count(said, name):
+    return sum(map(int, re.findall(rf"rank \d+: {name} (\d+)", said)))
+
+
+def warnings(said):
+    return [line for line in said.split("\n") if line.startswith("aq[")]
+
+
+@contextlib.contextmanager
+def down(host):
+    link(host, "down")
+    try:
+        yield
+    finally:
+        link(host, "up")
+        await_wire()
+
+
+@contextlib.contextmanager
+def route(host, kind):
+    """No way to the other host."""
+    words = ("ip", "-n", str(host), "route", "{}", kind, f"10.9.0.{3 - host}")
+    call(*(word.format("add") for word in words))
+    try:
+        yield
+    finally:
+        call(*(word.format("del") for word in words))
+
+
+class Wire(Case):
+    """Wires that are bad as long as the job lasts."""
+
+    def test_sound(self):
+        for settings in ({}, {"NET": "fd09::"},
+                         {"AQ_TRANSPORTS": "auto", "AQ_NEIGHBORHOOD": "1"}):
+            with self.subTest(settings=settings), Talk(**settings) as talk:
+                talk.round()
+                said = talk.end()
+                self.assertGreater(count(said, "packets"), 0)
+                self.assertEqual(warnings(said), [])
+                self.assertLess(count(said, "packets_dropped"), FEW)
+
+    def test_small_path(self):
+        """Who finds it out names both ends and what to do; then nothing more is said."""
+        with contextlib.ExitStack() as stack:
+            for host in HOSTS:
+                stack.enter_context(rules(host, ("prerouting", "meta length > 1500 drop")))
+            with Talk() as talk:
+                talk.round()
+                said = warnings(talk.end())
+            self.assertIn(len(said), HOSTS, said)
+            advice = set()
+            for line in said:
+                match = re.match(r"aq\[([01])\] udp: peer ([01]) \(10\.9\.0\.([12]):\d+\) "
+                                 r"answers small packets from 10\.9\.0\.([12]):\d+ \(wire\), but "
+                                 r"not those of 8972 bytes: .*Set AQ_UDP_MTU=(\d+), or", line)
+                self.assertIsNotNone(match, line)
+                self.assertEqual([int(match[i]) + 1 for i in (1, 2)],
+                                 [int(match[4]), int(match[3])])
+                advice.add(match[5])
+            self.assertEqual(len(advice), 1)
+            with Talk(AQ_UDP_MTU=advice.pop()) as talk:
+                talk.round()
+                self.assertEqual(warnings(talk.end()), [])
+
+    def test_smaller_interface(self):
+        link(2, "mtu", "1500")
+        try:
+            with Talk() as talk:
+                talk.round()
+                self.assertEqual(warnings(talk.end()), [])
+        finally:
+            link(2, "mtu", "9000")
+
+    def test_losses(self):
+        chance = "numgen random mod 100 <"
+        for percent, settings in ((1, {}), (5, {"AQ_UDP_AUTH": "mac"})):
+            with self.subTest(percent=percent), contextlib.ExitStack() as stack:
+                for host in HOSTS:
+                    stack.enter_context(rules(
+                        host, ("prerouting", f"{chance} {percent} drop"),
+                        ("postrouting", f"{chance} {percent} dup to 10.9.0.{3 - host}")))
+                    stack.enter_context(slow_lane(host, percent))
+                with Talk(**settings) as talk:
+                    for _ in range(10):
+                        talk.round()
+                    said = talk.end()
+                for name in ("again", "repeated"):
+                    self.assertGreater(count(said, "packets_" + name), 0, said)
+
+
+class Cut(Case):
+    """A wire that carries nothing, mostly for a while: then nothing is lost, and all goes on."""
+
+    def cut(self, fault, seconds=2, **settings):
+        """What the job says of it."""
+        with Talk(**settings) as talk:
+            with fault:
+                talk.ask()
+                self.assertFalse(talk.heard(seconds), "the fault is none")
+            talk.hear()
+            talk.round()
+            return warnings(talk.end())
+
+    def test_firewall_of_the_receiver(self):
+        self.assertEqual(self.cut(rules(1, ("input", "drop"))), [])
+
+    def test_firewall_of_the_sender(self):
+        said = self.cut(rules(1, ("output", "drop")))
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], r"aq\[0\] .*packets to 10\.9\.0\.2:\d+ cannot be sent: "
+                         "Operation not permitted; a firewall of this host forbids it")
+
+    def test_interface_down(self):
+        said = self.cut(down(1))
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], r"aq\[0\] .*packets to 10\.9\.0\.2:\d+ cannot be sent: "
+                         'Network is unreachable; see "ip route get" for the address')
+
+    def test_for_good(self):
+        """A silence longer than peers may have ends the job."""
+        with Talk(AQ_UDP_DEAD_AFTER="500ms") as talk:
+            with rules(1, ("input", "drop")):
+                self.assertEqual(talk.job.wait(PATIENCE), 1)
+            self.assertRegex(talk.said(), "rank [01] cannot be reached any more: does not answer")
+
+    def test_no_route(self):
+        """Also where the error is one that bursts alone may meet."""
+        for kind in ("unreachable", "prohibit", "blackhole"):
+            with self.subTest(kind=kind):
+                said = [line for line in self.cut(route(1, kind), 0.5, AQ_LOG="udp=info")
+                        if "cannot be sent" in line or "bursts" in line]
+                self.assertEqual(len(said), 1, said)
+                self.assertIn("packets to 10.9.0.2:", said[0])
+
+
+STRANGER = """
+import random, socket, sys
+noise = random.Random(1)
+wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(500):
+    for port in sys.argv[2:]:
+        wire.sendto(noise.randbytes(noise.randrange(1400)), (sys.argv[1], int(port)))
+"""
+
+
+class Others(Case):
+    """Jobs and strangers on the same wire."""
+
+    def test_two_jobs(self):
+        with Talk(TEST_SEED="1") as one, Talk(TEST_SEED="2") as other:
+            for _ in range(5):
+                one.ask()
+                other.round()
+                one.hear()
+            for talk in (one, other):
+                self.assertLess(count(talk.end(), "packets_dropped"), FEW)
+
+    def ports(self, rank):
+        """Those that a rank, alone on its host, receives at."""
+        table = pathlib.Path(f"/proc/{rank}/net/udp").read_text(encoding="ascii")
+        return [str(int(port, 16)) for port in re.findall(r": 0[12]00090A:(\w+) ", table)]
+
+    def test_foreign_packets(self):
+        for auth in ("cookie", "mac"):
+            with self.subTest(auth=auth), Talk(AQ_UDP_AUTH=auth) as talk:
+                for host, rank in zip(HOSTS, talk.ranks()):
+                    ports = self.ports(rank)
+                    self.assertEqual(len(ports), 2)
+                    call(*within(3 - host, sys.executable, "-c", STRANGER, f"10.9.0.{host}",
+                                 *ports))
+                    talk.round()
+                said = talk.end()
+                self.assertEqual(warnings(said), [])
+                self.assertGreater(count(said, "packets_dropped"), 100)
+                self.assertEqual(count(said, "am_dropped"), 0)
+
+
+class Ends(Case):
+    """Ranks that die or stand still, and jobs that cannot begin."""
+
+    def test_killed(self):
+        with Talk() as talk:
+            began = time.monotonic()
+            os.kill(talk.ranks()[1], signal.SIGKILL)
+            self.assertEqual(talk.job.wait(PATIENCE), 128 + signal.SIGKILL)
+            self.assertLess(time.monotonic() - began, 2)
+            self.assertRegex(talk.said(), r"aqrun: rank 1 \(.*was killed by signal 9")
+
+    def test_survived(self):
+        result = job(4, "--survive", *PLACE, BUILD / "tests/core/core_survivor", "1", "kill",
+                     **SETTINGS)
+        said = self.expect(result, 128 + signal.SIGKILL)
+        self.assertIn("aqrun: the job ended without rank 3", said.stderr)
+        self.assertEqual(said.stdout.count(" leaves\n"), 3)
+
+    def test_frozen(self):
+        with Talk() as talk:
+            rank = talk.ranks()[1]
+            os.kill(rank, signal.SIGSTOP)
+            talk.ask()
+            self.assertFalse(talk.heard(3))
+            os.kill(rank, signal.SIGCONT)
+            talk.hear()
+            said = talk.end()
+        self.assertEqual(warnings(said), [])
+        self.assertLess(count(said, "packets_again"), 100, said)
+
+    def refused(self, said, **settings):
+        result = job(2, *PLACE, TALK, **{**SETTINGS, **settings})
+        self.assertRegex(self.expect(result, 1).stderr, said)
+
+    def test_interfaces_that_cannot_be(self):
+        self.refused(r'"nosuch0" \(there is: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
+        self.refused(r'"10\.9\.0\.7[12]" \(there is: .*wire 10\.9\.0\.', NET="10.9.0.7")
+        with down(2):
+            self.refused('interface wire is down: "ip link set wire up"')
+        link(2, "mtu", "500")
+        try:
+            self.refused(r"packets of interface wire \(MTU 500\) carry 472 bytes, and 576 are "
+                         'needed: "ip link set wire mtu 1500"')
+        finally:
+            link(2, "mtu", "9000")
+
+
+def main():
+    enter()
+    unittest.main(argv=[sys.argv[0], *ARGUMENTS], verbosity=2)
+
+
+main()

@@ -1,0 +1,117 @@
+"""Two hosts that are network namespaces, the wire between them, and what befalls it.
+
+A script that calls enter() runs again as the first process of namespaces for mounts and processes,
+which end with it: so nothing can be left behind, however it ends.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+PATIENCE = 60  # seconds, for what is to happen
+HOSTS = (1, 2)
+INSIDE = "AQUEDUCT_TEST_SPACES"
+OWN = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
+TOOLS = ("unshare", "nsenter", "mount", "ip", "tc", "nft")
+
+
+def call(*words, **options):
+    result = subprocess.run(words, timeout=PATIENCE, capture_output=True, text=True, check=False,
+                            **options)
+    if result.returncode != 0:
+        raise OSError(f"{' '.join(words)}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def within(host, *words):
+    """The command for doing this on a host, in the same process."""
+    return ["nsenter", f"--net=/run/netns/{host}", *map(os.fspath, words)]
+
+
+def link(host, *words):
+    call("ip", "-n", str(host), "link", "set", "wire", *words)
+
+
+def await_wire():
+    """The kernel says some time later that an interface is up."""
+    limit = time.monotonic() + PATIENCE
+    while any("state UP" not in call("ip", "-n", str(host), "link", "show", "wire")
+              for host in HOSTS):
+        if time.monotonic() > limit:
+            raise OSError("the wire does not come up")
+        time.sleep(0.01)
+
+
+def make():
+    """Both hosts call their end of the wire by the same name. It carries packets, not bursts, so
+    that each may have a fate of its own."""
+    call("mount", "-t", "tmpfs", "none", "/run")
+    for host in HOSTS:
+        call("ip", "netns", "add", str(host))
+    call("ip", "link", "add", "wire", "netns", "1", "type", "veth", "peer", "wire", "netns", "2")
+    for host in HOSTS:
+        call("ip", "-n", str(host), "link", "set", "lo", "up")
+        for address in (f"10.9.0.{host}/24", f"fd09::{host}/64"):
+            call("ip", "-n", str(host), "address", "add", address, "dev", "wire", "nodad")
+        link(host, "mtu", "9000", "gso_max_segs", "1", "up")
+    await_wire()
+
+
+def why_not():
+    """What hosts cannot be made for, if so."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"not here: {' '.join(missing)}"
+    try:
+        call(*OWN, "sh", "-c", "mount -t tmpfs none /run && ip netns add 1 && nft list ruleset")
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def enter():
+    """Come back with the hosts made; or end as a test that is skipped."""
+    if INSIDE in os.environ:
+        make()
+        return
+    reason = why_not()
+    if reason is not None:
+        print("skipped:", reason)
+        sys.exit(77)
+    os.environ[INSIDE] = "yes"
+    os.execvp(OWN[0], [*OWN, sys.executable, *sys.argv])
+
+
+@contextlib.contextmanager
+def rules(host, *chains):
+    """Rules of nft, each a pair of a hook and what to do there."""
+    text = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; {rule}; }}\n"
+                   for hook, rule in chains)
+    call(*within(host, "nft", "-f", "-"), input=f"table ip fate {{\n{text}}}\n")
+    try:
+        yield
+    finally:
+        call(*within(host, "nft", "delete", "table", "ip", "fate"))
+
+
+@contextlib.contextmanager
+def slow_lane(host, percent):
+    """So many of what the host sends take a lane that is slow, and others overtake them."""
+    random = (f"5,32 0 0 4294963256,148 0 0 100,53 1 0 {percent},6 0 0 4294967295,6 0 0 0")
+
+    def tc(*words):
+        call(*within(host, "tc", *words[:2], "dev", "wire", *words[2:]))
+
+    tc("qdisc", "add", "root", "handle", "1:", "htb", "default", "1")
+    for lane, rate, burst in (("1:1", "100gbit", "1m"), ("1:2", "8mbit", "300")):
+        tc("class", "add", "parent", "1:", "classid", lane, "htb", "rate", rate, "burst", burst,
+           "quantum", "60000")
+    tc("filter", "add", "parent", "1:", "protocol", "all", "bpf", "bytecode", random,
+       "classid", "1:2")
+    try:
+        yield
+    finally:
+        tc("qdisc", "del", "root")

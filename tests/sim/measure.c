@@ -1,0 +1,242 @@
+/* Figures instead of faults: what a peer costs, packets per message, shares of a link, and what
+ * loss costs. Time is virtual and processors cost nothing: what is seen is the protocol. */
+#include "sim.h"
+
+#include <stdlib.h>
+
+#define LINK_GBIT 10
+#define STEP      (20 * SIM_US)
+
+static void measure_open(struct sim *sim, uint32_t peers, uint32_t loss)
+{
+    const struct sim_options options = {.seed = 1};
+    sim_open(sim, &options);
+    struct sim_plan *plan = &sim->plan;
+    aqi_dgram_defaults(&plan->config);
+    plan->config.packet = 8944;
+    plan->config.idle_close = 0;
+    plan->peers = peers;
+    plan->shape = SIM_TO_ONE;
+    plan->room = plan->config.room;
+    plan->delay = 25 * SIM_US;
+    plan->ns_per_kb = 8192 / LINK_GBIT;
+    plan->limit = SIM_MS;
+    plan->poll_max = SIM_US;
+    plan->spin = plan->plain = true;
+    plan->loss = loss;
+    sim->options.quiet = true;
+    sim_start(sim);
+}
+
+static double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < sim->op_count; i++) {
+        const struct sim_op *op = sim->ops[i];
+        if (op->from == from && op->remote_done && op->done_at >= since) bytes += op->len;
+    }
+    return (double)bytes / (double)(sim->now - since); /* GB/s */
+}
+
+/* Run until `end`, with `depth` puts of `len` bytes always under way from each but the first. */
+static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t end)
+{
+    unsigned *flying = sim_alloc(sim->plan.peers * sizeof(*flying));
+    uint32_t first = sim->op_count;
+    while (sim->now < end) {
+        for (uint32_t i = first; i < sim->op_count; i++) {
+            struct sim_op *op = sim->ops[i];
+            if (!op->remote_done || op->remote == NULL) continue;
+            memory_drop(&sim->procs[op->to], op->remote);
+            op->remote = NULL;
+            flying[op->from]--;
+        }
+        while (first < sim->op_count && sim->ops[first]->remote == NULL)
+            first++;
+        for (uint32_t id = 1; id < sim->plan.peers; id++)
+            while (flying[id] < depth && work_put(&sim->procs[id], 0, len) == AQ_OK) {
+                flying[id]++;
+                proc_poll_at(&sim->procs[id], sim->now);
+            }
+        sim_until(sim, sim->now + STEP);
+    }
+    free(flying);
+}
+
+static double measure_bandwidth(uint32_t loss)
+{
+    struct sim sim;
+    measure_open(&sim, 2, loss);
+    measure_flows(&sim, 16, 256 << 10, sim.now + 50 * SIM_MS);
+    uint64_t since = sim.now;
+    measure_flows(&sim, 16, 256 << 10, since + 300 * SIM_MS);
+    double goodput = measure_goodput(&sim, 1, since);
+    sim_close(&sim);
+    return goodput;
+}
+
+static double measure_fairness(uint32_t flows, double *total)
+{
+    struct sim sim;
+    double sum = 0, squares = 0;
+    measure_open(&sim, flows + 1, 0);
+    measure_flows(&sim, 4, 64 << 10, sim.now + 100 * SIM_MS);
+    uint64_t since = sim.now;
+    measure_flows(&sim, 4, 64 << 10, since + 300 * SIM_MS);
+    for (uint32_t id = 1; id <= flows; id++) {
+        double goodput = measure_goodput(&sim, id, since);
+        sum += goodput;
+        squares += goodput * goodput;
+    }
+    sim_close(&sim);
+    *total = sum;
+    return sum * sum / (flows * squares);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Round trips of messages of 8 bytes, in us. */
+static void measure_round_trips(uint32_t loss, double *mean, double *p99)
+{
+    enum { COUNT = 5000 };
+    static double us[COUNT];
+    struct sim sim;
+    double sum = 0;
+    measure_open(&sim, 2, loss);
+    for (unsigned i = 0; i < COUNT + 10; i++) {
+        uint32_t request = sim.op_count;
+        if (work_request(&sim.procs[1], 0, 8) != AQ_OK) sim_fail(&sim, "no room for a request");
+        proc_poll_at(&sim.procs[1], sim.now);
+        while (sim.op_count < request + 2 || sim.ops[request + 1]->delivered == 0)
+            if (!sim_step(&sim)) sim_fail(&sim, "no answer");
+        if (i < 10) continue; /* connecting */
+        us[i - 10] = (double)(sim.now - sim.ops[request]->began_at) / 1e3;
+        sum += us[i - 10];
+    }
+    qsort(us, COUNT, sizeof(us[0]), by_value);
+    *mean = sum / COUNT;
+    *p99 = us[COUNT * 99 / 100];
+    sim_close(&sim);
+}
+
+/* After nothing has arrived for `last`: until the bytes of a ms are 0.9 of what they were. */
+static double measure_recovery(uint64_t last)
+{
+    struct sim sim;
+    measure_open(&sim, 2, 0);
+    measure_flows(&sim, 16, 64 << 10, sim.now + 50 * SIM_MS);
+    uint64_t since = sim.now;
+    measure_flows(&sim, 16, 64 << 10, since + 50 * SIM_MS);
+    double before = measure_goodput(&sim, 1, since);
+    sim.sides = sim_alloc(sizeof(uint64_t));
+    sim.sides[0] = 1;
+    measure_flows(&sim, 16, 64 << 10, sim.now + last);
+    free(sim.sides);
+    sim.sides = NULL;
+    uint64_t end = sim.now, ms = sim.now;
+    do {
+        ms = sim.now;
+        measure_flows(&sim, 16, 64 << 10, ms + SIM_MS);
+    } while (measure_goodput(&sim, 1, ms) < 0.9 * before && sim.now < end + SIM_SECOND);
+    double recovery = (double)(ms - end) / 1e6;
+    sim_close(&sim);
+    return recovery;
+}
+
+/* Packets of both sides for each of `count` messages that are begun together, or one by one. */
+static double measure_per_message(unsigned count, unsigned together)
+{
+    struct sim sim;
+    measure_open(&sim, 2, 0);
+    work_request(&sim.procs[1], 0, 8);
+    sim_until(&sim, sim.now + 20 * SIM_MS);
+    uint64_t before = sim.packets;
+    for (unsigned i = 0; i < count; i += together) {
+        for (unsigned j = 0; j < together; j++)
+            if (work_message(&sim.procs[1], 0, 8) != AQ_OK) sim_fail(&sim, "no room");
+        proc_poll_at(&sim.procs[1], sim.now);
+        sim_until(&sim, sim.now + SIM_MS);
+    }
+    double each = (double)(sim.packets - before) / count;
+    sim_close(&sim);
+    return each;
+}
+
+static size_t measure_memory(uint32_t peers, size_t *silent)
+{
+    struct sim sim;
+    measure_open(&sim, peers + 1, 0);
+    *silent = aqi_dgram_peer_memory(sim.procs[0].dgram, 1);
+    for (uint32_t id = 1; id <= peers; id++) {
+        if (work_message(&sim.procs[id], 0, 8) != AQ_OK) sim_fail(&sim, "no room");
+        proc_poll_at(&sim.procs[id], sim.now);
+        if (id % 64 == 0) sim_until(&sim, sim.now + SIM_MS);
+    }
+    sim_until(&sim, sim.now + 20 * SIM_MS);
+    size_t bytes = 0;
+    for (uint32_t id = 1; id <= peers; id++) {
+        struct aqi_dgram_peer_info info;
+        if (!aqi_dgram_peer_info(sim.procs[0].dgram, id, &info) || !info.connected)
+            sim_fail(&sim, "peer %u is not connected", id);
+        bytes += aqi_dgram_peer_memory(sim.procs[0].dgram, id);
+    }
+    sim_close(&sim);
+    return bytes / peers;
+}
+
+/* Goals; which of them are missed. */
+static unsigned missed;
+
+static void goal(bool reached, const char *what)
+{
+    if (reached) return;
+    fprintf(stderr, "sim: missed: %s\n", what);
+    missed++;
+}
+
+static void report_loss(void)
+{
+    static const uint32_t losses[] = {0, 10000, 50000};
+    double goodput[3], mean[3], p99[3];
+    printf("| | no loss | 1 %% | 5 %% |\n|---|---|---|---|\n| puts, GB/s (share) |");
+    for (unsigned i = 0; i < 3; i++) {
+        goodput[i] = measure_bandwidth(losses[i]);
+        printf(" %.2f (%.2f) |", goodput[i], goodput[i] / goodput[0]);
+    }
+    printf("\n| round trip of 8 bytes, mean / p99, us |");
+    for (unsigned i = 0; i < 3; i++) {
+        measure_round_trips(losses[i], &mean[i], &p99[i]);
+        printf(" %.1f / %.1f |", mean[i], p99[i]);
+    }
+    goal(goodput[1] >= 0.7 * goodput[0], "0.7 of the bandwidth at 1 % loss");
+    goal(goodput[2] >= 0.4 * goodput[0], "0.4 of the bandwidth at 5 % loss");
+    goal(mean[1] <= mean[0] + 20, "a mean round trip at most 20 us longer at 1 % loss");
+    goal(p99[1] <= 1000, "99 of 100 round trips within 1 ms at 1 % loss");
+}
+
+int sim_measure(void)
+{
+    printf("Link %d Gbit/s, round trip 50 us, packets of 8944 bytes.\n\n", LINK_GBIT);
+    report_loss();
+    printf("\n\n| flows through one link | Jain's index | GB/s |\n|---|---|---|\n");
+    for (uint32_t flows = 2; flows <= 64; flows *= 2) {
+        double total, jain = measure_fairness(flows, &total);
+        printf("| %u | %.2f | %.2f |\n", flows, jain, total);
+    }
+    printf("\n| | |\n|---|---|\n");
+    printf("| packets per message of 8 bytes, one by one | %.2f |\n", measure_per_message(1000, 1));
+    printf("| the same, 100 at once | %.2f |\n", measure_per_message(10000, 100));
+    double one = measure_recovery(SIM_MS), ten = measure_recovery(10 * SIM_MS);
+    printf("| recovery from 1 ms without the link | %.0f ms |\n| from 10 ms | %.0f ms |\n", one,
+           ten);
+    goal(one <= 5 && ten <= 20, "recovery within 5 and 20 ms");
+    size_t silent, bytes = measure_memory(10000, &silent);
+    printf("| a connected peer of 10,000 | %zu bytes |\n| one never talked to | %zu bytes |\n",
+           bytes, silent);
+    goal(bytes <= 4096 && silent <= 512, "4 KB per connected peer, 512 bytes per peer");
+    return missed != 0;
+}

@@ -1,0 +1,200 @@
+/* What the machine can do through plain UDP sockets, for ranks that share no memory: the least that
+ * a transport over datagrams can be compared with. Bursts go and come in one call (GSO, GRO). */
+#include "perf.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SEGMENT  8944u   /* bytes of the largest datagram, */
+#define SEGMENTS 64u     /* and how many, */
+#define BURST    63488u  /* and bytes, go in one call */
+#define WINDOW   262144u /* bytes under way; a buffer of the kernel has room for them */
+#define QUARTER  (WINDOW / 4)
+#define WORD     8u
+
+static int channel = -1; /* a socket, connected with the peer's */
+static unsigned char incoming[65536], outgoing[65536];
+
+/* Until the socket has something to say; datagrams are lost only by mistake. */
+static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *),
+                        struct msghdr *message)
+{
+    double begun = 0;
+    ssize_t done;
+    for (unsigned turns = 0; (done = call(channel, message)) < 0;) {
+        limits_wait_turn(perf, &turns);
+        if (turns % 65536 != 1) continue;
+        if (begun == 0) begun = measure_now_ns();
+        if (measure_now_ns() - begun < 10e9) continue;
+        fprintf(stderr, "aqperf: between plain UDP sockets a datagram was lost\n");
+        perf->api->quit(1);
+    }
+    return done;
+}
+
+static ssize_t call_send(int fd, struct msghdr *message)
+{
+    return sendmsg(fd, message, 0);
+}
+
+static ssize_t call_receive(int fd, struct msghdr *message)
+{
+    return recv(fd, message->msg_iov->iov_base, message->msg_iov->iov_len, 0);
+}
+
+static size_t receive(struct perf *perf)
+{
+    struct iovec all = {incoming, sizeof incoming};
+    return (size_t)transfer(perf, call_receive, &(struct msghdr){.msg_iov = &all});
+}
+
+static void send_burst(struct perf *perf, size_t len, size_t segment)
+{
+    union {
+        struct cmsghdr header;
+        unsigned char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } control;
+    struct iovec all = {outgoing, len};
+    struct msghdr message = {.msg_iov = &all, .msg_iovlen = 1};
+    if (len > segment) {
+        uint16_t size = (uint16_t)segment;
+        message.msg_control = &control;
+        message.msg_controllen = sizeof control;
+        control.header = (struct cmsghdr){
+            .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof size)};
+        memcpy(CMSG_DATA(&control.header), &size, sizeof size);
+    }
+    (void)transfer(perf, call_send, &message);
+}
+
+/* Send that many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
+static void give(struct perf *perf, uint64_t bytes, size_t segment)
+{
+    size_t burst = BURST / segment * segment;
+    if (burst > SEGMENTS * segment) burst = SEGMENTS * segment;
+    uint64_t acknowledged = 0;
+    for (uint64_t at = 0; at < bytes;) {
+        size_t len = bytes - at < burst ? (size_t)(bytes - at) : burst;
+        while (at + len > acknowledged + WINDOW) {
+            receive(perf);
+            memcpy(&acknowledged, incoming, sizeof acknowledged);
+        }
+        send_burst(perf, len, segment);
+        at += len;
+    }
+    while (acknowledged < bytes / QUARTER * QUARTER) {
+        receive(perf);
+        memcpy(&acknowledged, incoming, sizeof acknowledged);
+    }
+}
+
+static void take(struct perf *perf, uint64_t bytes)
+{
+    for (uint64_t got = 0, told = 0; got < bytes;) {
+        got += receive(perf);
+        if (got / QUARTER == told / QUARTER) continue;
+        told = got;
+        memcpy(outgoing, &got, sizeof got);
+        send_burst(perf, sizeof got, sizeof got);
+    }
+}
+
+static size_t at_least_word(uint64_t bytes)
+{
+    return bytes < WORD ? WORD : (size_t)bytes;
+}
+
+/* What is streamed goes in datagrams of its own size, for it stands for messages. */
+static size_t segment_of(size_t size)
+{
+    return at_least_word(size) < SEGMENT ? at_least_word(size) : SEGMENT;
+}
+
+/* `n` times so many bytes from rank 0 to rank 1, then so many back. */
+static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, size_t segment)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (perf->rank == 0) give(perf, out, segment);
+        take(perf, perf->rank == 0 ? in : out);
+        if (perf->rank != 0) give(perf, in, segment);
+    }
+}
+
+/* In both ranks: so many times, so many bytes out and in. */
+#define SOCKET_LIMIT(name, times, out, in)                                                         \
+    void limits_socket_##name(struct perf *perf, size_t size, uint64_t n)                          \
+    {                                                                                              \
+        const uint64_t bytes = at_least_word(size);                                                \
+        exchange(perf, times, out, in, segment_of(size));                                          \
+    }
+SOCKET_LIMIT(echo, n, bytes, bytes)
+SOCKET_LIMIT(out, n, bytes, WORD)
+SOCKET_LIMIT(in, n, WORD, bytes)
+SOCKET_LIMIT(stream_out, 1, n *bytes, WORD)
+SOCKET_LIMIT(stream_in, 1, WORD, n *bytes)
+
+uint64_t limits_open_socket(const struct perf *perf)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int bytes = 8 * WINDOW, on = 1;
+    if (perf->rank > 1 || perf->neighbours >= perf->ranks || strcmp(perf->transport, "shm") == 0)
+        return 0;
+    channel = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (channel < 0 || bind(channel, (struct sockaddr *)&at, sizeof at) != 0 ||
+        getsockname(channel, (struct sockaddr *)&at, &len) != 0 ||
+        setsockopt(channel, IPPROTO_UDP, UDP_GRO, &on, sizeof on) != 0)
+        return 0;
+    (void)setsockopt(channel, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    (void)setsockopt(channel, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    return ntohs(at.sin_port);
+}
+
+bool limits_meet_socket(struct perf *perf, uint64_t port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct pollfd wait = {.fd = channel, .events = POLLIN};
+    uint64_t *pid = &perf->mine->pid, heard_pid = 0;
+    if (port == 0 || channel < 0 || connect(channel, (struct sockaddr *)&at, sizeof at) != 0)
+        return false;
+    (void)!send(channel, pid, sizeof *pid, 0);
+    (void)poll(&wait, 1, 2000);
+    return recv(channel, &heard_pid, sizeof heard_pid, 0) == sizeof heard_pid &&
+           heard_pid == perf->peer_pid;
+}
+
+/* What stands for a limit of mapped memory: one at a time, and many under way. */
+static const enum limit_id instead[LIMIT_COUNT][2] = {
+    [LIMIT_LINE_RTT] = {LIMIT_SOCKET_RTT},
+    [LIMIT_LINE_ECHO] = {LIMIT_SOCKET_ECHO},
+    [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET_ROUNDS},
+    [LIMIT_LINE_HOP] = {LIMIT_SOCKET_HOP},
+    [LIMIT_STORE] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_LOAD] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_ATOMIC] = {LIMIT_SOCKET_RTT, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_MEMCPY_OUT] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_MEMCPY_IN] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_STRIDED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_STRIDED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_VECTOR_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_VECTOR_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_INDEXED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_INDEXED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_DOUBLE_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
+    [LIMIT_DOUBLE_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
+};
+
+enum limit_id limits_by_socket(const struct perf *perf, const struct kind *kind, enum limit_id id)
+{
+    bool alone = kind->limit == LIMIT_CALL || (kind->endpoints && !kind->either);
+    if (!perf->by_socket || alone) return id;
+    return instead[id][kind->unit != UNIT_NS];
+}
