@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "base/kick.h"
 #include "base/shmem.h"
+#include "base/timer.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 static struct {
@@ -31,7 +31,7 @@ bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag)
 aq_status core_wait_set_open(struct core_wait_set *fds)
 {
     fds->epoll = epoll_create1(EPOLL_CLOEXEC);
-    fds->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    fds->timer = aqi_timer_new();
     fds->kick = aqi_kick_new();
     if (fds->epoll >= 0 && fds->timer >= 0 && fds->kick >= 0 &&
         core_wait_set_add(fds, fds->timer, CORE_TAG_TIMER) &&
@@ -54,14 +54,6 @@ void core_wait_set_close(struct core_wait_set *fds)
         if (*each[i] >= 0) close(*each[i]);
         *each[i] = -1;
     }
-}
-
-void core_wait_set_timer(const struct core_wait_set *fds, uint64_t at_ns)
-{
-    struct itimerspec time = {.it_value = {.tv_sec = (time_t)(at_ns / 1000000000u),
-                                           .tv_nsec = (long)(at_ns % 1000000000u)}};
-    if (at_ns == AQI_NO_DEADLINE) time.it_value = (struct timespec){0};
-    (void)timerfd_settime(fds->timer, TFD_TIMER_ABSTIME, &time, NULL);
 }
 
 /* --- for programs ---------------------------------------------------------------------------- */
@@ -136,7 +128,7 @@ aq_status aq_wait_prepare(void)
     if (!go || !core_sources_before_sleep(&plan)) return AQ_AGAIN;
     uint64_t at = core_deadline();
     if (plan.ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)plan.ms * 1000000);
-    core_wait_set_timer(&set.fds, at);
+    aqi_timer_at(set.fds.timer, at);
     if (core_wait_set_add(&set.fds, plan.fd, CORE_TAG_OTHERS)) return AQ_OK;
     return aqi_fail_errno(AQ_ESYS, errno, "core", "aq_wait_prepare: cannot wait for connections");
 }

@@ -48,7 +48,6 @@ aq_status core_wait_set_open(struct core_wait_set *fds);
 void core_wait_set_close(struct core_wait_set *fds);
 bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag); /* -1: nothing */
 aq_status core_wait_set_refused(void);                                         /* then, by errno */
-void core_wait_set_timer(const struct core_wait_set *fds, uint64_t at_ns);     /* AQI_NO_DEADLINE */
 /* The transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
  */
 void core_set_disarmed(void);

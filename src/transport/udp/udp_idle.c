@@ -10,8 +10,10 @@
 #include "transport/udp/udp_impl.h"
 
 #include "base/fail.h"
+#include "base/kick.h"
 #include "base/log.h"
 #include "base/shmem.h"
+#include "base/timer.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,8 +21,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
 
 /* Much longer than a round trip, much shorter than what anybody notices. */
 static const uint64_t rest_after_ns = 1000000;
@@ -45,9 +45,7 @@ static void udp_idle_watch(struct udp_idle *idle, bool on)
 /* Of the thread: look after so long whether to help; 0: not any more. */
 static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
 {
-    struct itimerspec time = {
-        .it_value = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}};
-    if (idle->helped) (void)timerfd_settime(idle->tick, 0, &time, NULL);
+    if (idle->helped) aqi_timer_in(idle->tick, ns);
 }
 
 /* Who sleeps keeps to deadlines himself. Returns when to look again. */
@@ -76,7 +74,7 @@ static void *udp_idle_main(void *arg)
     struct udp_tp *udp = arg;
     struct udp_idle *idle = &udp->idle;
     struct epoll_event event = {.data.fd = -1};
-    uint64_t ticks, pause = 0;
+    uint64_t pause = 0;
     uint32_t looks = 0;
     while (event.data.fd != idle->stop) {
         int n = epoll_wait(idle->watched, &event, 1, -1);
@@ -85,7 +83,7 @@ static void *udp_idle_main(void *arg)
         if (event.data.fd != idle->tick) {
             /* Read by the polls, which then look under the lock. */
             atomic_store_explicit(&idle->raised, 1, memory_order_release);
-        } else if (read(idle->tick, &ticks, sizeof(ticks)) == sizeof(ticks)) {
+        } else if (aqi_kick_take(idle->tick)) {
             pause = udp_idle_help(udp, &looks, aqi_max(pause, help_after_ns));
             if (pause != 0) udp_idle_tick(idle, pause);
         }
@@ -120,8 +118,8 @@ aq_status udp_idle_open(struct udp_tp *udp)
     unsigned count = udp->port->ops->descriptors(udp->port, fds);
     idle->arrivals = epoll_create1(EPOLL_CLOEXEC);
     idle->watched = epoll_create1(EPOLL_CLOEXEC);
-    idle->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    idle->tick = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    idle->stop = aqi_kick_new();
+    idle->tick = aqi_timer_new();
     bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->stop >= 0 && idle->tick >= 0;
     for (unsigned i = 0; i < count && made; i++)
         made = udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, fds[i], EPOLLIN);
@@ -145,10 +143,10 @@ void udp_idle_close(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     int fds[] = {idle->arrivals, idle->watched, idle->stop, idle->tick};
-    uint64_t one = 1;
-    if (idle->helped && idle->owner == getpid() &&
-        write(idle->stop, &one, sizeof(one)) == sizeof(one))
+    if (idle->helped && idle->owner == getpid()) {
+        aqi_kick(idle->stop);
         pthread_join(idle->thread, NULL);
+    }
     for (size_t i = 0; i < AQI_COUNT_OF(fds); i++)
         if (fds[i] >= 0) close(fds[i]);
 }

@@ -8,6 +8,7 @@
 #include "base/kick.h"
 #include "base/shmem.h"
 #include "base/stats.h"
+#include "base/timer.h"
 #include "dgram/ports/interface.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
@@ -19,7 +20,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
-#include <sys/timerfd.h>
 
 enum {
     RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
@@ -59,11 +59,8 @@ static bool udp_rendezvous_random(void *out, size_t len)
 static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t at)
 {
     if (at == rendezvous->timer_at) return;
-    uint64_t in = at != UINT64_MAX ? aqi_max(at, 1) : 0;
-    struct itimerspec time = {
-        .it_value = {.tv_sec = (time_t)(in / 1000000000u), .tv_nsec = (long)(in % 1000000000u)}};
     rendezvous->timer_at = at;
-    (void)timerfd_settime(rendezvous->timer, TFD_TIMER_ABSTIME, &time, NULL);
+    aqi_timer_at(rendezvous->timer, at);
 }
 
 static void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
@@ -669,7 +666,7 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     rendezvous->now = aqi_now_ns();
     rendezvous->timer_at = UINT64_MAX;
     rendezvous->epoll = epoll_create1(EPOLL_CLOEXEC);
-    rendezvous->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    rendezvous->timer = aqi_timer_new();
     struct epoll_event event = {.events = EPOLLIN};
     aq_status st = AQ_OK;
     if (rendezvous->epoll < 0 || rendezvous->timer < 0 ||
