@@ -14,6 +14,20 @@ const unsigned char udp_magic[4] = {'u', 'd', 'p', '1'};
 
 enum { UDP_IP_HEADERS = 28 };
 
+/* --- random numbers -------------------------------------------------------------------------- */
+
+aq_status udp_random(void *out, size_t len)
+{
+    if (getrandom(out, len, 0) == (ssize_t)len) return AQ_OK;
+    return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+}
+
+aq_status udp_random_config(struct aqi_dgram_config *config)
+{
+    aq_status st = udp_random(&config->epoch, sizeof(config->epoch));
+    return st == AQ_OK ? udp_random(&config->seed, sizeof(config->seed)) : st;
+}
+
 /* --- opening --------------------------------------------------------------------------------- */
 
 aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
@@ -219,10 +233,8 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .mac = udp_hook_mac,
                                           .arg = udp};
     udp_configure(udp, &config);
-    if (getrandom(&config.epoch, sizeof(config.epoch), 0) != sizeof(config.epoch) ||
-        getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed))
-        return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
-    aq_status st = aqi_dgram_create(&config, &hooks, &udp->dgram);
+    aq_status st = udp_random_config(&config);
+    if (st == AQ_OK) st = aqi_dgram_create(&config, &hooks, &udp->dgram);
     udp->tp.limits.pool = config.pool;
     return st;
 }

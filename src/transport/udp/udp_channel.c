@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 
 /* The ids of the two ends, as in the connection. */
 enum { CHANNEL_LISTENER, CHANNEL_CALLER, CHANNEL_ENDS };
@@ -203,10 +202,8 @@ aq_status udp_channel_up(struct aqi_control_channel *channel)
     config.rto_min = 2000000;
     config.idle_close = 0;
     config.authenticate = true;
-    if (getrandom(&config.epoch, sizeof(config.epoch), 0) != sizeof(config.epoch) ||
-        getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed))
-        return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
-    aq_status st = aqi_dgram_create(&config, &hooks, &channel->dgram);
+    aq_status st = udp_random_config(&config);
+    if (st == AQ_OK) st = aqi_dgram_create(&config, &hooks, &channel->dgram);
     if (st == AQ_OK)
         st = aqi_dgram_peer(channel->dgram, CHANNEL_CALLER + CHANNEL_LISTENER - config.self);
     if (st != AQ_OK) return st;

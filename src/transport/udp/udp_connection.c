@@ -9,7 +9,6 @@
 
 #include <arpa/inet.h>
 #include <string.h>
-#include <sys/random.h>
 
 static pthread_mutex_t udp_connection_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct udp_secret udp_connection_secret;
@@ -56,8 +55,9 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
                             "packets bear a MAC here (AQ_UDP_AUTH=mac): the client must have that "
                             "set, too");
         udp->authenticate = own->addr.authenticate != 0;
-    } else if (getrandom(own->addr.nonce, sizeof(own->addr.nonce), 0) != sizeof(own->addr.nonce)) {
-        return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    } else {
+        aq_status st = udp_random(own->addr.nonce, sizeof(own->addr.nonce));
+        if (st != AQ_OK) return st;
     }
     own->addr.authenticate = udp->authenticate;
     if (!udp_connection_towards(params, &own->addr.base, towards))

@@ -132,7 +132,10 @@ static inline void udp_unlock(struct udp_tp *udp)
     if (udp->locks) aqi_spin_unlock(&udp->lock);
 }
 
-/* udp.c: add what was counted since the last time to the counters of all. */
+/* udp.c */
+aq_status udp_random(void *out, size_t len);
+aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
+/* Add what was counted since the last time to the counters of all. */
 void udp_count_packets(struct udp_tp *udp);
 
 /* udp_am.c */

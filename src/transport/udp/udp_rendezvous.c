@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 
 enum {
     RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
@@ -49,11 +48,6 @@ struct rendezvous_packet {
     unsigned char bytes[sizeof(struct udp_call) + 1];
     alignas(struct cmsghdr) unsigned char control[128];
 };
-
-static bool udp_rendezvous_random(void *out, size_t len)
-{
-    return getrandom(out, len, 0) == (ssize_t)len;
-}
 
 /* Progress is needed at that time. */
 static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t at)
@@ -334,7 +328,7 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     channel->call = packet->call;
     channel->until = rendezvous->now + rendezvous_patience_ns;
     int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
-    if (fd >= 0 && udp_rendezvous_random(channel->call.listener, UDP_CALL_BYTES) &&
+    if (fd >= 0 && udp_random(channel->call.listener, UDP_CALL_BYTES) == AQ_OK &&
         udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK)
         return channel;
     if (fd >= 0 && channel->end.fd != fd) close(fd);
@@ -591,8 +585,7 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
         st = aqi_fail_no_fd(error, "udp", "calling another program");
     else if (error != 0)
         st = aqi_fail_errno(AQ_ESYS, error, "udp", "it cannot be reached");
-    if (st == AQ_OK && !udp_rendezvous_random(channel->call.caller, UDP_CALL_BYTES))
-        st = aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    if (st == AQ_OK) st = udp_random(channel->call.caller, UDP_CALL_BYTES);
     if (st == AQ_OK) st = udp_channel_write(channel, message);
     if (st != AQ_OK) {
         udp_channel_free(channel);
@@ -674,8 +667,7 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
         st = aqi_fail_no_fd(errno, "udp", "opening what connections wait with");
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &rendezvous->mac);
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &rendezvous->packets);
-    if (st == AQ_OK && !udp_rendezvous_random(rendezvous->cookies, sizeof(rendezvous->cookies)))
-        st = aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
+    if (st == AQ_OK) st = udp_random(rendezvous->cookies, sizeof(rendezvous->cookies));
     if (st == AQ_OK) st = udp_secret_read(udp_config.secret, rendezvous->mac, &rendezvous->secret);
     udp_connection_set_secret(&rendezvous->secret);
     if (st == AQ_OK)
