@@ -120,12 +120,10 @@ static void udp_channel_hook_deliver(void *arg, uint32_t source, bool request, u
 {
     struct aqi_control_channel *channel = arg;
     struct aqi_rendezvous *rendezvous = channel->rendezvous;
-    static const struct aqi_writer unknown = {.uid = UINT32_MAX};
-    struct aqi_writer writer = unknown;
+    const struct aqi_writer writer = {.uid = UINT32_MAX, .ours = rendezvous->secret.is_set};
     struct channel_head head = {0};
     (void)source, (void)request;
     if (len >= sizeof(head)) memcpy(&head, bytes, sizeof(head));
-    writer.ours = rendezvous->secret.is_set;
     struct aqi_handshake message = {.bytes = bytes + sizeof(head), .len = len - sizeof(head)};
     rendezvous->happened++;
     if (head.kind == CHANNEL_END) channel->ended = true;
