@@ -29,4 +29,13 @@ void aqi_mac_close(struct aqi_mac *mac);
 void aqi_mac_of(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
                 unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
 
+/* Are two hashes the same? It takes as long where they differ early as where they differ late. */
+static inline bool aqi_mac_same(const uint8_t a[AQI_MAC_BYTES], const uint8_t b[AQI_MAC_BYTES])
+{
+    uint8_t differ = 0;
+    for (unsigned i = 0; i < AQI_MAC_BYTES; i++)
+        differ |= (uint8_t)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
 #endif

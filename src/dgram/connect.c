@@ -11,9 +11,12 @@
  * the lower id goes on. A path that carries small packets only shows in CONFIRM: after some tries
  * smaller ones go with it.
  */
+#include "base/mac.h"
 #include "dgram/dgram_impl.h"
 
 #include <stdlib.h>
+
+static_assert(DGRAM_TAG == AQI_MAC_BYTES, "tags are compared as those of libcrypto");
 
 enum connect_kind {
     CONNECT_HELLO = 1,
@@ -60,20 +63,12 @@ static void connect_mac(const struct aqi_dgram *dgram, const uint8_t key[16], co
     dgram->hooks.mac(dgram->hooks.arg, key, &iov, 1, tag);
 }
 
-static bool connect_same(const uint8_t a[DGRAM_TAG], const uint8_t b[DGRAM_TAG])
-{
-    uint8_t differ = 0;
-    for (unsigned i = 0; i < DGRAM_TAG; i++)
-        differ |= (uint8_t)(a[i] ^ b[i]);
-    return differ == 0;
-}
-
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len)
 {
     uint8_t tag[DGRAM_TAG];
     connect_mac(dgram, conn->mac_key, packet, len - DGRAM_TAG, tag);
-    return connect_same(tag, packet + len - DGRAM_TAG);
+    return aqi_mac_same(tag, packet + len - DGRAM_TAG);
 }
 
 /* Cookies and key of a connection that `first` has begun with `second`. */
@@ -482,7 +477,7 @@ static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, 
     if (hello->version != DGRAM_VERSION) goto drop;
     why = AQI_DGRAM_DROP_MAC;
     connect_mac(dgram, dgram->config.key, hello, offsetof(struct connect_hello, tag), tag);
-    if (!connect_same(tag, hello->tag)) goto drop;
+    if (!aqi_mac_same(tag, hello->tag)) goto drop;
     why = AQI_DGRAM_DROP_MALFORMED;
     if (hello->target != dgram->config.self || hello->kind >= CONNECT_KINDS) goto drop;
     if (hello->packet < aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->config.packet) ||

@@ -118,14 +118,6 @@ static void udp_call_mac(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
     aqi_mac_of(mac, key, &iov, 1, tag);
 }
 
-static bool udp_call_same(const uint8_t *a, const uint8_t *b)
-{
-    uint8_t differ = 0;
-    for (unsigned i = 0; i < UDP_CALL_BYTES; i++)
-        differ |= (uint8_t)(a[i] ^ b[i]);
-    return differ == 0;
-}
-
 static const uint8_t udp_call_public[AQI_MAC_BYTES];
 
 void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
@@ -147,7 +139,7 @@ bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct ud
     if (read.magic != CALL_MAGIC || read.version != CALL_VERSION) return false;
     if (read.kind == 0 || read.kind >= UDP_CALL_KINDS) return false;
     udp_call_mac(mac, udp_call_public, &read, offsetof(struct udp_call, check), check);
-    if (!udp_call_same(check, read.check)) return false;
+    if (!aqi_mac_same(check, read.check)) return false;
     *call = read;
     return true;
 }
@@ -157,7 +149,7 @@ bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
 {
     uint8_t proof[UDP_CALL_BYTES];
     udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), proof);
-    return udp_call_same(proof, call->proof);
+    return aqi_mac_same(proof, call->proof);
 }
 
 /* --- URIs ------------------------------------------------------------------------------------ */

@@ -230,7 +230,7 @@ static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
     uint8_t cookie[UDP_CALL_BYTES];
     for (uint64_t age = 0; age < 2; age++) {
         udp_rendezvous_cookie(rendezvous, packet, age, cookie);
-        if (memcmp(cookie, packet->call.cookie, sizeof(cookie)) == 0) return true;
+        if (aqi_mac_same(cookie, packet->call.cookie)) return true;
     }
     return false;
 }
