@@ -513,11 +513,9 @@ static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
     return true;
 }
 
-void dgram_connect_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                         const struct aqi_dgram_addr *from, const unsigned char *packet, size_t len)
+void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
 {
     struct connect_hello hello;
-    (void)channel, (void)from;
     if (!connect_check(dgram, packet, len, &hello)) return;
     struct dgram_peer *peer = dgram_peer_of(dgram, hello.source);
     if (peer == NULL || peer->state == DGRAM_LOST) return;

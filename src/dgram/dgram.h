@@ -143,13 +143,11 @@ aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, voi
 void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 
 /*
- * A packet has come on `channel`; 16-byte aligned, and it may be written to. Messages in it are
- * delivered before this returns, but requests only if `requests` says so; else they are kept
- * (config.pool).
+ * A packet has come; 16-byte aligned, and it may be written to. Messages in it are delivered before
+ * this returns, but requests only if `requests` says so; else they are kept (config.pool).
  */
-void aqi_dgram_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                     const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
-                     bool requests, uint64_t now);
+void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
+                     uint64_t now);
 
 /* After the packets that are there: deliver what was kept (with `requests`), send what is due.
  * Returns how many things happened. */

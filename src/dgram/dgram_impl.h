@@ -227,9 +227,7 @@ void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
 aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status);
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
-void dgram_connect_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                         const struct aqi_dgram_addr *from, const unsigned char *packet,
-                         size_t len);
+void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* A packet of the connection has come: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);

@@ -15,7 +15,6 @@ enum { NODES = 2, WIRE = 4096, MEMORY = 1 << 20, LARGEST = 9000, HEAD = 32 };
 struct flying {
     uint64_t due;
     uint32_t to;
-    enum aqi_dgram_channel channel;
     size_t len;
     unsigned char *bytes;
 };
@@ -50,7 +49,7 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
 {
     static unsigned char all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
     size_t len = 0;
-    (void)arg;
+    (void)arg, (void)channel;
     for (unsigned i = 0; i < niov; i++) {
         memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
         len += iov[i].iov_len;
@@ -63,7 +62,7 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
         if (n > world.path || dice(1000) < world.loss || world.flying == WIRE) continue;
         if (world.deaf && to->bytes[0] == 0) continue;
         struct flying *f = &world.wire[world.flying++];
-        *f = (struct flying){world.now + 5000 + dice(1000), to->bytes[0], channel, n,
+        *f = (struct flying){world.now + 5000 + dice(1000), to->bytes[0], n,
                              aligned_alloc(16, (n + 15) & ~(size_t)15)};
         memcpy(f->bytes, all + at, n);
     }
@@ -206,8 +205,7 @@ static void step(void)
             continue;
         }
         world.wire[i] = world.wire[--world.flying];
-        struct aqi_dgram_addr from = {.len = 1, .bytes = {(uint8_t)(1 - f.to)}};
-        aqi_dgram_input(world.node[f.to].dgram, f.channel, &from, f.bytes, f.len, true, world.now);
+        aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, world.now);
         free(f.bytes);
     }
     for (unsigned i = 0; i < NODES; i++)

@@ -507,15 +507,14 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     return peer;
 }
 
-static void receive_packet(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                           const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
                            bool requests)
 {
     struct dgram_head head;
     uint64_t cookie = 0;
     if (len >= sizeof(cookie)) memcpy(&cookie, packet, sizeof(cookie));
     if (cookie == DGRAM_HANDSHAKE) {
-        dgram_connect_input(dgram, channel, from, packet, len);
+        dgram_connect_input(dgram, packet, len);
         return;
     }
     if (len < sizeof(head)) {
@@ -550,13 +549,12 @@ static void receive_packet(struct aqi_dgram *dgram, enum aqi_dgram_channel chann
     receive_records(dgram, &arrival, packet, len);
 }
 
-void aqi_dgram_input(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                     const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
-                     bool requests, uint64_t now)
+void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
+                     uint64_t now)
 {
     bool timed = dgram->timed;
     if (now > dgram->now) dgram->now = now;
     dgram->timed = true;
-    receive_packet(dgram, channel, from, packet, len, requests);
+    receive_packet(dgram, packet, len, requests);
     dgram->timed = timed;
 }

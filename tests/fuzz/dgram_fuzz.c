@@ -16,7 +16,6 @@ enum {
     DGRAM_FUZZ_COOKIE = 1,    /* of the connection, source and version are right */
     DGRAM_FUZZ_HANDSHAKE = 2, /* magic, version, ids and tag are right */
     DGRAM_FUZZ_NESTED = 4,    /* no handler may run */
-    DGRAM_FUZZ_DATA = 8,      /* on this channel */
     DGRAM_FUZZ_LATER = 16     /* then 1 ms passes */
 };
 
@@ -104,14 +103,12 @@ static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, un
 }
 
 /* An exact copy, so that a sanitizer sees a read of one more. */
-static void give(struct fuzz_end *end, enum aqi_dgram_channel channel, const uint8_t *bytes,
-                 size_t len, bool requests)
+static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, bool requests)
 {
-    struct aqi_dgram_addr from = {.len = 1, .bytes = {1}};
     unsigned char *packet = malloc(len != 0 ? len : 1);
     if (packet == NULL) abort();
     if (len != 0) memcpy(packet, bytes, len);
-    aqi_dgram_input(end->dgram, channel, &from, packet, len, requests, world.now);
+    aqi_dgram_input(end->dgram, packet, len, requests, world.now);
     free(packet);
 }
 
@@ -120,7 +117,7 @@ static bool on_transmit(void *arg, enum aqi_dgram_channel channel, const struct 
 {
     static uint8_t all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
     size_t len = 0;
-    (void)arg;
+    (void)arg, (void)channel;
     if (world.cut) return true;
     for (unsigned i = 0; i < niov; i++) {
         memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
@@ -132,7 +129,7 @@ static bool on_transmit(void *arg, enum aqi_dgram_channel channel, const struct 
         uint8_t copy[AQI_DGRAM_LEAST_PACKET];
         fuzz_require(n <= sizeof(copy), "packets are as large as configured");
         memcpy(copy, all + at, n);
-        give(&world.end[to->bytes[0] & 1], channel, copy, n, true);
+        give(&world.end[to->bytes[0] & 1], copy, n, true);
     }
     return true;
 }
@@ -218,8 +215,7 @@ static void attack(const uint8_t *data, size_t size)
         data += 2 + there;
         size -= 2 + there;
         write_over(packet, len, flags);
-        give(&world.end[0], flags & DGRAM_FUZZ_DATA ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND, packet,
-             len, !(flags & DGRAM_FUZZ_NESTED));
+        give(&world.end[0], packet, len, !(flags & DGRAM_FUZZ_NESTED));
         if (flags & DGRAM_FUZZ_LATER) progress(1);
     }
     progress(3);

@@ -72,16 +72,9 @@ static struct sim_packet *hostile_again(struct sim *sim, const struct sim_packet
         break;
     case 1: /* as if the other had said it */
         packet->to = real->from;
-        net_address(real->to, &packet->source);
         break;
     case 2:
-        net_address(hostile_one(sim), &packet->source);
-        break;
-    case 3:
         packet->channel ^= 1;
-        break;
-    case 4: /* from nobody */
-        packet->source.bytes[6]++;
     }
     return packet;
 }

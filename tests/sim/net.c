@@ -34,7 +34,6 @@ struct sim_packet *net_packet(uint32_t from, uint32_t to, unsigned channel, size
     packet->channel = (uint8_t)channel;
     packet->len = len;
     packet->bytes = sim_alloc(len);
-    net_address(from, &packet->source);
     return packet;
 }
 

@@ -335,8 +335,7 @@ static unsigned proc_receive(struct sim_proc *proc)
         SIM_TRACE(sim, "%u -> %u: %s packet of %zu bytes%s", packet->from, proc->id,
                   packet->channel == AQI_DGRAM_DATA ? "DATA" : "COMMAND", packet->len,
                   packet->forged ? ", forged" : "");
-        aqi_dgram_input(proc->dgram, packet->channel, &packet->source, packet->bytes, packet->len,
-                        proc->nested == 0, sim->now);
+        aqi_dgram_input(proc->dgram, packet->bytes, packet->len, proc->nested == 0, sim->now);
         net_free(sim, packet);
         n++;
     }

@@ -108,8 +108,7 @@ struct sim_packet {
     uint8_t channel, hop;
     bool forged;
     size_t len;
-    struct aqi_dgram_addr source; /* that it claims to come from */
-    unsigned char *bytes;         /* 16-byte aligned, an allocation of exactly `len` */
+    unsigned char *bytes; /* 16-byte aligned, an allocation of exactly `len` */
 };
 
 struct sim_event {

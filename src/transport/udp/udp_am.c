@@ -76,9 +76,10 @@ static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi
 {
     const struct udp_receiver *receiver = arg;
     struct udp_tp *udp = receiver->udp;
+    (void)channel, (void)from; /* the engine's packets say it themselves */
     udp_lock(udp);
     udp->place = receiver->place;
-    aqi_dgram_input(udp->dgram, channel, from, packet, len, receiver->requests, udp->now);
+    aqi_dgram_input(udp->dgram, packet, len, receiver->requests, udp->now);
     udp_unlock(udp);
 }
 

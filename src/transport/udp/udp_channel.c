@@ -303,8 +303,7 @@ void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packe
 {
     channel->refusals = 0;
     channel->owed = 0;
-    aqi_dgram_input(channel->dgram, AQI_DGRAM_COMMAND, &channel->port->address, packet, len, true,
-                    channel->rendezvous->now);
+    aqi_dgram_input(channel->dgram, packet, len, true, channel->rendezvous->now);
 }
 
 static void udp_channel_schedule(struct aqi_control_channel *channel)
