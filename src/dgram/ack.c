@@ -2,7 +2,6 @@
 #include "dgram/dgram_impl.h"
 
 enum {
-    ACK_REORDER = 3, /* transmissions that may be overtaken before they count as lost */
     ACK_REORDER_MOST = 128,
     ACK_SILENCES = 3 /* time-outs in a row, then nothing is known any more */
 };
@@ -206,9 +205,4 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->silences++;
     if (conn->silences == ACK_SILENCES) dgram_pace_silent(&conn->pace);
     dgram_make_ready(dgram, peer);
-}
-
-void dgram_ack_init(struct dgram_conn *conn)
-{
-    conn->reorder = ACK_REORDER;
 }

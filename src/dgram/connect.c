@@ -115,7 +115,7 @@ static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *
     conn->room = 64 << 10;
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
     conn->heard = conn->used = dgram->now;
-    dgram_ack_init(conn);
+    conn->reorder = DGRAM_REORDER;
     dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.rto_min,
                     dgram->config.rto_max);
 }
@@ -227,8 +227,9 @@ static void connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
-    dgram_put_on_wire(dgram, fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
-                      &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
+    (void)dgram->hooks.transmit(dgram->hooks.arg,
+                                fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
+                                &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
 }
 
 static void connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)

@@ -100,7 +100,11 @@ struct dgram_incoming {
     size_t message_len;
 };
 
-enum { DGRAM_HELD = 8, DGRAM_INCOMING_LISTS = 16 };
+enum {
+    DGRAM_HELD = 8,
+    DGRAM_INCOMING_LISTS = 16,
+    DGRAM_REORDER = 3 /* transmissions that may be overtaken before they count as lost, at first */
+};
 
 enum dgram_state { DGRAM_IDLE, DGRAM_CONNECTING, DGRAM_UP, DGRAM_CLOSING, DGRAM_LOST };
 
@@ -264,10 +268,6 @@ void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet);
 bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Something was queued: send it at once if nothing is under way, else with the next progress. */
 void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* The port's hook; adds up nothing. */
-bool dgram_put_on_wire(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
-                       size_t segment, unsigned packets);
 
 /* ack.c: what has arrived over there, what is lost. */
 bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -276,7 +276,6 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes);
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn);
-void dgram_ack_init(struct dgram_conn *conn);
 /* What we acknowledge of a channel. */
 /* Is something missing, or not to be acknowledged yet? */
 void dgram_ack_find_gap(struct dgram_conn *conn);

@@ -88,13 +88,6 @@ static bool transmit_number(struct dgram_tx *tx, struct dgram_packet *packet)
 /* --- bursts ------------------------------------------------------------------------------------
  */
 
-bool dgram_put_on_wire(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
-                       const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
-                       size_t segment, unsigned packets)
-{
-    return dgram->hooks.transmit(dgram->hooks.arg, channel, to, iov, niov, segment, packets);
-}
-
 static void transmit_done(struct aqi_dgram *dgram, struct dgram_conn *conn,
                           struct dgram_packet *packet)
 {
@@ -130,8 +123,8 @@ static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
 {
     struct dgram_conn *conn = burst->peer->conn;
     if (burst->packets == 0) return;
-    bool ok = dgram_put_on_wire(dgram, burst->channel, &burst->peer->addr, burst->iov, burst->niov,
-                                burst->segment, burst->packets);
+    bool ok = dgram->hooks.transmit(dgram->hooks.arg, burst->channel, &burst->peer->addr,
+                                    burst->iov, burst->niov, burst->segment, burst->packets);
     for (unsigned i = 0; ok && i < burst->packets; i++)
         transmit_done(dgram, conn, burst->packet[i]);
     for (unsigned i = burst->packets; !ok && i-- > 0;)
@@ -344,7 +337,8 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
         niov = 2;
         len += sizeof(tag);
     }
-    if (!dgram_put_on_wire(dgram, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1)) return false;
+    if (!dgram->hooks.transmit(dgram->hooks.arg, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1))
+        return false;
     dgram_count(dgram, AQI_DGRAM_ACKS);
     conn->unacked = 0;
     conn->ack_now = conn->asks = false;
