@@ -106,6 +106,13 @@ static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct co
     return tag[0];
 }
 
+/* Does it bear the nonce with which we challenged, a short while ago? */
+static bool connect_challenged(const struct aqi_dgram *dgram, const struct connect_hello *hello)
+{
+    return hello->nonces[1] == connect_challenge(dgram, hello, 0) ||
+           hello->nonces[1] == connect_challenge(dgram, hello, 1);
+}
+
 /* --- connections -------------------------------------------------------------------------------
  */
 
@@ -375,9 +382,7 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
                                const struct connect_hello *hello, size_t len)
 {
     if (len < hello->packet) return; /* it is not as long as it says: cut off */
-    if (hello->nonces[1] != connect_challenge(dgram, hello, 0) &&
-        hello->nonces[1] != connect_challenge(dgram, hello, 1))
-        return;
+    if (!connect_challenged(dgram, hello)) return;
     struct dgram_conn *conn = peer->conn;
     if (peer->state == DGRAM_UP && conn->nonces[0] == hello->nonces[0] &&
         conn->nonces[1] == hello->nonces[1]) {
@@ -491,20 +496,29 @@ drop:
     return false;
 }
 
-/* Is it the process that we know? The first proof, which cannot be replayed, makes it known. */
+/* It answers what we have just said: it cannot be replayed. */
+static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
+                          const struct connect_hello *hello)
+{
+    switch (hello->kind) {
+    case CONNECT_CHALLENGE:
+    case CONNECT_ACCEPT:
+        return peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0];
+    case CONNECT_CONFIRM:
+        return connect_challenged(dgram, hello);
+    case CONNECT_RESET:
+        return peer->conn != NULL && peer->conn->cookie_out == hello->nonces[0];
+    default:
+        return false;
+    }
+}
+
+/* Is it the process that we know? The first fresh packet makes it known. */
 static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {
-    bool fresh = hello->kind == CONNECT_ACCEPT || hello->kind == CONNECT_RESET ||
-                 hello->kind == CONNECT_CHALLENGE;
-    if (fresh && hello->kind != CONNECT_RESET)
-        fresh = peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0];
-    if (hello->kind == CONNECT_RESET)
-        fresh = peer->conn != NULL && peer->conn->cookie_out == hello->nonces[0];
-    if (hello->kind == CONNECT_CONFIRM)
-        fresh = hello->nonces[1] == connect_challenge(dgram, hello, 0) ||
-                hello->nonces[1] == connect_challenge(dgram, hello, 1);
-    if (!fresh) return true; /* what it says of itself is not taken for true */
+    /* Of others, what it says of itself is not taken for true. */
+    if (!connect_fresh(dgram, peer, hello)) return true;
     if (peer->met && peer->epoch != hello->epoch) {
         dgram_lose(dgram, peer, "has ended: its address is another process's now");
         return false;
@@ -512,6 +526,36 @@ static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
     peer->met = true;
     peer->epoch = hello->epoch;
     return true;
+}
+
+static void connect_hear(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                         const struct connect_hello *hello, size_t len)
+{
+    switch ((enum connect_kind)hello->kind) {
+    case CONNECT_HELLO:
+        connect_on_hello(dgram, peer, hello);
+        break;
+    case CONNECT_CHALLENGE:
+        connect_on_challenge(dgram, peer, hello);
+        break;
+    case CONNECT_CONFIRM:
+        connect_on_confirm(dgram, peer, hello, len);
+        break;
+    case CONNECT_ACCEPT:
+        connect_on_accept(dgram, peer, hello, len);
+        break;
+    case CONNECT_CLOSE:
+        connect_on_close(dgram, peer, hello);
+        break;
+    case CONNECT_CLOSED:
+        connect_on_closed(dgram, peer, hello);
+        break;
+    case CONNECT_RESET:
+        connect_on_reset(dgram, peer, hello);
+        break;
+    case CONNECT_KINDS:
+        break;
+    }
 }
 
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
@@ -526,12 +570,6 @@ void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, s
     }
     if (!connect_epoch(dgram, peer, &hello)) return;
     dgram->heard = dgram->now;
-    if (hello.kind == CONNECT_HELLO) connect_on_hello(dgram, peer, &hello);
-    if (hello.kind == CONNECT_CHALLENGE) connect_on_challenge(dgram, peer, &hello);
-    if (hello.kind == CONNECT_CONFIRM) connect_on_confirm(dgram, peer, &hello, len);
-    if (hello.kind == CONNECT_ACCEPT) connect_on_accept(dgram, peer, &hello, len);
-    if (hello.kind == CONNECT_CLOSE) connect_on_close(dgram, peer, &hello);
-    if (hello.kind == CONNECT_CLOSED) connect_on_closed(dgram, peer, &hello);
-    if (hello.kind == CONNECT_RESET) connect_on_reset(dgram, peer, &hello);
+    connect_hear(dgram, peer, &hello, len);
     dgram_set_timer(dgram, peer);
 }
