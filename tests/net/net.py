@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from programs import AQRUN, ARGUMENTS, BUILD, Case, environment, job
+from programs import AQINFO, AQRUN, ARGUMENTS, BUILD, Case, environment, job, run
 from spaces import HOSTS, PATIENCE, await_wire, call, enter, link, rules, slow_lane, within
 
 TALK = BUILD / "tests/net/net_talk"
@@ -30,10 +30,10 @@ SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
 class Talk:
     """A job that talks until it is told to end, and says when a round is over."""
 
-    def __init__(self, **settings):
+    def __init__(self, ranks=2, **settings):
         self.stderr = tempfile.TemporaryFile(mode="w+")
         self.job = subprocess.Popen(
-            [os.fspath(part) for part in (AQRUN, "-n", "2", *PLACE, TALK)], bufsize=0,
+            [os.fspath(part) for part in (AQRUN, "-n", str(ranks), *PLACE, TALK)], bufsize=0,
             env=environment({**SETTINGS, "AQ_STATS": "yes", **settings}), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.stderr)
 
@@ -226,6 +226,63 @@ class Cut(Case):
                 self.assertIn("packets to 10.9.0.2:", said[0])
 
 
+class Xdp(Case):
+    """Small packets that go past the kernel's stack."""
+
+    XDP = {"AQ_UDP_PORT": "xdp", "AQ_LOG": "core=info,udp=info"}
+    TAKEN = r"aq\[\d\] udp: AF_XDP on interface wire is in use by another process"
+
+    @classmethod
+    def setUpClass(cls):
+        result = run(*within(1, AQINFO, "udp"), AQ_UDP_INTERFACE="wire")
+        if "AQ_UDP_PORT=xdp can be used" not in result.stdout:
+            raise unittest.SkipTest(result.stdout)
+
+    def who(self, said):
+        """The ranks that have AF_XDP, and how many have to do without."""
+        return (sorted(re.findall(r"aq\[(\d)\] core: transport udp: .*, AF_XDP generic", said)),
+                len(re.findall(self.TAKEN, said)))
+
+    def test_both(self):
+        for settings in ({}, {"AQ_UDP_AUTH": "mac", "AQ_UDP_LOSSY": "loss=20,corrupt=5"}):
+            with self.subTest(settings=settings), Talk(**self.XDP, **settings) as talk:
+                talk.round()
+                self.assertEqual(self.who(talk.end()), (["0", "1"], 0))
+
+    def test_several_of_a_host(self):
+        """One has it, and all talk with all."""
+        with Talk(4, **self.XDP) as talk:
+            talk.round()
+            having, lacking = self.who(talk.end())
+        self.assertEqual([int(rank) % 2 for rank in having].count(1), 1, having)
+        self.assertEqual([len(having), lacking], [2, 2])
+
+    def test_two_jobs(self):
+        """The second one does without; when the first has ended, the next one has it."""
+        with Talk(**self.XDP) as one, Talk(**self.XDP) as other:
+            for _ in range(3):
+                one.ask()
+                other.round()
+                one.hear()
+            self.assertEqual(self.who(one.end()), (["0", "1"], 0))
+            self.assertEqual(self.who(other.end()), ([], 2))
+        with Talk(**self.XDP) as talk:
+            self.assertEqual(self.who(talk.end()), (["0", "1"], 0))
+
+    def refused(self, said, *words, **settings):
+        result = job(2, *PLACE, *words, TALK, **{**SETTINGS, **self.XDP, **settings})
+        self.assertRegex(self.expect(result, 1).stderr, said)
+
+    def test_what_it_lacks(self):
+        self.refused("AF_XDP on interface wire: making a map of BPF is not permitted: it needs "
+                     "CAP_BPF and CAP_NET_ADMIN .*; run as root, or set AQ_UDP_PORT=socket",
+                     "setpriv", "--bounding-set=-all", "--inh-caps=-all")
+        self.refused("AF_XDP on interface lo: that is no Ethernet: name another interface with "
+                     "AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket", AQ_UDP_INTERFACE="lo")
+        self.refused("AF_XDP on interface wire: it is used with IPv4 only", NET="fd09::")
+        self.refused(r'"nosuch0" \(there is: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
+
+
 STRANGER = """
 import random, socket, sys
 noise = random.Random(1)
@@ -317,7 +374,8 @@ class Ends(Case):
 
 def main():
     enter()
-    unittest.main(argv=[sys.argv[0], *ARGUMENTS], verbosity=2)
+    result = unittest.main(argv=[sys.argv[0], *ARGUMENTS], verbosity=2, exit=False).result
+    sys.exit(not result.wasSuccessful() or 77 * (not result.testsRun))
 
 
 main()

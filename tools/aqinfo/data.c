@@ -47,12 +47,15 @@ static void collect_settings(struct data *data)
         qsort(data->settings, data->setting_count, sizeof *data->settings, by_group_and_name);
 }
 
+/* Why one does not work is shown with it. */
 static void collect_transports(struct data *data)
 {
+    aq_error_log(0);
     for (size_t i = 0;; data->transport_count = ++i) {
         data->transports = room_for(data->transports, i, sizeof *data->transports);
         if (aq_info_transport(i, &data->transports[i]) != AQ_OK) break;
     }
+    aq_error_log(1);
 }
 
 static void collect_limits(struct data *data)

@@ -28,6 +28,7 @@ struct aqi_port_limits {
     size_t room;        /* bytes of packets that it keeps until receive is called */
     char interface[32]; /* "eth0" */
     char text[96];      /* where it receives, for people: "10.0.0.7:4021" */
+    const char *xdp;    /* NULL, or how AF_XDP is attached to the interface: "native", "generic" */
 };
 
 /* Pieces of `iov` in one call of send: at most so many. */
@@ -73,8 +74,11 @@ struct aqi_port {
 
 extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where there are */
 /* AF_XDP for single packets of COMMAND, sockets for the rest; IPv4, with privileges. An interface
- * that another process uses so is opened as aqi_port_socket. Not to be used in a child of fork. */
+ * has room for one such port: the next is opened as aqi_port_socket. Not to be used in a child of
+ * fork. */
 extern const struct aqi_port_ops aqi_port_xdp;
+/* Could that be opened? Found out without touching the interface; fails as open does. */
+aq_status aqi_port_xdp_check(const struct aqi_port_params *params);
 
 /*
  * A decorator around an open port: from a seed, packets that are sent are dropped, repeated, held

@@ -5,7 +5,6 @@
  * peers behind a router or packets that come through other queues than the first.
  */
 #include "base/fail.h"
-#include "base/log.h"
 #include "base/spin.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
@@ -88,13 +87,13 @@ static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
     if (!ports_address_to(&self->inner->address, AQI_DGRAM_COMMAND, 0, &at) ||
         at.any.sa_family != AF_INET || ioctl(fd, SIOCGIFNETMASK, &mask) != 0)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "AF_XDP on interface %s: it is used with IPv4 only: name an IPv4 address, "
-                        "or take the port \"socket\"",
+                        "AF_XDP on interface %s: it is used with IPv4 only: name an IPv4 address "
+                        "with AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket",
                         name);
     if (ioctl(fd, SIOCGIFHWADDR, &ethernet) != 0 || ethernet.ifr_hwaddr.sa_family != ARPHRD_ETHER)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "AF_XDP on interface %s: that is no Ethernet: name another interface, or "
-                        "take the port \"socket\"",
+                        "AF_XDP on interface %s: that is no Ethernet: name another interface with "
+                        "AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket",
                         name);
     memcpy(&self->mask, &((struct sockaddr_in *)(void *)&mask.ifr_netmask)->sin_addr, 4);
     self->headers = (struct xdp_headers){.type = htons(0x0800),
@@ -125,7 +124,8 @@ static aq_status xdp_watch(struct xdp_port *self)
     return AQ_OK;
 }
 
-static aq_status xdp_open_all(struct xdp_port *self, int fd)
+/* `check`: all but what binds it to the interface. */
+static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
 {
     const char *name = self->inner->limits.interface;
     aq_status status = xdp_describe(self, fd, name);
@@ -136,7 +136,13 @@ static aq_status xdp_open_all(struct xdp_port *self, int fd)
                                       .port = self->headers.source_port,
                                       .longest = LONGEST,
                                       .generic = xdp_is_veth(fd, name)};
-    status = ports_xdp_attach(&self->program, &filter);
+    status = ports_xdp_load(&self->program, &filter);
+    if (status == AQ_OK && check) {
+        status = ports_xdp_open(self->rings, name, PORTS_XDP_UNBOUND, 0, SHIFT);
+        if (status == AQ_OK) self->queues = 1;
+        return status;
+    }
+    if (status == AQ_OK) status = ports_xdp_attach(&self->program, &filter);
     for (unsigned i = 0; status == AQ_OK && i < PORTS_XDP_QUEUES; i++) {
         status = ports_xdp_open(&self->rings[i], name, filter.interface, i, SHIFT);
         if (status != AQ_OK) break;
@@ -147,11 +153,13 @@ static aq_status xdp_open_all(struct xdp_port *self, int fd)
     self->port.address = self->inner->address;
     ports_address_add_ethernet(&self->port.address, self->headers.from);
     self->port.limits = self->inner->limits;
+    self->port.limits.xdp = self->program.generic ? "generic" : "native";
     self->port.limits.room =
         aqi_min(self->port.limits.room, (size_t)PORTS_XDP_RECEIVE * AQI_DGRAM_COMMAND_MAX);
     return xdp_watch(self);
 }
 
+/* Not the inner port. */
 static void xdp_free(struct xdp_port *self)
 {
     ports_xdp_detach(&self->program);
@@ -161,12 +169,22 @@ static void xdp_free(struct xdp_port *self)
     free(self);
 }
 
-static void xdp_close(struct aqi_port *port)
+static aq_status xdp_open_around(struct aqi_port *inner, bool check, struct aqi_port **port)
 {
-    struct xdp_port *self = (struct xdp_port *)port;
-    struct aqi_port *inner = self->inner;
-    xdp_free(self);
-    inner->ops->close(inner);
+    struct xdp_port *self = calloc(1, sizeof(*self));
+    if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a port");
+    int fds[2];
+    (void)inner->ops->descriptors(inner, fds);
+    self->port.ops = &aqi_port_xdp;
+    self->inner = inner;
+    self->program = PORTS_XDP_NO_PROGRAM;
+    self->epoll = -1;
+    aq_status status = xdp_open_all(self, fds[0], check);
+    if (status == AQ_OK && !check)
+        *port = &self->port;
+    else
+        xdp_free(self);
+    return status;
 }
 
 static aq_status xdp_open(const struct aqi_port_params *params, struct aqi_port **port)
@@ -174,32 +192,31 @@ static aq_status xdp_open(const struct aqi_port_params *params, struct aqi_port 
     struct aqi_port *inner;
     aq_status status = aqi_port_socket.open(params, &inner);
     if (status != AQ_OK) return status;
-    struct xdp_port *self = calloc(1, sizeof(*self));
-    if (self == NULL) {
-        inner->ops->close(inner);
-        return aqi_fail(AQ_ENOMEM, "udp", "no memory for a port");
-    }
-    self->port.ops = &aqi_port_xdp;
-    self->inner = inner;
-    self->program = (struct ports_xdp_program){-1, -1, -1};
-    self->epoll = -1;
-    int fds[2];
-    (void)inner->ops->descriptors(inner, fds);
-    status = xdp_open_all(self, fds[0]);
-    if (status == AQ_OK) {
-        *port = &self->port;
-    } else if (status == AQ_AGAIN) { /* an interface has one such program */
-        aqi_log(AQI_LOG_WARN, "udp",
-                "AF_XDP on interface %s is in use by another process: this one sends through "
-                "sockets",
-                inner->limits.interface);
-        xdp_free(self);
+    status = xdp_open_around(inner, false, port);
+    if (status == AQ_AGAIN) {
         *port = inner;
-        status = AQ_OK;
-    } else {
-        xdp_close(&self->port);
+        return AQ_OK;
     }
+    if (status != AQ_OK) inner->ops->close(inner);
     return status;
+}
+
+aq_status aqi_port_xdp_check(const struct aqi_port_params *params)
+{
+    struct aqi_port *inner;
+    aq_status status = aqi_port_socket.open(params, &inner);
+    if (status != AQ_OK) return status;
+    status = xdp_open_around(inner, true, NULL);
+    inner->ops->close(inner);
+    return status;
+}
+
+static void xdp_close(struct aqi_port *port)
+{
+    struct xdp_port *self = (struct xdp_port *)port;
+    struct aqi_port *inner = self->inner;
+    xdp_free(self);
+    inner->ops->close(inner);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */

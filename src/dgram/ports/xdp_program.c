@@ -33,13 +33,13 @@ aq_status ports_xdp_failed(int error, const char *name, const char *what, const 
     if (error == EPERM || error == EACCES)
         return aqi_fail(AQ_EACCESS, "udp",
                         "AF_XDP on interface %s: %s is not permitted: it needs %s (in all: "
-                        "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW); take the port \"socket\", or run "
-                        "as root",
+                        "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW); run as root, or set "
+                        "AQ_UDP_PORT=socket",
                         name, what, privilege);
     if (error == EAFNOSUPPORT || error == EOPNOTSUPP || error == ENOSYS)
         return aqi_fail_errno(AQ_ENOTSUP, error, "udp",
                               "AF_XDP on interface %s: the kernel or the driver lacks it (%s); "
-                              "take the port \"socket\"",
+                              "set AQ_UDP_PORT=socket",
                               name, what);
     return aqi_fail_errno(AQ_ESYS, error, "udp", "AF_XDP on interface %s: %s failed", name, what);
 }
@@ -131,8 +131,7 @@ static int xdp_program_link(const struct ports_xdp_filter *filter, int program, 
     return xdp_program_call(BPF_LINK_CREATE, &attr);
 }
 
-static aq_status xdp_program_attach(struct ports_xdp_program *program,
-                                    const struct ports_xdp_filter *filter)
+aq_status ports_xdp_load(struct ports_xdp_program *program, const struct ports_xdp_filter *filter)
 {
     union bpf_attr attr;
     memset(&attr, 0, sizeof(attr));
@@ -147,20 +146,20 @@ static aq_status xdp_program_attach(struct ports_xdp_program *program,
     if (program->program < 0)
         return ports_xdp_failed(errno, filter->name, "loading a program",
                                 "CAP_BPF and CAP_NET_ADMIN");
-    program->link = filter->generic ? -1 : xdp_program_link(filter, program->program, 0);
-    if (program->link < 0 && (filter->generic || (errno != EBUSY && errno != EEXIST)))
-        program->link = xdp_program_link(filter, program->program, XDP_FLAGS_SKB_MODE);
-    if (program->link >= 0) return AQ_OK;
-    if (errno == EBUSY || errno == EEXIST) return AQ_AGAIN;
-    return ports_xdp_failed(errno, filter->name, "attaching a program", "CAP_NET_ADMIN");
+    return AQ_OK;
 }
 
 aq_status ports_xdp_attach(struct ports_xdp_program *program, const struct ports_xdp_filter *filter)
 {
-    program->map = program->program = program->link = -1;
-    aq_status status = xdp_program_attach(program, filter);
-    if (status != AQ_OK) ports_xdp_detach(program);
-    return status;
+    program->generic = filter->generic;
+    program->link = filter->generic ? -1 : xdp_program_link(filter, program->program, 0);
+    if (program->link < 0 && (filter->generic || (errno != EBUSY && errno != EEXIST))) {
+        program->generic = true;
+        program->link = xdp_program_link(filter, program->program, XDP_FLAGS_SKB_MODE);
+    }
+    if (program->link >= 0) return AQ_OK;
+    if (errno == EBUSY || errno == EEXIST) return AQ_AGAIN;
+    return ports_xdp_failed(errno, filter->name, "attaching a program", "CAP_NET_ADMIN");
 }
 
 aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_xdp_filter *filter,

@@ -7,8 +7,10 @@
 enum { PORTS_XDP_QUEUES = 8 }; /* of an interface, the first ones */
 
 struct ports_xdp_program {
-    int map, program, link;
+    int map, program, link; /* -1: not there */
+    bool generic;           /* it runs in the kernel's stack, not in the driver */
 };
+#define PORTS_XDP_NO_PROGRAM ((struct ports_xdp_program){.map = -1, .program = -1, .link = -1})
 
 /* What it looks at: an interface, and an address and a port in network order. */
 struct ports_xdp_filter {
@@ -21,12 +23,13 @@ struct ports_xdp_filter {
 };
 
 /*
- * Attach it; it goes with the process. All other packets go on to the kernel.
+ * Load it, and attach it; it goes with the process. All other packets go on to the kernel.
  *
  * @return AQ_AGAIN    Another program is attached to the interface.
  * @return AQ_EACCESS  The message names the privilege.
  * @return AQ_ENOTSUP, AQ_ESYS
  */
+aq_status ports_xdp_load(struct ports_xdp_program *program, const struct ports_xdp_filter *filter);
 aq_status ports_xdp_attach(struct ports_xdp_program *program,
                            const struct ports_xdp_filter *filter);
 /* Give the socket what comes through a queue. */

@@ -95,7 +95,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
         if (errno == ENOBUFS)
             return aqi_fail(AQ_ELIMIT, "udp",
                             "AF_XDP on interface %s: %zu bytes are not allowed to be locked: raise "
-                            "\"ulimit -l\", or run as root",
+                            "\"ulimit -l\", run as root, or set AQ_UDP_PORT=socket",
                             name, rings->memory_len);
         return ports_xdp_failed(errno, name, "registering memory", privilege);
     }
@@ -104,6 +104,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
         xdp_rings_size(rings->fd, XDP_RX_RING, PORTS_XDP_RECEIVE) != 0 ||
         xdp_rings_size(rings->fd, XDP_TX_RING, PORTS_XDP_SEND) != 0 || !xdp_rings_map_all(rings))
         return ports_xdp_failed(errno, name, "making its rings", privilege);
+    if (interface == PORTS_XDP_UNBOUND) return AQ_OK;
     int error = xdp_rings_bind(rings->fd, interface, queue);
     if (error == EBUSY) return AQ_AGAIN;
     if (error == EINVAL && queue > 0) return AQ_ERANGE;

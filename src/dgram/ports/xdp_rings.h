@@ -8,7 +8,8 @@
 enum {
     PORTS_XDP_FRAME = 2048,   /* bytes */
     PORTS_XDP_RECEIVE = 1024, /* frames to receive into, */
-    PORTS_XDP_SEND = 256      /* and to send from */
+    PORTS_XDP_SEND = 256,     /* and to send from */
+    PORTS_XDP_UNBOUND = 0     /* no interface: the socket is only made */
 };
 
 struct ports_xdp_ring {

@@ -43,19 +43,33 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
     return aqi_port_lossy(*port, &weather, port);
 }
 
-static aq_status udp_open_port(const char *towards, uint64_t seed, struct aqi_port **port)
+static aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
 {
-    struct aqi_port_params want = {.towards = towards, .buffer = (size_t)udp_config.buffer};
-    if (udp_config.interface[0] != 0) want.interface = udp_config.interface;
+    *want = (struct aqi_port_params){.towards = towards, .buffer = (size_t)udp_config.buffer};
+    if (udp_config.interface[0] != 0) want->interface = udp_config.interface;
     if (udp_config.mtu != 0 && udp_config.mtu < AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS)
         return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: it is 0 or at least %u",
                         (unsigned long long)udp_config.mtu,
                         AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS);
-    if (udp_config.mtu != 0) want.packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
+    if (udp_config.mtu != 0) want->packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
+    return AQ_OK;
+}
+
+static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
+                               struct aqi_port **port)
+{
+    struct aqi_port_params want;
     struct aqi_port *opened;
-    aq_status st = aqi_port_socket.open(&want, &opened);
+    bool xdp = udp_config.port == UDP_PORT_XDP && !udp->own.is_connection;
+    aq_status st = udp_port_params(towards, &want);
+    if (st == AQ_OK) st = (xdp ? &aqi_port_xdp : &aqi_port_socket)->open(&want, &opened);
     if (st != AQ_OK) return st;
-    st = udp_port_weather(&opened, seed);
+    if (xdp && opened->limits.xdp == NULL) /* it may be one of ours that has it */
+        aqi_log(udp->params.local_size > 1 ? AQI_LOG_INFO : AQI_LOG_WARN, "udp",
+                "AF_XDP on interface %s is in use by another process: this one goes on through "
+                "sockets",
+                opened->limits.interface);
+    st = udp_port_weather(&opened, udp->params.self);
     if (st == AQ_OK)
         *port = opened;
     else
@@ -63,20 +77,34 @@ static aq_status udp_open_port(const char *towards, uint64_t seed, struct aqi_po
     return st;
 }
 
+/* The interface that leads to other hosts; where xdp is wanted, can it be had? */
+static aq_status udp_probe_port(struct aqi_tp_probe *probe)
+{
+    struct aqi_port_params want;
+    struct aqi_port *port;
+    aq_status st = udp_port_params(NULL, &want);
+    if (st == AQ_OK) st = aqi_port_socket.open(&want, &port);
+    if (st != AQ_OK) return st;
+    snprintf(probe->device, sizeof(probe->device), "%s", port->limits.interface);
+    st = udp_port_weather(&port, 0);
+    port->ops->close(port);
+    if (st != AQ_OK) return st;
+    st = aqi_port_xdp_check(&want);
+    if (udp_config.port == UDP_PORT_XDP) return st;
+    snprintf(probe->reason, sizeof(probe->reason),
+             st == AQ_OK ? "AQ_UDP_PORT=xdp can be used%s" : "AQ_UDP_PORT=xdp cannot be used: %s",
+             st == AQ_OK ? "" : aq_error_message());
+    return AQ_OK;
+}
+
 static bool udp_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     const char *missing = aqi_mac_missing();
-    struct aqi_port *port;
     *probe = (struct aqi_tp_probe){.device = "no interface"};
-    if (missing != NULL) {
-        snprintf(probe->reason, sizeof(probe->reason), "%s", missing);
-    } else if (udp_open_port("localhost", 0, &port) != AQ_OK) {
-        snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
-    } else {
-        probe->usable = true;
-        snprintf(probe->device, sizeof(probe->device), "%s", port->limits.interface);
-        port->ops->close(port);
-    }
+    probe->usable = missing == NULL && udp_probe_port(probe) == AQ_OK;
+    if (!probe->usable)
+        snprintf(probe->reason, sizeof(probe->reason), "%s",
+                 missing != NULL ? missing : aq_error_message());
     return device == 0;
 }
 
@@ -258,7 +286,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
-    if (st == AQ_OK) st = udp_open_port(alone ? towards : NULL, params->self, &udp->port);
+    if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
     if (st == AQ_OK) st = udp_idle_open(udp);
     if (st != AQ_OK) {
@@ -351,8 +379,9 @@ static int udp_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct udp_tp *udp = (const struct udp_tp *)tp;
     const struct aqi_port_limits *limits = &udp->port->limits;
-    return snprintf(buf, len, "%s, %s, packets of %zu bytes, room for %zu KB%s%s%s",
+    return snprintf(buf, len, "%s, %s, packets of %zu bytes, room for %zu KB%s%s%s%s%s",
                     limits->interface, limits->text, limits->packet, limits->room >> 10,
+                    limits->xdp != NULL ? ", AF_XDP " : "", limits->xdp != NULL ? limits->xdp : "",
                     udp_config.auth == UDP_AUTH_MAC ? ", each with a MAC" : "",
                     udp->idle.helped ? "" : ", no thread to watch for them",
                     udp_config.lossy[0] != 0 ? ", lossy" : "");

@@ -26,7 +26,7 @@
 struct udp_config {
     const char *interface;
     const char *lossy;
-    uint64_t auth;
+    uint64_t auth, port;
     uint64_t mtu, buffer, window;
     uint64_t ack_delay_ns, rto_min_ns, rto_max_ns;
     uint64_t idle_close_ns, dead_after_ns;
@@ -35,6 +35,7 @@ struct udp_config {
 };
 extern struct udp_config udp_config;
 enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
+enum { UDP_PORT_SOCKET, UDP_PORT_XDP };
 
 /* AQ_UDP_LOSSY. False: it makes no sense. */
 bool udp_read_weather(const char *text, struct aqi_port_weather *weather);

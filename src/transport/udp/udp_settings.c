@@ -8,6 +8,7 @@
 struct udp_config udp_config;
 
 static const char *const auths[] = {"cookie", "mac", NULL};
+static const char *const ports[] = {"socket", "xdp", NULL};
 
 #define SECOND 1000000000ull
 
@@ -19,6 +20,17 @@ static const struct aqi_setting rows[] = {
          "that leads to the other hosts, or loopback in a job of one host.",
      .advice = "Name the fast one where a host has several, such as eth1 or 10.0.0.7.",
      AQI_SETTING_IN(TEXT, struct udp_config, interface)},
+    {.name = "AQ_UDP_PORT",
+     .def = "socket",
+     .doc =
+         "How small packets leave and come: socket, through the kernel's network stack; xdp, past "
+         "it (AF_XDP), which takes a third off their round trip. All others go through sockets. "
+         "One process of an interface can have xdp: further ones of a host, and connections by "
+         "URI, use sockets.",
+     .advice = "xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
+               "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" says what is missing.",
+     .choices = ports,
+     AQI_SETTING_IN(CHOICE, struct udp_config, port)},
     {.name = "AQ_UDP_MTU",
      .def = "0",
      .doc = "Bytes of the largest packet with the headers of IP and UDP; 0: what the interface "
