@@ -288,7 +288,7 @@ struct aqi_watch {
     _Atomic(const _Atomic uint32_t *) word;
     _Atomic uint32_t idle;
 };
-#define AQI_POLLS_PER_ROUND 16u
+#define AQI_POLLS_PER_ROUND 64u
 extern _Atomic uint32_t aqi_tp_pending;
 
 /* A locked instruction only where other threads count, too. */

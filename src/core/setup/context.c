@@ -90,6 +90,7 @@ static aq_status context_open_transport(const struct aqi_transport *transport)
     aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
     if (st != AQ_OK) return st;
     core.tps[core.tp_count++] = tp;
+    if (!tp->watched || tp->watch != NULL) core.looked_at[core.looks++] = tp;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     char text[256];
     tp->ops.describe(tp, text, sizeof(text));
@@ -278,7 +279,6 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 {
     aq_status st = AQ_OK;
     memset(&core, 0, sizeof(core));
-    atomic_store(&aqi_tp_pending, 0);
     atomic_store(&core_sources_busy, 0);
     core.params = *params;
     core.boot = params->boot;
@@ -286,6 +286,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.owner = core_thread_id();
     core.progress_thread = aqi_core_config.progress_thread != 0;
     core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
+    atomic_store(&aqi_tp_pending, core.progress_thread); /* with it every poll is a whole round */
     core.max_medium = core.max_long = SIZE_MAX;
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
     core.wait_wanted = (aq_wait_mode)aqi_core_config.wait;

@@ -3,10 +3,13 @@
 
 #include "base/clock.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* About 100 us of polling before the core is given away, where every rank has one. */
 enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
+/* Empty polls of the program that end with the pause of a wait. */
+enum { POLLS_PAUSED = 32 };
 
 void core_mode_crowd(unsigned threads)
 {
@@ -23,6 +26,7 @@ void core_mode_crowd(unsigned threads)
     core.waiters = threads;
     atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
+    core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : POLLS_PAUSED;
 }
 
 bool core_setting_is_default(const char *name)

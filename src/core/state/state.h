@@ -137,6 +137,8 @@ struct core {
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
+    struct aqi_tp *looked_at[CORE_MAX_TRANSPORTS]; /* of them, by every poll; see core_progress */
+    unsigned looks;
     atomic_bool timers; /* some open transport wants to know the time */
     size_t max_medium, max_long;
     struct aq_team world;
@@ -150,6 +152,7 @@ struct core {
     struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
     _Atomic unsigned spin_rounds; /* of a wait, before it yields */
+    _Atomic unsigned calm_polls;  /* that found nothing: the next ones just return; see core_poll */
     _Atomic aq_wait_mode wait_mode;
     aq_wait_mode wait_wanted;
     bool wait_hinted;     /* by the program, not the user */

@@ -98,17 +98,16 @@ unsigned core_progress_round(void)
     return progress_poll_all(AQI_PROGRESS_ALL);
 }
 
-/* Whatever no word tells of, or several threads share, needs a whole round; so does every so often
- * what the words tell, which is believed otherwise. */
+/* Whatever no word tells of needs a whole round; so does every so often what the words tell, which
+ * is believed otherwise. */
 static inline bool progress_by_words(struct core_thread *me)
 {
-    return AQI_LIKELY(me != NULL && (++me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
-                      !core.progress_thread &&
+    return AQI_LIKELY((++me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
                       !atomic_load_explicit(&core.lost_news, memory_order_relaxed) &&
                       atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0);
 }
 
-static inline unsigned progress_of(struct aqi_tp *tp, uint32_t watch)
+static AQI_NOINLINE unsigned progress_of(struct aqi_tp *tp, uint32_t watch)
 {
     unsigned n = AQI_LIKELY(tp->moved != NULL)
                      ? tp->moved(tp, watch)
@@ -130,20 +129,32 @@ static AQI_COLD unsigned progress_whole(void)
     return n;
 }
 
-unsigned core_progress(void)
+static AQI_NOINLINE unsigned progress_of_sources(void)
+{
+    unsigned n = progress_poll_sources(AQI_PROGRESS_ALL, core_hook_now(NULL));
+    if (n != 0) core_progressed();
+    return n;
+}
+
+/* In the calls of which an empty one has to be short: no instruction but to look. */
+static inline unsigned progress_once(struct core_thread *me)
 {
     unsigned n = 0;
-    if (!progress_by_words(core_self())) return progress_whole();
-    for (unsigned t = 0; t < core.tp_count; t++) {
-        struct aqi_tp *tp = core.tps[t];
+    if (!progress_by_words(me)) return progress_whole();
+    for (unsigned t = 0, looks = core.looks; t < looks; t++) {
+        struct aqi_tp *tp = core.looked_at[t];
         uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
         uint32_t watch = aqi_watch_moved(tp->watch, count);
-        if (!tp->watched || watch != count) n += progress_of(tp, watch);
+        if (AQI_UNLIKELY(watch != count || !tp->watched)) n += progress_of(tp, watch);
     }
     if (AQI_LIKELY(atomic_load_explicit(&core_sources_busy, memory_order_relaxed) == 0)) return n;
-    unsigned moved = progress_poll_sources(AQI_PROGRESS_ALL, core_hook_now(NULL));
-    if (moved != 0) core_progressed();
-    return n + moved;
+    return n + progress_of_sources();
+}
+
+unsigned core_progress(void)
+{
+    struct core_thread *me = core_self();
+    return AQI_LIKELY(me != NULL) ? progress_once(me) : progress_whole();
 }
 
 void core_yield(void)
@@ -239,20 +250,30 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
  * and then must not lose it each time. Where it has one for itself, and something came a moment
  * ago, more will: it then spins for that, with the pauses of a wait.
  */
-enum { POLLS_PER_YIELD = 64, POLLS_PAUSED = 32 };
+enum { POLLS_PER_YIELD = 64 };
+
+static AQI_NOINLINE void progress_poll_pause(struct core_thread *me)
+{
+    me->idle_polls++;
+    if (core.spin_rounds != 0)
+        core_pause();
+    else if (me->idle_polls % POLLS_PER_YIELD == 0)
+        core_yield();
+}
+
+static inline unsigned progress_poll(struct core_thread *me)
+{
+    unsigned n = progress_once(me);
+    if (AQI_UNLIKELY(n != 0))
+        me->idle_polls = 0;
+    else if (AQI_UNLIKELY(me->idle_polls < core.calm_polls))
+        progress_poll_pause(me);
+    return n;
+}
 
 unsigned core_poll(struct core_thread *me)
 {
-    unsigned n = core_progress();
-    if (AQI_UNLIKELY(core.spin_rounds == 0)) {
-        if (n == 0 && ++me->idle_polls % POLLS_PER_YIELD == 0) core_yield();
-    } else if (n != 0) {
-        me->idle_polls = 0;
-    } else if (AQI_UNLIKELY(me->idle_polls < POLLS_PAUSED)) {
-        me->idle_polls++;
-        core_pause();
-    }
-    return n;
+    return progress_poll(me);
 }
 
 aq_status aq_poll(void)
@@ -260,7 +281,7 @@ aq_status aq_poll(void)
     struct core_thread *me = core_self();
     aq_status st = core_callable(me, "aq_poll");
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    unsigned n = core_poll(me);
+    unsigned n = progress_poll(me);
     aqi_count(n != 0 ? AQI_CTR_POLL : AQI_CTR_POLL_EMPTY, 1);
     return n != 0 ? AQ_OK : AQ_AGAIN;
 }
