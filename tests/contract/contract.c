@@ -1,7 +1,8 @@
 /*
  * The contract suite: every case in one kind of world.
  *
- *   contract TRANSPORT [--ranks N] [--as-threads] [--threads] [--fault SPEC] [--case PART]
+ *   contract TRANSPORT [--ranks N] [--as-threads] [--threads] [--fault SPEC]
+ *            [--case PART|PART] [--without PART] [--hosts PATH] [--shows TEXT]
  *
  * TEST_SEED repeats a run; the seed is printed.
  */
@@ -20,7 +21,7 @@
 #include <cmocka.h>
 
 static struct ct_config contract_config = {.ranks = 1, .timeout_s = 120, .seed = 1};
-static const char *contract_part = "";
+static const char *contract_part = "", *contract_without;
 
 static const struct ct_case *const contract_tables[] = {
     ct_cases_life,   ct_cases_am,         ct_cases_flow,   ct_cases_rma,
@@ -40,6 +41,19 @@ static void contract_run(void **state)
                  (unsigned long long)contract_config.seed);
 }
 
+/* By one of the parts, which "|" parts. */
+static bool contract_is_named(const struct ct_case *c)
+{
+    char part[64];
+    for (const char *at = contract_part;; at++) {
+        size_t len = strcspn(at, "|");
+        snprintf(part, sizeof(part), "%.*s", (int)len, at);
+        if (strstr(c->name, part) != NULL) return true;
+        at += len;
+        if (*at == 0) return false;
+    }
+}
+
 static bool contract_applies(const struct ct_case *c)
 {
     const struct ct_config *config = &contract_config;
@@ -49,14 +63,16 @@ static bool contract_applies(const struct ct_case *c)
     bool deadly = config->fault != NULL && strstr(config->fault, "die=") != NULL;
     if (deadly != ((c->needs & CT_DEADLY) != 0)) return false;
     if ((c->needs & CT_CLEAN) != 0 && config->fault != NULL) return false;
-    return strstr(c->name, contract_part) != NULL;
+    if (contract_without != NULL && strstr(c->name, contract_without) != NULL) return false;
+    return contract_is_named(c);
 }
 
 static int contract_usage(const char *what)
 {
     fprintf(stderr,
-            "contract: %s\nusage: contract TRANSPORT [--ranks N] [--as-threads] "
-            "[--threads] [--fault SPEC] [--case PART] [--weather LOSS,DUPLICATION,OVERTAKING]\n",
+            "contract: %s\nusage: contract TRANSPORT [--ranks N] [--as-threads] [--threads] "
+            "[--fault SPEC] [--case PART|PART] [--without PART] [--hosts PATH] [--shows TEXT] "
+            "[--weather LOSS,DUPLICATION,OVERTAKING]\n",
             what);
     return 2;
 }
@@ -88,8 +104,14 @@ static int contract_read(int argc, char **argv)
             config->fault = argv[++i];
         else if (more && strcmp(argv[i], "--weather") == 0 && contract_weather(argv[i + 1]))
             i++;
+        else if (more && strcmp(argv[i], "--hosts") == 0)
+            config->hosts = argv[++i];
+        else if (more && strcmp(argv[i], "--shows") == 0)
+            config->shows = argv[++i];
         else if (more && strcmp(argv[i], "--case") == 0)
             contract_part = argv[++i];
+        else if (more && strcmp(argv[i], "--without") == 0)
+            contract_without = argv[++i];
         else
             return contract_usage(argv[i]);
     }

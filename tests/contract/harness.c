@@ -171,6 +171,11 @@ void ct_open(struct ct_ep *ep)
     };
     memcpy(params.key, "contract suite!", 16);
     CT_OK(aqi_tp_open(world->config.transport, &params, &ep->tp));
+    if (world->config.shows != NULL) {
+        char text[256];
+        ep->tp->ops.describe(ep->tp, text, sizeof(text));
+        CT_CHECK(strstr(text, world->config.shows) != NULL);
+    }
     CT_OK(ep->tp->ops.address(ep->tp, world->home[ep->self].bytes, &world->home[ep->self].len));
     CT_CHECK(world->home[ep->self].len <= ep->tp->ops.addr_max);
     ct_meet(ep);

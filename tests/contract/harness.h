@@ -43,6 +43,8 @@ struct ct_config {
     bool as_threads;   /* ranks are threads of one process */
     bool threads;      /* opened for several threads */
     const char *fault; /* value of AQ_FAULT, or NULL */
+    const char *hosts; /* "PATH" of network namespaces, a number from 1 on behind it, or NULL */
+    const char *shows; /* what the transport has to say of itself, or NULL */
     uint64_t seed;
     unsigned timeout_s; /* of one case: a failure bound */
 };

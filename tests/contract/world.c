@@ -2,7 +2,9 @@
 #include "harness.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +70,19 @@ static void world_process_main(struct ct_world *world, const struct ct_case *c, 
     CT_EQUAL(ct_count_shared_maps(), maps);
 }
 
+/* Each rank on a host of its own, if there are such. */
+static bool world_enter_host(const struct ct_world *world, uint32_t rank)
+{
+    char path[256];
+    if (world->config.hosts == NULL) return true;
+    snprintf(path, sizeof(path), "%s%u", world->config.hosts, rank + 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool entered = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (!entered) fprintf(stderr, "rank %u: %s: %s\n", rank, path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return entered;
+}
+
 static pid_t world_fork(struct ct_world *world, const struct ct_case *c, uint32_t rank)
 {
     pid_t parent = getpid();
@@ -79,6 +94,7 @@ static pid_t world_fork(struct ct_world *world, const struct ct_case *c, uint32_
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    if (!world_enter_host(world, rank)) _exit(1);
     world_process_main(world, c, rank);
     exit(0); /* leak checkers run at exit */
 }

@@ -249,6 +249,13 @@ class Xdp(Case):
                 talk.round()
                 self.assertEqual(self.who(talk.end()), (["0", "1"], 0))
 
+    def test_core(self):
+        for name in ("am", "rma", "coll"):
+            with self.subTest(program=name):
+                said = self.expect(job(2, *PLACE, BUILD / f"tests/core/core_{name}",
+                                       **SETTINGS, **self.XDP), 0).stderr
+                self.assertEqual(self.who(said), (["0", "1"], 0))
+
     def test_several_of_a_host(self):
         """One has it, and all talk with all."""
         with Talk(4, **self.XDP) as talk:
