@@ -211,6 +211,7 @@ struct aqi_dgram {
     struct dgram_slot *ops;
     uint32_t ops_size, ops_free; /* the first free one; ops_size: none */
     struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool, incoming_pool;
+    unsigned char *gathered; /* the pieces of a burst, while it is sent */
     uint64_t counters[AQI_DGRAM_COUNTERS];
 };
 

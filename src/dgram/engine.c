@@ -312,14 +312,17 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
         return aqi_fail(AQ_EINVAL, "dgram", "packets of %zu bytes cannot be", config->packet);
     struct aqi_dgram *dgram = calloc(1, sizeof(*dgram));
     struct dgram_peer **peers = calloc(config->size, sizeof(struct dgram_peer *));
-    if (dgram == NULL || peers == NULL) {
+    unsigned char *gathered = malloc(AQI_DGRAM_BURST);
+    if (dgram == NULL || peers == NULL || gathered == NULL) {
         free(dgram);
         free(peers);
+        free(gathered);
         return aqi_fail(AQ_ENOMEM, "dgram", "no memory for %u peers", config->size);
     }
     dgram->config = *config;
     dgram->hooks = *hooks;
     dgram->peers = peers;
+    dgram->gathered = gathered;
     dgram->ready_end = &dgram->ready;
     dgram->kept_end = &dgram->kept;
     dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
@@ -348,6 +351,7 @@ void aqi_dgram_destroy(struct aqi_dgram *dgram)
     assert(out == 0); /* all has come back */
     (void)out;
     free(dgram->ops);
+    free(dgram->gathered);
     free(dgram->peers);
     free(dgram);
 }

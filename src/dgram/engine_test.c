@@ -33,9 +33,10 @@ static struct {
     struct flying wire[WIRE];
     unsigned flying;
     uint64_t now, random;
-    unsigned loss; /* in 1/1000 */
-    bool deaf;     /* node 0 hears nothing */
-    size_t path;   /* bytes of the largest packet that passes */
+    unsigned loss;            /* in 1/1000 */
+    bool deaf;                /* node 0 hears nothing */
+    size_t path;              /* bytes of the largest packet that passes */
+    unsigned bursts, packets; /* of DATA */
 } world;
 
 static unsigned dice(unsigned sides)
@@ -49,7 +50,11 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
 {
     static unsigned char all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
     size_t len = 0;
-    (void)arg, (void)channel;
+    (void)arg;
+    if (channel == AQI_DGRAM_DATA) {
+        world.bursts++;
+        world.packets += packets;
+    }
     for (unsigned i = 0; i < niov; i++) {
         memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
         len += iov[i].iov_len;
@@ -321,6 +326,28 @@ static void test_transfers(void **state)
     transfers(50);
 }
 
+/* Bulk leaves in full bursts, not in those and what was left of a turn. */
+static void test_bursts(void **state)
+{
+    struct done done = {0};
+    (void)state;
+    begin(0, false);
+    struct node *here = &world.node[0];
+    uint64_t there = (uintptr_t)world.node[1].memory;
+    memset(here->memory, 1, MEMORY);
+    for (unsigned i = 0; i < 2; i++) {
+        world.bursts = world.packets = 0;
+        assert_int_equal(
+            aqi_dgram_put(here->dgram, 1, there, here->memory, MEMORY, false, NULL, 0, &done),
+            AQ_OK);
+        settle(20000000000);
+    }
+    unsigned full = AQI_DGRAM_BURST / (LARGEST / 16 * 16);
+    print_message("%u packets in %u bursts of up to %u\n", world.packets, world.bursts, full);
+    assert_true(world.bursts <= world.packets / full + 2);
+    end();
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -491,11 +518,17 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),   cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_transfers),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),     cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_small_path), cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),    cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_small_path),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

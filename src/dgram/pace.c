@@ -7,7 +7,7 @@ enum {
     PACE_GROWTH = 6,            /* packets in a round trip */
     PACE_QUEUE = 100000,        /* ns of queueing that is no congestion */
     PACE_BASE_AGE = 1000000000, /* the path's own time is measured anew */
-    PACE_BURST = 64 << 10,      /* bytes that leave at once however slow the path */
+    PACE_BURST = 62 << 10,      /* bytes that leave at once however slow the path */
     PACE_FEW = 8                /* packets: of fewer, a lost one says nothing of a share */
 };
 

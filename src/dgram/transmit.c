@@ -8,8 +8,9 @@
 #include <stdlib.h>
 
 enum {
-    TRANSMIT_TURN = 64 << 10,         /* bytes, then it is another peer's turn */
+    TRANSMIT_TURN = 2,                /* full bursts, then it is another peer's turn */
     TRANSMIT_LEAST_WINDOW = 16 << 10, /* of COMMAND, however small the congestion window */
+    TRANSMIT_GATHERED = 2048,         /* bytes: packets up to that are copied into one piece */
     TRANSMIT_PIECES = 4               /* of a packet: frame, bulk, padding, MAC */
 };
 
@@ -17,8 +18,10 @@ struct dgram_burst {
     struct dgram_peer *peer;
     enum aqi_dgram_channel channel;
     unsigned niov, packets;
+    unsigned turn;                  /* full bursts before */
     size_t segment, bytes, missing; /* missing: what the last packet is shorter than the segment */
     bool failed;
+    struct dgram_head head;
     struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
     struct iovec iov[AQI_DGRAM_BURST_COUNT * TRANSMIT_PIECES];
     uint8_t tag[AQI_DGRAM_BURST_COUNT][DGRAM_TAG];
@@ -38,26 +41,28 @@ static uint16_t transmit_room(const struct aqi_dgram *dgram)
     return (uint16_t)aqi_min(aqi_max(share, 2 * dgram->config.packet) >> 10, UINT16_MAX);
 }
 
-static void transmit_head(struct aqi_dgram *dgram, const struct dgram_conn *conn,
-                          unsigned char *frame, const struct dgram_packet *packet)
+/* What all heads of a burst have in common. */
+static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
     uint64_t delay = (dgram->now - conn->newest) / 1000;
     struct dgram_head head = {.cookie = conn->cookie_out,
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
                               .delay = (uint16_t)aqi_min(delay, UINT16_MAX),
-                              .flags = packet == NULL && conn->asks ? DGRAM_ASKS : 0,
                               .version = DGRAM_VERSION};
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         head.ack[c] = dgram_acked_until(conn, c);
-    if (packet != NULL) {
-        head.seq = packet->seq;
-        head.order = (uint16_t)packet->order;
-        head.flags = (uint8_t)(DGRAM_NUMBERED | (packet->asks ? DGRAM_ASKS : 0) |
-                               (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
-                               (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
-    }
-    memcpy(frame, &head, sizeof(head));
+    return head;
+}
+
+static void transmit_head_packet(struct dgram_head *head, const struct dgram_packet *packet)
+{
+    head->seq = packet->seq;
+    head->order = (uint16_t)packet->order;
+    head->flags = (uint8_t)(DGRAM_NUMBERED | (packet->asks ? DGRAM_ASKS : 0) |
+                            (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
+                            (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
+    memcpy(packet->frame, head, sizeof(*head));
 }
 
 /* --- numbers -----------------------------------------------------------------------------------
@@ -119,10 +124,24 @@ static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
     conn->queued[packet->lane] += packet->len;
 }
 
+/* Many small pieces cost the kernel more than a copy that makes them one. */
+static void transmit_gather(struct aqi_dgram *dgram, struct dgram_burst *burst)
+{
+    size_t at = 0;
+    if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED) return;
+    for (unsigned i = 0; i < burst->niov; i++) {
+        memcpy(dgram->gathered + at, burst->iov[i].iov_base, burst->iov[i].iov_len);
+        at += burst->iov[i].iov_len;
+    }
+    burst->iov[0] = (struct iovec){.iov_base = dgram->gathered, .iov_len = at};
+    burst->niov = 1;
+}
+
 static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
 {
     struct dgram_conn *conn = burst->peer->conn;
     if (burst->packets == 0) return;
+    transmit_gather(dgram, burst);
     bool ok = dgram->hooks.transmit(dgram->hooks.arg, burst->channel, &burst->peer->addr,
                                     burst->iov, burst->niov, burst->segment, burst->packets);
     for (unsigned i = 0; ok && i < burst->packets; i++)
@@ -173,11 +192,14 @@ static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
         transmit_undo(conn, packet);
         return;
     }
-    if (burst->packets == 0) burst->segment = size;
+    if (burst->packets == 0) {
+        burst->segment = size;
+        burst->head = transmit_head(dgram, conn);
+    }
     if (burst->missing != 0) transmit_piece(burst, zeros, burst->missing);
     burst->channel = channel;
     packet->order = conn->tx[packet->channel].order++;
-    transmit_head(dgram, conn, packet->frame, packet);
+    transmit_head_packet(&burst->head, packet);
     unsigned first = burst->niov;
     transmit_piece(burst, packet->frame, packet->len);
     if (packet->bulk_len != 0) transmit_piece(burst, packet->bulk, packet->bulk_len);
@@ -189,6 +211,11 @@ static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
     }
     burst->missing = burst->segment - size;
     burst->packet[burst->packets++] = packet;
+    if (burst->packets == AQI_DGRAM_BURST_COUNT ||
+        burst->bytes + burst->missing + burst->segment > AQI_DGRAM_BURST) {
+        transmit_flush(dgram, burst);
+        burst->turn++;
+    }
 }
 
 /* --- what may leave ----------------------------------------------------------------------------
@@ -325,7 +352,9 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     alignas(16) unsigned char bytes[AQI_DGRAM_COMMAND_MAX] = {0};
     size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND), len = sizeof(struct dgram_head);
-    transmit_head(dgram, conn, bytes, NULL);
+    struct dgram_head head = transmit_head(dgram, conn);
+    if (conn->asks) head.flags = DGRAM_ASKS;
+    memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
         len += transmit_sack(conn, c, bytes + len, room - len);
     uint8_t tag[DGRAM_TAG];
@@ -366,26 +395,24 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_packet *packet;
     burst.peer = peer;
     burst.channel = AQI_DGRAM_COMMAND;
-    burst.niov = burst.packets = 0;
+    burst.niov = burst.packets = burst.turn = 0;
     burst.segment = burst.bytes = burst.missing = 0;
     burst.failed = false;
     if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
     conn->pace_at = AQI_DGRAM_NEVER;
-    size_t turn = 0;
-    while (!burst.failed && turn < TRANSMIT_TURN) {
+    while (!burst.failed && burst.turn < TRANSMIT_TURN) {
         packet = transmit_lost(dgram, conn, burst.bytes);
         if (packet == NULL)
             packet = transmit_from_queue(dgram, conn, AQI_DGRAM_COMMAND, burst.bytes);
         if (packet == NULL) packet = transmit_data(dgram, peer, burst.bytes);
         if (packet == NULL) break;
-        turn += packet->len + packet->bulk_len;
         transmit_add(dgram, &burst, packet);
     }
     transmit_flush(dgram, &burst);
     conn->turn = !conn->turn;
     bool ok = !burst.failed;
     if (ok && conn->ack_now) ok = transmit_ack(dgram, peer);
-    if (!ok || conn->untimed || turn >= TRANSMIT_TURN) dgram_make_ready(dgram, peer);
+    if (!ok || conn->untimed || burst.turn == TRANSMIT_TURN) dgram_make_ready(dgram, peer);
     dgram_ack_set_probe(dgram, conn);
     dgram_set_timer(dgram, peer);
     return ok;
