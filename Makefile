@@ -7,7 +7,7 @@ CTEST_OPTIONS ?=
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo                 build, run a job of 4 processes, measure, show the picture'
+	@echo 'make demo                 build, run a job of 4 processes, also over UDP, measure, show the picture'
 	@echo 'make test                 build for development and run all tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
 	@echo 'make soak                 for hours: sanitizers with many ranks, thousands of seeds, fuzzing'
