@@ -218,7 +218,10 @@ static aq_status work_begin(struct sim_proc *proc)
         op_head(sim, op, true);
     }
     if (op->kind != SIM_SEND) op_range(sim, op);
-    return op_begin(proc, op);
+    /* Room will never be where a peer is dead and nobody says so. */
+    bool hopeless = !proc_will_know(sim, op);
+    aq_status status = op_begin(proc, op);
+    return status == AQ_AGAIN && hopeless ? AQ_EPEER : status;
 }
 
 aq_status work_put(struct sim_proc *proc, uint32_t to, size_t len)
