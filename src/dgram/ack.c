@@ -101,6 +101,7 @@ bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const stru
         }
         ack_move_base(tx);
     }
+    conn->delay = head->delay;
     ack_use_news(dgram, peer, head->delay, &news);
     return true;
 }
@@ -153,7 +154,7 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
         }
     }
     ack_move_base(tx);
-    ack_use_news(dgram, peer, UINT16_MAX, &news);
+    ack_use_news(dgram, peer, conn->delay, &news);
     ack_find_lost(dgram, peer, tx, (uint16_t)record->where);
     return true;
 }

@@ -145,6 +145,7 @@ struct dgram_conn {
     bool gap;                           /* something is missing: acknowledge selectively */
     bool turn;                          /* of bulk, on DATA; else of messages */
     bool untimed;                       /* packets are flying of which it is not known since when */
+    uint16_t delay;                     /* us: how late its latest acknowledgement was */
     unsigned silences;                  /* time-outs in a row */
     uint8_t probes;                     /* packets to send again for them, whatever the window */
     uint64_t newest;                    /* arrival */

@@ -4,18 +4,21 @@
 enum {
     PACE_FIRST_WINDOW = 128 << 10,
     PACE_LEAST_PACKETS = 2,
-    PACE_GROWTH = 6,            /* packets in a round trip */
-    PACE_QUEUE = 100000,        /* ns of queueing that is no congestion */
-    PACE_BASE_AGE = 1000000000, /* the path's own time is measured anew */
-    PACE_BURST = 62 << 10,      /* bytes that leave at once however slow the path */
-    PACE_FEW = 8                /* packets: of fewer, a lost one says nothing of a share */
+    PACE_GROWTH = 6,           /* packets in a round trip */
+    PACE_QUEUE = 100000,       /* ns of queueing that is no congestion, */
+    PACE_SHARE = 32000,        /* and so many more for each halving of the window below */
+    PACE_SHARE_WINDOW = 20,    /* 1 MB, as a power of two */
+    PACE_BASE_AGE = 100000000, /* the path's own time is measured anew */
+    PACE_BASE_ROUNDS = 64,     /* but not sooner than after so many round trips */
+    PACE_DRAIN_ROUNDS = 3,
+    PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
+    PACE_FEW = 8           /* packets: of fewer, a lost one says nothing of a share */
 };
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, uint64_t rto_min,
                      uint64_t rto_max)
 {
     *pace = (struct dgram_pace){.base = UINT64_MAX,
-                                .base_next = UINT64_MAX,
                                 .rto_min = rto_min,
                                 .rto_max = rto_max,
                                 .window = aqi_min(PACE_FIRST_WINDOW, most),
@@ -37,13 +40,8 @@ void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t now)
         pace->rttvar = (3 * pace->rttvar + error) / 4;
         pace->srtt = (7 * pace->srtt + rtt) / 8;
     }
-    if (rtt < pace->base_next) pace->base_next = rtt;
+    if (rtt < pace->base || rtt - pace->base <= pace->base / 8) pace->base_at = now;
     if (rtt < pace->base) pace->base = rtt;
-    if (now - pace->base_since > PACE_BASE_AGE) {
-        pace->base = pace->base_next;
-        pace->base_next = UINT64_MAX;
-        pace->base_since = now;
-    }
     if (rtt < pace->round_least) pace->round_least = rtt;
 }
 
@@ -53,12 +51,50 @@ static void dgram_pace_clamp(struct dgram_pace *pace)
     pace->window = aqi_min(pace->window, pace->most);
 }
 
+/* ns of queueing that a flow of this window takes for no congestion. */
+static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
+{
+    uint64_t limit = aqi_max(PACE_QUEUE, pace->base / 4);
+    if (pace->window >> PACE_SHARE_WINDOW != 0) return limit;
+    int log = 63 - __builtin_clzll(pace->window);
+    uint64_t part = (PACE_SHARE * (pace->window - (UINT64_C(1) << log))) >> log;
+    return limit + (uint64_t)(PACE_SHARE_WINDOW - log) * PACE_SHARE - part;
+}
+
+/*
+ * What the path itself takes shows when its queue is empty: now and then each flow holds back for
+ * some round trips. All that share the queue do it together, since what one sees of the emptier
+ * queue is the latest measurement of the others, too (as in BBR, 2016). True: it is under way.
+ */
+static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
+{
+    if (pace->draining != 0) {
+        if (--pace->draining != 0) return true;
+        if (pace->round_least != UINT64_MAX) pace->base = pace->round_least;
+        pace->window = pace->drained;
+        pace->base_at = now;
+        return false;
+    }
+    if (now - pace->base_at < aqi_max(PACE_BASE_AGE, PACE_BASE_ROUNDS * pace->srtt)) return false;
+    pace->base_at = now;
+    if (!pace->full) { /* the queue is not ours */
+        if (pace->round_least != UINT64_MAX) pace->base = pace->round_least;
+        return false;
+    }
+    pace->draining = PACE_DRAIN_ROUNDS;
+    pace->drained = pace->window;
+    pace->window = pace->packet;
+    pace->round_least = UINT64_MAX;
+    return true;
+}
+
 /* At the end of a round trip: one step down for what was queued and lost in it, one step up. */
 static void dgram_pace_round(struct dgram_pace *pace)
 {
     size_t all = pace->acked + pace->lost;
-    uint64_t queued = pace->round_least == UINT64_MAX ? 0 : pace->round_least - pace->base;
-    uint64_t limit = aqi_max(PACE_QUEUE, pace->base);
+    uint64_t rtt = pace->round_least == UINT64_MAX ? pace->srtt : pace->round_least;
+    uint64_t queued = rtt > pace->base ? rtt - pace->base : 0;
+    uint64_t limit = dgram_pace_limit(pace);
     bool delayed = queued > limit;
     bool lossy = all > PACE_FEW * pace->packet && pace->lost > 0;
     if (pace->growing && (delayed || (lossy && pace->lost > all / 8))) pace->growing = false;
@@ -67,19 +103,24 @@ static void dgram_pace_round(struct dgram_pace *pace)
             (size_t)((double)pace->window * (double)(queued - limit) / (double)(2 * queued));
     if (lossy && !pace->growing)
         pace->window -= (size_t)((double)pace->window * (double)pace->lost / (double)(2 * all));
-    if (!delayed && pace->full)
-        pace->window += pace->growing ? pace->acked : PACE_GROWTH * pace->packet;
-    dgram_pace_clamp(pace);
-    pace->acked = pace->lost = 0;
-    pace->round_least = UINT64_MAX;
-    pace->full = false;
+    if (!delayed && pace->full) {
+        size_t most = aqi_max(pace->window / 8, pace->packet);
+        most = aqi_min(most, PACE_GROWTH * pace->packet);
+        pace->window += pace->growing ? pace->acked : most * (limit - queued) / limit;
+    }
 }
 
 void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now)
 {
     pace->acked += bytes;
     if (now < pace->round_end) return;
-    dgram_pace_round(pace);
+    if (!dgram_pace_drain(pace, now)) {
+        dgram_pace_round(pace);
+        dgram_pace_clamp(pace);
+        pace->round_least = UINT64_MAX;
+    }
+    pace->acked = pace->lost = 0;
+    pace->full = false;
     pace->round_end = now + pace->srtt;
 }
 
@@ -92,11 +133,14 @@ void dgram_pace_silent(struct dgram_pace *pace)
 {
     pace->window = aqi_min(pace->window, PACE_FIRST_WINDOW);
     pace->growing = true;
+    pace->draining = 0;
 }
 
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 {
-    uint64_t rto = pace->srtt == 0 ? 4 * pace->rto_min : pace->srtt + 4 * pace->rttvar;
+    /* Not too close where all take the same time: acknowledgements may be held back. */
+    uint64_t margin = aqi_max(4 * pace->rttvar, pace->rto_min / 2);
+    uint64_t rto = pace->srtt == 0 ? 4 * pace->rto_min : pace->srtt + margin;
     if (rto < pace->rto_min) rto = pace->rto_min;
     for (; tries > 0 && rto < pace->rto_max; tries--)
         rto *= 2;

@@ -3,9 +3,12 @@
  *
  * Round trips as RFC 6298. The window follows the delay above the path's own (as Swift, SIGCOMM
  * 2020, and TIMELY, SIGCOMM 2015, do): a queue that builds up makes it smaller before anything is
- * lost. A loss in itself says little on a path that loses at random, so the window shrinks by half
- * of the *share* that was lost in a round trip, and grows by a number of packets: flows on a link
- * that overflows converge to equal shares, and one of one percent costs little.
+ * lost. How much of a queue is too much depends on the window: who has less bears more, so flows
+ * that share a queue come to equal windows. What the path itself takes is measured anew now and
+ * then, with an empty queue, or late comers would take the queue for a part of it. A loss in itself
+ * says little on a path that loses at random, so the window shrinks by half of the *share* that was
+ * lost in a round trip, and grows by a number of packets: flows on a link that overflows converge
+ * to equal shares, too, and one of one percent costs little.
  */
 #ifndef AQI_DGRAM_PACE_H
 #define AQI_DGRAM_PACE_H
@@ -15,12 +18,13 @@
 struct dgram_pace {
     uint64_t srtt, rttvar; /* ns; 0: nothing measured yet */
     uint64_t base;         /* the smallest of late: what the path itself takes */
-    uint64_t base_next;    /* the smallest since `base_since` */
-    uint64_t base_since;
+    uint64_t base_at;      /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
 
     size_t window, most, packet; /* bytes */
     bool growing;                /* slow start */
+    uint8_t draining;            /* rounds that are left with the least window, */
+    size_t drained;              /* instead of this one */
     /* Of the round trip under way. */
     uint64_t round_end, round_least;
     size_t acked, lost;

@@ -38,11 +38,14 @@ static double measure_goodput(const struct sim *sim, uint32_t from, uint64_t sin
     return (double)bytes / (double)(sim->now - since); /* GB/s */
 }
 
-/* Run until `end`, with `depth` puts of `len` bytes always under way from each but the first. */
-static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t end)
+/* Run until `end`, with `depth` puts of `len` bytes always under way from 1, 2, .. `flows` to 0. */
+static void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len,
+                             uint64_t end)
 {
     unsigned *flying = sim_alloc(sim->plan.peers * sizeof(*flying));
-    uint32_t first = sim->op_count;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < sim->op_count; i++)
+        if (sim->ops[i]->remote != NULL) flying[sim->ops[i]->from]++;
     while (sim->now < end) {
         for (uint32_t i = first; i < sim->op_count; i++) {
             struct sim_op *op = sim->ops[i];
@@ -53,7 +56,7 @@ static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t 
         }
         while (first < sim->op_count && sim->ops[first]->remote == NULL)
             first++;
-        for (uint32_t id = 1; id < sim->plan.peers; id++)
+        for (uint32_t id = 1; id <= flows; id++)
             while (flying[id] < depth && work_put(&sim->procs[id], 0, len) == AQ_OK) {
                 flying[id]++;
                 proc_poll_at(&sim->procs[id], sim->now);
@@ -61,6 +64,11 @@ static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t 
         sim_until(sim, sim->now + STEP);
     }
     free(flying);
+}
+
+static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t end)
+{
+    measure_flows_of(sim, sim->plan.peers - 1, depth, len, end);
 }
 
 static double measure_bandwidth(uint32_t loss)
@@ -75,22 +83,33 @@ static double measure_bandwidth(uint32_t loss)
     return goodput;
 }
 
-static double measure_fairness(uint32_t flows, double *total)
+/* Jain's index of the goodput of each from `since` on, and all of it together. */
+static double measure_shares(const struct sim *sim, uint64_t since, double *total)
 {
-    struct sim sim;
     double sum = 0, squares = 0;
-    measure_open(&sim, flows + 1, 0);
-    measure_flows(&sim, 4, 64 << 10, sim.now + 100 * SIM_MS);
-    uint64_t since = sim.now;
-    measure_flows(&sim, 4, 64 << 10, since + 300 * SIM_MS);
-    for (uint32_t id = 1; id <= flows; id++) {
-        double goodput = measure_goodput(&sim, id, since);
+    for (uint32_t id = 1; id < sim->plan.peers; id++) {
+        double goodput = measure_goodput(sim, id, since);
         sum += goodput;
         squares += goodput * goodput;
     }
-    sim_close(&sim);
     *total = sum;
-    return sum * sum / (flows * squares);
+    return sum * sum / ((sim->plan.peers - 1) * squares);
+}
+
+/* Through one link, each beginning `apart` after the one before. `queue`: of the link, ns. */
+static double measure_fairness(uint32_t flows, uint64_t apart, uint64_t queue, double *total)
+{
+    struct sim sim;
+    measure_open(&sim, flows + 1, 0);
+    sim.procs[0].down.limit = queue;
+    for (uint32_t id = 1; apart != 0 && id < flows; id++)
+        measure_flows_of(&sim, id, 16, 64 << 10, sim.now + apart);
+    measure_flows(&sim, 16, 64 << 10, sim.now + 200 * SIM_MS);
+    uint64_t since = sim.now;
+    measure_flows(&sim, 16, 64 << 10, since + 300 * SIM_MS);
+    double jain = measure_shares(&sim, since, total);
+    sim_close(&sim);
+    return jain;
 }
 
 static int by_value(const void *a, const void *b)
@@ -116,6 +135,33 @@ static void measure_round_trips(uint32_t loss, double *mean, double *p99)
         if (i < 10) continue; /* connecting */
         us[i - 10] = (double)(sim.now - sim.ops[request]->began_at) / 1e3;
         sum += us[i - 10];
+    }
+    qsort(us, COUNT, sizeof(us[0]), by_value);
+    *mean = sum / COUNT;
+    *p99 = us[COUNT * 99 / 100];
+    sim_close(&sim);
+}
+
+/* The same, from one of `flows` who send bulk through one link. */
+static void measure_beside(uint32_t flows, double *mean, double *p99)
+{
+    enum { COUNT = 500 };
+    static double us[COUNT];
+    struct sim sim;
+    double sum = 0;
+    measure_open(&sim, flows + 1, 0);
+    measure_flows(&sim, 16, 64 << 10, sim.now + 200 * SIM_MS);
+    for (unsigned i = 0; i < COUNT; i++) {
+        uint32_t request = sim.op_count, reply = request;
+        if (work_request(&sim.procs[1], 0, 8) != AQ_OK) sim_fail(&sim, "no room for a request");
+        proc_poll_at(&sim.procs[1], sim.now);
+        do {
+            measure_flows(&sim, 16, 64 << 10, sim.now + 100 * SIM_US);
+            while (reply < sim.op_count && !sim.ops[reply]->reply)
+                reply++;
+        } while (reply == sim.op_count || sim.ops[reply]->delivered == 0);
+        us[i] = (double)(sim.ops[reply]->done_at - sim.ops[request]->began_at) / 1e3;
+        sum += us[i];
     }
     qsort(us, COUNT, sizeof(us[0]), by_value);
     *mean = sum / COUNT;
@@ -218,15 +264,29 @@ static void report_loss(void)
     goal(p99[1] <= 1000, "99 of 100 round trips within 1 ms at 1 % loss");
 }
 
+static void report_shares(uint32_t step)
+{
+    printf("\n\n| flows through one link | Jain's index | begun one by one | with a short queue | "
+           "GB/s | 8 bytes beside it, mean / p99, us |\n|---|---|---|---|---|---|\n");
+    for (uint32_t flows = 1; flows <= 16; flows *= step) {
+        double total, mean, p99, ignored, jain = measure_fairness(flows, 0, SIM_MS, &total);
+        double late = measure_fairness(flows, 20 * SIM_MS, SIM_MS, &ignored);
+        double lossy = measure_fairness(flows, 0, 150 * SIM_US, &ignored);
+        measure_beside(flows, &mean, &p99);
+        printf("| %u | %.2f | %.2f | %.2f | %.2f | %.0f / %.0f |\n", flows, jain, late, lossy,
+               total, mean, p99);
+        goal(jain >= 0.9 && late >= 0.9, "Jain's index of 0.9");
+        goal(lossy >= 0.8, "0.8 where the queue overflows");
+        goal(total >= 0.93 * LINK_GBIT / 8, "0.93 of the link");
+        goal(p99 <= 1000, "a short message within 1 ms beside bulk");
+    }
+}
+
 int sim_measure(void)
 {
     printf("Link %d Gbit/s, round trip 50 us, packets of 8944 bytes.\n\n", LINK_GBIT);
     report_loss();
-    printf("\n\n| flows through one link | Jain's index | GB/s |\n|---|---|---|\n");
-    for (uint32_t flows = 2; flows <= 64; flows *= 2) {
-        double total, jain = measure_fairness(flows, &total);
-        printf("| %u | %.2f | %.2f |\n", flows, jain, total);
-    }
+    report_shares(4);
     printf("\n| | |\n|---|---|\n");
     printf("| packets per message of 8 bytes, one by one | %.2f |\n", measure_per_message(1000, 1));
     printf("| the same, 100 at once | %.2f |\n", measure_per_message(10000, 100));
