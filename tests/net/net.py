@@ -229,6 +229,7 @@ class Cut(Case):
 class Xdp(Case):
     """Small packets that go past the kernel's stack."""
 
+    cut = Cut.cut
     XDP = {"AQ_UDP_PORT": "xdp", "AQ_LOG": "core=info,udp=info"}
     TAKEN = r"aq\[\d\] udp: AF_XDP on interface wire is in use by another process"
 
@@ -250,7 +251,7 @@ class Xdp(Case):
                 self.assertEqual(self.who(talk.end()), (["0", "1"], 0))
 
     def test_core(self):
-        for name in ("am", "rma", "coll"):
+        for name in ("am", "rma", "coll", "stress", "threads"):
             with self.subTest(program=name):
                 said = self.expect(job(2, *PLACE, BUILD / f"tests/core/core_{name}",
                                        **SETTINGS, **self.XDP), 0).stderr
@@ -280,10 +281,22 @@ class Xdp(Case):
         result = job(2, *PLACE, *words, TALK, **{**SETTINGS, **self.XDP, **settings})
         self.assertRegex(self.expect(result, 1).stderr, said)
 
+    def test_interface_down(self):
+        self.cut(down(1), AQ_UDP_PORT="xdp")
+
+    def test_privileges(self):
+        for lost, what, needed in (
+                ("bpf,-sys_admin", "making a map of BPF", "CAP_BPF and CAP_NET_ADMIN"),
+                ("net_admin,-sys_admin", "making a map of BPF", "CAP_BPF and CAP_NET_ADMIN"),
+                ("net_raw", "opening a socket", "CAP_NET_RAW")):
+            self.refused(f"AF_XDP on interface wire: {what} is not permitted: it needs {needed} "
+                         ".*; run as root, or set AQ_UDP_PORT=socket",
+                         "setpriv", f"--bounding-set=-{lost}")
+        self.refused("AF_XDP on interface wire: [0-9]+ bytes are not allowed to be locked: raise "
+                     '"ulimit -l", run as root, or set AQ_UDP_PORT=socket',
+                     "prlimit", "--memlock=65536", "setpriv", "--bounding-set=-ipc_lock")
+
     def test_what_it_lacks(self):
-        self.refused("AF_XDP on interface wire: making a map of BPF is not permitted: it needs "
-                     "CAP_BPF and CAP_NET_ADMIN .*; run as root, or set AQ_UDP_PORT=socket",
-                     "setpriv", "--bounding-set=-all", "--inh-caps=-all")
         self.refused("AF_XDP on interface lo: that is no Ethernet: name another interface with "
                      "AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket", AQ_UDP_INTERFACE="lo")
         self.refused("AF_XDP on interface wire: it is used with IPv4 only", NET="fd09::")

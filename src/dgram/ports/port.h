@@ -77,8 +77,9 @@ extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where
  * has room for one such port: the next is opened as aqi_port_socket. Not to be used in a child of
  * fork. */
 extern const struct aqi_port_ops aqi_port_xdp;
-/* Could that be opened? Found out without touching the interface; fails as open does. */
-aq_status aqi_port_xdp_check(const struct aqi_port_params *params);
+/* Could that be opened? Found out without touching the interface; fails as open does. `*how`: in
+ * which mode, for people. */
+aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **how);
 
 /*
  * A decorator around an open port: from a seed, packets that are sent are dropped, repeated, held

@@ -201,11 +201,15 @@ static aq_status xdp_open(const struct aqi_port_params *params, struct aqi_port 
     return status;
 }
 
-aq_status aqi_port_xdp_check(const struct aqi_port_params *params)
+aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **how)
 {
     struct aqi_port *inner;
+    int fds[2];
     aq_status status = aqi_port_socket.open(params, &inner);
     if (status != AQ_OK) return status;
+    (void)inner->ops->descriptors(inner, fds);
+    *how = xdp_is_veth(fds[0], inner->limits.interface) ? "generic mode"
+                                                        : "native mode if the driver has it";
     status = xdp_open_around(inner, true, NULL);
     inner->ops->close(inner);
     return status;

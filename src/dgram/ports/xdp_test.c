@@ -249,9 +249,12 @@ static void what_it_cannot_use_is_named(void **state)
     (void)state;
     struct aqi_port *port = NULL;
     enter(0);
-    assert_int_equal(aqi_port_xdp_check(&(struct aqi_port_params){.interface = "pair0"}), AQ_OK);
+    const char *how;
+    assert_int_equal(aqi_port_xdp_check(&(struct aqi_port_params){.interface = "pair0"}, &how),
+                     AQ_OK);
+    assert_string_equal(how, "generic mode");
     capture_start(&capture);
-    aq_status status = aqi_port_xdp_check(&(struct aqi_port_params){.interface = "lo"});
+    aq_status status = aqi_port_xdp_check(&(struct aqi_port_params){.interface = "lo"}, &how);
     const char *text = capture_end(&capture);
     assert_int_equal(status, AQ_ENOTSUP);
     assert_non_null(strstr(text, "AF_XDP on interface lo: that is no Ethernet"));

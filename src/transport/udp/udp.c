@@ -89,11 +89,12 @@ static aq_status udp_probe_port(struct aqi_tp_probe *probe)
     st = udp_port_weather(&port, 0);
     port->ops->close(port);
     if (st != AQ_OK) return st;
-    st = aqi_port_xdp_check(&want);
+    const char *how;
+    st = aqi_port_xdp_check(&want, &how);
     if (udp_config.port == UDP_PORT_XDP) return st;
     snprintf(probe->reason, sizeof(probe->reason),
-             st == AQ_OK ? "AQ_UDP_PORT=xdp can be used%s" : "AQ_UDP_PORT=xdp cannot be used: %s",
-             st == AQ_OK ? "" : aq_error_message());
+             st == AQ_OK ? "AQ_UDP_PORT=xdp can be used: %s" : "AQ_UDP_PORT=xdp cannot be used: %s",
+             st == AQ_OK ? how : aq_error_message());
     return AQ_OK;
 }
 
