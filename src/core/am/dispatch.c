@@ -230,14 +230,19 @@ static AQI_COLD void am_dispatch_run_further(uint32_t source, const struct aqi_a
         am_dispatch_unwanted(ep, source, am);
 }
 
-void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+static inline void am_dispatch(uint32_t source, const struct aqi_am *am)
 {
-    (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
     if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
         am_dispatch_run_further(source, am);
     else if (AQI_UNLIKELY(!am_dispatch_run(&core.ep, &core.routes[source], source, 0, am)) &&
              !am_dispatch_run_other(&core.ep, &core.routes[source], source, 0, am))
         am_dispatch_unwanted(&core.ep, source, am);
+}
+
+void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
+    am_dispatch(source, am);
 }
 
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
@@ -278,7 +283,7 @@ aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsign
     }
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
     aqi_count(AQI_CTR_AM_SENT, 1);
-    core_hook_deliver(NULL, route->rank, am);
+    am_dispatch(route->rank, am);
     aqi_trace_end(AQI_TRACE_AM, call, begun, route->rank, am->nbytes);
     if (!reply && (flags & AQ_IMMEDIATE) == 0) core_done_directly(me);
     return AQ_OK;

@@ -323,13 +323,17 @@ static aq_status progress_poll_until(const char *call, int (*condition)(void *ar
     aq_status st = core_callable(me, call);
     if (st != AQ_OK) return st;
     if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: no condition", call);
+    if (condition(arg)) {
+        atomic_thread_fence(memory_order_acquire);
+        return AQ_OK;
+    }
     uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
     core_wait_limit(me, timeout_ns);
-    while (!condition(arg) && st == AQ_OK) {
+    do {
         bool over = core_wait_is_over(me);
         core_wait_step(&wait, CORE_CONDITION_MS);
         if (over) st = condition(arg) ? AQ_OK : AQ_AGAIN;
-    }
+    } while (st == AQ_OK && !condition(arg));
     core_wait_limit(me, UINT64_MAX);
     atomic_thread_fence(memory_order_acquire);
     aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
