@@ -54,12 +54,16 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_ack_find_gap(conn);
     }
     struct dgram_op *op = packet->op, *next;
-    struct dgram_op *small = packet->ops;
+    struct dgram_op *small = packet->ops, *head = packet->heads;
     dgram_packet_free(dgram, packet);
     if (op != NULL) dgram_op_acked(dgram, peer, op);
     for (; small != NULL; small = next) {
         next = small->next_in_packet;
         dgram_op_acked(dgram, peer, small);
+    }
+    for (; head != NULL; head = next) {
+        next = head->next_head;
+        dgram_op_acked(dgram, peer, head);
     }
 }
 

@@ -24,7 +24,8 @@ struct dgram_op {
     struct dgram_op *next, **link; /* of the connection */
     struct dgram_op *next_bulk,
         **bulk_link;                 /* of those that have pieces to send; NULL: not there */
-    struct dgram_op *next_in_packet; /* of the small puts that share a packet */
+    struct dgram_op *next_in_packet; /* of the small puts that share a packet, */
+    struct dgram_op *next_head;      /* of the Longs whose heads do */
     uint8_t kind;
     bool copied;      /* the source: `local` was called */
     aq_status status; /* the first failure */
@@ -35,7 +36,7 @@ struct dgram_op {
     size_t len;
     size_t issued;   /* bytes in packets made */
     size_t finished; /* GET: bytes that have come */
-    uint32_t flying; /* packets made and not acknowledged */
+    uint32_t flying; /* packets made and not acknowledged, the one with the head included */
     void *user;
 };
 
@@ -52,7 +53,7 @@ enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_LANES };
 /* A packet from its making to its acknowledgement. */
 struct dgram_packet {
     struct dgram_packet *next, *prev; /* of the queue, the flying or the lost */
-    struct dgram_op *ops;             /* small puts in it */
+    struct dgram_op *ops, *heads;     /* small puts and heads of Longs in it */
     struct dgram_op *op;              /* whose bytes follow the frame */
     const unsigned char *bulk;
     uint32_t bulk_len;

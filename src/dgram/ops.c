@@ -175,7 +175,7 @@ static bool dgram_ops_put_small(struct aqi_dgram *dgram, struct dgram_peer *peer
     memcpy(at, &record, sizeof(record));
     memcpy(at + sizeof(record), op->local, op->len);
     op->issued = op->len;
-    op->flying = 1;
+    op->flying++;
     op->next_in_packet = packet->ops;
     packet->ops = op;
     packet->asks = true;
@@ -183,21 +183,28 @@ static bool dgram_ops_put_small(struct aqi_dgram *dgram, struct dgram_peer *peer
     return true;
 }
 
-/* The head of a Long: delivered over there when the bytes of `id` are in place. */
+/*
+ * The head of a Long: delivered over there when the bytes of its operation are in place. That lasts
+ * until the head is acknowledged, too: the peer keeps account of those of which it has a part.
+ */
 static bool dgram_ops_head(struct aqi_dgram *dgram, struct dgram_peer *peer, bool reply,
-                           uint32_t id, size_t len, const void *head, size_t head_len)
+                           struct dgram_op *op, const void *head, size_t head_len)
 {
     struct dgram_record record = {.len = (uint16_t)(sizeof(record) + head_len),
                                   .kind = DGRAM_LONG,
                                   .flags = reply ? 0 : DGRAM_IS_REQUEST,
-                                  .id = id,
-                                  .where = len};
+                                  .id = op->id,
+                                  .where = op->len};
+    struct dgram_packet *packet;
     unsigned char *at =
         dgram_queue_record(dgram, peer, reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE,
-                           sizeof(record) + head_len, NULL);
+                           sizeof(record) + head_len, &packet);
     if (at == NULL) return false;
     memcpy(at, &record, sizeof(record));
     memcpy(at + sizeof(record), head, head_len);
+    op->flying++;
+    op->next_head = packet->heads;
+    packet->heads = op;
     return true;
 }
 
@@ -225,7 +232,7 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
                             .user = user};
     struct dgram_op *op = dgram_op_new(dgram, peer, &init);
     if (op == NULL) return AQ_AGAIN;
-    bool begun = head_len == 0 || dgram_ops_head(dgram, peer, reply, op->id, len, head, head_len);
+    bool begun = head_len == 0 || dgram_ops_head(dgram, peer, reply, op, head, head_len);
     if (begun && len != 0 && len <= AQI_DGRAM_COPIED) {
         bool queued = dgram_ops_put_small(dgram, peer, op);
         if (!queued && head_len != 0) dgram_op_join_bulk(peer->conn, op);
@@ -237,6 +244,7 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
         dgram_op_free(dgram, peer, op);
         return AQ_AGAIN;
     }
+    if (len == 0) op->copied = true;
     if (op->copied && user != NULL) dgram->hooks.local(dgram->hooks.arg, user, AQ_OK);
     if (len == 0) dgram_op_settle(dgram, peer, op);
     dgram_transmit_soon(dgram, peer);

@@ -4,12 +4,30 @@
 #include <stdlib.h>
 
 enum {
-    RECEIVE_UNACKED = 16,   /* packets, then they are acknowledged at once */
-    RECEIVE_INCOMING = 1024 /* messages and Longs in pieces, of a peer, at a time */
+    RECEIVE_UNACKED = 16,      /* packets, then they are acknowledged at once */
+    RECEIVE_INCOMING = 1 << 16 /* messages and Longs in pieces: no peer has more at a time */
 };
 
 /* --- messages in pieces, Longs -----------------------------------------------------------------
  */
+
+/* A packet while its records are served. */
+struct dgram_arrival {
+    struct dgram_peer *peer;
+    uint32_t seq;
+    unsigned channel;
+    bool requests;                /* may be handled now */
+    struct dgram_packet *refusal; /* tells which puts in it are refused */
+    struct dgram_incoming *done;  /* complete, to be delivered; in no list */
+    const char *broken;           /* why the connection cannot go on: the packet counts as come */
+};
+
+/* What has been acknowledged cannot come again: without memory for it there is no going on. */
+static void *receive_or_break(struct dgram_arrival *arrival, void *memory)
+{
+    if (memory == NULL) arrival->broken = "sent something for which there is no memory here";
+    return memory;
+}
 
 static struct dgram_incoming **receive_find(struct dgram_conn *conn, uint32_t id, bool is_long)
 {
@@ -19,17 +37,28 @@ static struct dgram_incoming **receive_find(struct dgram_conn *conn, uint32_t id
     return at;
 }
 
-static struct dgram_incoming *receive_incoming(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                                               uint32_t id, bool is_long)
+static struct dgram_incoming *receive_incoming(struct aqi_dgram *dgram,
+                                               struct dgram_arrival *arrival, uint32_t id,
+                                               bool is_long)
 {
+    struct dgram_conn *conn = arrival->peer->conn;
     struct dgram_incoming **at = receive_find(conn, id, is_long);
-    if (*at != NULL) return *at;
-    if (conn->incoming_count == RECEIVE_INCOMING) return NULL;
-    struct dgram_incoming *incoming = aqi_pool_get(&dgram->incoming_pool);
+    struct dgram_incoming *incoming = *at;
+    if (incoming != NULL) return incoming;
+    if (conn->incoming_count == RECEIVE_INCOMING)
+        arrival->broken = "sends pieces of too many messages at a time";
+    else
+        incoming = receive_or_break(arrival, aqi_pool_get(&dgram->incoming_pool));
     if (incoming == NULL) return NULL;
     *incoming = (struct dgram_incoming){.id = id, .is_long = is_long, .total = SIZE_MAX};
     conn->incoming_count++;
     return *at = incoming;
+}
+
+static void receive_forget(struct aqi_dgram *dgram, struct dgram_incoming *incoming)
+{
+    free(incoming->message);
+    aqi_pool_put(&dgram->incoming_pool, incoming);
 }
 
 static void receive_drop(struct aqi_dgram *dgram, struct dgram_conn *conn,
@@ -37,8 +66,7 @@ static void receive_drop(struct aqi_dgram *dgram, struct dgram_conn *conn,
 {
     *receive_find(conn, incoming->id, incoming->is_long) = incoming->next;
     conn->incoming_count--;
-    free(incoming->message);
-    aqi_pool_put(&dgram->incoming_pool, incoming);
+    receive_forget(dgram, incoming);
 }
 
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
@@ -175,16 +203,6 @@ void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
 /* --- records -----------------------------------------------------------------------------------
  */
 
-/* A packet while its records are served. */
-struct dgram_arrival {
-    struct dgram_peer *peer;
-    uint32_t seq;
-    unsigned channel;
-    bool requests;                /* may be handled now */
-    struct dgram_packet *refusal; /* tells which puts in it are refused */
-    struct dgram_incoming *done;  /* complete, to be delivered; in no list */
-};
-
 bool dgram_refuse(struct aqi_dgram *dgram, struct dgram_peer *peer, uint32_t id)
 {
     struct dgram_record record = {.len = sizeof(record), .kind = DGRAM_REFUSED, .id = id};
@@ -213,11 +231,10 @@ static bool receive_fragment(struct aqi_dgram *dgram, struct dgram_arrival *arri
     size_t total = record->where >> 32, offset = (uint32_t)record->where;
     if (total > dgram->config.max_message || total < 8) return false;
     if (offset > total || n > total - offset) return false;
-    struct dgram_incoming *incoming =
-        receive_incoming(dgram, arrival->peer->conn, record->id, false);
+    struct dgram_incoming *incoming = receive_incoming(dgram, arrival, record->id, false);
     if (incoming == NULL) return false;
     if (incoming->message == NULL) {
-        incoming->message = malloc(dgram_round16(total));
+        incoming->message = receive_or_break(arrival, malloc(dgram_round16(total)));
         if (incoming->message == NULL) return false;
         incoming->message_len = incoming->total = total;
         incoming->request = (record->flags & DGRAM_IS_REQUEST) != 0;
@@ -232,11 +249,10 @@ static bool receive_fragment(struct aqi_dgram *dgram, struct dgram_arrival *arri
 static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                          const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
-    struct dgram_incoming *incoming =
-        receive_incoming(dgram, arrival->peer->conn, record->id, true);
+    struct dgram_incoming *incoming = receive_incoming(dgram, arrival, record->id, true);
     if (incoming == NULL || incoming->message != NULL || incoming->landed > record->where)
         return false;
-    incoming->message = malloc(dgram_round16(n));
+    incoming->message = receive_or_break(arrival, malloc(dgram_round16(n)));
     if (incoming->message == NULL) return false;
     memcpy(incoming->message, bytes, n);
     incoming->message_len = n;
@@ -298,8 +314,7 @@ static bool receive_put(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     bool ok = receive_allowed(dgram, arrival, record, n);
     if (ok) memcpy((void *)(uintptr_t)record->where, bytes, n);
     if ((record->flags & DGRAM_OF_LONG) == 0) return true;
-    struct dgram_incoming *incoming =
-        receive_incoming(dgram, arrival->peer->conn, record->id, true);
+    struct dgram_incoming *incoming = receive_incoming(dgram, arrival, record->id, true);
     if (incoming == NULL || n > incoming->total - incoming->landed) return false;
     if (!ok) incoming->refused = true;
     incoming->landed += n;
@@ -315,19 +330,20 @@ static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     uint64_t len;
     memcpy(&len, bytes, n);
     if (len == 0 || len > SIZE_MAX / 2 || !hooks->range_ok(hooks->arg, record->where, len))
-        return dgram_refuse(dgram, peer, record->id);
+        return dgram_refuse(dgram, peer, record->id) || receive_or_break(arrival, NULL) != NULL;
     unsigned char *local = (unsigned char *)(uintptr_t)record->where;
     if (len <= AQI_DGRAM_COPIED) {
         struct dgram_record answer = {
             .len = (uint16_t)(sizeof(answer) + len), .kind = DGRAM_BYTES, .id = record->id};
-        unsigned char *at = dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, answer.len, NULL);
+        unsigned char *at = receive_or_break(
+            arrival, dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, answer.len, NULL));
         if (at == NULL) return false;
         memcpy(at, &answer, sizeof(answer));
         memcpy(at + sizeof(answer), local, len);
     } else {
         struct dgram_op init = {
             .kind = DGRAM_OP_SERVE, .id = record->id, .local = local, .len = len};
-        struct dgram_op *op = dgram_op_new(dgram, peer, &init);
+        struct dgram_op *op = receive_or_break(arrival, dgram_op_new(dgram, peer, &init));
         if (op == NULL) return false;
         dgram_op_join_bulk(peer->conn, op);
     }
@@ -393,22 +409,37 @@ static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arriv
             dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
 }
 
+/* What may not be handled now is kept. */
+static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
+{
+    for (struct dgram_incoming *i = arrival->done; i != NULL; i = i->next) {
+        if (!i->request || arrival->requests || i->refused) continue;
+        if (receive_keep(dgram, arrival->peer, i->message, i->message_len, true))
+            i->message = NULL;
+        else
+            receive_or_break(arrival, NULL);
+    }
+}
+
+/* The peer may go while something is delivered. */
 static void receive_deliver_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
-    struct dgram_incoming *done = arrival->done, *next;
     uint32_t source = arrival->peer->id;
-    /* What may not be handled now is kept before anything is delivered: then the peer may go. */
-    for (struct dgram_incoming *i = done; i != NULL; i = i->next)
-        if (i->request && !arrival->requests && !i->refused &&
-            receive_keep(dgram, arrival->peer, i->message, i->message_len, true))
-            i->message = NULL;
-    for (; done != NULL; done = next) {
+    for (struct dgram_incoming *done = arrival->done, *next; done != NULL; done = next) {
         next = done->next;
         if (done->message != NULL && !done->refused)
             receive_deliver(dgram, source, done->request, done->message, done->message_len);
-        free(done->message);
-        aqi_pool_put(&dgram->incoming_pool, done);
+        receive_forget(dgram, done);
     }
+}
+
+static void receive_break(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
+{
+    for (struct dgram_incoming *done = arrival->done, *next; done != NULL; done = next) {
+        next = done->next;
+        receive_forget(dgram, done);
+    }
+    dgram_lose(dgram, arrival->peer, arrival->broken);
 }
 
 /* --- packets -----------------------------------------------------------------------------------
@@ -472,6 +503,11 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     conn->newest = conn->used = dgram->now;
     if (arrival->channel == AQI_DGRAM_DATA) receive_share(dgram, peer);
     receive_records(dgram, arrival, packet, len);
+    receive_keep_done(dgram, arrival);
+    if (arrival->broken != NULL) {
+        receive_break(dgram, arrival);
+        return;
+    }
     receive_acknowledge(dgram, peer, (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
     if (arrival->done != NULL) receive_deliver_done(dgram, arrival);
