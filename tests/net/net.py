@@ -5,6 +5,7 @@ usage: net.py BUILD_DIR [CLASS]
 """
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -304,12 +305,14 @@ class Xdp(Case):
 
 
 STRANGER = """
-import random, socket, sys
+import random, socket, struct, sys
 noise = random.Random(1)
-wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+wire = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
 for _ in range(500):
-    for port in sys.argv[2:]:
-        wire.sendto(noise.randbytes(noise.randrange(1400)), (sys.argv[1], int(port)))
+    for path in sys.argv[2:]:
+        source, port = map(int, path.split(":"))
+        data = noise.randbytes(noise.randrange(1400))
+        wire.sendto(struct.pack("!4H", source, port, 8 + len(data), 0) + data, (sys.argv[1], 0))
 """
 
 
@@ -333,11 +336,13 @@ class Others(Case):
     def test_foreign_packets(self):
         for auth in ("cookie", "mac"):
             with self.subTest(auth=auth), Talk(AQ_UDP_AUTH=auth) as talk:
-                for host, rank in zip(HOSTS, talk.ranks()):
-                    ports = self.ports(rank)
-                    self.assertEqual(len(ports), 2)
+                ports = dict(zip(HOSTS, map(self.ports, talk.ranks())))
+                for host in HOSTS:
+                    self.assertEqual(len(ports[host]), 2)
+                    # In the name of the peer: the kernel hears nobody else.
+                    paths = itertools.product(ports[3 - host], ports[host])
                     call(*within(3 - host, sys.executable, "-c", STRANGER, f"10.9.0.{host}",
-                                 *ports))
+                                 *map(":".join, paths)))
                     talk.round()
                 said = talk.end()
                 self.assertEqual(warnings(said), [])

@@ -20,6 +20,7 @@ struct aqi_port_params {
     uint16_t ports[2];     /* of COMMAND and DATA to bind to; 0: any */
     size_t packet;         /* bytes of a datagram wanted; 0: as much as the interface carries */
     size_t buffer;         /* bytes of receive buffer to ask for; 0: 4 MB */
+    bool one_peer;         /* all is sent to one address, and of others nothing is expected */
 };
 
 /* What an open port has turned out to be. Constant while it is open. */

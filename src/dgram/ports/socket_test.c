@@ -285,6 +285,35 @@ static void who_does_not_listen_is_told(void **state)
     }
 }
 
+/* With one peer the sockets are connected, both ways and in bursts, and strangers are not heard. */
+static void one_peer_alone_is_heard(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < AQI_COUNT_OF(hosts); i++) {
+        if (i == 1 && !has_ipv6()) continue;
+        struct aqi_port_params params = {.interface = hosts[i], .one_peer = true};
+        struct aqi_port *a = open_port(&params), *b = open_port(&params), *c = open_at(hosts[i]);
+        struct arrivals here = {0}, there = {0};
+        for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
+            enum aqi_dgram_channel at = (enum aqi_dgram_channel)channel;
+            assert_true(packet_send(a, at, &b->address, 10 * channel, 5, 64, 64));
+            packet_await(b, &there, 5 + 5 * channel);
+            assert_true(packet_send(b, at, &a->address, 100 + channel, 1, 64, 64));
+            packet_await(a, &here, 1 + channel);
+            assert_true(packet_send(c, at, &a->address, 200 + channel, 1, 64, 64));
+            assert_true(packet_send(b, at, &a->address, 300 + channel, 2, 64, 64));
+            packet_await(a, &here, 3 + 3 * channel);
+        }
+        packet_drain(a, &here);
+        assert_int_equal(here.count, 6);
+        assert_int_equal(here.altered + there.altered + here.times[200] + here.times[201], 0);
+        assert_true(a->ops->same(&b->address, &here.from));
+        a->ops->close(a);
+        b->ops->close(b);
+        c->ops->close(c);
+    }
+}
+
 /* A ping costs one look at one socket: what has been silent is left alone unless it is deep. */
 static void data_is_looked_for_while_it_comes(void **state)
 {
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(a_full_buffer_tells_what_is_lost),
         cmocka_unit_test(a_kernel_without_gso_is_sent_each_packet),
         cmocka_unit_test(who_does_not_listen_is_told),
+        cmocka_unit_test(one_peer_alone_is_heard),
         cmocka_unit_test(data_is_looked_for_while_it_comes),
         cmocka_unit_test(small_packets_that_met_are_aligned),
         cmocka_unit_test(packets_have_the_size_asked_for),

@@ -62,6 +62,7 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     struct aqi_port *opened;
     bool xdp = udp_config.port == UDP_PORT_XDP && !udp->own.is_connection;
     aq_status st = udp_port_params(towards, &want);
+    want.one_peer = udp->params.size == 2;
     if (st == AQ_OK) st = (xdp ? &aqi_port_xdp : &aqi_port_socket)->open(&want, &opened);
     if (st != AQ_OK) return st;
     if (xdp && opened->limits.xdp == NULL) /* it may be one of ours that has it */
