@@ -149,6 +149,18 @@ void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
                      uint64_t now);
 
+/*
+ * A packet has come while the program makes no call. What is said of the connection is seen to:
+ * handshakes, acknowledgements, questions whether we live. The rest is parked as it is until
+ * aqi_dgram_resume, up to config.room bytes; it is not acknowledged, so what finds no room comes
+ * again. Nothing is delivered and no memory of the program is touched; of the hooks, `deliver` and
+ * `range_ok` are not called.
+ */
+void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t now);
+bool aqi_dgram_parked(const struct aqi_dgram *dgram);
+/* What was parked comes now, as in aqi_dgram_input. Returns how many packets. */
+unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now);
+
 /* After the packets that are there: deliver what was kept (with `requests`), send what is due.
  * Returns how many things happened. */
 unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now);
@@ -159,8 +171,8 @@ uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);
 /* Nothing that we began is under way to this peer, or to any. */
 bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
 
-/* Nothing at all is under way, due or kept: until something comes or is begun, progress is needed
- * at the deadline only. */
+/* Nothing at all is under way, due, kept or parked: until something comes or is begun, progress is
+ * needed at the deadline only. */
 bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 
 /* The last that peers may want: has everybody been silent long enough for all our last

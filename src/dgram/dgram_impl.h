@@ -184,7 +184,7 @@ struct dgram_peer {
 };
 static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");
 
-/* A request that came while none may be handled. */
+/* A request that came while none may be handled; or a packet that came while nothing may be. */
 struct dgram_kept {
     struct dgram_kept *next;
     uint32_t source;
@@ -210,6 +210,9 @@ struct aqi_dgram {
     struct dgram_kept *kept, **kept_end;
     uint32_t kept_count, wanting;
     uint64_t turns;
+    struct dgram_kept *parked, **parked_end;
+    uint32_t parked_count;
+    size_t parked_bytes;
     struct dgram_slot *ops;
     uint32_t ops_size, ops_free; /* the first free one; ops_size: none */
     struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool, incoming_pool;
@@ -306,5 +309,11 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
 /* Deliver what was kept. */
 unsigned dgram_receive_kept(struct aqi_dgram *dgram);
 void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer);
+
+/* park.c. False: no room, or no memory. */
+bool dgram_park(struct aqi_dgram *dgram, const struct dgram_head *head, const unsigned char *packet,
+                size_t len);
+void dgram_park_forget(struct aqi_dgram *dgram);
+void dgram_kept_free(struct dgram_kept *kept);
 
 #endif

@@ -178,12 +178,12 @@ bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id)
 
 bool aqi_dgram_idle(const struct aqi_dgram *dgram)
 {
-    return dgram->busy == 0 && dgram->ready == NULL && dgram->kept == NULL;
+    return dgram->busy == 0 && dgram->ready == NULL && dgram->kept == NULL && dgram->parked == NULL;
 }
 
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now)
 {
-    return dgram->busy == 0 && dgram->ready == NULL &&
+    return dgram->busy == 0 && dgram->ready == NULL && dgram->parked == NULL &&
            (dgram->conns == 0 || now - dgram->heard > 8 * dgram->config.rto_min);
 }
 
@@ -325,6 +325,7 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
     dgram->gathered = gathered;
     dgram->ready_end = &dgram->ready;
     dgram->kept_end = &dgram->kept;
+    dgram->parked_end = &dgram->parked;
     dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
     dgram->secret[1] = config->seed ^ config->epoch;
     dgram->nonce = dgram->secret[0] >> 2; /* so that answers to another process fit none of ours */
@@ -344,6 +345,7 @@ void aqi_dgram_destroy(struct aqi_dgram *dgram)
         aqi_dgram_down(dgram, i);
         free(dgram->peers[i]);
     }
+    dgram_park_forget(dgram);
     size_t out = aqi_pool_destroy(&dgram->packets) +
                  aqi_pool_destroy(&dgram->frames[AQI_DGRAM_COMMAND]) +
                  aqi_pool_destroy(&dgram->frames[AQI_DGRAM_DATA]) +

@@ -36,9 +36,11 @@ static struct {
     unsigned loss;            /* in 1/1000 */
     bool deaf;                /* node 0 hears nothing */
     bool headless;            /* what node 0 sends on COMMAND is lost, but for the handshake */
+    bool computes;            /* node 1 makes no call, and is helped */
     size_t path;              /* bytes of the largest packet that passes */
     unsigned bursts, packets; /* of DATA */
 } world;
+static uint64_t dead_after; /* of nodes that are opened */
 
 static unsigned dice(unsigned sides)
 {
@@ -169,6 +171,7 @@ static void open_node(unsigned i, uint64_t epoch, bool authenticate)
     config.seed = epoch + 1;
     config.address = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)i}};
     config.idle_close = 2000000000;
+    config.dead_after = dead_after;
     config.authenticate = authenticate;
     memcpy(config.key, "a secret of test", 16);
     const struct aqi_dgram_hooks hooks = {transmit, deliver, local,      remote, range_ok,
@@ -212,11 +215,14 @@ static void step(void)
             continue;
         }
         world.wire[i] = world.wire[--world.flying];
-        aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, world.now);
+        if (world.computes && f.to == 1)
+            aqi_dgram_answer(world.node[f.to].dgram, f.bytes, f.len, world.now);
+        else
+            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, world.now);
         free(f.bytes);
     }
     for (unsigned i = 0; i < NODES; i++)
-        aqi_dgram_progress(world.node[i].dgram, true, world.now);
+        aqi_dgram_progress(world.node[i].dgram, !(world.computes && i == 1), world.now);
 }
 
 static void run(uint64_t ns)
@@ -280,6 +286,41 @@ static void test_messages_lost(void **state)
     (void)state;
     messages(10, false);
     messages(200, true);
+}
+
+/* Who computes is connected to and is not lost, however long; what came meanwhile comes then. */
+static void test_computes(void **state)
+{
+    enum { SENT = 40 };
+    struct done done = {0};
+    struct aqi_dgram_peer_info info;
+    (void)state;
+    dead_after = 1000000000;
+    begin(20, true);
+    dead_after = 0;
+    struct node *here = &world.node[0], *there = &world.node[1];
+    world.computes = true;
+    memset(here->memory, 7, 5000);
+    memset(there->memory, 0, 5000);
+    for (unsigned i = 0; i < SENT; i++)
+        assert_int_equal(send_one(here, i % 2 * 3000, i), AQ_OK);
+    assert_int_equal(aqi_dgram_put(here->dgram, 1, (uintptr_t)there->memory, here->memory, 5000,
+                                   false, NULL, 0, &done),
+                     AQ_OK);
+    run(5000000000);
+    assert_int_equal(here->lost, 0);
+    assert_true(aqi_dgram_peer_info(here->dgram, 1, &info) && info.connected);
+    assert_int_equal(there->requests, 0);
+    assert_int_equal(there->memory[0], 0);
+    assert_int_equal(done.remote, 0);
+    assert_true(aqi_dgram_parked(there->dgram));
+    world.computes = false;
+    assert_true(aqi_dgram_resume(there->dgram, true, world.now) != 0);
+    settle(20000000000);
+    assert_int_equal(there->requests, SENT);
+    assert_int_equal(done.remote, 1);
+    assert_memory_equal(there->memory, here->memory, 5000);
+    end();
 }
 
 static void transfers(unsigned loss)
@@ -552,12 +593,19 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),   cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_transfers),  cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),     cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_small_path), cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),    cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_small_path),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

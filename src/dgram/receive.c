@@ -176,8 +176,7 @@ unsigned dgram_receive_kept(struct aqi_dgram *dgram)
             receive_deliver(dgram, kept->source, true, kept->bytes, kept->len);
         else
             receive_messages(dgram, kept->source, kept->bytes, kept->len);
-        free(kept->bytes);
-        free(kept);
+        dgram_kept_free(kept);
         n++;
     }
     return n;
@@ -194,8 +193,7 @@ void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
         }
         *at = kept->next;
         receive_release(dgram, kept);
-        free(kept->bytes);
-        free(kept);
+        dgram_kept_free(kept);
     }
     dgram->kept_end = at;
 }
@@ -514,6 +512,19 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (!keep) receive_messages(dgram, source, packet, len);
 }
 
+static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                               const struct dgram_head *head, const unsigned char *packet,
+                               size_t len)
+{
+    struct dgram_peer *peer = arrival->peer;
+    if (head->flags & DGRAM_ASKS) {
+        peer->conn->ack_now = true;
+        if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
+        dgram_make_ready(dgram, peer);
+    }
+    receive_records(dgram, arrival, packet, len);
+}
+
 /* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
 static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dgram_head *head,
                                         const unsigned char *packet, size_t *len)
@@ -543,10 +554,26 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     return peer;
 }
 
+/* What is new in a packet waits; who sent it is to hear that we live, if he asks. */
+static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                          const struct dgram_head *head, const unsigned char *packet, size_t len)
+{
+    struct dgram_conn *conn = peer->conn;
+    if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
+    if (!dgram_park(dgram, head, packet, len)) dgram_count(dgram, AQI_DGRAM_DROP_POOL);
+    conn->used = dgram->now;
+    if ((head->flags & DGRAM_ASKS) == 0) return;
+    conn->ack_now = true;
+    dgram_make_ready(dgram, peer);
+}
+
+enum receive_how { RECEIVE_ANSWER, RECEIVE_REPLIES, RECEIVE_ALL };
+
 static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
-                           bool requests)
+                           enum receive_how how)
 {
     struct dgram_head head;
+    size_t whole = len;
     uint64_t cookie = 0;
     if (len >= sizeof(cookie)) memcpy(&cookie, packet, sizeof(cookie));
     if (cookie == DGRAM_HANDSHAKE) {
@@ -572,25 +599,35 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
                                     .seq = head.seq,
                                     .channel = head.flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA
                                                                           : AQI_DGRAM_COMMAND,
-                                    .requests = requests};
-    if (head.flags & DGRAM_NUMBERED) {
+                                    .requests = how == RECEIVE_ALL};
+    const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;
+    if (how == RECEIVE_ANSWER && head.flags & DGRAM_NUMBERED && dgram_seen_fits(seen, head.seq) &&
+        !dgram_seen_has(seen, head.seq)) {
+        receive_later(dgram, peer, &head, packet, whole);
+    } else if (head.flags & DGRAM_NUMBERED) {
         receive_numbered(dgram, &arrival, &head, packet, len);
-        return;
+    } else {
+        receive_unnumbered(dgram, &arrival, &head, packet, len);
     }
-    if (head.flags & DGRAM_ASKS) {
-        conn->ack_now = true;
-        if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
-        dgram_make_ready(dgram, peer);
-    }
-    receive_records(dgram, &arrival, packet, len);
+}
+
+static void receive_at(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
+                       enum receive_how how, uint64_t now)
+{
+    bool timed = dgram->timed;
+    if (now > dgram->now) dgram->now = now;
+    dgram->timed = true;
+    receive_packet(dgram, packet, len, how);
+    dgram->timed = timed;
 }
 
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
                      uint64_t now)
 {
-    bool timed = dgram->timed;
-    if (now > dgram->now) dgram->now = now;
-    dgram->timed = true;
-    receive_packet(dgram, packet, len, requests);
-    dgram->timed = timed;
+    receive_at(dgram, packet, len, requests ? RECEIVE_ALL : RECEIVE_REPLIES, now);
+}
+
+void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t now)
+{
+    receive_at(dgram, packet, len, RECEIVE_ANSWER, now);
 }

@@ -16,6 +16,7 @@ enum {
     DGRAM_FUZZ_COOKIE = 1,    /* of the connection, source and version are right */
     DGRAM_FUZZ_HANDSHAKE = 2, /* magic, version, ids and tag are right */
     DGRAM_FUZZ_NESTED = 4,    /* no handler may run */
+    DGRAM_FUZZ_COMPUTES = 8,  /* nothing may be handled */
     DGRAM_FUZZ_LATER = 16     /* then 1 ms passes */
 };
 
@@ -103,12 +104,15 @@ static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, un
 }
 
 /* An exact copy, so that a sanitizer sees a read of one more. */
-static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, bool requests)
+static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, unsigned flags)
 {
     unsigned char *packet = malloc(len != 0 ? len : 1);
     if (packet == NULL) abort();
     if (len != 0) memcpy(packet, bytes, len);
-    aqi_dgram_input(end->dgram, packet, len, requests, world.now);
+    if (flags & DGRAM_FUZZ_COMPUTES)
+        aqi_dgram_answer(end->dgram, packet, len, world.now);
+    else
+        aqi_dgram_input(end->dgram, packet, len, !(flags & DGRAM_FUZZ_NESTED), world.now);
     free(packet);
 }
 
@@ -129,7 +133,7 @@ static bool on_transmit(void *arg, enum aqi_dgram_channel channel, const struct 
         uint8_t copy[AQI_DGRAM_LEAST_PACKET];
         fuzz_require(n <= sizeof(copy), "packets are as large as configured");
         memcpy(copy, all + at, n);
-        give(&world.end[to->bytes[0] & 1], copy, n, true);
+        give(&world.end[to->bytes[0] & 1], copy, n, 0);
     }
     return true;
 }
@@ -165,8 +169,11 @@ static void progress(unsigned times)
 {
     for (; times > 0; times--) {
         world.now += 1000000;
-        for (unsigned i = 0; i < 2; i++)
-            if (world.end[i].dgram != NULL) aqi_dgram_progress(world.end[i].dgram, true, world.now);
+        for (unsigned i = 0; i < 2; i++) {
+            if (world.end[i].dgram == NULL) continue;
+            aqi_dgram_resume(world.end[i].dgram, true, world.now);
+            aqi_dgram_progress(world.end[i].dgram, true, world.now);
+        }
     }
 }
 
@@ -215,7 +222,7 @@ static void attack(const uint8_t *data, size_t size)
         data += 2 + there;
         size -= 2 + there;
         write_over(packet, len, flags);
-        give(&world.end[0], packet, len, !(flags & DGRAM_FUZZ_NESTED));
+        give(&world.end[0], packet, len, flags);
         if (flags & DGRAM_FUZZ_LATER) progress(1);
     }
     progress(3);

@@ -252,6 +252,7 @@ void proc_open(struct sim *sim, struct sim_proc *proc)
     proc->alive = true;
     proc->fruitless = 0;
     proc->pause_until = 0;
+    proc->computes = false;
     proc->poll_at = SIM_NEVER;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
         proc->queue[i].tail = &proc->queue[i].head;
@@ -331,6 +332,7 @@ static unsigned proc_receive(struct sim_proc *proc)
     struct sim *sim = proc->sim;
     unsigned most = 1 + (unsigned)sim_below(sim, SIM_OF_PROC, 64), n = 0;
     struct sim_packet *packet;
+    n += aqi_dgram_resume(proc->dgram, proc->nested == 0, sim->now);
     while (n < most && (packet = proc_take(proc)) != NULL) {
         SIM_TRACE(sim, "%u -> %u: %s packet of %zu bytes%s", packet->from, proc->id,
                   packet->channel == AQI_DGRAM_DATA ? "DATA" : "COMMAND", packet->len,
@@ -340,6 +342,23 @@ static unsigned proc_receive(struct sim_proc *proc)
         n++;
     }
     return n;
+}
+
+#define PROC_HELPED (2 * SIM_MS)
+
+/* The program computes: a thread answers for it. */
+static void proc_help(struct sim_proc *proc)
+{
+    struct sim *sim = proc->sim;
+    struct sim_packet *packet;
+    uint64_t delivered = proc->delivered;
+    while ((packet = proc_take(proc)) != NULL) {
+        aqi_dgram_answer(proc->dgram, packet->bytes, packet->len, sim->now);
+        net_free(sim, packet);
+    }
+    (void)aqi_dgram_progress(proc->dgram, false, sim->now);
+    SIM_REQUIRE(sim, proc->delivered == delivered,
+                "process %u: a message is delivered while it computes", proc->id);
 }
 
 static unsigned proc_progress(struct sim_proc *proc, bool came)
@@ -407,7 +426,9 @@ static void proc_poll(struct sim *sim, uint64_t serial, void *arg)
     if (serial != proc->poll_serial || !proc->alive) return;
     proc->poll_at = SIM_NEVER;
     if (sim->now < proc->pause_until) {
-        proc_poll_at(proc, proc->pause_until);
+        if (proc->computes) proc_help(proc);
+        uint64_t soon = proc->computes ? sim->now + PROC_HELPED : SIM_NEVER;
+        proc_poll_at(proc, aqi_min(proc->pause_until, soon));
         return;
     }
     SIM_REQUIRE(sim, sim->now < sim->give_up, "there is no end");
@@ -441,6 +462,7 @@ static void proc_pause(struct sim *sim, uint64_t last, void *arg)
     if (sim->clear) return;
     SIM_TRACE(sim, "process %u pauses for %" PRIu64 " us", proc->id, last / SIM_US);
     proc->pause_until = sim->now + last;
+    proc->computes = last % 2 == 0;
 }
 
 static void proc_tell(struct sim *sim, uint64_t id, void *arg)

@@ -39,7 +39,7 @@
     X(REFUSE, "refuse")       /* transmit says that there is no room */                            \
     X(PARTITION, "partition") /* some hear only each other for a time */                           \
     X(ONE_WAY, "oneway")      /* a link carries in one direction only for a time */                \
-    X(PAUSE, "pause")         /* processes do not poll for a time */                               \
+    X(PAUSE, "pause")         /* processes do not poll for a time; half of them are helped */      \
     X(ROOM, "room")           /* processes have little room for packets that come */               \
     X(MTU, "mtu")             /* a path carries smaller packets than the processes think */        \
     X(DEATH, "death")         /* processes die; the job says so, or not */                         \
@@ -140,6 +140,7 @@ struct sim_proc {
     struct aqi_dgram *dgram;
     bool alive, ending; /* has an engine; it is being destroyed */
     bool told;          /* its death, to all */
+    bool computes;      /* while it pauses: it is helped */
     unsigned nested;    /* handlers that wait */
     bool calling;       /* inside a call that may not deliver or lose */
     struct sim_fifo queue[AQI_DGRAM_CHANNELS];
