@@ -3,6 +3,7 @@
 
 #include "base/stats.h"
 
+#include <sched.h>
 #include <string.h>
 
 size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp_head *head)
@@ -56,9 +57,12 @@ void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *mes
     udp_unlock(udp);
     udp->tp.hooks.deliver(udp->tp.hooks.arg, source, &am);
     udp_lock(udp);
-    while (place == UDP_OUTER && udp->receivers == UDP_RECEIVERS) {
+    for (unsigned i = 0; place == UDP_OUTER && udp->receivers == UDP_RECEIVERS; i++) {
         udp_unlock(udp);
-        aqi_pause();
+        if (i % 64 == 63)
+            sched_yield();
+        else
+            aqi_pause();
         udp_lock(udp);
     }
     if (place == UDP_OUTER) udp->outer_waits = false;
@@ -83,25 +87,44 @@ static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi
     udp_unlock(udp);
 }
 
+static void udp_take_to_answer(void *arg, enum aqi_dgram_channel channel,
+                               const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+{
+    struct udp_tp *udp = ((const struct udp_receiver *)arg)->udp;
+    (void)channel, (void)from;
+    udp_lock(udp);
+    udp->idle.helping = true;
+    aqi_dgram_answer(udp->dgram, packet, len, udp->now);
+    udp->idle.helping = false;
+    udp_unlock(udp);
+}
+
 /* With the lock held, which is released meanwhile. */
-static unsigned udp_receive(struct udp_tp *udp, enum aqi_progress_mode mode)
+static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, aqi_port_take *take)
 {
     enum { DEEP = 16 };
     struct aqi_dgram_addr refused;
-    struct udp_receiver receiver = {.udp = udp, .place = udp->receivers};
-    if (receiver.place == UDP_NESTED ? !udp->outer_waits : receiver.place != UDP_OUTER) return 0;
-    receiver.requests = mode == AQI_PROGRESS_ALL && receiver.place == UDP_OUTER;
+    receiver->place = udp->receivers;
+    if (receiver->place == UDP_NESTED ? !udp->outer_waits : receiver->place != UDP_OUTER) return 0;
+    receiver->requests = receiver->requests && receiver->place == UDP_OUTER;
     bool deep = udp->deep || ++udp->rounds % DEEP == 0;
     udp->deep = false;
     udp->receivers++;
     udp_unlock(udp);
-    unsigned n = udp->port->ops->receive(udp->port, deep, udp_take, &receiver);
+    unsigned n = udp->port->ops->receive(udp->port, deep, take, receiver);
     /* That a process is gone its job says; ours may just be the last word to it. */
     while (udp->port->ops->refused(udp->port, &refused))
         n++;
     udp_lock(udp);
     udp->receivers--;
     return n;
+}
+
+unsigned udp_receive_to_answer(struct udp_tp *udp)
+{
+    struct udp_receiver receiver = {.udp = udp};
+    udp->deep = true;
+    return udp_receive(udp, &receiver, udp_take_to_answer);
 }
 
 static unsigned udp_tell_lost(struct udp_tp *udp)
@@ -117,6 +140,14 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
     }
 }
 
+/* What the thread has left, with what it has parked. */
+static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
+{
+    udp_idle_take_left(udp);
+    udp->place = UDP_NOT_RECEIVING;
+    return 1 + aqi_dgram_resume(udp->dgram, requests, udp->now);
+}
+
 unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
@@ -125,10 +156,12 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp->now = aqi_max(udp->now, now);
     udp->idle.looks++;
     udp_idle_look(udp);
-    if (AQI_UNLIKELY(udp->end_count != 0)) udp_rma_tell_ends(udp);
-    unsigned n = udp_receive(udp, mode);
+    bool requests = mode == AQI_PROGRESS_ALL;
+    unsigned n = AQI_UNLIKELY(udp->idle.left) ? udp_take_left(udp, requests) : 0;
+    struct udp_receiver receiver = {.udp = udp, .requests = requests};
+    n += udp_receive(udp, &receiver, udp_take);
     udp->place = UDP_NOT_RECEIVING;
-    n += aqi_dgram_progress(udp->dgram, mode == AQI_PROGRESS_ALL, udp->now);
+    n += aqi_dgram_progress(udp->dgram, requests, udp->now);
     udp_idle_begin(udp, n);
     bool lost = udp->lost != NULL;
     udp_unlock(udp);

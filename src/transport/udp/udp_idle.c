@@ -3,9 +3,11 @@
  * After a while without any the transport rests: polls compare one word, and a thread that sleeps
  * on the descriptors raises it when a packet comes. So nobody pays for a network that is silent.
  *
- * The same thread helps a program that begins something and then computes: what was to be sent with
- * the next poll, or again, or acknowledged, it sends when there has been no poll for a while. It
- * receives nothing and runs no handler.
+ * The same thread helps a program that computes. Has there been no poll for a while, it sends what
+ * was to be sent with the next one, or again, and it answers: it gives the packets that come to
+ * aqi_dgram_answer, so that others can connect to us, hear that we live, and go on with what we
+ * acknowledge. It runs no handler and touches no memory of the program: what is for that, it leaves
+ * to the next poll, which it tells by the watch word, and who sleeps by a descriptor.
  */
 #include "transport/udp/udp_impl.h"
 
@@ -27,6 +29,9 @@ static const uint64_t rest_after_ns = 1000000;
 /* A program that polls less often than this is helped; how often that is looked for where it polls.
  */
 static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
+/* Who is armed is asleep, and wakes up himself; but he may have armed connections and a wait set,
+ * and compute. */
+static const uint64_t help_armed_ns = 1000000000;
 
 static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
 {
@@ -37,101 +42,146 @@ static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
 /* Of the thread: wake once for what arrives, or for nothing. */
 static void udp_idle_watch(struct udp_idle *idle, bool on)
 {
-    if (idle->helped)
-        (void)udp_idle_add(idle->watched, EPOLL_CTL_MOD, idle->arrivals,
+    for (unsigned i = 0; i < idle->socket_count && idle->helped; i++)
+        (void)udp_idle_add(idle->watched, EPOLL_CTL_MOD, idle->sockets[i],
                            on ? EPOLLIN | EPOLLONESHOT : EPOLLONESHOT);
 }
 
-/* Of the thread: look after so long whether to help; 0: not any more. */
+/* Of the thread: look after so long whether to help. */
 static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
 {
-    if (idle->helped) aqi_timer_in(idle->tick, ns);
+    struct itimerspec time = {
+        .it_value = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}};
+    if (!idle->helped) return;
+    idle->pause = ns;
+    (void)timerfd_settime(idle->tick, 0, &time, NULL);
 }
 
-/* Who sleeps keeps to deadlines himself. Returns when to look again. */
-static uint64_t udp_idle_help(struct udp_tp *udp, uint32_t *looks, uint64_t pause)
+/* --- the thread ------------------------------------------------------------------------------ */
+
+/* There is something for the program to take. */
+static void udp_idle_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    udp_lock(udp);
-    bool alone = *looks == idle->looks && !idle->armed && !idle->resting;
-    *looks = idle->looks;
-    pause = idle->resting ? 0 : aqi_min(2 * pause, help_rarely_ns);
-    if (alone) {
-        udp->now = aqi_max(udp->now, udp->tp.hooks.now(udp->tp.hooks.host));
-        idle->helping = true;
-        (void)aqi_dgram_progress(udp->dgram, false, udp->now);
-        idle->helping = false;
-        uint64_t deadline = aqi_dgram_deadline(udp->dgram);
-        pause = deadline > udp->now ? aqi_min(deadline - udp->now, help_rarely_ns) : 0;
-        pause = aqi_max(pause, help_after_ns);
-    }
-    udp_unlock(udp);
-    return pause;
+    if (udp->end_count == 0 && udp->lost == NULL && !aqi_dgram_parked(udp->dgram)) return;
+    /* Read by the polls, which then look under the lock. */
+    atomic_store_explicit(&idle->raised, 1, memory_order_release);
+    if (idle->left) return;
+    idle->left = true;
+    aqi_kick(idle->leftover);
+}
+
+void udp_idle_take_left(struct udp_tp *udp)
+{
+    udp->idle.left = false;
+    (void)aqi_kick_take(udp->idle.leftover);
+    udp_rma_tell_ends(udp);
+}
+
+/* With the lock held, which is released meanwhile. */
+static void udp_idle_help(struct udp_tp *udp)
+{
+    struct udp_idle *idle = &udp->idle;
+    udp->now = aqi_max(udp->now, udp->tp.hooks.now(udp->tp.hooks.host));
+    unsigned n = udp_receive_to_answer(udp);
+    idle->helping = true;
+    (void)aqi_dgram_progress(udp->dgram, false, udp->now);
+    idle->helping = false;
+    udp_idle_leave(udp);
+    if (!idle->armed || n != 0) udp_idle_watch(idle, true);
+    uint64_t deadline = aqi_dgram_deadline(udp->dgram), pause = deadline;
+    if (deadline != AQI_DGRAM_NEVER) pause -= aqi_min(udp->now, deadline);
+    if (idle->armed) pause = help_armed_ns;
+    /* What the program begins is not told while it does not rest. */
+    if (!idle->resting) pause = aqi_min(pause, help_rarely_ns);
+    if (pause != AQI_DGRAM_NEVER) udp_idle_tick(idle, aqi_max(pause, help_after_ns));
+}
+
+/* A packet has come, or it is time to look: has the program made no call since the last time? */
+static void udp_idle_turn(struct udp_tp *udp, bool tick)
+{
+    struct udp_idle *idle = &udp->idle;
+    uint64_t pause = idle->pause;
+    bool alone = idle->looks == idle->seen;
+    if (tick)
+        alone = alone && (!idle->armed || pause >= help_armed_ns);
+    else
+        alone = alone && idle->alone;
+    idle->alone = alone;
+    idle->seen = idle->looks;
+    if (tick) idle->pause = 0;
+    if (alone)
+        udp_idle_help(udp);
+    else if (!tick && (pause == 0 || pause > help_rarely_ns))
+        udp_idle_tick(idle, help_after_ns);
+    else if (tick && idle->armed)
+        udp_idle_tick(idle, help_armed_ns);
+    else if (tick && !idle->resting)
+        udp_idle_tick(idle, aqi_min(2 * aqi_max(pause, help_after_ns), help_rarely_ns));
 }
 
 static void *udp_idle_main(void *arg)
 {
     struct udp_tp *udp = arg;
     struct udp_idle *idle = &udp->idle;
-    struct epoll_event event = {.data.fd = -1};
-    uint64_t pause = 0;
-    uint32_t looks = 0;
-    while (event.data.fd != idle->stop) {
+    struct epoll_event event;
+    uint64_t ticks;
+    while (!atomic_load_explicit(&idle->stop, memory_order_acquire)) {
         int n = epoll_wait(idle->watched, &event, 1, -1);
         if (n < 0 && errno != EINTR) return NULL;
         if (n <= 0) continue;
-        if (event.data.fd != idle->tick) {
-            /* Read by the polls, which then look under the lock. */
-            atomic_store_explicit(&idle->raised, 1, memory_order_release);
-        } else if (aqi_kick_take(idle->tick)) {
-            pause = udp_idle_help(udp, &looks, aqi_max(pause, help_after_ns));
-            if (pause != 0) udp_idle_tick(idle, pause);
-        }
+        bool tick = event.data.fd == idle->tick;
+        if (tick && read(idle->tick, &ticks, sizeof(ticks)) != sizeof(ticks)) continue;
+        if (!tick) atomic_store_explicit(&idle->raised, 1, memory_order_release);
+        udp_lock(udp);
+        udp_idle_turn(udp, tick);
+        udp_unlock(udp);
     }
     return NULL;
 }
 
 /* All signals are the program's. */
-static bool udp_idle_start(struct udp_tp *udp)
+static void udp_idle_start(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     sigset_t all, before;
     pthread_attr_t attr;
     sigfillset(&all);
-    if (pthread_attr_init(&attr) != 0) return false;
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (64 << 10));
+    if (pthread_attr_init(&attr) != 0) return;
+    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    idle->helped = udp->locks = true; /* before there is the thread */
     int err = pthread_create(&idle->thread, &attr, udp_idle_main, udp);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-    if (err != 0)
-        aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
-                strerror(err));
-    idle->owner = getpid();
-    return err == 0;
+    if (err == 0) return;
+    aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
+            strerror(err));
+    idle->helped = false;
+    udp->locks = udp->params.threads;
 }
 
 aq_status udp_idle_open(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    int fds[2];
-    unsigned count = udp->port->ops->descriptors(udp->port, fds);
+    idle->socket_count = udp->port->ops->descriptors(udp->port, idle->sockets);
     idle->arrivals = epoll_create1(EPOLL_CLOEXEC);
     idle->watched = epoll_create1(EPOLL_CLOEXEC);
-    idle->stop = aqi_kick_new();
-    idle->tick = aqi_timer_new();
-    bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->stop >= 0 && idle->tick >= 0;
-    for (unsigned i = 0; i < count && made; i++)
-        made = udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, fds[i], EPOLLIN);
-    made = made && udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->stop, EPOLLIN) &&
-           udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->tick, EPOLLIN) &&
-           udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->arrivals, EPOLLONESHOT);
+    idle->leftover = aqi_kick_new();
+    idle->tick = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->leftover >= 0 && idle->tick >= 0;
+    for (unsigned i = 0; i < idle->socket_count && made; i++)
+        made = udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->sockets[i], EPOLLIN) &&
+               udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->sockets[i], EPOLLONESHOT);
+    made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN) &&
+           udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->tick, EPOLLIN);
     if (!made) return aqi_fail_no_fd(errno, "udp", "watching for packets");
     idle->resting = true;
-    udp->locks = true; /* before there is the thread */
-    idle->helped = udp_idle_start(udp);
-    if (!idle->helped) udp->locks = udp->params.threads;
+    idle->owner = getpid();
+    udp_idle_start(udp);
+    udp_lock(udp);
     udp_idle_watch(idle, true);
+    udp_unlock(udp);
     aqi_watch_set(&idle->watch, &idle->raised, 0);
     udp->tp.watch = &idle->watch;
     udp->tp.watches = 1;
@@ -142,14 +192,20 @@ aq_status udp_idle_open(struct udp_tp *udp)
 void udp_idle_close(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    int fds[] = {idle->arrivals, idle->watched, idle->stop, idle->tick};
+    int fds[] = {idle->arrivals, idle->watched, idle->leftover, idle->tick};
     if (idle->helped && idle->owner == getpid()) {
-        aqi_kick(idle->stop);
+        const struct itimerspec now = {.it_value = {.tv_nsec = 1}};
+        atomic_store_explicit(&idle->stop, true, memory_order_release);
+        udp_lock(udp); /* else it may set the timer after us, and sleep */
+        (void)timerfd_settime(idle->tick, 0, &now, NULL);
+        udp_unlock(udp);
         pthread_join(idle->thread, NULL);
     }
     for (size_t i = 0; i < AQI_COUNT_OF(fds); i++)
         if (fds[i] >= 0) close(fds[i]);
 }
+
+/* --- resting --------------------------------------------------------------------------------- */
 
 /* Where nobody watches, polls look themselves. */
 static void udp_idle_rest(struct udp_tp *udp)
@@ -187,7 +243,7 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
         idle->last = udp->now;
         return;
     }
-    if (udp->now - idle->last < rest_after_ns || !aqi_dgram_idle(udp->dgram)) return;
+    if (udp->now - idle->last < rest_after_ns || !aqi_dgram_idle(udp->dgram) || idle->left) return;
     bool rested = idle->resting;
     idle->resting = true;
     udp_idle_rest(udp);
@@ -203,17 +259,21 @@ int udp_wait_fd(struct aqi_tp *tp)
     return ((struct udp_tp *)tp)->idle.arrivals;
 }
 
-/* The thread need not wake up beside who sleeps here. What has come stays readable. */
+/* The thread need not wake up beside who sleeps here. What has come stays readable, or is left. */
 aq_status udp_arm(struct aqi_tp *tp, bool on)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     struct udp_idle *idle = &udp->idle;
     struct pollfd arrivals = {.fd = idle->arrivals, .events = POLLIN};
     udp_lock(udp);
+    idle->looks++;
     if (idle->resting && on != idle->armed) udp_idle_watch(idle, !on);
     idle->armed = on;
+    if (on && idle->pause == 0) udp_idle_tick(idle, help_armed_ns);
+    if (!on && !idle->resting && idle->pause > help_rarely_ns) udp_idle_tick(idle, help_after_ns);
     udp_idle_rest(udp);
     bool some = on && atomic_load_explicit(&idle->raised, memory_order_relaxed) && idle->resting;
+    some = some || (on && idle->left);
     udp->deep = udp->deep || !on;
     if (!on && idle->resting && poll(&arrivals, 1, 0) > 0) udp_idle_end(udp);
     udp_unlock(udp);

@@ -60,11 +60,18 @@ struct udp_idle {
     bool armed;              /* the caller sleeps on the descriptors himself */
     bool helped;             /* there is a thread that watches them, and helps who does not look */
     bool helping;            /* it calls the engine */
-    uint32_t looks;          /* calls of progress that looked */
+    bool alone;              /* the program has not looked since the thread has helped */
+    bool left;               /* what the thread has done progress is to take */
+    uint32_t looks, seen;    /* calls of progress that looked; of them when the thread did */
+    uint64_t pause;          /* that the tick was set to; 0: it is not */
     uint64_t last;           /* when something happened */
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
-    int arrivals;                 /* epoll of the port's descriptors: wait_fd */
-    int watched, stop, tick;      /* the thread's epoll, of arrivals and of these */
+    int arrivals;                 /* epoll of the sockets and of `leftover`: wait_fd */
+    int leftover;                 /* eventfd: as `left` */
+    int watched, tick;            /* the thread's epoll, of the sockets and of its timer */
+    int sockets[2];               /* the port's descriptors */
+    unsigned socket_count;
+    atomic_bool stop;
     pthread_t thread;
     pid_t owner; /* of the thread: a forked child has none */
 };
@@ -150,6 +157,8 @@ size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp
 /* The engine's hook. */
 void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
 unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+/* Of the thread that helps: receive and answer. With the lock held, which is released meanwhile. */
+unsigned udp_receive_to_answer(struct udp_tp *udp);
 
 /* udp_rma.c */
 #define UDP_KEY 8 /* bytes */
@@ -186,6 +195,8 @@ static inline bool udp_idle_rests(const struct udp_tp *udp, uint64_t now)
 }
 /* Progress looks. */
 void udp_idle_look(struct udp_tp *udp);
+/* It takes what the thread has left; what is parked the caller resumes. */
+void udp_idle_take_left(struct udp_tp *udp);
 /* A round of progress brought `n` things: rest if there is nothing any more. */
 void udp_idle_begin(struct udp_tp *udp, unsigned n);
 int udp_wait_fd(struct aqi_tp *tp);

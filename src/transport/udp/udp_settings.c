@@ -87,8 +87,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_DEAD_AFTER",
      .def = "0",
      .doc = "A peer that owes an answer and is silent for so long counts as lost; 0: only the "
-            "launcher says who is dead.",
-     .advice = "Not below the longest time that a process computes without a call.",
+            "launcher says who is dead. Who computes without a call is not silent.",
+     .advice = "Some seconds.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},

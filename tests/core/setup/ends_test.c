@@ -7,6 +7,7 @@
 #include "../../job/harness.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct ending {
@@ -228,6 +229,24 @@ static void test_many_ranks(void **state)
     }
 }
 
+/* Over udp the last rank hears of all the others, which make no call, and with which it has no
+ * connection. */
+static void test_deaf_over_udp(void **state)
+{
+    (void)state;
+    if (!CORE_UDP) skip();
+    const char *many = getenv("AQT_SLEEPERS");
+    const char *const cases[][2] = {{many != NULL ? many : "16", "sleep"}, {"4", "spin"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct run run;
+        job_run(&run, "-n", cases[i][0], "-E", "AQ_EXIT_TIMEOUT=2s", "-E", "AQ_TRANSPORTS=udp",
+                CORE_VICTIM, "kill", cases[i][1]);
+        expect_code(&run, 137);
+        expect_text(&run, ERR, "was killed by signal 9 (Killed); ending the job");
+        run_free(&run);
+    }
+}
+
 /* A child that a rank forks ends with a code of its own: that is nobody's business. */
 static void test_forked_child(void **state)
 {
@@ -270,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_ends_of_clients),
         cmocka_unit_test(test_quit_handlers),
         cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_deaf_over_udp),
         cmocka_unit_test(test_forked_child),
         cmocka_unit_test(test_alone),
     };
