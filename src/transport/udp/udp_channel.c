@@ -51,6 +51,7 @@ struct aqi_control_channel *udp_channel_new(struct aqi_rendezvous *rendezvous, b
     channel->next = rendezvous->channels;
     if (channel->next != NULL) channel->next->at = &channel->next;
     rendezvous->channels = channel;
+    if (rendezvous->answer.running) pthread_cond_signal(&rendezvous->answer.changed);
     return channel;
 }
 
@@ -306,6 +307,13 @@ void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packe
     aqi_dgram_input(channel->dgram, packet, len, true, channel->rendezvous->now);
 }
 
+void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
+{
+    channel->refusals = 0;
+    channel->owed = 0;
+    aqi_dgram_answer(channel->dgram, packet, len, channel->rendezvous->now);
+}
+
 static void udp_channel_schedule(struct aqi_control_channel *channel)
 {
     channel->due = aqi_min(aqi_dgram_deadline(channel->dgram), channel->ping_at);
@@ -319,6 +327,7 @@ void udp_channel_turn(struct aqi_control_channel *channel)
         if (channel->state == UDP_CHANNEL_CALLS && !channel->closed) udp_rendezvous_call(channel);
         return;
     }
+    if (aqi_dgram_parked(channel->dgram)) (void)aqi_dgram_resume(channel->dgram, true, now);
     udp_channel_look_for_refusals(channel);
     udp_channel_ping(channel);
     udp_channel_push(channel);

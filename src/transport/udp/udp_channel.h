@@ -1,6 +1,9 @@
 /*
  * Control channels of connections over UDP: a connected socket each, and an engine of two ids that
  * makes what goes over it reliable. One message is under way at a time, so they arrive in order.
+ *
+ * Should the program make no call for long, a thread of the rendezvous answers for the channels:
+ * the peers go on hearing that it lives. What they say is parked until its next call.
  */
 #ifndef UDP_CHANNEL_H
 #define UDP_CHANNEL_H
@@ -11,6 +14,7 @@
 #include "transport/udp/udp_call.h"
 
 #include <netdb.h>
+#include <pthread.h>
 
 /* What epoll finds: the head of a listener and of a channel. */
 struct udp_end {
@@ -56,8 +60,19 @@ struct aqi_control_channel {
     struct aqi_control_channel *next, **at;
 };
 
+/* udp_answer.c: the thread that answers. */
+struct udp_answer {
+    pthread_mutex_t lock; /* of the whole rendezvous; recursive, since hooks call it */
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool running, stop;
+    uint32_t calls; /* of progress */
+    pid_t owner;    /* of the thread: a forked child has none */
+};
+
 struct aqi_rendezvous {
     struct aqi_rendezvous_hooks hooks;
+    struct udp_answer answer;
     int epoll, timer;
     uint64_t now, timer_at;
     unsigned happened; /* in this call of progress */
@@ -95,7 +110,26 @@ void udp_channel_flush(struct aqi_control_channel *channel);
 bool udp_channel_done(const struct aqi_control_channel *channel);
 void udp_channel_free(struct aqi_control_channel *channel);
 
-/* udp_rendezvous.c: what is due of a call that is not taken. */
+/* A packet of its engine has come while the program makes no call. */
+void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
+
+/* udp_answer.c. Where there can be no thread, peers hear of us in calls only. */
+void udp_answer_open(struct aqi_rendezvous *rendezvous);
+void udp_answer_close(struct aqi_rendezvous *rendezvous);
+
+static inline void udp_rendezvous_lock(struct aqi_rendezvous *rendezvous)
+{
+    if (rendezvous->answer.running) pthread_mutex_lock(&rendezvous->answer.lock);
+}
+
+static inline void udp_rendezvous_unlock(struct aqi_rendezvous *rendezvous)
+{
+    if (rendezvous->answer.running) pthread_mutex_unlock(&rendezvous->answer.lock);
+}
+
+/* udp_rendezvous.c: who sleeps is woken when it is due. */
+void udp_rendezvous_needs_turn(struct aqi_control_channel *channel);
+/* What is due of a call that is not taken. */
 void udp_rendezvous_call(struct aqi_control_channel *channel);
 /* The first message of a channel has come: its listener hears of the call. */
 void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message);

@@ -57,7 +57,7 @@ static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t
     aqi_timer_at(rendezvous->timer, at);
 }
 
-static void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
+void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
 {
     struct aqi_rendezvous *rendezvous = channel->rendezvous;
     udp_rendezvous_set_timer(rendezvous, aqi_min(rendezvous->timer_at, channel->due));
@@ -506,12 +506,14 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     while (*at != listener)
         at = &(*at)->next;
     *at = listener->next;
+    udp_rendezvous_lock(rendezvous);
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->listener != listener) continue;
         c->listener = NULL;
         udp_channel_close(c); /* its caller calls again, and hears that nobody listens */
         udp_rendezvous_needs_turn(c);
     }
+    udp_rendezvous_unlock(rendezvous);
     close(listener->end.fd);
     free(listener);
 }
@@ -543,6 +545,8 @@ static void udp_rendezvous_turns(struct aqi_rendezvous *rendezvous)
 static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
 {
     struct epoll_event event;
+    udp_rendezvous_lock(rendezvous);
+    rendezvous->answer.calls++;
     rendezvous->now = aqi_now_ns();
     rendezvous->happened = 0;
     rendezvous->inside = true;
@@ -560,27 +564,28 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
     }
     if (turns || n > 0) udp_rendezvous_turns(rendezvous);
     rendezvous->inside = false;
-    return rendezvous->happened;
+    n = rendezvous->happened;
+    udp_rendezvous_unlock(rendezvous);
+    return n;
 }
 
 /* --- the other operations -------------------------------------------------------------------- */
 
-static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const char *uri,
-                                        const struct aqi_handshake *message, void *user,
-                                        struct aqi_control_channel **out)
+/* Call whom the names say, which become the channel's. */
+static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct addrinfo *names,
+                                      const struct aqi_handshake *message, void *user,
+                                      struct aqi_control_channel **out)
 {
-    struct udp_uri where;
-    if (!udp_uri_read(uri, &where) || where.host[0] == 0 || strcmp(where.port, "0") == 0)
-        return udp_rendezvous_bad_uri(uri);
-    if (message->nfds != 0)
-        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+    aq_status st = AQ_OK;
     struct aqi_control_channel *channel = udp_channel_new(rendezvous, true);
-    if (channel == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to call %s", uri);
+    if (channel == NULL) {
+        freeaddrinfo(names);
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory to call");
+    }
     rendezvous->now = aqi_now_ns();
     channel->user = user;
-    aq_status st = udp_rendezvous_resolve(&where, false, &channel->names);
-    channel->name = channel->names;
-    int error = st == AQ_OK ? udp_rendezvous_dial(channel) : 0;
+    channel->names = channel->name = names;
+    int error = udp_rendezvous_dial(channel);
     if (error == EMFILE || error == ENFILE)
         st = aqi_fail_no_fd(error, "udp", "calling another program");
     else if (error != 0)
@@ -597,35 +602,59 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     return AQ_OK;
 }
 
+static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const char *uri,
+                                        const struct aqi_handshake *message, void *user,
+                                        struct aqi_control_channel **out)
+{
+    struct udp_uri where;
+    if (!udp_uri_read(uri, &where) || where.host[0] == 0 || strcmp(where.port, "0") == 0)
+        return udp_rendezvous_bad_uri(uri);
+    if (message->nfds != 0)
+        return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+    struct addrinfo *names = NULL; /* which may take long to find: without the lock */
+    aq_status st = udp_rendezvous_resolve(&where, false, &names);
+    if (st != AQ_OK) return st;
+    udp_rendezvous_lock(rendezvous);
+    st = udp_rendezvous_begin(rendezvous, names, message, user, out);
+    udp_rendezvous_unlock(rendezvous);
+    return st;
+}
+
 static aq_status udp_rendezvous_send(struct aqi_control_channel *channel,
                                      const struct aqi_handshake *message)
 {
     if (message->nfds != 0)
         return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
+    udp_rendezvous_lock(channel->rendezvous);
     channel->rendezvous->now = aqi_now_ns();
     aq_status st = udp_channel_write(channel, message);
-    if (st != AQ_OK) return st;
-    udp_channel_flush(channel);
-    udp_rendezvous_needs_turn(channel);
-    return AQ_OK;
+    if (st == AQ_OK) {
+        udp_channel_flush(channel);
+        udp_rendezvous_needs_turn(channel);
+    }
+    udp_rendezvous_unlock(channel->rendezvous);
+    return st;
 }
 
 static void udp_rendezvous_close_channel(struct aqi_control_channel *channel)
 {
     struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    udp_rendezvous_lock(rendezvous);
     rendezvous->now = aqi_now_ns();
     udp_channel_close(channel);
     if (!rendezvous->inside && udp_channel_done(channel)) {
         udp_channel_free(channel);
-        return;
+    } else {
+        udp_channel_flush(channel);
+        udp_rendezvous_needs_turn(channel);
     }
-    udp_channel_flush(channel);
-    udp_rendezvous_needs_turn(channel);
+    udp_rendezvous_unlock(rendezvous);
 }
 
 static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
 {
     struct pollfd fd = {.fd = rendezvous->epoll, .events = POLLIN};
+    udp_answer_close(rendezvous);
     uint64_t now = aqi_now_ns(), until = now + RENDEZVOUS_FAREWELL * 1000000ull;
     while (rendezvous->listeners != NULL)
         udp_rendezvous_unlisten(rendezvous, rendezvous->listeners);
@@ -670,11 +699,13 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     if (st == AQ_OK) st = udp_random(rendezvous->cookies, sizeof(rendezvous->cookies));
     if (st == AQ_OK) st = udp_secret_read(udp_config.secret, rendezvous->mac, &rendezvous->secret);
     udp_connection_set_secret(&rendezvous->secret);
-    if (st == AQ_OK)
-        *out = rendezvous;
-    else
+    if (st != AQ_OK) {
         udp_rendezvous_close(rendezvous);
-    return st;
+        return st;
+    }
+    udp_answer_open(rendezvous);
+    *out = rendezvous;
+    return AQ_OK;
 }
 
 static bool udp_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)

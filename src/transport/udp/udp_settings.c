@@ -88,7 +88,7 @@ static const struct aqi_setting rows[] = {
      .def = "0",
      .doc = "A peer that owes an answer and is silent for so long counts as lost; 0: only the "
             "launcher says who is dead. Who computes without a call is not silent.",
-     .advice = "Some seconds.",
+     .advice = "Some seconds, where the launcher cannot see that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
@@ -111,8 +111,9 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_KEEPALIVE",
      .def = "10s",
      .doc = "A connection by URI is lost when its peer has been asked for a sign of life and been "
-            "silent for so long; 0: silence says nothing.",
-     .advice = "Not below the longest time that a program computes without a call.",
+            "silent for so long; 0: silence says nothing. Who computes without a call is not "
+            "silent.",
+     .advice = "Less where a host that is gone is to be noticed soon.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},

@@ -2,6 +2,7 @@
  * What only connections over a network have: addresses and names, secrets, floods at a listener's
  * port, callers that say nothing, and peers that fall silent.
  */
+#include "base/clock.h"
 #include "base/stats.h"
 #include "harness.h"
 #include "transport/udp/udp_call.h"
@@ -362,6 +363,62 @@ static void listening(uint32_t signal)
     job_close();
 }
 
+/* Who computes makes no call for several times as long, and is still there; what was sent to him
+ * arrives then. */
+enum { LIMIT_MS = 1000, TIMES = 3, MESSAGE = 100, COMPUTED = 1, CONNECTED };
+static _Atomic uint32_t messages;
+
+static void on_message(aq_am *am)
+{
+    (void)am;
+    messages++;
+}
+
+static void open_with_limit(void)
+{
+    aq_handler_entry table[] = {{.index = MESSAGE, .fn = on_message}};
+    char limit[16];
+    snprintf(limit, sizeof(limit), "%dms", LIMIT_MS);
+    setenv("AQ_UDP_KEEPALIVE", limit, 1);
+    setenv("AQ_UDP_DEAD_AFTER", limit, 1);
+    role_open(AQ_THREAD_SINGLE, 0);
+    job_handlers(table, COUNT_OF(table));
+}
+
+static void computing(uint32_t number)
+{
+    aq_connection_event event;
+    (void)number;
+    open_with_limit();
+    aq_connection *conn = connect_here(NULL);
+    atomic_store(&play->flag[CONNECTED], 1);
+    role_await(COMPUTED, 1);
+    job_await(&messages, 1);
+    CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
+static void waiting(uint32_t number)
+{
+    aq_connection_event event;
+    (void)number;
+    open_with_limit();
+    listen_here();
+    aq_connection *conn = accept_one(NULL);
+    role_poll_await(CONNECTED, 1);
+    CHECK_OK(aq_am_short(aq_connection_team(conn), 1, MESSAGE, AQ_NO_ARGS, 0));
+    for (uint64_t until = aqi_now_ns() + TIMES * LIMIT_MS * UINT64_C(1000000);
+         aqi_now_ns() < until;) {
+        CHECK(aq_poll_for(LIMIT_MS * (UINT64_C(1000000) / 20)) >= AQ_OK);
+        CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN);
+    }
+    atomic_store(&play->flag[COMPUTED], 1);
+    CHECK(expect_event(AQ_CONNECTION_CLOSED).connection == conn);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
 static void two(const char *name, void (*one)(uint32_t), uint32_t first, void (*other)(uint32_t),
                 uint32_t second)
 {
@@ -391,6 +448,7 @@ int main(void)
             play_ended(each[i]);
     }
     two("poor", poor, 0, visitor, 0);
+    two("computing", computing, 0, waiting, 0);
 
     for (int i = 0; i < 2; i++) {
         uint32_t signal = i == 0 ? SIGSTOP : SIGKILL;

@@ -1,0 +1,111 @@
+/*
+ * udp: the thread that answers on control channels for a program that makes no call. It looks
+ * several times in AQ_UDP_KEEPALIVE whether there has been one since it looked last; it calls no
+ * hook.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "transport/udp/udp_channel.h"
+#include "transport/udp/udp_impl.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+
+static const uint64_t answer_often_ns = 10000000, answer_rarely_ns = 1000000000;
+enum { ANSWER_LOOKS = 8 /* in AQ_UDP_KEEPALIVE */ };
+
+static void udp_answer_take(void *arg, enum aqi_dgram_channel lane,
+                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+{
+    (void)lane, (void)from;
+    udp_channel_answer(arg, packet, len);
+}
+
+static void udp_answer_all(struct aqi_rendezvous *rendezvous)
+{
+    struct pollfd fd = {.fd = rendezvous->epoll, .events = POLLIN};
+    if (poll(&fd, 1, 0) <= 0) return;
+    rendezvous->now = aqi_now_ns();
+    for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
+        if (c->dgram == NULL) continue;
+        (void)c->port->ops->receive(c->port, true, udp_answer_take, c);
+        (void)aqi_dgram_progress(c->dgram, false, rendezvous->now);
+        if (!aqi_dgram_parked(c->dgram)) continue;
+        c->due = 0;
+        udp_rendezvous_needs_turn(c);
+    }
+}
+
+static uint64_t udp_answer_pause(void)
+{
+    uint64_t pause = udp_config.keepalive_ns / ANSWER_LOOKS;
+    if (pause == 0 || pause > answer_rarely_ns) return answer_rarely_ns;
+    return aqi_max(pause, answer_often_ns);
+}
+
+static void *udp_answer_main(void *arg)
+{
+    struct aqi_rendezvous *rendezvous = arg;
+    struct udp_answer *answer = &rendezvous->answer;
+    pthread_mutex_lock(&answer->lock);
+    while (!answer->stop) {
+        uint32_t calls = answer->calls;
+        uint64_t until = aqi_now_ns() + udp_answer_pause();
+        const struct timespec time = {.tv_sec = (time_t)(until / 1000000000u),
+                                      .tv_nsec = (long)(until % 1000000000u)};
+        if (rendezvous->channels == NULL)
+            pthread_cond_wait(&answer->changed, &answer->lock);
+        else
+            (void)pthread_cond_timedwait(&answer->changed, &answer->lock, &time);
+        if (calls == answer->calls) udp_answer_all(rendezvous);
+    }
+    pthread_mutex_unlock(&answer->lock);
+    return NULL;
+}
+
+void udp_answer_open(struct aqi_rendezvous *rendezvous)
+{
+    struct udp_answer *answer = &rendezvous->answer;
+    pthread_mutexattr_t recursive;
+    pthread_condattr_t monotonic;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&answer->lock, &recursive);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&answer->changed, &monotonic);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
+    sigfillset(&all); /* all signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    answer->owner = getpid();
+    answer->running = true; /* before there is the thread */
+    int err = pthread_create(&answer->thread, &attr, udp_answer_main, rendezvous);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (err == 0) return;
+    answer->running = false;
+    aqi_log(AQI_LOG_INFO, "udp",
+            "no thread to answer on connections (%s): peers hear of us in calls only",
+            strerror(err));
+}
+
+void udp_answer_close(struct aqi_rendezvous *rendezvous)
+{
+    struct udp_answer *answer = &rendezvous->answer;
+    bool ours = answer->running && answer->owner == getpid();
+    if (ours) {
+        pthread_mutex_lock(&answer->lock);
+        answer->stop = true;
+        pthread_cond_signal(&answer->changed);
+        pthread_mutex_unlock(&answer->lock);
+        pthread_join(answer->thread, NULL);
+        pthread_cond_destroy(&answer->changed);
+        pthread_mutex_destroy(&answer->lock);
+    }
+    answer->running = false;
+}
