@@ -21,7 +21,7 @@
 
 enum { FRAMES = PORTS_XDP_RECEIVE + PORTS_XDP_SEND };
 /* After a process has ended the kernel takes some time to take a queue back. */
-enum { BIND_TRIES = 200, BIND_PAUSE_MS = 10 };
+enum { BIND_TRIES = 500, BIND_PAUSE_MS = 10 };
 
 static const char privilege[] = "CAP_NET_RAW";
 
