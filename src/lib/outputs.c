@@ -1,4 +1,5 @@
-/* Counters and traces of a process, written when it leaves the job or a signal kills it. */
+/* Counters, peers and traces of a process, written when it leaves the job or a signal kills it. */
+#include "base/board.h"
 #include "base/safe_text.h"
 #include "base/stats.h"
 #include "base/trace.h"
@@ -68,6 +69,9 @@ aq_status lib_outputs_begin(uint32_t rank, uint32_t size)
 void lib_outputs_end(void)
 {
     if (outputs.pid != getpid() || atomic_exchange(&outputs.ended, true)) return;
-    if (outputs.stats >= 0) aqi_counters_print(outputs.stats, outputs.title);
+    if (outputs.stats >= 0) {
+        aqi_counters_print(outputs.stats, outputs.title);
+        aqi_board_print(outputs.stats);
+    }
     aqi_trace_close();
 }

@@ -38,4 +38,7 @@ void markdown_show(const struct data *data);
 /* merge.c: print the events of all these trace files as one; 1 if one could not be read. */
 int merge_traces(char *const *names);
 
+/* peers.c: a table of the peers that processes or files tell of; 1 if one tells of none. */
+int peers_show(char *const *names);
+
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE };
+enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE, FORMAT_PEERS };
 
 static unsigned format, sections;
 
@@ -28,11 +28,17 @@ static const struct command_row rows[] = {
      "one time line out of the files FILE that AQ_TRACE_FILE made, for https://ui.perfetto.dev and "
      "chrome://tracing",
      .number = &format, .value = FORMAT_TRACE},
+    {0, "peers", NULL,
+     "the state of the peers that ranks reach over udp: of the running job whose launcher or rank "
+     "is "
+     "process PID, or of one that is over from its files FILE of AQ_STATS_FILE",
+     .number = &format, .value = FORMAT_PEERS},
 };
 
 static const char head[] =
     "usage: aqinfo [OPTION]… [NAME]…\n"
     "       aqinfo --merge-traces FILE…\n"
+    "       aqinfo --peers PID|FILE…\n"
     "\n"
     "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
     "limits, and the settings that are not at their default. With names of settings,\n"
@@ -149,7 +155,8 @@ static void show(const struct data *data, unsigned shown, int named)
     case FORMAT_MARKDOWN:
         markdown_show(data);
         break;
-    case FORMAT_TRACE: /* is done already */
+    case FORMAT_TRACE: /* are done already */
+    case FORMAT_PEERS:
         break;
     case FORMAT_TEXT:
         if (named) {
@@ -174,8 +181,10 @@ int main(int argc, char **argv)
     if (named && format == FORMAT_MARKDOWN)
         command_wrong("--markdown shows all settings and takes no names");
     if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");
-    if (format == FORMAT_TRACE) {
-        int failed = merge_traces(names);
+    if (!named && format == FORMAT_PEERS)
+        command_wrong("--peers needs a process or the names of files");
+    if (format == FORMAT_TRACE || format == FORMAT_PEERS) {
+        int failed = format == FORMAT_TRACE ? merge_traces(names) : peers_show(names);
         return command_written() ? failed : 1;
     }
 

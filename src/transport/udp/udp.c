@@ -290,6 +290,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     bool alone = udp->own.is_connection || params->local_size == params->size;
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
+    if (st == AQ_OK) udp_peers_open(udp);
     if (st == AQ_OK) st = udp_idle_open(udp);
     if (st != AQ_OK) {
         udp_close(&udp->tp);
@@ -371,6 +372,10 @@ static aq_status udp_drain(struct aqi_tp *tp, uint64_t deadline)
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
     bool over = udp->now >= deadline || aqi_dgram_drained(udp->dgram, udp->now);
+    if (over) { /* what is said at the end is said of now */
+        udp_count_packets(udp);
+        udp_peers_show(udp, udp->now);
+    }
     /* Time passes by the calls of progress that look. */
     if (!over) atomic_store_explicit(&udp->idle.rests_until, 0, memory_order_relaxed);
     udp_unlock(udp);

@@ -120,6 +120,18 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
         udp_idle_tick(idle, aqi_min(2 * aqi_max(pause, help_after_ns), help_rarely_ns));
 }
 
+/* For whoever looks at our peers: what has changed, not too often. */
+static void udp_idle_show(struct udp_tp *udp)
+{
+    struct udp_idle *idle = &udp->idle;
+    uint64_t now = udp->tp.hooks.now(udp->tp.hooks.host);
+    if (udp->show_next == AQI_DGRAM_NEVER || (idle->resting && idle->last < udp->shown)) return;
+    if (now >= udp->show_next)
+        udp_peers_show(udp, now);
+    else if (idle->pause == 0)
+        udp_idle_tick(idle, udp->show_next - now);
+}
+
 static void *udp_idle_main(void *arg)
 {
     struct udp_tp *udp = arg;
@@ -135,6 +147,7 @@ static void *udp_idle_main(void *arg)
         if (!tick) atomic_store_explicit(&idle->raised, 1, memory_order_release);
         udp_lock(udp);
         udp_idle_turn(udp, tick);
+        udp_idle_show(udp);
         udp_unlock(udp);
     }
     return NULL;

@@ -128,6 +128,7 @@ struct udp_tp {
     struct udp_completion *ends;
     size_t end_count, end_room;
     uint64_t told[UDP_COUNTERS]; /* of udp_count_packets */
+    uint64_t shown, show_next;   /* when udp_peers_show was called, and is to be */
 };
 
 static inline void udp_lock(struct udp_tp *udp)
@@ -145,6 +146,11 @@ aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
 /* Add what was counted since the last time to the counters of all. */
 void udp_count_packets(struct udp_tp *udp);
+
+/* udp_peers.c: the state of peers for whoever looks; the caller's thread has nothing to do with it
+ * but at the end. */
+void udp_peers_open(const struct udp_tp *udp);
+void udp_peers_show(struct udp_tp *udp, uint64_t now);
 
 /* udp_am.c */
 aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,

@@ -1,0 +1,30 @@
+/*
+ * A board: text about this process that others may read while it runs, and that is printed with its
+ * counters. It is a memfd without an effect on anything: `aqinfo --peers` finds it by its name
+ * below /proc/PID/fd, where only its user and root may look.
+ */
+#ifndef AQI_BOARD_H
+#define AQI_BOARD_H
+
+#include "base/safe_text.h"
+
+#define AQI_BOARD_NAME "aqueduct-peers"
+
+/* What is in the object. */
+struct aqi_board {
+    _Atomic uint64_t turn; /* odd while the text is being written; else who has read the text looks
+                              whether it is still the same */
+    uint64_t len;
+    char text[];
+};
+
+/* For at most `room` bytes of text. The process has one; it lasts to its end. */
+aq_status aqi_board_open(size_t room);
+/* Write it anew: begin, add what is to be in it, end. One thread at a time. NULL: it is not open.
+ */
+struct aqi_safe_text *aqi_board_begin(void);
+void aqi_board_end(void);
+/* Async-signal-safe. */
+void aqi_board_print(int fd);
+
+#endif

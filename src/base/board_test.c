@@ -1,0 +1,84 @@
+/* Twin of board.c: what is written is what is printed and what others find. */
+#include "base/board.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void printed(char *out, size_t room)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    aqi_board_print(fileno(file));
+    rewind(file);
+    out[fread(out, 1, room - 1, file)] = '\0';
+    fclose(file);
+}
+
+/* The object, as other processes see it. */
+static bool found(char *out, size_t room)
+{
+    char link[64], path[300];
+    DIR *fds = opendir("/proc/self/fd");
+    bool is = false;
+    for (struct dirent *entry; !is && (entry = readdir(fds)) != NULL;) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+        ssize_t n = readlink(path, link, sizeof(link) - 1);
+        is = n > 0 && strncmp(link, "/memfd:" AQI_BOARD_NAME, 7 + strlen(AQI_BOARD_NAME)) == 0;
+    }
+    closedir(fds);
+    if (!is) return false;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    struct aqi_board head;
+    assert_int_equal(fread(&head, sizeof(head), 1, file), 1);
+    assert_int_equal(head.turn % 2, 0);
+    out[fread(out, 1, aqi_min(head.len, room - 1), file)] = '\0';
+    fclose(file);
+    return true;
+}
+
+static void it_is_read_by_others(void **state)
+{
+    (void)state;
+    char text[8192];
+    printed(text, sizeof(text));
+    assert_string_equal(text, "");
+    assert_null(aqi_board_begin());
+    assert_int_equal(aqi_board_open(1000), AQ_OK);
+    for (unsigned i = 1; i <= 2; i++) {
+        aqi_safe_number(aqi_board_begin(), "turn ", i);
+        aqi_board_end();
+        printed(text, sizeof(text));
+        assert_string_equal(text, i == 1 ? "turn 1" : "turn 2");
+        assert_true(found(text, sizeof(text)));
+        assert_string_equal(text, i == 1 ? "turn 1" : "turn 2");
+    }
+}
+
+static void what_does_not_fit_is_cut_off(void **state)
+{
+    (void)state;
+    static char text[1 << 20];
+    assert_int_equal(aqi_board_open(1000), AQ_OK); /* the same */
+    struct aqi_safe_text *to = aqi_board_begin();
+    for (unsigned i = 0; i < 100000; i++)
+        aqi_safe_add(to, "123456789\n");
+    aqi_board_end();
+    printed(text, sizeof(text));
+    assert_in_range(strlen(text), 1000, 70000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_read_by_others),
+        cmocka_unit_test(what_does_not_fit_is_cut_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* udp: the state of peers on the process's board, for `aqinfo --peers` and with its counters. */
+#include "transport/udp/udp_impl.h"
+
+#include "base/board.h"
+#include "base/log.h"
+
+enum { PEERS_LINE = 320, PEERS_EVERY = 100000000, PEERS_EACH = 1000000 /* ns */ };
+
+void udp_peers_open(const struct udp_tp *udp)
+{
+    if (udp->own.is_connection) return;
+    if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
+        aqi_log(AQI_LOG_INFO, "udp", "aqinfo --peers cannot look: %s", aq_error_message());
+}
+
+static void udp_peers_line(const struct udp_tp *udp, uint32_t id, struct aqi_safe_text *to)
+{
+    struct aqi_dgram_peer_info info;
+    if (!aqi_dgram_peer_info(udp->dgram, id, &info)) return;
+    if (!info.connected && !info.lost && info.queued == 0) return;
+    aqi_safe_number(to, "rank ", udp->params.self);
+    aqi_safe_number(to, ": peer ", id);
+    aqi_safe_add(to, info.lost ? " lost" : info.connected ? " up" : " connecting");
+    aqi_safe_thousandths(to, " rtt_us ", info.rtt);
+    aqi_safe_thousandths(to, " least_us ", info.base_rtt);
+    aqi_safe_thousandths(to, " rto_us ", info.rto);
+    aqi_safe_number(to, " window ", info.window);
+    aqi_safe_number(to, " flying ", info.in_flight);
+    aqi_safe_number(to, " queued ", info.queued);
+    aqi_safe_number(to, " packet ", info.packet);
+    aqi_safe_number(to, " sent ", info.sent);
+    aqi_safe_number(to, " again ", info.resent);
+    aqi_safe_number(to, " received ", info.received);
+    aqi_safe_number(to, " repeated ", info.duplicates);
+    aqi_safe_add(to, "\n");
+}
+
+void udp_peers_show(struct udp_tp *udp, uint64_t now)
+{
+    struct aqi_safe_text *to = udp->own.is_connection ? NULL : aqi_board_begin();
+    uint32_t count = 0;
+    udp->shown = udp->show_next = AQI_DGRAM_NEVER;
+    if (to == NULL) return;
+    for (uint32_t id = 0; id < udp->params.size; id++) {
+        if (udp->peers[id] == NULL) continue;
+        udp_peers_line(udp, id, to);
+        count++;
+    }
+    aqi_safe_number(to, "rank ", udp->params.self);
+    aqi_safe_add(to, ": dropped");
+    for (unsigned i = AQI_DGRAM_DROP_SHORT; i < AQI_DGRAM_COUNTERS; i++) {
+        aqi_safe_add(to, " ");
+        aqi_safe_add(to, aqi_dgram_counter_names[i] + sizeof("drop_") - 1);
+        aqi_safe_number(to, " ", aqi_dgram_count(udp->dgram, (enum aqi_dgram_counter)i));
+    }
+    aqi_safe_number(to, " port ", udp->port->ops->drops(udp->port));
+    aqi_safe_add(to, "\n");
+    aqi_board_end();
+    udp->shown = now;
+    udp->show_next = now + PEERS_EVERY + (uint64_t)count * PEERS_EACH;
+}

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What `aqinfo --peers` tells of jobs over udp, while they run and when they are over.
+
+usage: peers.py BUILD_DIR
+"""
+
+import os
+import pathlib
+import tempfile
+import time
+
+from programs import AQINFO, AQPERF, AQRUN, BUILD, Case, job, main, run, start
+
+STRESS = BUILD / "tests/core/core_stress"
+
+
+class Peers(Case):
+    def table(self, text):
+        """Rows by rank and peer, with the title of each column as key; what ranks have dropped."""
+        lines = text.splitlines()
+        self.assertRegex(lines[0], r"^ *rank +peer +state +rtt us +least +timeout +window +flying")
+        rows, dropped = {}, {}
+        for line in lines[1:]:
+            words = line.split()
+            if words[0] == "rank":
+                self.assertEqual(words[2], "dropped:")
+                dropped[int(words[1])] = dict(zip(words[3::2], map(int, words[4::2])))
+                continue
+            self.assertEqual(len(words), 14, line)
+            titles = ("state rtt least timeout window flying queued packet sent again received "
+                      "repeated").split()
+            self.assertNotIn("?", words)
+            values = [words[2]] + [float(word) for word in words[3:]]
+            rows[int(words[0]), int(words[1])] = dict(zip(titles, values))
+        return rows, dropped
+
+    def test_of_a_job_that_is_over(self):
+        with tempfile.TemporaryDirectory(prefix="aq-peers-") as name:
+            folder = pathlib.Path(name)
+            self.expect(job(3, STRESS, "100", AQ_TRANSPORTS="udp", AQ_UDP_LOSSY="loss=20,dup=20",
+                            AQ_STATS_FILE=folder / "stats.%"), 0)
+            shown = self.expect(run(AQINFO, "--peers", *sorted(folder.iterdir())), 0).stdout
+            rows, dropped = self.table(shown)
+            self.assertEqual(sorted(rows), [(a, b) for a in range(3) for b in range(3) if a != b])
+            self.assertEqual(sorted(dropped), [0, 1, 2])
+            counters = {}
+            for line in (folder / "stats.0").read_text().splitlines():
+                if " peer " not in line and " dropped " not in line:
+                    counters[line.split()[2]] = int(line.split()[3])
+            mine = [row for (rank, _), row in rows.items() if rank == 0]
+            for row in mine:
+                self.assertEqual((row["state"], row["queued"]), ("up", 0))
+                self.assertLessEqual(row["least"], row["rtt"])
+                self.assertLess(row["rtt"], row["timeout"])
+                self.assertGreaterEqual(row["window"], row["packet"])
+            for column, counter in (("sent", "packets"), ("again", "packets_again"),
+                                    ("received", "packets_received")):
+                self.assertEqual(sum(row[column] for row in mine), counters.get(counter, 0), shown)
+
+    def shown(self, pid):
+        """The rows of a process, once there are some."""
+        until = time.monotonic() + 60
+        while True:
+            result = run(AQINFO, "--peers", str(pid))
+            if " up " in result.stdout or time.monotonic() > until:
+                return self.table(self.expect(result, 0).stdout)[0]
+            time.sleep(0.02)
+
+    def test_of_a_job_that_runs(self):
+        """By the launcher's number and by that of a rank."""
+        command = 'echo $$ && exec "$0" --pattern am-short-rtt --min-time 60s'
+        with start(AQRUN, "-n", "2", "sh", "-c", command, AQPERF, AQ_TRANSPORTS="udp") as launcher:
+            ranks = [int(launcher.stdout.readline()) for _ in range(2)]
+            self.assertEqual(set(self.shown(launcher.pid)), {(0, 1), (1, 0)})
+            alone = [self.shown(rank) for rank in ranks]
+            self.assertEqual(sorted(map(list, alone)), [[(0, 1)], [(1, 0)]])
+            before = self.shown(ranks[0])
+            until = time.monotonic() + 60
+            while self.shown(ranks[0]) == before:  # it is kept up to date
+                self.assertLess(time.monotonic(), until)
+            launcher.terminate()
+        self.assertIn("has ended", self.expect(run(AQINFO, "--peers", str(ranks[0])), 1).stderr)
+
+    def test_of_nothing(self):
+        result = self.expect(run(AQINFO, "--peers", str(os.getpid())), 1)
+        self.assertIn("does not use udp", result.stderr)
+        self.assertIn("says nothing of peers", self.expect(run(AQINFO, "--peers", __file__),
+                                                           1).stderr)
+        self.assertIn("No such file", self.expect(run(AQINFO, "--peers", "/nosuch"), 1).stderr)
+        self.assertIn("needs a process", self.expect(run(AQINFO, "--peers"), 2).stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+/* What ranks know of their peers: of a running job from where each shows it, of one that is over
+ * from the files of its counters. */
+#include "data.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* As src/base/board.h has it. */
+#define BOARD_LINK "/memfd:aqueduct-peers"
+struct board_head {
+    uint64_t turn, len;
+};
+
+static struct line {
+    unsigned rank, peer;
+    char *text;
+} * lines;
+static size_t count;
+
+static const struct column {
+    const char *key, *title;
+    int width;
+} columns[] = {{"rtt_us", "rtt us", 10},    {"least_us", "least", 10},  {"rto_us", "timeout", 11},
+               {"window", "window", 9},     {"flying", "flying", 9},    {"queued", "queued", 8},
+               {"packet", "packet", 7},     {"sent", "sent", 9},        {"again", "again", 7},
+               {"received", "received", 9}, {"repeated", "repeated", 9}};
+
+/* Those of the text that are about peers, or about what was dropped: behind all peers. */
+static size_t keep_lines(char *text)
+{
+    size_t before = count;
+    char *rest;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        struct line new = {.peer = UINT32_MAX, .text = line};
+        int at = 0;
+        if (sscanf(line, "rank %u: peer %u %n", &new.rank, &new.peer, &at) != 2 || at == 0)
+            if (sscanf(line, "rank %u: dropped%n", &new.rank, &at) != 1 || at == 0) continue;
+        lines = realloc(lines, (count + 1) * sizeof(*lines));
+        new.text = strdup(line + at);
+        if (lines == NULL || new.text == NULL) abort();
+        lines[count++] = new;
+    }
+    return count - before;
+}
+
+/* All that can be read of `fd`, with a zero behind it; NULL: nothing. */
+static char *read_all(int fd, off_t from)
+{
+    size_t room = 1 << 16, used = 0;
+    char *text = malloc(room);
+    ssize_t n = 0;
+    while (text != NULL && (n = pread(fd, text + used, room - used - 1, from + (off_t)used)) > 0) {
+        used += (size_t)n;
+        if (room - used > 1) continue;
+        char *more = realloc(text, room *= 2);
+        if (more == NULL) free(text);
+        text = more;
+    }
+    if (text != NULL) text[used] = '\0';
+    return text;
+}
+
+static int read_file(const char *name)
+{
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    char *text = fd >= 0 ? read_all(fd, 0) : NULL;
+    int failed = text == NULL || keep_lines(text) == 0;
+    if (text == NULL)
+        fprintf(stderr, "aqinfo: cannot read %s: %s\n", name, strerror(errno));
+    else if (failed)
+        fprintf(stderr,
+                "aqinfo: %s says nothing of peers: is it of AQ_STATS_FILE, and of a job "
+                "that used udp?\n",
+                name);
+    free(text);
+    if (fd >= 0) close(fd);
+    return failed;
+}
+
+/* Its text may be written anew at any time. */
+static size_t read_board(int fd)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        struct board_head before, after;
+        if (pread(fd, &before, sizeof(before), 0) != sizeof(before)) return 0;
+        char *text = before.len < SIZE_MAX / 2 ? malloc(before.len + 1) : NULL;
+        if (text == NULL) return 0;
+        ssize_t n = pread(fd, text, before.len, sizeof(before));
+        if (pread(fd, &after, sizeof(after), 0) == sizeof(after) && before.turn == after.turn &&
+            before.turn % 2 == 0 && n == (ssize_t)before.len) {
+            text[n] = '\0';
+            size_t found = keep_lines(text);
+            free(text);
+            return found;
+        }
+        free(text);
+    }
+    return 0;
+}
+
+static size_t read_process(const char *pid)
+{
+    char path[300], link[64];
+    size_t found = 0;
+    snprintf(path, sizeof(path), "/proc/%s/fd", pid);
+    DIR *fds = opendir(path);
+    if (fds == NULL) return 0;
+    for (struct dirent *entry; found == 0 && (entry = readdir(fds)) != NULL;) {
+        snprintf(path, sizeof(path), "/proc/%s/fd/%.20s", pid, entry->d_name);
+        ssize_t n = readlink(path, link, sizeof(link));
+        if (n < (ssize_t)strlen(BOARD_LINK) || memcmp(link, BOARD_LINK, strlen(BOARD_LINK)) != 0)
+            continue;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        found = read_board(fd);
+        close(fd);
+    }
+    closedir(fds);
+    return found;
+}
+
+/* Is the process `pid` it, or a descendant? */
+static int descends(long pid, long from)
+{
+    for (int depth = 0; pid > 1 && depth < 100; depth++) {
+        char path[64], stat[512];
+        if (pid == from) return 1;
+        snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+        FILE *file = fopen(path, "r");
+        if (file == NULL) return 0;
+        stat[fread(stat, 1, sizeof(stat) - 1, file)] = '\0';
+        fclose(file);
+        const char *name_end = strrchr(stat, ')');
+        if (name_end == NULL || sscanf(name_end, ") %*c %ld", &pid) != 1) return 0;
+    }
+    return 0;
+}
+
+/* The process, or of the job that it has started all. */
+static int read_job(const char *name)
+{
+    size_t found = 0;
+    DIR *processes = opendir("/proc");
+    for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
+        long pid = strtol(entry->d_name, NULL, 10);
+        if (pid > 0 && descends(pid, strtol(name, NULL, 10))) found += read_process(entry->d_name);
+    }
+    if (processes != NULL) closedir(processes);
+    if (found == 0)
+        fprintf(stderr,
+                "aqinfo: neither process %s nor one that it has started shows its peers: it "
+                "has ended, is another user's, or does not use udp\n",
+                name);
+    return found == 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    if ((x->peer == UINT32_MAX) != (y->peer == UINT32_MAX)) return x->peer == UINT32_MAX ? 1 : -1;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x->peer < y->peer ? -1 : x->peer > y->peer;
+}
+
+static void print_peer(const struct line *line)
+{
+    char state[16] = "", key[16], value[32];
+    int at = 0, more = 0;
+    sscanf(line->text, "%15s%n", state, &at);
+    printf("%6u %6u %-10s", line->rank, line->peer, state);
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
+        int known = sscanf(line->text + at, " %15s %31s%n", key, value, &more) == 2 &&
+                    strcmp(key, columns[i].key) == 0;
+        printf(" %*s", columns[i].width, known ? value : "?");
+        if (known) at += more;
+    }
+    putchar('\n');
+}
+
+int peers_show(char *const *names)
+{
+    int failed = 0;
+    for (; *names != NULL; names++)
+        failed |=
+            (*names)[strspn(*names, "0123456789")] == '\0' ? read_job(*names) : read_file(*names);
+    if (count == 0) return 1;
+    qsort(lines, count, sizeof(*lines), by_rank);
+    printf("%6s %6s %-10s", "rank", "peer", "state");
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        printf(" %*s", columns[i].width, columns[i].title);
+    putchar('\n');
+    for (size_t i = 0; i < count; i++) {
+        if (lines[i].peer != UINT32_MAX)
+            print_peer(&lines[i]);
+        else
+            printf("rank %u dropped:%s\n", lines[i].rank, lines[i].text);
+        free(lines[i].text);
+    }
+    free(lines);
+    return failed;
+}
