@@ -330,12 +330,19 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
     dgram_make_ready(dgram, peer);
 }
 
+uint64_t dgram_connect_wait(const struct dgram_conn *conn)
+{
+    if (conn->proved || conn->accepts == 0) return 0;
+    return conn->accepted_at + CONNECT_FIRST_PAUSE;
+}
+
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     if (conn->proved) return;
     conn->proved = true;
     conn->packet = peer->packet;
+    dgram_make_ready(dgram, peer);
     if (peer->packet >= dgram->config.packet || peer->small_told || !peer->shrunk) return;
     peer->small_told = true;
     dgram->hooks.small_path(dgram->hooks.arg, peer->id, peer->packet);

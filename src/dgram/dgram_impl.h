@@ -239,6 +239,9 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* We have accepted it, and what we send could overtake that, on the other channel: until when to
+ * wait for the peer to have it, too; 0: it has. */
+uint64_t dgram_connect_wait(const struct dgram_conn *conn);
 /* A packet of the connection has come: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* The MAC at the end of a packet. */

@@ -39,6 +39,7 @@ static struct {
     bool computes;            /* node 1 makes no call, and is helped */
     size_t path;              /* bytes of the largest packet that passes */
     unsigned bursts, packets; /* of DATA */
+    uint64_t detour;          /* ns that DATA takes longer */
 } world;
 static uint64_t dead_after; /* of nodes that are opened */
 
@@ -71,7 +72,8 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
         if (world.deaf && to->bytes[0] == 0) continue;
         if (world.headless && to->bytes[0] == 1 && channel == AQI_DGRAM_COMMAND) continue;
         struct flying *f = &world.wire[world.flying++];
-        *f = (struct flying){world.now + 5000 + dice(1000), to->bytes[0], n,
+        uint64_t delay = channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000;
+        *f = (struct flying){world.now + delay + dice(1000), to->bytes[0], n,
                              aligned_alloc(16, (n + 15) & ~(size_t)15)};
         memcpy(f->bytes, all + at, n);
     }
@@ -321,6 +323,26 @@ static void test_computes(void **state)
     assert_int_equal(done.remote, 1);
     assert_memory_equal(there->memory, here->memory, 5000);
     end();
+}
+
+/* Both begin; what the one that is called sends does not overtake its agreement. */
+static void test_crossing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        begin(0, false);
+        world.random = seed;
+        world.detour = 3000;
+        for (unsigned i = 0; i < NODES; i++)
+            assert_int_equal(send_one(&world.node[i], 10, i), AQ_OK);
+        settle(1000000000);
+        for (unsigned i = 0; i < NODES; i++) {
+            assert_int_equal(world.node[i].requests, 1);
+            assert_int_equal(aqi_dgram_count(world.node[i].dgram, AQI_DGRAM_DROP_COOKIE), 0);
+            assert_int_equal(aqi_dgram_count(world.node[i].dgram, AQI_DGRAM_RESENT), 0);
+        }
+        end();
+    }
 }
 
 static void transfers(unsigned loss)
@@ -593,19 +615,13 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_small_path),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_messages),   cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),   cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_transfers),  cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),     cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_small_path), cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),    cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

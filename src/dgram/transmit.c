@@ -399,7 +399,12 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
     burst.segment = burst.bytes = burst.missing = 0;
     burst.failed = false;
     if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
-    conn->pace_at = AQI_DGRAM_NEVER;
+    uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
+    conn->pace_at = wait > dgram->now ? wait : AQI_DGRAM_NEVER;
+    if (wait > dgram->now) {
+        dgram_set_timer(dgram, peer);
+        return true;
+    }
     while (!burst.failed && burst.turn < TRANSMIT_TURN) {
         packet = transmit_lost(dgram, conn, burst.bytes);
         if (packet == NULL)
