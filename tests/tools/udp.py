@@ -60,6 +60,15 @@ class Udp(Case):
                              **{"AQ_UDP_" + name: value})
                 self.assertIn(said, self.expect(result, 1).stderr)
 
+    def test_ranks_whose_ports_do_not_fit(self):
+        odd = ("sh", "-c", 'if [ "$AQ_RANK" = 1 ]; then export "$ODD"; fi; exec "$@"', "sh")
+        for setting in ("AQ_UDP_INTERFACE=::1", "AQ_UDP_PORT=memory"):
+            with self.subTest(setting=setting):
+                result = job(2, *odd, EXAMPLES / "hello", AQ_TRANSPORTS="udp", ODD=setting)
+                said = self.expect(result, 1).stderr
+                self.assertRegex(said, r"peer \d is at .*, where nothing goes from .*: give all ")
+                self.assertIn("no transport reaches rank", said)
+
     def test_settings_that_can_be(self):
         for settings in ({"MTU": "1500"}, {"INTERFACE": "lo"}, {"INTERFACE": "127.0.0.1"},
                          {"IDLE_CLOSE": "1ms"}, {"WINDOW": "64K"}, {"BUFFER": "64K"},
@@ -68,7 +77,6 @@ class Udp(Case):
                 result = job(2, EXAMPLES / "allreduce", "1000", AQ_TRANSPORTS="udp",
                              **{"AQ_UDP_" + name: value for name, value in settings.items()})
                 self.expect(result, 0)
-
 
     def test_counters(self):
         result = job(2, BUILD / "tests/core/core_am", AQ_TRANSPORTS="udp", AQ_STATS="yes",

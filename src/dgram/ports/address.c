@@ -80,6 +80,14 @@ void ports_address_text(const struct aqi_dgram_addr *addr, char *buf, size_t len
              ntohs(port[AQI_DGRAM_COMMAND] != 0 ? port[AQI_DGRAM_COMMAND] : port[AQI_DGRAM_DATA]));
 }
 
+bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer)
+{
+    union ports_sockaddr at;
+    return own->bytes[FAMILY] == peer->bytes[FAMILY] &&
+           ports_address_to(peer, AQI_DGRAM_COMMAND, 0, &at) &&
+           ports_address_to(peer, AQI_DGRAM_DATA, 0, &at);
+}
+
 bool ports_address_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
 {
     size_t ip = address_ip_len(told->bytes[FAMILY]);

@@ -38,8 +38,9 @@ bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel 
 void ports_address_add_ethernet(struct aqi_dgram_addr *addr, const uint8_t ethernet[6]);
 const uint8_t *ports_address_ethernet(const struct aqi_dgram_addr *addr);
 
-/* As aqi_port_ops.text and .same. */
+/* As aqi_port_ops.text, .reaches and .same. */
 void ports_address_text(const struct aqi_dgram_addr *addr, char *buf, size_t len);
+bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);
 bool ports_address_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
 
 #endif

@@ -57,6 +57,8 @@ struct aqi_port_ops {
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
     /* "10.0.0.7:4021" of an address of a peer, for people. */
     void (*text)(const struct aqi_dgram_addr *addr, char *buf, size_t len);
+    /* Is that the address of a port of the same kind, which packets of this one can go to? */
+    bool (*reaches)(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);
     /* Is `seen`, from take or refused, a part of the address that a peer has told? */
     bool (*same)(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
     /* What the port itself knows to be wrong with a peer since the last call (a refused
@@ -74,6 +76,7 @@ struct aqi_port {
 };
 
 extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where there are */
+extern const struct aqi_port_ops aqi_port_memory; /* between ports of this process, for tests */
 /* AF_XDP for single packets of COMMAND, sockets for the rest; IPv4, with privileges. An interface
  * has room for one such port: the next is opened as aqi_port_socket. Not to be used in a child of
  * fork. */

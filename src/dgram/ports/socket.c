@@ -509,6 +509,7 @@ const struct aqi_port_ops aqi_port_socket = {
     .receive = socket_receive,
     .descriptors = socket_descriptors,
     .text = ports_address_text,
+    .reaches = ports_address_reaches,
     .same = ports_address_same,
     .refused = socket_refused,
     .drops = socket_drops,

@@ -388,6 +388,7 @@ const struct aqi_port_ops aqi_port_xdp = {
     .receive = xdp_receive,
     .descriptors = xdp_descriptors,
     .text = ports_address_text,
+    .reaches = ports_address_reaches,
     .same = ports_address_same,
     .refused = xdp_refused,
     .drops = xdp_drops,

@@ -58,14 +58,18 @@ static aq_status udp_port_params(const char *towards, struct aqi_port_params *wa
 static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
                                struct aqi_port **port)
 {
+    static const struct aqi_port_ops *const ops[] = {[UDP_PORT_SOCKET] = &aqi_port_socket,
+                                                     [UDP_PORT_XDP] = &aqi_port_xdp,
+                                                     [UDP_PORT_MEMORY] = &aqi_port_memory};
     struct aqi_port_params want;
     struct aqi_port *opened;
-    bool xdp = udp_config.port == UDP_PORT_XDP && !udp->own.is_connection;
+    uint64_t chosen = udp->own.is_connection ? UDP_PORT_SOCKET : udp_config.port;
     aq_status st = udp_port_params(towards, &want);
     want.one_peer = udp->params.size == 2;
-    if (st == AQ_OK) st = (xdp ? &aqi_port_xdp : &aqi_port_socket)->open(&want, &opened);
+    if (st == AQ_OK) st = ops[chosen]->open(&want, &opened);
     if (st != AQ_OK) return st;
-    if (xdp && opened->limits.xdp == NULL) /* it may be one of ours that has it */
+    /* It may be one of ours that has it. */
+    if (chosen == UDP_PORT_XDP && opened->limits.xdp == NULL)
         aqi_log(udp->params.local_size > 1 ? AQI_LOG_INFO : AQI_LOG_WARN, "udp",
                 "AF_XDP on interface %s is in use by another process: this one goes on through "
                 "sockets",
@@ -312,6 +316,21 @@ static aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len)
 }
 
 /* The connection comes about when it is first used. */
+/* Perhaps another transport does it; if not, this is the reason. */
+static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
+                                 const struct aqi_dgram_addr *addr)
+{
+    static atomic_bool once;
+    char peer[64];
+    udp->port->ops->text(addr, peer, sizeof(peer));
+    aqi_log_once(&once, AQI_LOG_WARN, "udp",
+                 "peer %u is at %s, where nothing goes from %s: give all processes the same "
+                 "AQ_UDP_PORT (memory: in one process only), and with AQ_UDP_INTERFACE addresses "
+                 "of one family, IPv4 or IPv6",
+                 id, peer, udp->port->limits.text);
+    return AQ_ENOTSUP;
+}
+
 static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
@@ -320,6 +339,9 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (id == udp->params.self) return AQ_ENOTSUP;
     udp_lock(udp);
     aq_status st = udp_hook_lookup(udp, id, &addr);
+    if (st == AQ_OK && !udp->own.is_connection &&
+        !udp->port->ops->reaches(&udp->port->address, &addr))
+        st = udp_unreachable(udp, id, &addr);
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u makes no sense", id);
     if (st == AQ_OK && udp->peers[id] == NULL) {

@@ -8,7 +8,7 @@
 struct udp_config udp_config;
 
 static const char *const auths[] = {"cookie", "mac", NULL};
-static const char *const ports[] = {"socket", "xdp", NULL};
+static const char *const ports[] = {"socket", "xdp", "memory", NULL};
 
 #define SECOND 1000000000ull
 
@@ -26,7 +26,7 @@ static const struct aqi_setting rows[] = {
          "How small packets leave and come: socket, through the kernel's network stack; xdp, past "
          "it (AF_XDP), which takes a third off their round trip. All others go through sockets. "
          "One process of an interface can have xdp: further ones of a host, and connections by "
-         "URI, use sockets.",
+         "URI, use sockets. memory: within one process, for tests.",
      .advice = "xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
                "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" says what is missing.",
      .choices = ports,

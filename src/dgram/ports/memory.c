@@ -1,0 +1,245 @@
+/* A network inside a process: ports that find each other in a list, and lose what they have no room
+ * for. */
+#include "base/fail.h"
+#include "base/kick.h"
+#include "base/shmem.h"
+#include "base/spin.h"
+#include "dgram/ports/port.h"
+#include "dgram/ports/slice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMORY_PACKET = 8944, MEMORY_ROOM = 4 << 20, MEMORY_BATCH = 64 };
+
+/* Its address. */
+struct memory_name {
+    uint64_t process, number;
+};
+
+struct memory_packet {
+    struct memory_packet *next;
+    struct aqi_dgram_addr from;
+    size_t len;
+    alignas(16) unsigned char bytes[];
+};
+
+struct memory_queue {
+    struct memory_packet *first, **last;
+};
+
+struct memory_port {
+    struct aqi_port port;
+    struct memory_port *next;
+    struct memory_name name;
+    struct memory_queue queues[AQI_DGRAM_CHANNELS];
+    size_t kept; /* bytes in them */
+    int kick;    /* readable while there is something in them, or `refused` */
+    bool refused;
+    struct aqi_dgram_addr nobody; /* where it was refused lately */
+    uint64_t dropped;
+};
+
+/* The network. One lock for all: it is for tests, not for speed. */
+static struct {
+    struct aqi_spin lock;
+    struct memory_port *first;
+    uint64_t last_number;
+} memory;
+
+static struct memory_port *memory_find(const struct aqi_dgram_addr *to)
+{
+    struct memory_port *at = memory.first;
+    while (at != NULL && memcmp(to->bytes, &at->name, sizeof(at->name)) != 0)
+        at = at->next;
+    return at;
+}
+
+static void memory_refuse(struct memory_port *self, const struct aqi_dgram_addr *to)
+{
+    self->refused = true;
+    self->nobody = *to;
+    aqi_kick(self->kick);
+}
+
+static void memory_put(struct memory_port *to, enum aqi_dgram_channel channel,
+                       const struct memory_port *from, const struct iovec *iov, unsigned niov,
+                       size_t len)
+{
+    struct memory_packet *packet = NULL;
+    if (len <= to->port.limits.packet && to->kept + len <= to->port.limits.room)
+        packet = aligned_alloc(16, aqi_round_up(sizeof(*packet) + len, 16));
+    if (packet == NULL) {
+        to->dropped++;
+        return;
+    }
+    *packet = (struct memory_packet){.from = from->port.address, .len = len};
+    for (unsigned i = 0, at = 0; i < niov; at += (unsigned)iov[i++].iov_len)
+        memcpy(packet->bytes + at, iov[i].iov_base, iov[i].iov_len);
+    *to->queues[channel].last = packet;
+    to->queues[channel].last = &packet->next;
+    if (to->kept == 0) aqi_kick(to->kick);
+    to->kept += len;
+}
+
+static bool memory_send(struct aqi_port *port, enum aqi_dgram_channel channel,
+                        const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                        size_t segment, unsigned packets)
+{
+    struct memory_port *self = (struct memory_port *)port;
+    struct ports_slices all = {.iov = iov, .niov = niov};
+    struct iovec pieces[AQI_PORT_PIECES];
+    aqi_spin_lock(&memory.lock);
+    struct memory_port *there = memory_find(to);
+    if (there == NULL) memory_refuse(self, to);
+    for (unsigned i = 0; i < packets && there != NULL; i++) {
+        size_t len;
+        unsigned n = ports_slice(&all, segment, pieces, &len);
+        memory_put(there, channel, self, pieces, n, len);
+    }
+    aqi_spin_unlock(&memory.lock);
+    return true;
+}
+
+/* With the lock held. */
+static void memory_calm(struct memory_port *self)
+{
+    if (self->kept == 0 && !self->refused) (void)aqi_kick_take(self->kick);
+}
+
+static struct memory_packet *memory_next(struct memory_port *self, unsigned *channel)
+{
+    struct memory_packet *packet = NULL;
+    aqi_spin_lock(&memory.lock);
+    for (*channel = 0; *channel < AQI_DGRAM_CHANNELS && packet == NULL; ++*channel) {
+        struct memory_queue *queue = &self->queues[*channel];
+        packet = queue->first;
+        if (packet == NULL) continue;
+        queue->first = packet->next;
+        if (queue->first == NULL) queue->last = &queue->first;
+        self->kept -= packet->len;
+    }
+    --*channel;
+    memory_calm(self);
+    aqi_spin_unlock(&memory.lock);
+    return packet;
+}
+
+static unsigned memory_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+{
+    struct memory_packet *packet;
+    unsigned n = 0, channel;
+    (void)deep;
+    while (n < MEMORY_BATCH &&
+           (packet = memory_next((struct memory_port *)port, &channel)) != NULL) {
+        take(arg, (enum aqi_dgram_channel)channel, &packet->from, packet->bytes, packet->len);
+        free(packet);
+        n++;
+    }
+    return n;
+}
+
+static unsigned memory_descriptors(struct aqi_port *port, int fds[2])
+{
+    fds[0] = ((struct memory_port *)port)->kick;
+    return 1;
+}
+
+static void memory_text(const struct aqi_dgram_addr *addr, char *buf, size_t len)
+{
+    struct memory_name name;
+    memcpy(&name, addr->bytes, sizeof(name));
+    snprintf(buf, len, "memory:%llu of process %llu", (unsigned long long)name.number,
+             (unsigned long long)name.process);
+}
+
+static bool memory_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer)
+{
+    return own->len == peer->len && memcmp(own->bytes, peer->bytes, sizeof(uint64_t)) == 0;
+}
+
+static bool memory_same(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen)
+{
+    return memcmp(told->bytes, seen->bytes, sizeof(struct memory_name)) == 0;
+}
+
+static bool memory_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
+{
+    struct memory_port *self = (struct memory_port *)port;
+    aqi_spin_lock(&memory.lock);
+    bool refused = self->refused;
+    *addr = self->nobody;
+    self->refused = false;
+    memory_calm(self);
+    aqi_spin_unlock(&memory.lock);
+    return refused;
+}
+
+static uint64_t memory_drops(struct aqi_port *port)
+{
+    aqi_spin_lock(&memory.lock);
+    uint64_t dropped = ((struct memory_port *)port)->dropped;
+    aqi_spin_unlock(&memory.lock);
+    return dropped;
+}
+
+static void memory_close(struct aqi_port *port)
+{
+    struct memory_port *self = (struct memory_port *)port, **at = &memory.first;
+    struct memory_packet *packet;
+    unsigned channel;
+    aqi_spin_lock(&memory.lock);
+    while (*at != self)
+        at = &(*at)->next;
+    *at = self->next;
+    aqi_spin_unlock(&memory.lock);
+    while ((packet = memory_next(self, &channel)) != NULL)
+        free(packet);
+    close(self->kick);
+    free(self);
+}
+
+static aq_status memory_open(const struct aqi_port_params *params, struct aqi_port **port)
+{
+    struct memory_port *self = calloc(1, sizeof(*self));
+    int kick = aqi_kick_new();
+    if (self == NULL || kick < 0) {
+        free(self);
+        if (kick < 0) return aqi_fail_no_fd(errno, "udp", "eventfd");
+        close(kick);
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory for a port");
+    }
+    self->kick = kick;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        self->queues[c].last = &self->queues[c].first;
+    self->port.ops = &aqi_port_memory;
+    self->port.limits = (struct aqi_port_limits){
+        .packet = params->packet != 0 ? aqi_min(params->packet, AQI_DGRAM_MOST_PACKET) & ~(size_t)15
+                                      : MEMORY_PACKET,
+        .room = params->buffer != 0 ? params->buffer : MEMORY_ROOM,
+        .interface = "memory"};
+    aqi_spin_lock(&memory.lock);
+    self->name = (struct memory_name){(uint64_t)getpid(), ++memory.last_number};
+    self->port.address.len = sizeof(self->name);
+    memcpy(self->port.address.bytes, &self->name, sizeof(self->name));
+    self->next = memory.first;
+    memory.first = self;
+    aqi_spin_unlock(&memory.lock);
+    memory_text(&self->port.address, self->port.limits.text, sizeof(self->port.limits.text));
+    *port = &self->port;
+    return AQ_OK;
+}
+
+const struct aqi_port_ops aqi_port_memory = {.name = "memory",
+                                             .open = memory_open,
+                                             .close = memory_close,
+                                             .send = memory_send,
+                                             .receive = memory_receive,
+                                             .descriptors = memory_descriptors,
+                                             .text = memory_text,
+                                             .reaches = memory_reaches,
+                                             .same = memory_same,
+                                             .refused = memory_refused,
+                                             .drops = memory_drops};
