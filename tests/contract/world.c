@@ -1,4 +1,5 @@
 /* Making worlds: forks the ranks of a case, bounds their time, and reports how they ended. */
+#include "base/board.h"
 #include "harness.h"
 
 #include <errno.h>
@@ -59,6 +60,7 @@ static void world_threads_main(struct ct_world *world, const struct ct_case *c)
  * free() opens a file of /proc now and then. */
 static void world_process_main(struct ct_world *world, const struct ct_case *c, uint32_t rank)
 {
+    (void)aqi_board_open(64 << 10); /* by who needs it first; it lasts to the end of the process */
     unsigned fds = ct_count_fds(), maps = ct_count_shared_maps();
     if (world->config.as_threads) {
         world_threads_main(world, c);
