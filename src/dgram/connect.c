@@ -362,6 +362,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
+    peer->conn->heard = dgram->now; /* to a nonce that is new: nobody has kept this answer */
     peer->packet = hello->packet;
     peer->tries = 0;
     peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;

@@ -226,16 +226,21 @@ static size_t transmit_in_flight(const struct dgram_conn *conn)
     return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
 }
 
+/* Are there more numbers for this lane? Replies and refusals go on where requests are stuck. */
+static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, unsigned lane)
+{
+    static const uint32_t windows[] = {
+        [AQI_DGRAM_COMMAND] = DGRAM_COMMAND_WINDOW, [AQI_DGRAM_DATA] = DGRAM_WINDOW};
+    uint32_t most = lane == DGRAM_REQUEST_LANE ? windows[channel] / 4 * 3 : windows[channel];
+    return tx->next - tx->base < most;
+}
+
 /* Do the windows let `size` more bytes of this channel and lane leave? */
 static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsigned channel,
                           unsigned lane, size_t size, size_t pending)
 {
-    static const uint32_t windows[] = {
-        [AQI_DGRAM_COMMAND] = DGRAM_COMMAND_WINDOW, [AQI_DGRAM_DATA] = DGRAM_WINDOW};
     struct dgram_tx *tx = &conn->tx[channel];
-    /* Replies go on where requests are stuck. */
-    uint32_t most = lane == DGRAM_REQUEST_LANE ? windows[channel] / 4 * 3 : windows[channel];
-    if (tx->next - tx->base >= most) return false;
+    if (!transmit_has_numbers(tx, channel, lane)) return false;
     size_t all = transmit_in_flight(conn) + pending;
     if (all == 0) return true;
     size_t window = conn->pace.window;
@@ -256,12 +261,24 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
     return false;
 }
 
+static struct dgram_packet *transmit_behind_requests(const struct dgram_conn *conn,
+                                                     struct dgram_packet *packet)
+{
+    if (conn->queued[DGRAM_OTHER_LANE] == 0) return NULL;
+    while (packet != NULL && packet->lane == DGRAM_REQUEST_LANE)
+        packet = packet->next;
+    return packet;
+}
+
 /* The next packet of a queue that may leave; it has a number and is in no list. */
 static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram, struct dgram_conn *conn,
                                                 unsigned channel, size_t pending)
 {
     struct dgram_tx *tx = &conn->tx[channel];
     struct dgram_packet *packet = tx->queue.first;
+    /* What is behind requests that are stuck may be what the other side waits for. */
+    if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
+        packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;
     if (!transmit_open(dgram, conn, channel, packet->lane, transmit_size(dgram, packet), pending))
         return NULL;

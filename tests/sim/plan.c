@@ -68,6 +68,10 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
         plan->core_ns_per_kb = plan->ns_per_kb;
         plan->limit = aqi_max(plan->limit, 8 * packet);
     }
+    /* Who connects sends the largest packet, several times where it is lost: where all do that at
+     * once, it must not keep a link busy until the first are given up. */
+    uint64_t sent = 8 * (uint64_t)plan->peers * (plan->core_ns_per_kb != 0 ? plan->peers : 1);
+    if (sent * packet > 2 * SIM_SECOND && plan->config.packet > 1472) plan->config.packet = 1472;
     plan->poll_max = ONE_OF(sim, 2 * SIM_US, 50 * SIM_US, SIM_MS, SIM_MS);
     uint32_t odds = (uint32_t)ONE_OF(sim, 1000, 10000, 50000, 200000);
     if (sim_has(sim, SIM_LOSS)) plan->loss = odds;

@@ -416,6 +416,9 @@ static bool op_between_living(const struct sim *sim, const struct sim_op *op)
 static bool op_pending(const struct sim *sim, const struct sim_op *op)
 {
     if (!op->orphan && proc_will_know(sim, op) && !op_called_back(op)) return true;
+    if (op->silent && op_between_living(sim, op) && !proc_lost(&sim->procs[op->from], op->to) &&
+        !aqi_dgram_quiet(sim->procs[op->from].dgram, op->to))
+        return true;
     bool message = op->kind == SIM_SEND || (op->kind == SIM_LONG && !op->bad && !op->gone);
     return message && op->delivered == 0 && op_between_living(sim, op);
 }
