@@ -58,11 +58,9 @@ static void udp_idle_watch(struct udp_idle *idle, bool on)
 /* Of the thread: look after so long whether to help. */
 static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
 {
-    struct itimerspec time = {
-        .it_value = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)}};
     if (!idle->helped) return;
     idle->pause = ns;
-    (void)timerfd_settime(idle->tick, 0, &time, NULL);
+    aqi_timer_in(idle->tick, ns);
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */
@@ -215,10 +213,9 @@ void udp_idle_close(struct udp_tp *udp)
     struct udp_idle *idle = &udp->idle;
     int fds[] = {idle->arrivals, idle->watched, idle->leftover, idle->tick};
     if (idle->helped && idle->owner == getpid()) {
-        const struct itimerspec now = {.it_value = {.tv_nsec = 1}};
         atomic_store_explicit(&idle->stop, true, memory_order_release);
         udp_lock(udp); /* else it may set the timer after us, and sleep */
-        (void)timerfd_settime(idle->tick, 0, &now, NULL);
+        aqi_timer_in(idle->tick, 1);
         udp_unlock(udp);
         pthread_join(idle->thread, NULL);
     }
