@@ -4,6 +4,7 @@
  *     sim --seed 17 [--count N] [--peers N] [--faults loss,burst,…|none|all] [--quota N] [--trace]
  *     sim --file seeds.txt
  *     sim --measure
+ *     sim --figures
  *
  * Several seeds run each in a process of its own, so that none can harm the next; whatever goes
  * wrong, the command that repeats it is printed.
@@ -21,9 +22,9 @@
 
 static _Noreturn void usage(void)
 {
-    fprintf(stderr,
-            "usage: sim --seed N [--count N] [--peers N] [--faults LIST|none|all] "
-            "[--quota N] [--trace]\n       sim --file SEEDS\n       sim --measure\nfaults:");
+    fprintf(stderr, "usage: sim --seed N [--count N] [--peers N] [--faults LIST|none|all] "
+                    "[--quota N] [--trace]\n       sim --file SEEDS\n       sim --measure\n       "
+                    "sim --figures\nfaults:");
     for (unsigned i = 0; i < SIM_FAULT_COUNT; i++)
         fprintf(stderr, " %s", sim_fault_names[i]);
     fputc('\n', stderr);
@@ -58,15 +59,16 @@ struct command {
     struct sim_options options;
     uint64_t count;
     const char *file;
-    bool seeded, measure;
+    bool seeded, measure, figures;
 };
 
 static struct command read_options(int argc, char **argv)
 {
-    static const struct option table[] = {
-        {"seed", 1, NULL, 's'},   {"count", 1, NULL, 'c'},   {"peers", 1, NULL, 'p'},
-        {"faults", 1, NULL, 'f'}, {"quota", 1, NULL, 'q'},   {"trace", 0, NULL, 't'},
-        {"file", 1, NULL, 'F'},   {"measure", 0, NULL, 'm'}, {NULL, 0, NULL, 0}};
+    static const struct option table[] = {{"seed", 1, NULL, 's'},    {"count", 1, NULL, 'c'},
+                                          {"peers", 1, NULL, 'p'},   {"faults", 1, NULL, 'f'},
+                                          {"quota", 1, NULL, 'q'},   {"trace", 0, NULL, 't'},
+                                          {"file", 1, NULL, 'F'},    {"measure", 0, NULL, 'm'},
+                                          {"figures", 0, NULL, 'g'}, {NULL, 0, NULL, 0}};
     struct command command = {.options = {.drawn = true}, .count = 1};
     int c;
     optind = 0; /* from the beginning */
@@ -95,6 +97,9 @@ static struct command read_options(int argc, char **argv)
             break;
         case 'm':
             command.measure = true;
+            break;
+        case 'g':
+            command.figures = true;
             break;
         case 'F':
             command.file = optarg;
@@ -178,6 +183,7 @@ int main(int argc, char **argv)
     struct command command = read_options(argc, argv);
     if (command.file != NULL) return run_file(command.file);
     if (command.measure) return sim_measure();
+    if (command.figures) return sim_figures();
     if (!command.seeded) usage();
     if (command.count > 1) return run_many(&command);
     sim_run(&command.options);

@@ -7,7 +7,7 @@
 #define LINK_GBIT 10
 #define STEP      (20 * SIM_US)
 
-static void measure_open(struct sim *sim, uint32_t peers, uint32_t loss)
+void measure_open(struct sim *sim, uint32_t peers, uint32_t loss)
 {
     const struct sim_options options = {.seed = 1};
     sim_open(sim, &options);
@@ -28,19 +28,17 @@ static void measure_open(struct sim *sim, uint32_t peers, uint32_t loss)
     sim_start(sim);
 }
 
-static double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since)
+double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < sim->op_count; i++) {
         const struct sim_op *op = sim->ops[i];
         if (op->from == from && op->remote_done && op->done_at >= since) bytes += op->len;
     }
-    return (double)bytes / (double)(sim->now - since); /* GB/s */
+    return (double)bytes / (double)(sim->now - since);
 }
 
-/* Run until `end`, with `depth` puts of `len` bytes always under way from 1, 2, .. `flows` to 0. */
-static void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len,
-                             uint64_t end)
+void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end)
 {
     unsigned *flying = sim_alloc(sim->plan.peers * sizeof(*flying));
     uint32_t first = 0;

@@ -9,7 +9,8 @@
  *   proc.c     processes: they poll, pause, sleep, die and begin anew
  *   work.c     operations and what must become of them
  *   memory.c   memory of processes that peers read and write, and what must be in it
- *   measure.c  figures instead of faults
+ *   measure.c  figures instead of faults, and goals that they have to reach
+ *   figures.c  more of them, to be drawn
  *   run.c      one run from its beginning to its end
  *   allocations.c  what is not given back
  */
@@ -264,6 +265,12 @@ void sim_start(struct sim *sim);                /* with the plan */
 void sim_until(struct sim *sim, uint64_t time); /* run so far */
 void sim_close(struct sim *sim);
 int sim_measure(void);
+int sim_figures(void);
+/* A calm network of 10 Gbit/s in which all talk to 0; `loss` in 1/1,000,000. */
+void measure_open(struct sim *sim, uint32_t peers, uint32_t loss);
+/* Run until `end`, with `depth` puts of `len` bytes always under way from 1, 2, .. `flows` to 0. */
+void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end);
+double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since); /* GB/s */
 long sim_allocations(void);
 
 /* --- net.c, hostile.c ----------------------------------------------------------------------------
