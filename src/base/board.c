@@ -2,6 +2,7 @@
 #include "base/board.h"
 
 #include "base/shmem.h"
+#include "base/spin.h"
 
 #include <unistd.h>
 
@@ -9,15 +10,14 @@ static struct {
     struct aqi_board *_Atomic at;
     size_t size;
     int fd;
+    struct aqi_spin lock; /* of its writers, and of who opens it */
     struct aqi_safe_text text;
 } board;
 
-aq_status aqi_board_open(size_t room)
+static aq_status board_make(size_t size)
 {
     void *at;
     int fd;
-    size_t size = aqi_round_up(sizeof(struct aqi_board) + room, aqi_page_size());
-    if (atomic_load(&board.at) != NULL) return AQ_OK;
     aq_status st = aqi_shmem_create(AQI_BOARD_NAME, size, &fd);
     if (st != AQ_OK) return st;
     st = aqi_shmem_map(fd, size, &at);
@@ -31,10 +31,20 @@ aq_status aqi_board_open(size_t room)
     return AQ_OK;
 }
 
+aq_status aqi_board_open(size_t room)
+{
+    size_t size = aqi_round_up(sizeof(struct aqi_board) + room, aqi_page_size());
+    aqi_spin_lock(&board.lock);
+    aq_status st = atomic_load(&board.at) != NULL ? AQ_OK : board_make(size);
+    aqi_spin_unlock(&board.lock);
+    return st;
+}
+
 struct aqi_safe_text *aqi_board_begin(void)
 {
     struct aqi_board *at = atomic_load(&board.at);
     if (at == NULL) return NULL;
+    aqi_spin_lock(&board.lock);
     atomic_fetch_add(&at->turn, 1);
     board.text = (struct aqi_safe_text){.text = at->text, .room = board.size - sizeof(*at)};
     return &board.text;
@@ -45,6 +55,7 @@ void aqi_board_end(void)
     struct aqi_board *at = atomic_load(&board.at);
     at->len = board.text.used;
     atomic_fetch_add(&at->turn, 1);
+    aqi_spin_unlock(&board.lock);
 }
 
 void aqi_board_print(int fd)

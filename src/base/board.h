@@ -20,8 +20,8 @@ struct aqi_board {
 
 /* For at most `room` bytes of text. The process has one; it lasts to its end. */
 aq_status aqi_board_open(size_t room);
-/* Write it anew: begin, add what is to be in it, end. One thread at a time. NULL: it is not open.
- */
+/* Write it anew: begin, add what is to be in it, end, soon. Where several threads do, the last
+ * one's remains. NULL: it is not open. */
 struct aqi_safe_text *aqi_board_begin(void);
 void aqi_board_end(void);
 /* Async-signal-safe. */

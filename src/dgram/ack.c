@@ -74,9 +74,10 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint1
     if (news->bytes == 0) return;
     bool silent = conn->silences != 0;
     conn->silences = 0;
-    if (news->sent != 0 && delay != UINT16_MAX) {
-        uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
-        rtt = rtt > held ? rtt - held : 1;
+    uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
+    /* What the peer held it for may be more, for it looks at its clock now and then. */
+    if (news->sent != 0 && delay != UINT16_MAX && rtt > held) {
+        rtt -= held;
         /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
         if (silent) rtt = aqi_min(rtt, 4 * dgram_pace_timeout(&conn->pace, 0));
         dgram_pace_sample(&conn->pace, rtt, dgram->now);

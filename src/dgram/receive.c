@@ -466,6 +466,14 @@ static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->active_until = dgram->now + ACTIVE;
 }
 
+/* Perhaps the acknowledgement was lost. */
+static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    dgram_count(dgram, AQI_DGRAM_DUPLICATES);
+    peer->conn->duplicate_count++;
+    receive_acknowledge(dgram, peer, true);
+}
+
 static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                              const struct dgram_head *head, unsigned char *packet, size_t len)
 {
@@ -476,16 +484,16 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
     if (!dgram_seen_fits(&rx->seen, head->seq)) {
         bool old = dgram_diff(head->seq, rx->seen.base) < 0;
-        dgram_count(dgram, old ? AQI_DGRAM_DUPLICATES : AQI_DGRAM_DROP_WINDOW);
-        if (old) receive_acknowledge(dgram, peer, true);
+        if (old)
+            receive_repeated(dgram, peer);
+        else
+            dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
         return;
     }
     if (!rx->ordered || (int16_t)(head->order - rx->order) > 0) rx->order = head->order;
     rx->ordered = true;
     if (dgram_seen_has(&rx->seen, head->seq)) {
-        dgram_count(dgram, AQI_DGRAM_DUPLICATES);
-        conn->duplicate_count++;
-        receive_acknowledge(dgram, peer, true);
+        receive_repeated(dgram, peer);
         return;
     }
     bool requests = (head->flags & DGRAM_REQUESTS) != 0;

@@ -25,7 +25,7 @@ static aq_event events[OPS];
 #define COUNTS_MALLOC 1
 #endif
 
-static uint64_t mallocs;
+static _Thread_local uint64_t mallocs; /* of the program: a helper thread may park packets */
 
 #if COUNTS_MALLOC
 void *__libc_malloc(size_t size);
