@@ -97,6 +97,7 @@ void conn_set_state(aq_connection *conn, int state)
 void conn_push(aq_connection *conn, aq_connection_event_type type)
 {
     conn->events |= 1u << type;
+    atomic_store(&conns.news, true);
     core_progressed();
     if (conn->queued) return;
     conn->queued = true;
@@ -268,6 +269,7 @@ static void conn_take_event(aq_connection_event *event)
         .listener = request ? conn->listener : NULL,
         .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
     if (conn->events == 0) conn_unqueue(conn);
+    if (conns.first == NULL) atomic_store_explicit(&conns.news, false, memory_order_relaxed);
 }
 
 aq_status aq_connection_next_event(aq_connection_event *event)
@@ -325,7 +327,11 @@ static unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
         }
         conn_leave(i);
     }
-    return n + conn_look();
+    n += conn_look();
+    if (AQI_UNLIKELY(atomic_load_explicit(&conns.news, memory_order_relaxed)) &&
+        atomic_exchange(&conns.news, false))
+        n++; /* so that the program looks before it sleeps */
+    return n;
 }
 
 aq_status core_conns_open(void)

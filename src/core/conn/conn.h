@@ -92,6 +92,7 @@ struct conns {
     struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS]; /* as in aqi_transports */
     aq_listener *listeners;
     aq_connection *first, *last; /* with events */
+    atomic_bool news;            /* one of them nobody has heard of: no sleep before that */
     uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
     struct core_wait_set fds;    /* see conn/wait.c */
     unsigned char message[AQI_HELLO_MAX];

@@ -86,6 +86,7 @@ static bool conn_wait_doze(void)
     bool go = conn_wait_take_wakes();
     if (go && atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
     if (go) go = conn_wait_arm_all(&look_at);
+    if (go) go = !atomic_exchange(&conns.news, false);
     if (go) aqi_timer_at(conns.fds.timer, aqi_min(look_at, conn_next_time()));
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();

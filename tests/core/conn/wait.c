@@ -43,18 +43,22 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+/* Whether a program's loop polls before it sleeps, as examples/server.c does, or after that. */
+static bool polls_first;
+
 /* One round of a program's own loop. Returns whether `other` was ready. */
 static bool sleep_once(int other)
 {
     int fd;
     CHECK_OK(aq_wait_fd(&fd));
+    if (polls_first && aq_poll() == AQ_OK) return false;
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
     aq_status st = aq_wait_prepare();
     if (st == AQ_OK)
         CHECK(poll(fds, other >= 0 ? 2 : 1, 30000) > 0); /* else something was missed */
     else
         CHECK_STATUS(st, AQ_AGAIN);
-    CHECK(aq_poll() >= AQ_OK);
+    if (!polls_first) CHECK(aq_poll() >= AQ_OK);
     return st == AQ_OK && other >= 0 && fds[1].revents != 0;
 }
 
@@ -70,7 +74,8 @@ static aq_connection_event sleep_for_event(aq_connection_event_type type)
 /* Sleeps for all it does. */
 static void server(uint32_t number)
 {
-    open_with_handlers(number != 0 ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE);
+    polls_first = number > 1;
+    open_with_handlers(number % 2 != 0 ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE);
     listen_here();
     aq_connection *conn = sleep_for_event(AQ_CONNECTION_REQUEST).connection;
     CHECK_OK(aq_connection_accept(conn, NULL));
@@ -133,9 +138,11 @@ static void alone(uint32_t number)
 
 int main(void)
 {
-    for (uint32_t multiple = 0; multiple < 2; multiple++) {
-        play_begin(multiple ? "sleep, several threads" : "sleep");
-        pid_t one = play_start(server, multiple), other = play_start(client, 0);
+    static const char *const ways[] = {"sleep", "sleep, several threads", "poll, sleep",
+                                       "poll, sleep, several threads"};
+    for (uint32_t way = 0; way < COUNT_OF(ways); way++) {
+        play_begin(ways[way]);
+        pid_t one = play_start(server, way), other = play_start(client, 0);
         while (atomic_load(&play->flag[1]) == 0 && waitpid(other, NULL, WNOHANG) == 0)
             usleep(1000);
         kill(other, SIGKILL);
