@@ -56,9 +56,9 @@ class Udp(Case):
                                   ("ACK_DELAY", "1s", "AQ_UDP_ACK_DELAY"),
                                   ("AUTH", "maybe", "cookie")):
             with self.subTest(name=name, value=value):
-                result = job(2, EXAMPLES / "hello", AQ_TRANSPORTS="udp",
-                             **{"AQ_UDP_" + name: value})
-                self.assertIn(said, self.expect(result, 1).stderr)
+                for way in ("AQ_TRANSPORTS", "udp"), ("AQ_NEIGHBORHOOD", "1"):
+                    result = job(2, EXAMPLES / "hello", **dict([way]), **{"AQ_UDP_" + name: value})
+                    self.assertIn(said, self.expect(result, 1).stderr)
 
     def test_ranks_whose_ports_do_not_fit(self):
         odd = ("sh", "-c", 'if [ "$AQ_RANK" = 1 ]; then export "$ODD"; fi; exec "$@"', "sh")

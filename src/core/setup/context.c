@@ -116,8 +116,16 @@ static aq_status context_open_listed(const char *name)
     return context_open_transport(transport);
 }
 
+static bool context_is_asked_for(const struct aqi_transport *transport)
+{
+    const struct aqi_settings_table *settings = transport->settings;
+    for (size_t row = 0; settings != NULL && row < settings->count; row++)
+        if (strcmp(aqi_setting_origin(settings, row), "default") != 0) return true;
+    return false;
+}
+
 /* What reaches other hosts is for where there are some; on one host it is for seeing how a program
- * behaves on several, and may be missing. */
+ * behaves on several, and may be missing, unless somebody has set what it is to do. */
 static bool context_has_use_of(const struct aqi_transport *transport)
 {
     struct aqi_tp_probe probe;
@@ -128,7 +136,7 @@ static bool context_has_use_of(const struct aqi_transport *transport)
     (void)transport->probe(0, &probe);
     if (!probe.usable)
         aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", transport->name, probe.reason);
-    return probe.usable;
+    return probe.usable || context_is_asked_for(transport);
 }
 
 /* All ranks open the same transports in the same order: opening may be collective. */
