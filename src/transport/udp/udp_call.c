@@ -184,3 +184,11 @@ bool udp_uri_read(const char *uri, struct udp_uri *out)
     *out = read;
     return true;
 }
+
+aq_status udp_uri_bad(const char *uri)
+{
+    return aqi_fail(AQ_EINVAL, "udp",
+                    "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
+                    "in brackets",
+                    uri);
+}

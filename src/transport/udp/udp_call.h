@@ -77,5 +77,7 @@ struct udp_uri {
     char port[8];
 };
 bool udp_uri_read(const char *uri, struct udp_uri *out);
+/* Says that it is none: AQ_EINVAL. */
+aq_status udp_uri_bad(const char *uri);
 
 #endif

@@ -20,21 +20,28 @@ void udp_connection_set_secret(const struct udp_secret *secret)
     pthread_mutex_unlock(&udp_connection_lock);
 }
 
+static aq_status udp_connection_nonsense(void)
+{
+    return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+}
+
 /* Where to: the host of the URI, or what the client's address says. */
-static bool udp_connection_towards(const struct aqi_tp_params *params,
-                                   const struct udp_addr *client, char towards[AQI_URI_MAX])
+static aq_status udp_connection_towards(const struct aqi_tp_params *params,
+                                        const struct udp_addr *client, char towards[AQI_URI_MAX])
 {
     struct udp_uri uri;
     union ports_sockaddr at;
     if (params->towards != NULL) {
-        if (!udp_uri_read(params->towards, &uri)) return false;
+        if (!udp_uri_read(params->towards, &uri)) return udp_uri_bad(params->towards);
         memcpy(towards, uri.host, sizeof(uri.host));
-        return true;
+        return AQ_OK;
     }
-    if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return false;
+    if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return udp_connection_nonsense();
     const void *ip = at.any.sa_family == AF_INET6 ? (const void *)&at.v6.sin6_addr
                                                   : (const void *)&at.v4.sin_addr;
-    return inet_ntop(at.any.sa_family, ip, towards, AQI_URI_MAX) != NULL;
+    return inet_ntop(at.any.sa_family, ip, towards, AQI_URI_MAX) != NULL
+               ? AQ_OK
+               : udp_connection_nonsense();
 }
 
 aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
@@ -47,8 +54,7 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
     own->is_connection = true;
     memcpy(own->addr.base.magic, udp_magic, sizeof(udp_magic));
     if (params->like != NULL) {
-        if (params->like_len != sizeof(own->addr))
-            return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+        if (params->like_len != sizeof(own->addr)) return udp_connection_nonsense();
         memcpy(&own->addr, params->like, sizeof(own->addr));
         if (udp->authenticate && !own->addr.authenticate)
             return aqi_fail(AQ_EMISMATCH, "udp",
@@ -60,8 +66,8 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
         if (st != AQ_OK) return st;
     }
     own->addr.authenticate = udp->authenticate;
-    if (!udp_connection_towards(params, &own->addr.base, towards))
-        return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+    aq_status st = udp_connection_towards(params, &own->addr.base, towards);
+    if (st != AQ_OK) return st;
     pthread_mutex_lock(&udp_connection_lock);
     struct udp_secret secret = udp_connection_secret;
     pthread_mutex_unlock(&udp_connection_lock);

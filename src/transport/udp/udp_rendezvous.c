@@ -65,14 +65,6 @@ void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
-static aq_status udp_rendezvous_bad_uri(const char *uri)
-{
-    return aqi_fail(AQ_EINVAL, "udp",
-                    "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
-                    "in brackets",
-                    uri);
-}
-
 static aq_status udp_rendezvous_resolve(const struct udp_uri *uri, bool listen,
                                         struct addrinfo **names)
 {
@@ -452,7 +444,7 @@ static aq_status udp_rendezvous_listen_at(const char *uri, int *fd, char *uri_ou
 {
     struct udp_uri where;
     struct addrinfo *names;
-    if (!udp_uri_read(uri, &where)) return udp_rendezvous_bad_uri(uri);
+    if (!udp_uri_read(uri, &where)) return udp_uri_bad(uri);
     if (where.host[0] == 0) strcpy(where.host, "0.0.0.0");
     aq_status st = udp_rendezvous_resolve(&where, true, &names);
     if (st != AQ_OK) return st;
@@ -608,7 +600,7 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
 {
     struct udp_uri where;
     if (!udp_uri_read(uri, &where) || where.host[0] == 0 || strcmp(where.port, "0") == 0)
-        return udp_rendezvous_bad_uri(uri);
+        return udp_uri_bad(uri);
     if (message->nfds != 0)
         return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
     struct addrinfo *names = NULL; /* which may take long to find: without the lock */

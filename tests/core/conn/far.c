@@ -103,6 +103,7 @@ static void addresses(uint32_t number)
     CHECK_STATUS(call("udp://nosuch.invalid:7000", 0, 0, "is not known"), AQ_EINVAL);
     CHECK_STATUS(call("udp://255.255.255.255:9", 0, 0, "no interface leads"), AQ_EINVAL);
     CHECK_STATUS(call("udp://127.0.0.1", 0, 0, "HOST:PORT"), AQ_EINVAL);
+    CHECK_STATUS(call("udp://127.0.0.1:99999", 0, 0, "HOST:PORT"), AQ_EINVAL);
     job_close();
 }
 
