@@ -214,7 +214,8 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
 /* --- saying it ---------------------------------------------------------------------------------
  */
 
-static void connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
+/* False: the port has no room. */
+static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
                         const uint64_t nonces[2], size_t packet, size_t fill)
 {
     static const unsigned char zeros[AQI_DGRAM_MOST_PACKET];
@@ -234,37 +235,39 @@ static void connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
-    (void)dgram->hooks.transmit(dgram->hooks.arg,
-                                fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
-                                &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
+    return dgram->hooks.transmit(dgram->hooks.arg,
+                                 fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
+                                 &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
 }
 
-static void connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
+static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     static const size_t smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
     size_t packet = peer->packet;
-    connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
-    if (peer->tries <= CONNECT_PATIENCE) return;
+    bool said = connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
+    if (peer->tries <= CONNECT_PATIENCE) return said;
     /* The larger ones first and more often: should they arrive, they count. */
     connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
     for (unsigned i = 0; i < AQI_COUNT_OF(smaller); i++)
         if (smaller[i] < packet && peer->tries > CONNECT_PATIENCE + 2 * i)
             connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, smaller[i], smaller[i]);
+    return said;
 }
 
 /* Begin: no connection before this one is to be had any more. */
-static void connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
+static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     peer->state = DGRAM_CONNECTING;
     peer->tries = 0;
     peer->nonces[0] = ++dgram->nonce;
     peer->nonces[1] = 0;
-    connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+    return connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
 }
 
 /* What is due of a handshake that we have begun or are to begin. */
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
+    bool said = true;
     if (peer->state == DGRAM_CLOSING && dgram->now >= peer->hello_at) {
         connect_say(dgram, peer, CONNECT_CLOSE, peer->conn->nonces, peer->conn->packet, 0);
     } else if (peer->state == DGRAM_IDLE) {
@@ -279,16 +282,17 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         return;
     } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW)
-            connect_hello(dgram, peer);
+            said = connect_hello(dgram, peer);
         else if (peer->nonces[1] == 0)
-            connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+            said = connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
         else
-            connect_confirm(dgram, peer);
+            said = connect_confirm(dgram, peer);
     } else {
         return;
     }
-    if (peer->tries < UINT8_MAX) peer->tries++;
-    uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << aqi_min(peer->tries, 16);
+    /* What has not left says nothing of the peer. */
+    if (said && peer->tries < UINT8_MAX) peer->tries++;
+    uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << (said ? aqi_min(peer->tries, 16) : 0);
     peer->hello_at = dgram->now + (uint64_t)aqi_min(pause, CONNECT_LAST_PAUSE);
     if (dgram->config.dead_after != 0 && dgram->now - peer->conn->heard > dgram->config.dead_after)
         dgram_lose(dgram, peer, "does not answer");

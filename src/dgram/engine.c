@@ -85,7 +85,8 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
     uint64_t when = AQI_DGRAM_NEVER;
     if (conn != NULL) {
         dgram_note(dgram, conn);
-        when = aqi_min(conn->ack_at, aqi_min(conn->probe_at, conn->pace_at));
+        when = aqi_min(conn->ack_at, conn->pace_at);
+        if (peer->state == DGRAM_UP) when = aqi_min(when, conn->probe_at);
         if (conn->active_until != 0) when = aqi_min(when, conn->active_until);
         if (peer->state == DGRAM_UP && dgram->config.idle_close != 0 && !conn->busy)
             when = aqi_min(when, conn->used + dgram->config.idle_close);
