@@ -1,6 +1,6 @@
 /*
- * Counters with units. A folder declares a table of rows; each thread counts into its own block
- * without atomic read-modify-write, and a reader sums the blocks.
+ * Counters with units, all in one table; each thread counts into its own block without atomic
+ * read-modify-write, and a reader sums the blocks.
  */
 #ifndef AQI_STATS_H
 #define AQI_STATS_H

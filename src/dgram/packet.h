@@ -1,6 +1,6 @@
 /*
  * Packets as bytes: a head of 32 bytes, then records, each at a multiple of 16; little-endian.
- * Handshakes have a head of their own (handshake.h), which begins with DGRAM_HANDSHAKE where others
+ * Handshakes have a head of their own (connect.c), which begins with DGRAM_HANDSHAKE where others
  * have a cookie.
  */
 #ifndef AQI_DGRAM_PACKET_H
@@ -44,7 +44,7 @@ enum dgram_record_kind {
     DGRAM_GET,      /* operation `id`: where = address, 8 bytes: length */
     DGRAM_BYTES,    /* of the answer to get `id`: where = offset, bytes */
     DGRAM_REFUSED,  /* of operation `id` */
-    DGRAM_SACK,     /* of channel `flags`: see struct dgram_sack */
+    DGRAM_SACK,     /* of channel `flags`: see DGRAM_SACK_WORDS */
     DGRAM_RECORDS
 };
 
