@@ -97,11 +97,14 @@ typedef struct aq_accept_params {
  * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
- * @return AQ_OK       `*listener` is valid until aq_listener_close.
- * @return AQ_ESTATE   Somebody listens there already, or the library is not initialised.
- * @return AQ_EINVAL   Not an address (of this host), unknown flags, or a pointer is NULL.
- * @return AQ_EACCESS  Over a network: there is no secret, and AQ_LISTEN_ANYBODY is not set.
- * @return AQ_ENOTSUP  No transport in use can listen (there).
+ * @return AQ_OK        `*listener` is valid until aq_listener_close.
+ * @return AQ_ESTATE    Somebody listens there already, or the library is not initialised.
+ * @return AQ_EINVAL    Not an address (of this host), unknown flags, or a pointer is NULL.
+ * @return AQ_EACCESS   Over a network: there is no secret, and AQ_LISTEN_ANYBODY is not set; or
+ *                      others may read its file.
+ * @return AQ_ESETTING  Over a network: AQ_CONNECT_SECRET is neither file:PATH nor fd:NUMBER, what
+ * it names cannot be read, or does not hold 16 to 4095 bytes.
+ * @return AQ_ENOTSUP   No transport in use can listen (there).
  * @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_listen(const char *uri, unsigned flags, void *context,
@@ -141,7 +144,10 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * @return AQ_EREFUSED   Nobody listens there, or the server rejected; the message has its reason.
  * @return AQ_ETIMEOUT   No answer in time.
  * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set; or it has
- *                       not our AQ_CONNECT_SECRET; or, over a network, there is none.
+ *                       not our AQ_CONNECT_SECRET; or, over a network, there is none, or others
+ *                       may read its file.
+ * @return AQ_ESETTING   As of aq_listen; or another setting that connections over a network use is
+ *                       not legal (AQ_UDP_MTU, AQ_UDP_LOSSY).
  * @return AQ_EMISMATCH  The server has another version of the library.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA, here or at the server.
  * @return AQ_EINVAL, AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS
@@ -158,7 +164,10 @@ AQ_API AQ_MUST_USE aq_status aq_connect(const char *uri, const aq_connect_params
  * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
- * @return AQ_OK  Begun; `*connection` is to be closed with aq_connection_close, also if it fails.
+ * @return AQ_OK        Begun; `*connection` is to be closed with aq_connection_close, also if it
+ *                      fails.
+ * @return AQ_EACCESS   Over a network: there is no secret, or others may read its file.
+ * @return AQ_ESETTING  As of aq_connect.
  * @return AQ_EINVAL, AQ_ENOTSUP, AQ_ESIZE, AQ_ELIMIT, AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS
  */
 AQ_API AQ_MUST_USE aq_status aq_connect_start(const char *uri, const aq_connect_params *params,
@@ -217,7 +226,7 @@ AQ_API AQ_MUST_USE aq_status aq_connection_next_event(aq_connection_event *event
  * @return AQ_EPROTO     What it brought is not as it should be; likewise.
  * @return AQ_ESTATE     Not a request that waits for an answer.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA.
- * @return AQ_EINVAL, AQ_ENOMEM, AQ_ELIMIT, AQ_ECONTEXT, AQ_ESYS
+ * @return AQ_EINVAL, AQ_ENOMEM, AQ_ELIMIT, AQ_ESETTING, AQ_ECONTEXT, AQ_ESYS
  */
 AQ_API AQ_MUST_USE aq_status aq_connection_accept(aq_connection *connection,
                                                   const aq_accept_params *params);

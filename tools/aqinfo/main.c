@@ -29,9 +29,9 @@ static const struct command_row rows[] = {
      "chrome://tracing",
      .number = &format, .value = FORMAT_TRACE},
     {0, "peers", NULL,
-     "the state of the peers that ranks reach over udp: of the running job whose launcher or rank "
-     "is "
-     "process PID, or of one that is over from its files FILE of AQ_STATS_FILE",
+     "the state of the peers that ranks reach over udp, without connections by URI: of the running "
+     "job whose launcher or rank is process PID (of a stopped rank as it was last), or of one that "
+     "is over from its files FILE of AQ_STATS_FILE",
      .number = &format, .value = FORMAT_PEERS},
 };
 

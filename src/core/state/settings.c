@@ -79,7 +79,7 @@ static const struct aqi_setting rows[] = {
      .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
             "memory of each process accessible.",
      .advice = "The same in every process. Not fast needs transports that reach memory without "
-               "registering it: loop and shm do.",
+               "registering it: loop, shm and udp do.",
      .choices = segment_modes,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, segment_mode)},

@@ -33,8 +33,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(CHOICE, struct udp_config, port)},
     {.name = "AQ_UDP_MTU",
      .def = "0",
-     .doc = "Bytes of the largest packet with the headers of IP and UDP; 0: what the interface "
-            "carries.",
+     .doc = "Bytes of the largest packet with the headers of IP and UDP, at least 604; 0: what the "
+            "interface carries.",
      .advice = "Lower it where a warning says that a path carries less than the interface.",
      .unit = "bytes",
      .max = 65535,
@@ -71,7 +71,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct udp_config, rto_min_ns)},
     {.name = "AQ_UDP_RTO_MAX",
      .def = "250ms",
-     .doc = "The longest such time: how often a silent peer is asked.",
+     .doc = "The longest time after which what is not acknowledged is sent again, and how often a "
+            "silent peer is asked; never less than AQ_UDP_RTO_MIN.",
      .unit = "ms",
      .min = 1000000,
      .max = 600 * SECOND,
