@@ -57,12 +57,12 @@ class Peers(Case):
                                     ("received", "packets_received")):
                 self.assertEqual(sum(row[column] for row in mine), counters.get(counter, 0), shown)
 
-    def shown(self, pid):
-        """The rows of a process, once there are some."""
+    def shown(self, pid, count=1):
+        """The rows of a process or a job, once there are so many."""
         until = time.monotonic() + 60
         while True:
             result = run(AQINFO, "--peers", str(pid))
-            if " up " in result.stdout or time.monotonic() > until:
+            if result.stdout.count(" up ") >= count or time.monotonic() > until:
                 return self.table(self.expect(result, 0).stdout)[0]
             time.sleep(0.02)
 
@@ -71,7 +71,7 @@ class Peers(Case):
         command = 'echo $$ && exec "$0" --pattern am-short-rtt --min-time 60s'
         with start(AQRUN, "-n", "2", "sh", "-c", command, AQPERF, AQ_TRANSPORTS="udp") as launcher:
             ranks = [int(launcher.stdout.readline()) for _ in range(2)]
-            self.assertEqual(set(self.shown(launcher.pid)), {(0, 1), (1, 0)})
+            self.assertEqual(set(self.shown(launcher.pid, 2)), {(0, 1), (1, 0)})
             alone = [self.shown(rank) for rank in ranks]
             self.assertEqual(sorted(map(list, alone)), [[(0, 1)], [(1, 0)]])
             before = self.shown(ranks[0])
