@@ -12,6 +12,9 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am);
  */
 aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsigned flags,
                        const char *call);
+/* The same for a Short request between first endpoints. */
+aq_status core_run_own_short(struct core_route *route, aq_handler handler, const aq_arg *args,
+                             unsigned nargs, unsigned flags, const char *call);
 void *core_own_payload(struct core_thread *me, bool reply, const char *call);
 /* A message of a program that may be a stranger. False: it must not be delivered. */
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am);

@@ -167,29 +167,30 @@ static AQI_COLD void am_dispatch_run_traced(aq_am_fn *fn, aq_am *am, const char 
 
 /*
  * Run the handler of `ep`, which a message has come to by `route` from endpoint `source_ep` of
- * `source`. False: it is for no handler that would take it.
+ * `source`. False: it is for no handler that would take it. (By value, so that what is known of it
+ * where this is called needs no memory.)
  */
-static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t source,
-                                   unsigned source_ep, const struct aqi_am *am)
+static inline bool am_dispatch_copy(aq_ep *ep, struct core_route *route, uint32_t source,
+                                    unsigned source_ep, struct aqi_am am)
 {
-    const struct core_handler *h = &ep->handlers[am->handler];
+    const struct core_handler *h = &ep->handlers[am.handler];
     aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
-    bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    uint8_t category = (uint8_t)(1u << (am->kind - 1));
+    bool is_reply = (am.flags & AQI_AM_IS_REPLY) != 0;
+    uint8_t category = (uint8_t)(1u << (am.kind - 1));
     unsigned needs = category | (is_reply ? AQ_AM_REPLY : AQ_AM_REQUEST);
     if (AQI_UNLIKELY(fn == NULL || (needs & ~h->accepts) != 0 ||
-                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am->nargs)))
+                     (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am.nargs)))
         return false;
     struct core_thread *me = core_self();
     struct core_message *outer = me->handling; /* a request that waits for room in its reply */
-    struct core_message message = {.am = {.args = am->args,
-                                          .payload = (void *)(uintptr_t)am->payload,
-                                          .nbytes = am->nbytes,
+    struct core_message message = {.am = {.args = am.args,
+                                          .payload = (void *)(uintptr_t)am.payload,
+                                          .nbytes = am.nbytes,
                                           .context = h->context,
                                           .ep = ep,
                                           .source = source,
-                                          .nargs = am->nargs,
-                                          .handler = am->handler,
+                                          .nargs = am.nargs,
+                                          .handler = am.handler,
                                           .category = category,
                                           .is_reply = is_reply,
                                           .source_ep = (uint8_t)source_ep},
@@ -204,6 +205,12 @@ static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t
     me->handling = outer;
     aqi_count(AQI_CTR_AM_RECEIVED, 1);
     return true;
+}
+
+static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t source,
+                                   unsigned source_ep, const struct aqi_am *am)
+{
+    return am_dispatch_copy(ep, route, source, source_ep, *am);
 }
 
 /* None of these for the programs' own handlers. False: nobody wants it. */
@@ -286,5 +293,27 @@ aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsign
     am_dispatch(route->rank, am);
     aqi_trace_end(AQI_TRACE_AM, call, begun, route->rank, am->nbytes);
     if (!reply && (flags & AQ_IMMEDIATE) == 0) core_done_directly(me);
+    return AQ_OK;
+}
+
+static AQI_COLD aq_status am_run_own_short_slow(const struct core_route *route, aq_handler handler,
+                                                const aq_arg *args, unsigned nargs, unsigned flags,
+                                                const char *call)
+{
+    struct aqi_am am = {
+        .kind = AQI_AM_SHORT, .handler = handler, .nargs = (uint8_t)nargs, .args = args};
+    return core_run_own(route, &am, flags, call);
+}
+
+aq_status core_run_own_short(struct core_route *route, aq_handler handler, const aq_arg *args,
+                             unsigned nargs, unsigned flags, const char *call)
+{
+    const struct aqi_am am = {
+        .kind = AQI_AM_SHORT, .handler = handler, .nargs = (uint8_t)nargs, .args = args};
+    if (AQI_UNLIKELY(aqi_tracing(AQI_TRACE_AM)) ||
+        AQI_UNLIKELY(!am_dispatch_copy(&core.ep, route, route->rank, 0, am)))
+        return am_run_own_short_slow(route, handler, args, nargs, flags, call);
+    aqi_count(AQI_CTR_AM_SENT, 1);
+    if ((flags & AQ_IMMEDIATE) == 0) core_done_directly(core_thread_mine);
     return AQ_OK;
 }

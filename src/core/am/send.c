@@ -261,6 +261,8 @@ static inline aq_status am_request(const char *call, enum am_way way, aq_team *t
     struct core_route *route = core_route_to(team, rank, call, &st);
     if (AQI_LIKELY(route != NULL)) route = core_message_route(team, route, call, &eps, &st);
     if (AQI_UNLIKELY(route == NULL)) return st;
+    if (kind == AQI_AM_SHORT && way == AM_SEND && route->self && eps == 0)
+        return core_run_own_short(route, handler, args, nargs, flags, call);
     if (kind != AQI_AM_SHORT) {
         size_t most = kind == AQI_AM_LONG ? core.max_long : route->max_medium;
         st = am_check_payload(call, src, nbytes, most);
