@@ -23,9 +23,15 @@ struct dgram_arrival {
 };
 
 /* What has been acknowledged cannot come again: without memory for it there is no going on. */
+static bool receive_no_memory(struct dgram_arrival *arrival)
+{
+    arrival->broken = "sent something for which there is no memory here";
+    return false;
+}
+
 static void *receive_or_break(struct dgram_arrival *arrival, void *memory)
 {
-    if (memory == NULL) arrival->broken = "sent something for which there is no memory here";
+    if (memory == NULL) (void)receive_no_memory(arrival);
     return memory;
 }
 
@@ -328,7 +334,7 @@ static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     uint64_t len;
     memcpy(&len, bytes, n);
     if (len == 0 || len > SIZE_MAX / 2 || !hooks->range_ok(hooks->arg, record->where, len))
-        return dgram_refuse(dgram, peer, record->id) || receive_or_break(arrival, NULL) != NULL;
+        return dgram_refuse(dgram, peer, record->id) || receive_no_memory(arrival);
     unsigned char *local = (unsigned char *)(uintptr_t)record->where;
     if (len <= AQI_DGRAM_COPIED) {
         struct dgram_record answer = {
@@ -415,29 +421,20 @@ static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arr
         if (receive_keep(dgram, arrival->peer, i->message, i->message_len, true))
             i->message = NULL;
         else
-            receive_or_break(arrival, NULL);
+            (void)receive_no_memory(arrival);
     }
 }
 
-/* The peer may go while something is delivered. */
+/* The peer may go while something is delivered. Nothing is if the connection cannot go on. */
 static void receive_deliver_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
     uint32_t source = arrival->peer->id;
     for (struct dgram_incoming *done = arrival->done, *next; done != NULL; done = next) {
         next = done->next;
-        if (done->message != NULL && !done->refused)
+        if (arrival->broken == NULL && done->message != NULL && !done->refused)
             receive_deliver(dgram, source, done->request, done->message, done->message_len);
         receive_forget(dgram, done);
     }
-}
-
-static void receive_break(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
-{
-    for (struct dgram_incoming *done = arrival->done, *next; done != NULL; done = next) {
-        next = done->next;
-        receive_forget(dgram, done);
-    }
-    dgram_lose(dgram, arrival->peer, arrival->broken);
 }
 
 /* --- packets -----------------------------------------------------------------------------------
@@ -511,7 +508,8 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     receive_records(dgram, arrival, packet, len);
     receive_keep_done(dgram, arrival);
     if (arrival->broken != NULL) {
-        receive_break(dgram, arrival);
+        receive_deliver_done(dgram, arrival);
+        dgram_lose(dgram, peer, arrival->broken);
         return;
     }
     receive_acknowledge(dgram, peer, (head->flags & DGRAM_ASKS) != 0);

@@ -111,17 +111,16 @@ static void memory_calm(struct memory_port *self)
 
 static struct memory_packet *memory_next(struct memory_port *self, unsigned *channel)
 {
-    struct memory_packet *packet = NULL;
+    struct memory_packet *packet;
     aqi_spin_lock(&memory.lock);
-    for (*channel = 0; *channel < AQI_DGRAM_CHANNELS && packet == NULL; ++*channel) {
-        struct memory_queue *queue = &self->queues[*channel];
-        packet = queue->first;
-        if (packet == NULL) continue;
+    *channel = self->queues[AQI_DGRAM_COMMAND].first != NULL ? AQI_DGRAM_COMMAND : AQI_DGRAM_DATA;
+    struct memory_queue *queue = &self->queues[*channel];
+    packet = queue->first;
+    if (packet != NULL) {
         queue->first = packet->next;
         if (queue->first == NULL) queue->last = &queue->first;
         self->kept -= packet->len;
     }
-    --*channel;
     memory_calm(self);
     aqi_spin_unlock(&memory.lock);
     return packet;
