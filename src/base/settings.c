@@ -218,3 +218,8 @@ const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t ro
     uint8_t origin = table->origins == NULL ? SETTINGS_DEFAULT : table->origins[row];
     return origin == SETTINGS_DEFAULT ? "default" : settings_variable(&table->rows[row], origin);
 }
+
+bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row)
+{
+    return strcmp(aqi_setting_origin(table, row), "default") == 0;
+}

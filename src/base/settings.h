@@ -87,6 +87,9 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index);
 /* Where the value of a row came from after load: "default" or the variable's name. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);
 
+/* Has nobody set it? */
+bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
+
 /* A copy of a text that lives as long as the process, one for all that are equal; "": no memory. */
 const char *aqi_setting_keep(const char *text);
 

@@ -120,7 +120,7 @@ static bool context_is_asked_for(const struct aqi_transport *transport)
 {
     const struct aqi_settings_table *settings = transport->settings;
     for (size_t row = 0; settings != NULL && row < settings->count; row++)
-        if (strcmp(aqi_setting_origin(settings, row), "default") != 0) return true;
+        if (!aqi_setting_is_default(settings, row)) return true;
     return false;
 }
 

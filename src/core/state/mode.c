@@ -34,7 +34,7 @@ bool core_setting_is_default(const char *name)
     size_t row = 0;
     while (strcmp(aqi_core_settings.rows[row].name, name) != 0)
         row++;
-    return strcmp(aqi_setting_origin(&aqi_core_settings, row), "default") == 0;
+    return aqi_setting_is_default(&aqi_core_settings, row);
 }
 
 aq_status aq_wait_mode_set(aq_wait_mode mode)

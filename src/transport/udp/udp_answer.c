@@ -8,9 +8,7 @@
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
 
-#include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 
 static const uint64_t answer_often_ns = 10000000, answer_rarely_ns = 1000000000;
@@ -70,23 +68,15 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous)
     struct udp_answer *answer = &rendezvous->answer;
     pthread_mutexattr_t recursive;
     pthread_condattr_t monotonic;
-    pthread_attr_t attr;
-    sigset_t all, before;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&answer->lock, &recursive);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&answer->changed, &monotonic);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
-    sigfillset(&all); /* all signals are the program's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     answer->owner = getpid();
     answer->running = true; /* before there is the thread */
-    int err = pthread_create(&answer->thread, &attr, udp_answer_main, rendezvous);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    int err = udp_thread_start(&answer->thread, udp_answer_main, rendezvous);
     if (err == 0) return;
     answer->running = false;
     aqi_log(AQI_LOG_INFO, "udp",

@@ -144,13 +144,12 @@ static void *udp_idle_main(void *arg)
     struct udp_tp *udp = arg;
     struct udp_idle *idle = &udp->idle;
     struct epoll_event event;
-    uint64_t ticks;
     while (!atomic_load_explicit(&idle->stop, memory_order_acquire)) {
         int n = epoll_wait(idle->watched, &event, 1, -1);
         if (n < 0 && errno != EINTR) return NULL;
         if (n <= 0) continue;
         bool tick = event.data.fd == idle->tick;
-        if (tick && read(idle->tick, &ticks, sizeof(ticks)) != sizeof(ticks)) continue;
+        if (tick && !aqi_kick_take(idle->tick)) continue;
         if (!tick) atomic_store_explicit(&idle->raised, 1, memory_order_release);
         udp_lock(udp);
         udp_idle_turn(udp, tick);
@@ -160,20 +159,26 @@ static void *udp_idle_main(void *arg)
     return NULL;
 }
 
-/* All signals are the program's. */
+int udp_thread_start(pthread_t *thread, void *(*main)(void *arg), void *arg)
+{
+    sigset_t all, before;
+    pthread_attr_t attr;
+    int err = pthread_attr_init(&attr);
+    if (err != 0) return err;
+    sigfillset(&all);
+    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    err = pthread_create(thread, &attr, main, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+
 static void udp_idle_start(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    sigset_t all, before;
-    pthread_attr_t attr;
-    sigfillset(&all);
-    if (pthread_attr_init(&attr) != 0) return;
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     idle->helped = udp->locks = true; /* before there is the thread */
-    int err = pthread_create(&idle->thread, &attr, udp_idle_main, udp);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    int err = udp_thread_start(&idle->thread, udp_idle_main, udp);
     if (err == 0) return;
     aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
             strerror(err));
@@ -188,7 +193,7 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->arrivals = epoll_create1(EPOLL_CLOEXEC);
     idle->watched = epoll_create1(EPOLL_CLOEXEC);
     idle->leftover = aqi_kick_new();
-    idle->tick = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    idle->tick = aqi_timer_new();
     bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->leftover >= 0 && idle->tick >= 0;
     for (unsigned i = 0; i < idle->socket_count && made; i++)
         made = udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->sockets[i], EPOLLIN);

@@ -188,7 +188,10 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
 /* Tell what was kept while the thread called the engine. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 
-/* udp_idle.c: what an idle process costs. With the lock held where it is not said otherwise. */
+/* udp_idle.c */
+/* A thread of ours, with a small stack; all signals are the program's. Returns errno, or 0. */
+int udp_thread_start(pthread_t *thread, void *(*main)(void *arg), void *arg);
+/* What an idle process costs. With the lock held where it is not said otherwise. */
 aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
 void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Something was begun or has come: progress looks in every poll from now on. */

@@ -8,7 +8,8 @@
 struct udp_config udp_config;
 
 static const char *const auths[] = {"cookie", "mac", NULL};
-static const char *const ports[] = {"socket", "xdp", "memory", NULL};
+static const char *const ports[] = {
+    [UDP_PORT_SOCKET] = "socket", [UDP_PORT_XDP] = "xdp", [UDP_PORT_MEMORY] = "memory", NULL};
 
 #define SECOND 1000000000ull
 
