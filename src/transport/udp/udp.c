@@ -374,7 +374,9 @@ static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
-    bool quiet = aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
+    /* What has ended while the thread helped progress has yet to tell. */
+    bool quiet =
+        udp->end_count == 0 && aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
     udp_unlock(udp);
     return quiet ? AQ_OK : AQ_AGAIN;
 }
