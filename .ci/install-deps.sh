@@ -4,9 +4,11 @@
 set -euo pipefail
 
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
-test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc iproute2 nftables)
+test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc iproute2 nftables tcsh)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
-ci=("${test[@]}" clang libclang-rt-14-dev clang-format-14 shellcheck "${other[@]}")
+managers=(mpich openmpi-bin slurmctld slurmd slurm-client munge openssh-server openssh-client)
+ci=("${test[@]}" "${managers[@]}" clang libclang-rt-14-dev clang-format-14 shellcheck spin \
+    "${other[@]}")
 # What the packages above put on the PATH, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
@@ -55,7 +57,19 @@ apt()
 
 echo "Installing what is missing for '$1': ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# The tests start daemons of their own; those of the packages (munge) must not start on this system.
+policy=/usr/sbin/policy-rc.d
+if [ -e "$policy" ]; then
+    policy=
+else
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
+fi
+tidy()
+{
+    rm -f "$log"
+    [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
+}
+trap tidy EXIT
 # Lists may be absent (fresh image) or older than the mirror: then update, once.
 if ! apt install --no-install-recommends "${missing[@]}" </dev/null >"$log" 2>&1; then
     if ! { apt update && apt install --no-install-recommends "${missing[@]}"; } \

@@ -72,6 +72,7 @@ int main(int argc, char **argv)
         1;
     if (n > (int)sizeof(both)) return usage();
 
+    aq_error_log(0); /* check() says it */
     check(aq_init(NULL, &world), "aq_init");
     aq_handler_entry handler = {.index = VALUE, .nargs = 1, .fn = on_value};
     check(aq_am_register(aq_team_ep(world), &handler, 1), "aq_am_register");

@@ -72,6 +72,15 @@ static void on_stop(aq_am *am)
     answer(am, "stopping");
 }
 
+/* Over a network nobody says which process it is. */
+static void say(const aq_connection_info *info, const char *what)
+{
+    if (info->pid != 0)
+        printf("process %d: %s\n", (int)info->pid, what);
+    else
+        printf("a client: %s\n", what);
+}
+
 static void take(const aq_connection_event *event)
 {
     aq_connection_info info;
@@ -87,10 +96,10 @@ static void take(const aq_connection_event *event)
         }
         break;
     case AQ_CONNECTION_OPENED:
-        printf("process %d is connected\n", (int)info.pid);
+        say(&info, "is connected");
         break;
     default:
-        printf("process %d: %s\n", (int)info.pid, info.reason);
+        say(&info, info.reason);
         check(aq_connection_close(event->connection), "aq_connection_close");
     }
     fflush(stdout);
@@ -105,6 +114,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: server [URI]\n");
         return 2;
     }
+    aq_error_log(0); /* check() says it */
     check(aq_init(NULL, &world), "aq_init");
     aq_handler_entry handlers[] = {
         {.index = SET, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_set},

@@ -68,7 +68,10 @@ AQ_API AQ_MUST_USE aq_status aq_info_setting(size_t index, aq_setting_info *info
  * Blocking    Never.
  * Threads     Any; not from inside a handler.
  *
- * @return AQ_OK, or AQ_ERANGE when the list has ended.
+ * @return AQ_OK        `*info` is filled in.
+ * @return AQ_ERANGE    No such index: the list has ended.
+ * @return AQ_ESETTING  Likewise filled in: it does not work here because of a setting of its own
+ *                      that cannot be; the reason names it.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_transport(size_t index, aq_transport_info *info);
 

@@ -4,7 +4,19 @@
 #include "base/shmem.h"
 #include "base/spin.h"
 
+#include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
+
+enum { SHEET_TEXT = AQI_BOARD_SHEET_BYTES - sizeof(struct aqi_board) };
+
+static struct {
+    unsigned char *at; /* NULL: there is none */
+    int fd;
+    unsigned count; /* of those taken */
+    bool taken[AQI_BOARD_SHEETS];
+    struct aqi_spin lock;
+} sheets;
 
 static struct {
     struct aqi_board *_Atomic at;
@@ -58,10 +70,83 @@ void aqi_board_end(void)
     aqi_spin_unlock(&board.lock);
 }
 
+/* --- sheets ----------------------------------------------------------------------------------- */
+
+static const size_t sheets_size = (size_t)AQI_BOARD_SHEETS * AQI_BOARD_SHEET_BYTES;
+
+static struct aqi_board *board_sheet_at(unsigned i)
+{
+    return (struct aqi_board *)(void *)(sheets.at + (size_t)i * AQI_BOARD_SHEET_BYTES);
+}
+
+static bool board_open_sheets(void)
+{
+    void *at;
+    if (sheets.at != NULL) return true;
+    if (aqi_shmem_create(AQI_BOARD_SHEETS_NAME, sheets_size, &sheets.fd) != AQ_OK) return false;
+    if (aqi_shmem_map(sheets.fd, sheets_size, &at) == AQ_OK) {
+        sheets.at = at;
+        return true;
+    }
+    close(sheets.fd);
+    return false;
+}
+
+struct aqi_board *aqi_board_sheet_take(void)
+{
+    struct aqi_board *sheet = NULL;
+    aqi_spin_lock(&sheets.lock);
+    if (sheets.count < AQI_BOARD_SHEETS && board_open_sheets()) {
+        unsigned i = 0;
+        while (sheets.taken[i])
+            i++;
+        sheets.taken[i] = true;
+        sheets.count++;
+        sheet = board_sheet_at(i);
+    }
+    aqi_spin_unlock(&sheets.lock);
+    return sheet;
+}
+
+void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *text)
+{
+    size_t len = aqi_min(text->used, SHEET_TEXT);
+    atomic_fetch_add(&sheet->turn, 1);
+    memcpy(sheet->text, text->text, len);
+    sheet->len = len;
+    atomic_fetch_add(&sheet->turn, 1);
+}
+
+void aqi_board_sheet_give(struct aqi_board *sheet)
+{
+    if (sheet == NULL) return;
+    aqi_board_sheet_write(sheet, &(struct aqi_safe_text){.used = 0, .text = ""});
+    aqi_spin_lock(&sheets.lock);
+    sheets.taken[(size_t)((unsigned char *)sheet - sheets.at) / AQI_BOARD_SHEET_BYTES] = false;
+    if (--sheets.count == 0) {
+        aqi_shmem_unmap(sheets.at, sheets_size);
+        close(sheets.fd);
+        sheets.at = NULL;
+    }
+    aqi_spin_unlock(&sheets.lock);
+}
+
+/* --- printing --------------------------------------------------------------------------------- */
+
+static void board_print(const struct aqi_board *at, int fd)
+{
+    struct aqi_safe_text text = {
+        .text = (char *)(uintptr_t)at->text, .used = at->len, .room = at->len};
+    (void)aqi_safe_write(&text, fd);
+}
+
 void aqi_board_print(int fd)
 {
     struct aqi_board *at = atomic_load(&board.at);
-    if (at == NULL) return;
-    struct aqi_safe_text text = {.text = at->text, .used = at->len, .room = at->len};
-    (void)aqi_safe_write(&text, fd);
+    if (at != NULL) board_print(at, fd);
+    /* Perhaps a signal has come to who has the lock. */
+    if (!aqi_spin_try(&sheets.lock)) return;
+    for (unsigned i = 0; sheets.at != NULL && i < AQI_BOARD_SHEETS; i++)
+        if (sheets.taken[i]) board_print(board_sheet_at(i), fd);
+    aqi_spin_unlock(&sheets.lock);
 }

@@ -24,7 +24,23 @@ aq_status aqi_board_open(size_t room);
  * one's remains. NULL: it is not open. */
 struct aqi_safe_text *aqi_board_begin(void);
 void aqi_board_end(void);
-/* Async-signal-safe. */
+
+/*
+ * Sheets: short texts of what comes and goes, connections by URI, in an object of their own that is
+ * there while any of them is. In it they follow each other, each a struct aqi_board of so many
+ * bytes; tools/aqinfo knows that, too.
+ */
+#define AQI_BOARD_SHEETS_NAME AQI_BOARD_NAME "-sheets"
+#define AQI_BOARD_SHEET_BYTES 512
+enum { AQI_BOARD_SHEETS = 1024 };
+
+/* NULL: there is none to be had. */
+struct aqi_board *aqi_board_sheet_take(void);
+/* One thread at a time for each sheet; what does not fit is cut off. */
+void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *text);
+void aqi_board_sheet_give(struct aqi_board *sheet); /* NULL: nothing */
+
+/* The text, and those of the sheets. Async-signal-safe. */
 void aqi_board_print(int fd);
 
 #endif

@@ -74,11 +74,42 @@ static void what_does_not_fit_is_cut_off(void **state)
     assert_in_range(strlen(text), 1000, 70000);
 }
 
+static void sheets_come_and_go(void **state)
+{
+    (void)state;
+    static char text[1 << 20];
+    static struct aqi_board *taken[AQI_BOARD_SHEETS];
+    struct aqi_safe_text *to = aqi_board_begin();
+    aqi_safe_add(to, "board\n");
+    aqi_board_end();
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < AQI_BOARD_SHEETS; i++)
+            assert_non_null(taken[i] = aqi_board_sheet_take());
+        assert_null(aqi_board_sheet_take());
+        char line[] = "sheet\n";
+        struct aqi_safe_text of = {.text = line, .used = sizeof(line) - 1};
+        aqi_board_sheet_write(taken[5], &of);
+        aqi_board_sheet_write(taken[6], &of);
+        aqi_board_sheet_give(taken[5]);
+        printed(text, sizeof(text));
+        assert_string_equal(text, "board\nsheet\n");
+        of = (struct aqi_safe_text){.text = text, .used = sizeof(text)};
+        aqi_board_sheet_write(taken[7], &of); /* is cut off */
+        assert_ptr_equal(taken[5] = aqi_board_sheet_take(),
+                         (char *)taken[6] - AQI_BOARD_SHEET_BYTES);
+        for (unsigned i = 0; i < AQI_BOARD_SHEETS; i++)
+            aqi_board_sheet_give(taken[i]);
+        printed(text, sizeof(text));
+        assert_string_equal(text, "board\n");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_read_by_others),
         cmocka_unit_test(what_does_not_fit_is_cut_off),
+        cmocka_unit_test(sheets_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

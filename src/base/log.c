@@ -88,6 +88,12 @@ aq_status aqi_log_configure(const char *spec)
     return AQ_OK;
 }
 
+uint32_t aqi_log_rank(void)
+{
+    uint32_t rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
+    return rank == LOG_NOBODY ? 0 : rank;
+}
+
 void aqi_log_identity(uint32_t rank)
 {
     atomic_store_explicit(&log_rank, rank, memory_order_relaxed);

@@ -21,6 +21,7 @@ aq_status aqi_log_configure(const char *spec);
 
 /* Who speaks: lines begin "aq[rank] folder: ". Before it is called: "aq[pid N] folder: ". */
 void aqi_log_identity(uint32_t rank);
+uint32_t aqi_log_rank(void); /* 0 before */
 
 bool aqi_log_enabled(enum aqi_log_level level, const char *folder);
 

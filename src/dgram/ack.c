@@ -74,6 +74,11 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint1
     if (news->bytes == 0) return;
     bool silent = conn->silences != 0;
     conn->silences = 0;
+    /* That what was sent again has come says nothing of how long to wait (Karn). One time-out is a
+     * loss, most likely, but after several the time-out stays long until something is measured,
+     * unless more is under way that soon will be. */
+    bool more = conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight != 0;
+    if (news->sent != 0 || more || conn->backoff == 1) conn->backoff = 0;
     uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
     /* What the peer held it for may be more, for it looks at its clock now and then. */
     if (news->sent != 0 && delay != UINT16_MAX && rtt > held) {
@@ -172,7 +177,7 @@ void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
         const struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL) continue;
         uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : dgram->now;
-        uint64_t at = sent + dgram_pace_timeout(&conn->pace, conn->silences);
+        uint64_t at = sent + dgram_pace_timeout(&conn->pace, conn->backoff);
         if (at < conn->probe_at) conn->probe_at = at;
     }
     if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
@@ -197,7 +202,7 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_make_ready(dgram, peer);
         return;
     }
-    uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->silences);
+    uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
         struct dgram_packet *oldest = tx->flying.first;
@@ -209,6 +214,7 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
     }
     dgram_count(dgram, AQI_DGRAM_TIMEOUTS);
     conn->silences++;
+    if (conn->backoff < UINT8_MAX) conn->backoff++;
     if (conn->silences == ACK_SILENCES) dgram_pace_silent(&conn->pace);
     dgram_make_ready(dgram, peer);
 }

@@ -8,8 +8,14 @@
  *
  * Each carries a MAC with the job's key. Who does not know that is not answered; who repeats a
  * CONFIRM of an earlier connection fails by its nonce, which grows. Should both begin, the one with
- * the lower id goes on. A path that carries small packets only shows in CONFIRM: after some tries
- * smaller ones go with it.
+ * the lower id goes on.
+ *
+ * Whether the path carries the largest packet shows in CONFIRM and its ACCEPT. After some tries
+ * smaller ones go between two large ones. That is a round; it says something only if an answer to a
+ * small one comes and to neither of the large ones, which went through the same buffers at the same
+ * time. After several such rounds, each twice as long as the one before, the path is small: who
+ * began says CONFIRM of that size, agreed, and all is over with an ACCEPT that agrees. Where
+ * buffers are full the small ones are lost, too, and nothing is concluded.
  */
 #include "base/mac.h"
 #include "dgram/dgram_impl.h"
@@ -35,7 +41,7 @@ struct connect_hello {
     uint16_t packet; /* bytes: the largest that the sender handles */
     uint32_t source, target;
     uint32_t numbers[2];
-    uint32_t unused;
+    uint32_t agreed; /* 1, CONFIRM and ACCEPT: larger packets do not pass */
     uint64_t epoch;
     uint64_t nonces[2]; /* of who began, of the other */
     uint64_t begun;     /* the nonce with which the sender began last */
@@ -47,8 +53,10 @@ static_assert(sizeof(struct connect_hello) == 112, "no padding");
 enum {
     CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try, */
     CONNECT_LAST_PAUSE = 500000000,
+    CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
     CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
-    CONNECT_PATIENCE = 4, /* tries with the largest packet alone */
+    CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
+    CONNECT_ROUNDS = 4, /* in which only small ones pass, more than nothing does: it is the path */
     CONNECT_SMALL = 1424, /* fits an Ethernet frame, also in most tunnels */
     CONNECT_RESET_PAUSE = 1000000
 };
@@ -194,7 +202,10 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
         conn->rx[c] = (struct dgram_rx){0};
     }
     memset(conn->held, 0, sizeof(conn->held));
+    conn->small = conn->heard_size = conn->rounds = 0;
+    conn->agreed = conn->accepted = false;
     conn->holding = conn->silences = conn->unacked = 0;
+    conn->backoff = 0;
     conn->probes = 0;
     conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
@@ -229,29 +240,54 @@ static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
                                   .nonces = {nonces[0], nonces[1]},
                                   .begun = peer->nonces[0],
                                   .address = dgram->config.address};
+    hello.agreed = (kind == CONNECT_CONFIRM || kind == CONNECT_ACCEPT) && peer->conn->agreed;
     for (unsigned c = 0; c < 2 && peer->conn != NULL; c++)
         hello.numbers[c] = peer->conn->tx[c].next;
     connect_mac(dgram, dgram->config.key, &hello, offsetof(struct connect_hello, tag), hello.tag);
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
-    return dgram->hooks.transmit(dgram->hooks.arg,
-                                 fill > AQI_DGRAM_COMMAND_MAX ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
+    return dgram->hooks.transmit(dgram->hooks.arg, fill != 0 ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
                                  &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
+}
+
+static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet)
+{
+    return connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
 }
 
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     static const size_t smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
-    size_t packet = peer->packet;
-    bool said = connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
-    if (peer->tries <= CONNECT_PATIENCE) return said;
-    /* The larger ones first and more often: should they arrive, they count. */
-    connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
+    if (!connect_confirm_of(dgram, peer, peer->packet)) return false;
+    if (peer->tries < CONNECT_PATIENCE || peer->conn->agreed) return true;
     for (unsigned i = 0; i < AQI_COUNT_OF(smaller); i++)
-        if (smaller[i] < packet && peer->tries > CONNECT_PATIENCE + 2 * i)
-            connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, smaller[i], smaller[i]);
-    return said;
+        if (smaller[i] < peer->packet) connect_confirm_of(dgram, peer, smaller[i]);
+    connect_confirm_of(dgram, peer, peer->packet);
+    return true;
+}
+
+/* A round is over: does the path carry small packets only? */
+static void connect_judge(struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    size_t heard = conn->heard_size;
+    conn->heard_size = 0;
+    if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
+    if (heard == 0) {
+        if (conn->rounds > 0) conn->rounds--;
+        return;
+    }
+    if (heard > conn->small) {
+        conn->small = (uint16_t)heard;
+        conn->rounds = 0;
+    }
+    if (heard == conn->small) conn->rounds++;
+    if (conn->rounds < CONNECT_ROUNDS) return;
+    conn->agreed = true;
+    conn->rounds--;
+    peer->packet = conn->small;
+    peer->tries = 0;
 }
 
 /* Begin: no connection before this one is to be had any more. */
@@ -281,6 +317,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         connect_hello(dgram, peer);
         return;
     } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
+        connect_judge(peer);
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW)
             said = connect_hello(dgram, peer);
         else if (peer->nonces[1] == 0)
@@ -336,8 +373,17 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
 
 uint64_t dgram_connect_wait(const struct dgram_conn *conn)
 {
-    if (conn->proved || conn->accepts == 0) return 0;
+    if (conn->proved || !conn->accepted) return 0;
     return conn->accepted_at + CONNECT_FIRST_PAUSE;
+}
+
+uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
+{
+    if (dgram->config.idle_close == 0 || conn->busy) return AQI_DGRAM_NEVER;
+    uint64_t at = conn->used + dgram->config.idle_close;
+    /* The other may still be finding out what the path carries. */
+    if (!conn->proved && conn->accepted) at = aqi_max(at, conn->accepted_at + CONNECT_GIVE_UP);
+    return at;
 }
 
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -345,9 +391,9 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     if (conn->proved) return;
     conn->proved = true;
-    conn->packet = peer->packet;
+    conn->packet = conn->pace.packet = peer->packet;
     dgram_make_ready(dgram, peer);
-    if (peer->packet >= dgram->config.packet || peer->small_told || !peer->shrunk) return;
+    if (peer->packet >= dgram->config.packet || peer->small_told || !conn->agreed) return;
     peer->small_told = true;
     dgram->hooks.small_path(dgram->hooks.arg, peer->id, peer->packet);
 }
@@ -368,26 +414,32 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     peer->nonces[1] = hello->nonces[1];
     peer->conn->heard = dgram->now; /* to a nonce that is new: nobody has kept this answer */
     peer->packet = hello->packet;
+    peer->conn->agreed = false; /* the next round may say so again */
     peer->tries = 0;
     peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
     connect_confirm(dgram, peer);
 }
 
-/* A CONFIRM once more: our ACCEPT was lost, or does not pass. Not passing is what a smaller CONFIRM
- * means when it still comes after several answers to the largest. */
+static void connect_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                           const struct connect_hello *hello)
+{
+    struct dgram_conn *conn = peer->conn;
+    conn->accepted = true;
+    conn->accepted_at = dgram->now;
+    conn->agreed = hello->agreed != 0;
+    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
+}
+
+/* A CONFIRM once more: our ACCEPT was lost, or does not pass, or the other tries what does. Until
+ * it has agreed to less, the largest that we have accepted is what it will go on with. */
 static void connect_accept_again(struct aqi_dgram *dgram, struct dgram_peer *peer,
                                  const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    if (conn->proved || hello->packet > peer->packet) return;
-    if (dgram->now - conn->accepted_at >= CONNECT_FIRST_PAUSE) {
-        conn->accepted_at = dgram->now;
-        if (conn->accepts < UINT8_MAX) conn->accepts++;
-    }
-    if (hello->packet < peer->packet && conn->accepts < CONNECT_PATIENCE) return;
-    if (hello->packet < peer->packet) peer->shrunk = true;
-    peer->packet = hello->packet;
-    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, peer->packet, peer->packet);
+    if (conn->proved || (conn->agreed && hello->agreed == 0)) return;
+    if (hello->agreed != 0 || hello->packet > peer->packet) peer->packet = hello->packet;
+    conn->heard = dgram->now;
+    connect_accept(dgram, peer, hello);
 }
 
 static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -408,11 +460,8 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);
     peer->last_nonce = hello->nonces[0];
     connect_keys(dgram, peer->conn, peer->id, dgram->config.self, hello->nonces);
-    peer->shrunk = false; /* as far as we know */
     connect_up(dgram, peer, hello->packet, false);
-    peer->conn->accepts = 1;
-    peer->conn->accepted_at = dgram->now;
-    connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, peer->packet, peer->packet);
+    connect_accept(dgram, peer, hello);
 }
 
 static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -420,8 +469,12 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     if (peer->state != DGRAM_CONNECTING || len < hello->packet) return;
     if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
-    if (hello->packet > peer->packet) return;
-    peer->shrunk = hello->packet < peer->packet;
+    peer->conn->heard = dgram->now;
+    if (hello->packet != peer->packet || (hello->agreed != 0) != peer->conn->agreed) {
+        if (hello->packet < peer->packet && hello->agreed == 0)
+            peer->conn->heard_size = (uint16_t)aqi_max(peer->conn->heard_size, hello->packet);
+        return;
+    }
     /* Had it begun, too, it has given that up: what is left of it on the way must not replace this.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;

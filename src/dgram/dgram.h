@@ -211,6 +211,7 @@ struct aqi_dgram_peer_info {
     size_t window, in_flight, queued;     /* bytes: the congestion window, sent, not yet sent */
     size_t packet;                        /* bytes of the largest that the path carries */
     uint64_t sent, resent, received, duplicates; /* packets, on this connection */
+    struct aqi_dgram_addr addr;                  /* len 0: not known yet */
 };
 /* False: no such peer. */
 bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,

@@ -127,8 +127,12 @@ struct dgram_conn {
     uint32_t own_ops;           /* of them those that are not SERVE */
     bool own, busy;             /* counted in struct aqi_dgram */
     bool proved;                /* the peer has sent something over it */
-    uint8_t accepts;            /* times that we have said ACCEPT, with a pause in between, */
+    bool accepted;              /* we have said ACCEPT, */
     uint64_t accepted_at;       /* lately at */
+    bool agreed;                /* the path does not carry the largest packet */
+    uint8_t rounds;             /* of the handshake in which none larger than */
+    uint16_t small;             /* these bytes passed; */
+    uint16_t heard_size;        /* of the largest that has passed in this one; 0: nothing */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
     /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
@@ -148,6 +152,7 @@ struct dgram_conn {
     bool untimed;                       /* packets are flying of which it is not known since when */
     uint16_t delay;                     /* us: how late its latest acknowledgement was */
     unsigned silences;                  /* time-outs in a row */
+    uint8_t backoff;                    /* doublings of the time-out, until one is measured */
     uint8_t probes;                     /* packets to send again for them, whatever the window */
     uint64_t newest;                    /* arrival */
     uint64_t heard;                     /* the last packet of any kind */
@@ -166,8 +171,7 @@ struct dgram_peer {
     bool located;    /* addr is there */
     bool ready;      /* in dgram.ready */
     bool met;        /* epoch is there */
-    bool shrunk;     /* the path did not carry the largest packet */
-    bool small_told; /* which was told */
+    bool small_told; /* that the path does not carry the largest packet */
     uint8_t tries;   /* of the handshake */
     uint16_t packet; /* bytes of the largest that both handle, and the path */
     struct aqi_dgram_addr addr;
@@ -238,6 +242,8 @@ aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status);
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len);
+/* When to close it, if nothing happens; AQI_DGRAM_NEVER. */
+uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* We have accepted it, and what we send could overtake that, on the other channel: until when to
  * wait for the peer to have it, too; 0: it has. */

@@ -88,8 +88,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         when = aqi_min(conn->ack_at, conn->pace_at);
         if (peer->state == DGRAM_UP) when = aqi_min(when, conn->probe_at);
         if (conn->active_until != 0) when = aqi_min(when, conn->active_until);
-        if (peer->state == DGRAM_UP && dgram->config.idle_close != 0 && !conn->busy)
-            when = aqi_min(when, conn->used + dgram->config.idle_close);
+        if (peer->state == DGRAM_UP) when = aqi_min(when, dgram_connect_idle_at(dgram, conn));
         if (peer->state != DGRAM_UP) when = aqi_min(when, peer->hello_at);
     }
     if (when == AQI_DGRAM_NEVER)
@@ -122,8 +121,7 @@ static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
         if (peer->conn == NULL) return; /* it was lost */
         dgram_ack_set_probe(dgram, conn);
     }
-    if (peer->state == DGRAM_UP && dgram->config.idle_close != 0 && !conn->busy &&
-        conn->used + dgram->config.idle_close <= now)
+    if (peer->state == DGRAM_UP && dgram_connect_idle_at(dgram, conn) <= now)
         dgram_connect_close(dgram, peer);
     else if (peer->state != DGRAM_UP)
         dgram_connect_step(dgram, peer);
@@ -372,6 +370,7 @@ bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
     const struct dgram_conn *conn = peer->conn;
     *info = (struct aqi_dgram_peer_info){.connected = peer->state == DGRAM_UP,
                                          .lost = peer->state == DGRAM_LOST};
+    if (peer->located) info->addr = peer->addr;
     if (conn == NULL) return true;
     info->rtt = conn->pace.srtt;
     info->rtt_var = conn->pace.rttvar;

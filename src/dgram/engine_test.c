@@ -34,12 +34,15 @@ static struct {
     unsigned flying;
     uint64_t now, random;
     unsigned loss;            /* in 1/1000 */
+    unsigned choke;           /* likewise, more of DATA */
     bool deaf;                /* node 0 hears nothing */
     bool headless;            /* what node 0 sends on COMMAND is lost, but for the handshake */
     bool computes;            /* node 1 makes no call, and is helped */
-    size_t path;              /* bytes of the largest packet that passes */
+    size_t path;              /* bytes of the largest packet that passes, */
+    bool one_way;             /* to node 1 only */
     unsigned bursts, packets; /* of DATA */
-    uint64_t detour;          /* ns that DATA takes longer */
+    uint64_t detour;          /* ns that DATA takes longer, */
+    uint64_t late;            /* and everything */
 } world;
 static uint64_t dead_after; /* of nodes that are opened */
 
@@ -68,11 +71,13 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
     assert_true(packets == 1 || len <= AQI_DGRAM_BURST);
     for (size_t at = 0; at < len; at += segment) {
         size_t n = len - at < segment ? len - at : segment;
-        if (n > world.path || dice(1000) < world.loss || world.flying == WIRE) continue;
+        if (n > world.path && (to->bytes[0] == 1 || !world.one_way)) continue;
+        if (dice(1000) < world.loss || world.flying == WIRE) continue;
+        if (channel == AQI_DGRAM_DATA && dice(1000) < world.choke) continue;
         if (world.deaf && to->bytes[0] == 0) continue;
         if (world.headless && to->bytes[0] == 1 && channel == AQI_DGRAM_COMMAND) continue;
         struct flying *f = &world.wire[world.flying++];
-        uint64_t delay = channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000;
+        uint64_t delay = world.late + (channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000);
         *f = (struct flying){world.now + delay + dice(1000), to->bytes[0], n,
                              aligned_alloc(16, (n + 15) & ~(size_t)15)};
         memcpy(f->bytes, all + at, n);
@@ -316,6 +321,10 @@ static void test_computes(void **state)
     assert_int_equal(there->memory[0], 0);
     assert_int_equal(done.remote, 0);
     assert_true(aqi_dgram_parked(there->dgram));
+    /* The sender asks less and less often, up to four times in a second and channel. */
+    uint64_t again = aqi_dgram_count(here->dgram, AQI_DGRAM_RESENT);
+    printf("%llu packets again in 5 s\n", (unsigned long long)again);
+    assert_in_range(again, 20, 80);
     world.computes = false;
     assert_true(aqi_dgram_resume(there->dgram, true, world.now) != 0);
     settle(20000000000);
@@ -579,6 +588,65 @@ static void test_small_path(void **state)
     end();
 }
 
+/* A path that has become longer than the time-out is measured all the same, after a few packets
+ * that are sent again for nothing. */
+static void test_longer_path(void **state)
+{
+    (void)state;
+    begin(0, false);
+    for (unsigned i = 0; i < 40; i++) {
+        if (i == 20) world.late = 900000;
+        assert_int_equal(send_one(&world.node[0], 10, i), AQ_OK);
+        settle(1000000000);
+    }
+    assert_int_equal(world.node[1].requests, 40);
+    assert_in_range(aqi_dgram_count(world.node[0].dgram, AQI_DGRAM_RESENT), 1, 8);
+    end();
+}
+
+/* Buffers that are full lose packets of all sizes: that is no small path. */
+static void test_choked_path(void **state)
+{
+    (void)state;
+    struct aqi_dgram_peer_info info;
+    static const unsigned chokes[] = {300, 600, 800, 950, 1000};
+    for (unsigned i = 0; i < 5 * sizeof(chokes) / sizeof(chokes[0]); i++) {
+        begin(0, false);
+        world.random = 100 + i;
+        world.choke = chokes[i / 5];
+        assert_int_equal(send_one(&world.node[i % 2], 20000, i), AQ_OK);
+        assert_int_equal(send_one(&world.node[i % 3 == 0], 20000, i), AQ_OK);
+        run(2500000000);
+        world.choke = 0;
+        settle(60000000000);
+        for (unsigned k = 0; k < NODES; k++) {
+            assert_int_equal(world.node[k].small, 0);
+            assert_true(aqi_dgram_peer_info(world.node[k].dgram, 1 - k, &info));
+            if (info.packet != 0) assert_int_equal(info.packet, LARGEST / 16 * 16);
+        }
+        end();
+    }
+}
+
+/* A path that is small and loses packets, too, is found out; in one direction as well. */
+static void test_small_lossy_path(void **state)
+{
+    (void)state;
+    struct aqi_dgram_peer_info info;
+    for (unsigned i = 0; i < 20; i++) {
+        begin(200, false);
+        world.random = 100 + i;
+        world.path = i % 2 != 0 ? 1472 : 1000;
+        world.one_way = i % 4 / 2;
+        assert_int_equal(send_one(&world.node[i % 3 == 0], 20000, i), AQ_OK);
+        settle(60000000000);
+        assert_true(aqi_dgram_peer_info(world.node[i % 3 == 0].dgram, i % 3 != 0, &info));
+        assert_int_equal(info.packet, i % 2 != 0 ? 1424 : 576);
+        assert_int_equal(world.node[i % 3 == 0].small, 1);
+        end();
+    }
+}
+
 static void test_restart(void **state)
 {
     (void)state;
@@ -615,13 +683,23 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),   cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),   cmocka_unit_test(test_crossing),
-        cmocka_unit_test(test_transfers),  cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),     cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_small_path), cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),    cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_longer_path),
+        cmocka_unit_test(test_small_path),
+        cmocka_unit_test(test_choked_path),
+        cmocka_unit_test(test_small_lossy_path),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

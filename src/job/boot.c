@@ -2,6 +2,8 @@
 #include "job/boot.h"
 
 #include "base/fail.h"
+#include "job/manager/manager.h"
+#include "job/settings.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,22 +18,32 @@ struct boot_table {
 /* Asked in this order; the last one takes everybody. */
 static const struct aqi_boot_kind *const boot_kinds[] = {&aqi_boot_fork, &aqi_boot_single};
 
-static const struct aqi_boot_kind *boot_choose(void)
+static aq_status boot_choose(const struct aqi_boot_kind **kind)
 {
+    const struct aqi_manager_kind *manager;
     size_t i = 0;
+    aq_status status = aqi_manager_choose(&manager);
+    if (status != AQ_OK) return status;
+    if (aqi_job_config.boot == AQI_BOOT_AS_FORK && !aqi_boot_fork.launched())
+        return aqi_fail(AQ_ESTATE, "job", "AQ_BOOT=fork, but aqrun did not start this process");
     while (!boot_kinds[i]->launched())
         i++;
-    return boot_kinds[i];
+    *kind = boot_kinds[i];
+    if (manager != NULL) *kind = &aqi_boot_fork; /* by an agent that its ranks start */
+    if (aqi_job_config.boot == AQI_BOOT_AS_SINGLE) *kind = &aqi_boot_single;
+    return AQ_OK;
 }
 
 aq_status aqi_boot_open(struct aqi_boot **boot)
 {
-    const struct aqi_boot_kind *kind = boot_choose();
+    const struct aqi_boot_kind *kind = &aqi_boot_single;
+    aq_status status = boot_choose(&kind);
+    if (status != AQ_OK) return status;
     struct aqi_boot *opened = calloc(1, kind->bytes);
     if (opened == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to join the job");
     opened->kind = kind;
     opened->fd = -1;
-    aq_status status = kind->open(opened);
+    status = kind->open(opened);
     if (status == AQ_OK)
         *boot = opened;
     else

@@ -2,9 +2,10 @@
  * The bootstrap: how this process learns who it is, exchanges addresses with the others before any
  * transport is open, hears of deaths, and leaves. Knows nothing of transports.
  *
- * A kind of bootstrap is a row of operations: "fork" (the control socket that aqrun hands down) and
- * "single" (nobody started us: a job of one). To add one (ssh, PMIx, PMI): a file with its row, and
- * a line in the table of boot.c.
+ * A kind of bootstrap is a row of operations: "fork" (a control socket to the agent of this host:
+ * aqrun, which hands it down, or one that the processes of a manager's job have forked, managed.h)
+ * and "single" (nobody started us: a job of one). To add one: a file with its row, and a line in
+ * the table of boot.c.
  */
 #ifndef AQI_BOOT_H
 #define AQI_BOOT_H
@@ -76,7 +77,8 @@ struct aqi_boot_kind {
     aq_status (*allgather)(struct aqi_boot *boot, const void *mine, size_t len, void *all);
     /* The same for aqi_boot_table, of at least a byte; `*memory` is a mapping of its own. */
     aq_status (*table)(struct aqi_boot *boot, const void *mine, size_t len, void **memory);
-    /* One shared memory object of `bytes` (the same value everywhere) for all ranks of this host.
+    /* One shared memory object of `bytes` (the same value in all of them) for the ranks of this
+     * host.
      */
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
     aq_status (*reach)(struct aqi_boot *boot, enum aqi_boot_stage stage);
@@ -97,6 +99,9 @@ struct aqi_boot_kind {
     /* Tell it that this process ends with `code` as soon as all others want to end, too, and at the
      * latest in `wait_ns`: then the event AQI_BOOT_EXIT comes. False: nobody will say so. */
     bool (*ending)(struct aqi_boot *boot, int code, uint64_t wait_ns);
+    /* This process exits in good order, now, though not by aq_finalize: a manager shall not take it
+     * for a crash. Only close makes sense afterwards. */
+    void (*depart)(struct aqi_boot *boot);
     void (*close)(struct aqi_boot *boot);
 };
 

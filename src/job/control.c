@@ -1,26 +1,17 @@
 /* Bytes of the control messages: a table of fields per type, and one loop each way over it. */
 #include "job/control.h"
 
-#include <string.h>
+#include "job/fields.h"
 
-/* What follows is copied between a message and its bytes. */
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "control messages are little-endian");
+#include <string.h>
 
 #define CONTROL_START 4u /* bytes of version and type */
 
-struct control_field {
-    uint16_t offset; /* in struct aqi_control */
-    uint16_t width;  /* 0: the row has no further field */
-};
-
-#define CONTROL_FIELD(name)                                                                        \
-    {                                                                                              \
-        offsetof(struct aqi_control, name), sizeof(((struct aqi_control *)NULL)->name)             \
-    }
+#define CONTROL_FIELD(name) AQI_FIELD(struct aqi_control, name)
 
 struct control_row {
     size_t max_data;
-    struct control_field fields[8];
+    struct aqi_field fields[8];
 };
 
 /* HELLO, BYE, READY and LEAVING have neither fields nor data. */
@@ -40,18 +31,11 @@ static const struct control_row control_rows[AQI_CONTROL_TYPES] = {
     [AQI_CONTROL_EXIT] = {AQI_CONTROL_TEXT, {CONTROL_FIELD(code)}},
     [AQI_CONTROL_ENDING] = {0, {CONTROL_FIELD(code), CONTROL_FIELD(wait)}},
     [AQI_CONTROL_AGREE] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
+    [AQI_CONTROL_CLAIM] = {0, {CONTROL_FIELD(rank), CONTROL_FIELD(key)}},
     [AQI_CONTROL_AGREED] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
 };
 static_assert(CONTROL_START + 6 * sizeof(uint32_t) + AQI_JOB_KEY_BYTES <= AQI_CONTROL_HEAD,
               "JOB is the longest head");
-
-static size_t control_fixed(const struct control_row *row)
-{
-    size_t bytes = CONTROL_START;
-    for (const struct control_field *field = row->fields; field->width != 0; field++)
-        bytes += field->width;
-    return bytes;
-}
 
 size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CONTROL_HEAD])
 {
@@ -59,13 +43,8 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
     const struct control_row *row = &control_rows[message->type];
     if (message->len > row->max_data) return 0;
     const uint16_t start[] = {AQI_CONTROL_VERSION, message->type};
-    uint8_t *at = head + CONTROL_START;
     memcpy(head, start, CONTROL_START);
-    for (const struct control_field *field = row->fields; field->width != 0; field++) {
-        memcpy(at, (const uint8_t *)message + field->offset, field->width);
-        at += field->width;
-    }
-    return (size_t)(at - head);
+    return (size_t)(aqi_fields_write(row->fields, message, head + CONTROL_START) - head);
 }
 
 /* The values that index tables or size memory later; the rest any value may have. */
@@ -102,14 +81,9 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
     }
     if (read.type == 0 || read.type >= AQI_CONTROL_TYPES) return AQ_EPROTO;
     const struct control_row *row = &control_rows[read.type];
-    size_t fixed = control_fixed(row);
+    size_t fixed = CONTROL_START + aqi_fields_bytes(row->fields);
     if (len < fixed || len - fixed > row->max_data) return AQ_EPROTO;
-    at += CONTROL_START;
-    for (const struct control_field *field = row->fields; field->width != 0; field++) {
-        memcpy((uint8_t *)&read + field->offset, at, field->width);
-        at += field->width;
-    }
-    read.data = at;
+    read.data = aqi_fields_read(row->fields, at + CONTROL_START, &read);
     read.len = len - fixed;
     if (!control_sane(&read)) return AQ_EPROTO;
     *message = read;

@@ -7,6 +7,7 @@
  *
  *   rank -> aqrun                          aqrun -> rank
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
+ *   CLAIM  I am rank r, here is the proof
  *                                          REFUSE  you cannot join, because
  *   CALL   my part of a collective call    RESULT  its result; or why it failed
  *   READY  I have started                  EVENT   a rank died, others end, or the job does
@@ -26,7 +27,7 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 5
+#define AQI_CONTROL_VERSION 6
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
@@ -50,6 +51,7 @@ enum aqi_control_type {
     AQI_CONTROL_AGREED,
     AQI_CONTROL_LEAVING,
     AQI_CONTROL_ENDING,
+    AQI_CONTROL_CLAIM,
     AQI_CONTROL_TYPES
 };
 
@@ -60,7 +62,7 @@ enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_TABLE, AQI_CALL_SHARE, AQI_
 struct aqi_control {
     uint16_t version; /* decode only */
     uint16_t type;
-    uint32_t rank; /* JOB, EVENT */
+    uint32_t rank; /* JOB, EVENT, CLAIM */
     uint32_t size; /* JOB, and these */
     uint32_t host;
     uint32_t hosts;
@@ -74,7 +76,7 @@ struct aqi_control {
     uint64_t wait;   /* ENDING: how long the others may take, ns */
     uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
     uint64_t offset; /* CALL: of this piece */
-    uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB */
+    uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB; CLAIM: the secret of the host's agent */
     uint64_t name[2];               /* AGREE, AGREED: of what is agreed about */
     /* CALL: piece or name; RESULT: bytes or text; EVENT, EXIT, REFUSE: text, no NUL; AGREE: set of
      * ranks */

@@ -113,11 +113,11 @@ static void test_bytes_are_pinned(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
-    static const uint8_t expected[] = {5, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
+    static const uint8_t expected[] = {6, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
     assert_int_equal(packet(&refuse, buf), sizeof(expected));
     assert_memory_equal(buf, expected, sizeof(expected));
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    static const uint8_t hello_bytes[] = {5, 0, 1, 0};
+    static const uint8_t hello_bytes[] = {6, 0, 1, 0};
     assert_int_equal(packet(&hello, buf), sizeof(hello_bytes));
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }

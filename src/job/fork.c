@@ -1,8 +1,10 @@
-/* The bootstrap of a process that aqrun forked: the rank's side of the control socket. */
+/* The bootstrap of a process that has an agent on its host: aqrun, which forked it, or one that
+ * ranks of a manager's job have started. The rank's side of the control socket. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "job/channel.h"
 #include "job/control.h"
+#include "job/managed.h"
 #include "job/settings.h"
 
 #include <errno.h>
@@ -33,9 +35,10 @@ struct fork_boot {
     struct aqi_boot boot;
     void *page;
     size_t page_bytes;
-    uint32_t seq;              /* collective calls made */
-    aq_status broken;          /* why there can be no further collective call, or AQ_OK */
-    struct fork_event *events; /* came during collective calls; for progress, in this order */
+    uint32_t seq;                /* collective calls made */
+    aq_status broken;            /* why there can be no further collective call, or AQ_OK */
+    struct aqi_managed *managed; /* NULL: aqrun started us */
+    struct fork_event *events;   /* came during collective calls; for progress, in this order */
     struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };
@@ -43,6 +46,12 @@ struct fork_boot {
 static struct fork_boot *fork_of(struct aqi_boot *boot)
 {
     return (struct fork_boot *)(void *)boot;
+}
+
+/* Whom people have to look at. */
+static const char *fork_agent(const struct fork_boot *fork)
+{
+    return fork->managed != NULL ? "the agent of this host" : "aqrun";
 }
 
 static bool fork_launched(void)
@@ -58,8 +67,9 @@ static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, u
 {
     if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
         return aqi_fail(AQ_ETIMEOUT, "job",
-                        "aqrun has not answered for %llu s: it hangs or is stopped; end the job, "
+                        "%s has not answered for %llu s: it hangs or is stopped; end the job, "
                         "or raise AQ_START_TIMEOUT",
+                        fork_agent(fork),
                         (unsigned long long)(*waited / (1000 * FORK_MILLISECOND)));
     struct pollfd state = {.fd = fd, .events = events};
     uint64_t before = aqi_now_ns();
@@ -72,12 +82,14 @@ static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, u
     return AQ_OK;
 }
 
-static aq_status fork_broken_socket(aq_status status, const char *doing)
+static aq_status fork_broken_socket(const struct fork_boot *fork, aq_status status,
+                                    const char *doing)
 {
     if (status == AQ_EPEER)
-        return aqi_fail(AQ_EPEER, "job", "aqrun is gone (%s): it was killed, or ended the job",
-                        doing);
-    return aqi_fail_errno(status, errno, "job", "%s: control socket to aqrun", doing);
+        return aqi_fail(AQ_EPEER, "job", "%s is gone (%s): it was killed, or ended the job",
+                        fork_agent(fork), doing);
+    return aqi_fail_errno(status, errno, "job", "%s: control socket to %s", doing,
+                          fork_agent(fork));
 }
 
 /* Take one message if there is one: AQ_AGAIN when not. Text and data are valid until the next. */
@@ -93,7 +105,7 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
                         "-n) or close files");
     if (status == AQ_EPROTO)
         return aqi_fail(AQ_EPROTO, "job", "aqrun sent a control message that makes no sense");
-    if (status != AQ_OK) return fork_broken_socket(status, "receive");
+    if (status != AQ_OK) return fork_broken_socket(fork, status, "receive");
     status = aqi_control_decode(fork->buf, len, message);
     if (status == AQ_EMISMATCH)
         status = aqi_fail(AQ_EPROTO, "job",
@@ -129,7 +141,7 @@ static aq_status fork_send(const struct fork_boot *fork, int socket,
     for (;;) {
         aq_status status = aqi_channel_send(socket, message, pass);
         if (status == AQ_OK) return AQ_OK;
-        if (status != AQ_AGAIN) return fork_broken_socket(status, "send");
+        if (status != AQ_AGAIN) return fork_broken_socket(fork, status, "send");
         status = fork_wait(fork, socket, POLLOUT, &waited);
         if (status != AQ_OK) return status;
     }
@@ -164,6 +176,7 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
     return AQ_OK;
 }
 
+/* A line for each rank of this host. */
 static aq_status fork_map_page(struct fork_boot *fork, int page, uint32_t rank, uint32_t size)
 {
     fork->page_bytes = (size_t)size * AQI_CACHE_LINE;
@@ -205,16 +218,15 @@ static aq_status fork_join(struct fork_boot *fork)
         info->local_rank = job.local_rank;
         info->local_size = job.local_size;
         memcpy(info->key, job.key, sizeof(info->key));
-        status = fork_map_page(fork, page, job.rank, job.size);
+        status = fork_map_page(fork, page, job.local_rank, job.local_size);
     }
     if (page >= 0) close(page);
     return status;
 }
 
-static aq_status fork_open(struct aqi_boot *boot)
+/* The place that aqrun has left for us. */
+static aq_status fork_open_place(struct fork_boot *fork)
 {
-    struct fork_boot *fork = fork_of(boot);
-    fork->last = &fork->events;
     int place = (int)aqi_job_config.boot_fd;
     aq_status status = fork_check_place(place);
     if (status != AQ_OK) return status;
@@ -223,15 +235,39 @@ static aq_status fork_open(struct aqi_boot *boot)
     /* aqrun asked for it already, but not where a shell stands between aqrun and us. Should aqrun
      * have died before this line, the socket below says so. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    status = fork_hello(fork, place);
+    return fork_hello(fork, place);
+}
+
+static void fork_part(struct fork_boot *fork)
+{
+    if (fork->managed != NULL) aqi_managed_close(fork->managed);
+    fork->managed = NULL;
+}
+
+static aq_status fork_open(struct aqi_boot *boot)
+{
+    struct fork_boot *fork = fork_of(boot);
+    const struct aqi_manager_kind *kind = NULL;
+    fork->last = &fork->events;
+    aq_status status = AQ_OK;
+    if (aqi_job_config.boot_fd == 0) status = aqi_manager_choose(&kind);
+    if (status == AQ_OK)
+        status = kind != NULL ? aqi_managed_open(kind, &fork->managed, &boot->fd)
+                              : fork_open_place(fork);
     if (status != AQ_OK) return status;
     status = fork_join(fork);
     if (status != AQ_OK) {
+        fork_part(fork);
         close(fork->boot.fd);
-        return status;
+    } else if (kind == NULL) {
+        close((int)aqi_job_config.boot_fd); /* given back: not for programs that we start */
     }
-    close(place);
-    return AQ_OK;
+    return status;
+}
+
+static void fork_depart(struct aqi_boot *boot)
+{
+    fork_part(fork_of(boot));
 }
 
 /* A message that came unasked, EVENT or AGREED, as an event of its own. */
@@ -487,6 +523,7 @@ static void fork_close(struct aqi_boot *boot)
     while ((event = fork_pop(fork)) != NULL)
         free(event);
     munmap(fork->page, fork->page_bytes);
+    fork_part(fork);
     close(boot->fd);
 }
 
@@ -503,5 +540,6 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .progress = fork_progress,
     .exit = fork_exit,
     .ending = fork_ending,
+    .depart = fork_depart,
     .close = fork_close,
 };

@@ -11,13 +11,18 @@
 struct aqi_job_config aqi_job_config = {
     .start_timeout_ns = JOB_MINUTE,
     .exit_timeout_ns = 2000ull * JOB_MILLISECOND,
+    .host_timeout_ns = 10000ull * JOB_MILLISECOND,
+    .control_ports = "",
     .catch_exit = 1,
     .size = 1,
     .local_size = 1,
+    .pmix_library = "libpmix.so.2",
     .job_id = "",
 };
 
 static const char *const job_binds[] = {"none", "core", NULL};
+/* In the order of enum aqi_boot_as. */
+static const char *const job_boots[] = {"auto", "single", "fork", "pmix", "pmi2", "pmi", NULL};
 
 static const struct aqi_setting job_rows[] = {
     [AQI_JOB_START_TIMEOUT] =
@@ -42,6 +47,25 @@ static const struct aqi_setting job_rows[] = {
                 "after three quarters SIGKILL.",
          .advice = "Raise it when processes must write large files in answer to SIGTERM.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, exit_timeout_ns)},
+    [AQI_JOB_HOST_TIMEOUT] =
+        {.name = "AQ_HOST_TIMEOUT",
+         .def = "10s",
+         .unit = "s",
+         .min = 200 * JOB_MILLISECOND,
+         .max = 60 * JOB_MINUTE,
+         .doc = "In a job over several hosts, how long one of them may be silent before it counts "
+                "as dead, with all its processes; each says four times as often that it lives.",
+         .advice = "Raise it where hosts or the network between them stall for seconds, lower it "
+                   "where a host that is gone is to be noticed sooner. The same on every host.",
+         AQI_SETTING_IN(TIME, struct aqi_job_config, host_timeout_ns)},
+    [AQI_JOB_CONTROL_PORTS] =
+        {.name = "AQ_CONTROL_PORTS",
+         .def = "",
+         .doc = "In a job over several hosts, the TCP ports at which each of them listens to the "
+                "others, as a range; nothing: any that is free.",
+         .advice = "AQ_CONTROL_PORTS=40000-40099 where a firewall lets only some ports through; a "
+                   "job takes one of them on each host.",
+         AQI_SETTING_IN(TEXT, struct aqi_job_config, control_ports)},
     [AQI_JOB_CATCH_EXIT] = {.name = "AQ_CATCH_EXIT",
                             .alias = "GASNET_CATCH_EXIT",
                             .def = "yes",
@@ -67,6 +91,25 @@ static const struct aqi_setting job_rows[] = {
                                 "and nothing else runs; not for programs with several busy "
                                 "threads, nor for two jobs on the same cores.",
                       AQI_SETTING_IN(CHOICE, struct aqi_job_config, bind)},
+    [AQI_JOB_BOOT] = {.name = "AQ_BOOT",
+                      .choices = job_boots,
+                      .def = "auto",
+                      .doc =
+                          "How a process learns who it is: fork, from aqrun; pmix, pmi2 or pmi, "
+                          "from the manager that started it (srun, mpirun, mpiexec.hydra); "
+                          "single, it is alone; auto, the first of fork, pmix, pmi2 and pmi that "
+                          "the environment shows, else single.",
+                      .advice =
+                          "single for a program that runs alone in each of the processes that "
+                          "a manager started.",
+                      AQI_SETTING_IN(CHOICE, struct aqi_job_config, boot)},
+    [AQI_JOB_PMIX_LIBRARY] = {.name = "AQ_PMIX_LIBRARY",
+                              .def = "libpmix.so.2",
+                              .doc = "The library for jobs that a manager starts by PMIx: a name "
+                                     "that the dynamic loader finds, or a path.",
+                              .advice = "The path of the manager's own libpmix where it has one "
+                                        "that is not in the usual places.",
+                              AQI_SETTING_IN(TEXT, struct aqi_job_config, pmix_library)},
     [AQI_JOB_RANK] = {.name = "AQ_RANK",
                       .def = "0",
                       .max = AQI_MAX_RANKS - 1,

@@ -9,9 +9,13 @@
 struct aqi_job_config {
     uint64_t start_timeout_ns;
     uint64_t exit_timeout_ns;
+    uint64_t host_timeout_ns;
+    const char *control_ports;
     uint64_t catch_exit;
     uint64_t survive;
     uint64_t bind;
+    uint64_t boot; /* enum aqi_boot_as */
+    const char *pmix_library;
     uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
     uint64_t size;
     uint64_t local_rank;
@@ -21,12 +25,26 @@ struct aqi_job_config {
     const char *job_id;
 };
 
+/* AQ_BOOT, in the order of its choices. */
+enum aqi_boot_as {
+    AQI_BOOT_AS_AUTO,
+    AQI_BOOT_AS_SINGLE,
+    AQI_BOOT_AS_FORK,
+    AQI_BOOT_AS_PMIX,
+    AQI_BOOT_AS_PMI2,
+    AQI_BOOT_AS_PMI
+};
+
 enum aqi_job_row {
     AQI_JOB_START_TIMEOUT,
     AQI_JOB_EXIT_TIMEOUT,
+    AQI_JOB_HOST_TIMEOUT,
+    AQI_JOB_CONTROL_PORTS,
     AQI_JOB_CATCH_EXIT,
     AQI_JOB_SURVIVE,
     AQI_JOB_BIND,
+    AQI_JOB_BOOT,
+    AQI_JOB_PMIX_LIBRARY,
     AQI_JOB_RANK,
     AQI_JOB_SIZE,
     AQI_JOB_LOCAL_RANK,

@@ -127,6 +127,11 @@ static bool single_ending(struct aqi_boot *boot, int code, uint64_t wait_ns)
     return false;
 }
 
+static void single_depart(struct aqi_boot *boot)
+{
+    (void)boot;
+}
+
 static void single_close(struct aqi_boot *boot)
 {
     struct single_boot *single = single_of(boot);
@@ -150,5 +155,6 @@ const struct aqi_boot_kind aqi_boot_single = {
     .progress = single_progress,
     .exit = single_exit,
     .ending = single_ending,
+    .depart = single_depart,
     .close = single_close,
 };

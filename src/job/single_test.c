@@ -132,6 +132,39 @@ static void test_settings_from_the_launcher(void **state)
     assert_int_equal(aqi_job_config.exit_timeout_ns, 2000000000);
 }
 
+/* Who is not alone does not become a job of one, but for who says so. */
+static void test_alone_by_mistake_and_on_purpose(void **state)
+{
+    static const struct {
+        const char *boot, *tasks;
+        aq_status status;
+        const char *text;
+    } cases[] = {
+        {"auto", "1", AQ_OK, NULL},
+        {"auto", "2", AQ_ESTATE, "add --mpi=pmi2"},
+        {"single", "2", AQ_OK, NULL},
+        {"fork", "1", AQ_ESTATE, "aqrun did not start this process"},
+        {"pmi", "1", AQ_ESTATE, "PMI_FD is not set"},
+    };
+    struct aqi_settings_table *const tables[] = {&aqi_job_settings};
+    (void)state;
+    setenv("SLURM_PROCID", "0", 1);
+    for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
+        struct aqi_boot *boot = NULL;
+        setenv("AQ_BOOT", cases[i].boot, 1);
+        setenv("SLURM_STEP_NUM_TASKS", cases[i].tasks, 1);
+        assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+        assert_int_equal(aqi_boot_open(&boot), cases[i].status);
+        if (cases[i].text != NULL) assert_non_null(strstr(aq_error_message(), cases[i].text));
+        if (boot == NULL) continue;
+        assert_int_equal(boot->info.size, 1);
+        aqi_boot_close(boot);
+    }
+    unsetenv("AQ_BOOT");
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +174,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nothing_ever_happens, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agreeing_alone, setup, teardown),
         cmocka_unit_test(test_settings_from_the_launcher),
+        cmocka_unit_test(test_alone_by_mistake_and_on_purpose),
     };
     return cmocka_run_group_tests_name("single", tests, NULL, NULL);
 }

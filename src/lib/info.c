@@ -150,7 +150,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
                                 .device = aqi_setting_keep(probe.device),
                                 .caps = aqi_setting_keep(caps),
                                 .max_medium = probe.usable ? aqi_core_config.max_medium : 0};
-    return AQ_OK;
+    return probe.bad_setting ? aqi_fail(AQ_ESETTING, "lib", "%s", probe.reason) : AQ_OK;
 }
 
 /* --- limits ---------------------------------------------------------------------------------- */

@@ -32,6 +32,7 @@ static struct {
     pid_t pid; /* who joined: a forked child must not speak for it */
     atomic_bool leaving;
     uint64_t exit_wait_ns; /* of aq_init_params */
+    atomic_bool said;      /* the launcher knows that this process ends, or need not */
     /* In aq_exit_together: the end of the job is what we wait for; and it has come. */
     atomic_bool waiting, told;
     atomic_bool asked; /* whether we come to our end, too */
@@ -50,10 +51,12 @@ static bool init_begin_leaving(void)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
+static volatile sig_atomic_t init_code;
+
 static _Noreturn void init_on_alarm(int signal_number)
 {
     (void)signal_number;
-    _exit(128 + SIGALRM);
+    _exit(init_code);
 }
 
 /*
@@ -67,16 +70,43 @@ static _Noreturn void init_leave(int code)
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
+    init_code = code;
     alarm(1);
     lib_outputs_end();
     fflush(NULL);
+    if (lib.boot != NULL && lib.pid == getpid()) lib.boot->kind->depart(lib.boot);
     _exit(code);
+}
+
+/*
+ * Another thread ends the process and may not have said so yet: without that the launcher would
+ * take our end for a death. It may hang, so not for ever.
+ */
+static void init_await_said(void)
+{
+    enum { TICKS = 10000, TICK_NS = 100000 };
+    const struct timespec tick = {.tv_nsec = TICK_NS};
+    for (int i = 0; i < TICKS && !atomic_load(&lib.said) && !atomic_load(&lib.told); i++)
+        (void)nanosleep(&tick, NULL);
+}
+
+/* The first says it, also from a signal that it gets meanwhile; the others wait for that. */
+static void init_say_exit(bool first, int code, const char *why)
+{
+    if (first || (leaver && !atomic_load(&lib.said))) {
+        lib.boot->kind->exit(lib.boot, code, why);
+        atomic_store(&lib.said, true);
+    } else {
+        init_await_said();
+    }
 }
 
 _Noreturn void aq_exit(int code)
 {
-    bool news = init_begin_leaving() || (atomic_load(&lib.waiting) && !atomic_load(&lib.told));
-    if (news && lib.boot != NULL && lib.pid == getpid()) lib.boot->kind->exit(lib.boot, code, NULL);
+    bool first = init_begin_leaving();
+    if (lib.boot == NULL || lib.pid != getpid()) init_leave(code);
+    bool waited_for = atomic_load(&lib.waiting) && !atomic_load(&lib.told);
+    init_say_exit(first || waited_for, code, NULL);
     init_leave(code);
 }
 
@@ -92,6 +122,7 @@ static void init_leave_with_job(int code)
         return;
     }
     (void)init_begin_leaving();
+    atomic_store(&lib.said, true);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN) {
         sigset_t set;
@@ -123,10 +154,11 @@ static void init_on_process_exit(int code, void *arg)
                  "those that are not done; call aq_finalize in every process, or aq_exit if the "
                  "end is meant",
                  code);
-        lib.boot->kind->exit(lib.boot, code, aq_job_size() > 1 ? why : NULL);
+        init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
     aqi_core_halt_progress();
     lib_outputs_end();
+    lib.boot->kind->depart(lib.boot);
 }
 
 #ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
@@ -261,7 +293,7 @@ static void init_boot_fatal(void *arg, const char *why)
 {
     struct aqi_boot *boot = arg;
     aqi_log(init_launched(boot) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
-    if (init_begin_leaving()) boot->kind->exit(boot, EXIT_FAILURE, why);
+    init_say_exit(init_begin_leaving(), EXIT_FAILURE, why);
     init_leave(EXIT_FAILURE);
 }
 

@@ -117,6 +117,7 @@ bool aqi_fault_wanted(void)
 
 unsigned aqi_fault_caps(unsigned caps)
 {
+    if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* ours never announces itself */
     return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }
 

@@ -1,5 +1,6 @@
 /* Twin of fault.c: which specifications are legal. What it does to a transport: tests/contract. */
 #include "transport/fault.h"
+#include "transport/transport.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,8 +39,19 @@ static void illegal(void **state)
     }
 }
 
+/* Who waits for room that was only said to be missing would sleep: nothing tells of it. */
+static void invented_shortage_is_not_announced(void **state)
+{
+    (void)state;
+    assert_int_equal(aqi_fault_configure("late=5"), AQ_OK);
+    assert_int_equal(aqi_fault_caps(AQI_CAP_ROOM | AQI_CAP_PUT), AQI_CAP_ROOM | AQI_CAP_PUT);
+    assert_int_equal(aqi_fault_configure("again=1"), AQ_OK);
+    assert_int_equal(aqi_fault_caps(AQI_CAP_ROOM | AQI_CAP_PUT), AQI_CAP_PUT);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(legal), cmocka_unit_test(illegal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(legal), cmocka_unit_test(illegal),
+                                       cmocka_unit_test(invented_shortage_is_not_announced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

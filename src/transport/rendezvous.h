@@ -91,6 +91,8 @@ struct aqi_rendezvous_ops {
     unsigned (*progress)(struct aqi_rendezvous *rendezvous);
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
+    /* What to say to people of a call that nobody has answered in time. */
+    const char *(*unanswered)(struct aqi_control_channel *channel);
     /* Can it be known whether a writer is `ours`? */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
     bool objects; /* descriptors go with messages; else they are AQ_ENOTSUP */

@@ -195,13 +195,35 @@ for start in "$amudprun -np 2 -spawn L" "$run -spawner=local -n2 --" "$run -np 2
     # shellcheck disable=SC2086
     GASNET_SPAWNFN=L runs $start "$program" 3
 done
-for wrong in "env GASNET_SPAWNFN=S $run" "$run -spawner=ssh" "$amudprun -spawn C"; do
+for wrong in "env GASNET_SPAWNFN=S $run" "$run -spawner=ssh"; do
     got=0
     # shellcheck disable=SC2086
     $wrong -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
-    [ "$got:$(grep -c 'this machine only.*several hosts' "$top/log")" = 2:1 ] ||
+    [ "$got:$(grep -c 'no hosts are known.*AQ_HOSTS' "$top/log")" = 2:1 ] ||
         fail "$wrong: exit $got: $(cat "$top/out" "$top/log")"
 done
+got=0
+"$amudprun" -spawn C -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
+[ "$got:$(grep -c 'no spawner "C"' "$top/log")" = 2:1 ] ||
+    fail "-spawn C: exit $got: $(cat "$top/out" "$top/log")"
+plans() # TEXT COMMAND…: -t shows it
+{
+    text=$1
+    shift
+    "$@" >"$top/out" 2>"$top/log" || fail "$*: exit $? $(cat "$top/log")"
+    grep -qF -- "$text" "$top/out" || fail "$*: $(cat "$top/out")"
+}
+far=(env GASNET_SSH_SERVERS='n1 n2,n3' GASNET_SSH_OPTIONS='-p 22' "$run" -t)
+plans '# n2, 2 of 4 processes, reached by ssh -p 22 -T' "${far[@]}" -n 4 -N 2 "$program"
+plans '# n3, 1 of 4 processes' "${far[@]}" -n 4 -spawner=ssh "$program"
+plans 'AQ_LOCAL_SIZE=4' "${far[@]}" -n 4 -spawn L -N 2 "$program"
+printf 'h1\n# h2\nh3\n' >"$top/nodes"
+plans '# h3, 1 of 2' env GASNET_NODEFILE="$top/nodes" "$amudprun" -np 2 -t "$program"
+mkdir "$top/managers"
+printf '#!/bin/sh\necho "srun $*"\n' >"$top/managers/srun"
+chmod +x "$top/managers/srun"
+plans "srun --mpi=pmi2 --ntasks=2 --nodes=1 --export=ALL $program a b" \
+    env PATH="$top/managers:$PATH" "$run" -spawner=pmi2 -n 2 -N 1 -E PATH,NO "$program" 'a b'
 got=0
 "$program" 4 'x y' >"$top/out" 2>"$top/log" || got=$?
 [ "$got:$(grep -cxF "    gasnetrun_udp -n 4 $program x y" "$top/log")" = 2:1 ] ||

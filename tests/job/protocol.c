@@ -9,7 +9,7 @@ static void test_two_hellos(void **state)
 {
     (void)state;
     struct run run;
-    job_run(&run, "-n", "2", JOB_CLIENT, "hello=5@1", "hello=5@1", "open@0", "wait@0");
+    job_run(&run, "-n", "2", JOB_CLIENT, "hello=6@1", "hello=6@1", "open@0", "wait@0");
     expect_text(&run, OUT, "answer 2: ");
     expect_text(&run, OUT, "answer 3: AQ_ESTATE: rank 1's place in the job is taken: process ");
     expect_text(&run, OUT, "joined there and has not left");
@@ -26,7 +26,7 @@ static void test_another_version(void **state)
     expect_code(&run, 0);
     expect_count(&run, OUT,
                  "answer 3: AQ_EPROTO: this program's library speaks version 9 of the control "
-                 "protocol, this aqrun version 5: start it with the aqrun of the same "
+                 "protocol, this aqrun version 6: start it with the aqrun of the same "
                  "installation",
                  2);
     run_free(&run);

@@ -389,6 +389,9 @@ class Ends(Case):
         self.refused(r'"10\.9\.0\.7[12]" \(there is: .*wire 10\.9\.0\.', NET="10.9.0.7")
         with down(2):
             self.refused('interface wire is down: "ip link set wire up"')
+        result = run("unshare", "--net", AQRUN, "-n", "2", TALK, AQ_TRANSPORTS="udp")
+        self.assertRegex(self.expect(result, 1).stderr, "loopback interface, which does not work: "
+                         '"ip link set lo up"')
         link(2, "mtu", "500")
         try:
             self.refused(r"packets of interface wire \(MTU 500\) carry 472 bytes, and 576 are "

@@ -160,6 +160,8 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable)
     SIM_TRACE(sim, "process %u: the path to %u carries %zu bytes", proc->id, id, usable);
     SIM_REQUIRE(sim, usable >= AQI_DGRAM_LEAST_PACKET && usable <= sim->plan.config.packet,
                 "process %u: the path to %u carries %zu bytes?", proc->id, id, usable);
+    SIM_REQUIRE(sim, sim_has(sim, SIM_MTU) && sim->plan.mtu < sim->plan.config.packet,
+                "process %u: the path to %u carries more than %zu bytes", proc->id, id, usable);
     proc->small_paths++;
 }
 

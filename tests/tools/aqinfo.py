@@ -72,6 +72,19 @@ class Aqinfo(Case):
         self.assertTrue(any("AQ_WAIT" in problem for problem in problems), problems)
         self.assertIn("AQ_WAIT", result.stderr)
 
+    def test_a_setting_that_a_transport_refuses_is_a_problem(self):
+        for settings, said in (
+                ({"AQ_UDP_MTU": "100"}, "AQ_UDP_MTU=100: it is 0 or at least 604"),
+                ({"AQ_UDP_LOSSY": "much"}, 'AQ_UDP_LOSSY="much": use loss='),
+                ({"AQ_UDP_RTO_MIN": "5s"}, "AQ_UDP_RTO_MIN is 5000000 us, more than "
+                                           "AQ_UDP_RTO_MAX, which is 250000 us")):
+            for arguments in ((), ("udp",), ("--json",)):
+                with self.subTest(settings=settings, arguments=arguments):
+                    result = self.expect(run(AQINFO, *arguments, **settings), 1)
+                    self.assertEqual(result.stderr.count(said), 1, result.stderr)
+                    if arguments:
+                        self.assertIn(said, result.stdout.replace('\\"', '"'))
+
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         result = self.expect(run(AQINFO, "AQ_WIAT"), 2)
         self.assertIn("maybe AQ_WAIT?", result.stderr)
@@ -79,6 +92,8 @@ class Aqinfo(Case):
     def test_wrong_usage(self):
         self.assertIn("--help", self.expect(run(AQINFO, "--nonsense"), 2).stderr)
         self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)
+        said = self.expect(run(AQINFO, "--peers", "--json", "1"), 2).stderr
+        self.assertIn("--json, --markdown, --merge-traces and --peers are not for the same", said)
 
     def test_help_and_version(self):
         self.assertTrue(self.expect(run(AQINFO, "--help"), 0).stdout.startswith("usage: aqinfo"))

@@ -122,6 +122,9 @@ class Examples(Case):
         self.assertEqual(server.returncode, 0, text)
         self.assertGreaterEqual(len(re.findall("is connected", text)), 4)
         self.client(1, uri, "get", "colour", AQ_CONN_TIMEOUT="10ms")
+        for bad in ("foo://x", "udp://127.0.0.1:9"):  # why it fails is said once
+            said = self.expect(run(EXAMPLES / "client", bad, "stop"), 1).stderr
+            self.assertEqual(len(said.splitlines()), 1, said)
 
     def test_wrong_usage(self):
         for command in (("ring", "x"), ("ring", "1", "2"), ("allreduce", "0"),

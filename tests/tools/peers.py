@@ -6,15 +6,23 @@ usage: peers.py BUILD_DIR
 
 import os
 import pathlib
+import re
 import tempfile
 import time
 
 from programs import AQINFO, AQPERF, AQRUN, BUILD, Case, job, main, run, start
 
 STRESS = BUILD / "tests/core/core_stress"
+SECRET = tempfile.NamedTemporaryFile(prefix="aq-peers-")
+SECRET.write(os.urandom(32))
+SECRET.flush()
 
 
 class Peers(Case):
+    @staticmethod
+    def peer(name):
+        return int(name) if name.isdigit() else name
+
     def table(self, text):
         """Rows by rank and peer, with the title of each column as key; what ranks have dropped."""
         lines = text.splitlines()
@@ -31,7 +39,7 @@ class Peers(Case):
                       "repeated").split()
             self.assertNotIn("?", words)
             values = [words[2]] + [float(word) for word in words[3:]]
-            rows[int(words[0]), int(words[1])] = dict(zip(titles, values))
+            rows[int(words[0]), self.peer(words[1])] = dict(zip(titles, values))
         return rows, dropped
 
     def test_of_a_job_that_is_over(self):
@@ -80,6 +88,21 @@ class Peers(Case):
                 self.assertLess(time.monotonic(), until)
             launcher.terminate()
         self.assertIn("has ended", self.expect(run(AQINFO, "--peers", str(ranks[0])), 1).stderr)
+
+    def test_of_connections(self):
+        """Of programs that are connected by URI, with their addresses, as long as they are."""
+        settings = {"AQ_CONNECT_SECRET": f"file:{SECRET.name}"}
+        with start(AQPERF, "--listen", "udp://127.0.0.1:0", **settings) as server:
+            uri = re.search(r"udp://127\.0\.0\.1:\d+", server.stdout.readline())[0]
+            with start(AQPERF, "--connect", uri, "--pattern", "am-short-rtt", "--min-time", "60s",
+                       **settings) as client:
+                for program in (server, client):
+                    (row,) = self.shown(program.pid).items()
+                    self.assertEqual(row[0][0], 0)
+                    self.assertRegex(row[0][1], r"^127\.0\.0\.1:\d+$")
+                    self.assertGreater(row[1]["sent"], 0)
+                client.kill()
+            server.kill()
 
     def test_of_nothing(self):
         result = self.expect(run(AQINFO, "--peers", str(os.getpid())), 1)

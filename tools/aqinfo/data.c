@@ -53,7 +53,9 @@ static void collect_transports(struct data *data)
     aq_error_log(0);
     for (size_t i = 0;; data->transport_count = ++i) {
         data->transports = room_for(data->transports, i, sizeof *data->transports);
-        if (aq_info_transport(i, &data->transports[i]) != AQ_OK) break;
+        aq_status status = aq_info_transport(i, &data->transports[i]);
+        if (status == AQ_ESETTING) add_problem(data);
+        if (status != AQ_OK && status != AQ_ESETTING) break;
     }
     aq_error_log(1);
 }

@@ -7,7 +7,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_MARKDOWN, FORMAT_TRACE, FORMAT_PEERS };
+enum format {
+    FORMAT_TEXT = 0,
+    FORMAT_JSON = 1,
+    FORMAT_MARKDOWN = 2,
+    FORMAT_TRACE = 4,
+    FORMAT_PEERS = 8
+};
 
 static unsigned format, sections;
 
@@ -20,19 +26,19 @@ static const struct command_row rows[] = {
     {0, "settings", NULL, "every setting: value, origin, what is legal, what it does",
      .bits = &sections, .value = SHOW_SETTINGS},
     {0, "all", NULL, "all three", .bits = &sections, .value = SHOW_ALL},
-    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}",
-     .number = &format, .value = FORMAT_JSON},
-    {0, "markdown", NULL, "the settings as docs/settings.md", .number = &format,
+    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}", .bits = &format,
+     .value = FORMAT_JSON},
+    {0, "markdown", NULL, "the settings as docs/settings.md", .bits = &format,
      .value = FORMAT_MARKDOWN},
     {0, "merge-traces", NULL,
      "one time line out of the files FILE that AQ_TRACE_FILE made, for https://ui.perfetto.dev and "
      "chrome://tracing",
-     .number = &format, .value = FORMAT_TRACE},
+     .bits = &format, .value = FORMAT_TRACE},
     {0, "peers", NULL,
-     "the state of the peers that ranks reach over udp, without connections by URI: of the running "
+     "the state of the peers that ranks reach over udp, and of connections by URI: of the running "
      "job whose launcher or rank is process PID (of a stopped rank as it was last), or of one that "
      "is over from its files FILE of AQ_STATS_FILE",
-     .number = &format, .value = FORMAT_PEERS},
+     .bits = &format, .value = FORMAT_PEERS},
 };
 
 static const char head[] =
@@ -178,6 +184,8 @@ int main(int argc, char **argv)
                                       .count = sizeof rows / sizeof rows[0]};
     char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
+    if ((format & (format - 1)) != 0)
+        command_wrong("--json, --markdown, --merge-traces and --peers are not for the same call");
     if (named && format == FORMAT_MARKDOWN)
         command_wrong("--markdown shows all settings and takes no names");
     if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");

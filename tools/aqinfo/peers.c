@@ -13,13 +13,19 @@
 #include <unistd.h>
 
 /* As src/base/board.h has it. */
-#define BOARD_LINK "/memfd:aqueduct-peers"
+#define BOARD_LINK  "/memfd:aqueduct-peers"
+#define SHEETS_LINK BOARD_LINK "-sheets"
+enum { SHEET_BYTES = 512 };
 struct board_head {
     uint64_t turn, len;
 };
 
+/* Peers of a job have numbers, then come programs that are connected, then what was dropped. */
+enum { CONNECTION = UINT32_MAX - 1, DROPPED = UINT32_MAX };
+
 static struct line {
     unsigned rank, peer;
+    char name[64]; /* of the peer */
     char *text;
 } * lines;
 static size_t count;
@@ -38,10 +44,17 @@ static size_t keep_lines(char *text)
     size_t before = count;
     char *rest;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        struct line new = {.peer = UINT32_MAX, .text = line};
+        struct line new = {.text = line};
         int at = 0;
-        if (sscanf(line, "rank %u: peer %u %n", &new.rank, &new.peer, &at) != 2 || at == 0)
-            if (sscanf(line, "rank %u: dropped%n", &new.rank, &at) != 1 || at == 0) continue;
+        if (sscanf(line, "rank %u: peer %u %n", &new.rank, &new.peer, &at) == 2 && at != 0)
+            snprintf(new.name, sizeof(new.name), "%u", new.peer);
+        else if (sscanf(line, "rank %u: connection %63s %n", &new.rank, new.name, &at) == 2 &&
+                 at != 0)
+            new.peer = CONNECTION;
+        else if (sscanf(line, "rank %u: dropped%n", &new.rank, &at) == 1 && at != 0)
+            new.peer = DROPPED;
+        else
+            continue;
         lines = realloc(lines, (count + 1) * sizeof(*lines));
         new.text = strdup(line + at);
         if (lines == NULL || new.text == NULL) abort();
@@ -85,15 +98,15 @@ static int read_file(const char *name)
 }
 
 /* Its text may be written anew at any time. */
-static size_t read_board(int fd)
+static size_t read_board(int fd, off_t from)
 {
     for (int tries = 0; tries < 1000; tries++) {
         struct board_head before, after;
-        if (pread(fd, &before, sizeof(before), 0) != sizeof(before)) return 0;
+        if (pread(fd, &before, sizeof(before), from) != sizeof(before)) return 0;
         char *text = before.len < SIZE_MAX / 2 ? malloc(before.len + 1) : NULL;
         if (text == NULL) return 0;
-        ssize_t n = pread(fd, text, before.len, sizeof(before));
-        if (pread(fd, &after, sizeof(after), 0) == sizeof(after) && before.turn == after.turn &&
+        ssize_t n = pread(fd, text, before.len, from + (off_t)sizeof(before));
+        if (pread(fd, &after, sizeof(after), from) == sizeof(after) && before.turn == after.turn &&
             before.turn % 2 == 0 && n == (ssize_t)before.len) {
             text[n] = '\0';
             size_t found = keep_lines(text);
@@ -105,6 +118,17 @@ static size_t read_board(int fd)
     return 0;
 }
 
+/* Those of connections that come and go. */
+static size_t read_sheets(int fd)
+{
+    struct stat of;
+    size_t found = 0;
+    if (fstat(fd, &of) != 0) return 0;
+    for (off_t from = 0; from < of.st_size; from += SHEET_BYTES)
+        found += read_board(fd, from);
+    return found;
+}
+
 static size_t read_process(const char *pid)
 {
     char path[300], link[64];
@@ -112,14 +136,18 @@ static size_t read_process(const char *pid)
     snprintf(path, sizeof(path), "/proc/%s/fd", pid);
     DIR *fds = opendir(path);
     if (fds == NULL) return 0;
-    for (struct dirent *entry; found == 0 && (entry = readdir(fds)) != NULL;) {
+    int seen[2] = {0};
+    for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
         snprintf(path, sizeof(path), "/proc/%s/fd/%.20s", pid, entry->d_name);
         ssize_t n = readlink(path, link, sizeof(link));
         if (n < (ssize_t)strlen(BOARD_LINK) || memcmp(link, BOARD_LINK, strlen(BOARD_LINK)) != 0)
             continue;
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        int sheets = n >= (ssize_t)strlen(SHEETS_LINK) &&
+                     memcmp(link, SHEETS_LINK, strlen(SHEETS_LINK)) == 0;
+        int fd = seen[sheets] ? -1 : open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0) continue;
-        found = read_board(fd);
+        seen[sheets] = 1;
+        found += sheets ? read_sheets(fd) : read_board(fd, 0);
         close(fd);
     }
     closedir(fds);
@@ -156,7 +184,7 @@ static int read_job(const char *name)
     if (found == 0)
         fprintf(stderr,
                 "aqinfo: neither process %s nor one that it has started shows its peers: it "
-                "has ended, is another user's, or does not use udp\n",
+                "has ended, is another user's, or does not use udp now\n",
                 name);
     return found == 0;
 }
@@ -164,17 +192,18 @@ static int read_job(const char *name)
 static int by_rank(const void *a, const void *b)
 {
     const struct line *x = a, *y = b;
-    if ((x->peer == UINT32_MAX) != (y->peer == UINT32_MAX)) return x->peer == UINT32_MAX ? 1 : -1;
+    if ((x->peer == DROPPED) != (y->peer == DROPPED)) return x->peer == DROPPED ? 1 : -1;
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-    return x->peer < y->peer ? -1 : x->peer > y->peer;
+    if (x->peer != y->peer) return x->peer < y->peer ? -1 : 1;
+    return strcmp(x->name, y->name);
 }
 
-static void print_peer(const struct line *line)
+static void print_peer(const struct line *line, int width)
 {
     char state[16] = "", key[16], value[32];
     int at = 0, more = 0;
     sscanf(line->text, "%15s%n", state, &at);
-    printf("%6u %6u %-10s", line->rank, line->peer, state);
+    printf("%6u %*s %-10s", line->rank, width, line->name, state);
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
         int known = sscanf(line->text + at, " %15s %31s%n", key, value, &more) == 2 &&
                     strcmp(key, columns[i].key) == 0;
@@ -186,19 +215,21 @@ static void print_peer(const struct line *line)
 
 int peers_show(char *const *names)
 {
-    int failed = 0;
+    int failed = 0, width = 6;
     for (; *names != NULL; names++)
         failed |=
             (*names)[strspn(*names, "0123456789")] == '\0' ? read_job(*names) : read_file(*names);
     if (count == 0) return 1;
     qsort(lines, count, sizeof(*lines), by_rank);
-    printf("%6s %6s %-10s", "rank", "peer", "state");
+    for (size_t i = 0; i < count; i++)
+        if ((int)strlen(lines[i].name) > width) width = (int)strlen(lines[i].name);
+    printf("%6s %*s %-10s", "rank", width, "peer", "state");
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
         printf(" %*s", columns[i].width, columns[i].title);
     putchar('\n');
     for (size_t i = 0; i < count; i++) {
-        if (lines[i].peer != UINT32_MAX)
-            print_peer(&lines[i]);
+        if (lines[i].peer != DROPPED)
+            print_peer(&lines[i], width);
         else
             printf("rank %u dropped:%s\n", lines[i].rank, lines[i].text);
         free(lines[i].text);

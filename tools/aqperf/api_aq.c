@@ -75,6 +75,7 @@ static void on_answer(aq_am *am)
 void api_aq_join(struct perf *perf)
 {
     job = perf;
+    aq_error_log(0); /* api_aq_check says it */
     aq_init_params params = {.struct_size = sizeof(params), .client_name = "aqperf"};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
     CHECK(aq_init(&params, &api_aq_world));

@@ -1,6 +1,7 @@
 /*
- * Standard input for rank 0. A rank is a process group of its own, in the background as the
- * terminal sees it, so the terminal would stop it for reading: aqrun reads in its place.
+ * Standard input for rank 0, which may run on another host: then it goes there through the hubs. A
+ * rank is a process group of its own, in the background as the terminal sees it, so the terminal
+ * would stop it for reading: aqrun reads in its place.
  */
 #include "job.h"
 
@@ -11,67 +12,112 @@
 /* When aqrun itself is in the background the terminal answers EIO; nothing tells when that ends. */
 #define INPUT_RETRY_NS 500000000u
 
+/* What is under way to another host, or waits there for rank 0, at most. */
+#define INPUT_WINDOW 131072u
+
 static struct {
-    struct source terminal;
-    struct source pipe;
+    struct aqi_source terminal; /* where we read: a terminal, or anything for rank 0 elsewhere */
+    struct aqi_source pipe;
     int rank_end;
+    bool far;          /* rank 0 is on another host */
+    bool file;         /* always ready, so epoll does not take it */
+    bool ended;        /* nothing follows what waits for the pipe */
     uint64_t retry_ns; /* 0: not waiting for the foreground */
-    char bytes[4096];
-    size_t used;
+    struct bytes waiting;
 } input = {.terminal.fd = -1, .pipe.fd = -1};
 
 void input_close(void)
 {
-    source_watch(&input.terminal, 0);
+    aqi_source_watch(&input.terminal, 0);
     input.terminal.fd = -1; /* descriptor 0 stays what it is */
-    source_close(&input.pipe);
+    aqi_source_close(&input.pipe);
     input.retry_ns = 0;
 }
 
-static void input_pipe_ready(struct source *source)
+static void input_pipe_ready(struct aqi_source *source)
 {
-    ssize_t written = write(source->fd, input.bytes, input.used);
+    struct bytes *waiting = &input.waiting;
+    ssize_t written = write(source->fd, waiting->at, waiting->used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (job.agent != 0) aqi_hub_took(job.hub, written > 0 ? (size_t)written : waiting->used);
     if (written < 0) { /* rank 0 does not read any more */
+        waiting->used = 0;
         input_close();
         return;
     }
-    input.used -= (size_t)written;
-    memmove(input.bytes, input.bytes + written, input.used);
-    if (input.used != 0) return;
-    source_watch(&input.pipe, 0);
-    source_watch(&input.terminal, EPOLLIN);
+    waiting->used -= (size_t)written;
+    memmove(waiting->at, waiting->at + written, waiting->used);
+    if (waiting->used != 0) return;
+    aqi_source_watch(&input.pipe, 0);
+    if (input.ended) input_close();
+    aqi_source_watch(&input.terminal, EPOLLIN);
 }
 
-static void input_terminal_ready(struct source *source)
+/* Read once what is there and pass it on. */
+static void input_read(int fd)
 {
-    ssize_t got = read(source->fd, input.bytes, sizeof(input.bytes));
+    char bytes[4096];
+    ssize_t got = read(fd, bytes, sizeof(bytes));
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got < 0 && errno == EIO && tcgetpgrp(source->fd) != getpgrp()) {
-        source_watch(source, 0);
+    if (got < 0 && errno == EIO && tcgetpgrp(fd) != getpgrp()) {
+        aqi_source_watch(&input.terminal, 0);
         input.retry_ns = job.began_ns; /* from the next tick on */
         return;
     }
+    if (input.far) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);
     if (got <= 0) {
         input_close();
         return;
     }
-    input.used = (size_t)got;
-    source_watch(source, 0);
-    source_watch(&input.pipe, EPOLLOUT);
+    if (input.far) return;
+    bytes_append(&input.waiting, bytes, (size_t)got, "standard input");
+    aqi_source_watch(&input.terminal, 0);
+    aqi_source_watch(&input.pipe, EPOLLOUT);
 }
 
-int input_open(void)
+static void input_terminal_ready(struct aqi_source *source)
 {
-    if (isatty(STDIN_FILENO) == 0) return STDIN_FILENO;
+    input_read(source->fd);
+    if (input.far && aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) aqi_source_watch(source, 0);
+}
+
+static void input_make_pipe(void)
+{
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) die("pipe for the input of rank 0: %s", strerror(errno));
     input.rank_end = ends[0];
     fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    source_open(&input.pipe, ends[1], input_pipe_ready);
-    source_open(&input.terminal, STDIN_FILENO, input_terminal_ready);
-    source_watch(&input.terminal, EPOLLIN);
+    aqi_source_open(&input.pipe, ends[1], input_pipe_ready);
+}
+
+int input_open(void)
+{
+    if (job.agent == 0 && isatty(STDIN_FILENO) == 0) return STDIN_FILENO;
+    input_make_pipe();
+    if (job.agent != 0) return input.rank_end;
+    aqi_source_open(&input.terminal, STDIN_FILENO, input_terminal_ready);
+    aqi_source_watch(&input.terminal, EPOLLIN);
     return input.rank_end;
+}
+
+void input_open_far(void)
+{
+    input.far = true;
+    aqi_source_open(&input.terminal, STDIN_FILENO, input_terminal_ready);
+    input.file = aqi_source_try_watch(&input.terminal, EPOLLIN) != 0;
+}
+
+void input_arrived(void *arg, const void *bytes, size_t len)
+{
+    (void)arg;
+    if (len == 0) {
+        input.ended = true;
+        if (input.waiting.used == 0) input_close();
+        return;
+    }
+    bytes_append(&input.waiting, bytes, len, "standard input");
+    /* Is nobody there any more it is taken all the same, by the next tick. */
+    aqi_source_watch(&input.pipe, EPOLLOUT);
 }
 
 void input_handed_over(void)
@@ -80,13 +126,29 @@ void input_handed_over(void)
     input.rank_end = 0;
 }
 
+/* For rank 0 elsewhere: as much as may be under way. */
+static uint64_t input_tick_far(void)
+{
+    if (input.terminal.fd < 0 || aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) return UINT64_MAX;
+    if (!input.file) {
+        aqi_source_watch(&input.terminal, EPOLLIN);
+        return UINT64_MAX;
+    }
+    input_read(input.terminal.fd);
+    return 0;
+}
+
 uint64_t input_tick(uint64_t now)
 {
-    if (input.retry_ns == 0) return UINT64_MAX;
+    if (input.pipe.fd < 0 && input.waiting.used != 0) {
+        aqi_hub_took(job.hub, input.waiting.used);
+        input.waiting.used = 0;
+    }
+    if (input.retry_ns == 0) return input.far ? input_tick_far() : UINT64_MAX;
     if (now < input.retry_ns) return input.retry_ns;
     if (tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         input.retry_ns = 0;
-        source_watch(&input.terminal, EPOLLIN);
+        aqi_source_watch(&input.terminal, EPOLLIN);
         return UINT64_MAX;
     }
     input.retry_ns = now + INPUT_RETRY_NS;

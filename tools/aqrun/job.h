@@ -3,28 +3,31 @@
 #define AQRUN_JOB_H
 
 #include "base/base.h"
-#include "hub.h"
-#include "job/boot.h"
-#include "job/control.h"
-#include "loop.h"
+#include "job/desk.h"
+#include "job/hub/hub.h"
+#include "job/loop.h"
 #include "output.h"
 
 #include <string.h>
 #include <sys/types.h>
 
-/* Exit codes of aqrun's own; otherwise it is the job's. */
+/* Exit codes of aqrun's own, beside enum aqi_exit_code; otherwise it is the job's. */
 enum exit_code {
-    EXIT_FAILED = 1,       /* the job could not start, or a rank left it in disorder with code 0 */
     EXIT_USAGE = 2,        /* a bad command line */
-    EXIT_TIME = 124,       /* --timeout */
     EXIT_CANNOT_RUN = 126, /* the program is there but cannot be run */
     EXIT_NO_PROGRAM = 127, /* the program is not there */
-    EXIT_SIGNAL = 128      /* plus the number of the signal */
 };
 
 /* The command line. */
 struct options {
-    uint32_t ranks;
+    uint32_t ranks;        /* 0: not said, until the hosts are known */
+    uint32_t hosts_wanted; /* -N; 0: not said */
+    const char *hosts;     /* --hosts, or NULL */
+    const char *hostfile;  /* --hostfile, or NULL */
+    const char *output;    /* --output, or NULL */
+    const char **carried;  /* names of variables that -E gives, NULL at the end; or NULL */
+    bool carried_only;     /* --env-only */
+    bool oversubscribe;
     bool verbose;
     bool test_only;
     bool prefix;
@@ -32,71 +35,35 @@ struct options {
     char **command;      /* the program and its arguments, NULL at the end */
 };
 
-enum rank_state {
-    RANK_WAITING, /* not forked yet */
-    RANK_STARTED, /* has not called aq_init, and perhaps never will */
-    RANK_JOINED,  /* said HELLO */
-    RANK_LEFT,    /* said BYE: its end harms nobody */
-    RANK_LOST     /* died after it joined, and the job goes on without it */
-};
-
+/* A rank that this launcher starts: its process. What it does and says is known to the hub. */
 struct rank {
     uint32_t number;
-    enum rank_state state;
-    bool ready;       /* has started: said READY */
-    bool leaving;     /* makes no more collective call: said LEAVING */
-    bool ending;      /* ends as soon as all others do: said ENDING */
-    bool running;     /* the forked process has not been reaped */
-    bool terminated;  /* it got SIGTERM or SIGKILL from us: how it ends says nothing */
-    pid_t pid;        /* the process aqrun forked */
-    pid_t joined_pid; /* the process that said HELLO: the same, or one that a shell started */
-    char joined_name[16];
-    struct link link;
-    struct part part;
-    struct source life; /* pidfd of the process that said HELLO when it is not the forked one */
-    uint64_t lost_ns;   /* when that one ended without BYE; 0: it did not */
-    char *fate;         /* RANK_LOST: of what it died */
-    unsigned asleep;    /* looks in a row that found it killed and asleep */
+    bool running; /* the forked process has not been reaped */
+    pid_t pid;
     struct relay relay[2];
-};
-
-struct end {
-    bool ending;
-    uint64_t grace_ns;  /* when it begins, although not all ranks want it; 0: none does */
-    uint64_t wanted_ns; /* when the first wanted it */
-    uint64_t left_ns;   /* when to look who has not followed the rank `left`; 0: none has left */
-    uint32_t left;
-    uint64_t ask_ns;   /* when the others are asked, or asked again */
-    bool abandoned;    /* do not wait any longer, for processes or readers */
-    int code;          /* aqrun's exit code as known so far */
-    uint32_t by;       /* the rank that caused it, or AQI_MAX_RANKS */
-    uint64_t since_ns; /* when the end began */
-    size_t step;       /* of the escalation in end.c */
-    unsigned looks;    /* at processes that were killed and are not gone */
-    char why[AQI_CONTROL_TEXT + 1];
 };
 
 struct job {
     struct options options;
     uint32_t size;
+    uint32_t count; /* ranks that run here */
+    uint32_t first; /* of them */
+    uint32_t agent; /* which one this is; 0: the one that the user has started */
+    uint32_t agents;
     struct rank *ranks;
-    pid_t *groups;    /* per rank: the process group to kill, or 0; shared with the guard */
-    uint32_t spawned; /* ranks that were forked, in order */
+    pid_t *groups;    /* per rank here: the process group to kill, or 0; shared with the guard */
+    uint32_t spawned; /* of them: that were forked, in order */
     uint32_t running;
-    uint32_t absent; /* ranks that left, or ended without joining: no collective call has them */
-    uint32_t ready;  /* ranks that have started */
-    uint32_t leaving;
-    uint32_t lost; /* ranks that the job goes on without */
-    bool survive;  /* it does go on: AQ_SURVIVE */
-    bool bind;     /* each rank to a core: AQ_BIND */
-    uint8_t key[AQI_JOB_KEY_BYTES];
+    bool bind;    /* each rank to a core: AQ_BIND */
+    bool refused; /* this host cannot run them */
+    bool over;    /* the hub says that nothing is left to be done */
     char id[40];
-    uint64_t start_timeout_ns;
     uint64_t exit_timeout_ns;
     uint64_t began_ns;
     uint64_t memory_kills; /* of our cgroup, when the job began */
-    struct end end;
+    struct aqi_hub *hub;
     struct output output[2]; /* standard output, standard error */
+    struct output far[2];    /* of the root, for what ranks of other hosts print */
 };
 
 /* There is one job in a launcher; callbacks and all files reach it here. */
@@ -109,10 +76,6 @@ void tell(const char *fmt, ...) AQI_PRINTF(1, 2);
 _Noreturn void die(const char *fmt, ...) AQI_PRINTF(1, 2);
 
 #define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-
-/* "rank 3 (pid 4711, ./program)" */
-#define RANK_NAME_BYTES 160
-const char *rank_name(const struct rank *rank, char name[RANK_NAME_BYTES]);
 
 /* options.c: read the command line into job.options; -E and others change the environment. Does not
  * return for --help, --version and errors. */
@@ -131,6 +94,8 @@ void spawn_print(int epoll);
 /* reaper.c: signals to aqrun, and the ends of its children. */
 /* Take over the signals; from now on they come through the loop. */
 void reaper_open(void);
+/* If Ctrl-Z was pressed: stop, now that other hosts have been sent the news. True: it was. */
+bool reaper_stopped(void);
 /* In a rank before exec: the signals as aqrun found them. */
 void reaper_restore_signals(void);
 /* Kill and reap whatever the ranks started that still runs. All ranks have ended. */
@@ -143,43 +108,16 @@ struct process {
 };
 bool reaper_look(pid_t pid, struct process *process);
 
-/* collective.c: collective calls of the ranks: allgather, share. */
-/* A CALL message of a rank. */
-void collective_call(struct rank *rank, const struct aqi_control *message);
-/* Is this why the last call failed, which we have told the user? */
-bool collective_said(const char *why);
-/* Somebody left or ended: can the call that is going on still be completed? */
-void collective_check(void);
-/* The next time it wants to be called, UINT64_MAX for never. */
-uint64_t collective_tick(uint64_t now);
-/* The job was stopped for so long: that does not count as waiting. */
-void collective_postpone(uint64_t ns);
+/* serve.c: the hub and its sockets, and what that wants to have done. */
+struct aqi_hub_params;
+void serve_open(const struct aqi_hub_params *given, const char *ports);
 
-/* agree.c: what the ranks of a set that still live ask and are all told the same. */
-/* A rank agrees: AGREE. */
-void agree_call(struct rank *rank, const struct aqi_control *message);
-/* This rank has died or left: nobody waits for it any more. */
-void agree_gone(const struct rank *rank);
-
-/* end.c: judging the ends of ranks, telling the others, killing who stays. */
-/* End the job with `code`; the text says why, to the user and to the ranks. `by` may be NULL. */
-void end_job(int code, const struct rank *by, const char *fmt, ...) AQI_PRINTF(3, 4);
-/* A rank ended the job itself (aq_exit): without a word, unless it gave a reason. */
-void end_asked(const struct rank *by, int code, const char *why);
-/* A rank ends when all others do: the job ends then, or after `wait_ns`. */
-void end_wanted(struct rank *by, int code, uint64_t wait_ns);
-/* The forked process of a rank has ended with this status of waitpid. */
-void end_judge(struct rank *rank, int status);
-/* A rank that had come to aq_finalize has left in good order. */
-void end_left(const struct rank *rank);
-/* At the end: which ranks the job went on without, and of what they died. */
-void end_tell_lost(void);
-/* The process that joined, started by a shell of the rank, has ended without BYE. */
-void end_lost(struct rank *rank);
-/* The user or the system wants an end; the second time at once. */
-void end_by_signal(int number);
-/* The next time it wants to be called, UINT64_MAX for never. */
-uint64_t end_tick(uint64_t now);
+/* remote.c: `aqrun --agent`. */
+struct ticket;
+/* Read the ticket, become what it says. `*why`: what this host cannot do, or NULL. */
+const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why);
+/* From now on notice when whoever started us is gone. */
+void remote_watch_input(void);
 
 /* guard.c: a process that kills what is left of the ranks when aqrun itself is killed. */
 /* Start it, over a table of process groups shared with it; returns the table, all 0. */
@@ -193,6 +131,10 @@ int input_open(void);
 /* Rank 0 was forked: its end of the pipe is not ours any more. */
 void input_handed_over(void);
 void input_close(void);
+/* Rank 0 runs on another host: read here, and send it there. */
+void input_open_far(void);
+/* That has come, for rank 0 here. */
+void input_arrived(void *arg, const void *bytes, size_t len);
 /* The next time it wants to be called, UINT64_MAX for never. */
 uint64_t input_tick(uint64_t now);
 

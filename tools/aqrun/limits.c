@@ -6,9 +6,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors of aqrun itself, generously; and per rank its place, its control socket, the life of
- * a program under a shell, and with --prefix two pipes. */
-enum { LIMITS_OWN_FILES = 24, LIMITS_RANK_FILES = 3, LIMITS_PREFIX_FILES = 2 };
+/* Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
+ * socket, the life of a program under a shell, and with --prefix two pipes. */
+enum {
+    LIMITS_AGENT_FILES = 5,
+    LIMITS_OWN_FILES = 24,
+    LIMITS_RANK_FILES = 3,
+    LIMITS_PREFIX_FILES = 2
+};
 
 static struct rlimit limits_files;
 
@@ -17,15 +22,17 @@ static _Noreturn void limits_too_low(const char *what, unsigned long long need,
 {
     say("%u processes need %llu %s, but the limit is %llu: raise it (ulimit -%s %llu, or "
         "/etc/security/limits.conf) or start fewer",
-        job.size, need, what, have, option, need);
-    exit(EXIT_FAILED);
+        job.count, need, what, have, option, need);
+    exit(AQI_EXIT_FAILED);
 }
 
 static void limits_check_files(void)
 {
     if (getrlimit(RLIMIT_NOFILE, &limits_files) != 0) die("getrlimit: %s", strerror(errno));
-    unsigned each = LIMITS_RANK_FILES + (job.options.prefix ? LIMITS_PREFIX_FILES : 0);
-    rlim_t need = LIMITS_OWN_FILES + (rlim_t)job.size * each;
+    unsigned each =
+        LIMITS_RANK_FILES + (job.options.prefix || job.agents > 1 ? LIMITS_PREFIX_FILES : 0);
+    rlim_t need =
+        LIMITS_OWN_FILES + (rlim_t)job.count * each + (rlim_t)LIMITS_AGENT_FILES * (job.agents - 1);
     if (limits_files.rlim_cur >= need) return;
     if (limits_files.rlim_max < need)
         limits_too_low("open files in aqrun", need, limits_files.rlim_max, "n");
@@ -39,7 +46,7 @@ static void limits_check_processes(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NPROC, &limit) != 0) die("getrlimit: %s", strerror(errno));
-    rlim_t need = (rlim_t)job.size + 2; /* aqrun and its guard */
+    rlim_t need = (rlim_t)job.count + 2; /* aqrun and its guard */
     /* The kernel does not hold root to it. */
     if (geteuid() != 0 && limit.rlim_cur < need)
         limits_too_low("processes of this user", need, limit.rlim_cur, "u");

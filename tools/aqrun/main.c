@@ -4,7 +4,12 @@
 #include "base/log.h"
 #include "command.h"
 #include "job.h"
+#include "job/agent.h"
 #include "job/settings.h"
+#include "launch.h"
+#include "plan.h"
+#include "ticket.h"
+#include "tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,17 +59,7 @@ void die(const char *fmt, ...)
     va_start(args, fmt);
     main_say(fmt, args);
     va_end(args);
-    exit(EXIT_FAILED);
-}
-
-const char *rank_name(const struct rank *rank, char name[RANK_NAME_BYTES])
-{
-    /* Under a shell the process that joined is the one people want to hear of. */
-    bool under_shell = rank->state >= RANK_JOINED && rank->joined_name[0] != '\0';
-    snprintf(name, RANK_NAME_BYTES, "rank %u (pid %d, %.100s)", rank->number,
-             (int)(under_shell ? rank->joined_pid : rank->pid),
-             under_shell ? rank->joined_name : job.options.command[0]);
-    return name;
+    exit(AQI_EXIT_FAILED);
 }
 
 /* Descriptors 0 to 2 must be taken, or a socket of ours would become some rank's output. */
@@ -101,39 +96,57 @@ static uint64_t main_setting(enum aqi_job_row index)
     return value;
 }
 
-static void main_prepare(void)
+static const char *main_ports(void)
+{
+    const char *variable;
+    return aqi_setting_text(&aqi_job_settings.rows[AQI_JOB_CONTROL_PORTS], &variable);
+}
+
+static void main_prepare(struct aqi_hub_params *hub)
 {
     uint32_t id;
-    job.size = job.options.ranks;
+    job.size = job.count = job.options.ranks;
     job.began_ns = aqi_now_ns();
     job.memory_kills = aqi_cgroup_read("").kills;
-    job.end.by = AQI_MAX_RANKS;
-    job.start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT);
     job.exit_timeout_ns = main_setting(AQI_JOB_EXIT_TIMEOUT);
-    job.survive = main_setting(AQI_JOB_SURVIVE) != 0;
     job.bind = main_setting(AQI_JOB_BIND) != 0;
-    if (getrandom(job.key, sizeof(job.key), 0) != (ssize_t)sizeof(job.key) ||
+    *hub = (struct aqi_hub_params){.ranks = job.size,
+                                   .agents = 1,
+                                   .fanout = 1,
+                                   .survive = main_setting(AQI_JOB_SURVIVE) != 0,
+                                   .start_timeout_ns = main_setting(AQI_JOB_START_TIMEOUT),
+                                   .exit_timeout_ns = job.exit_timeout_ns,
+                                   .host_timeout_ns = main_setting(AQI_JOB_HOST_TIMEOUT)};
+    if (getrandom(hub->key, sizeof(hub->key), 0) != (ssize_t)sizeof(hub->key) ||
         getrandom(&id, sizeof(id), 0) != (ssize_t)sizeof(id))
         die("getrandom: %s", strerror(errno));
     snprintf(job.id, sizeof(job.id), "%d-%08x", (int)getpid(), id);
-    job.ranks = calloc(job.size, sizeof(*job.ranks));
-    if (job.ranks == NULL) die("no memory for %u ranks", job.size);
-    for (uint32_t i = 0; i < job.size; i++) {
+}
+
+static void main_make_ranks(void)
+{
+    job.ranks = calloc(job.count + 1, sizeof(*job.ranks));
+    if (job.ranks == NULL) die("no memory for %u ranks", job.count);
+    for (uint32_t i = 0; i < job.count; i++) {
         struct rank *rank = &job.ranks[i];
-        rank->number = i;
-        rank->link.place.fd = rank->link.control.fd = rank->life.fd = -1;
+        rank->number = job.first + i;
         rank->relay[0].source.fd = rank->relay[1].source.fd = -1;
     }
 }
 
+static void main_loop_failed(const char *why)
+{
+    die("%s", why);
+}
+
 static uint64_t main_tick(void)
 {
-    static uint64_t (*const ticks[])(uint64_t now) = {end_tick, collective_tick, input_tick};
-    uint64_t next = UINT64_MAX;
     uint64_t now = aqi_now_ns();
-    for (size_t i = 0; i < AQI_COUNT_OF(ticks); i++)
-        next = aqi_min(next, ticks[i](now));
-    return next;
+    for (int i = 0; job.agent != 0 && i < 2; i++)
+        output_tick(&job.far[i]);
+    uint64_t next = aqi_agent_tick();
+    if (reaper_stopped()) next = aqi_agent_tick();
+    return aqi_min(aqi_min(next, tree_tick(now)), input_tick(now));
 }
 
 static void main_run(void)
@@ -141,8 +154,8 @@ static void main_run(void)
     for (;;) {
         bool spawning = spawn_some();
         uint64_t next = main_tick();
-        if (job.end.abandoned || (job.running == 0 && !spawning)) return;
-        loop_once(spawning ? 0 : next);
+        if (job.over || aqi_hub_abandoned(job.hub)) return;
+        aqi_loop_once(spawning ? 0 : next);
     }
 }
 
@@ -159,45 +172,111 @@ static bool main_relays_done(bool late)
     return done;
 }
 
-/* Everything the ranks have written goes out, however slow its reader; a signal ends the wait. */
+static bool main_written(void)
+{
+    bool here = output_empty(&job.output[0]) && output_empty(&job.output[1]);
+    bool there = job.agent == 0 || (output_empty(&job.far[0]) && output_empty(&job.far[1]));
+    return here && (there || !aqi_agent_attached());
+}
+
+/* Agents that have left are about to end, and their sessions with them; lost ones may never. */
+static void main_await_sessions(void)
+{
+    uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
+    for (;;) {
+        uint64_t next = main_tick();
+        if (tree_gone() || aqi_hub_abandoned(job.hub) || aqi_now_ns() >= limit) return;
+        aqi_loop_once(aqi_min(next, limit));
+    }
+}
+
+/*
+ * Everything the ranks have written goes out, however slow its reader; a signal ends the wait.
+ * Agents leave from the leaves of the tree on, so that each may still pass on what others wrote.
+ */
 static void main_finish(void)
 {
     guard_close();
     reaper_kill_strays();
     input_close();
-    end_tell_lost();
-    uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
-    while (!job.end.abandoned) {
-        uint64_t now = aqi_now_ns();
+    if (job.agent == 0) aqi_hub_tell_lost(job.hub);
+    uint64_t began = aqi_now_ns(), limit = began + MAIN_DRAIN_NS;
+    uint64_t patience = began + 2 * job.exit_timeout_ns + MAIN_DRAIN_NS;
+    while (!aqi_hub_abandoned(job.hub)) {
+        uint64_t next = main_tick(), now = aqi_now_ns();
         bool relays = main_relays_done(now > limit);
-        if (relays && output_empty(&job.output[0]) && output_empty(&job.output[1])) break;
-        loop_once(now > limit ? now + MAIN_NAP_NS : limit);
+        bool alone = aqi_agent_children() == 0 || now > patience;
+        if (relays && alone && main_written()) break;
+        next = aqi_min(next, now > limit ? now + MAIN_NAP_NS : limit);
+        aqi_loop_once(next);
     }
+    aqi_agent_leave(patience);
+    main_await_sessions();
+    tree_close();
+}
+
+/* All that follows once it is known which ranks run here. */
+static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
+                    const char *refusal)
+{
+    job.size = hub->ranks;
+    job.agent = hub->agent;
+    job.agents = hub->agents;
+    job.exit_timeout_ns = hub->exit_timeout_ns;
+    main_make_ranks();
+    limits_check();
+    bind_open();
+    reaper_open();
+    for (unsigned i = 0; i < 2; i++)
+        output_open_far(&job.far[i], i, "what ranks print");
+    job.groups = guard_open(job.count + 1);
+    serve_open(hub, ports);
+    aqi_agent_start();
+    if (job.agent != 0) remote_watch_input();
+    if (job.agents > 1) tree_start_all();
+    spawn_open(epoll);
+    job.refused = refusal != NULL;
+    if (job.refused) aqi_hub_failed(job.hub, AQI_EXIT_FAILED, "%s", refusal);
+    main_run();
+    main_finish();
+    if (job.agent != 0) return EXIT_SUCCESS;
+    tell("the job has ended with code %d", aqi_hub_code(job.hub));
+    return aqi_hub_code(job.hub);
+}
+
+static int main_agent(int epoll)
+{
+    struct aqi_hub_params hub;
+    const char *refusal;
+    const struct ticket *ticket = remote_begin(&hub, &refusal);
+    job.began_ns = aqi_now_ns();
+    job.memory_kills = aqi_cgroup_read("").kills;
+    return main_job(&hub, epoll, ticket->ports, refusal);
 }
 
 int main(int argc, char **argv)
 {
+    struct aqi_hub_params hub;
     main_fill_standard();
     main_leave_outer_job();
-    job.options.ranks = 1;
     output_open(&job.output[0], STDOUT_FILENO, "standard output");
     output_open(&job.output[1], STDERR_FILENO, "standard error");
-    options_read(argc, argv);
     (void)aqi_log_configure("off"); /* what is worth a line, aqrun says itself */
-    main_prepare();
-    limits_check();
-    bind_open();
-    int epoll = loop_open();
+    int epoll;
+    if (aqi_loop_open(main_loop_failed, &epoll) != AQ_OK) die("%s", aq_error_message());
+    if (argc == 2 && strcmp(argv[1], "--agent") == 0) return main_agent(epoll);
+    options_read(argc, argv);
+    launch_open();
+    launch_manager();
+    main_prepare(&hub);
+    bool far = launch_far();
     if (job.options.test_only) {
-        spawn_print(epoll);
-        return command_written() ? EXIT_SUCCESS : EXIT_FAILED;
+        if (far)
+            launch_print();
+        else
+            spawn_print(epoll);
+        return command_written() ? EXIT_SUCCESS : AQI_EXIT_FAILED;
     }
-    reaper_open();
-    job.groups = guard_open(job.size);
-    hub_open();
-    spawn_open(epoll);
-    main_run();
-    main_finish();
-    tell("the job has ended with code %d", job.end.code);
-    return job.end.code;
+    if (far) tree_open(plan_open(&hub, main_ports()));
+    return main_job(&hub, epoll, main_ports(), NULL);
 }

@@ -1,6 +1,7 @@
 /* The command line of aqrun, as one table. */
 #include "base/settings.h"
 #include "command.h"
+#include "files.h"
 #include "job.h"
 #include "job/boot.h"
 
@@ -18,6 +19,36 @@ static void option_ranks(const char *value)
         command_wrong("-n %.40s is not legal: give the number of processes, 1 to %u", value,
                       AQI_MAX_RANKS);
     job.options.ranks = (uint32_t)ranks;
+}
+
+static void option_hosts_wanted(const char *value)
+{
+    static const struct aqi_setting row = {
+        .name = "-N", .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
+    uint64_t hosts;
+    if (!aqi_setting_read(&row, value, &hosts))
+        command_wrong("-N %.40s is not legal: give the number of hosts, 1 to %u", value,
+                      AQI_MAX_RANKS);
+    job.options.hosts_wanted = (uint32_t)hosts;
+}
+
+static void option_output(const char *value)
+{
+    char why[FILES_WHY];
+    if (!files_check(value, why)) command_wrong("%s", why);
+    job.options.output = value;
+}
+
+/* What is named goes to other hosts, whatever it is. */
+static void option_carry(const char *name, size_t len)
+{
+    static size_t count;
+    const char **longer = realloc(job.options.carried, (count + 2) * sizeof(*longer));
+    char *copy = strndup(name, len);
+    if (longer == NULL || copy == NULL) die("-E %s: %s", name, strerror(errno));
+    job.options.carried = longer;
+    longer[count++] = copy;
+    longer[count] = NULL;
 }
 
 static bool option_is_name(const char *text, size_t len)
@@ -41,6 +72,7 @@ static void option_environment(const char *value)
     size_t name_len = strcspn(value, "=,");
     if (value[name_len] == '=' && option_is_name(value, name_len)) {
         if (putenv((char *)(uintptr_t)value) != 0) die("-E %s: %s", value, strerror(errno));
+        option_carry(value, name_len);
         return;
     }
     for (const char *at = value;; at++) {
@@ -50,6 +82,7 @@ static void option_environment(const char *value)
                           "NAME=VALUE",
                           value, (int)aqi_min(len, 40), at);
         option_require(at, len);
+        option_carry(at, len);
         at += len;
         if (*at == '\0') return;
     }
@@ -81,11 +114,37 @@ static void option_timeout(const char *value)
     }
 }
 
+static bool options_keep;
+
 static const struct command_row option_rows[] = {
-    {'n', "ranks", "N", "start N processes, 1 to 65536 (default 1)", .take = option_ranks},
+    {'n', "ranks", "N",
+     "start N processes, 1 to 65536 (default: as many as the hosts have slots, or one on each "
+     "host; "
+     "without hosts 1)",
+     .take = option_ranks},
+    {'N', "nodes", "HOSTS", "on this many hosts, evenly, as far as their slots go",
+     .take = option_hosts_wanted},
+    {0, "hosts", "LIST", "the hosts: names with commas between, such as n1,n2*4,n3:2,n[04-16]*8",
+     .text = &job.options.hosts},
+    {0, "hostfile", "FILE", "a file with the hosts", .text = &job.options.hostfile},
+    {0, "oversubscribe", NULL, "there may be more processes than slots",
+     .flag = &job.options.oversubscribe},
+    {0, "spawner", "HOW",
+     "who starts the processes: fork, all on this machine; ssh; pmix, pmi2, pmi or mpi: a manager "
+     "(sets AQ_SPAWNER)",
+     .variable = "AQ_SPAWNER"},
+    {0, "ssh-command", "WORDS", "reaches other hosts (sets AQ_SSH_CMD)", .variable = "AQ_SSH_CMD"},
+    {0, "ssh-options", "WORDS", "options for it (sets AQ_SSH_OPTIONS)",
+     .variable = "AQ_SSH_OPTIONS"},
+    {0, "fanout", "N", "hosts that each host starts at most (sets AQ_SSH_FANOUT)",
+     .variable = "AQ_SSH_FANOUT"},
     {'E', "env", "VAR[,VAR...]",
-     "these variables must be set here and reach the processes; with VAR=VALUE: set one",
+     "these variables must be set here and reach the processes, on other hosts, too; with "
+     "VAR=VALUE: set one",
      .take = option_environment},
+    {0, "env-only", NULL,
+     "to other hosts go only those that -E names, and all that begin AQ_ or GASNET_",
+     .flag = &job.options.carried_only},
     {'T', "transport", "LIST",
      "the transports to choose from (sets AQ_TRANSPORTS; aqinfo shows them)",
      .variable = "AQ_TRANSPORTS"},
@@ -95,9 +154,15 @@ static const struct command_row option_rows[] = {
      .variable = "AQ_BIND"},
     {'p', "prefix", NULL, "begin each line of output with the number of its process: [3] text",
      .flag = &job.options.prefix},
+    {0, "output", "FOLDER",
+     "what process 3 prints goes to FOLDER/3.out and FOLDER/3.err; or a file name with %r for the "
+     "process, %s for out or err, %j for the job",
+     .take = option_output},
     {'v', "verbose", NULL, "say on standard error what is happening", .flag = &job.options.verbose},
     {'t', "test", NULL, "test only: print what would be run, one line per process, and run nothing",
      .flag = &job.options.test_only},
+    {'k', "keep", NULL, "keep temporary files: aqrun makes none, so this does nothing",
+     .flag = &options_keep},
     {0, "survive", NULL, "go on when a process dies, and tell the others (sets AQ_SURVIVE=yes)",
      .variable = "AQ_SURVIVE"},
     {0, "same-addresses", NULL,
@@ -112,7 +177,7 @@ static const struct command_row option_rows[] = {
 static const char options_head[] =
     "usage: aqrun [OPTION...] PROGRAM [ARGUMENT...]\n"
     "\n"
-    "Start the processes of a job on this machine, and end them together.\n"
+    "Start the processes of a job, on this machine or on several hosts, and end them together.\n"
     "\n";
 
 static const char options_tail[] =
@@ -135,11 +200,31 @@ static const char options_tail[] =
     "are told (aq_on_peer_lost) and go on; only aq_exit, the end of the last of them, and the\n"
     "signals above end it. What died is said at once and again at the end.\n"
     "\n"
+    "Hosts come from --hosts, --hostfile, AQ_HOSTS, AQ_HOSTFILE, or what Slurm, PBS, OAR, LSF or\n"
+    "Grid Engine has given; else there is this machine alone. A file has a host on each line, as\n"
+    "NAME, NAME slots=N, NAME:N or NAME N; # begins a comment. A host that is named again, or "
+    "more\n"
+    "than once by a batch system, has a slot for each time; where any has slots, one without a\n"
+    "number has one. Ranks are placed in blocks: host after host is filled up to its slots;\n"
+    "without slots, or with -N, they are spread evenly. More processes than slots are an error\n"
+    "without --oversubscribe. localhost, the host name and its own addresses are this machine.\n"
+    "\n"
+    "Other hosts are reached by ssh, which must ask for nothing (keys, known hosts), and get the\n"
+    "environment without what has a meaning here only: of ssh, the terminal, displays, daemons.\n"
+    "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra, "
+    "whichever\n"
+    "of those that do is found first on PATH; -t shows its command. Then --prefix is as it has "
+    "it,\n"
+    "and --output and --timeout cannot be had. Long options may begin with one dash: "
+    "-spawner=ssh.\n"
+    "\n"
     "Environment:\n"
     "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
     "  AQ_EXIT_TIMEOUT   how long the end of the job may take (default 2s)\n"
     "  AQ_BIND           core: as --bind core (default none)\n"
     "  AQ_SURVIVE        yes: as --survive (default no)\n"
+    "  AQ_SSH_TIMEOUT    how long a host may take to answer (default 30s)\n"
+    "  AQ_REMOTE_AQRUN   the path of aqrun on other hosts (default: as here)\n"
     "\n"
     "Exit code: the first of the processes' codes that is not 0, or what was given to aq_exit;\n"
     "128 plus its number for a signal; 127 when the program is not there, 126 when it cannot be\n"
@@ -153,8 +238,12 @@ void options_read(int argc, char **argv)
                                       .tail = options_tail,
                                       .rows = option_rows,
                                       .count = AQI_COUNT_OF(option_rows),
-                                      .stops = true};
+                                      .stops = true,
+                                      .dash = true};
     int first = command_read(&line, argc, argv);
     if (first >= argc) command_wrong("no program is given");
     job.options.command = argv + first;
+    if (job.options.output != NULL && job.options.prefix)
+        command_wrong("--output and --prefix: in a file of its own each process needs no number; "
+                      "give one of them");
 }

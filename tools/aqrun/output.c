@@ -17,7 +17,7 @@
 #define OUTPUT_FULL  (1u << 20)
 #define OUTPUT_READY (1u << 18)
 
-static void output_ready(struct source *source);
+static void output_ready(struct aqi_source *source);
 
 /* A description of our own, since O_NONBLOCK on the given one would hit all who share it. */
 static int output_reopen(int fd)
@@ -41,7 +41,29 @@ void output_open(struct output *output, int fd, const char *name)
         output->way = own >= 0 ? OUTPUT_OWN : OUTPUT_POLLED;
         if (own >= 0) use = own;
     }
-    source_open(&output->source, use, output_ready);
+    aqi_source_open(&output->source, use, output_ready);
+}
+
+void output_open_far(struct output *output, unsigned stream, const char *name)
+{
+    *output = (struct output){.name = name, .way = OUTPUT_HUB, .stream = stream};
+    aqi_source_open(&output->source, -1, output_ready);
+}
+
+/* Whole lines, as many as fit into a message; a longer one for itself. */
+static ssize_t output_to_hub(const struct output *output)
+{
+    enum { MOST = 60000 };
+    size_t used = output->waiting.used, len = aqi_min(used, MOST);
+    const char *at = output->waiting.at, *end = memrchr(at, '\n', len);
+    if (!aqi_hub_has_room(job.hub)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (end == NULL) end = memchr(at, '\n', used);
+    len = end != NULL ? (size_t)(end - at) + 1 : used;
+    aqi_hub_printed(job.hub, job.first, output->stream, at, len);
+    return (ssize_t)len;
 }
 
 static ssize_t output_attempt(const struct output *output)
@@ -49,6 +71,8 @@ static ssize_t output_attempt(const struct output *output)
     int fd = output->source.fd;
     struct pollfd state = {.fd = fd, .events = POLLOUT};
     switch (output->way) {
+    case OUTPUT_HUB:
+        return output_to_hub(output);
     case OUTPUT_SOCKET:
         return send(fd, output->waiting.at, output->waiting.used, MSG_DONTWAIT | MSG_NOSIGNAL);
     case OUTPUT_POLLED:
@@ -67,11 +91,20 @@ static void output_shut(struct output *output, int err)
 {
     output->closed = true;
     output->waiting.used = 0;
-    source_watch(&output->source, 0);
+    aqi_source_watch(&output->source, 0);
     relay_shut(output);
+    if (job.hub != NULL && job.agent == 0)
+        aqi_hub_shut_output(job.hub, output == &job.output[1] ? 1 : 0);
     if (err == EPIPE) return;
     if (output != &job.output[1]) say("cannot write %s: %s", output->name, strerror(err));
-    if (job.end.code == 0) job.end.code = EXIT_FAILED;
+    if (job.hub != NULL && job.agent == 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
+}
+
+void output_close_far(struct output *output)
+{
+    output->closed = true;
+    output->waiting.used = 0;
+    relay_shut(output);
 }
 
 static void output_drain(struct output *output)
@@ -82,22 +115,28 @@ static void output_drain(struct output *output)
             output->waiting.used -= (size_t)written;
             memmove(output->waiting.at, output->waiting.at + written, output->waiting.used);
         } else if (written < 0 && errno == EAGAIN) {
-            source_watch(&output->source, EPOLLOUT);
+            aqi_source_watch(&output->source, EPOLLOUT);
             return;
         } else if (written < 0 && errno != EINTR) {
             output_shut(output, errno);
         }
     }
-    source_watch(&output->source, 0);
+    aqi_source_watch(&output->source, 0);
 }
 
-static void output_ready(struct source *source)
+void output_tick(struct output *output)
 {
-    struct output *output = AQRUN_OF(source, struct output, source);
     output_drain(output);
     if (!output->full || output->waiting.used > OUTPUT_READY) return;
     output->full = false;
     relay_resume(output);
+    if (job.agent == 0 && job.hub != NULL)
+        aqi_hub_hold_output(job.hub, job.output[0].full || job.output[1].full);
+}
+
+static void output_ready(struct aqi_source *source)
+{
+    output_tick(AQI_SOURCE_OF(source, struct output, source));
 }
 
 void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what)

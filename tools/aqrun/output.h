@@ -3,14 +3,15 @@
 #ifndef AQRUN_OUTPUT_H
 #define AQRUN_OUTPUT_H
 
-#include "loop.h"
+#include "job/loop.h"
 
 /* How to write without blocking depends on what the descriptor is. */
 enum output_way {
     OUTPUT_OWN,    /* opened anew for us, non-blocking */
     OUTPUT_SOCKET, /* MSG_DONTWAIT */
     OUTPUT_POLLED, /* shared with others, who may not expect O_NONBLOCK: ask before each write */
-    OUTPUT_FILE    /* never makes us wait for a reader */
+    OUTPUT_FILE,   /* never makes us wait for a reader */
+    OUTPUT_HUB     /* goes to the root, whose it is */
 };
 
 struct bytes {
@@ -20,11 +21,12 @@ struct bytes {
 };
 
 struct output {
-    struct source source;
+    struct aqi_source source;
     const char *name;
     enum output_way way;
     bool closed;          /* the reader is gone */
     bool full;            /* relays wait until it is written */
+    unsigned stream;      /* HUB */
     struct bytes waiting; /* not yet written */
 };
 
@@ -32,17 +34,24 @@ struct output {
 void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what);
 
 void output_open(struct output *output, int fd, const char *name);
+/* What goes to standard output (0) or error (1) of the aqrun that the user has started. */
+void output_open_far(struct output *output, unsigned stream, const char *name);
 
 /* Append; it is written by the next flush, as far as there is room, and the rest later. */
 void output_append(struct output *output, const void *bytes, size_t len);
 void output_flush(struct output *output);
 
+/* Nobody reads that any more. */
+void output_close_far(struct output *output);
+/* Is there room again? For those that no descriptor tells of. */
+void output_tick(struct output *output);
+
 /* Is there nothing left to write? */
 bool output_empty(const struct output *output);
 
-/* With --prefix: the output of a rank, relayed line by line with the rank's number in front. */
+/* The output of a rank, relayed line by line; with --prefix the rank's number is in front. */
 struct relay {
-    struct source source; /* closed: the rank's side has ended, or there never was one */
+    struct aqi_source source; /* closed: the rank's side has ended, or there never was one */
     struct output *to;
     uint32_t rank;
     bool paused;

@@ -1,6 +1,8 @@
 /* Signals through a descriptor, waitpid, and the descendants of ranks. */
 #include "base/clock.h"
 #include "job.h"
+#include "job/desk.h"
+#include "tree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,14 +20,15 @@
 
 /* The signals aqrun handles: what to do with each. */
 static void reaper_reap(int number);
+static void reaper_end(int number);
 static void reaper_stop(int number);
 static void reaper_continue(int number);
 static const struct {
     int number;
     void (*handle)(int number);
 } reaper_signals[] = {
-    {SIGCHLD, reaper_reap},     {SIGINT, end_by_signal},  {SIGTERM, end_by_signal},
-    {SIGHUP, end_by_signal},    {SIGQUIT, end_by_signal}, {SIGTSTP, reaper_stop},
+    {SIGCHLD, reaper_reap},     {SIGINT, reaper_end},  {SIGTERM, reaper_end},
+    {SIGHUP, reaper_end},       {SIGQUIT, reaper_end}, {SIGTSTP, reaper_stop},
     {SIGCONT, reaper_continue},
 };
 
@@ -33,14 +36,15 @@ static const struct {
 static const int reaper_ignored[] = {SIGPIPE, SIGTTIN};
 
 static struct {
-    struct source source;
+    struct aqi_source source;
+    bool stops;    /* SIGTSTP has come */
     sigset_t mask; /* as found */
     struct sigaction ignored[AQI_COUNT_OF(reaper_ignored)];
     struct sigaction child;
     unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
 } reaper;
 
-static void reaper_ready(struct source *source)
+static void reaper_ready(struct aqi_source *source)
 {
     struct signalfd_siginfo info;
     while (read(source->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
@@ -70,8 +74,8 @@ void reaper_open(void)
     sigaction(SIGCHLD, &normal, &reaper.child); /* ignored, it would reap behind our back */
     int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0) die("signalfd: %s", strerror(errno));
-    source_open(&reaper.source, fd, reaper_ready);
-    source_watch(&reaper.source, EPOLLIN);
+    aqi_source_open(&reaper.source, fd, reaper_ready);
+    aqi_source_watch(&reaper.source, EPOLLIN);
     struct timespec boot;
     clock_gettime(CLOCK_BOOTTIME, &boot);
     unsigned long long ticks = (unsigned long long)sysconf(_SC_CLK_TCK);
@@ -105,11 +109,11 @@ static void reaper_ended(struct rank *rank, int status)
     rank->running = false;
     job.running--;
     spawn_read_reports();
-    hub_drain(rank);
+    aqi_desk_drain(rank->number);
     /* Other processes of the group are the guard's business as long as there are some. */
-    if (kill(-rank->pid, 0) != 0) job.groups[rank->number] = 0;
-    end_judge(rank, status);
-    hub_close(rank);
+    if (kill(-rank->pid, 0) != 0) job.groups[rank - job.ranks] = 0;
+    aqi_hub_ended(job.hub, rank->number, status);
+    aqi_desk_leave(rank->number);
 }
 
 static void reaper_reap(int number)
@@ -117,31 +121,51 @@ static void reaper_reap(int number)
     (void)number;
     int status;
     pid_t pid;
+    aqi_hub_now(job.hub, aqi_now_ns());
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         struct rank *rank = reaper_find(pid);
-        if (rank != NULL) reaper_ended(rank, status);
+        if (rank != NULL)
+            reaper_ended(rank, status);
+        else
+            (void)tree_reaped(pid, status);
     }
 }
 
 static void reaper_signal_all(int number)
 {
-    for (uint32_t i = 0; i < job.spawned; i++)
-        if (job.ranks[i].running) kill(-job.ranks[i].pid, number);
+    aqi_hub_now(job.hub, aqi_now_ns());
+    aqi_hub_pass(job.hub, number);
 }
 
-/* Ctrl-Z: the ranks first, then aqrun; the time until we go on counts for no time-out. */
+static void reaper_end(int number)
+{
+    aqi_hub_now(job.hub, aqi_now_ns());
+    if (job.agent == 0)
+        aqi_hub_signal(job.hub, number);
+    else
+        aqi_hub_failed(job.hub, AQI_EXIT_SIGNAL + number, "its aqrun got signal %d (%s)", number,
+                       strsignal(number));
+}
+
+/* Ctrl-Z: the ranks first, then aqrun, once other hosts have been told. */
 static void reaper_stop(int number)
 {
     (void)number;
     reaper_signal_all(SIGTSTP);
+    reaper.stops = true;
+}
+
+/* The time until we go on counts for no time-out. */
+bool reaper_stopped(void)
+{
+    if (!reaper.stops) return false;
+    reaper.stops = false;
     uint64_t before = aqi_now_ns();
     raise(SIGSTOP);
     uint64_t stopped = aqi_now_ns() - before;
-    collective_postpone(stopped);
-    job.began_ns += stopped;
-    job.end.since_ns += stopped;
-    if (job.end.grace_ns != 0) job.end.grace_ns += stopped;
+    aqi_hub_stopped(job.hub, stopped);
     reaper_signal_all(SIGCONT);
+    return true;
 }
 
 static void reaper_continue(int number)
@@ -183,7 +207,7 @@ static size_t reaper_kill_once(void)
     struct dirent *entry;
     while ((entry = readdir(proc)) != NULL) {
         pid_t pid = (pid_t)atoi(entry->d_name);
-        if (pid <= 0 || !reaper_is_stray(pid)) continue;
+        if (pid <= 0 || !reaper_is_stray(pid) || tree_has(pid)) continue;
         tell("killing process %d, which a rank left behind", (int)pid);
         kill(pid, SIGKILL);
         count++;

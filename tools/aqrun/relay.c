@@ -11,7 +11,7 @@
 /* A line longer than this is passed on in pieces. */
 #define RELAY_LINE_MAX (1u << 20)
 
-static void relay_ready(struct source *source);
+static void relay_ready(struct aqi_source *source);
 
 int relay_open(struct relay *relay, uint32_t rank, struct output *to)
 {
@@ -19,9 +19,9 @@ int relay_open(struct relay *relay, uint32_t rank, struct output *to)
     if (pipe2(ends, O_CLOEXEC) != 0)
         die("pipe for the output of rank %u: %s", rank, strerror(errno));
     *relay = (struct relay){.to = to, .rank = rank};
-    source_open(&relay->source, ends[0], relay_ready);
+    aqi_source_open(&relay->source, ends[0], relay_ready);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    source_watch(&relay->source, EPOLLIN);
+    aqi_source_watch(&relay->source, EPOLLIN);
     return ends[1];
 }
 
@@ -30,7 +30,7 @@ static void relay_line(struct relay *relay, const char *bytes, size_t len)
 {
     char prefix[16];
     int prefix_len = snprintf(prefix, sizeof(prefix), "[%u] ", relay->rank);
-    output_append(relay->to, prefix, (size_t)prefix_len);
+    if (job.options.prefix) output_append(relay->to, prefix, (size_t)prefix_len);
     output_append(relay->to, relay->line.at, relay->line.used);
     output_append(relay->to, bytes, len);
     output_append(relay->to, "\n", 1);
@@ -54,7 +54,7 @@ static void relay_close(struct relay *relay)
 {
     if (relay->line.used != 0) relay_line(relay, NULL, 0);
     output_flush(relay->to);
-    source_close(&relay->source);
+    aqi_source_close(&relay->source);
     free(relay->line.at);
     relay->line = (struct bytes){0};
 }
@@ -73,13 +73,13 @@ static bool relay_read(struct relay *relay)
     return false;
 }
 
-static void relay_ready(struct source *source)
+static void relay_ready(struct aqi_source *source)
 {
-    struct relay *relay = AQRUN_OF(source, struct relay, source);
+    struct relay *relay = AQI_SOURCE_OF(source, struct relay, source);
     relay_read(relay);
     if (relay->source.fd < 0 || !relay->to->full) return;
     relay->paused = true;
-    source_watch(source, 0);
+    aqi_source_watch(source, 0);
 }
 
 void relay_finish(struct relay *relay)
@@ -94,7 +94,7 @@ void relay_shut(const struct output *to)
     for (uint32_t i = 0; i < job.spawned; i++)
         for (size_t k = 0; k < AQI_COUNT_OF(job.ranks[i].relay); k++) {
             struct relay *relay = &job.ranks[i].relay[k];
-            if (relay->to == to) source_close(&relay->source);
+            if (relay->to == to) aqi_source_close(&relay->source);
         }
 }
 
@@ -105,6 +105,6 @@ void relay_resume(const struct output *to)
             struct relay *relay = &job.ranks[i].relay[k];
             if (relay->to != to || !relay->paused) continue;
             relay->paused = false;
-            source_watch(&relay->source, EPOLLIN);
+            aqi_source_watch(&relay->source, EPOLLIN);
         }
 }

@@ -1,5 +1,7 @@
 /* Fork and exec of the ranks, a few at a time so that aqrun stays attentive meanwhile. */
+#include "files.h"
 #include "job.h"
+#include "print.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,14 +21,14 @@ struct spawn_report {
 };
 
 static struct {
-    struct source reports; /* read end; the write end closes by itself at each exec */
+    struct aqi_source reports; /* read end; the write end closes by itself at each exec */
     int report_to;
     int null;
     int input; /* standard input of rank 0 */
     int epoll; /* its number becomes AQ_BOOT_FD in the children */
 } spawn;
 
-static void spawn_reports_ready(struct source *source)
+static void spawn_reports_ready(struct aqi_source *source)
 {
     (void)source;
     spawn_read_reports();
@@ -40,9 +42,12 @@ void spawn_open(int epoll)
     if (spawn.null < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         die("/dev/null or pipe: %s", strerror(errno));
     spawn.report_to = ends[1];
-    source_open(&spawn.reports, ends[0], spawn_reports_ready);
-    source_watch(&spawn.reports, EPOLLIN);
-    spawn.input = input_open();
+    aqi_source_open(&spawn.reports, ends[0], spawn_reports_ready);
+    aqi_source_watch(&spawn.reports, EPOLLIN);
+    if (job.first == 0 && job.count != 0)
+        spawn.input = input_open();
+    else if (job.agent == 0)
+        input_open_far();
 }
 
 static const char *spawn_hint(int err, char *text, size_t room)
@@ -66,34 +71,37 @@ void spawn_read_reports(void)
     while (spawn.reports.fd >= 0) {
         ssize_t got = read(spawn.reports.fd, &report, sizeof(report));
         if (got < 0 && errno == EINTR) continue;
-        if (got == 0) source_close(&spawn.reports);
+        if (got == 0) aqi_source_close(&spawn.reports);
         if (got != (ssize_t)sizeof(report)) return;
-        if (job.end.ending) continue; /* all fail for the same reason */
+        if (aqi_hub_ending(job.hub)) continue; /* all fail for the same reason */
         char hint[80], where[BIND_TEXT_BYTES];
         if (report.unbound) {
-            end_job(EXIT_FAILED, NULL,
-                    "cannot bind rank %u%s: sched_setaffinity: %s; start without "
-                    "--bind",
-                    report.rank, bind_text(report.rank, where), strerror(report.err));
+            aqi_hub_failed(job.hub, AQI_EXIT_FAILED,
+                           "cannot bind rank %u%s: sched_setaffinity: %s; start without "
+                           "--bind",
+                           report.rank, bind_text(report.rank - job.first, where),
+                           strerror(report.err));
             continue;
         }
         spawn_hint(report.err, hint, sizeof(hint));
-        end_job(report.err == ENOENT ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN, NULL,
-                "cannot run %s: %s%s", job.options.command[0], strerror(report.err), hint);
+        aqi_hub_failed(job.hub, report.err == ENOENT ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN,
+                       "cannot run %s: %s%s", job.options.command[0], strerror(report.err), hint);
     }
 }
 
 /* The variables that say who a rank is; `set` is called for each. */
 static void spawn_environment(uint32_t rank, void (*set)(const char *name, const char *value))
 {
-    char number[16], size[16], place[16], cores[16];
+    char number[16], size[16], place[16], cores[16], local[16], local_size[16];
     snprintf(number, sizeof(number), "%u", rank);
     snprintf(size, sizeof(size), "%u", job.size);
     snprintf(place, sizeof(place), "%d", spawn.epoll);
+    snprintf(local, sizeof(local), "%u", rank - job.first);
+    snprintf(local_size, sizeof(local_size), "%u", job.count);
     set("AQ_RANK", number);
     set("AQ_SIZE", size);
-    set("AQ_LOCAL_RANK", number);
-    set("AQ_LOCAL_SIZE", size);
+    set("AQ_LOCAL_RANK", local);
+    set("AQ_LOCAL_SIZE", local_size);
     if (job.bind) {
         snprintf(cores, sizeof(cores), "%u", bind_processors());
         set("AQ_LOCAL_CORES", cores);
@@ -118,9 +126,9 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
 {
     setpgid(0, 0);
     /* For the guard: aqrun may be killed before it comes to write this down. */
-    job.groups[rank->number] = getpid();
+    job.groups[rank - job.ranks] = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(EXIT_FAILED); /* it died before the line above */
+    if (getppid() != launcher) _exit(AQI_EXIT_FAILED); /* it died before the line above */
     reaper_restore_signals();
     limits_restore();
     spawn_environment(rank->number, spawn_set);
@@ -128,7 +136,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
         if (files->standard[i] != i) dup2(files->standard[i], i);
     /* The epoll set is of no use here, so its number, the same in all ranks, is free. */
     dup2(files->place, spawn.epoll);
-    bool bound = bind_rank(rank->number);
+    bool bound = bind_rank(rank->number - job.first);
     if (bound) execvp(job.options.command[0], job.options.command);
     struct spawn_report report = {.rank = rank->number, .err = errno, .unbound = !bound};
     bool missing = errno == ENOENT;
@@ -138,46 +146,66 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
 
 static void spawn_fork_failed(const struct rank *rank, int err)
 {
-    end_job(EXIT_FAILED, NULL, "cannot start rank %u: fork: %s%s", rank->number, strerror(err),
-            err == EAGAIN ? " (raise the limit of processes: ulimit -u, or pids.max of the cgroup)"
-                          : "");
+    aqi_hub_failed(
+        job.hub, AQI_EXIT_FAILED, "cannot start rank %u: fork: %s%s", rank->number, strerror(err),
+        err == EAGAIN ? " (raise the limit of processes: ulimit -u, or pids.max of the cgroup)"
+                      : "");
+}
+
+/* Where its output goes, if not where ours does. */
+static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
+{
+    char why[FILES_WHY];
+    bool relays = (job.options.prefix || job.agents > 1) && job.options.output == NULL;
+    struct output *to = job.agent == 0 ? job.output : job.far;
+    for (int i = 0; relays && i < 2; i++)
+        files->standard[i + 1] = relay_open(&rank->relay[i], rank->number, &to[i]);
+    if (job.options.output == NULL ||
+        files_open(job.options.output, rank->number, job.id, files->standard + 1, why))
+        return true;
+    close(files->place);
+    aqi_desk_leave(rank->number);
+    aqi_hub_failed(job.hub, AQI_EXIT_FAILED, "%s", why);
+    return false;
 }
 
 static void spawn_rank(struct rank *rank)
 {
     struct spawn_files files = {
-        .place = hub_place(rank),
+        .place = aqi_desk_place(rank->number),
         .standard = {rank->number == 0 ? spawn.input : spawn.null, STDOUT_FILENO, STDERR_FILENO}};
-    for (int i = 0; job.options.prefix && i < 2; i++)
-        files.standard[i + 1] = relay_open(&rank->relay[i], rank->number, &job.output[i]);
+    if (files.place < 0) die("socket pair for rank %u: %s", rank->number, strerror(errno));
+    if (!spawn_open_output(rank, &files)) return;
     pid_t launcher = getpid();
     pid_t pid = fork();
     int err = errno;
     if (pid == 0) spawn_exec(rank, &files, launcher);
-    for (int i = 0; job.options.prefix && i < 2; i++)
-        close(files.standard[i + 1]);
+    for (int i = 1; i < 3; i++)
+        if (files.standard[i] != i) close(files.standard[i]);
     close(files.place);
     if (pid < 0) {
-        hub_close(rank);
+        aqi_desk_leave(rank->number);
         spawn_fork_failed(rank, err);
         return;
     }
     if (rank->number == 0) input_handed_over();
     setpgid(pid, pid); /* also here: whoever comes first; we may kill the group at once */
     rank->pid = pid;
-    rank->state = RANK_STARTED;
     rank->running = true;
-    job.groups[rank->number] = pid;
+    job.groups[rank - job.ranks] = pid;
     job.spawned++;
     job.running++;
+    aqi_desk_forked(rank->number, pid);
+    aqi_hub_started(job.hub, rank->number, (int)pid);
     char where[BIND_TEXT_BYTES];
-    tell("rank %u is process %d%s", rank->number, (int)pid, bind_text(rank->number, where));
+    tell("rank %u is process %d%s", rank->number, (int)pid,
+         bind_text(rank->number - job.first, where));
 }
 
 bool spawn_some(void)
 {
     for (int i = 0; i < SPAWN_BATCH; i++) {
-        if (job.spawned == job.size || job.end.ending) {
+        if (job.spawned == job.count || job.refused || aqi_hub_ending(job.hub)) {
             if (spawn.report_to >= 0) close(spawn.report_to);
             spawn.report_to = -1;
             return false;
@@ -187,39 +215,12 @@ bool spawn_some(void)
     return true;
 }
 
-/* Quoted so that a shell reads it back. */
-static void spawn_print_word(const char *word)
-{
-    if (word[0] != '\0' && word[strspn(word, LETTERS_AND_DIGITS "_-+=./:,@%")] == '\0') {
-        fputs(word, stdout);
-        return;
-    }
-    putchar('\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            fputs("'\\''", stdout);
-        else
-            putchar(*word);
-    }
-    putchar('\'');
-}
-
-static void spawn_print_variable(const char *name, const char *value)
-{
-    printf("%s=", name);
-    spawn_print_word(value);
-    putchar(' ');
-}
-
 void spawn_print(int epoll)
 {
     spawn.epoll = epoll;
     for (uint32_t i = 0; i < job.size; i++) {
-        spawn_environment(i, spawn_print_variable);
-        for (char **word = job.options.command; *word != NULL; word++) {
-            if (word != job.options.command) putchar(' ');
-            spawn_print_word(*word);
-        }
+        spawn_environment(i, print_variable);
+        print_words(job.options.command);
         putchar('\n');
     }
 }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* LONG: the numbers of long options are beyond those of letters. */
-enum { OPTIONS = 32, INDENT = 27, WIDTH = 98, LONG = 256 };
+enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
 
 static const struct command_line *command;
 static const char *tool; /* its name; the table may be gone by the end of the program */
@@ -140,6 +140,22 @@ static void take(const struct command_row *row, const char *value)
         command_wrong("--%s: %s", row->name, strerror(errno));
 }
 
+/* -name or -name=VALUE becomes --name, as getopt knows it. */
+static void lengthen(char **word)
+{
+    const char *name = *word + 1;
+    size_t length = strcspn(name, "=");
+    if (**word != '-' || *name == '-' || length < 2) return;
+    for (size_t i = 0; i < command->count + 2; i++) {
+        const char *known = row_at(i)->name;
+        if (strlen(known) != length || memcmp(name, known, length) != 0) continue;
+        char *longer;
+        if (asprintf(&longer, "-%s", *word) < 0) command_wrong("%s: %s", *word, strerror(errno));
+        *word = longer; /* it lives as long as argv */
+        return;
+    }
+}
+
 int command_read(const struct command_line *line, int argc, char **argv)
 {
     struct option names[OPTIONS + 1] = {{0}};
@@ -155,7 +171,10 @@ int command_read(const struct command_line *line, int argc, char **argv)
         if (row->arg != NULL) letters[used++] = ':';
     }
     const char *known = command->stops ? letters : letters + 1;
-    for (int found; (found = getopt_long(argc, argv, known, names, NULL)) != -1;) {
+    for (;;) {
+        if (command->dash && optind < argc) lengthen(&argv[optind]);
+        int found = getopt_long(argc, argv, known, names, NULL);
+        if (found == -1) break;
         if (found == '?' || found == ':') unknown(found, argv[optind - 1]);
         size_t i = found >= LONG ? (size_t)found - LONG : 0;
         while (found < LONG && row_at(i)->letter != found)

@@ -28,6 +28,7 @@ struct command_line {
     const struct command_row *rows;
     size_t count;
     bool stops;  /* at the first word that is no option */
+    bool dash;   /* long names may have a single dash, too; with `stops` only */
     bool silent; /* another process of the job says it */
 };
 

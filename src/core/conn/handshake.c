@@ -135,10 +135,9 @@ void conn_times(uint64_t now_ns)
             conn_handshake_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT,
                                "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            const char *reason =
-                conn->channel != NULL && !conn->nobody
-                    ? "it does not answer: the server is busy, stopped or out of reach"
-                    : "it took no call in time: nobody listens or it is full";
+            const char *reason = conn->channel != NULL && !conn->nobody
+                                     ? conn_rendezvous(conn)->unanswered(conn->channel)
+                                     : "it took no call in time: nobody listens or it is full";
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);

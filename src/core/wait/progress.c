@@ -10,11 +10,18 @@
 /* Sleeping costs 30 to 40 us at the wake on virtual machines: only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
-static inline void progress_attend_if_alerted(void)
+/* What comes by the control channel may be what is waited for: it counts as other arrivals do, or
+ * this thread would go to sleep with nothing left to wake it. */
+static inline unsigned progress_attend(void)
 {
-    if (AQI_LIKELY(!core.boot.alert(core.boot.arg))) return;
     core.boot.attend(core.boot.arg);
     core_progressed();
+    return 1;
+}
+
+static inline unsigned progress_attend_if_alerted(void)
+{
+    return AQI_LIKELY(!core.boot.alert(core.boot.arg)) ? 0 : progress_attend();
 }
 
 /* --- sources --------------------------------------------------------------------------------- */
@@ -94,8 +101,8 @@ static inline unsigned progress_poll_all(enum aqi_progress_mode mode)
 
 unsigned core_progress_round(void)
 {
-    progress_attend_if_alerted();
-    return progress_poll_all(AQI_PROGRESS_ALL);
+    unsigned n = progress_attend_if_alerted();
+    return n + progress_poll_all(AQI_PROGRESS_ALL);
 }
 
 /* Whatever no word tells of needs a whole round; so does every so often what the words tell, which
@@ -123,8 +130,7 @@ static AQI_COLD unsigned progress_whole(void)
     unsigned n = core_progress_round();
     if (AQI_UNLIKELY(atomic_load_explicit(&core.lost_news, memory_order_relaxed))) {
         n += core_lost_tell();
-        core.boot.attend(core.boot.arg);
-        core_progressed();
+        n += progress_attend();
     }
     return n;
 }
@@ -202,7 +208,7 @@ void core_wait_zero(_Atomic uint32_t *counter)
 void core_hook_relax(void *arg, unsigned round)
 {
     (void)arg;
-    progress_attend_if_alerted();
+    (void)progress_attend_if_alerted();
     if (round < core.spin_rounds && round < 100)
         aqi_pause();
     else

@@ -19,7 +19,7 @@ void ports_address_add(struct aqi_dgram_addr *addr, enum aqi_dgram_channel chann
     memcpy(&addr->bytes[PORTS + 2 * channel], &port, sizeof(port));
 }
 
-void ports_address_seen(const union ports_sockaddr *at, enum aqi_dgram_channel channel,
+void ports_address_seen(const union aqi_sockaddr *at, enum aqi_dgram_channel channel,
                         struct aqi_dgram_addr *addr)
 {
     bool six = at->any.sa_family == AF_INET6;
@@ -34,7 +34,7 @@ void ports_address_seen(const union ports_sockaddr *at, enum aqi_dgram_channel c
 }
 
 bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel channel,
-                      uint32_t scope, union ports_sockaddr *at)
+                      uint32_t scope, union aqi_sockaddr *at)
 {
     size_t ip = address_ip_len(addr->bytes[FAMILY]);
     in_port_t port;
@@ -82,7 +82,7 @@ void ports_address_text(const struct aqi_dgram_addr *addr, char *buf, size_t len
 
 bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer)
 {
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     return own->bytes[FAMILY] == peer->bytes[FAMILY] &&
            ports_address_to(peer, AQI_DGRAM_COMMAND, 0, &at) &&
            ports_address_to(peer, AQI_DGRAM_DATA, 0, &at);

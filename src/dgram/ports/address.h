@@ -2,28 +2,11 @@
 #ifndef PORTS_ADDRESS_H
 #define PORTS_ADDRESS_H
 
+#include "base/inet.h"
 #include "dgram/dgram.h"
 
-#include <netinet/in.h>
-
-union ports_sockaddr {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static inline socklen_t ports_sockaddr_len(const union ports_sockaddr *at)
-{
-    return at->any.sa_family == AF_INET6 ? sizeof(at->v6) : sizeof(at->v4);
-}
-
-static inline in_port_t *ports_sockaddr_port(union ports_sockaddr *at)
-{
-    return at->any.sa_family == AF_INET6 ? &at->v6.sin6_port : &at->v4.sin_port;
-}
-
 /* An address with the port of one channel only, as packets come from. */
-void ports_address_seen(const union ports_sockaddr *at, enum aqi_dgram_channel channel,
+void ports_address_seen(const union aqi_sockaddr *at, enum aqi_dgram_channel channel,
                         struct aqi_dgram_addr *addr);
 
 /* The port, in network order, of the other channel, too. */
@@ -32,7 +15,7 @@ void ports_address_add(struct aqi_dgram_addr *addr, enum aqi_dgram_channel chann
 /* Where a channel of it receives; false: it is no such address, or lacks that port. `scope` is the
  * interface for addresses that are valid on one link only. */
 bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel channel,
-                      uint32_t scope, union ports_sockaddr *at);
+                      uint32_t scope, union aqi_sockaddr *at);
 
 /* The Ethernet address may stand behind an IPv4 address: 6 bytes, or NULL. */
 void ports_address_add_ethernet(struct aqi_dgram_addr *addr, const uint8_t ethernet[6]);

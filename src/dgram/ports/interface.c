@@ -17,40 +17,7 @@
 /* Larger packets gain nothing (docs/performance.md) and fewer fit into the socket's buffer. */
 enum { BEST_PACKET = 8944 };
 
-/* How willingly an interface is taken by itself. */
-enum rank { NEVER, LOOPBACK, VIRTUAL, REAL };
-
-static bool interface_begins(const char *name, const char *const *prefixes)
-{
-    for (; *prefixes != NULL; prefixes++)
-        if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return true;
-    return false;
-}
-
-/* Bridges of containers and of virtual machines lead to no other host. What they are made of may be
- * all that a container has. */
-static enum rank interface_rank(const char *name, unsigned flags)
-{
-    static const char *const bridges[] = {"docker", "br-", "virbr", "lxcbr", "lxdbr",
-                                          "podman", "cni", "kube",  "cali",  NULL};
-    static const char *const ends[] = {"veth", "tun", "tap", "wg", NULL};
-    if ((flags & IFF_UP) == 0 || (flags & IFF_RUNNING) == 0) return NEVER;
-    if ((flags & IFF_LOOPBACK) != 0) return LOOPBACK;
-    if (interface_begins(name, bridges)) return NEVER;
-    return interface_begins(name, ends) || (flags & IFF_POINTOPOINT) != 0 ? VIRTUAL : REAL;
-}
-
-/* An address that others can be told of: 2 for IPv4, 1 for IPv6, 0 for none. */
-static unsigned interface_address_rank(const struct sockaddr *at)
-{
-    if (at == NULL) return 0;
-    if (at->sa_family == AF_INET) return 2;
-    if (at->sa_family != AF_INET6) return 0;
-    const struct sockaddr_in6 *six = (const void *)at;
-    return IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? 0 : 1;
-}
-
-static bool interface_same_ip(const struct sockaddr *a, const union ports_sockaddr *b)
+static bool interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b)
 {
     if (a == NULL || a->sa_family != b->any.sa_family) return false;
     if (a->sa_family == AF_INET)
@@ -97,7 +64,7 @@ static void interface_take(const struct ifaddrs *from, struct ports_interface *f
 
 /* The interface that has this address. */
 static const struct ifaddrs *interface_with(const struct ifaddrs *all,
-                                            const union ports_sockaddr *address)
+                                            const union aqi_sockaddr *address)
 {
     while (all != NULL && !interface_same_ip(all->ifa_addr, address))
         all = all->ifa_next;
@@ -110,8 +77,7 @@ static const struct ifaddrs *interface_named(const struct ifaddrs *all, const ch
     const struct ifaddrs *best = NULL;
     for (; all != NULL; all = all->ifa_next)
         if (strcmp(all->ifa_name, name) == 0 &&
-            (best == NULL ||
-             interface_address_rank(all->ifa_addr) > interface_address_rank(best->ifa_addr)))
+            (best == NULL || aqi_sockaddr_rank(all->ifa_addr) > aqi_sockaddr_rank(best->ifa_addr)))
             best = all;
     return best;
 }
@@ -121,9 +87,10 @@ static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
     const struct ifaddrs *best = NULL;
     unsigned best_rank = 0;
     for (; all != NULL; all = all->ifa_next) {
-        unsigned rank = 4 * interface_rank(all->ifa_name, all->ifa_flags);
-        unsigned address = interface_address_rank(all->ifa_addr);
-        if (rank == 4 * NEVER || address == 0 || rank + address <= best_rank) continue;
+        unsigned rank = 4 * aqi_interface_rank(all->ifa_name, all->ifa_flags);
+        unsigned address = aqi_sockaddr_rank(all->ifa_addr);
+        if (rank == 4 * AQI_INTERFACE_NEVER || address == 0 || rank + address <= best_rank)
+            continue;
         best = all;
         best_rank = rank + address;
     }
@@ -131,7 +98,7 @@ static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
 }
 
 /* `text` as an address; false: it is none. */
-static bool interface_parse(const char *text, union ports_sockaddr *address)
+static bool interface_parse(const char *text, union aqi_sockaddr *address)
 {
     memset(address, 0, sizeof(*address));
     if (inet_pton(AF_INET, text, &address->v4.sin_addr) == 1)
@@ -142,7 +109,7 @@ static bool interface_parse(const char *text, union ports_sockaddr *address)
 }
 
 /* Our address in packets to one of theirs; an errno, or 0. Nothing is sent. */
-static int interface_source(const struct addrinfo *to, union ports_sockaddr *source)
+static int interface_source(const struct addrinfo *to, union aqi_sockaddr *source)
 {
     int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t len = sizeof(*source);
@@ -156,7 +123,7 @@ static int interface_source(const struct addrinfo *to, union ports_sockaddr *sou
 }
 
 /* IPv4 is preferred, here and elsewhere, so that all hosts of a job choose alike. */
-static aq_status interface_towards(const char *host, union ports_sockaddr *source)
+static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
 {
     static const int families[] = {AF_INET, AF_INET6};
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all;
@@ -169,6 +136,11 @@ static aq_status interface_towards(const char *host, union ports_sockaddr *sourc
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
             if (i->ai_family == families[f]) error = interface_source(i, source);
     freeaddrinfo(all);
+    if (error != 0 && strcmp(host, "localhost") == 0)
+        return aqi_fail_errno(AQ_EINVAL, error, "udp",
+                              "the processes of one host use its loopback interface, which does "
+                              "not work: \"ip link set lo up\", or name another one with "
+                              "AQ_UDP_INTERFACE");
     if (error != 0)
         return aqi_fail_errno(AQ_EINVAL, error, "udp",
                               "no interface leads to host \"%s\"; name one with AQ_UDP_INTERFACE",
@@ -179,7 +151,7 @@ static aq_status interface_towards(const char *host, union ports_sockaddr *sourc
 static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, const char *towards,
                                 struct ports_interface *found)
 {
-    union ports_sockaddr address;
+    union aqi_sockaddr address;
     const struct ifaddrs *best;
     char list[512];
     interface_list(all, list, sizeof(list));

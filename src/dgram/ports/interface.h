@@ -9,7 +9,7 @@
 struct ports_interface {
     char name[IF_NAMESIZE];
     uint32_t index;
-    union ports_sockaddr address; /* the port is 0 */
+    union aqi_sockaddr address; /* the port is 0 */
     size_t mtu;
 };
 

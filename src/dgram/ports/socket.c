@@ -98,7 +98,7 @@ static aq_status socket_bind_failed(const struct ports_interface *interface, uns
 static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_channel channel,
                                      const struct ports_interface *interface, uint16_t number)
 {
-    union ports_sockaddr at = interface->address;
+    union aqi_sockaddr at = interface->address;
     socklen_t len = sizeof(at);
     int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
@@ -106,15 +106,14 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
     self->fd[channel] = fd;
     socket_options(fd, at.any.sa_family);
-    *ports_sockaddr_port(&at) = htons(number);
-    if (bind(fd, &at.any, ports_sockaddr_len(&at)) != 0)
-        return socket_bind_failed(interface, number);
+    *aqi_sockaddr_port(&at) = htons(number);
+    if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0) return socket_bind_failed(interface, number);
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket has no name");
     if (channel == AQI_DGRAM_COMMAND)
         ports_address_seen(&at, channel, &self->port.address);
     else
-        ports_address_add(&self->port.address, channel, *ports_sockaddr_port(&at));
+        ports_address_add(&self->port.address, channel, *aqi_sockaddr_port(&at));
     return AQ_OK;
 }
 
@@ -281,10 +280,10 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
 /* The kernel then looks for the route once, not for each packet, which is a tenth of the time of a
  * small one. Where it fails each packet bears the address. */
 static AQI_COLD bool socket_connect(struct socket_port *self, enum aqi_dgram_channel channel,
-                                    const union ports_sockaddr *at)
+                                    const union aqi_sockaddr *at)
 {
     ports_address_seen(at, channel, &self->peer[channel]);
-    bool ok = connect(self->fd[channel], &at->any, ports_sockaddr_len(at)) == 0;
+    bool ok = connect(self->fd[channel], &at->any, aqi_sockaddr_len(at)) == 0;
     atomic_store_explicit(&self->one_peer, ok, memory_order_relaxed);
     /* Read by socket_take of another thread. */
     atomic_store_explicit(&self->connected[channel], ok, memory_order_release);
@@ -296,7 +295,7 @@ static bool socket_send(struct aqi_port *port, enum aqi_dgram_channel channel,
                         size_t segment, unsigned packets)
 {
     struct socket_port *self = (struct socket_port *)port;
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     union {
         struct cmsghdr header;
         unsigned char bytes[CMSG_SPACE(sizeof(uint16_t))];
@@ -312,7 +311,7 @@ static bool socket_send(struct aqi_port *port, enum aqi_dgram_channel channel,
         connected = socket_connect(self, channel, &at);
     if (!connected) {
         message.msg_name = &at;
-        message.msg_namelen = ports_sockaddr_len(&at);
+        message.msg_namelen = aqi_sockaddr_len(&at);
     }
     if (packets > 1) {
         if (atomic_load_explicit(&self->no_gso, memory_order_relaxed))
@@ -370,7 +369,7 @@ static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel
 static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel channel,
                             unsigned char *buffer, aqi_port_take *take, void *arg, size_t *bytes)
 {
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     struct aqi_dgram_addr from;
     unsigned char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(alignof(size_t))));
     struct iovec all = {buffer, LARGEST};
@@ -448,7 +447,7 @@ static unsigned socket_descriptors(struct aqi_port *port, int fds[2])
 /* --- what went wrong ------------------------------------------------------------------------- */
 
 /* The next of a socket's errors; `*refused` if it says that nobody listens at `at`. */
-static bool socket_next_error(int fd, union ports_sockaddr *at, bool *refused)
+static bool socket_next_error(int fd, union aqi_sockaddr *at, bool *refused)
 {
     unsigned char control[512] __attribute__((aligned(alignof(size_t))));
     unsigned char byte;
@@ -475,7 +474,7 @@ static bool socket_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     struct socket_port *self = (struct socket_port *)port;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
         if (AQI_LIKELY(!atomic_load_explicit(&self->errors[i], memory_order_relaxed))) continue;
-        union ports_sockaddr at;
+        union aqi_sockaddr at;
         bool refused = false;
         atomic_store_explicit(&self->errors[i], false, memory_order_relaxed);
         while (!refused && socket_next_error(self->fd[i], &at, &refused))

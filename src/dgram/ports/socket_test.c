@@ -372,10 +372,10 @@ static void a_port_in_use_is_named(void **state)
 {
     (void)state;
     struct aqi_port *first = open_at(hosts[0]);
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     char number[32];
     assert_true(ports_address_to(&first->address, AQI_DGRAM_DATA, 0, &at));
-    uint16_t taken = ntohs(*ports_sockaddr_port(&at));
+    uint16_t taken = ntohs(*aqi_sockaddr_port(&at));
     snprintf(number, sizeof(number), "port %u of", taken);
     const char *text =
         refusal(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}}, AQ_EINVAL);
@@ -386,7 +386,7 @@ static void a_port_in_use_is_named(void **state)
         open_port(&(struct aqi_port_params){.interface = hosts[0], .ports = {0, taken}});
     assert_int_equal(again->address.len, 9);
     assert_true(ports_address_to(&again->address, AQI_DGRAM_DATA, 0, &at));
-    assert_int_equal(ntohs(*ports_sockaddr_port(&at)), taken);
+    assert_int_equal(ntohs(*aqi_sockaddr_port(&at)), taken);
     again->ops->close(again);
 }
 

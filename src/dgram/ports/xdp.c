@@ -83,7 +83,7 @@ static bool xdp_is_veth(int fd, const char *name)
 static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
 {
     struct ifreq mask = xdp_request(name), ethernet = mask;
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     if (!ports_address_to(&self->inner->address, AQI_DGRAM_COMMAND, 0, &at) ||
         at.any.sa_family != AF_INET || ioctl(fd, SIOCGIFNETMASK, &mask) != 0)
         return aqi_fail(AQ_ENOTSUP, "udp",
@@ -240,7 +240,7 @@ static uint16_t xdp_sum(const void *header, size_t len)
 /* Write a frame for `to`; its length. Without a checksum of UDP, which IPv4 does not ask for: the
  * frame has one. */
 static uint32_t xdp_write(const struct xdp_port *self, unsigned char *frame,
-                          const union ports_sockaddr *to, const uint8_t *ethernet,
+                          const union aqi_sockaddr *to, const uint8_t *ethernet,
                           const struct iovec *iov, unsigned niov)
 {
     struct xdp_headers headers = self->headers;
@@ -269,7 +269,7 @@ static void xdp_kick(struct xdp_port *self)
 
 /* Peers of our network whose Ethernet address is known, that are not on this host. */
 static const uint8_t *xdp_reaches(const struct xdp_port *self, const struct aqi_dgram_addr *to,
-                                  union ports_sockaddr *at)
+                                  union aqi_sockaddr *at)
 {
     const uint8_t *ethernet = ports_address_ethernet(to);
     if (ethernet == NULL || !ports_address_to(to, AQI_DGRAM_COMMAND, 0, at)) return NULL;
@@ -282,7 +282,7 @@ static bool xdp_send(struct aqi_port *port, enum aqi_dgram_channel channel,
                      size_t segment, unsigned packets)
 {
     struct xdp_port *self = (struct xdp_port *)port;
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     const uint8_t *ethernet = NULL;
     unsigned char *frame = NULL;
     if (channel == AQI_DGRAM_COMMAND && packets == 1 && segment <= LONGEST - HEADERS)
@@ -307,7 +307,7 @@ static bool xdp_send(struct aqi_port *port, enum aqi_dgram_channel channel,
 static size_t xdp_read(unsigned char *frame, size_t len, struct aqi_dgram_addr *from)
 {
     struct xdp_headers headers;
-    union ports_sockaddr at = {.v4 = {.sin_family = AF_INET}};
+    union aqi_sockaddr at = {.v4 = {.sin_family = AF_INET}};
     if (len < HEADERS) return 0;
     memcpy(&headers, frame, HEADERS);
     size_t bytes = ntohs(headers.udp_len);

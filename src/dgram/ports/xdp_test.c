@@ -164,7 +164,7 @@ static void every_queue_is_listened_to(void **state)
     static struct ports_xdp_rings rings[3];
     struct ports_xdp_program program = PORTS_XDP_NO_PROGRAM;
     struct aqi_port *to = port_in(1, &aqi_port_socket);
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     unsigned count[2] = {0, 0}, sent = 0;
     assert_true(ports_address_to(&to->address, AQI_DGRAM_COMMAND, 0, &at));
     const struct ports_xdp_filter filter = {.name = names[1],

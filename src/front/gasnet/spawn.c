@@ -46,10 +46,11 @@ static char **spawn_make_command(const char *count)
     char *line = spawn_read_command_line(&len);
     if (path <= 0 || line == NULL || len == 0) return NULL;
     program[path] = '\0';
-    char **command = calloc(len + 8, sizeof(*command));
+    char **command = calloc(len + 9, sizeof(*command));
     if (command == NULL) return NULL;
     command[n++] = (char *)(uintptr_t) "aqrun";
     command[n++] = (char *)(uintptr_t) "--same-addresses";
+    command[n++] = (char *)(uintptr_t) "--spawner=fork"; /* whatever hosts there are */
     command[n++] = (char *)(uintptr_t) "-n";
     command[n++] = (char *)(uintptr_t)count;
     command[n++] = program;

@@ -448,6 +448,12 @@ static int shm_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
     return rendezvous->epoll;
 }
 
+static const char *shm_rendezvous_unanswered(struct aqi_control_channel *channel)
+{
+    (void)channel;
+    return "it does not answer: the server is busy or stopped";
+}
+
 static bool shm_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)
 {
     (void)rendezvous;
@@ -464,6 +470,7 @@ const struct aqi_rendezvous_ops shm_rendezvous = {
     .close_channel = shm_rendezvous_close_channel,
     .progress = shm_rendezvous_progress,
     .wait_fd = shm_rendezvous_wait_fd,
+    .unanswered = shm_rendezvous_unanswered,
     .knows_writers = shm_rendezvous_knows_writers,
     .objects = true,
 };

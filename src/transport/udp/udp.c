@@ -51,6 +51,12 @@ static aq_status udp_port_params(const char *towards, struct aqi_port_params *wa
         return aqi_fail(AQ_ESETTING, "udp", "AQ_UDP_MTU=%llu: it is 0 or at least %u",
                         (unsigned long long)udp_config.mtu,
                         AQI_DGRAM_LEAST_PACKET + UDP_IP_HEADERS);
+    if (udp_config.rto_min_ns > udp_config.rto_max_ns)
+        return aqi_fail(AQ_ESETTING, "udp",
+                        "AQ_UDP_RTO_MIN is %llu us, more than AQ_UDP_RTO_MAX, which is %llu us: "
+                        "lower the one or raise the other",
+                        (unsigned long long)udp_config.rto_min_ns / 1000,
+                        (unsigned long long)udp_config.rto_max_ns / 1000);
     if (udp_config.mtu != 0) want->packet = (size_t)udp_config.mtu - UDP_IP_HEADERS;
     return AQ_OK;
 }
@@ -107,7 +113,9 @@ static bool udp_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     const char *missing = aqi_mac_missing();
     *probe = (struct aqi_tp_probe){.device = "no interface"};
-    probe->usable = missing == NULL && udp_probe_port(probe) == AQ_OK;
+    aq_status st = missing == NULL ? udp_probe_port(probe) : AQ_ENOTSUP;
+    probe->usable = st == AQ_OK;
+    probe->bad_setting = st == AQ_ESETTING;
     if (!probe->usable)
         snprintf(probe->reason, sizeof(probe->reason), "%s",
                  missing != NULL ? missing : aq_error_message());
@@ -224,6 +232,7 @@ static void udp_close(struct aqi_tp *tp)
         udp_rma_tell_ends(udp);
         aqi_dgram_destroy(udp->dgram);
     }
+    udp_peers_close(udp);
     free(udp->ends);
     if (udp->port != NULL) udp->port->ops->close(udp->port);
     aqi_mac_close(udp->handshake);
@@ -247,7 +256,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     if (udp_config.window != 0) config->window = (size_t)udp_config.window;
     config->ack_delay = udp_config.ack_delay_ns;
     config->rto_min = udp_config.rto_min_ns;
-    config->rto_max = aqi_max(udp_config.rto_max_ns, udp_config.rto_min_ns);
+    config->rto_max = udp_config.rto_max_ns;
     config->idle_close = udp_config.idle_close_ns;
     config->dead_after = udp_config.dead_after_ns;
     config->authenticate = udp->authenticate;

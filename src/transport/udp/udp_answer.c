@@ -1,10 +1,12 @@
 /*
- * udp: the thread that answers on control channels for a program that makes no call. It looks
- * several times in AQ_UDP_KEEPALIVE whether there has been one since it looked last; it calls no
- * hook.
+ * udp: the thread that answers at listeners and on control channels for a program that makes no
+ * call. It looks several times in AQ_UDP_KEEPALIVE whether there has been one since it looked last,
+ * and soon again where something had come. It calls no hook: who calls is taken, so that he knows
+ * that there is somebody, and what he says waits for the program.
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
 
@@ -21,19 +23,22 @@ static void udp_answer_take(void *arg, enum aqi_dgram_channel lane,
     udp_channel_answer(arg, packet, len);
 }
 
-static void udp_answer_all(struct aqi_rendezvous *rendezvous)
+/* False: nothing had come. */
+static bool udp_answer_all(struct aqi_rendezvous *rendezvous)
 {
     struct pollfd fd = {.fd = rendezvous->epoll, .events = POLLIN};
-    if (poll(&fd, 1, 0) <= 0) return;
+    if (poll(&fd, 1, 0) <= 0) return false;
     rendezvous->now = aqi_now_ns();
+    bool some = udp_rendezvous_hear_all(rendezvous);
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->dgram == NULL) continue;
-        (void)c->port->ops->receive(c->port, true, udp_answer_take, c);
+        some |= c->port->ops->receive(c->port, true, udp_answer_take, c) != 0;
         (void)aqi_dgram_progress(c->dgram, false, rendezvous->now);
         if (!aqi_dgram_parked(c->dgram)) continue;
         c->due = 0;
         udp_rendezvous_needs_turn(c);
     }
+    return some;
 }
 
 static uint64_t udp_answer_pause(void)
@@ -47,17 +52,19 @@ static void *udp_answer_main(void *arg)
 {
     struct aqi_rendezvous *rendezvous = arg;
     struct udp_answer *answer = &rendezvous->answer;
+    uint64_t pause = udp_answer_pause();
     pthread_mutex_lock(&answer->lock);
     while (!answer->stop) {
         uint32_t calls = answer->calls;
-        uint64_t until = aqi_now_ns() + udp_answer_pause();
+        uint64_t until = aqi_now_ns() + pause;
         const struct timespec time = {.tv_sec = (time_t)(until / 1000000000u),
                                       .tv_nsec = (long)(until % 1000000000u)};
-        if (rendezvous->channels == NULL)
+        if (rendezvous->channels == NULL && rendezvous->listeners == NULL)
             pthread_cond_wait(&answer->changed, &answer->lock);
         else
             (void)pthread_cond_timedwait(&answer->changed, &answer->lock, &time);
-        if (calls == answer->calls) udp_answer_all(rendezvous);
+        bool some = calls == answer->calls && udp_answer_all(rendezvous);
+        pause = some ? answer_often_ns : aqi_min(2 * pause, udp_answer_pause());
     }
     pthread_mutex_unlock(&answer->lock);
     return NULL;
@@ -76,7 +83,7 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous)
     pthread_cond_init(&answer->changed, &monotonic);
     answer->owner = getpid();
     answer->running = true; /* before there is the thread */
-    int err = udp_thread_start(&answer->thread, udp_answer_main, rendezvous);
+    int err = aqi_thread_start(&answer->thread, udp_answer_main, rendezvous);
     if (err == 0) return;
     answer->running = false;
     aqi_log(AQI_LOG_INFO, "udp",

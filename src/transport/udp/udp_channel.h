@@ -3,7 +3,8 @@
  * makes what goes over it reliable. One message is under way at a time, so they arrive in order.
  *
  * Should the program make no call for long, a thread of the rendezvous answers for the channels:
- * the peers go on hearing that it lives. What they say is parked until its next call.
+ * the peers go on hearing that it lives. What they say is parked until its next call. It also takes
+ * calls at the listeners.
  */
 #ifndef UDP_CHANNEL_H
 #define UDP_CHANNEL_H
@@ -131,6 +132,8 @@ static inline void udp_rendezvous_unlock(struct aqi_rendezvous *rendezvous)
 void udp_rendezvous_needs_turn(struct aqi_control_channel *channel);
 /* What is due of a call that is not taken. */
 void udp_rendezvous_call(struct aqi_control_channel *channel);
+/* Answer those who call, for a program that makes no call. False: nobody does. */
+bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous);
 /* The first message of a channel has come: its listener hears of the call. */
 void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message);
 

@@ -30,7 +30,7 @@ static aq_status udp_connection_towards(const struct aqi_tp_params *params,
                                         const struct udp_addr *client, char towards[AQI_URI_MAX])
 {
     struct udp_uri uri;
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     if (params->towards != NULL) {
         if (!udp_uri_read(params->towards, &uri)) return udp_uri_bad(params->towards);
         memcpy(towards, uri.host, sizeof(uri.host));

@@ -15,6 +15,7 @@
 #include "base/kick.h"
 #include "base/log.h"
 #include "base/shmem.h"
+#include "base/thread.h"
 #include "base/timer.h"
 
 #include <errno.h>
@@ -159,26 +160,11 @@ static void *udp_idle_main(void *arg)
     return NULL;
 }
 
-int udp_thread_start(pthread_t *thread, void *(*main)(void *arg), void *arg)
-{
-    sigset_t all, before;
-    pthread_attr_t attr;
-    int err = pthread_attr_init(&attr);
-    if (err != 0) return err;
-    sigfillset(&all);
-    pthread_attr_setstacksize(&attr, (size_t)PTHREAD_STACK_MIN + (256 << 10));
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(thread, &attr, main, arg);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return err;
-}
-
 static void udp_idle_start(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     idle->helped = udp->locks = true; /* before there is the thread */
-    int err = udp_thread_start(&idle->thread, udp_idle_main, udp);
+    int err = aqi_thread_start(&idle->thread, udp_idle_main, udp);
     if (err == 0) return;
     aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
             strerror(err));

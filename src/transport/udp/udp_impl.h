@@ -103,6 +103,7 @@ static_assert(sizeof(struct udp_connection_addr) == 56, "addresses have no paddi
 
 struct udp_own {
     bool is_connection;
+    struct aqi_board *sheet; /* what it shows of itself; NULL: nothing */
     struct udp_connection_addr addr;
 };
 
@@ -149,7 +150,8 @@ void udp_count_packets(struct udp_tp *udp);
 
 /* udp_peers.c: the state of peers for whoever looks; the caller's thread has nothing to do with it
  * but at the end. */
-void udp_peers_open(const struct udp_tp *udp);
+void udp_peers_open(struct udp_tp *udp);
+void udp_peers_close(struct udp_tp *udp);
 void udp_peers_show(struct udp_tp *udp, uint64_t now);
 
 /* udp_am.c */
@@ -189,8 +191,6 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
 void udp_rma_tell_ends(struct udp_tp *udp);
 
 /* udp_idle.c */
-/* A thread of ours, with a small stack; all signals are the program's. Returns errno, or 0. */
-int udp_thread_start(pthread_t *thread, void *(*main)(void *arg), void *arg);
 /* What an idle process costs. With the lock held where it is not said otherwise. */
 aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
 void udp_idle_close(struct udp_tp *udp);     /* without the lock */

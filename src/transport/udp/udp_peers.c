@@ -6,11 +6,34 @@
 
 enum { PEERS_LINE = 320, PEERS_EVERY = 100000000, PEERS_EACH = 1000000 /* ns */ };
 
-void udp_peers_open(const struct udp_tp *udp)
+void udp_peers_open(struct udp_tp *udp)
 {
-    if (udp->own.is_connection) return;
-    if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
+    if (udp->own.is_connection)
+        udp->own.sheet = aqi_board_sheet_take();
+    else if (aqi_board_open((size_t)PEERS_LINE * (udp->params.size + 4)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, "udp", "aqinfo --peers cannot look: %s", aq_error_message());
+}
+
+void udp_peers_close(struct udp_tp *udp)
+{
+    aqi_board_sheet_give(udp->own.sheet);
+    udp->own.sheet = NULL;
+}
+
+/* Who speaks of whom: ranks have numbers, programs that are connected have addresses. */
+static void udp_peers_names(const struct udp_tp *udp, const struct aqi_dgram_peer_info *info,
+                            uint32_t id, struct aqi_safe_text *to)
+{
+    char at[96];
+    if (!udp->own.is_connection) {
+        aqi_safe_number(to, "rank ", udp->params.self);
+        aqi_safe_number(to, ": peer ", id);
+        return;
+    }
+    udp->port->ops->text(&info->addr, at, sizeof(at));
+    aqi_safe_number(to, "rank ", aqi_log_rank());
+    aqi_safe_add(to, ": connection ");
+    aqi_safe_add(to, at);
 }
 
 static void udp_peers_line(const struct udp_tp *udp, uint32_t id, struct aqi_safe_text *to)
@@ -18,8 +41,7 @@ static void udp_peers_line(const struct udp_tp *udp, uint32_t id, struct aqi_saf
     struct aqi_dgram_peer_info info;
     if (!aqi_dgram_peer_info(udp->dgram, id, &info)) return;
     if (!info.connected && !info.lost && info.queued == 0) return;
-    aqi_safe_number(to, "rank ", udp->params.self);
-    aqi_safe_number(to, ": peer ", id);
+    udp_peers_names(udp, &info, id, to);
     aqi_safe_add(to, info.lost ? " lost" : info.connected ? " up" : " connecting");
     aqi_safe_thousandths(to, " rtt_us ", info.rtt);
     aqi_safe_thousandths(to, " least_us ", info.base_rtt);
@@ -35,9 +57,24 @@ static void udp_peers_line(const struct udp_tp *udp, uint32_t id, struct aqi_saf
     aqi_safe_add(to, "\n");
 }
 
+static void udp_peers_show_connection(struct udp_tp *udp, uint64_t now)
+{
+    char text[PEERS_LINE + 100];
+    struct aqi_safe_text to = {.text = text, .room = sizeof(text)};
+    if (udp->own.sheet == NULL) return;
+    udp_peers_line(udp, 1 - udp->params.self, &to);
+    aqi_board_sheet_write(udp->own.sheet, &to);
+    udp->shown = now;
+    udp->show_next = now + PEERS_EVERY;
+}
+
 void udp_peers_show(struct udp_tp *udp, uint64_t now)
 {
-    struct aqi_safe_text *to = udp->own.is_connection ? NULL : aqi_board_begin();
+    if (udp->own.is_connection) {
+        udp_peers_show_connection(udp, now);
+        return;
+    }
+    struct aqi_safe_text *to = aqi_board_begin();
     uint32_t count = 0;
     udp->shown = udp->show_next = AQI_DGRAM_NEVER;
     if (to == NULL) return;

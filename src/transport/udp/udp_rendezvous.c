@@ -41,7 +41,7 @@ struct aqi_listener {
 
 /* A packet at a listener, and the way back: from the address that it was sent to. */
 struct rendezvous_packet {
-    union ports_sockaddr from;
+    union aqi_sockaddr from;
     struct msghdr header;
     struct iovec iov;
     struct udp_call call;
@@ -141,7 +141,7 @@ void udp_rendezvous_call(struct aqi_control_channel *channel)
 static void udp_rendezvous_move(struct aqi_control_channel *channel, const struct udp_call *call)
 {
     const struct aqi_rendezvous *rendezvous = channel->rendezvous;
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     socklen_t len = sizeof(at);
     if (!udp_call_proved(rendezvous->mac, &rendezvous->secret, call)) {
         udp_channel_end(channel, AQ_EACCESS,
@@ -151,7 +151,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
     memcpy(channel->call.listener, call->listener, sizeof(call->listener));
     aq_status st = getpeername(channel->end.fd, &at.any, &len) == 0 ? AQ_OK : AQ_ESYS;
     if (st == AQ_OK) {
-        *ports_sockaddr_port(&at) = call->port;
+        *aqi_sockaddr_port(&at) = call->port;
         st = connect(channel->end.fd, &at.any, len) == 0 ? udp_channel_up(channel) : AQ_ESYS;
     }
     if (st != AQ_OK) udp_channel_end(channel, st, "its control channel cannot be opened");
@@ -239,7 +239,7 @@ static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvo
 }
 
 /* The address at which it came to us. */
-static bool udp_rendezvous_own_address(struct msghdr *header, int family, union ports_sockaddr *own)
+static bool udp_rendezvous_own_address(struct msghdr *header, int family, union aqi_sockaddr *own)
 {
     memset(own, 0, sizeof(*own));
     own->any.sa_family = (sa_family_t)family;
@@ -264,16 +264,16 @@ static bool udp_rendezvous_own_address(struct msghdr *header, int family, union 
 /* A socket from here to the caller; -1: there is none. */
 static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t *port)
 {
-    union ports_sockaddr own;
+    union aqi_sockaddr own;
     socklen_t len = sizeof(own);
     int family = packet->from.any.sa_family;
     if (!udp_rendezvous_own_address(&packet->header, family, &own)) return -1;
     int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    if (bind(fd, &own.any, ports_sockaddr_len(&own)) == 0 &&
+    if (bind(fd, &own.any, aqi_sockaddr_len(&own)) == 0 &&
         connect(fd, &packet->from.any, packet->header.msg_namelen) == 0 &&
         getsockname(fd, &own.any, &len) == 0) {
-        *port = *ports_sockaddr_port(&own);
+        *port = *aqi_sockaddr_port(&own);
         return fd;
     }
     close(fd);
@@ -283,11 +283,11 @@ static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t 
 static bool udp_rendezvous_same_host(const struct aqi_control_channel *channel,
                                      const struct rendezvous_packet *packet)
 {
-    union ports_sockaddr at, from = packet->from;
+    union aqi_sockaddr at, from = packet->from;
     socklen_t len = sizeof(at);
     memset(&at, 0, sizeof(at));
     if (getpeername(channel->end.fd, &at.any, &len) != 0) return false;
-    *ports_sockaddr_port(&at) = *ports_sockaddr_port(&from);
+    *aqi_sockaddr_port(&at) = *aqi_sockaddr_port(&from);
     return len == packet->header.msg_namelen && memcmp(&at, &from, len) == 0;
 }
 
@@ -321,8 +321,10 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     channel->until = rendezvous->now + rendezvous_patience_ns;
     int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
     if (fd >= 0 && udp_random(channel->call.listener, UDP_CALL_BYTES) == AQ_OK &&
-        udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK)
+        udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK) {
+        udp_rendezvous_needs_turn(channel);
         return channel;
+    }
     if (fd >= 0 && channel->end.fd != fd) close(fd);
     udp_channel_free(channel);
     return NULL;
@@ -361,7 +363,8 @@ void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_hands
     if (channel->user == NULL) udp_channel_close(channel);
 }
 
-static void udp_rendezvous_hear(struct aqi_listener *listener)
+/* False: there is nothing to hear. */
+static bool udp_rendezvous_hear(struct aqi_listener *listener)
 {
     struct rendezvous_packet packet;
     memset(&packet.from, 0, sizeof(packet.from));
@@ -373,7 +376,7 @@ static void udp_rendezvous_hear(struct aqi_listener *listener)
                                     .msg_control = packet.control,
                                     .msg_controllen = sizeof(packet.control)};
     ssize_t len = recvmsg(listener->end.fd, &packet.header, MSG_DONTWAIT);
-    if (len < 0) return;
+    if (len < 0) return false;
     packet.header.msg_flags = 0;
     struct aqi_rendezvous *rendezvous = listener->rendezvous;
     rendezvous->happened++;
@@ -387,6 +390,16 @@ static void udp_rendezvous_hear(struct aqi_listener *listener)
     } else {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
     }
+    return true;
+}
+
+bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous)
+{
+    bool heard = false;
+    for (struct aqi_listener *l = rendezvous->listeners; l != NULL; l = l->next)
+        for (unsigned n = 0; n < RENDEZVOUS_BATCH && udp_rendezvous_hear(l); n++)
+            heard = true;
+    return heard;
 }
 
 /* --- listening ------------------------------------------------------------------------------- */
@@ -415,7 +428,7 @@ static int udp_rendezvous_bind(const struct addrinfo *names)
 /* What clients are to call: a listener at all addresses tells one that others reach. */
 static aq_status udp_rendezvous_name(int fd, char *uri)
 {
-    union ports_sockaddr at;
+    union aqi_sockaddr at;
     struct ports_interface interface;
     socklen_t len = sizeof(at);
     char host[NI_MAXHOST], port[NI_MAXSERV];
@@ -425,14 +438,14 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     bool all = at.any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&at.v6.sin6_addr)
                                             : at.v4.sin_addr.s_addr == htonl(INADDR_ANY);
     if (all) {
-        in_port_t number = *ports_sockaddr_port(&at);
+        in_port_t number = *aqi_sockaddr_port(&at);
         aq_status st = ports_interface_find(wanted, NULL, &interface);
         if (st != AQ_OK) return st;
         at = interface.address;
-        *ports_sockaddr_port(&at) = number;
+        *aqi_sockaddr_port(&at) = number;
     }
-    int error = getnameinfo(&at.any, ports_sockaddr_len(&at), host, sizeof(host), port,
-                            sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV | NI_DGRAM);
+    int error = getnameinfo(&at.any, aqi_sockaddr_len(&at), host, sizeof(host), port, sizeof(port),
+                            NI_NUMERICHOST | NI_NUMERICSERV | NI_DGRAM);
     if (error != 0)
         return aqi_fail(AQ_ESYS, "udp", "a listener has no name: %s", gai_strerror(error));
     snprintf(uri, AQI_URI_MAX, at.any.sa_family == AF_INET6 ? "udp://[%s]:%s" : "udp://%s:%s", host,
@@ -484,8 +497,11 @@ static aq_status udp_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
         free(listener);
         return st;
     }
+    udp_rendezvous_lock(rendezvous);
     listener->next = rendezvous->listeners;
     rendezvous->listeners = listener;
+    if (rendezvous->answer.running) pthread_cond_signal(&rendezvous->answer.changed);
+    udp_rendezvous_unlock(rendezvous);
     memcpy(uri_out, chosen, sizeof(chosen));
     *out = listener;
     return AQ_OK;
@@ -495,10 +511,10 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
                                     struct aqi_listener *listener)
 {
     struct aqi_listener **at = &rendezvous->listeners;
+    udp_rendezvous_lock(rendezvous);
     while (*at != listener)
         at = &(*at)->next;
     *at = listener->next;
-    udp_rendezvous_lock(rendezvous);
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->listener != listener) continue;
         c->listener = NULL;
@@ -550,7 +566,7 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
         if (end == NULL)
             turns = aqi_kick_take(rendezvous->timer);
         else if (end->listener)
-            udp_rendezvous_hear((struct aqi_listener *)end);
+            (void)udp_rendezvous_hear((struct aqi_listener *)end);
         else
             udp_rendezvous_receive((struct aqi_control_channel *)end);
     }
@@ -700,6 +716,16 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     return AQ_OK;
 }
 
+static const char *udp_rendezvous_unanswered(struct aqi_control_channel *channel)
+{
+    udp_rendezvous_lock(channel->rendezvous);
+    bool reached = channel->dgram != NULL;
+    udp_rendezvous_unlock(channel->rendezvous);
+    return reached ? "the server is there, but does not accept: it computes without a call, or is "
+                     "busy"
+                   : "it does not answer: the server is stopped, full or out of reach";
+}
+
 static bool udp_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)
 {
     return rendezvous->secret.is_set;
@@ -720,6 +746,7 @@ const struct aqi_rendezvous_ops udp_rendezvous = {
     .close_channel = udp_rendezvous_close_channel,
     .progress = udp_rendezvous_progress,
     .wait_fd = udp_rendezvous_wait_fd,
+    .unanswered = udp_rendezvous_unanswered,
     .knows_writers = udp_rendezvous_knows_writers,
     .lingers = true,
 };

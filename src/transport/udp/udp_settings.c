@@ -73,7 +73,7 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_RTO_MAX",
      .def = "250ms",
      .doc = "The longest time after which what is not acknowledged is sent again, and how often a "
-            "silent peer is asked; never less than AQ_UDP_RTO_MIN.",
+            "silent peer is asked; at least AQ_UDP_RTO_MIN.",
      .unit = "ms",
      .min = 1000000,
      .max = 600 * SECOND,

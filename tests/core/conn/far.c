@@ -420,6 +420,38 @@ static void waiting(uint32_t number)
     job_close();
 }
 
+/* Who calls while the server computes is told that it is there; who is patient is served then. */
+enum { LISTENS, TURNED_AWAY, CALLS };
+
+static void caller(uint32_t number)
+{
+    aq_connect_params params = {.struct_size = sizeof(params), .timeout_ns = 60000000000u};
+    aq_connection *conn;
+    (void)number;
+    open_with_limit();
+    role_await(LISTENS, 1);
+    CHECK_STATUS(call(play->uri, 0, 2 * LIMIT_MS * UINT64_C(1000000), "the server is there"),
+                 AQ_ETIMEOUT);
+    atomic_store(&play->flag[TURNED_AWAY], 1);
+    CHECK_OK(aq_connect_start(play->uri, &params, &conn));
+    atomic_store(&play->flag[CALLS], 1);
+    CHECK(expect_event(AQ_CONNECTION_OPENED).connection == conn);
+    CHECK_OK(aq_connection_close(conn));
+    job_close();
+}
+
+static void late_server(uint32_t number)
+{
+    (void)number;
+    open_with_limit();
+    listen_here();
+    atomic_store(&play->flag[LISTENS], 1);
+    role_await(CALLS, 1);
+    while (serve(1) != 0)
+        continue; /* who was turned away may be lost first */
+    job_close();
+}
+
 static void two(const char *name, void (*one)(uint32_t), uint32_t first, void (*other)(uint32_t),
                 uint32_t second)
 {
@@ -450,6 +482,7 @@ int main(void)
     }
     two("poor", poor, 0, visitor, 0);
     two("computing", computing, 0, waiting, 0);
+    two("late", late_server, 0, caller, 0);
 
     for (int i = 0; i < 2; i++) {
         uint32_t signal = i == 0 ? SIGSTOP : SIGKILL;

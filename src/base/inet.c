@@ -1,0 +1,99 @@
+/* Addresses of the Internet protocols as text, and interfaces by what they are good for. */
+#include "base/inet.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool inet_port(const char *text, in_port_t *port)
+{
+    size_t digits = strspn(text, "0123456789");
+    unsigned long number = strtoul(text, NULL, 10);
+    if (digits == 0 || digits > 5 || text[digits] != '\0' || number == 0 || number > UINT16_MAX)
+        return false;
+    *port = htons((uint16_t)number);
+    return true;
+}
+
+/* What stands after % is an interface, by name or number. */
+static bool inet_six(char *ip, struct sockaddr_in6 *six)
+{
+    char *scope = strchr(ip, '%');
+    if (scope != NULL) *scope++ = '\0';
+    six->sin6_family = AF_INET6;
+    if (inet_pton(AF_INET6, ip, &six->sin6_addr) != 1) return false;
+    if (scope == NULL) return true;
+    six->sin6_scope_id = if_nametoindex(scope);
+    if (six->sin6_scope_id == 0) six->sin6_scope_id = (uint32_t)strtoul(scope, NULL, 10);
+    return six->sin6_scope_id != 0;
+}
+
+bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at)
+{
+    union aqi_sockaddr read;
+    char ip[AQI_SOCKADDR_TEXT];
+    bool six = text[0] == '[';
+    const char *begin = six ? text + 1 : text, *end = strstr(begin, six ? "]:" : ":");
+    if (end == NULL || (size_t)(end - begin) >= sizeof(ip)) return false;
+    memcpy(ip, begin, (size_t)(end - begin));
+    ip[end - begin] = '\0';
+    memset(&read, 0, sizeof(read));
+    read.v4.sin_family = AF_INET;
+    if (six ? !inet_six(ip, &read.v6) : inet_pton(AF_INET, ip, &read.v4.sin_addr) != 1)
+        return false;
+    if (!inet_port(end + (six ? 2 : 1), aqi_sockaddr_port(&read))) return false;
+    *at = read;
+    return true;
+}
+
+const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT])
+{
+    char ip[INET6_ADDRSTRLEN] = "?", scope[IF_NAMESIZE + 1] = "";
+    unsigned port = ntohs(at->any.sa_family == AF_INET6 ? at->v6.sin6_port : at->v4.sin_port);
+    bool six = at->any.sa_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(&at->v6.sin6_addr);
+    if (six)
+        (void)inet_ntop(AF_INET6, &at->v6.sin6_addr, ip, sizeof(ip));
+    else if (at->any.sa_family == AF_INET6)
+        (void)inet_ntop(AF_INET, &at->v6.sin6_addr.s6_addr[12], ip, sizeof(ip));
+    else if (at->any.sa_family == AF_INET)
+        (void)inet_ntop(AF_INET, &at->v4.sin_addr, ip, sizeof(ip));
+    if (six && at->v6.sin6_scope_id != 0) {
+        scope[0] = '%';
+        if (if_indextoname(at->v6.sin6_scope_id, scope + 1) == NULL)
+            snprintf(scope + 1, sizeof(scope) - 1, "%u", at->v6.sin6_scope_id);
+    }
+    snprintf(text, AQI_SOCKADDR_TEXT, six ? "[%s%s]:%u" : "%s%s:%u", ip, scope, port);
+    return text;
+}
+
+static bool inet_begins(const char *name, const char *const *prefixes)
+{
+    for (; *prefixes != NULL; prefixes++)
+        if (strncmp(name, *prefixes, strlen(*prefixes)) == 0) return true;
+    return false;
+}
+
+/* Bridges of containers and of virtual machines lead to no other host. What they are made of may be
+ * all that a container has. */
+enum aqi_interface_rank aqi_interface_rank(const char *name, unsigned flags)
+{
+    static const char *const bridges[] = {"docker", "br-", "virbr", "lxcbr", "lxdbr",
+                                          "podman", "cni", "kube",  "cali",  NULL};
+    static const char *const ends[] = {"veth", "tun", "tap", "wg", NULL};
+    if ((flags & IFF_UP) == 0 || (flags & IFF_RUNNING) == 0) return AQI_INTERFACE_NEVER;
+    if ((flags & IFF_LOOPBACK) != 0) return AQI_INTERFACE_LOOPBACK;
+    if (inet_begins(name, bridges)) return AQI_INTERFACE_NEVER;
+    return inet_begins(name, ends) || (flags & IFF_POINTOPOINT) != 0 ? AQI_INTERFACE_VIRTUAL
+                                                                     : AQI_INTERFACE_REAL;
+}
+
+unsigned aqi_sockaddr_rank(const struct sockaddr *at)
+{
+    if (at == NULL) return 0;
+    if (at->sa_family == AF_INET) return 2;
+    if (at->sa_family != AF_INET6) return 0;
+    const struct sockaddr_in6 *six = (const void *)at;
+    return IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? 0 : 1;
+}

@@ -1,0 +1,325 @@
+/* The I/O of an agent: see agent.h. */
+#include "job/agent.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "job/desk.h"
+#include "job/link.h"
+#include "job/loop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A frame of the hub goes in pieces of a link's frame, each with this before it. */
+enum { AGENT_LAST, AGENT_MORE };
+#define AGENT_PIECE (AQI_LINK_FRAME_MAX - 1)
+/* What a result may have, and what is said of it. */
+#define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096)
+
+/* The link to another agent, and what has come of a frame. */
+struct agent_peer {
+    struct aqi_link *link; /* NULL: there is none */
+    uint32_t number;
+    bool called; /* by us */
+    bool open;
+    uint8_t *pieces;
+    size_t got, room;
+};
+
+static struct {
+    struct aqi_agent_params params;
+    struct aqi_hub *hub;
+    struct aqi_links *links;
+    struct agent_peer **peers;   /* by number; NULL: none yet */
+    struct agent_peer *above;    /* whom we have called */
+    uint32_t children;           /* links that others have opened here */
+    struct agent_peer *uncalled; /* a call that could not even begin */
+    uint16_t port;
+} agent;
+
+static struct agent_peer *agent_peer(uint32_t number)
+{
+    if (number >= agent.params.hub.agents) return NULL;
+    if (agent.peers[number] == NULL) {
+        agent.peers[number] = calloc(1, sizeof(struct agent_peer));
+        if (agent.peers[number] == NULL)
+            agent.params.hub.hooks.die(agent.params.hub.arg, "no memory for a link");
+        else
+            agent.peers[number]->number = number;
+    }
+    return agent.peers[number];
+}
+
+static void agent_peer_reset(struct agent_peer *peer)
+{
+    if (agent.above == peer) agent.above = NULL;
+    agent.children -= peer->open && !peer->called;
+    free(peer->pieces);
+    *peer = (struct agent_peer){.number = peer->number};
+}
+
+/* --- to others ------------------------------------------------------------------------------ */
+
+static void agent_to_agent(void *arg, uint32_t number, const void *frame, size_t len)
+{
+    const struct agent_peer *peer = agent_peer(number);
+    const uint8_t *at = frame;
+    (void)arg;
+    if (peer == NULL || peer->link == NULL || !peer->open) return;
+    do {
+        size_t piece = aqi_min(len, AGENT_PIECE);
+        uint8_t kind = piece == len ? AGENT_LAST : AGENT_MORE;
+        const struct iovec iov[] = {{.iov_base = &kind, .iov_len = 1},
+                                    {.iov_base = (void *)(uintptr_t)at, .iov_len = piece}};
+        aqi_link_send(peer->link, iov, AQI_COUNT_OF(iov));
+        at += piece;
+        len -= piece;
+    } while (len != 0);
+}
+
+static void agent_detach(void *arg, uint32_t number)
+{
+    struct agent_peer *peer = agent_peer(number);
+    (void)arg;
+    if (peer == NULL || peer->link == NULL) return;
+    aqi_link_set_owner(peer->link, NULL);
+    aqi_link_close(peer->link, 0);
+    agent_peer_reset(peer);
+}
+
+static void agent_attach(void *arg, uint32_t ancestor)
+{
+    struct agent_peer *peer = agent_peer(ancestor);
+    const struct aqi_seal_call call = {.from = agent.params.hub.agent, .to = ancestor};
+    const char *where = agent.params.where(agent.params.hub.arg, ancestor);
+    (void)arg;
+    peer->called = true;
+    agent.above = peer;
+    aq_status status = AQ_EPEER;
+    if (where != NULL)
+        status = aqi_link_connect(agent.links, where, &call, agent.params.hub.host_timeout_ns, peer,
+                                  &peer->link);
+    if (status != AQ_OK) agent.uncalled = peer; /* the next tick tells the hub */
+}
+
+static void agent_pause(void *arg, bool paused)
+{
+    (void)arg;
+    if (agent.links != NULL) aqi_links_patient(agent.links, paused);
+}
+
+/* --- from others ---------------------------------------------------------------------------- */
+
+static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *call)
+{
+    struct agent_peer *peer = aqi_link_owner(link);
+    aqi_hub_now(agent.hub, aqi_now_ns());
+    if (peer != NULL) {
+        peer->open = true;
+        aqi_hub_attached(agent.hub, peer->number);
+        return;
+    }
+    peer = call->from != agent.params.hub.agent ? agent_peer(call->from) : NULL;
+    if (peer == NULL) {
+        aqi_link_close(link, 0);
+        return;
+    }
+    if (peer->link != NULL) { /* it has given up the old one, of which we have not heard */
+        agent_detach(NULL, peer->number);
+        aqi_hub_link_lost(agent.hub, peer->number, "it has called again");
+    }
+    peer->link = link;
+    peer->open = true;
+    agent.children++;
+    aqi_link_set_owner(link, peer);
+    if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, peer->number);
+}
+
+static void agent_drop(struct agent_peer *peer, const char *why)
+{
+    bool open = peer->open, called = peer->called;
+    uint32_t number = peer->number;
+    agent_peer_reset(peer);
+    if (open)
+        aqi_hub_link_lost(agent.hub, number, why);
+    else if (called)
+        aqi_hub_unreachable(agent.hub, number, why);
+}
+
+/* A whole frame for the hub: what came before, and this. */
+static aq_status agent_gather(struct agent_peer *peer, const uint8_t *bytes, size_t len)
+{
+    if (peer->got + len > AGENT_FRAME_MAX) return AQ_EPROTO;
+    if (peer->room - peer->got < len) {
+        size_t room = aqi_max(2 * peer->room, peer->got + len);
+        uint8_t *larger = realloc(peer->pieces, room);
+        if (larger == NULL) return AQ_ENOMEM;
+        peer->pieces = larger;
+        peer->room = room;
+    }
+    memcpy(peer->pieces + peer->got, bytes, len);
+    peer->got += len;
+    return AQ_OK;
+}
+
+static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t len)
+{
+    struct agent_peer *peer = aqi_link_owner(link);
+    if (peer == NULL) return;
+    uint32_t number = peer->number;
+    aq_status status = len > 0 && bytes[0] <= AGENT_MORE ? AQ_OK : AQ_EPROTO;
+    bool whole = status == AQ_OK && bytes[0] == AGENT_LAST && peer->got == 0;
+    aqi_hub_now(agent.hub, aqi_now_ns());
+    if (status == AQ_OK && !whole) status = agent_gather(peer, bytes + 1, len - 1);
+    if (whole) {
+        status = aqi_hub_frame(agent.hub, number, bytes + 1, len - 1);
+    } else if (status == AQ_OK && bytes[0] == AGENT_LAST) {
+        size_t got = peer->got;
+        uint8_t *pieces = peer->pieces;
+        peer->pieces = NULL; /* the hub may end the link */
+        peer->got = peer->room = 0;
+        status = aqi_hub_frame(agent.hub, number, pieces, got);
+        free(pieces);
+    }
+    if (status == AQ_OK || aqi_link_owner(link) != peer) return;
+    agent_detach(NULL, number);
+    aqi_hub_link_lost(agent.hub, number, "it sent what makes no sense");
+}
+
+static void agent_on_ended(struct aqi_link *link, aq_status status, const char *why)
+{
+    struct agent_peer *peer = aqi_link_owner(link);
+    if (peer == NULL) return;
+    aqi_hub_now(agent.hub, aqi_now_ns());
+    agent_drop(peer, status == AQ_OK ? "its agent has ended" : why);
+}
+
+static void agent_on_room(struct aqi_link *link)
+{
+    (void)link;
+}
+
+static void agent_on_stranger(void *arg, const char *why, unsigned more)
+{
+    (void)arg;
+    if (agent.params.stranger != NULL)
+        agent.params.stranger(agent.params.hub.arg, why, more);
+    else
+        aqi_hub_tell(agent.hub, "%s (and %u more)", why, more);
+}
+
+static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opened,
+                                                        .frame = agent_on_frame,
+                                                        .room = agent_on_room,
+                                                        .ended = agent_on_ended,
+                                                        .stranger = agent_on_stranger};
+
+/* --- opening and closing -------------------------------------------------------------------- */
+
+static aq_status agent_open_links(void)
+{
+    const struct aqi_hub_params *hub = &agent.params.hub;
+    struct aqi_links_config config = {
+        .host = hub->agent, .silence_ns = hub->host_timeout_ns, .hooks = &agent_links_hooks};
+    static_assert(sizeof(config.key) == sizeof(hub->key), "the key of the job");
+    memcpy(config.key, hub->key, sizeof(config.key));
+    if (hub->agents == 1) return AQ_OK;
+    aq_status status = aqi_links_open(&config, &agent.links);
+    if (status == AQ_OK) status = aqi_links_listen(agent.links, agent.params.ports, &agent.port);
+    return status;
+}
+
+aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub **hub)
+{
+    agent.params = *params;
+    struct aqi_hub_params *own = &agent.params.hub;
+    own->now_ns = aqi_now_ns();
+    own->hooks.to_rank = aqi_desk_to_rank;
+    own->hooks.to_agent = agent_to_agent;
+    own->hooks.attach = agent_attach;
+    own->hooks.detach = agent_detach;
+    own->hooks.pause = agent_pause;
+    own->hooks.drain = aqi_desk_on_drain;
+    own->hooks.freeze = aqi_desk_freeze;
+    own->hooks.share = aqi_desk_share;
+    agent.peers = calloc(own->agents, sizeof(*agent.peers));
+    if (agent.peers == NULL)
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u hosts", own->agents);
+    aq_status status = aqi_desk_open(params->local_ranks, &own->page);
+    if (status == AQ_OK) status = aqi_hub_open(own, &agent.hub);
+    if (status == AQ_OK) aqi_desk_serve(agent.hub);
+    if (status == AQ_OK) status = agent_open_links();
+    if (status != AQ_OK) {
+        aqi_agent_close();
+        return status;
+    }
+    *hub = agent.hub;
+    return AQ_OK;
+}
+
+void aqi_agent_start(void)
+{
+    const struct aqi_hub_params *own = &agent.params.hub;
+    if (own->agent != 0) agent_attach(NULL, aqi_hub_parent(own->agent, own->fanout));
+}
+
+aq_status aqi_agent_offer(char *text, size_t len)
+{
+    return aqi_links_offer(agent.links, text, len);
+}
+
+static void agent_tell_unreachable(void)
+{
+    struct agent_peer *peer = agent.uncalled;
+    if (peer == NULL) return;
+    agent.uncalled = NULL;
+    agent_drop(peer, "no address of it is known");
+}
+
+uint64_t aqi_agent_tick(void)
+{
+    uint64_t now = aqi_now_ns();
+    aqi_hub_now(agent.hub, now);
+    agent_tell_unreachable();
+    uint64_t next = aqi_hub_tick(agent.hub);
+    if (agent.links != NULL) next = aqi_min(next, aqi_links_tick(agent.links, now));
+    return next;
+}
+
+bool aqi_agent_attached(void)
+{
+    return agent.above != NULL && agent.above->open;
+}
+
+uint32_t aqi_agent_children(void)
+{
+    return agent.children;
+}
+
+void aqi_agent_leave(uint64_t limit_ns)
+{
+    if (agent.links == NULL) return;
+    for (uint32_t i = 0; i < agent.params.hub.agents; i++)
+        if (agent.peers[i] != NULL) agent_detach(NULL, i);
+    for (;;) {
+        uint64_t next = aqi_agent_tick();
+        /* Looked at behind the tick, which is where links end: nothing else would wake the loop. */
+        if (aqi_links_count(agent.links) == 0 || aqi_now_ns() >= limit_ns) return;
+        aqi_loop_once(aqi_min(next, limit_ns));
+    }
+}
+
+void aqi_agent_close(void)
+{
+    if (agent.links != NULL) aqi_links_close(agent.links);
+    aqi_desk_close();
+    if (agent.hub != NULL) aqi_hub_close(agent.hub);
+    if (agent.params.hub.page != NULL) aqi_parcel_release(agent.params.hub.page);
+    for (uint32_t i = 0; agent.peers != NULL && i < agent.params.hub.agents; i++)
+        if (agent.peers[i] != NULL) {
+            free(agent.peers[i]->pieces);
+            free(agent.peers[i]);
+        }
+    free(agent.peers);
+    memset(&agent, 0, sizeof(agent));
+}

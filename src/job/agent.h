@@ -1,0 +1,48 @@
+/*
+ * An agent: the hub of a host with its sockets: the desk for its ranks, links to the other agents,
+ * in the event loop of the process. There is one in a process.
+ *
+ *     aqi_loop_open(…); aqi_agent_open(&params);
+ *     while (!over) aqi_loop_once(aqi_agent_tick());
+ *     aqi_agent_close();
+ */
+#ifndef AQI_AGENT_H
+#define AQI_AGENT_H
+
+#include "job/hub/hub.h"
+
+struct aqi_agent_params {
+    /* The hub, as in hub.h; `hooks` are those for processes and people: kill, asleep, hint, say,
+     * output, input, over, die. The others, `page` and `now_ns` are the agent's own. */
+    struct aqi_hub_params hub;
+    uint32_t local_ranks;
+    /* Where to reach an agent that is up the tree: "10.0.0.7:40000,…". NULL: no way to it. */
+    const char *(*where)(void *arg, uint32_t agent);
+    /* An agent has attached here, or its link is gone; may be NULL. */
+    void (*came)(void *arg, uint32_t agent);
+    /* Somebody who is not of the job tried; may be NULL. */
+    void (*stranger)(void *arg, const char *why, unsigned more);
+    const char *ports; /* AQ_CONTROL_PORTS */
+};
+
+/*
+ * Open all of it; with several agents it listens for others.
+ *
+ * @return AQ_ENOTSUP  Several hosts need libcrypto, which is not here.
+ */
+aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub **hub);
+/* Begin to attach, if it is not the root: `where` can tell now. */
+void aqi_agent_start(void);
+/* The addresses at which it may be reached, as aqi_links_offer. */
+aq_status aqi_agent_offer(char *text, size_t len);
+/* Do what is due. Returns when it wants to be called next. */
+uint64_t aqi_agent_tick(void);
+/* Is there a way to the root; how many agents are attached here. */
+bool aqi_agent_attached(void);
+uint32_t aqi_agent_children(void);
+/* Close all links in good order, which sends what is queued; runs the loop until that is done, to
+ * `limit_ns` of aqi_now_ns at most. */
+void aqi_agent_leave(uint64_t limit_ns);
+void aqi_agent_close(void);
+
+#endif

@@ -1,0 +1,580 @@
+/* Sockets to the ranks: joining, messages in, queues out. */
+#include "job/desk.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mac.h"
+#include "base/shmem.h"
+#include "job/channel.h"
+#include "job/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Messages taken from one rank before the others get their turn. */
+#define DESK_TURN 64
+/* A dead process has said only so much; a child of it that holds the socket may go on for ever. */
+#define DESK_LAST_WORDS 65536
+
+struct desk_outgoing {
+    struct desk_outgoing *next;
+    struct aqi_control message;
+    struct aqi_parcel *parcel;
+};
+
+struct desk_seat {
+    struct aqi_source place;   /* our end of AQ_BOOT_FD: HELLO comes here */
+    struct aqi_source control; /* the socket that came with HELLO */
+    struct aqi_source life; /* pidfd of the process that said HELLO when it is not the forked one */
+    struct desk_outgoing *first, **last;
+    pid_t pid; /* the process that was forked */
+    bool garbage_said;
+    bool ended; /* one that was not forked here */
+};
+
+/* Who has called and not yet claimed a place. */
+struct desk_caller {
+    struct aqi_source source;
+    struct desk_caller *next;
+    struct ucred who;
+};
+
+static struct {
+    struct aqi_hub *hub;
+    struct desk_seat *seats;
+    uint32_t count;
+    unsigned char *page; /* a cache line per seat */
+    size_t page_bytes;
+    struct aqi_parcel *empty;
+    struct aqi_source listener; /* for ranks that come by themselves, with this secret */
+    uint8_t secret[AQI_JOB_KEY_BYTES];
+    struct desk_caller *callers;
+    uint32_t calling, claimed;
+} desk = {.listener.fd = -1};
+
+static struct desk_seat *desk_seat(uint32_t rank)
+{
+    return &desk.seats[aqi_hub_index(desk.hub, rank)];
+}
+
+static uint32_t desk_rank(const struct desk_seat *seat)
+{
+    return aqi_hub_rank_at(desk.hub, (uint32_t)(seat - desk.seats));
+}
+
+static aq_status desk_make_page(uint32_t ranks, struct aqi_parcel *parcel)
+{
+    desk.page_bytes = (size_t)ranks * AQI_CACHE_LINE;
+    parcel->fd = memfd_create("aq-job-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (parcel->fd < 0 || ftruncate(parcel->fd, (off_t)desk.page_bytes) != 0)
+        return aqi_fail(
+            AQ_ESYS, "job", "job page of %zu bytes: %s: %s%s", desk.page_bytes,
+            parcel->fd < 0 ? "memfd_create" : "ftruncate", strerror(errno),
+            errno == EPERM || errno == ENOSYS
+                ? " (a filter of system calls forbids it: allow it in the container's seccomp "
+                  "profile)"
+                : "");
+    void *page = mmap(NULL, desk.page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, parcel->fd, 0);
+    if (page == MAP_FAILED) return aqi_fail_errno(AQ_ESYS, errno, "job", "job page");
+    /* Only this mapping, made before, can write; kernels before 5.1 do not know the last seal, and
+     * there the ranks map it read-only out of politeness. */
+    fcntl(parcel->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    fcntl(parcel->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+    desk.page = page;
+    return AQ_OK;
+}
+
+aq_status aqi_desk_open(uint32_t ranks, struct aqi_parcel **page)
+{
+    struct aqi_parcel *parcel = aqi_parcel_new(NULL, 0);
+    desk.empty = aqi_parcel_new(NULL, 0);
+    desk.seats = calloc(ranks + 1, sizeof(*desk.seats));
+    desk.count = ranks;
+    if (parcel == NULL || desk.empty == NULL || desk.seats == NULL)
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", ranks);
+    for (uint32_t i = 0; i < ranks; i++) {
+        struct desk_seat *seat = &desk.seats[i];
+        seat->place.fd = seat->control.fd = seat->life.fd = -1;
+        seat->last = &seat->first;
+    }
+    aq_status status = ranks != 0 ? desk_make_page(ranks, parcel) : AQ_OK;
+    if (status == AQ_OK)
+        *page = parcel;
+    else
+        aqi_parcel_release(parcel);
+    return status;
+}
+
+void aqi_desk_serve(struct aqi_hub *hub)
+{
+    desk.hub = hub;
+}
+
+/* --- queues --------------------------------------------------------------------------------- */
+
+/* Pairs with the acquire in aqi_boot_alert; after the send, so that who sees it finds the event. */
+static void desk_alert(const struct desk_seat *seat)
+{
+    unsigned char *line = desk.page + (size_t)(seat - desk.seats) * AQI_CACHE_LINE;
+    atomic_fetch_add_explicit((_Atomic uint32_t *)(void *)line, 1, memory_order_release);
+}
+
+static void desk_seat_pop(struct desk_seat *seat)
+{
+    struct desk_outgoing *gone = seat->first;
+    seat->first = gone->next;
+    if (seat->first == NULL) seat->last = &seat->first;
+    aqi_parcel_release(gone->parcel);
+    free(gone);
+}
+
+static void desk_seat_clear(struct desk_seat *seat)
+{
+    while (seat->first != NULL)
+        desk_seat_pop(seat);
+}
+
+static aq_status desk_seat_send_first(struct desk_seat *seat)
+{
+    struct desk_outgoing *out = seat->first;
+    struct aqi_control *message = &out->message;
+    message->data = out->parcel->bytes;
+    message->len = out->parcel->len;
+    aq_status status = aqi_channel_send(seat->control.fd, message, out->parcel->fd);
+    if (status != AQ_OK) return status;
+    if (message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED) desk_alert(seat);
+    desk_seat_pop(seat);
+    return AQ_OK;
+}
+
+/* Send what the socket takes; the rest when it is ready. */
+static void desk_seat_flush(struct desk_seat *seat)
+{
+    while (seat->first != NULL) {
+        aq_status status = desk_seat_send_first(seat);
+        if (status == AQ_AGAIN) break;
+        if (status == AQ_OK) continue;
+        if (status != AQ_EPEER)
+            aqi_hub_say(desk.hub, "cannot send to rank %u: %s", desk_rank(seat), strerror(errno));
+        desk_seat_clear(seat); /* whoever closed it wants no more; its end is judged elsewhere */
+    }
+    aqi_source_watch(&seat->control, seat->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+void aqi_desk_to_rank(void *arg, uint32_t rank, const struct aqi_control *message,
+                      struct aqi_parcel *parcel)
+{
+    struct desk_seat *seat = desk_seat(rank);
+    (void)arg;
+    if (seat->control.fd < 0) return;
+    struct desk_outgoing *out = calloc(1, sizeof(*out));
+    if (out == NULL) {
+        aqi_hub_failed(desk.hub, AQI_EXIT_FAILED, "no memory for a message to rank %u", rank);
+        return;
+    }
+    out->message = *message;
+    out->parcel = parcel != NULL ? parcel : desk.empty;
+    out->parcel->refs++;
+    *seat->last = out;
+    seat->last = &out->next;
+    desk_seat_flush(seat);
+}
+
+static void desk_claim_over(struct desk_seat *seat);
+static void desk_seat_leave(struct desk_seat *seat);
+
+/* --- joining -------------------------------------------------------------------------------- */
+
+static void desk_garbage(struct desk_seat *seat, size_t len)
+{
+    char name[AQI_RANK_NAME_BYTES];
+    if (seat->garbage_said) return;
+    seat->garbage_said = true;
+    aqi_hub_say(desk.hub,
+                "%s wrote %zu bytes to its control socket that make no sense; they are ignored, "
+                "like all further ones",
+                aqi_hub_name(desk.hub, desk_rank(seat), name), len);
+}
+
+/* Refuse a HELLO over the socket that came with it, which is then closed. */
+static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const char *fmt, ...)
+{
+    char text[AQI_CONTROL_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    int len = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    struct aqi_control message = {.type = AQI_CONTROL_REFUSE,
+                                  .status = status,
+                                  .data = text,
+                                  .len = aqi_min((size_t)len, sizeof(text) - 1)};
+    (void)aqi_channel_send(socket, &message, -1); /* a new socket has room, or nobody listens */
+    close(socket);
+    aqi_hub_tell(desk.hub, "refused a process: %s", text);
+}
+
+static void desk_control_ready(struct aqi_source *source);
+static void desk_life_ready(struct aqi_source *source);
+
+/* What the system calls this process. */
+static void desk_read_name(pid_t pid, char name[16])
+{
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return;
+    if (fgets(name, 16, file) != NULL) name[strcspn(name, "\n")] = '\0';
+    fclose(file);
+}
+
+/* We are told when the forked process ends; one that a shell started has to be watched. */
+static void desk_watch_life(struct desk_seat *seat, pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return; /* no pidfd, or dead already: the end of the forked process will tell */
+    aqi_source_open(&seat->life, fd, desk_life_ready);
+    aqi_source_watch(&seat->life, EPOLLIN);
+}
+
+static void desk_accept(struct desk_seat *seat, int socket, pid_t pid)
+{
+    char name[16] = "";
+    aqi_source_open(&seat->control, socket, desk_control_ready);
+    if (pid != seat->pid && pid > 0) {
+        desk_read_name(pid, name);
+        desk_watch_life(seat, pid);
+    }
+    aqi_hub_joined(desk.hub, desk_rank(seat), (int)pid, name);
+}
+
+/* Who made the socket that came with HELLO: the kernel says, not the message. */
+static bool desk_credentials(int socket, struct ucred *who)
+{
+    socklen_t len = sizeof(*who);
+    return aqi_channel_is_one(socket) &&
+           getsockopt(socket, SOL_SOCKET, SO_PEERCRED, who, &len) == 0;
+}
+
+static void desk_hello(struct desk_seat *seat, int socket)
+{
+    char why[AQI_CONTROL_TEXT];
+    struct ucred who;
+    if (!desk_credentials(socket, &who)) {
+        close(socket);
+        desk_garbage(seat, 0);
+        return;
+    }
+    if (who.uid != geteuid()) {
+        desk_refuse(socket, AQ_EACCESS,
+                    "rank %u: process %d belongs to user %u, but the job to user %u: a job is one "
+                    "user's",
+                    desk_rank(seat), (int)who.pid, who.uid, geteuid());
+        return;
+    }
+    aq_status status = aqi_hub_may_join(desk.hub, desk_rank(seat), why);
+    if (status == AQ_OK)
+        desk_accept(seat, socket, who.pid);
+    else
+        desk_refuse(socket, status, "%s", why);
+}
+
+static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, size_t len, int socket)
+{
+    struct aqi_control message;
+    aq_status status = aqi_control_decode(buf, len, &message);
+    bool hello = (status == AQ_OK || status == AQ_EMISMATCH) && message.type == AQI_CONTROL_HELLO &&
+                 socket >= 0;
+    if (hello && status == AQ_OK) {
+        desk_hello(seat, socket);
+    } else if (hello) {
+        desk_refuse(socket, AQ_EPROTO,
+                    "this program's library speaks version %u of the control protocol, this aqrun "
+                    "version %u: start it with the aqrun of the same installation",
+                    message.version, AQI_CONTROL_VERSION);
+    } else {
+        desk_garbage(seat, len);
+        if (socket >= 0) close(socket);
+    }
+}
+
+/* Take a packet from the place's socket; false when there is none. */
+static bool desk_place_take(struct desk_seat *seat)
+{
+    uint8_t buf[AQI_CONTROL_MAX];
+    size_t len = sizeof(buf);
+    int socket = -1;
+    aq_status status = aqi_channel_receive(seat->place.fd, buf, &len, &socket);
+    if (status == AQ_AGAIN) return false;
+    if (status == AQ_EPEER || status == AQ_ESYS) {
+        aqi_source_close(&seat->place);
+        return false;
+    }
+    if (status == AQ_ELIMIT)
+        aqi_hub_say(desk.hub,
+                    "rank %u cannot join: aqrun is out of file descriptors: raise the "
+                    "limit (ulimit -n)",
+                    desk_rank(seat));
+    if (status == AQ_OK) desk_place_on_packet(seat, buf, len, socket);
+    return true;
+}
+
+static void desk_place_ready(struct aqi_source *source)
+{
+    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, place);
+    aqi_hub_now(desk.hub, aqi_now_ns());
+    for (int i = 0; i < DESK_TURN && desk_place_take(seat); i++)
+        continue;
+}
+
+/* --- ranks that come by themselves ------------------------------------------------------------ */
+
+/* Callers that have not shown who they are, beyond one for each rank. */
+#define DESK_STRANGERS 64u
+
+/* The end of a process that was not forked here: its way of ending is not known. Once it has left,
+ * the end of its socket is enough. */
+static void desk_claim_over(struct desk_seat *seat)
+{
+    uint32_t rank = desk_rank(seat);
+    bool left = aqi_hub_state(desk.hub, rank) == AQI_RANK_LEFT;
+    if (desk.claimed == 0 || seat->ended || (seat->life.fd >= 0 && !left)) return;
+    seat->ended = true;
+    aqi_hub_ended(desk.hub, rank, -1);
+    desk_seat_leave(seat);
+}
+
+static void desk_forget_caller(struct desk_caller *caller)
+{
+    struct desk_caller **at = &desk.callers;
+    while (*at != caller)
+        at = &(*at)->next;
+    *at = caller->next;
+    desk.calling--;
+    aqi_source_close(&caller->source);
+    free(caller);
+}
+
+static void desk_claim(struct desk_caller *caller, const struct aqi_control *message)
+{
+    char why[AQI_CONTROL_TEXT];
+    int fd = fcntl(caller->source.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return;
+    if (message->rank >= aqi_hub_ranks(desk.hub) ||
+        aqi_hub_index(desk.hub, message->rank) == AQI_NO_RANK) {
+        desk_refuse(fd, AQ_EMISMATCH, "rank %u does not belong to this host", message->rank);
+        return;
+    }
+    struct desk_seat *seat = desk_seat(message->rank);
+    if (aqi_hub_state(desk.hub, message->rank) == AQI_RANK_WAITING) {
+        seat->pid = caller->who.pid;
+        desk.claimed++;
+        aqi_hub_started(desk.hub, message->rank, (int)caller->who.pid);
+    }
+    aq_status status = aqi_hub_may_join(desk.hub, message->rank, why);
+    if (status != AQ_OK) {
+        desk_refuse(fd, status, "%s", why);
+        return;
+    }
+    desk_watch_life(seat, caller->who.pid);
+    desk_accept(seat, fd, caller->who.pid);
+}
+
+static void desk_caller_ready(struct aqi_source *source)
+{
+    struct desk_caller *caller = AQI_SOURCE_OF(source, struct desk_caller, source);
+    struct aqi_control message;
+    uint8_t buf[AQI_CONTROL_MAX];
+    size_t len = sizeof(buf);
+    int passed = -1;
+    aqi_hub_now(desk.hub, aqi_now_ns());
+    aq_status status = aqi_channel_receive(source->fd, buf, &len, &passed);
+    if (passed >= 0) close(passed);
+    if (status == AQ_AGAIN) return;
+    if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
+    if (status == AQ_OK && message.type == AQI_CONTROL_CLAIM &&
+        aqi_mac_same(message.key, desk.secret))
+        desk_claim(caller, &message);
+    desk_forget_caller(caller);
+}
+
+static void desk_listener_ready(struct aqi_source *source)
+{
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    struct desk_caller *caller = calloc(1, sizeof(*caller));
+    bool full = desk.calling >= desk.count + DESK_STRANGERS;
+    if (caller == NULL || full || !desk_credentials(fd, &caller->who) ||
+        caller->who.uid != geteuid()) {
+        free(caller);
+        close(fd);
+        return;
+    }
+    caller->next = desk.callers;
+    desk.callers = caller;
+    desk.calling++;
+    aqi_source_open(&caller->source, fd, desk_caller_ready);
+    aqi_source_watch(&caller->source, EPOLLIN);
+}
+
+aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES])
+{
+    memcpy(desk.secret, secret, sizeof(desk.secret));
+    aqi_source_open(&desk.listener, fd, desk_listener_ready);
+    int err = aqi_source_try_watch(&desk.listener, EPOLLIN);
+    return err == 0 ? AQ_OK : aqi_fail_errno(AQ_ESYS, err, "job", "the socket for ranks");
+}
+
+uint32_t aqi_desk_claimed(void)
+{
+    return desk.claimed;
+}
+
+void aqi_desk_signal(uint32_t rank, int number)
+{
+    const struct desk_seat *seat = desk_seat(rank);
+    if (seat->life.fd >= 0)
+        (void)syscall(SYS_pidfd_send_signal, seat->life.fd, number, NULL, 0);
+    else if (seat->pid > 0 && !seat->ended)
+        (void)kill(seat->pid, number);
+}
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+/* Take a packet from the rank's own socket; false when there is none. */
+static bool desk_control_take(struct desk_seat *seat)
+{
+    uint8_t buf[AQI_CONTROL_MAX];
+    size_t len = sizeof(buf);
+    int passed = -1;
+    aq_status status = aqi_channel_receive(seat->control.fd, buf, &len, &passed);
+    if (status == AQ_AGAIN) return false;
+    if (status == AQ_EPEER || status == AQ_ESYS) {
+        desk_seat_clear(seat);
+        aqi_source_close(&seat->control);
+        desk_claim_over(seat);
+        return false;
+    }
+    if (passed >= 0) close(passed);
+    struct aqi_control message;
+    if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
+    if (status == AQ_OK) status = aqi_hub_said(desk.hub, desk_rank(seat), &message);
+    if (status != AQ_OK) desk_garbage(seat, len);
+    return true;
+}
+
+static void desk_control_ready(struct aqi_source *source)
+{
+    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, control);
+    aqi_hub_now(desk.hub, aqi_now_ns());
+    if ((source->events & EPOLLOUT) != 0) desk_seat_flush(seat);
+    for (int i = 0; i < DESK_TURN && source->fd >= 0 && desk_control_take(seat); i++)
+        continue;
+}
+
+static void desk_life_ready(struct aqi_source *source)
+{
+    struct desk_seat *seat = AQI_SOURCE_OF(source, struct desk_seat, life);
+    aqi_hub_now(desk.hub, aqi_now_ns());
+    aqi_source_close(source);
+    aqi_desk_drain(desk_rank(seat));
+    if (desk.claimed == 0)
+        aqi_hub_lost(desk.hub, desk_rank(seat));
+    else
+        desk_claim_over(seat);
+}
+
+int aqi_desk_place(uint32_t rank)
+{
+    int pair[2];
+    struct desk_seat *seat = desk_seat(rank);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return -1;
+    aqi_source_open(&seat->place, pair[0], desk_place_ready);
+    aqi_source_watch(&seat->place, EPOLLIN);
+    return pair[1];
+}
+
+void aqi_desk_forked(uint32_t rank, pid_t pid)
+{
+    desk_seat(rank)->pid = pid;
+}
+
+void aqi_desk_drain(uint32_t rank)
+{
+    struct desk_seat *seat = desk_seat(rank);
+    for (int i = 0; i < DESK_LAST_WORDS && seat->place.fd >= 0 && desk_place_take(seat); i++)
+        continue;
+    for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_take(seat); i++)
+        continue;
+}
+
+void aqi_desk_on_drain(void *arg, uint32_t rank)
+{
+    (void)arg;
+    aqi_desk_drain(rank);
+}
+
+static void desk_seat_leave(struct desk_seat *seat)
+{
+    desk_seat_clear(seat);
+    aqi_source_close(&seat->place);
+    aqi_source_close(&seat->control);
+    aqi_source_close(&seat->life);
+}
+
+void aqi_desk_leave(uint32_t rank)
+{
+    desk_seat_leave(desk_seat(rank));
+}
+
+void aqi_desk_close(void)
+{
+    for (uint32_t i = 0; i < desk.count; i++)
+        desk_seat_leave(&desk.seats[i]);
+    aqi_source_close(&desk.listener);
+    while (desk.callers != NULL)
+        desk_forget_caller(desk.callers);
+    if (desk.page != NULL) munmap(desk.page, desk.page_bytes);
+    if (desk.empty != NULL) aqi_parcel_release(desk.empty);
+    free(desk.seats);
+    memset(&desk, 0, sizeof(desk));
+    desk.listener.fd = -1;
+}
+
+/* --- descriptors ---------------------------------------------------------------------------- */
+
+static aq_status desk_wrap(aq_status status, int fd, struct aqi_parcel **parcel)
+{
+    if (status != AQ_OK) return status;
+    *parcel = aqi_parcel_new(NULL, 0);
+    if (*parcel == NULL) {
+        close(fd);
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for what all ranks share");
+    }
+    (*parcel)->fd = fd;
+    return AQ_OK;
+}
+
+aq_status aqi_desk_freeze(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel)
+{
+    int fd = -1;
+    (void)arg;
+    aq_status status = aqi_shmem_freeze("aq-table", bytes, len, &fd);
+    return desk_wrap(status, fd, parcel);
+}
+
+aq_status aqi_desk_share(void *arg, const char *name, size_t bytes, struct aqi_parcel **parcel)
+{
+    int fd = -1;
+    (void)arg;
+    aq_status status = aqi_shmem_create(name, bytes, &fd);
+    return desk_wrap(status, fd, parcel);
+}

@@ -1,0 +1,215 @@
+/* Collective calls of the ranks of this host: their pieces, put together, go to the root. */
+#include "job/hub/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Parts are told when all of this host are there, and so long after the first. */
+#define CALLS_DELAY_NS 20000000u
+
+/* Could a library of ours have sent this? `bytes` sizes memory, the offset places the data. */
+static bool calls_sane(const struct aqi_hub *hub, const struct hub_part *part,
+                       const struct aqi_control *message)
+{
+    if (message->seq != part->calls + 1 || part->whole || message->offset != part->got)
+        return false;
+    if (part->inside && (message->call != part->call || message->bytes != part->bytes))
+        return false;
+    uint64_t most = message->call == AQI_CALL_TABLE ? AQI_CONTROL_GATHER : AQI_CONTROL_CHUNK;
+    if (message->call == AQI_CALL_SHARE) return message->len <= AQI_CONTROL_NAME;
+    return message->bytes <= AQI_CONTROL_PART && message->bytes * hub->params.ranks <= most &&
+           message->len <= message->bytes - part->got &&
+           (message->len != 0 || (message->bytes == 0 && message->call == AQI_CALL_ALLGATHER));
+}
+
+static void calls_answer_failed(struct aqi_hub *hub, const struct hub_local *local, uint32_t seq)
+{
+    const struct aqi_control message = {
+        .type = AQI_CONTROL_RESULT, .seq = seq, .status = hub->failed, .bytes = hub->why->len};
+    hub->params.hooks.to_rank(hub->params.arg, local->rank, &message, hub->why);
+}
+
+static bool calls_alike(const struct hub_part *a, const struct hub_part *b)
+{
+    return a->calls == b->calls && a->call == b->call && a->bytes == b->bytes &&
+           (a->call != AQI_CALL_SHARE ||
+            (a->name_len == b->name_len && memcmp(a->data, b->data, a->name_len) == 0));
+}
+
+static bool calls_waits(const struct hub_local *local)
+{
+    return local->part.whole && !local->part.told;
+}
+
+/* One note for the parts from that of `first` to before `end` that fit it: their ranks, then their
+ * data one after the other, or the name that they all gave. */
+static void calls_tell_like(struct aqi_hub *hub, uint32_t first, uint32_t end)
+{
+    const struct hub_part *like = &hub->locals[first].part;
+    bool share = like->call == AQI_CALL_SHARE;
+    size_t each = share ? 0 : (size_t)like->bytes, count = 0;
+    for (uint32_t i = first; i < end; i++)
+        count += calls_waits(&hub->locals[i]) && calls_alike(&hub->locals[i].part, like);
+    size_t len = count * (sizeof(uint32_t) + each) + (share ? like->name_len : 0);
+    uint8_t *data = malloc(len);
+    if (data == NULL) hub_no_memory(hub, "the parts of a collective call");
+    uint8_t *ranks = data, *parts = data + count * sizeof(uint32_t);
+    for (uint32_t i = first; i < end; i++) {
+        struct hub_local *local = &hub->locals[i];
+        if (!calls_waits(local) || !calls_alike(&local->part, like)) continue;
+        memcpy(ranks, &local->rank, sizeof(uint32_t));
+        ranks += sizeof(uint32_t);
+        if (each != 0) memcpy(parts, local->part.data, each);
+        parts += each;
+        local->part.told = true;
+        hub->untold--;
+    }
+    if (share && like->name_len != 0) memcpy(parts, like->data, like->name_len);
+    const struct hub_note note = {.type = HUB_PART,
+                                  .count = (uint32_t)count,
+                                  .seq = like->calls + 1,
+                                  .call = like->call,
+                                  .bytes = like->bytes,
+                                  .data = data,
+                                  .len = len};
+    flow_fact(hub, &note);
+    free(data);
+}
+
+static void calls_tell(struct aqi_hub *hub)
+{
+    hub->untold_ns = 0;
+    for (uint32_t i = 0; i < hub->count; i++)
+        if (calls_waits(&hub->locals[i])) calls_tell_like(hub, i, hub->count);
+}
+
+static void calls_keep(struct aqi_hub *hub, struct hub_part *part,
+                       const struct aqi_control *message)
+{
+    bool share = message->call == AQI_CALL_SHARE;
+    if (!part->inside) {
+        size_t room = share ? message->len : (size_t)message->bytes;
+        part->inside = true;
+        part->call = message->call;
+        part->bytes = message->bytes;
+        part->data = malloc(room + 1);
+        if (part->data == NULL) hub_no_memory(hub, "the part of a collective call");
+    }
+    if (message->len != 0) memcpy(part->data + part->got, message->data, message->len);
+    part->got += message->len;
+    part->name_len = share ? message->len : 0;
+    part->whole = share || part->got == part->bytes;
+    hub->untold += part->whole;
+}
+
+aq_status calls_take(struct aqi_hub *hub, struct hub_local *local,
+                     const struct aqi_control *message)
+{
+    struct hub_part *part = &local->part;
+    if (hub->failed != AQ_OK) {
+        if (message->offset == 0) calls_answer_failed(hub, local, message->seq);
+        return AQ_OK;
+    }
+    if (!calls_sane(hub, part, message)) return AQ_EPROTO;
+    calls_keep(hub, part, message);
+    if (!part->whole) return AQ_OK;
+    uint32_t index = hub->index[local->rank];
+    if (hub->root != NULL)
+        calls_tell_like(hub, index, index + 1);
+    else if (hub->untold == hub->count)
+        calls_tell(hub);
+    else if (hub->untold_ns == 0)
+        hub->untold_ns = hub->now;
+    return AQ_OK;
+}
+
+uint64_t calls_tick(struct aqi_hub *hub)
+{
+    if (hub->untold_ns == 0) return UINT64_MAX;
+    if (hub->now < hub->untold_ns + CALLS_DELAY_NS) return hub->untold_ns + CALLS_DELAY_NS;
+    calls_tell(hub);
+    return UINT64_MAX;
+}
+
+static void calls_end(struct aqi_hub *hub, struct hub_part *part)
+{
+    hub->untold -= part->whole && !part->told;
+    free(part->data);
+    *part = (struct hub_part){.calls = part->calls + 1};
+}
+
+static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, size_t len)
+{
+    if (hub->failed != AQ_OK) return; /* the first cause stays */
+    hub->failed = status;
+    hub->why = aqi_parcel_new(why, aqi_min(len, AQI_CONTROL_TEXT));
+    if (hub->why == NULL) hub_no_memory(hub, "why a collective call failed");
+    for (uint32_t i = 0; i < hub->count; i++) {
+        struct hub_local *local = &hub->locals[i];
+        if (!local->part.inside) continue;
+        calls_answer_failed(hub, local, local->part.calls + 1);
+        calls_end(hub, &local->part);
+    }
+}
+
+/* Of what the ranks of this host share: they have all given the same. */
+static size_t calls_share_bytes(const struct aqi_hub *hub)
+{
+    uint32_t i = 0;
+    while (i + 1 < hub->count && !hub->locals[i].part.inside)
+        i++;
+    return (size_t)hub->locals[i].part.bytes;
+}
+
+/* What the ranks of this host get: bytes, or a descriptor of the same. */
+static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
+                            struct aqi_parcel **parcel)
+{
+    char name[AQI_CONTROL_NAME + 1];
+    if (note->call == AQI_CALL_TABLE)
+        return hub->params.hooks.freeze(hub->params.arg, note->data, note->len, parcel);
+    if (note->call == AQI_CALL_SHARE) {
+        size_t len = aqi_min(note->len, sizeof(name) - 1);
+        if (len != 0) memcpy(name, note->data, len);
+        name[len] = '\0';
+        return hub->params.hooks.share(hub->params.arg, name, calls_share_bytes(hub), parcel);
+    }
+    *parcel = aqi_parcel_new(note->data, note->len);
+    return *parcel != NULL ? AQ_OK : AQ_ENOMEM;
+}
+
+/* Ranks of other hosts have their result: without those of this one they would wait for nothing. */
+static void calls_say_failed(struct aqi_hub *hub, const char *why)
+{
+    const struct hub_note failed = {
+        .type = HUB_FAILED, .code = AQI_EXIT_FAILED, .data = why, .len = strlen(why)};
+    if (hub->params.agents == 1)
+        hub_say(hub, true, "%s", why);
+    else
+        flow_fact(hub, &failed);
+}
+
+void calls_result(struct aqi_hub *hub, const struct hub_note *note)
+{
+    struct aqi_parcel *parcel = NULL;
+    if (note->status != AQ_OK) {
+        calls_fail(hub, (aq_status)note->status, note->data, note->len);
+        return;
+    }
+    if (hub->count == 0) return;
+    aq_status status = calls_make(hub, note, &parcel);
+    if (status != AQ_OK) {
+        const char *why = aq_error_message();
+        calls_say_failed(hub, why);
+        calls_fail(hub, status, why, strlen(why));
+        return;
+    }
+    const struct aqi_control message = {
+        .type = AQI_CONTROL_RESULT, .seq = note->seq, .bytes = note->bytes};
+    for (uint32_t i = 0; i < hub->count; i++) {
+        struct hub_local *local = &hub->locals[i];
+        hub->params.hooks.to_rank(hub->params.arg, local->rank, &message, parcel);
+        if (local->part.inside) calls_end(hub, &local->part);
+    }
+    aqi_parcel_release(parcel);
+}

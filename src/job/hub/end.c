@@ -1,0 +1,340 @@
+/* The end of a job, at the root: its cause, its exit code, and when it is over. */
+#include "job/hub/impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ranks that come to their end one after the other all get there: the others are asked no sooner,
+ * and again after twice the time each. Who still looks at its messages after a few agrees to it. */
+#define END_ASK_NS 75000000u
+
+/* A death during the start is judged after this part of AQ_EXIT_TIMEOUT at the latest. */
+#define END_JUDGE_PART 8
+
+static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *why)
+{
+    struct hub_end *end = &hub->root->end;
+    end->ending = true;
+    if (end->code == 0) end->code = code;
+    end->by = by;
+    end->since_ns = hub->now;
+    if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
+    const struct hub_note note = {
+        .type = HUB_END, .rank = by, .code = end->code, .data = end->why, .len = strlen(end->why)};
+    flow_entry(hub, &note);
+}
+
+static void end_job_text(struct aqi_hub *hub, int code, uint32_t by, const char *why)
+{
+    struct hub_end *end = &hub->root->end;
+    if (end->ending) {
+        hub_say(hub, false, "%s", why);
+        if (end->code == 0) end->code = code;
+        return;
+    }
+    hub_say(hub, true, "%s; ending the job", why);
+    end_begin(hub, code, by, why);
+}
+
+void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...)
+{
+    char why[AQI_CONTROL_TEXT + 1];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    end_job_text(hub, code, by, why);
+}
+
+void aqi_hub_end(struct aqi_hub *hub, int code, const char *fmt, ...)
+{
+    char why[AQI_CONTROL_TEXT + 1];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof(why), fmt, args);
+    va_end(args);
+    end_job_text(hub, code, AQI_NO_RANK, why);
+    hub_pump(hub);
+}
+
+void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
+{
+    struct hub_end *end = &hub->root->end;
+    char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
+    code &= 0xff; /* as the system does with exit codes */
+    if (why[0] != '\0' && !collective_said(hub, why)) {
+        end_job(hub, code, by, "%s: %s", aqi_hub_name(hub, by, name), why);
+        return;
+    }
+    snprintf(text, sizeof(text), "%s ended the job with code %d", aqi_hub_name(hub, by, name),
+             code);
+    hub_say(hub, false, "%s", text);
+    if (!end->ending)
+        end_begin(hub, code, by, text);
+    else if (end->code == 0)
+        end->code = code;
+}
+
+void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
+{
+    const uint64_t most = 24ull * 3600 * 1000000000;
+    struct hub_end *end = &hub->root->end;
+    char name[AQI_RANK_NAME_BYTES];
+    aqi_hub_name(hub, by, name);
+    hub_say(hub, false, "%s comes to its end with code %d", name, code & 0xff);
+    hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
+    hub->root->ranks[by].ending = true;
+    if (end->code == 0) end->code = code & 0xff;
+    if (end->grace_ns != 0 || end->ending) return;
+    snprintf(end->why, sizeof(end->why), "%s ended the job with code %d", name, code & 0xff);
+    end->wanted_ns = hub->now;
+    end->ask_ns = hub->now + END_ASK_NS;
+    end->grace_ns = hub->now + aqi_min(wait_ns, most);
+}
+
+/* --- deaths --------------------------------------------------------------------------------- */
+
+/* A rank that ends while the job does. Its code counts only when nothing worse is known. */
+static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, const char *text)
+{
+    struct hub_end *end = &hub->root->end;
+    bool news = note->code != 0 && (note->event & HUB_END_TERMINATED) == 0;
+    bool killed = (note->event & HUB_END_SIGNALED) != 0;
+    bool loud = news && killed && (note->rank == end->by || end->code == 0);
+    hub_say(hub, loud, "%s", text);
+    if (news && end->code == 0) end->code = note->code;
+}
+
+/* The job was started, and goes on: the others are told. */
+static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const char *text)
+{
+    struct hub_root *root = hub->root;
+    struct hub_rank *rank = &root->ranks[number];
+    rank->fate = strdup(text);
+    if (rank->fate == NULL) hub_no_memory(hub, text);
+    rank->state = AQI_RANK_LOST;
+    root->lost++;
+    if (root->end.code == 0) root->end.code = code;
+    hub_say(hub, true, "%s; the job goes on without it", text);
+    root_event(hub, AQI_BOOT_PEER_LOST, number, code, text);
+    root_absent(hub, number, AQI_RANK_LOST);
+}
+
+static void end_postpone(struct aqi_hub *hub, uint32_t rank, int code, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    struct hub_death *death = malloc(sizeof(*death) + len), **at = &hub->root->deaths;
+    if (death == NULL) hub_no_memory(hub, text);
+    *death = (struct hub_death){.rank = rank, .code = code, .since_ns = hub->now};
+    memcpy(death->text, text, len);
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = death;
+    /* They may have said that they are ready without having been heard. */
+    for (uint32_t i = 0; i < hub->count; i++)
+        if (!hub->root->ranks[hub->locals[i].rank].ready)
+            hub->params.hooks.drain(hub->params.arg, hub->locals[i].rank);
+}
+
+void end_died(struct aqi_hub *hub, uint32_t number, int code, const char *text)
+{
+    struct hub_root *root = hub->root;
+    struct hub_rank *rank = &root->ranks[number];
+    root_stopped(hub, rank);
+    if (rank->state >= AQI_RANK_LEFT || root->end.ending) return;
+    bool may_survive = hub->params.survive && rank->state == AQI_RANK_JOINED;
+    if (may_survive && root->ready == hub->params.ranks)
+        end_survive(hub, number, code, text);
+    else if (may_survive && rank->ready)
+        end_postpone(hub, number, code, text);
+    else
+        end_job_text(hub, code, number, text);
+}
+
+static uint64_t end_judge_at(const struct aqi_hub *hub, const struct hub_death *death)
+{
+    /* All of this host have been heard; of other hosts it takes a moment. */
+    if (hub->params.agents == 1) return 0;
+    return death->since_ns + hub->params.exit_timeout_ns / END_JUDGE_PART;
+}
+
+void end_deaths(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    while (root->deaths != NULL) {
+        struct hub_death *death = root->deaths;
+        bool started = root->ready == hub->params.ranks;
+        if (!started && hub->now < end_judge_at(hub, death) && !root->end.ending) return;
+        root->deaths = death->next;
+        if (started && !root->end.ending)
+            end_survive(hub, death->rank, death->code, death->text);
+        else
+            end_job_text(hub, death->code, death->rank, death->text);
+        free(death);
+    }
+}
+
+void end_judge(struct aqi_hub *hub, const struct hub_note *note)
+{
+    struct hub_root *root = hub->root;
+    struct hub_rank *rank = &root->ranks[note->rank];
+    char text[AQI_CONTROL_TEXT + 1];
+    hub_note_text(note, text);
+    if (root->end.ending) {
+        end_straggler(hub, note, text);
+    } else if (rank->state == AQI_RANK_LOST) {
+        hub_say(hub, false, "%s", text);
+    } else if (rank->state == AQI_RANK_LEFT) {
+        hub_say(hub, (note->event & HUB_END_SIGNALED) != 0, "%s", text);
+        if (root->end.code == 0) root->end.code = note->code;
+    } else if (rank->state == AQI_RANK_JOINED || note->code != 0) {
+        end_died(hub, note->rank, note->code != 0 ? note->code : AQI_EXIT_FAILED, text);
+    } else {
+        hub_say(hub, false, "%s", text);
+        root->absent++;
+        collective_check(hub);
+        agree_gone(hub, note->rank);
+    }
+}
+
+void aqi_hub_tell_lost(struct aqi_hub *hub)
+{
+    enum { LISTED = 16 };
+    uint32_t listed = 0;
+    for (uint32_t i = 0; i < hub->params.ranks && listed < LISTED; i++)
+        if (hub->root->ranks[i].fate != NULL) {
+            hub_say(hub, true, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
+            listed++;
+        }
+    if (listed < hub->root->lost)
+        hub_say(hub, true, "and without %u more", hub->root->lost - listed);
+}
+
+/* --- the end of all ------------------------------------------------------------------------- */
+
+/* The job ends once every rank that still runs wants to. */
+static void end_check_wanted(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    if (root->end.grace_ns == 0 || root->end.ending || root->started < hub->params.ranks) return;
+    if (root->willing < root->running) return;
+    end_begin(hub, root->end.code, AQI_NO_RANK, "all processes have come to their end");
+}
+
+void end_check(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    struct hub_end *end = &root->end;
+    end_check_wanted(hub);
+    if (end->over) return;
+    if (end->ending
+            ? root->open != 0 && !end->abandoned /* agents say when nothing runs any more */
+            : root->running != 0 || root->deaths != NULL || root->started < hub->params.ranks)
+        return;
+    end->over = true;
+    const struct hub_note note = {.type = HUB_OVER, .code = end->code};
+    flow_entry(hub, &note);
+}
+
+void aqi_hub_signal(struct aqi_hub *hub, int number)
+{
+    struct hub_root *root = hub->root;
+    const struct hub_note kill = {.type = HUB_KILL};
+    if (root->end.ending || (root->running == 0 && root->started != 0)) {
+        hub_say(hub, false, "signal %d again: killing at once", number);
+        flow_entry(hub, &kill);
+        hub->closing.abandoned = hub->closing.abandoned || root->end.over;
+    } else {
+        end_job(hub, AQI_EXIT_SIGNAL + number, AQI_NO_RANK, "the launcher got signal %d (%s)",
+                number, strsignal(number));
+    }
+    hub_pump(hub);
+}
+
+/* --- time ----------------------------------------------------------------------------------- */
+
+void end_left(struct aqi_hub *hub, uint32_t rank)
+{
+    struct hub_end *end = &hub->root->end;
+    if (end->left_ns != 0) return;
+    end->left_ns = hub->now + hub->params.exit_timeout_ns;
+    end->left = rank;
+}
+
+/* All come to aq_finalize before any leaves it, unless it has failed there. */
+static uint64_t end_tick_left(struct aqi_hub *hub)
+{
+    struct hub_end *end = &hub->root->end;
+    char name[AQI_RANK_NAME_BYTES];
+    if (end->left_ns == 0) return UINT64_MAX;
+    if (hub->now < end->left_ns) return end->left_ns;
+    end->left_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < hub->params.ranks; i++) {
+        const struct hub_rank *rank = &hub->root->ranks[i];
+        if (rank->state != AQI_RANK_JOINED || rank->leaving) continue;
+        hub_say(hub, true,
+                "rank %u has left the job, while %s has not come to aq_finalize: it would wait for "
+                "who has left for ever",
+                end->left, aqi_hub_name(hub, i, name));
+        break;
+    }
+    return UINT64_MAX;
+}
+
+/* Some ranks want the end: the others are asked, and at last it begins without them. */
+static uint64_t end_tick_wanted(struct aqi_hub *hub)
+{
+    struct hub_end *end = &hub->root->end;
+    if (end->grace_ns == 0) return UINT64_MAX;
+    if (hub->now >= end->grace_ns) {
+        end_begin(hub, end->code, AQI_NO_RANK, end->why); /* who wanted it waits to be told, too */
+        return UINT64_MAX;
+    }
+    if (hub->now >= end->ask_ns) {
+        root_event(hub, AQI_BOOT_ENDING, 0, 0, end->why);
+        end->ask_ns = hub->now + (hub->now - end->wanted_ns);
+    }
+    return aqi_min(end->ask_ns, end->grace_ns);
+}
+
+static uint64_t end_tick_time_out(struct aqi_hub *hub)
+{
+    uint64_t limit = hub->root->began_ns + hub->params.timeout_ns;
+    if (hub->params.timeout_ns == 0) return UINT64_MAX;
+    if (hub->now < limit) return limit;
+    end_job(hub, AQI_EXIT_TIME, AQI_NO_RANK, "the job has not ended within the %.3g s of --timeout",
+            (double)hub->params.timeout_ns / 1e9);
+    return UINT64_MAX;
+}
+
+/* Other hosts have as long as this one to end their ranks, and then to say so. */
+static uint64_t end_tick_ending(struct aqi_hub *hub)
+{
+    struct hub_end *end = &hub->root->end;
+    if (!hub->closing.closed || end->over || end->abandoned) return UINT64_MAX;
+    uint64_t at = end->since_ns + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
+    if (hub->now < at) return at;
+    for (uint32_t i = 1; i < hub->params.agents; i++)
+        if (hub->root->agents[i].here && !hub->root->agents[i].closed)
+            hub_say(hub, true, "host %s does not say that its ranks have ended; leaving it behind",
+                    hub_host(hub, i));
+    end->abandoned = true;
+    return UINT64_MAX;
+}
+
+static uint64_t end_tick_deaths(struct aqi_hub *hub)
+{
+    return hub->root->deaths != NULL ? end_judge_at(hub, hub->root->deaths) : UINT64_MAX;
+}
+
+uint64_t end_tick(struct aqi_hub *hub)
+{
+    static uint64_t (*const ticks[])(struct aqi_hub *) = {end_tick_time_out, end_tick_left,
+                                                          end_tick_wanted, end_tick_deaths};
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < AQI_COUNT_OF(ticks) && !hub->root->end.ending; i++)
+        next = aqi_min(next, ticks[i](hub));
+    return hub->root->end.ending ? end_tick_ending(hub) : next;
+}

@@ -1,0 +1,413 @@
+/* One hub among others that the test plays: the ways of facts, entries and acknowledgements when
+ * links are lost. */
+#include "job/hub/note.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A tree of fanout 2: 0 has 1 and 2, 1 has 3 and 4, 3 has 7 and 8, 7 has 15. A rank on each. */
+enum { AGENTS = 16, FANOUT = 2, SENT_MAX = 64 };
+#define TIME_OUT 1000000000ull
+
+struct sent {
+    uint32_t to;
+    uint8_t kind;
+    uint16_t type; /* of a fact */
+    uint32_t agent;
+    uint64_t number;
+};
+
+static struct {
+    struct aqi_hub *hub;
+    uint64_t now;
+    struct sent sent[SENT_MAX];
+    unsigned count;
+    uint32_t detached; /* a bit for each */
+    bool over;
+} one;
+
+static uint32_t agent_of[AGENTS];
+
+static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
+                    struct aqi_parcel *parcel)
+{
+    (void)arg, (void)rank, (void)message, (void)parcel;
+}
+
+static void on_agent(void *arg, uint32_t agent, const void *bytes, size_t len)
+{
+    (void)arg;
+    struct hub_frame frame;
+    assert_true(hub_frame_decode(bytes, len, &frame));
+    assert_true(one.count < SENT_MAX);
+    struct hub_note what = {0};
+    if (frame.kind == HUB_FRAME_FACT) assert_true(hub_note_decode(frame.data, frame.len, &what));
+    one.sent[one.count++] = (struct sent){agent, frame.kind, what.type, frame.agent, frame.number};
+}
+
+static void on_attach(void *arg, uint32_t agent)
+{
+    (void)arg, (void)agent;
+}
+
+static void on_detach(void *arg, uint32_t agent)
+{
+    (void)arg;
+    one.detached |= 1u << agent;
+}
+
+static void on_kill(void *arg, uint32_t rank, int number)
+{
+    (void)arg, (void)rank, (void)number;
+}
+
+static aq_status on_freeze(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel)
+{
+    (void)arg, (void)bytes, (void)len, (void)parcel;
+    return AQ_ENOMEM;
+}
+
+static void on_say(void *arg, bool always, const char *text)
+{
+    (void)arg, (void)always, (void)text;
+}
+
+static void on_over(void *arg, int code)
+{
+    (void)arg, (void)code;
+    assert_false(one.over);
+    one.over = true;
+}
+
+static void on_die(void *arg, const char *why)
+{
+    (void)arg;
+    fail_msg("%s", why);
+}
+
+static void open_one(uint32_t agent)
+{
+    memset(&one, 0, sizeof(one));
+    one.now = 1;
+    for (uint32_t i = 0; i < AGENTS; i++)
+        agent_of[i] = i;
+    struct aqi_hub_params params = {.ranks = AGENTS,
+                                    .agents = AGENTS,
+                                    .agent = agent,
+                                    .fanout = FANOUT,
+                                    .agent_of = agent_of,
+                                    .program = "./program",
+                                    .launcher = "aqrun",
+                                    .start_timeout_ns = 60 * TIME_OUT,
+                                    .exit_timeout_ns = TIME_OUT,
+                                    .host_timeout_ns = TIME_OUT,
+                                    .now_ns = one.now};
+    params.hooks = (struct aqi_hub_hooks){.to_rank = on_rank,
+                                          .to_agent = on_agent,
+                                          .attach = on_attach,
+                                          .detach = on_detach,
+                                          .kill = on_kill,
+                                          .say = on_say,
+                                          .freeze = on_freeze,
+                                          .over = on_over,
+                                          .die = on_die};
+    assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
+}
+
+static void pass(uint64_t ns)
+{
+    one.now += ns;
+    aqi_hub_now(one.hub, one.now);
+    while (aqi_hub_tick(one.hub) <= one.now)
+        continue;
+}
+
+static void frame(uint32_t from, uint8_t kind, uint32_t agent, uint64_t number, const void *data,
+                  size_t len)
+{
+    uint8_t bytes[256];
+    const struct hub_frame head = {.kind = kind, .agent = agent, .number = number};
+    assert_true(HUB_FRAME_HEAD + len <= sizeof(bytes));
+    hub_frame_head(&head, bytes);
+    if (len != 0) memcpy(bytes + HUB_FRAME_HEAD, data, len);
+    assert_int_equal(aqi_hub_frame(one.hub, from, bytes, HUB_FRAME_HEAD + len), AQ_OK);
+}
+
+static void attach(uint32_t agent, uint32_t epoch, uint64_t applied)
+{
+    frame(agent, HUB_FRAME_ATTACH, agent, applied, &epoch, sizeof(epoch));
+}
+
+static void note(uint32_t from, uint8_t kind, uint32_t agent, uint64_t number,
+                 const struct hub_note *what)
+{
+    struct aqi_parcel *parcel = hub_note_encode(what);
+    assert_non_null(parcel);
+    frame(from, kind, agent, number, parcel->bytes + HUB_FRAME_HEAD, parcel->len - HUB_FRAME_HEAD);
+    aqi_parcel_release(parcel);
+}
+
+static void fact(uint32_t from, uint32_t agent, uint64_t number, const struct hub_note *what)
+{
+    note(from, HUB_FRAME_FACT, agent, number, what);
+}
+
+static unsigned sent(uint32_t to, uint8_t kind, uint32_t agent, uint64_t number)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < one.count; i++)
+        count += one.sent[i].to == to && one.sent[i].kind == kind && one.sent[i].agent == agent &&
+                 one.sent[i].number == number;
+    return count;
+}
+
+static const struct hub_note say = {.type = HUB_SAY, .data = "", .len = 0};
+
+/* Agent 7 is attached to 1, past 3, which has come to the root itself. */
+static void acknowledgements_go_where_facts_came_from(void **state)
+{
+    (void)state;
+    open_one(0);
+    attach(1, 1, 0);
+    fact(1, 7, 1, &say);
+    attach(3, 2, 0);
+    pass(TIME_OUT);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 7, 1), 1);
+    assert_int_equal(sent(3, HUB_FRAME_GOT, 7, 1), 0);
+    aqi_hub_close(one.hub);
+}
+
+static void who_repeats_a_fact_is_told_again(void **state)
+{
+    (void)state;
+    open_one(0);
+    attach(1, 1, 0);
+    fact(1, 1, 1, &say);
+    pass(TIME_OUT);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 1), 1);
+    fact(1, 1, 1, &say);
+    pass(TIME_OUT);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 1), 2);
+    aqi_hub_close(one.hub);
+}
+
+/* An acknowledgement of many facts of another passes one that has said nothing itself. */
+static void acknowledgements_are_of_whom_they_name(void **state)
+{
+    (void)state;
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    frame(0, HUB_FRAME_GOT, 3, 99, NULL, 0);
+    assert_int_equal(sent(3, HUB_FRAME_GOT, 3, 99), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* What 7 has says nothing of what 15 below it has. */
+static void entries_are_kept_for_all_below(void **state)
+{
+    (void)state;
+    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    attach(4, 1, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    note(0, HUB_FRAME_ENTRY, 0, 2, &entry);
+    frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
+    aqi_hub_link_lost(one.hub, 3, "it died");
+    attach(7, 2, 2);
+    pass(3 * TIME_OUT); /* nothing is kept for 3 any more */
+    aqi_hub_link_lost(one.hub, 7, "it died, too");
+    attach(15, 2, 0);
+    assert_int_equal(sent(15, HUB_FRAME_GONE, 15, 0), 0);
+    assert_int_equal(sent(15, HUB_FRAME_ENTRY, 1, 1), 1);
+    assert_int_equal(sent(15, HUB_FRAME_ENTRY, 1, 2), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* Those below an agent that is given up may still need what it did not pass on. */
+static void entries_are_kept_for_orphans(void **state)
+{
+    (void)state;
+    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
+    const struct hub_note lost = {.type = HUB_LOST, .rank = 3, .data = "", .len = 0};
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    attach(4, 1, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    aqi_hub_link_lost(one.hub, 3, "it died");
+    note(0, HUB_FRAME_ENTRY, 0, 2, &lost);
+    frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
+    pass(TIME_OUT);
+    attach(8, 2, 0);
+    assert_int_equal(sent(8, HUB_FRAME_ENTRY, 1, 1), 1);
+    pass(TIME_OUT + 1);
+    frame(8, HUB_FRAME_APPLIED, 8, 2, NULL, 0);
+    attach(7, 2, 0); /* for it, it is too late */
+    assert_int_equal(sent(7, HUB_FRAME_GONE, 7, 0), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* By another way entries may have come sooner to who attaches than to us. */
+static void who_is_ahead_is_taken(void **state)
+{
+    (void)state;
+    const struct hub_note entry = {.type = HUB_PASS, .code = 18};
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    attach(7, 2, 3);
+    frame(7, HUB_FRAME_APPLIED, 7, 3, NULL, 0);
+    assert_int_equal(sent(7, HUB_FRAME_GONE, 7, 0), 0);
+    for (uint64_t number = 2; number <= 4; number++)
+        note(0, HUB_FRAME_ENTRY, 0, number, &entry);
+    assert_int_equal(sent(7, HUB_FRAME_ENTRY, 1, 4), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* That 3 was with 1, and was lost there, is said when it has long been with the root. */
+static void old_news_of_links_count_for_nothing(void **state)
+{
+    (void)state;
+    const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
+    const struct hub_note lost = {
+        .type = HUB_HOST_LOST, .rank = 3, .seq = 1, .data = "reset", .len = 5};
+    open_one(0);
+    attach(3, 2, 0);
+    attach(1, 1, 0);
+    fact(1, 1, 1, &here);
+    fact(1, 1, 2, &lost);
+    assert_true(aqi_hub_agent_here(one.hub, 3));
+    assert_false(aqi_hub_ending(one.hub));
+    aqi_hub_link_lost(one.hub, 3, "it died");
+    assert_false(aqi_hub_agent_here(one.hub, 3));
+    assert_true(aqi_hub_ending(one.hub));
+    aqi_hub_close(one.hub);
+}
+
+/* It ends, and those below it, who are part of the job, look elsewhere. */
+static void who_is_given_up_hears_it_from_the_log(void **state)
+{
+    (void)state;
+    const struct hub_note lost = {.type = HUB_LOST, .rank = 1, .data = "", .len = 0};
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &lost);
+    assert_int_equal(one.detached, 1u << 0 | 1u << 3);
+    one.detached = 0;
+    attach(7, 2, 1); /* it has not heard yet */
+    assert_int_equal(one.detached, 1u << 7);
+    assert_true(one.over);
+    aqi_hub_close(one.hub);
+}
+
+static void ranks_that_have_ended_are_not_lost_with_their_host(void **state)
+{
+    (void)state;
+    const struct hub_note started = {.type = HUB_STARTED, .rank = 1, .pid = 5};
+    const struct hub_note ended = {.type = HUB_ENDED, .rank = 1, .data = "", .len = 0};
+    open_one(0);
+    attach(1, 1, 0);
+    fact(1, 1, 1, &started);
+    fact(1, 1, 2, &ended);
+    aqi_hub_link_lost(one.hub, 1, "it died");
+    assert_false(aqi_hub_ending(one.hub));
+    aqi_hub_close(one.hub);
+}
+
+/* Its last facts may hold the exit code of the job. */
+static void who_has_closed_leaves_when_the_root_knows_all(void **state)
+{
+    (void)state;
+    const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
+    for (int known = 0; known < 2; known++) {
+        open_one(3);
+        aqi_hub_attached(one.hub, 1);
+        note(1, HUB_FRAME_ENTRY, 0, 1, &end);
+        assert_int_equal(sent(1, HUB_FRAME_FACT, 3, 1), 1); /* CLOSED */
+        if (known != 0) frame(1, HUB_FRAME_GOT, 3, 1, NULL, 0);
+        assert_false(one.over);
+        aqi_hub_link_lost(one.hub, 1, "it was closed");
+        assert_int_equal(one.over, known != 0);
+        if (known == 0) aqi_hub_unreachable(one.hub, 0, "refused");
+        assert_true(one.over);
+        aqi_hub_close(one.hub);
+    }
+}
+
+/* As long as the root waits for it, and no longer. */
+static void who_is_alone_gives_up(void **state)
+{
+    (void)state;
+    open_one(3);
+    aqi_hub_attached(one.hub, 1);
+    aqi_hub_link_lost(one.hub, 1, "it died");
+    pass(2 * TIME_OUT - 1);
+    assert_false(one.over);
+    pass(1);
+    assert_true(one.over);
+    aqi_hub_attached(one.hub, 0); /* it comes too late */
+    assert_int_equal(one.detached, 1u << 0);
+    aqi_hub_close(one.hub);
+}
+
+static void who_never_answers_ends_the_job(void **state)
+{
+    (void)state;
+    open_one(0);
+    attach(1, 1, 0);
+    attach(2, 1, 0);
+    pass(60 * TIME_OUT - 1);
+    assert_false(aqi_hub_ending(one.hub));
+    pass(1);
+    assert_true(aqi_hub_ending(one.hub));
+    assert_int_equal(aqi_hub_code(one.hub), AQI_EXIT_FAILED);
+    aqi_hub_close(one.hub);
+}
+
+/* The others have it, and would wait for its ranks. */
+static void who_has_no_room_for_a_result_ends_the_job(void **state)
+{
+    (void)state;
+    const struct hub_note result = {.type = HUB_RESULT,
+                                    .seq = 1,
+                                    .call = AQI_CALL_TABLE,
+                                    .bytes = AGENTS,
+                                    .data = "0123456789abcdef",
+                                    .len = AGENTS};
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &result);
+    assert_int_equal(sent(0, HUB_FRAME_FACT, 1, 1), 1);
+    for (unsigned i = 0; i < one.count; i++)
+        if (one.sent[i].kind == HUB_FRAME_FACT) assert_int_equal(one.sent[i].type, HUB_FAILED);
+    aqi_hub_close(one.hub);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(acknowledgements_go_where_facts_came_from),
+        cmocka_unit_test(who_repeats_a_fact_is_told_again),
+        cmocka_unit_test(acknowledgements_are_of_whom_they_name),
+        cmocka_unit_test(entries_are_kept_for_all_below),
+        cmocka_unit_test(entries_are_kept_for_orphans),
+        cmocka_unit_test(who_is_ahead_is_taken),
+        cmocka_unit_test(old_news_of_links_count_for_nothing),
+        cmocka_unit_test(who_is_given_up_hears_it_from_the_log),
+        cmocka_unit_test(ranks_that_have_ended_are_not_lost_with_their_host),
+        cmocka_unit_test(who_has_closed_leaves_when_the_root_knows_all),
+        cmocka_unit_test(who_is_alone_gives_up),
+        cmocka_unit_test(who_never_answers_ends_the_job),
+        cmocka_unit_test(who_has_no_room_for_a_result_ends_the_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,345 @@
+/* The ranks of this host: what they say becomes facts, what the log says they are told. */
+#include "base/fail.h"
+#include "job/hub/impl.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* A shell needs a moment to pass on how the program that it ran has ended: of AQ_EXIT_TIMEOUT. */
+#define LOCAL_SHELL_PART 20
+
+aq_status local_open(struct aqi_hub *hub)
+{
+    const struct aqi_hub_params *params = &hub->params;
+    uint8_t *seen = calloc(params->agents, 1);
+    hub->index = malloc(params->ranks * sizeof(*hub->index));
+    for (uint32_t i = 0; i < params->ranks; i++)
+        hub->count += hub_agent_of(hub, i) == params->agent;
+    hub->locals = calloc(hub->count + 1, sizeof(*hub->locals));
+    if (seen == NULL || hub->index == NULL || hub->locals == NULL) {
+        free(seen);
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    }
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < params->ranks; i++) {
+        uint32_t agent = hub_agent_of(hub, i);
+        bool mine = agent == params->agent;
+        if (seen[agent] == 0) {
+            seen[agent] = 1;
+            hub->hosts++;
+        }
+        hub->index[i] = mine ? next : AQI_NO_RANK;
+        if (mine) hub->locals[next++].rank = i;
+    }
+    for (uint32_t i = 0; i < params->agent; i++)
+        hub->host += seen[i];
+    free(seen);
+    if (params->host_count != 0) {
+        hub->hosts = params->host_count;
+        hub->host = params->host;
+    }
+    return AQ_OK;
+}
+
+void local_close(struct aqi_hub *hub)
+{
+    for (uint32_t i = 0; hub->locals != NULL && i < hub->count; i++)
+        free(hub->locals[i].part.data);
+    if (hub->why != NULL) aqi_parcel_release(hub->why);
+    asks_close(hub);
+    free(hub->locals);
+    free(hub->index);
+}
+
+/* --- what ranks do -------------------------------------------------------------------------- */
+
+void aqi_hub_started(struct aqi_hub *hub, uint32_t rank, int pid)
+{
+    struct hub_local *local = hub_local(hub, rank);
+    local->pid = pid;
+    local->state = AQI_RANK_STARTED;
+    local->running = true;
+    hub->running++;
+    const struct hub_note note = {.type = HUB_STARTED, .rank = rank, .pid = pid};
+    flow_fact(hub, &note);
+    hub_pump(hub);
+}
+
+enum aqi_rank_state aqi_hub_state(const struct aqi_hub *hub, uint32_t rank)
+{
+    const struct hub_local *local = hub_local(hub, rank);
+    return local != NULL ? local->state : hub->root->ranks[rank].state;
+}
+
+aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONTROL_TEXT])
+{
+    const struct hub_local *local = hub_local(hub, rank);
+    if (local->state != AQI_RANK_STARTED) {
+        snprintf(why, AQI_CONTROL_TEXT,
+                 "rank %u's place in the job is taken: process %d joined there and %s; a place "
+                 "serves one program once, so start the second one with an %s of its own",
+                 rank, local->joined_pid,
+                 local->state == AQI_RANK_LEFT ? "has left again" : "has not left",
+                 hub->params.launcher);
+        return AQ_ESTATE;
+    }
+    if (hub->closing.ending) {
+        snprintf(why, AQI_CONTROL_TEXT, "the job is ending: %.400s",
+                 hub->why_end[0] != '\0' ? hub->why_end : "its host was told to");
+        return AQ_EPEER;
+    }
+    return AQ_OK;
+}
+
+void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *name)
+{
+    struct hub_local *local = hub_local(hub, rank);
+    local->state = AQI_RANK_JOINED;
+    local->joined_pid = pid;
+    snprintf(local->program, sizeof(local->program), "%s", name);
+    struct aqi_control message = {.type = AQI_CONTROL_JOB,
+                                  .rank = rank,
+                                  .size = hub->params.ranks,
+                                  .host = hub->host,
+                                  .hosts = hub->hosts,
+                                  .local_rank = hub->index[rank],
+                                  .local_size = hub->count};
+    memcpy(message.key, hub->params.key, sizeof(message.key));
+    hub->params.hooks.to_rank(hub->params.arg, rank, &message, hub->params.page);
+    const struct hub_note note = {.type = HUB_JOINED,
+                                  .rank = rank,
+                                  .pid = pid,
+                                  .data = local->program,
+                                  .len = strlen(local->program)};
+    flow_fact(hub, &note);
+    hub_pump(hub);
+}
+
+static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
+                            const struct aqi_control *message)
+{
+    const struct hub_note note = {.type = HUB_SAID,
+                                  .rank = local->rank,
+                                  .event = message->type,
+                                  .code = message->code,
+                                  .wait = message->wait,
+                                  .data = message->data,
+                                  .len = message->len};
+    if (message->type == AQI_CONTROL_LEAVING) local->leaving = true;
+    if (message->type == AQI_CONTROL_BYE) {
+        local->state = AQI_RANK_LEFT;
+        asks_gone(hub, local->rank);
+    }
+    flow_fact(hub, &note);
+    return AQ_OK;
+}
+
+/* What a rank may say once it has joined; the other types are garbage. */
+static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
+                                                         const struct aqi_control *) = {
+    [AQI_CONTROL_CALL] = calls_take,   [AQI_CONTROL_BYE] = local_says,
+    [AQI_CONTROL_READY] = local_says,  [AQI_CONTROL_LEAVING] = local_says,
+    [AQI_CONTROL_AGREE] = asks_take,   [AQI_CONTROL_EXIT] = local_says,
+    [AQI_CONTROL_ENDING] = local_says,
+};
+
+aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message)
+{
+    struct hub_local *local = hub_local(hub, rank);
+    if (local_takes[message->type] == NULL) return AQ_EPROTO;
+    if (local->state != AQI_RANK_JOINED)
+        return AQ_OK; /* who has left has nothing to say any more */
+    aq_status status = local_takes[message->type](hub, local, message);
+    hub_pump(hub);
+    return status;
+}
+
+/* How its process has ended, with status `status` of waitpid; returns the code. */
+static int local_describe(const struct aqi_hub *hub, const struct hub_local *local, int status,
+                          char *text, size_t room)
+{
+    char name[AQI_RANK_NAME_BYTES];
+    aqi_hub_name(hub, local->rank, name);
+    if (status == -1) {
+        snprintf(text, room, "%s ended%s", name,
+                 local->state == AQI_RANK_JOINED ? " before aq_finalize" : "");
+        return local->state == AQI_RANK_LEFT ? 0 : AQI_EXIT_FAILED;
+    }
+    int code = WIFSIGNALED(status) ? AQI_EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+    int number = code - AQI_EXIT_SIGNAL;
+    bool shell_says = local->lost_ns != 0 && number > 0 && number < NSIG;
+    const char *hint = hub->params.hooks.hint != NULL && number == SIGKILL
+                           ? hub->params.hooks.hint(hub->params.arg)
+                           : "";
+    if (WIFSIGNALED(status) || shell_says)
+        snprintf(text, room, "%s was killed by signal %d (%s)%s%s", name, number, strsignal(number),
+                 local->state == AQI_RANK_LEFT ? " after aq_finalize" : "", hint);
+    else
+        snprintf(text, room, "%s exited with code %d%s", name, code,
+                 local->state == AQI_RANK_JOINED ? " before aq_finalize" : "");
+    return code;
+}
+
+void aqi_hub_ended(struct aqi_hub *hub, uint32_t rank, int status)
+{
+    struct hub_local *local = hub_local(hub, rank);
+    char text[AQI_CONTROL_TEXT + 1];
+    int code = local_describe(hub, local, status, text, sizeof(text));
+    local->running = false;
+    hub->running--;
+    const struct hub_note note = {
+        .type = HUB_ENDED,
+        .rank = rank,
+        .code = code,
+        .event = (status != -1 && WIFSIGNALED(status) ? HUB_END_SIGNALED : 0u) |
+                 (local->terminated ? HUB_END_TERMINATED : 0u),
+        .data = text,
+        .len = strlen(text)};
+    flow_fact(hub, &note);
+    if (local->state < AQI_RANK_LEFT) {
+        local->state = AQI_RANK_LOST;
+        asks_gone(hub, rank);
+    }
+    closing_check(hub);
+    hub_pump(hub);
+}
+
+void aqi_hub_lost(struct aqi_hub *hub, uint32_t rank)
+{
+    struct hub_local *local = hub_local(hub, rank);
+    if (local->state != AQI_RANK_JOINED) return;
+    local->lost_ns = hub->now;
+    hub->unexplained++;
+}
+
+void aqi_hub_printed(struct aqi_hub *hub, uint32_t rank, unsigned stream, const void *bytes,
+                     size_t len)
+{
+    const struct hub_note note = {
+        .type = HUB_OUTPUT, .rank = rank, .event = stream, .data = bytes, .len = len};
+    flow_fact(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_took(struct aqi_hub *hub, size_t len)
+{
+    const struct hub_note note = {.type = HUB_TOOK, .bytes = len};
+    flow_fact(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...)
+{
+    char text[AQI_CONTROL_TEXT + 1];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    const struct hub_note note = {
+        .type = HUB_FAILED, .code = code, .data = text, .len = strlen(text)};
+    flow_fact(hub, &note);
+    hub_pump(hub);
+}
+
+/* --- what they are told --------------------------------------------------------------------- */
+
+void local_tell(struct aqi_hub *hub, uint32_t but, const struct aqi_control *message,
+                const void *text, size_t len)
+{
+    struct aqi_parcel *parcel = aqi_parcel_new(text, aqi_min(len, AQI_CONTROL_TEXT));
+    if (parcel == NULL) hub_no_memory(hub, "what ranks are told");
+    for (uint32_t i = 0; i < hub->count; i++)
+        if (hub->locals[i].rank != but && hub->locals[i].state == AQI_RANK_JOINED)
+            hub->params.hooks.to_rank(hub->params.arg, hub->locals[i].rank, message, parcel);
+    aqi_parcel_release(parcel);
+}
+
+static void local_event(struct aqi_hub *hub, const struct hub_note *note)
+{
+    const struct aqi_control message = {
+        .type = AQI_CONTROL_EVENT, .event = note->event, .rank = note->rank, .code = note->code};
+    uint32_t but = note->event == AQI_BOOT_PEER_LOST ? note->rank : AQI_NO_RANK;
+    local_tell(hub, but, &message, note->data, note->len);
+}
+
+static void local_pass(struct aqi_hub *hub, const struct hub_note *note)
+{
+    for (uint32_t i = 0; i < hub->count; i++)
+        if (hub->locals[i].running)
+            hub->params.hooks.kill(hub->params.arg, hub->locals[i].rank, note->code);
+    if (hub->params.hooks.pause != NULL)
+        hub->params.hooks.pause(hub->params.arg, note->code == SIGTSTP);
+}
+
+void local_apply(struct aqi_hub *hub, const struct hub_note *note)
+{
+    switch (note->type) {
+    case HUB_RESULT:
+        calls_result(hub, note);
+        break;
+    case HUB_EVENT:
+        local_event(hub, note);
+        break;
+    case HUB_AGREED:
+        asks_agreed(hub, note);
+        break;
+    case HUB_END:
+        closing_begin(hub, note);
+        break;
+    case HUB_KILL:
+        closing_kill(hub);
+        break;
+    case HUB_PASS:
+        local_pass(hub, note);
+        break;
+    case HUB_INPUT:
+        if (hub_local(hub, 0) != NULL)
+            hub->params.hooks.input(hub->params.arg, note->data, note->len);
+        break;
+    case HUB_SHUT:
+        if (note->event < HUB_STREAMS) hub->params.hooks.shut(hub->params.arg, note->event);
+        break;
+    case HUB_OVER:
+        closing_kill(hub); /* shells whose program has ended, and what does not die */
+        hub_over(hub, note->code);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Programs that ended under a shell which has not ended since, and so will not say why. */
+static uint64_t local_tick_lost(struct aqi_hub *hub)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; hub->unexplained != 0 && i < hub->count && !hub->closing.ending; i++) {
+        struct hub_local *local = &hub->locals[i];
+        char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT];
+        if (local->lost_ns == 0 || local->unexplained || !local->running ||
+            local->state != AQI_RANK_JOINED)
+            continue;
+        uint64_t at = local->lost_ns + hub->params.exit_timeout_ns / LOCAL_SHELL_PART;
+        next = aqi_min(next, hub->now < at ? at : UINT64_MAX);
+        if (hub->now < at) continue;
+        snprintf(text, sizeof(text), "%s ended before aq_finalize",
+                 aqi_hub_name(hub, local->rank, name));
+        const struct hub_note note = {
+            .type = HUB_UNEXPLAINED, .rank = local->rank, .data = text, .len = strlen(text)};
+        local->unexplained = true;
+        flow_fact(hub, &note);
+        local->state = AQI_RANK_LOST;
+        asks_gone(hub, local->rank);
+    }
+    return next;
+}
+
+uint64_t local_tick(struct aqi_hub *hub)
+{
+    uint64_t next = local_tick_lost(hub);
+    next = aqi_min(next, calls_tick(hub));
+    return aqi_min(next, closing_tick(hub));
+}

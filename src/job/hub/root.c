@@ -1,0 +1,445 @@
+/* The root's knowledge of all ranks and agents: facts come in here. */
+#include "base/fail.h"
+#include "job/hub/impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOT_GOT_NS 100000000u
+
+aq_status root_open(struct aqi_hub *hub)
+{
+    const struct aqi_hub_params *params = &hub->params;
+    struct hub_root *root = calloc(1, sizeof(*root));
+    if (root == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    hub->root = root;
+    root->ranks = calloc(params->ranks, sizeof(*root->ranks));
+    root->agents = calloc(params->agents, sizeof(*root->agents));
+    if (root->ranks == NULL || root->agents == NULL)
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for %u ranks", params->ranks);
+    for (uint32_t i = 0; i < params->agents; i++)
+        root->agents[i].at = aqi_hub_parent(i, params->fanout);
+    root->agents[0].here = true;
+    root->here = root->open = 1;
+    root->began_ns = hub->now;
+    root->end.by = AQI_NO_RANK;
+    return AQ_OK;
+}
+
+void root_close(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    for (uint32_t i = 0; root->ranks != NULL && i < hub->params.ranks; i++)
+        free(root->ranks[i].fate);
+    while (root->deaths != NULL) {
+        struct hub_death *gone = root->deaths;
+        root->deaths = gone->next;
+        free(gone);
+    }
+    agree_close(hub);
+    free(root->call.parts);
+    free(root->ranks);
+    free(root->agents);
+    free(root);
+}
+
+uint32_t aqi_hub_agents_here(const struct aqi_hub *hub)
+{
+    return hub->root->here;
+}
+
+bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent)
+{
+    return hub->root->agents[agent].here;
+}
+
+void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
+                const char *why)
+{
+    const struct hub_note note = {.type = HUB_EVENT,
+                                  .event = event,
+                                  .rank = rank,
+                                  .code = code,
+                                  .data = why,
+                                  .len = strlen(why)};
+    flow_entry(hub, &note);
+}
+
+void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
+{
+    hub->root->ranks[rank].state = state;
+    hub->root->absent++;
+    collective_check(hub);
+    agree_gone(hub, rank);
+}
+
+/* --- facts about agents --------------------------------------------------------------------- */
+
+static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_root *root = hub->root;
+    if (note->rank == 0 || note->rank >= hub->params.agents) return;
+    struct hub_agent *agent = &root->agents[note->rank];
+    /* What an agent says that had no way to us for a while may be long past. */
+    if (agent->lost || note->seq <= agent->epoch) return;
+    root->here += !agent->here;
+    root->open += !agent->here && !agent->closed;
+    root->orphans -= agent->orphan_ns != 0;
+    agent->here = true;
+    agent->at = by;
+    agent->epoch = note->seq;
+    agent->orphan_ns = 0;
+    hub_say(hub, false, "host %s has joined", hub_host(hub, note->rank));
+}
+
+void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
+{
+    struct hub_root *root = hub->root;
+    struct hub_agent *agent = &root->agents[lost];
+    char text[AQI_CONTROL_TEXT];
+    if (agent->lost || lost == 0) return;
+    root->here -= agent->here;
+    root->open -= agent->here && !agent->closed;
+    root->orphans -= agent->orphan_ns != 0;
+    agent->lost = agent->closed = true;
+    agent->here = false;
+    agent->orphan_ns = 0;
+    for (uint32_t i = 0; i < hub->params.agents; i++) {
+        struct hub_agent *below = &root->agents[i];
+        if (i == 0 || below->at != lost || below->lost || below->orphan_ns != 0) continue;
+        below->orphan_ns = hub->now;
+        root->orphans++;
+    }
+    flow_give_up(hub, lost, why);
+    for (uint32_t i = 0; i < hub->params.ranks; i++) {
+        const struct hub_rank *rank = &root->ranks[i];
+        bool ended = !rank->running && rank->state != AQI_RANK_WAITING;
+        if (hub_agent_of(hub, i) != lost || ended) continue;
+        snprintf(text, sizeof(text), "rank %u is lost with its host %.60s: %.300s", i,
+                 hub_host(hub, lost), why);
+        end_died(hub, i, AQI_EXIT_FAILED, text);
+    }
+}
+
+static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    char why[AQI_CONTROL_TEXT + 1];
+    (void)by;
+    /* It may have gone somewhere else before `by` could tell. */
+    if (note->rank >= hub->params.agents || hub->root->agents[note->rank].epoch > note->seq) return;
+    if (hub->root->end.over) return;
+    if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
+    hub_note_text(note, why);
+    root_agent_lost(hub, note->rank, why);
+}
+
+static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_agent *agent = &hub->root->agents[by];
+    (void)note;
+    hub->root->open -= agent->here && !agent->closed;
+    agent->closed = true;
+}
+
+static void root_on_failed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    char why[AQI_CONTROL_TEXT + 1];
+    hub_note_text(note, why);
+    if (by == 0 || hub->params.hosts == NULL)
+        end_job(hub, note->code, AQI_NO_RANK, "%s", why);
+    else
+        end_job(hub, note->code, AQI_NO_RANK, "host %.60s: %s", hub_host(hub, by), why);
+}
+
+static void root_on_say(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    char text[AQI_CONTROL_TEXT + 1];
+    (void)by;
+    hub_note_text(note, text);
+    hub->params.hooks.say(hub->params.arg, note->code != 0, text);
+}
+
+static void root_on_output(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    (void)by;
+    if (note->event >= HUB_STREAMS) return;
+    hub->params.hooks.output(hub->params.arg, note->rank, note->event, note->data, note->len);
+}
+
+/* --- facts about ranks ---------------------------------------------------------------------- */
+
+static void root_on_took(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    size_t *waiting = &hub->root->input_waiting;
+    (void)by;
+    *waiting -= aqi_min(*waiting, note->bytes);
+}
+
+static void root_on_started(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_rank *rank = &hub->root->ranks[note->rank];
+    (void)by;
+    if (rank->state != AQI_RANK_WAITING) return;
+    rank->state = AQI_RANK_STARTED;
+    rank->pid = note->pid;
+    rank->running = true;
+    hub->root->running++;
+    hub->root->started++;
+}
+
+static void root_on_joined(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_rank *rank = &hub->root->ranks[note->rank];
+    (void)by;
+    if (rank->state != AQI_RANK_STARTED) return;
+    rank->state = AQI_RANK_JOINED;
+    rank->joined_pid = note->pid;
+    snprintf(rank->program, sizeof(rank->program), "%.*s", (int)note->len,
+             note->len != 0 ? (const char *)note->data : "");
+    hub_say(hub, false, "rank %u joined (pid %d)", note->rank, note->pid);
+}
+
+static void root_on_bye(struct aqi_hub *hub, uint32_t rank)
+{
+    hub_say(hub, false, "rank %u left", rank);
+    if (hub->root->ranks[rank].leaving) end_left(hub, rank);
+    root_absent(hub, rank, AQI_RANK_LEFT);
+}
+
+static void root_on_said(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_root *root = hub->root;
+    struct hub_rank *rank = &root->ranks[note->rank];
+    char why[AQI_CONTROL_TEXT + 1];
+    (void)by;
+    if (rank->state != AQI_RANK_JOINED) return;
+    switch (note->event) {
+    case AQI_CONTROL_READY:
+        root->ready += !rank->ready;
+        rank->ready = true;
+        break;
+    case AQI_CONTROL_LEAVING:
+        root->leaving += !rank->leaving;
+        rank->leaving = true;
+        collective_check(hub);
+        break;
+    case AQI_CONTROL_BYE:
+        root_on_bye(hub, note->rank);
+        break;
+    case AQI_CONTROL_EXIT:
+        hub_note_text(note, why);
+        end_asked(hub, note->rank, note->code, why);
+        break;
+    case AQI_CONTROL_ENDING:
+        end_wanted(hub, note->rank, note->code, note->wait);
+        break;
+    default:
+        break;
+    }
+}
+
+void root_stopped(struct aqi_hub *hub, struct hub_rank *rank)
+{
+    if (!rank->running) return;
+    rank->running = false;
+    hub->root->running--;
+    hub->root->willing -= rank->ending;
+}
+
+static void root_on_ended(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    struct hub_rank *rank = &hub->root->ranks[note->rank];
+    (void)by;
+    if (!rank->running) return;
+    root_stopped(hub, rank);
+    end_judge(hub, note);
+}
+
+static void root_on_unexplained(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
+{
+    char text[AQI_CONTROL_TEXT + 1];
+    (void)by;
+    hub_note_text(note, text);
+    end_died(hub, note->rank, AQI_EXIT_FAILED, text);
+}
+
+static const struct {
+    bool of_rank; /* `rank` is one of the agent's */
+    void (*take)(struct aqi_hub *hub, uint32_t by, const struct hub_note *note);
+} root_takes[HUB_NOTES] = {
+    [HUB_HERE] = {false, root_on_here},
+    [HUB_HOST_LOST] = {false, root_on_host_lost},
+    [HUB_STARTED] = {true, root_on_started},
+    [HUB_JOINED] = {true, root_on_joined},
+    [HUB_SAID] = {true, root_on_said},
+    [HUB_PART] = {false, collective_part},
+    [HUB_ASK] = {false, agree_ask},
+    [HUB_ENDED] = {true, root_on_ended},
+    [HUB_UNEXPLAINED] = {true, root_on_unexplained},
+    [HUB_FAILED] = {false, root_on_failed},
+    [HUB_CLOSED] = {false, root_on_closed},
+    [HUB_SAY] = {false, root_on_say},
+    [HUB_TOOK] = {false, root_on_took},
+    [HUB_OUTPUT] = {true, root_on_output},
+};
+
+void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
+{
+    if (root_takes[note->type].take == NULL) return;
+    if (root_takes[note->type].of_rank &&
+        (note->rank >= hub->params.ranks || hub_agent_of(hub, note->rank) != agent))
+        return;
+    root_takes[note->type].take(hub, agent, note);
+}
+
+/* --- time ----------------------------------------------------------------------------------- */
+
+static uint64_t root_tick_orphans(struct aqi_hub *hub)
+{
+    uint64_t next = UINT64_MAX;
+    for (uint32_t i = 0; hub->root->orphans != 0 && i < hub->params.agents; i++) {
+        uint64_t since = hub->root->agents[i].orphan_ns;
+        if (since == 0) continue;
+        uint64_t at = since + 2 * hub->params.host_timeout_ns;
+        if (hub->now >= at)
+            root_agent_lost(hub, i, "no way to it was found after the loss of another host");
+        else
+            next = aqi_min(next, at);
+    }
+    return next;
+}
+
+/* "node3", "node3, node7 and 12 more": those that have never come, if there are any. */
+static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
+{
+    enum { LISTED = 8 };
+    uint32_t absent = 0;
+    size_t used = 0;
+    for (uint32_t i = 1; i < hub->params.agents; i++) {
+        const struct hub_agent *agent = &hub->root->agents[i];
+        if (agent->lost || agent->epoch != 0) continue;
+        if (absent++ < LISTED)
+            used += (size_t)snprintf(text + used, room - used, "%s%.40s", used != 0 ? ", " : "",
+                                     hub_host(hub, i));
+    }
+    if (absent > LISTED) snprintf(text + used, room - used, " and %u more", absent - LISTED);
+    return absent != 0;
+}
+
+/* A host that never answers would be waited for by all others, or by nobody. */
+static uint64_t root_tick_absent(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    uint64_t limit = root->began_ns + hub->params.start_timeout_ns;
+    char absent[AQI_CONTROL_TEXT];
+    if (root->awaited || root->here == hub->params.agents) return UINT64_MAX;
+    if (hub->now < limit) return limit;
+    root->awaited = true;
+    if (root_list_absent(hub, absent, sizeof(absent)))
+        end_job(hub, AQI_EXIT_FAILED, AQI_NO_RANK,
+                "no answer within %.3g s (AQ_START_TIMEOUT) from %s",
+                (double)hub->params.start_timeout_ns / 1e9, absent);
+    return UINT64_MAX;
+}
+
+static uint64_t root_tick_got(struct aqi_hub *hub)
+{
+    struct hub_root *root = hub->root;
+    if (root->got_ns == 0) return UINT64_MAX;
+    if (hub->now < root->got_ns) return root->got_ns;
+    root->got_ns = 0;
+    for (uint32_t i = 1; i < hub->params.agents; i++)
+        flow_got(hub, i, true);
+    return UINT64_MAX;
+}
+
+uint64_t root_tick(struct aqi_hub *hub)
+{
+    if (hub->root == NULL) return UINT64_MAX;
+    uint64_t next = end_tick(hub);
+    next = aqi_min(next, collective_tick(hub));
+    next = aqi_min(next, root_tick_orphans(hub));
+    next = aqi_min(next, root_tick_absent(hub));
+    return aqi_min(next, root_tick_got(hub));
+}
+
+void root_had_fact(struct aqi_hub *hub)
+{
+    if (hub->root->got_ns == 0) hub->root->got_ns = hub->now + ROOT_GOT_NS;
+}
+
+/* --- what the launcher asks for ------------------------------------------------------------- */
+
+void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len)
+{
+    const struct hub_note note = {.type = HUB_INPUT, .data = bytes, .len = len};
+    hub->root->input_waiting += len;
+    flow_entry(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream)
+{
+    const struct hub_note note = {.type = HUB_SHUT, .event = stream};
+    if (hub->params.agents > 1) flow_entry(hub, &note);
+    hub_pump(hub);
+}
+
+size_t aqi_hub_input_waiting(const struct aqi_hub *hub)
+{
+    return hub->root->input_waiting;
+}
+
+void aqi_hub_hold_output(struct aqi_hub *hub, bool hold)
+{
+    hub->root->hold = hold;
+    for (uint32_t i = 1; !hold && i < hub->params.agents; i++)
+        flow_got(hub, i, true);
+}
+
+/* Ctrl-Z, and its end. */
+void aqi_hub_pass(struct aqi_hub *hub, int number)
+{
+    const struct hub_note note = {.type = HUB_PASS, .code = number};
+    if (hub->root != NULL)
+        flow_entry(hub, &note);
+    else
+        local_apply(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns)
+{
+    struct hub_root *root = hub->root;
+    hub->closing.since_ns += ns;
+    if (root == NULL) return;
+    root->call.since_ns += ns;
+    root->began_ns += ns;
+    root->end.since_ns += ns;
+    if (root->end.left_ns != 0 && root->end.left_ns != UINT64_MAX) root->end.left_ns += ns;
+    if (root->end.grace_ns == 0) return;
+    root->end.grace_ns += ns;
+    root->end.ask_ns += ns;
+    root->end.wanted_ns += ns;
+}
+
+int aqi_hub_code(const struct aqi_hub *hub)
+{
+    return hub->root->end.code;
+}
+
+void aqi_hub_code_at_least(struct aqi_hub *hub, int code)
+{
+    if (hub->root->end.code == 0) hub->root->end.code = code;
+}
+
+bool aqi_hub_ending(const struct aqi_hub *hub)
+{
+    return hub->closing.ending;
+}
+
+bool aqi_hub_abandoned(const struct aqi_hub *hub)
+{
+    return hub->closing.abandoned || (hub->root != NULL && hub->root->end.abandoned);
+}

@@ -1,0 +1,89 @@
+/* The table of the settings of aqrun. */
+#include "job/launch.h"
+
+#include "job/boot.h"
+
+#define LAUNCH_SECOND 1000000000ull
+
+struct aqi_launch_config aqi_launch_config = {
+    .hosts = "",
+    .hostfile = "",
+    .ssh_command = "ssh",
+    .ssh_options = "",
+    .ssh_fanout = 16,
+    .ssh_timeout_ns = 30 * LAUNCH_SECOND,
+    .remote_aqrun = "",
+};
+
+/* In the order of enum aqi_spawner. */
+static const char *const launch_spawners[] = {"auto", "fork", "ssh", "pmix",
+                                              "pmi2", "pmi",  "mpi", NULL};
+
+static const char *const launch_more_hosts[] = {"SSH_SERVERS", NULL};
+static const char *const launch_more_files[] = {"GASNET_NODEFILE", NULL};
+
+static const struct aqi_setting launch_rows[] = {
+    {.name = "AQ_SPAWNER",
+     .choices = launch_spawners,
+     .def = "auto",
+     .doc = "How aqrun starts processes: fork, all on this machine; ssh, on the hosts; pmix, pmi2, "
+            "pmi or mpi, by srun, mpirun or mpiexec.hydra, whichever is there; auto: fork where "
+            "all hosts are this machine, else ssh. aqrun --spawner sets it.",
+     .advice = "fork to stay on this machine inside a job of a batch system.",
+     AQI_SETTING_IN(CHOICE, struct aqi_launch_config, spawner)},
+    {.name = "AQ_HOSTS",
+     .alias = "GASNET_SSH_SERVERS",
+     .more_aliases = launch_more_hosts,
+     .def = "",
+     .doc = "The hosts of jobs that aqrun starts, as aqrun --hosts takes them: n1,n2*4,n[3-8].",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, hosts)},
+    {.name = "AQ_HOSTFILE",
+     .alias = "GASNET_SSH_NODEFILE",
+     .more_aliases = launch_more_files,
+     .def = "",
+     .doc = "A file with the hosts of jobs that aqrun starts, one a line, as aqrun --hostfile "
+            "takes it; AQ_HOSTS goes before.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, hostfile)},
+    {.name = "AQ_SSH_CMD",
+     .alias = "GASNET_SSH_CMD",
+     .def = "ssh",
+     .doc = "The command by which aqrun reaches other hosts, in words as of a shell; it gets "
+            "options, the host and a command line.",
+     .advice = "For sites with a command of their own, such as rsh or oarsh.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_command)},
+    {.name = "AQ_SSH_OPTIONS",
+     .alias = "GASNET_SSH_OPTIONS",
+     .def = "",
+     .doc = "Options for that command, in words as of a shell. They go before those of aqrun (-T, "
+            "BatchMode=yes, ForwardX11=no, if the command is ssh), and so win.",
+     .advice = "-p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_options)},
+    {.name = "AQ_SSH_FANOUT",
+     .alias = "GASNET_SSH_OUT_DEGREE",
+     .def = "16",
+     .max = AQI_MAX_RANKS,
+     .doc = "How many other hosts a host starts at most, in a tree that aqrun is the root of; 0: "
+            "aqrun starts all itself.",
+     .advice = "0 where hosts cannot reach one another by ssh.",
+     AQI_SETTING_IN(COUNT, struct aqi_launch_config, ssh_fanout)},
+    {.name = "AQ_SSH_TIMEOUT",
+     .def = "30s",
+     .unit = "s",
+     .min = LAUNCH_SECOND / 10,
+     .max = 86400 * LAUNCH_SECOND,
+     .doc = "How long a host may take to answer after its session of ssh was started.",
+     .advice = "Raise it where logins are slow.",
+     AQI_SETTING_IN(TIME, struct aqi_launch_config, ssh_timeout_ns)},
+    {.name = "AQ_REMOTE_AQRUN",
+     .def = "",
+     .doc = "The path of aqrun on the other hosts; nothing: the same as here.",
+     .advice = "When it is installed elsewhere there.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, remote_aqrun)},
+};
+
+struct aqi_settings_table aqi_launch_settings = {
+    .group = "aqrun",
+    .rows = launch_rows,
+    .count = AQI_COUNT_OF(launch_rows),
+    .values = &aqi_launch_config,
+};

@@ -1,0 +1,612 @@
+/* Links: streams once they are connected, their queues, and their ends. */
+#include "job/link.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "job/link_impl.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINK_ROOM        (128u << 10) /* received at once */
+#define LINK_PIECES      64           /* frames sent at once */
+#define LINK_TURN        (1u << 20)   /* bytes sent before others have their turn */
+#define LINK_GRAIN_NS    10000000u    /* deadlines are not looked at more often */
+#define LINK_BEATS       4            /* signs of life in the time after which silence is death */
+#define LINK_NS_PER_MS   1000000u
+#define LINK_LEAST_BEATS 10000000u
+
+/* Kinds of frames. */
+enum {
+    LINK_DATA = AQI_SEAL_READY + 1,
+    LINK_BEAT, /* I live; with the silence, u32 of milliseconds, after which I give others up */
+    LINK_LAST  /* nothing follows; to be answered with the same */
+};
+
+void link_list_add(struct link_list *list, struct aqi_link *link)
+{
+    link->next = NULL;
+    link->prev = list->last;
+    if (list->last != NULL)
+        list->last->next = link;
+    else
+        list->first = link;
+    list->last = link;
+    list->count++;
+}
+
+void link_list_remove(struct link_list *list, struct aqi_link *link)
+{
+    if (link->prev != NULL)
+        link->prev->next = link->next;
+    else
+        list->first = link->next;
+    if (link->next != NULL)
+        link->next->prev = link->prev;
+    else
+        list->last = link->prev;
+    list->count--;
+}
+
+void link_due(struct aqi_links *links, uint64_t at_ns)
+{
+    if (at_ns < links->next_ns) links->next_ns = at_ns;
+}
+
+void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
+{
+    if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
+}
+
+void link_tune(int fd)
+{
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+struct aqi_link *link_new(struct aqi_links *links, enum link_state state)
+{
+    struct aqi_link *link = calloc(1, sizeof(*link));
+    if (link == NULL) return NULL;
+    link->links = links;
+    link->state = state;
+    link->last = &link->first;
+    link->source.fd = -1;
+    link->stranger = state == LINK_STRANGER;
+    link_list_add(link->stranger ? &links->strangers : &links->all, link);
+    return link;
+}
+
+static void link_drop_queue(struct aqi_link *link)
+{
+    while (link->first != NULL) {
+        struct link_item *item = link->first;
+        link->first = item->next;
+        free(item);
+    }
+    link->last = &link->first;
+    link->sent = link->backlog = 0;
+}
+
+static void link_let_go(struct aqi_link *link)
+{
+    if (link->call != NULL) link_call_drop(link);
+    aqi_source_close(&link->source);
+    aqi_seal_close(&link->seal);
+    link_drop_queue(link);
+}
+
+void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...)
+{
+    if (link->state == LINK_DOOMED) return;
+    char *why;
+    va_list args;
+    va_start(args, fmt);
+    link->why = vasprintf(&why, fmt, args) >= 0 ? why : NULL;
+    va_end(args);
+    link->state = LINK_DOOMED;
+    link->status = status;
+    link->links->doomed++;
+    link->links->strangers_doomed += link->stranger;
+    link_let_go(link);
+}
+
+static void link_dirty(struct aqi_link *link)
+{
+    if (link->dirty) return;
+    link->dirty = true;
+    link->next_dirty = link->links->dirty;
+    link->links->dirty = link;
+}
+
+static size_t link_size(const struct iovec *iov, unsigned niov)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < niov; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+
+static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *iov, unsigned niov)
+{
+    size_t len = link_size(iov, niov), whole = AQI_SEAL_HEAD + len + AQI_SEAL_TAG;
+    if (len > AQI_LINK_FRAME_MAX) {
+        link_doom(link, AQ_ESIZE, "a frame of %zu bytes is to be sent, and %u are the most", len,
+                  AQI_LINK_FRAME_MAX);
+        return;
+    }
+    struct link_item *item = calloc(1, sizeof(*item) + whole);
+    if (item == NULL) {
+        link_doom(link, AQ_ENOMEM,
+                  "no memory for a frame of %zu bytes, after %zu that wait to be sent", len,
+                  link->backlog);
+        return;
+    }
+    uint8_t *payload = item->bytes + AQI_SEAL_HEAD, *at = payload;
+    for (unsigned i = 0; i < niov; i++) {
+        if (iov[i].iov_len != 0) memcpy(at, iov[i].iov_base, iov[i].iov_len);
+        at += iov[i].iov_len;
+    }
+    aqi_seal_frame(&link->seal, kind, payload, len, item->bytes, at);
+    item->next = NULL;
+    item->len = whole;
+    *link->last = item;
+    link->last = &item->next;
+    link->backlog += whole;
+    if (link->links->config.mark != 0 && link->backlog >= link->links->config.mark)
+        link->marked = true;
+    link_dirty(link);
+}
+
+void aqi_link_send(struct aqi_link *link, const struct iovec *iov, unsigned niov)
+{
+    if (link->state == LINK_OPEN) link_queue(link, LINK_DATA, iov, niov);
+}
+
+size_t aqi_link_backlog(const struct aqi_link *link)
+{
+    return link->backlog;
+}
+
+static void link_beat(struct aqi_link *link)
+{
+    uint32_t ms = htole32((uint32_t)(link->links->config.silence_ns / LINK_NS_PER_MS));
+    const struct iovec piece = {&ms, sizeof(ms)};
+    link_queue(link, LINK_BEAT, &piece, 1);
+}
+
+static void link_say_last(struct aqi_link *link, uint64_t within_ns)
+{
+    link_queue(link, LINK_LAST, NULL, 0);
+    if (link->state == LINK_DOOMED) return;
+    link->state = LINK_CLOSING;
+    link->deadline_ns = aqi_now_ns() + (within_ns != 0 ? within_ns : AQI_LINK_CLOSE_NS);
+    link_due(link->links, link->deadline_ns);
+}
+
+void aqi_link_close(struct aqi_link *link, uint64_t within_ns)
+{
+    if (link->state == LINK_OPEN)
+        link_say_last(link, within_ns);
+    else if (link->state == LINK_CALLING)
+        link_doom(link, AQ_OK, "closed before it was opened");
+}
+
+/* The other side has closed the connection. */
+static void link_cut(struct aqi_link *link)
+{
+    const char *why = aqi_seal_cut(&link->seal);
+    if (link->state == LINK_CALLING)
+        link_call_refused(link, AQ_EPEER, true, why);
+    else if (link->stranger && link->seal.held_len == 0)
+        link_doom(link, AQ_OK, "%s", why); /* it looked at us, or found a better way */
+    else if (link->state == LINK_CLOSING && !link->last_came)
+        link_doom(link, AQ_EPEER,
+                  "the connection was closed by the other side before it had received "
+                  "everything");
+    else
+        link_doom(link, AQ_EPEER, "%s", why);
+}
+
+/* The reason that the system gives for the end of a connection. */
+static void link_broke(struct aqi_link *link, int error)
+{
+    bool reset = error == ECONNRESET || error == EPIPE;
+    const char *why = reset
+                          ? "the connection was reset: the process there has ended, or a firewall "
+                            "between has cut it"
+                          : strerror(error);
+    if (link->state == LINK_CALLING)
+        link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut(&link->seal) : why);
+    else if (link->stranger && reset)
+        link_cut(link);
+    else if (link->state == LINK_CLOSING && link->backlog != 0)
+        link_doom(link, AQ_EPEER, "%s, and %zu bytes had not been sent", why, link->backlog);
+    else
+        link_doom(link, AQ_EPEER, "%s", why);
+}
+
+static void link_closed(struct aqi_link *link)
+{
+    link_doom(link, AQ_OK, "closed");
+}
+
+/* Take what was sent off the queue. */
+static void link_sent(struct aqi_link *link, size_t len)
+{
+    link->backlog -= len;
+    link->sent += len;
+    while (link->first != NULL && link->sent >= link->first->len) {
+        struct link_item *item = link->first;
+        link->sent -= item->len;
+        link->first = item->next;
+        if (link->first == NULL) link->last = &link->first;
+        free(item);
+    }
+}
+
+static bool link_receive(struct aqi_link *link);
+
+/* As much as goes at once: false when the socket takes no more, or is broken. */
+static bool link_send_some(struct aqi_link *link, size_t *len)
+{
+    struct iovec iov[LINK_PIECES];
+    struct msghdr message = {.msg_iov = iov};
+    size_t skip = link->sent;
+    for (struct link_item *i = link->first; i != NULL && message.msg_iovlen < LINK_PIECES;
+         i = i->next) {
+        iov[message.msg_iovlen++] = (struct iovec){i->bytes + skip, i->len - skip};
+        skip = 0;
+    }
+    ssize_t sent = sendmsg(link->source.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+        int error = errno;
+        if (error == EAGAIN || error == EINTR) return false;
+        /* What the other side has said before it went shall not be lost. */
+        while (link_receive(link))
+            ;
+        link_broke(link, error);
+        return false;
+    }
+    *len = (size_t)sent;
+    link_sent(link, *len);
+    return true;
+}
+
+static void link_flush(struct aqi_link *link)
+{
+    size_t turn = 0, len;
+    while (link->first != NULL && turn < LINK_TURN && link_send_some(link, &len))
+        turn += len;
+    if (link->state == LINK_DOOMED) return;
+    if (turn != 0) link->said_ns = aqi_now_ns();
+    aqi_source_watch(&link->source, link->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    if (link->state == LINK_CLOSING && link->last_came && link->first == NULL) {
+        link_closed(link);
+    } else if (link->marked && link->backlog < link->links->config.mark / 2) {
+        link->marked = false;
+        if (link->state == LINK_OPEN) link->links->config.hooks->room(link);
+    }
+}
+
+/* What the handshake has to say; it is small, so the socket has room for it. */
+static void link_say(struct aqi_link *link)
+{
+    struct aqi_seal *seal = &link->seal;
+    if (seal->say_len == 0) return;
+    (void)!send(link->source.fd, seal->say, seal->say_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    seal->say_len = 0;
+}
+
+static void link_opened(struct aqi_link *link)
+{
+    struct aqi_links *links = link->links;
+    link_say(link);
+    if (link->state == LINK_STRANGER) {
+        link_list_remove(&links->strangers, link);
+        link_list_add(&links->all, link);
+        link->stranger = false;
+        char at[AQI_LINK_NAME_BYTES];
+        snprintf(at, sizeof(at), "%s", link->name);
+        if (link->seal.call.from != AQI_SEAL_ANY_HOST)
+            snprintf(link->name, sizeof(link->name), "host %u (%.80s)", link->seal.call.from, at);
+    } else {
+        link_call_done(link);
+    }
+    link->state = LINK_OPEN;
+    link->said_ns = link->heard_ns;
+    link->beat_ns = links->config.silence_ns / LINK_BEATS;
+    link_due(links, link->said_ns + link->beat_ns);
+    link_beat(link); /* for the other side to know how often we have to hear it */
+    struct aqi_seal_call call = link->seal.call;
+    call.to = link->seal.answered;
+    links->config.hooks->opened(link, &call);
+}
+
+static void link_serve(struct aqi_link *link, const struct aqi_seal_frame *frame)
+{
+    uint32_t ms;
+    if (frame->kind == LINK_DATA) {
+        if (link->state == LINK_OPEN)
+            link->links->config.hooks->frame(link, frame->bytes, frame->len);
+    } else if (frame->kind == LINK_BEAT && frame->len == sizeof(ms)) {
+        memcpy(&ms, frame->bytes, sizeof(ms));
+        uint64_t silence =
+            aqi_min(le32toh(ms) * (uint64_t)LINK_NS_PER_MS, link->links->config.silence_ns);
+        link->beat_ns = aqi_max(silence / LINK_BEATS, LINK_LEAST_BEATS);
+        link_due(link->links, link->said_ns + link->beat_ns);
+    } else if (frame->kind == LINK_LAST && frame->len == 0) {
+        link->last_came = true;
+        if (link->state == LINK_OPEN)
+            link_say_last(link, 0);
+        else if (link->first == NULL)
+            link_closed(link);
+    } else {
+        link_doom(link, AQ_EPROTO, "a frame of kind %u with %zu bytes makes no sense", frame->kind,
+                  frame->len);
+    }
+}
+
+/* The other side does not keep to the protocol. */
+static void link_wrong(struct aqi_link *link, aq_status status)
+{
+    link_say(link);
+    if (link->state == LINK_CALLING)
+        link_call_refused(link, status, false, link->seal.why);
+    else
+        link_doom(link, status, "%s", link->seal.why);
+}
+
+static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
+{
+    struct aqi_seal_frame frame;
+    aq_status status;
+    while ((status = aqi_seal_take(&link->seal, &at, &left, &frame)) == AQ_OK) {
+        link->heard_ns = aqi_now_ns();
+        if (frame.kind == AQI_SEAL_READY)
+            link_opened(link);
+        else
+            link_serve(link, &frame);
+        if (link->state == LINK_DOOMED) return;
+    }
+    if (status < 0)
+        link_wrong(link, status);
+    else
+        link_say(link);
+}
+
+/* False: there is nothing more to receive. */
+static bool link_receive(struct aqi_link *link)
+{
+    struct aqi_links *links = link->links;
+    ssize_t len = recv(link->source.fd, links->room, LINK_ROOM, MSG_DONTWAIT);
+    if (len > 0)
+        link_feed(link, links->room, (size_t)len);
+    else if (len == 0)
+        link_cut(link);
+    else if (errno != EAGAIN && errno != EINTR)
+        link_broke(link, errno);
+    return len > 0 && link->state != LINK_DOOMED;
+}
+
+static void link_ready(struct aqi_source *source)
+{
+    struct aqi_link *link = AQI_SOURCE_OF(source, struct aqi_link, source);
+    uint32_t events = source->events;
+    if ((events & EPOLLOUT) != 0 && link->first != NULL) link_flush(link);
+    if (link->state != LINK_DOOMED && (events & ~(uint32_t)EPOLLOUT) != 0) (void)link_receive(link);
+}
+
+void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
+                const struct aqi_seal_call *call)
+{
+    uint8_t nonce[AQI_SEAL_NONCE];
+    link_nonce(nonce);
+    link_tune(fd);
+    aqi_seal_open(&link->seal, &link->links->job, role, call, nonce);
+    aqi_source_open(&link->source, fd, link_ready);
+    int error = aqi_source_try_watch(&link->source, EPOLLIN);
+    if (error == 0)
+        link_say(link);
+    else
+        link_broke(link, error);
+}
+
+void aqi_links_patient(struct aqi_links *links, bool patient)
+{
+    links->patient = patient;
+}
+
+/* Has it been silent for too long? What has come while we were busy ourselves counts. */
+static bool link_is_silent(struct aqi_link *link, uint64_t now)
+{
+    if (link->links->patient) link->heard_ns = now;
+    uint64_t heard = link->heard_ns, silence = link->links->config.silence_ns;
+    if (now < heard + silence) return false;
+    while (link->heard_ns == heard && link_receive(link))
+        ;
+    return link->state != LINK_DOOMED && link->heard_ns == heard;
+}
+
+static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
+{
+    if (link_is_silent(link, now)) {
+        link_doom(link, AQ_ETIMEOUT,
+                  "nothing has been heard for %.1f s (AQ_HOST_TIMEOUT): the host or the "
+                  "network to it is down, or the process there is stopped",
+                  (double)(now - link->heard_ns) / 1e9);
+        return UINT64_MAX;
+    }
+    if (link->state != LINK_OPEN) return now; /* it has become another: look again */
+    /* What waits to be sent is a sign of life by itself. */
+    if (now >= link->said_ns + link->beat_ns && link->first == NULL) link_beat(link);
+    uint64_t beat = (link->first == NULL ? link->said_ns : now) + link->beat_ns;
+    return aqi_min(beat, link->heard_ns + link->links->config.silence_ns);
+}
+
+static uint64_t link_tick(struct aqi_link *link, uint64_t now)
+{
+    switch (link->state) {
+    case LINK_CALLING:
+        return link_call_tick(link, now);
+    case LINK_OPEN:
+        return link_tick_open(link, now);
+    case LINK_CLOSING:
+    case LINK_STRANGER:
+        if (now < link->deadline_ns) return link->deadline_ns;
+        if (link->state == LINK_STRANGER)
+            link_doom(link, AQ_ETIMEOUT, "it did not prove in time that it is of this job");
+        else
+            link_doom(link, AQ_ETIMEOUT,
+                      "it was to be closed, and the other side did not receive what "
+                      "had been sent (%zu bytes wait here)",
+                      link->backlog);
+        return UINT64_MAX;
+    case LINK_DOOMED:
+        break;
+    }
+    return UINT64_MAX;
+}
+
+/* A hook may close any of them, but none is freed here. */
+static void link_tick_list(struct link_list *list, uint64_t now)
+{
+    for (struct aqi_link *link = list->first; link != NULL; link = link->next)
+        link_due(link->links, link_tick(link, now));
+}
+
+static void link_flush_dirty(struct aqi_links *links)
+{
+    struct aqi_link *dirty = links->dirty;
+    links->dirty = NULL;
+    while (dirty != NULL) {
+        struct aqi_link *link = dirty;
+        dirty = link->next_dirty;
+        link->dirty = false;
+        if (link->state != LINK_DOOMED) link_flush(link);
+    }
+}
+
+static void link_end(struct aqi_link *link)
+{
+    struct aqi_links *links = link->links;
+    char *text;
+    if (link->why == NULL || asprintf(&text, "%s: %s", link->name, link->why) < 0) text = NULL;
+    const char *why = text != NULL ? text : "no memory to say why a link has ended";
+    link_list_remove(link->stranger ? &links->strangers : &links->all, link);
+    links->doomed--;
+    links->strangers_doomed -= link->stranger;
+    if (!link->stranger)
+        links->config.hooks->ended(link, link->status, why);
+    else if (link->status != AQ_OK)
+        link_listen_refused(links, why);
+    for (struct aqi_link **at = &links->dirty; link->dirty && *at != NULL;)
+        if (*at == link)
+            *at = link->next_dirty;
+        else
+            at = &(*at)->next_dirty;
+    free(text);
+    free(link->why);
+    free(link);
+}
+
+/* Those that a hook dooms meanwhile wait for the next tick. */
+static void link_end_doomed(struct aqi_links *links)
+{
+    struct link_list *const lists[] = {&links->strangers, &links->all};
+    for (unsigned i = 0; i < AQI_COUNT_OF(lists) && links->doomed != 0; i++)
+        for (struct aqi_link *link = lists[i]->first, *next; link != NULL; link = next) {
+            next = link->next;
+            if (link->state == LINK_DOOMED) link_end(link);
+        }
+}
+
+uint64_t aqi_links_tick(struct aqi_links *links, uint64_t now)
+{
+    if (now >= links->next_ns) {
+        links->next_ns = UINT64_MAX;
+        link_tick_list(&links->strangers, now);
+        link_tick_list(&links->all, now);
+        links->next_ns = aqi_max(links->next_ns, now + LINK_GRAIN_NS);
+    }
+    link_due(links, link_listen_tick(links, now));
+    link_flush_dirty(links);
+    link_end_doomed(links);
+    return links->dirty != NULL || links->doomed != 0 ? now : links->next_ns;
+}
+
+size_t aqi_links_count(const struct aqi_links *links)
+{
+    return links->all.count;
+}
+
+aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links **out)
+{
+    struct aqi_links *links = calloc(1, sizeof(*links));
+    uint8_t *room = malloc(LINK_ROOM);
+    if (links == NULL || room == NULL) {
+        free(links);
+        free(room);
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for links between hosts");
+    }
+    aq_status status = aqi_seal_job_open(&links->job, config->key);
+    if (status != AQ_OK) {
+        free(links);
+        free(room);
+        return status;
+    }
+    links->config = *config;
+    explicit_bzero(links->config.key, sizeof(links->config.key));
+    if (links->config.prove_ns == 0) links->config.prove_ns = AQI_LINK_PROVE_NS;
+    links->room = room;
+    links->listener.fd = -1;
+    links->next_ns = UINT64_MAX;
+    *out = links;
+    return AQ_OK;
+}
+
+void aqi_links_close(struct aqi_links *links)
+{
+    if (links == NULL) return;
+    struct link_list *const lists[] = {&links->strangers, &links->all};
+    for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
+        while (lists[i]->first != NULL) {
+            struct aqi_link *link = lists[i]->first;
+            link_list_remove(lists[i], link);
+            link_let_go(link);
+            free(link->why);
+            free(link);
+        }
+    aqi_source_close(&links->listener);
+    aqi_seal_job_close(&links->job);
+    free(links->room);
+    free(links);
+}
+
+void *aqi_link_owner(const struct aqi_link *link)
+{
+    return link->owner;
+}
+
+void aqi_link_set_owner(struct aqi_link *link, void *owner)
+{
+    link->owner = owner;
+}
+
+void *aqi_link_arg(const struct aqi_link *link)
+{
+    return link->links->config.arg;
+}
+
+const char *aqi_link_name(const struct aqi_link *link)
+{
+    return link->name;
+}

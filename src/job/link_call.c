@@ -1,0 +1,310 @@
+/* Calling a host: its addresses are connected to side by side, the first with a lead, and asked one
+ * after the other to prove that they are that host. */
+#include "job/link_impl.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is tried, too */
+#define LINK_CALL_PAUSE_NS 50000000u   /* before one is tried again that was too busy; it doubles */
+#define LINK_CALL_PAUSES   1000000000u /* up to that */
+#define LINK_CALL_WHY      224u
+
+enum link_try_state { TRY_WAITS, TRY_CONNECTS, TRY_CONNECTED, TRY_PROVES, TRY_FAILED };
+
+struct link_try {
+    struct aqi_source source; /* while it connects */
+    struct aqi_link *link;
+    union aqi_sockaddr at;
+    enum link_try_state state;
+    uint64_t due_ns;   /* TRY_WAITS: to begin; TRY_PROVES: to have ended */
+    uint64_t pause_ns; /* 0: it has not been too busy */
+    aq_status status;
+    char why[LINK_CALL_WHY];
+};
+
+struct link_call {
+    struct aqi_seal_call who;
+    uint64_t began_ns;
+    unsigned count;
+    struct link_try tries[];
+};
+
+static void link_call_advance(struct aqi_link *link, uint64_t now);
+
+static void link_call_fail(struct link_try *try, aq_status status, const char *why)
+{
+    aqi_source_close(&try->source);
+    try->state = TRY_FAILED;
+    try->status = status;
+    snprintf(try->why, sizeof(try->why), "%s", why);
+    /* The next has no reason to wait any longer. */
+    struct link_call *call = try->link->call;
+    for (unsigned i = 0; i < call->count; i++)
+        if (call->tries[i].state == TRY_WAITS && call->tries[i].pause_ns == 0) {
+            call->tries[i].due_ns = 0;
+            break;
+        }
+}
+
+/* What the system says of a connection that cannot be made. */
+static void link_call_fail_errno(struct link_try *try, int error)
+{
+    static const struct {
+        int error;
+        aq_status status;
+        const char *why;
+    } rows[] = {
+        {ECONNREFUSED, AQ_EREFUSED, "refused: nobody listens there any more"},
+        {EHOSTUNREACH, AQ_EPEER, "no route: the host is down, or in another network"},
+        {ENETUNREACH, AQ_EPEER, "no route to that network"},
+        {ETIMEDOUT, AQ_ETIMEOUT, NULL},
+        {EACCES, AQ_EACCESS, "this host's firewall or policy forbids it"},
+        {EPERM, AQ_EACCESS, "this host's firewall or policy forbids it"},
+        {EMFILE, AQ_ELIMIT, "no file descriptor is left: raise ulimit -n"},
+        {ENFILE, AQ_ELIMIT, "no file descriptor is left on this host"},
+    };
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
+        if (rows[i].error == error && rows[i].why != NULL) {
+            link_call_fail(try, rows[i].status, rows[i].why);
+            return;
+        }
+    link_call_fail(try, AQ_EPEER, strerror(error));
+}
+
+/* A connection to a free port of this host may meet itself. */
+static bool link_call_is_itself(int fd)
+{
+    union aqi_sockaddr own, peer;
+    socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+    return getsockname(fd, &own.any, &own_len) == 0 && getpeername(fd, &peer.any, &peer_len) == 0 &&
+           own_len == peer_len && memcmp(&own, &peer, own_len) == 0;
+}
+
+static void link_call_connected(struct link_try *try)
+{
+    if (link_call_is_itself(try->source.fd)) {
+        link_call_fail_errno(try, ECONNREFUSED);
+        return;
+    }
+    aqi_source_watch(&try->source, 0);
+    try->state = TRY_CONNECTED;
+}
+
+static void link_call_ready(struct aqi_source *source)
+{
+    struct link_try *try = AQI_SOURCE_OF(source, struct link_try, source);
+    struct aqi_link *link = try->link;
+    int error = 0;
+    socklen_t len = sizeof(error);
+    if (getsockopt(source->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0) error = errno;
+    if (error != 0)
+        link_call_fail_errno(try, error);
+    else
+        link_call_connected(try);
+    link_call_advance(link, aqi_now_ns());
+}
+
+static void link_call_try(struct link_try *try)
+{
+    int fd = socket(try->at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        link_call_fail_errno(try, errno);
+        return;
+    }
+    aqi_source_open(&try->source, fd, link_call_ready);
+    try->state = TRY_CONNECTS;
+    if (connect(fd, &try->at.any, aqi_sockaddr_len(&try->at)) == 0) {
+        link_call_connected(try);
+        return;
+    }
+    int error = errno == EINPROGRESS ? aqi_source_try_watch(&try->source, EPOLLOUT) : errno;
+    if (error != 0) link_call_fail_errno(try, error);
+}
+
+static struct link_try *link_call_first(struct link_call *call, enum link_try_state state)
+{
+    for (unsigned i = 0; i < call->count; i++)
+        if (call->tries[i].state == state) return &call->tries[i];
+    return NULL;
+}
+
+static void link_call_prove(struct aqi_link *link, struct link_try *try, uint64_t now)
+{
+    int fd = try->source.fd;
+    char text[AQI_SOCKADDR_TEXT];
+    try->source.fd = -1;
+    try->state = TRY_PROVES;
+    try->due_ns = now + link->links->config.prove_ns;
+    link_due(link->links, try->due_ns);
+    if (link->call->who.to != AQI_SEAL_ANY_HOST)
+        snprintf(link->name, sizeof(link->name), "host %u (%s)", link->call->who.to,
+                 aqi_sockaddr_text(&try->at, text));
+    else
+        snprintf(link->name, sizeof(link->name), "%s", aqi_sockaddr_text(&try->at, text));
+    link_begin(link, fd, AQI_SEAL_CALLER, &link->call->who);
+}
+
+/* What was wrong with each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
+static void link_call_doom(struct aqi_link *link)
+{
+    struct link_call *call = link->call;
+    char text[AQI_LINK_CANDIDATES * (LINK_CALL_WHY + AQI_SOCKADDR_TEXT)], at[AQI_SOCKADDR_TEXT];
+    aq_status status = AQ_OK;
+    size_t len = 0;
+    for (unsigned i = 0; i < call->count && len < sizeof(text); i++) {
+        const struct link_try *try = &call->tries[i];
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s", i != 0 ? "; " : "",
+                                aqi_sockaddr_text(&try->at, at), try->why);
+        /* That of whoever answered says most. */
+        if (status == AQ_OK || try->status == AQ_EPROTO || try->status == AQ_EACCESS)
+            status = try->status;
+    }
+    if (call->who.to != AQI_SEAL_ANY_HOST)
+        snprintf(link->name, sizeof(link->name), "host %u", call->who.to);
+    else
+        snprintf(link->name, sizeof(link->name), "the host that is called");
+    link_doom(link, status, "not reached at %s", text);
+}
+
+/* Time is up for all that have not failed. */
+static void link_call_expire(struct aqi_link *link, uint64_t now)
+{
+    struct link_call *call = link->call;
+    char why[LINK_CALL_WHY];
+    snprintf(why, sizeof(why),
+             "no answer in %.1f s: the host is down, or a firewall drops what is sent there "
+             "(AQ_CONTROL_PORTS sets the ports that it has to let through)",
+             (double)(now - call->began_ns) / 1e9);
+    for (unsigned i = 0; i < call->count; i++) {
+        struct link_try *try = &call->tries[i];
+        if (try->state == TRY_PROVES)
+            link_call_fail(try, AQ_ETIMEOUT,
+                           "it answers, and does not prove in time that it is "
+                           "of this job");
+        else if (try->pause_ns != 0)
+            try->state = TRY_FAILED; /* `why` says what it did last */
+        else if (try->state != TRY_FAILED)
+            link_call_fail(try, AQ_ETIMEOUT, why);
+    }
+    link_call_doom(link);
+}
+
+/* Begin what is due, one proof at a time; the end when nothing is left to try. */
+static void link_call_advance(struct aqi_link *link, uint64_t now)
+{
+    struct link_call *call = link->call;
+    bool proves = link_call_first(call, TRY_PROVES) != NULL;
+    for (unsigned i = 0; i < call->count && !proves; i++) {
+        struct link_try *try = &call->tries[i];
+        if (try->state == TRY_WAITS && try->due_ns <= now) link_call_try(try);
+        if (try->state == TRY_WAITS) link_due(link->links, try->due_ns);
+        if (try->state != TRY_CONNECTED) continue;
+        link_call_prove(link, try, now);
+        return;
+    }
+    for (unsigned i = 0; i < call->count; i++)
+        if (call->tries[i].state != TRY_FAILED) return;
+    link_call_doom(link);
+}
+
+void link_call_refused(struct aqi_link *link, aq_status status, bool again, const char *why)
+{
+    uint64_t now = aqi_now_ns();
+    struct link_try *try = link_call_first(link->call, TRY_PROVES);
+    link_call_fail(try, status, why);
+    aqi_source_close(&link->source);
+    aqi_seal_close(&link->seal);
+    if (again) {
+        try->pause_ns = aqi_max(LINK_CALL_PAUSE_NS, aqi_min(2 * try->pause_ns, LINK_CALL_PAUSES));
+        try->due_ns = now + try->pause_ns;
+        try->state = TRY_WAITS;
+    }
+    link_call_advance(link, now);
+}
+
+uint64_t link_call_tick(struct aqi_link *link, uint64_t now)
+{
+    if (now >= link->deadline_ns) {
+        link_call_expire(link, now);
+        return UINT64_MAX;
+    }
+    struct link_try *try = link_call_first(link->call, TRY_PROVES);
+    if (try != NULL && now < try->due_ns) return aqi_min(try->due_ns, link->deadline_ns);
+    if (try != NULL)
+        link_call_refused(link, AQ_ETIMEOUT, false,
+                          "it answers, and does not prove in time that it is of this job");
+    else
+        link_call_advance(link, now);
+    return link->deadline_ns;
+}
+
+void link_call_drop(struct aqi_link *link)
+{
+    for (unsigned i = 0; i < link->call->count; i++)
+        aqi_source_close(&link->call->tries[i].source);
+    free(link->call);
+    link->call = NULL;
+}
+
+void link_call_done(struct aqi_link *link)
+{
+    link_call_drop(link);
+}
+
+/* The addresses of a list; how many, or 0 when it is none. */
+static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_CANDIDATES])
+{
+    for (unsigned count = 0; count < AQI_LINK_CANDIDATES; list++) {
+        char text[AQI_SOCKADDR_TEXT];
+        size_t len = strcspn(list, ",");
+        if (len >= sizeof(text)) return 0;
+        memcpy(text, list, len);
+        text[len] = '\0';
+        if (!aqi_sockaddr_read(text, &at[count])) return 0;
+        count++;
+        list += len;
+        if (*list == '\0') return count;
+    }
+    return 0;
+}
+
+aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
+                           const struct aqi_seal_call *who, uint64_t timeout_ns, void *owner,
+                           struct aqi_link **out)
+{
+    union aqi_sockaddr at[AQI_LINK_CANDIDATES];
+    unsigned count = link_call_read(addresses, at);
+    if (count == 0)
+        return aqi_fail(AQ_EINVAL, "job",
+                        "\"%s\" are no addresses of a host: a list such as "
+                        "\"10.0.0.7:4000,[fd00::7]:4000\" is, of at most %u",
+                        addresses, AQI_LINK_CANDIDATES);
+    struct link_call *call = calloc(1, sizeof(*call) + count * sizeof(call->tries[0]));
+    struct aqi_link *link = call != NULL ? link_new(links, LINK_CALLING) : NULL;
+    if (link == NULL) {
+        free(call);
+        return aqi_fail(AQ_ENOMEM, "job", "no memory to call a host");
+    }
+    call->who = *who;
+    call->count = count;
+    call->began_ns = aqi_now_ns();
+    link->call = call;
+    link->owner = owner;
+    link->deadline_ns = call->began_ns + timeout_ns;
+    link_due(links, link->deadline_ns);
+    for (unsigned i = 0; i < count; i++)
+        call->tries[i] = (struct link_try){.source.fd = -1,
+                                           .link = link,
+                                           .at = at[i],
+                                           .due_ns = call->began_ns + i * LINK_CALL_LEAD_NS};
+    link_call_advance(link, call->began_ns);
+    *out = link;
+    return AQ_OK;
+}

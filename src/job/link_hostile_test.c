@@ -1,0 +1,453 @@
+/* Links and strangers: who connects without the key, who sits between two hosts, and who answers in
+ * a host's place. */
+#include "job/link_world_test.h"
+
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+enum { CHALLENGE_LEN = 24, CALL_LEN = 52, FLOOD = 500, RECORD = 1 << 16 };
+
+/* Somebody between two hosts, who passes on one connection, and records, alters, cuts or delays it.
+ */
+struct way {
+    struct aqi_source source;
+    struct way *other;
+    size_t passed;
+    size_t flip_at, cut_at, slow_at; /* SIZE_MAX: nowhere */
+    uint8_t record[RECORD];
+};
+static struct {
+    struct aqi_source listener;
+    uint16_t port, to;
+    char at[64];
+    struct way way[2]; /* from the caller, from the listener */
+} between;
+
+static void between_cut(void)
+{
+    aqi_source_close(&between.way[0].source);
+    aqi_source_close(&between.way[1].source);
+}
+
+static void between_pass(struct aqi_source *source)
+{
+    struct way *way = AQI_SOURCE_OF(source, struct way, source);
+    uint8_t bytes[4096];
+    size_t most = sizeof(bytes);
+    if (way->passed < way->slow_at)
+        most = aqi_min(most, way->slow_at - way->passed);
+    else
+        most = 1;
+    if (way->passed < way->cut_at) most = aqi_min(most, way->cut_at - way->passed);
+    ssize_t len = recv(source->fd, bytes, most, MSG_DONTWAIT);
+    if (len < 0 && errno == EAGAIN) return;
+    if (len <= 0) {
+        between_cut();
+        return;
+    }
+    size_t n = (size_t)len;
+    if (way->flip_at - way->passed < n) bytes[way->flip_at - way->passed] ^= 0x20;
+    if (way->passed < RECORD)
+        memcpy(way->record + way->passed, bytes, aqi_min(n, RECORD - way->passed));
+    way->passed += n;
+    if (send(way->other->source.fd, bytes, n, MSG_NOSIGNAL) != len || way->passed == way->cut_at)
+        between_cut();
+    /* The next byte comes when the test says so. */
+    else if (way->passed >= way->slow_at)
+        aqi_source_watch(source, 0);
+}
+
+static void between_accept(struct aqi_source *source)
+{
+    int caller = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(caller >= 0);
+    const int fds[] = {caller, world_raw(between.to)};
+    for (unsigned i = 0; i < 2; i++) {
+        struct way *way = &between.way[i];
+        way->other = &between.way[1 - i];
+        aqi_source_open(&way->source, fds[i], between_pass);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        aqi_source_watch(&between.way[i].source, EPOLLIN);
+    aqi_source_close(source);
+}
+
+static void between_open(uint16_t to)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        struct way *way = &between.way[i];
+        way->source.fd = -1;
+        way->passed = 0;
+        way->flip_at = way->cut_at = way->slow_at = SIZE_MAX;
+    }
+    between.to = to;
+    aqi_source_open(&between.listener, world_raw_listener(1, &between.port), between_accept);
+    aqi_source_watch(&between.listener, EPOLLIN);
+    snprintf(between.at, sizeof(between.at), "127.0.0.1:%u", between.port);
+}
+
+static void between_close(void)
+{
+    between_cut();
+    aqi_source_close(&between.listener);
+}
+
+/* Read what a listener says before it closes the connection. */
+static size_t hear_raw(int fd, uint8_t *bytes, size_t room)
+{
+    size_t len = 0;
+    for (;;) {
+        ssize_t n = recv(fd, bytes + len, room - len, MSG_DONTWAIT);
+        if (n > 0) len += (size_t)n;
+        if (n == 0 || (n < 0 && errno != EAGAIN)) return len;
+        world_round(aqi_now_ns() + 10 * MS);
+    }
+}
+
+/* What does not begin as it should, or proves nothing, is told the version and nothing else. */
+static void test_garbage(void **state)
+{
+    (void)state;
+    static uint8_t much[1u << 16], said[256];
+    static const struct {
+        const char *bytes;
+        size_t len;
+        const char *why;
+    } rows[] = {{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, "another program"},
+                {"\0\0\0\0\0\0\0\0\0\0", 10, "another program"},
+                {"aqlink\2\0", 8, "version 2"},
+                {"aqlink\1\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", 52, "the key"},
+                {NULL, 0, "another program"}};
+    world_open_all(10 * SECONDS, 0, 0);
+    world_connect();
+    hosts[0].echo = true;
+    memset(much, 'x', sizeof(much));
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
+        const void *bytes = rows[i].bytes != NULL ? (const void *)rows[i].bytes : much;
+        size_t len = rows[i].bytes != NULL ? rows[i].len : sizeof(much);
+        int fd = world_raw(hosts[0].port);
+        hosts[0].links->stranger_ns = 0; /* let it say this one at once */
+        assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), len);
+        size_t heard = hear_raw(fd, said, sizeof(said));
+        assert_true(heard == CHALLENGE_LEN || heard == 0); /* a reset may have overtaken it */
+        if (heard != 0) assert_memory_equal(said, "aqlink\1\0", 8);
+        UNTIL(hosts[0].strangers == i + 1);
+        assert_non_null(strstr(hosts[0].stranger, rows[i].why));
+        assert_non_null(strstr(hosts[0].stranger, "127.0.0.1:"));
+        close(fd);
+    }
+    world_send(hosts[1].link, "still", 5);
+    UNTIL(hosts[1].frames == 1);
+    assert_int_equal(hosts[0].opened, 1);
+    /* Who only looks whether somebody listens is not worth a word. */
+    close(world_raw(hosts[0].port));
+    UNTIL(hosts[0].links->strangers.count == 0);
+    world_run(50 * MS);
+    assert_int_equal(hosts[0].strangers, AQI_COUNT_OF(rows));
+    assert_int_equal(hosts[0].links->strangers_unspoken, 0);
+}
+
+/* Byte after byte, or none at all: in vain after the time that all have. */
+static void test_slow(void **state)
+{
+    (void)state;
+    static const char head[] = "aqlink\1\0";
+    world_open_all(10 * SECONDS, 300 * MS, 0);
+    uint64_t began = aqi_now_ns();
+    int slow = world_raw(hosts[0].port), still = world_raw(hosts[0].port);
+    unsigned sent = 0;
+    UNTIL(hosts[0].links->strangers.count == 2);
+    while (!world_raw_ended(slow)) {
+        if (sent < 40) (void)!send(slow, &head[sent < 8 ? sent : 8], 1, MSG_NOSIGNAL);
+        sent++;
+        world_run(20 * MS);
+    }
+    assert_true(sent < 40); /* it had more to say: each byte gives it no more time */
+    UNTIL(world_raw_ended(still));
+    uint64_t took = aqi_now_ns() - began;
+    assert_true(took >= 300 * MS && took < 20 * SECONDS);
+    UNTIL(hosts[0].links->strangers.count == 0);
+    close(slow);
+    close(still);
+}
+
+/* A job goes on in a flood of connections, and others still join it. */
+static void test_flood(void **state)
+{
+    (void)state;
+    static int fds[FLOOD];
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    unsigned most = 0, turns = 0;
+    bool sent = false;
+    world_open_all(10 * SECONDS, 1 * SECONDS, 0);
+    world_connect();
+    hosts[0].echo = true;
+    at.sin_port = htons(hosts[0].port);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (unsigned i = 0; i < FLOOD; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_true(fds[i] >= 0);
+        if (connect(fds[i], (const struct sockaddr *)&at, sizeof(at)) != 0)
+            assert_int_equal(errno, EINPROGRESS);
+        if (i == FLOOD / 2) world_call(2, 0, hosts[0].at, 50 * SECONDS);
+    }
+    unsigned accepting = 0;
+    do {
+        unsigned before = hosts[1].frames;
+        if (!sent) world_send(hosts[1].link, "turn", 4);
+        sent = true;
+        world_round(aqi_now_ns() + 10 * MS);
+        struct aqi_links *links = hosts[0].links;
+        most = (unsigned)aqi_max(most, links->strangers.count - links->strangers_doomed);
+        if (hosts[1].frames > before) sent = false;
+        turns += hosts[1].frames - before;
+        accepting = 0;
+        for (unsigned i = 0; i < FLOOD; i++)
+            accepting += !world_raw_ended(fds[i]);
+    } while (accepting > AQI_LINK_STRANGERS);
+    assert_in_range(most, AQI_LINK_STRANGERS / 2, AQI_LINK_STRANGERS);
+    assert_true(turns >= FLOOD / 16 / 4);
+    UNTIL(hosts[2].opened == 1);
+    UNTIL(hosts[0].links->strangers.count == 0);
+    for (unsigned i = 0; i < FLOOD; i++) {
+        assert_true(world_raw_ended(fds[i]));
+        close(fds[i]);
+    }
+    assert_true(hosts[0].strangers >= 1);
+    assert_int_equal(hosts[0].ended + hosts[1].ended + hosts[2].ended, 0);
+}
+
+/* Without descriptors the listener rests: others wait, and nothing spins. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    enum { CALLERS = 8 };
+    int fds[CALLERS];
+    struct rlimit limit, low;
+    world_open_all(10 * SECONDS, 10 * SECONDS, 0);
+    world_connect();
+    hosts[0].echo = true;
+    for (unsigned i = 0; i < CALLERS; i++)
+        fds[i] = world_raw(hosts[0].port);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = (rlim_t)fds[CALLERS - 1] + 1; /* all below are taken */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    unsigned rounds = 0;
+    for (uint64_t until = aqi_now_ns() + 500 * MS; aqi_now_ns() < until; rounds++)
+        world_round(until);
+    assert_true(rounds < 100);
+    assert_non_null(strstr(hosts[0].stranger, "no file descriptor"));
+    world_send(hosts[1].link, "still", 5);
+    UNTIL(hosts[1].frames == 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    world_call(2, 0, hosts[0].at, 50 * SECONDS);
+    UNTIL(hosts[2].opened == 1);
+    for (unsigned i = 0; i < CALLERS; i++)
+        close(fds[i]);
+}
+
+static void test_reset(void **state)
+{
+    (void)state;
+    const struct linger now = {.l_onoff = 1};
+    world_open_all(10 * SECONDS, 0, 0);
+    world_connect();
+    int fd = hosts[1].link->source.fd;
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+    world_send(hosts[0].link, "on its way", 10);
+    aqi_links_close(hosts[1].links);
+    hosts[1].links = NULL;
+    UNTIL(hosts[0].ended == 1);
+    assert_int_equal(hosts[0].status, AQ_EPEER);
+    assert_non_null(strstr(hosts[0].why, "host 1 (127.0.0.1:"));
+    assert_non_null(strstr(hosts[0].why, "the process there has ended"));
+    /* In the middle of the handshake. */
+    for (size_t len = 0; len < CALL_LEN; len += 13) {
+        fd = world_raw(hosts[0].port);
+        assert_int_equal(send(fd, "aqlink\1\0aaaabbbbccccddddddddddddddddeeeeeeeeeeeeeeee", len, 0),
+                         len);
+        UNTIL(hosts[0].links->strangers.count == 1);
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+        close(fd);
+        UNTIL(hosts[0].links->strangers.count == 0);
+    }
+    assert_int_equal(hosts[0].opened, 1);
+}
+
+/* A recorded session, played again: the proof is of a challenge that is not made again. */
+static void test_replay(void **state)
+{
+    (void)state;
+    uint8_t said[256];
+    world_open_all(10 * SECONDS, 0, 0);
+    between_open(hosts[0].port);
+    world_call(1, 0, between.at, 30 * SECONDS);
+    UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
+    world_send(hosts[1].link, "end the job", 11);
+    UNTIL(hosts[0].frames == 1);
+    aqi_link_close(hosts[1].link, 0);
+    UNTIL(hosts[0].ended == 1 && hosts[1].ended == 1);
+    const struct way *way = &between.way[0];
+    assert_true(way->passed > CALL_LEN + 11 && way->passed < RECORD);
+    int fd = world_raw(hosts[0].port);
+    assert_int_equal(send(fd, way->record, way->passed, MSG_NOSIGNAL), way->passed);
+    assert_true(hear_raw(fd, said, sizeof(said)) <= CHALLENGE_LEN);
+    close(fd);
+    UNTIL(hosts[0].strangers == 1);
+    assert_non_null(strstr(hosts[0].stranger, "the key"));
+    assert_int_equal(hosts[0].frames, 1);
+    assert_int_equal(hosts[0].opened, 1);
+    between_close();
+}
+
+/* Host 1 sends three frames to host 0 past somebody who does something at byte `at`. */
+static void send_past(void)
+{
+    static const char *const frames[] = {"one", "a second frame", "three"};
+    world_call(1, 0, between.at, 100 * MS);
+    UNTIL(hosts[1].link != NULL || hosts[1].ended != 0);
+    for (unsigned i = 0; i < 3 && hosts[1].link != NULL; i++)
+        world_send(hosts[1].link, frames[i], strlen(frames[i]));
+}
+
+/* Any byte altered, or the connection cut at any byte: what came before is right, both are told. */
+static void test_between(void **state)
+{
+    (void)state;
+    uint64_t sums[4] = {AQI_HASH_SEED};
+    sums[1] = world_sum(sums[0], (const uint8_t *)"one", 3);
+    sums[2] = world_sum(sums[1], (const uint8_t *)"a second frame", 14);
+    sums[3] = world_sum(sums[2], (const uint8_t *)"three", 5);
+    /* CALL, a sign of life, three frames. */
+    const size_t whole = CALL_LEN + 24 + 23 + 34 + 25;
+    for (unsigned cut = 0; cut < 2; cut++)
+        for (size_t at = cut; at < whole; at += 5) {
+            world_open(0, 1 * SECONDS, 1 * SECONDS, 0);
+            world_open(1, 1 * SECONDS, 1 * SECONDS, 0);
+            between_open(hosts[0].port);
+            *(cut ? &between.way[0].cut_at : &between.way[0].flip_at) = at;
+            send_past();
+            UNTIL(hosts[1].ended != 0 && (hosts[0].opened == 0 || hosts[0].ended == 1));
+            bool shaking = cut ? at <= CALL_LEN : at < CALL_LEN;
+            if (shaking) assert_int_equal(hosts[0].frames, 0);
+            assert_true(hosts[0].frames < 4 && hosts[0].sum == sums[hosts[0].frames]);
+            assert_true(hosts[0].frames < 3 || (cut && at == whole));
+            if (!shaking && !cut && hosts[0].status != AQ_ETIMEOUT) {
+                assert_int_equal(hosts[0].status, AQ_EPROTO);
+                assert_non_null(strstr(hosts[0].why, "altered on the way"));
+            }
+            between_close();
+            aqi_links_close(hosts[0].links);
+            aqi_links_close(hosts[1].links);
+            hosts[0].links = hosts[1].links = NULL;
+        }
+}
+
+/* Bytes that trickle in are no sign of life: only frames with their tags are. */
+static void test_trickle(void **state)
+{
+    (void)state;
+    static uint8_t bytes[65536];
+    world_open(0, 500 * MS, 0, 0);
+    world_open(1, 30 * SECONDS, 0, 0);
+    between_open(hosts[0].port);
+    world_call(1, 0, between.at, 30 * SECONDS);
+    UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
+    struct way *way = &between.way[0];
+    way->slow_at = way->passed;
+    world_send(hosts[1].link, bytes, sizeof(bytes));
+    size_t trickled = 0;
+    while (hosts[0].ended == 0) {
+        aqi_source_watch(&way->source, EPOLLIN);
+        world_run(20 * MS);
+        trickled++;
+        assert_in_range(trickled, 1, 2000);
+    }
+    assert_true(way->passed > way->slow_at);
+    assert_int_equal(hosts[0].status, AQ_ETIMEOUT);
+    assert_int_equal(hosts[0].frames, 0);
+    between_close();
+}
+
+/* Somebody answers at the address of a host, and is not that host. */
+static void answer(int listener, const char *bytes, size_t len, bool stay)
+{
+    int fd;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
+        world_round(aqi_now_ns() + 5 * MS);
+    assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), len);
+    if (!stay) shutdown(fd, SHUT_WR);
+    UNTIL(world_raw_ended(fd));
+    close(fd);
+}
+
+static void test_impostors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t len;
+        bool stay;
+        const char *why;
+        aq_status status;
+    } rows[] = {
+        {"SSH-2.0-OpenSSH_9.2p1\r\n", 23, true, "another program", AQ_EPROTO},
+        {"aqlink\2\0aaaaaaaaaaaaaaaa", 24, true, "speaks version 2", AQ_EPROTO},
+        {"aqlink\1\0aaaaaaaaaaaaaaaabbbbcccccccccccccccc", 44, true, "the key", AQ_EACCESS},
+        {"aqlink\1\0aaaaaaaa", 16, true, "does not prove in time", AQ_ETIMEOUT},
+        {"", 0, true, "does not prove in time", AQ_ETIMEOUT},
+        {"", 0, false, "without a word", AQ_EPEER},
+        {"aqlink\1\0aaaaaaaaaaaaaaaa", 24, false, "instead of proving", AQ_EPEER},
+    };
+    uint16_t port;
+    char at[64];
+    world_open_all(10 * SECONDS, 200 * MS, 0);
+    int listener = world_raw_listener(8, &port);
+    assert_int_equal(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    snprintf(at, sizeof(at), "127.0.0.1:%u", port);
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
+        /* Who closes is called again, until the time is up. */
+        world_call(1, 0, at, rows[i].stay ? 30 * SECONDS : 300 * MS);
+        answer(listener, rows[i].bytes, rows[i].len, rows[i].stay);
+        if (!rows[i].stay) answer(listener, rows[i].bytes, rows[i].len, false);
+        while (hosts[1].ended == i) {
+            int more = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+            if (more >= 0) close(more);
+            world_round(aqi_now_ns() + 5 * MS);
+        }
+        assert_non_null(strstr(hosts[1].why, at));
+        assert_int_equal(hosts[1].status, rows[i].status);
+        if (rows[i].stay) assert_non_null(strstr(hosts[1].why, rows[i].why));
+    }
+    assert_int_equal(hosts[1].opened, 0);
+    close(listener);
+}
+
+/* A host of another job. */
+static void test_other_job(void **state)
+{
+    (void)state;
+    world_open_all(10 * SECONDS, 0, 0);
+    hosts[1].links->job.key[3] ^= 1;
+    world_call(1, 0, hosts[0].at, 300 * MS);
+    UNTIL(hosts[1].ended == 1 && hosts[0].strangers != 0);
+    assert_int_equal(hosts[1].status, AQ_EPEER);
+    assert_non_null(strstr(hosts[1].why, "instead of proving that it is of this job"));
+    assert_non_null(strstr(hosts[0].stranger, "does not know the key"));
+    assert_int_equal(hosts[0].opened + hosts[1].opened, 0);
+}
+
+int main(void)
+{
+    (void)aqi_log_configure("off");
+    const struct CMUnitTest tests[] = {
+        WORLD_TEST(test_garbage),        WORLD_TEST(test_slow),    WORLD_TEST(test_flood),
+        WORLD_TEST(test_no_descriptors), WORLD_TEST(test_reset),   WORLD_TEST(test_replay),
+        WORLD_TEST(test_between),        WORLD_TEST(test_trickle), WORLD_TEST(test_impostors),
+        WORLD_TEST(test_other_job),
+    };
+    return cmocka_run_group_tests(tests, world_group_setup, NULL);
+}

@@ -1,0 +1,105 @@
+/* What the files of links share: link.c (streams), link_call.c (connecting), link_listen.c
+ * (strangers). */
+#ifndef JOB_LINK_IMPL_H
+#define JOB_LINK_IMPL_H
+
+#include "base/inet.h"
+#include "job/link.h"
+#include "job/loop.h"
+
+enum link_state {
+    LINK_CALLING,  /* tries the addresses of the host that is called */
+    LINK_STRANGER, /* was accepted, and has not proved itself */
+    LINK_OPEN,
+    LINK_CLOSING, /* its last frame is queued or sent; what comes is not looked at */
+    LINK_DOOMED   /* its socket is closed; the next tick tells its end and frees it */
+};
+
+/* A frame that waits to be sent. */
+struct link_item {
+    struct link_item *next;
+    size_t len;
+    uint8_t bytes[];
+};
+
+struct link_call;
+
+struct aqi_link {
+    struct aqi_links *links;
+    struct aqi_link *next, *prev; /* among `all` or `strangers` */
+    struct aqi_link *next_dirty;
+    enum link_state state;
+    bool stranger;  /* among those */
+    bool dirty;     /* has to be flushed */
+    bool marked;    /* the backlog has reached the mark */
+    bool last_came; /* the last frame of the other side has come */
+    aq_status status;
+    char *why; /* of the doomed; NULL: there was no memory to say */
+    void *owner;
+    struct aqi_source source;
+    struct aqi_seal seal;
+    struct link_call *call; /* LINK_CALLING */
+    struct link_item *first, **last;
+    size_t sent; /* of the first item */
+    size_t backlog;
+    uint64_t heard_ns;    /* when a frame came */
+    uint64_t said_ns;     /* when something was sent */
+    uint64_t beat_ns;     /* how often we have to say something */
+    uint64_t deadline_ns; /* of the states that must not last */
+    char name[AQI_LINK_NAME_BYTES];
+};
+
+struct link_list {
+    struct aqi_link *first, *last;
+    unsigned count;
+};
+
+struct aqi_links {
+    struct aqi_seal_job job;
+    struct aqi_links_config config; /* without the key */
+    struct link_list all, strangers;
+    struct aqi_link *dirty;
+    unsigned doomed, strangers_doomed; /* those are among them */
+    uint64_t next_ns;                  /* no deadline is before that */
+    struct aqi_source listener;
+    uint16_t port;
+    bool only_v4;
+    bool patient;                /* silence does not count */
+    uint64_t listen_ns;          /* when to accept again; 0: now */
+    uint64_t stranger_ns;        /* when to speak of strangers again */
+    unsigned strangers_unspoken; /* those since the last time */
+    uint8_t *room;               /* to receive into */
+};
+
+/* link.c */
+struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
+void link_list_add(struct link_list *list, struct aqi_link *link);
+void link_list_remove(struct link_list *list, struct aqi_link *link);
+/* It is over: the reason, without the name. The first one counts. */
+void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
+/* The socket, which is connected, begins its handshake. */
+void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
+                const struct aqi_seal_call *call);
+/* Something is due no later than that. */
+void link_due(struct aqi_links *links, uint64_t at_ns);
+/* An option that every link has; the rest of the world goes on without. */
+void link_tune(int fd);
+/* A random number that has not been used. */
+void link_nonce(uint8_t nonce[AQI_SEAL_NONCE]);
+
+/* link_call.c */
+/* The handshake with the address that was being tried has failed: try others. `again`: it may have
+ * been too busy. */
+void link_call_refused(struct aqi_link *link, aq_status status, bool again, const char *why);
+/* It has succeeded. */
+void link_call_done(struct aqi_link *link);
+/* See to what is overdue; when it wants to be called again. */
+uint64_t link_call_tick(struct aqi_link *link, uint64_t now);
+void link_call_drop(struct aqi_link *link);
+
+/* link_listen.c */
+/* A stranger was turned away. */
+void link_listen_refused(struct aqi_links *links, const char *why);
+uint64_t link_listen_tick(struct aqi_links *links, uint64_t now);
+
+#endif

@@ -1,0 +1,225 @@
+/* Where other hosts call: the listener, whom it turns away, and the addresses that it offers. */
+#include "job/link_impl.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINK_LISTEN_ACCEPTS  16u         /* before others have their turn */
+#define LINK_LISTEN_PAUSE_NS 100000000u  /* when there are no descriptors */
+#define LINK_LISTEN_SPEAK_NS 1000000000u /* strangers are spoken of that often */
+#define LINK_LISTEN_SHORT    "connections of other hosts wait: no file descriptor or memory is left"
+
+static void link_listen_speak(struct aqi_links *links, const char *why)
+{
+    uint64_t now = aqi_now_ns();
+    if (now < links->stranger_ns) {
+        links->strangers_unspoken++;
+        return;
+    }
+    unsigned more = links->strangers_unspoken;
+    links->strangers_unspoken = 0;
+    links->stranger_ns = now + LINK_LISTEN_SPEAK_NS;
+    links->config.hooks->stranger(links->config.arg, why, more);
+}
+
+void link_listen_refused(struct aqi_links *links, const char *why)
+{
+    link_listen_speak(links, why);
+}
+
+static void link_listen_drop_oldest(struct aqi_links *links, const char *why)
+{
+    struct aqi_link *oldest = links->strangers.first;
+    while (oldest != NULL && oldest->state == LINK_DOOMED)
+        oldest = oldest->next;
+    if (oldest != NULL) link_doom(oldest, AQ_ELIMIT, "%s", why);
+}
+
+static void link_listen_take(struct aqi_links *links, int fd, const union aqi_sockaddr *from)
+{
+    const struct aqi_seal_call own = {.from = AQI_SEAL_ANY_HOST, .to = links->config.host};
+    if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
+        link_listen_drop_oldest(links, "too many connect without proving that they are of this "
+                                       "job: the oldest goes");
+    struct aqi_link *link = link_new(links, LINK_STRANGER);
+    if (link == NULL) {
+        close(fd);
+        return;
+    }
+    aqi_sockaddr_text(from, link->name);
+    link->deadline_ns = aqi_now_ns() + links->config.prove_ns;
+    link_due(links, link->deadline_ns);
+    link_begin(link, fd, AQI_SEAL_LISTENER, &own);
+}
+
+/* Until somebody has closed something, accepting would only fail again and again. */
+static void link_listen_pause(struct aqi_links *links)
+{
+    link_listen_drop_oldest(links, "no file descriptor or memory is left: the oldest that has not "
+                                   "proved to be of this job goes");
+    aqi_source_watch(&links->listener, 0);
+    links->listen_ns = aqi_now_ns() + LINK_LISTEN_PAUSE_NS;
+    link_due(links, links->listen_ns);
+    link_listen_speak(links, LINK_LISTEN_SHORT);
+}
+
+static void link_listen_ready(struct aqi_source *source)
+{
+    struct aqi_links *links = AQI_SOURCE_OF(source, struct aqi_links, listener);
+    for (unsigned i = 0; i < LINK_LISTEN_ACCEPTS; i++) {
+        union aqi_sockaddr from;
+        socklen_t len = sizeof(from);
+        memset(&from, 0, sizeof(from));
+        int fd = accept4(source->fd, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            link_listen_take(links, fd, &from);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            link_listen_pause(links);
+            return;
+        } else if (errno == EAGAIN) {
+            return;
+        } /* else it is about that connection alone */
+    }
+}
+
+uint64_t link_listen_tick(struct aqi_links *links, uint64_t now)
+{
+    if (links->listen_ns == 0 || now < links->listen_ns)
+        return links->listen_ns != 0 ? links->listen_ns : UINT64_MAX;
+    links->listen_ns = 0;
+    aqi_source_watch(&links->listener, EPOLLIN);
+    return UINT64_MAX;
+}
+
+/* "" is 0-0: any free port. */
+static bool link_listen_range(const char *text, unsigned long *first, unsigned long *last)
+{
+    char *end;
+    *first = *last = 0;
+    if (*text == '\0') return true;
+    if (*text < '0' || *text > '9') return false;
+    *first = *last = strtoul(text, &end, 10);
+    if (*end == '-' && end[1] >= '0' && end[1] <= '9') *last = strtoul(end + 1, &end, 10);
+    return *end == '\0' && *first >= 1 && *first <= *last && *last <= UINT16_MAX;
+}
+
+/* An errno, or 0; `*fd` is bound to the port. */
+static int link_listen_bind(bool only_v4, uint16_t port, int *out)
+{
+    union aqi_sockaddr any;
+    int off = 0;
+    memset(&any, 0, sizeof(any));
+    any.any.sa_family = only_v4 ? AF_INET : AF_INET6;
+    *aqi_sockaddr_port(&any) = htons(port);
+    int fd = socket(any.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return errno;
+    if ((!only_v4 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
+        bind(fd, &any.any, aqi_sockaddr_len(&any)) != 0 || listen(fd, SOMAXCONN) != 0) {
+        int error = errno;
+        close(fd);
+        return error;
+    }
+    *out = fd;
+    return 0;
+}
+
+static int link_listen_on(struct aqi_links *links, unsigned long port, int *fd)
+{
+    int error = links->only_v4 ? EAFNOSUPPORT : link_listen_bind(false, (uint16_t)port, fd);
+    if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) return error;
+    links->only_v4 = true; /* there is no IPv6 here */
+    return link_listen_bind(true, (uint16_t)port, fd);
+}
+
+aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t *port)
+{
+    unsigned long first, last;
+    union aqi_sockaddr bound;
+    socklen_t len = sizeof(bound);
+    int fd = -1, error = EADDRINUSE;
+    if (!link_listen_range(ports, &first, &last))
+        return aqi_fail(AQ_ESETTING, "job",
+                        "AQ_CONTROL_PORTS=%s: a range of ports such as 40000-40099 is meant, of 1 "
+                        "to 65535",
+                        ports);
+    for (unsigned long i = first; i <= last && error == EADDRINUSE; i++)
+        error = link_listen_on(links, i, &fd);
+    if (error == EADDRINUSE)
+        return aqi_fail(AQ_ELIMIT, "job",
+                        "all ports of AQ_CONTROL_PORTS=%s are taken on this host: widen the range, "
+                        "one port is needed for each job",
+                        ports);
+    if (error == 0 && getsockname(fd, &bound.any, &len) != 0) error = errno;
+    if (error != 0) {
+        if (fd >= 0) close(fd);
+        return aqi_fail_errno(AQ_ESYS, error, "job", "other hosts cannot be listened to (port %s)",
+                              first != 0 ? ports : "any");
+    }
+    aqi_source_open(&links->listener, fd, link_listen_ready);
+    aqi_source_watch(&links->listener, EPOLLIN);
+    *port = links->port = ntohs(*aqi_sockaddr_port(&bound));
+    return AQ_OK;
+}
+
+/* How good an address is to be offered; 0: not at all. */
+static unsigned link_listen_worth(const struct aqi_links *links, const struct ifaddrs *at)
+{
+    unsigned rank = aqi_sockaddr_rank(at->ifa_addr);
+    enum aqi_interface_rank interface = aqi_interface_rank(at->ifa_name, at->ifa_flags);
+    if (rank == 0 || interface == AQI_INTERFACE_NEVER) return 0;
+    if (links->only_v4 && at->ifa_addr->sa_family != AF_INET) return 0;
+    return 4 * interface + rank;
+}
+
+enum { WORTH_LOOPBACK = 4 * AQI_INTERFACE_LOOPBACK + 3, WORTH_MOST = 4 * AQI_INTERFACE_REAL + 3 };
+
+/* Add those of this worth, as long as there is room; how many there were. */
+static unsigned link_listen_add(const struct aqi_links *links, const struct ifaddrs *all,
+                                unsigned worth, char *text, size_t len)
+{
+    unsigned count = 0;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        union aqi_sockaddr at;
+        char one[AQI_SOCKADDR_TEXT];
+        size_t used = strlen(text);
+        if (link_listen_worth(links, i) != worth) continue;
+        memset(&at, 0, sizeof(at));
+        memcpy(&at, i->ifa_addr,
+               i->ifa_addr->sa_family == AF_INET6 ? sizeof(at.v6) : sizeof(at.v4));
+        *aqi_sockaddr_port(&at) = htons(links->port);
+        aqi_sockaddr_text(&at, one);
+        if (used + strlen(one) + 2 > len) break;
+        snprintf(text + used, len - used, "%s%s", used != 0 ? "," : "", one);
+        count++;
+    }
+    return count;
+}
+
+aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
+{
+    struct ifaddrs *all = NULL;
+    unsigned count = 0;
+    if (links->port == 0)
+        return aqi_fail(AQ_ESTATE, "job", "aqi_links_offer before aqi_links_listen");
+    if (getifaddrs(&all) != 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "job", "the addresses of this host cannot be listed");
+    text[0] = '\0';
+    for (unsigned worth = WORTH_MOST; worth > 0; worth--)
+        if (count == 0 || worth > WORTH_LOOPBACK)
+            count += link_listen_add(links, all, worth, text, len);
+    freeifaddrs(all);
+    if (count == 0)
+        return aqi_fail(AQ_ENOTSUP, "job",
+                        "no interface of this host that is up has an address: other hosts cannot "
+                        "reach it");
+    return AQ_OK;
+}

@@ -1,0 +1,42 @@
+/* The event loop of a launcher or agent: descriptors that call back when they are ready. There is
+ * one in a process, for one thread. */
+#ifndef AQI_LOOP_H
+#define AQI_LOOP_H
+
+#include "base/base.h"
+
+#include <sys/epoll.h>
+
+/* Part of the struct that it calls back for; `ready` finds that with AQI_SOURCE_OF. */
+struct aqi_source {
+    int fd;                   /* -1: closed */
+    uint32_t watched, events; /* of epoll: those it waits for, and the last that came */
+    void (*ready)(struct aqi_source *source);
+};
+
+#define AQI_SOURCE_OF(pointer, type, member)                                                       \
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+
+/*
+ * Make the epoll set. aqrun makes it early: its number is low, and in a rank the control socket
+ * takes it over. The kernel refuses to watch only where the process cannot go on; then `failed`
+ * is called with the reason, and ends the process or has it end soon.
+ *
+ * @return AQ_ESYS  There is none to be had; aq_error_message() says why.
+ */
+aq_status aqi_loop_open(void (*failed)(const char *why), int *epoll);
+/* All sources have been closed. */
+void aqi_loop_close(void);
+
+void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi_source *));
+/* Which events call back from now on; 0: none, not even a hang-up. */
+void aqi_source_watch(struct aqi_source *source, uint32_t events);
+/* The same where a refusal is no end: an errno, or 0. */
+int aqi_source_try_watch(struct aqi_source *source, uint32_t events);
+/* Closes the descriptor, too; it may be freed at once, also in a callback. */
+void aqi_source_close(struct aqi_source *source);
+
+/* Wait for events until `deadline_ns` of aqi_now_ns at most, and call back for each. */
+void aqi_loop_once(uint64_t deadline_ns);
+
+#endif

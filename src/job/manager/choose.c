@@ -1,0 +1,104 @@
+/* Which manager started this process, whether that can be so, and joining and leaving. */
+#include "base/fail.h"
+#include "job/settings.h"
+#include "manager_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/*
+ * Asked in this order. Where PMIx is offered the others are there for old programs only, so it is
+ * first; the library may be missing, but then so much is said. Slurm's pmi2 speaks PMI-1 as well,
+ * but PMI-2 is what it is made for; of what else has a socket for PMI it is known that it speaks
+ * PMI-1. mpiexec.hydra inside a job of Slurm or Open MPI hides what is further outside.
+ */
+static const struct aqi_manager_kind *const choose_kinds[] = {&aqi_manager_pmix, &aqi_manager_pmi2,
+                                                              &aqi_manager_pmi};
+
+static const struct aqi_manager_kind *const choose_asked[] = {
+    [AQI_BOOT_AS_PMIX] = &aqi_manager_pmix,
+    [AQI_BOOT_AS_PMI2] = &aqi_manager_pmi2,
+    [AQI_BOOT_AS_PMI] = &aqi_manager_pmi,
+};
+
+/*
+ * What managers leave in the environment of each of several processes. Slurm's SLURM_NTASKS is in
+ * that of a batch script, too, whose commands are alone: the step's number is not.
+ */
+static const struct {
+    const char *size, *rank, *manager, *advice;
+} choose_marks[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun",
+     "PMIX_NAMESPACE is not set, so its PMIx is not reached: Open MPI 4 or later is needed, and "
+     "what "
+     "runs the program must not clear its environment"},
+    {"PMI_SIZE", "PMI_RANK", "a manager that speaks PMI",
+     "PMI_FD is not set, so it is not reached: what runs the program must not clear its "
+     "environment"},
+    {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run",
+     "neither PMI nor PMIx is offered: leave out -o pmi=off"},
+    {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "jsrun",
+     "PMIX_NAMESPACE is not set, so its PMIx is not reached: what runs the program must not clear "
+     "its environment"},
+    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun",
+     "neither PMI-2 nor PMIx is offered: add --mpi=pmi2 or --mpi=pmix (srun --mpi=list shows what "
+     "there is)"},
+};
+
+bool aqi_manager_mistake(char *text, size_t room)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(choose_marks); i++) {
+        uint32_t size, rank;
+        if (!manager_environment(choose_marks[i].size, UINT32_MAX, &size) ||
+            !manager_environment(choose_marks[i].rank, UINT32_MAX, &rank) || size < 2)
+            continue;
+        snprintf(text, room,
+                 "%s started this process as number %u of %u (%s), but each of them would be "
+                 "alone: %s. To run each alone on purpose, set AQ_BOOT=single",
+                 choose_marks[i].manager, rank, size, choose_marks[i].size, choose_marks[i].advice);
+        return true;
+    }
+    return false;
+}
+
+aq_status aqi_manager_choose(const struct aqi_manager_kind **kind)
+{
+    char text[1024];
+    uint64_t boot = aqi_job_config.boot;
+    *kind = boot < AQI_COUNT_OF(choose_asked) ? choose_asked[boot] : NULL;
+    /* aqrun may itself have been started by one of them. */
+    if (boot != AQI_BOOT_AS_AUTO || aqi_job_config.boot_fd != 0) return AQ_OK;
+    for (size_t i = 0; i < AQI_COUNT_OF(choose_kinds) && *kind == NULL; i++)
+        if (choose_kinds[i]->launched()) *kind = choose_kinds[i];
+    if (*kind == NULL && aqi_manager_mistake(text, sizeof(text)))
+        return aqi_fail(AQ_ESTATE, "job", "%s", text);
+    return AQ_OK;
+}
+
+aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manager **manager)
+{
+    struct aqi_manager *opened = calloc(1, kind->bytes);
+    if (opened == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to join the job");
+    opened->kind = kind;
+    opened->fd = -1;
+    aq_status status = kind->open(opened);
+    if (status == AQ_OK)
+        *manager = opened;
+    else
+        free(opened);
+    return status;
+}
+
+uint32_t aqi_manager_first(const struct aqi_manager *manager, uint32_t host)
+{
+    uint32_t rank = 0;
+    while (manager->info.host_of[rank] != host)
+        rank++;
+    return rank;
+}
+
+void aqi_manager_close(struct aqi_manager *manager)
+{
+    manager->kind->close(manager);
+    free(manager);
+}

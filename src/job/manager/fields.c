@@ -1,0 +1,90 @@
+/* Messages of PMI: names and values between separators, and the length before them. */
+#include "manager_impl.h"
+
+#include <string.h>
+
+bool manager_number(const char *text, uint32_t most, uint32_t *number)
+{
+    uint64_t value = 0;
+    size_t digits = 0;
+    for (; text[digits] >= '0' && text[digits] <= '9' && digits < 10; digits++)
+        value = value * 10 + (uint64_t)(text[digits] - '0');
+    if (digits == 0 || text[digits] != '\0' || value > most) return false;
+    *number = (uint32_t)value;
+    return true;
+}
+
+bool manager_is_word(const char *text)
+{
+    if (*text == '\0') return false;
+    for (; *text != '\0'; text++)
+        if (*text <= ' ' || *text > '~' || *text == ';' || *text == '=') return false;
+    return true;
+}
+
+/* End the value at `text` where its separator is, and return what follows; NULL: nothing does. */
+static char *fields_end(char *text, char separator)
+{
+    char *to = text;
+    for (; *text != '\0'; text++) {
+        if (*text == separator) {
+            if (separator != ';' || text[1] != ';') {
+                *to = '\0';
+                return text + 1;
+            }
+            text++; /* twice: it is meant */
+        }
+        *to++ = *text;
+    }
+    *to = '\0';
+    return NULL;
+}
+
+bool manager_cut(char *text, char separator, struct manager_fields *fields)
+{
+    fields->count = 0;
+    while (text != NULL) {
+        while (*text == separator)
+            text++;
+        if (*text == '\0') break;
+        char *next = fields_end(text, separator);
+        char *equals = strchr(text, '=');
+        /* Words alone are the rest of a text for people. */
+        if (equals != NULL && fields->count == MANAGER_FIELDS) return false;
+        if (equals != NULL) {
+            *equals = '\0';
+            fields->name[fields->count] = text;
+            fields->value[fields->count++] = equals + 1;
+        }
+        text = next;
+    }
+    return fields->count != 0;
+}
+
+const char *manager_field(const struct manager_fields *fields, const char *name)
+{
+    for (size_t i = 0; i < fields->count; i++)
+        if (strcmp(fields->name[i], name) == 0) return fields->value[i];
+    return NULL;
+}
+
+bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
+                          uint32_t *number)
+{
+    const char *value = manager_field(fields, name);
+    return value != NULL && manager_number(value, most, number);
+}
+
+bool manager_read_length(const char head[6], size_t *len)
+{
+    size_t at = 0, value = 0, digits = 0;
+    while (at < 6 && head[at] == ' ')
+        at++;
+    for (; at < 6 && head[at] >= '0' && head[at] <= '9'; at++, digits++)
+        value = value * 10 + (size_t)(head[at] - '0');
+    while (at < 6 && head[at] == ' ')
+        at++;
+    if (at != 6 || digits == 0) return false;
+    *len = value;
+    return true;
+}

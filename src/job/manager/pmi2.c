@@ -1,0 +1,281 @@
+/* PMI-2 by its wire protocol: "name=value;" with the length before, over the manager's socket. */
+#include "base/fail.h"
+#include "job/settings.h"
+#include "manager_impl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PMI2_MESSAGE 1536u /* longest that we send */
+#define PMI2_PIECE   900u  /* values of 1024 bytes are what all servers take */
+
+struct pmi2_manager {
+    struct aqi_manager manager;
+    struct manager_stream stream;
+    bool broken; /* a call has failed: what comes next may be the answer to it */
+};
+
+static struct pmi2_manager *pmi2_of(struct aqi_manager *manager)
+{
+    return (struct pmi2_manager *)(void *)manager;
+}
+
+/* Slurm's plugin speaks PMI-1 only for old programs; of others who left a socket PMI-1 is known. */
+static bool pmi2_launched(void)
+{
+    return getenv("PMI_FD") != NULL && getenv("SLURM_STEP_ID") != NULL &&
+           getenv("PMI_JOBID") != NULL && !manager_is_hydra();
+}
+
+static aq_status pmi2_send(struct pmi2_manager *pmi2, const char *format, ...) AQI_PRINTF(2, 3);
+static aq_status pmi2_send(struct pmi2_manager *pmi2, const char *format, ...)
+{
+    char text[6 + PMI2_MESSAGE], head[8];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(text + 6, PMI2_MESSAGE, format, args);
+    va_end(args);
+    if (len < 0 || (size_t)len >= PMI2_MESSAGE)
+        return aqi_fail(AQ_ESIZE, "job", "a message of %d bytes for PMI-2: at most %u are sent",
+                        len, PMI2_MESSAGE - 1);
+    snprintf(head, sizeof(head), "%6u", (unsigned)len % 1000000u);
+    memcpy(text, head, 6);
+    return manager_stream_send(&pmi2->stream, text, 6 + (size_t)len);
+}
+
+/* The next message, which has to be `cmd`. A time-out is not logged. */
+static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64_t patience_ns,
+                              struct manager_fields *fields)
+{
+    char *message;
+    aq_status status = manager_stream_message(&pmi2->stream, patience_ns, cmd, &message);
+    if (status != AQ_OK) return status;
+    const char *said = manager_cut(message, ';', fields) ? manager_field(fields, "cmd") : NULL;
+    if (said == NULL || strcmp(said, cmd) != 0)
+        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' where PMI-2 has '%s'",
+                        said == NULL ? "what is no command" : said, cmd);
+    return AQ_OK;
+}
+
+/* The answer to what was sent. */
+static aq_status pmi2_answer(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
+                             struct manager_fields *fields)
+{
+    aq_status status = sent;
+    if (status == AQ_OK) {
+        status = pmi2_receive(pmi2, cmd, aqi_job_config.start_timeout_ns, fields);
+        if (status == AQ_ETIMEOUT) status = manager_silent(cmd);
+    }
+    if (status != AQ_OK) pmi2->broken = true;
+    return status;
+}
+
+static bool pmi2_refused(const struct manager_fields *fields)
+{
+    const char *rc = manager_field(fields, "rc");
+    return rc == NULL || strcmp(rc, "0") != 0;
+}
+
+static aq_status pmi2_put_text(struct aqi_manager *manager, const char *key, const char *text,
+                               size_t len)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    struct manager_fields fields;
+    aq_status status = pmi2_send(pmi2, "cmd=kvs-put;key=%s;value=%.*s;", key, (int)len, text);
+    status = pmi2_answer(pmi2, status, "kvs-put-response", &fields);
+    if (status == AQ_OK && pmi2_refused(&fields)) {
+        const char *why = manager_field(&fields, "errmsg");
+        status = aqi_fail(AQ_EREFUSED, "job", "the manager did not take the value of %s: %.100s",
+                          key, why == NULL ? "it does not say why" : why);
+    }
+    return status;
+}
+
+/* The value in an answer; NULL: nothing was found. */
+static const char *pmi2_found(const struct manager_fields *fields)
+{
+    const char *found = manager_field(fields, "found");
+    if (pmi2_refused(fields) || found == NULL || strcmp(found, "TRUE") != 0) return NULL;
+    return manager_field(fields, "value");
+}
+
+static aq_status pmi2_get_text(struct aqi_manager *manager, uint32_t rank, const char *key,
+                               char *text, size_t room)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    struct manager_fields fields;
+    aq_status status =
+        pmi2_send(pmi2, "cmd=kvs-get;jobid=%s;srcid=%u;key=%s;", manager->info.job, rank, key);
+    status = pmi2_answer(pmi2, status, "kvs-get-response", &fields);
+    if (status != AQ_OK) return status;
+    const char *value = pmi2_found(&fields);
+    if (value == NULL) return AQ_AGAIN;
+    snprintf(text, room, "%s", value);
+    return AQ_OK;
+}
+
+static const struct manager_words pmi2_words = {PMI2_PIECE, pmi2_put_text, pmi2_get_text};
+
+static aq_status pmi2_put(struct aqi_manager *manager, const char *key, const void *value,
+                          size_t len)
+{
+    return manager_put_words(manager, &pmi2_words, key, value, len);
+}
+
+static aq_status pmi2_get(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
+                          size_t room, size_t *len)
+{
+    return manager_get_words(manager, &pmi2_words, rank, key, value, room, len);
+}
+
+/* Ask, and wait for the answer as long as for other ranks. */
+static aq_status pmi2_await(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
+                            struct manager_fields *fields)
+{
+    aq_status status = sent;
+    if (status == AQ_OK) status = pmi2_receive(pmi2, cmd, aqi_job_config.start_timeout_ns, fields);
+    if (status != AQ_OK) pmi2->broken = true;
+    return status == AQ_ETIMEOUT ? manager_fence_late(&pmi2->manager) : status;
+}
+
+/* mpiexec.hydra answers a fence at once, before the others have come. What it has not got until
+ * then may still be put, so that question it answers when they are there. */
+static aq_status pmi2_fence(struct aqi_manager *manager)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    struct manager_fields fields;
+    aq_status status = pmi2_send(pmi2, "cmd=kvs-fence;");
+    status = pmi2_await(pmi2, status, "kvs-fence-response", &fields);
+    if (status == AQ_OK && pmi2_refused(&fields))
+        status = aqi_fail(AQ_EPEER, "job", "the manager has given the job up");
+    if (status != AQ_OK) return status;
+    status = pmi2_send(pmi2, "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.nobody;", manager->info.job,
+                       manager->info.rank);
+    return pmi2_await(pmi2, status, "kvs-get-response", &fields);
+}
+
+/* There is no place for the code: managers take that of a process that ends. mpiexec.hydra knows
+ * the end of a process without goodbye only. */
+static void pmi2_abort(struct aqi_manager *manager, int code, const char *text)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    char plain[200];
+    (void)code;
+    pmi2->broken = true;
+    if (manager_is_hydra()) return;
+    snprintf(plain, sizeof(plain), "%s", text);
+    for (char *at = plain; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~' || *at == ';' || *at == '=') *at = '_';
+    (void)pmi2_send(pmi2, "cmd=abort;isworld=TRUE;msg=%s;", plain);
+}
+
+static void pmi2_close(struct aqi_manager *manager)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    struct manager_fields fields;
+    if (!pmi2->broken && pmi2_send(pmi2, "cmd=finalize;") == AQ_OK)
+        (void)pmi2_receive(pmi2, "finalize-response", MANAGER_LEAVE_NS, &fields);
+    manager_stream_close(&pmi2->stream);
+    free(manager->host_of);
+}
+
+/* ---- opening ---- */
+
+/* The first words are those of PMI-1, so that either side learns what the other one speaks. */
+static aq_status pmi2_greet(struct pmi2_manager *pmi2)
+{
+    static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";
+    struct manager_fields fields;
+    uint32_t version = 0;
+    char *line;
+    aq_status status = manager_stream_send(&pmi2->stream, hello, sizeof(hello) - 1);
+    if (status == AQ_OK) {
+        status = manager_stream_line(&pmi2->stream, aqi_job_config.start_timeout_ns, "init", &line);
+        if (status == AQ_ETIMEOUT) status = manager_silent("init");
+    }
+    if (status != AQ_OK) return status;
+    if (!manager_cut(line, ' ', &fields) || pmi2_refused(&fields) ||
+        !manager_field_number(&fields, "pmi_version", 99, &version) || version != 2)
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager does not speak PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
+    return AQ_OK;
+}
+
+static aq_status pmi2_introduce(struct pmi2_manager *pmi2)
+{
+    struct manager_fields fields;
+    struct aqi_manager_info *info = &pmi2->manager.info;
+    const char *id = getenv("PMI_JOBID"), *rank = getenv("PMI_RANK");
+    uint32_t major, minor;
+    if (rank == NULL || !manager_is_word(rank) || (id != NULL && !manager_is_word(id)))
+        return aqi_fail(AQ_ESTATE, "job",
+                        "PMI_FD is set, but PMI_RANK is not: start this program "
+                        "with srun --mpi=pmi2 or mpiexec");
+    aq_status status = pmi2_send(pmi2, "cmd=fullinit;pmijobid=%.200s;pmirank=%.20s;threaded=FALSE;",
+                                 id == NULL ? "" : id, rank);
+    status = pmi2_answer(pmi2, status, "fullinit-response", &fields);
+    if (status != AQ_OK) return status;
+    if (pmi2_refused(&fields) || !manager_field_number(&fields, "rank", UINT32_MAX, &info->rank) ||
+        !manager_field_number(&fields, "size", UINT32_MAX, &info->size) ||
+        !manager_field_number(&fields, "pmi-version", 99, &major) ||
+        !manager_field_number(&fields, "pmi-subversion", 99, &minor))
+        return aqi_fail(AQ_EPROTO, "job",
+                        "the manager does not tell rank and size in PMI-2's fullinit-response");
+    snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
+    return AQ_OK;
+}
+
+static aq_status pmi2_name(struct pmi2_manager *pmi2)
+{
+    struct manager_fields fields;
+    aq_status status =
+        pmi2_answer(pmi2, pmi2_send(pmi2, "cmd=job-getid;"), "job-getid-response", &fields);
+    if (status != AQ_OK) return status;
+    const char *job = manager_field(&fields, "jobid");
+    if (pmi2_refused(&fields) || job == NULL || !manager_is_word(job) ||
+        strlen(job) >= AQI_MANAGER_NAME)
+        return aqi_fail(AQ_EPROTO, "job", "the manager does not tell the name of the job");
+    strcpy(pmi2->manager.info.job, job);
+    return AQ_OK;
+}
+
+static aq_status pmi2_map(struct pmi2_manager *pmi2)
+{
+    struct manager_fields fields;
+    aq_status status = pmi2_send(pmi2, "cmd=info-getjobattr;key=PMI_process_mapping;");
+    status = pmi2_answer(pmi2, status, "info-getjobattr-response", &fields);
+    return status == AQ_OK ? manager_map_hosts(&pmi2->manager, pmi2_found(&fields)) : status;
+}
+
+static aq_status pmi2_open(struct aqi_manager *manager)
+{
+    struct pmi2_manager *pmi2 = pmi2_of(manager);
+    aq_status status = manager_stream_open(&pmi2->stream, false);
+    if (status != AQ_OK) return status;
+    manager->fd = pmi2->stream.fd;
+    status = pmi2_greet(pmi2);
+    if (status == AQ_OK) status = pmi2_introduce(pmi2);
+    if (status == AQ_OK) status = manager_check_ranks(manager);
+    if (status == AQ_OK) status = pmi2_name(pmi2);
+    if (status == AQ_OK) status = pmi2_map(pmi2);
+    if (status != AQ_OK) {
+        manager_stream_close(&pmi2->stream);
+        manager->fd = -1;
+    }
+    return status;
+}
+
+const struct aqi_manager_kind aqi_manager_pmi2 = {
+    .name = "pmi2",
+    .bytes = sizeof(struct pmi2_manager),
+    .launched = pmi2_launched,
+    .open = pmi2_open,
+    .put = pmi2_put,
+    .fence = pmi2_fence,
+    .get = pmi2_get,
+    .barrier = pmi2_fence,
+    .abort = pmi2_abort,
+    .close = pmi2_close,
+};

@@ -1,0 +1,18 @@
+/* Bytes and a descriptor that several messages share; freed with the last of them. */
+#ifndef AQI_PARCEL_H
+#define AQI_PARCEL_H
+
+#include "base/base.h"
+
+struct aqi_parcel {
+    size_t refs;
+    size_t len;
+    int fd; /* -1: none */
+    uint8_t bytes[];
+};
+
+/* One reference, for the caller; `bytes` may be NULL (zeroed). NULL: no memory. */
+struct aqi_parcel *aqi_parcel_new(const void *bytes, size_t len);
+void aqi_parcel_release(struct aqi_parcel *parcel);
+
+#endif

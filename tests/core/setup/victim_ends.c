@@ -1,0 +1,415 @@
+/* How the last rank of victim ends: the choices for HOW. */
+#include "victim.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void end_segv(void)
+{
+    signal(SIGSEGV, SIG_DFL); /* sanitizers have handlers */
+    raise(SIGSEGV);
+}
+
+static void end_kill(void)
+{
+    raise(SIGKILL);
+}
+
+static void end_abort(void)
+{
+    signal(SIGABRT, SIG_DFL);
+    abort();
+}
+
+/* With whatever handlers there are: the library's, if it has something to write. */
+static void end_assert(void)
+{
+    abort();
+}
+
+static void end_terminate(void)
+{
+    raise(SIGTERM);
+}
+
+static void end_exit3(void)
+{
+    exit(3);
+}
+
+static void end_quick4(void)
+{
+    _exit(4);
+}
+
+static void end_aq_exit7(void)
+{
+    aq_exit(7);
+}
+
+static void end_aq_exit0(void)
+{
+    aq_exit(0);
+}
+
+/* Ends with the others: "late" is what one writes that may still be inside the barrier when another
+ * has come here. */
+static void end_together6(void)
+{
+    printf("rank %u was late\n", job.self);
+    CHECK_OK(aq_exit_together(6, UINT64_MAX));
+    aq_exit(6);
+}
+
+/* The others are somewhere else and will not come. */
+static void end_impatient6(void)
+{
+    CHECK_OK(aq_exit_together(6, 50 * 1000 * 1000));
+    aq_exit(6);
+}
+
+static void *thread_together(void *arg)
+{
+    (void)arg;
+    CHECK_OK(aq_exit_together(6, UINT64_MAX));
+    aq_exit(6);
+}
+
+/* From several threads of each process: one of them does it. */
+static void end_threads6(void)
+{
+    pthread_t thread;
+    printf("rank %u was late\n", job.self);
+    CHECK_EQUAL(pthread_create(&thread, NULL, thread_together, NULL), 0);
+    thread_together(NULL);
+}
+
+/* As a terminal's Ctrl-C that reaches this process only. */
+static void end_int(void)
+{
+    raise(SIGINT);
+}
+
+/* In a handler of its own message; and of as many as there are peers, at once. */
+static void end_in_own_handler(void)
+{
+    CHECK_OK(aq_am_short(job.team, job.self, EXIT, AQ_ARGS(9), 0));
+    job_await(&received, UINT32_MAX);
+}
+
+static void end_in_handlers(void)
+{
+    for (aq_rank rank = 0; rank < job.size; rank++)
+        CHECK_OK(aq_am_short(job.team, rank, EXIT, AQ_ARGS(9), 0));
+    job_await(&received, UINT32_MAX);
+}
+
+/* With a message prepared and not committed. */
+static void end_prepared(void)
+{
+    aq_am_buffer buffer;
+    CHECK_OK(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 8, 64, 0, 0, &buffer));
+    aq_exit(9);
+}
+
+/* Ask a peer, whose handler ends the job, and wait for that. */
+static void end_in_handler(void)
+{
+    CHECK_OK(aq_am_short(job.team, 0, EXIT, AQ_ARGS(9), 0));
+    job_await(&received, UINT32_MAX);
+}
+
+static void *thread_exit8(void *arg)
+{
+    (void)arg;
+    aq_exit(8);
+}
+
+/* All threads at the same time. */
+static void end_in_threads(void)
+{
+    pthread_t threads[8];
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, thread_exit8, NULL), 0);
+    aq_exit(8);
+}
+
+static void end_in_thread(void)
+{
+    pthread_t thread;
+    CHECK_EQUAL(pthread_create(&thread, NULL, thread_exit8, NULL), 0);
+    for (;;)
+        (void)aq_poll();
+}
+
+/* A child of a rank is no rank: its end ends nothing. Then the rank leaves in good order. */
+static void end_forked_child(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) exit(3);
+    int status;
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    CHECK_OK(aq_finalize());
+}
+
+/* A return from main; see there. */
+static void end_return(void)
+{
+}
+
+/* A message for a handler that nobody has: the receiver cannot just drop it. */
+static void end_unknown_handler(void)
+{
+    CHECK_OK(aq_am_short(job.team, 0, 200, AQ_NO_ARGS, 0));
+    job_await(&received, UINT32_MAX);
+}
+
+/* And one for a handler that does not take such messages. */
+static void end_refused(void)
+{
+    CHECK_OK(aq_am_short(job.team, 0, EXIT, AQ_ARGS(1, 2), 0));
+    job_await(&received, UINT32_MAX);
+}
+
+/* A message to an endpoint that the receiver has not made, or has made without messages. */
+static void end_no_endpoint(void)
+{
+    CHECK_OK(aq_am_short(aq_team_pair(job.ep, 3), 0, FLOOD, AQ_NO_ARGS, 0));
+    job_await(&received, UINT32_MAX);
+}
+
+static void end_deaf_endpoint(void)
+{
+    CHECK_OK(aq_am_short(aq_team_pair(job.ep, 1), 0, FLOOD, AQ_NO_ARGS, 0));
+    job_await(&received, UINT32_MAX);
+}
+
+/* The last rank destroys a team that the others go on with: their barriers pass for its own at
+ * first, and then miss it. */
+static void end_gone_team(void)
+{
+    CHECK_OK(aq_team_destroy(divided));
+    job_await(&received, UINT32_MAX);
+}
+
+/* While the others attach segments. */
+static void end_finalize(void)
+{
+    (void)aq_finalize();
+}
+
+/* A reply's handler ends the job. */
+static void end_in_answer(void)
+{
+    CHECK_OK(aq_am_short(job.team, 0, ASK, AQ_ARGS(9), 0));
+    job_await(&received, UINT32_MAX);
+}
+
+/* All ranks are here, each with a code of its own. */
+static void end_differ(void)
+{
+    aq_exit(10 + (int)job.self);
+}
+
+/* Until somebody outside does something. */
+static void end_wait(void)
+{
+    victim_mark("armed");
+    job_await(&received, UINT32_MAX);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    aq_exit(11);
+}
+
+/* From a signal's handler, which meets us anywhere in the library. */
+static void end_signalled(void)
+{
+    signal(SIGUSR1, on_signal);
+    signal(SIGTERM, on_signal);
+    end_wait();
+}
+
+static void exit_by_handler(void)
+{
+    aq_exit(12);
+}
+
+static void prepare_atexit(void)
+{
+    CHECK_EQUAL(atexit(exit_by_handler), 0);
+}
+
+static void end_exit0(void)
+{
+    exit(0);
+}
+
+/* 1 MB that is still in the buffer of each. */
+static void prepare_output(void)
+{
+    enum { ROOM = 1 << 21, LINES = 16384 };
+    CHECK_EQUAL(setvbuf(stdout, NULL, _IOFBF, ROOM), 0);
+    for (int i = 0; i < LINES; i++)
+        printf("%-62s.\n", "much");
+}
+
+static void *thread_holds(void *held)
+{
+    flockfile(stdout);
+    atomic_store((_Atomic uint32_t *)held, 1);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+/* Another thread has the lock of standard output and keeps it. */
+static void end_held7(void)
+{
+    static _Atomic uint32_t held;
+    pthread_t thread;
+    CHECK_EQUAL(pthread_create(&thread, NULL, thread_holds, (void *)&held), 0);
+    job_await(&held, 1);
+    aq_exit(7);
+}
+
+/* --- after aq_finalize, and before aq_init --------------------------------------------------- */
+
+static void late_exit5(void)
+{
+    CHECK_OK(aq_finalize());
+    exit(5);
+}
+
+static void late_aq_exit5(void)
+{
+    CHECK_OK(aq_finalize());
+    aq_exit(5);
+}
+
+static void late_quick4(void)
+{
+    CHECK_OK(aq_finalize());
+    _exit(4);
+}
+
+static void early(void)
+{
+    victim_pass_time();
+    victim_mark("ends");
+}
+
+static void early_exit3(void)
+{
+    early();
+    exit(3);
+}
+
+static void early_quick4(void)
+{
+    early();
+    _exit(4);
+}
+
+static void early_aq_exit7(void)
+{
+    early();
+    aq_exit(7);
+}
+
+static void early_segv(void)
+{
+    early();
+    end_segv();
+}
+
+static void *thread_early(void *arg)
+{
+    (void)arg;
+    early_aq_exit7();
+    return NULL;
+}
+
+/* While this rank is inside aq_init, too, where it waits for one that does not come. */
+static void before_init_thread(void)
+{
+    pthread_t thread;
+    CHECK_EQUAL(pthread_create(&thread, NULL, thread_early, NULL), 0);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    victim_mark("ends");
+    aq_exit(7);
+}
+
+static void before_init_signal(void)
+{
+    struct itimerval timer = {.it_value = {.tv_usec = 100000}};
+    signal(SIGALRM, on_alarm);
+    CHECK_EQUAL(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
+static const struct choice ends[] = {
+    {.name = "segv", .run = end_segv},
+    {.name = "kill", .run = end_kill},
+    {.name = "abort", .run = end_abort},
+    {.name = "assert", .run = end_assert},
+    {.name = "terminate", .run = end_terminate},
+    {.name = "exit3", .run = end_exit3},
+    {.name = "quick4", .run = end_quick4},
+    {.name = "aq_exit7", .run = end_aq_exit7},
+    {.name = "aq_exit0", .run = end_aq_exit0},
+    {.name = "differ", .run = end_differ},
+    {.name = "together6", .run = end_together6},
+    {.name = "threads6", .run = end_threads6, .threads = true},
+    {.name = "impatient6", .run = end_impatient6},
+    {.name = "thread", .run = end_in_thread, .threads = true},
+    {.name = "handler", .run = end_in_handler},
+    {.name = "answer", .run = end_in_answer},
+    {.name = "return5", .run = end_return, .value = 5},
+    {.name = "return0", .run = end_return},
+    {.name = "unknown", .run = end_unknown_handler},
+    {.name = "refused", .run = end_refused},
+    {.name = "fork", .run = end_forked_child},
+    {.name = "int", .run = end_int},
+    {.name = "own_handler", .run = end_in_own_handler},
+    {.name = "handlers", .run = end_in_handlers},
+    {.name = "prepared", .run = end_prepared},
+    {.name = "threads", .run = end_in_threads, .threads = true},
+    {.name = "gone_team", .run = end_gone_team},
+    {.name = "finalize", .run = end_finalize},
+    {.name = "no_endpoint", .run = end_no_endpoint},
+    {.name = "deaf_endpoint", .run = end_deaf_endpoint},
+    {.name = "wait", .run = end_wait},
+    {.name = "signalled", .run = end_signalled},
+    {.name = "atexit", .run = end_exit0, .prepare = prepare_atexit},
+    {.name = "atexit_first", .run = end_exit0, .before = prepare_atexit},
+    {.name = "much", .run = end_aq_exit7, .prepare = prepare_output},
+    {.name = "held7", .run = end_held7, .threads = true},
+    {.name = "late_exit5", .run = late_exit5},
+    {.name = "late_aq_exit5", .run = late_aq_exit5},
+    {.name = "late_quick4", .run = late_quick4},
+    {.name = "early_exit3", .run = end_return, .before = early_exit3},
+    {.name = "early_quick4", .run = end_return, .before = early_quick4},
+    {.name = "early_aq_exit7", .run = end_return, .before = early_aq_exit7},
+    {.name = "early_segv", .run = end_return, .before = early_segv},
+    {.name = "init_thread7", .run = end_return, .before = before_init_thread, .threads = true},
+    {.name = "init_signal7", .run = end_return, .before = before_init_signal},
+};
+
+const struct choice *victim_end(const char *name)
+{
+    return victim_find(ends, COUNT_OF(ends), name);
+}

@@ -1,0 +1,83 @@
+/*
+ * Any bytes as what a manager sends: the first says as what (a line of PMI-1, a message of PMI-2,
+ * a mapping of hosts, a value, a length), the rest are those bytes.
+ */
+#include "fuzz.h"
+#include "job/manager/manager_impl.h"
+
+#include <string.h>
+
+static void fields(char *text, size_t len, char separator)
+{
+    struct manager_fields fields;
+    uint32_t number = 12;
+    if (!manager_cut(text, separator, &fields)) return;
+    fuzz_require(fields.count != 0 && fields.count <= MANAGER_FIELDS, "a message has some fields");
+    for (size_t i = 0; i < fields.count; i++) {
+        fuzz_require(fields.name[i] >= text && fields.name[i] < fields.value[i],
+                     "a name stands before its value");
+        fuzz_require(fields.value[i] + strlen(fields.value[i]) <= text + len,
+                     "a value is inside the message");
+        fuzz_require(strchr(fields.name[i], '=') == NULL, "a name ends where its value begins");
+        fuzz_require(manager_field(&fields, fields.name[i]) != NULL, "what is there is found");
+        if (manager_field_number(&fields, fields.name[i], 99, &number))
+            fuzz_require(number <= 99, "a number is in its range");
+    }
+}
+
+static void mapping(const char *text)
+{
+    enum { SIZE = 50 };
+    uint64_t node_of[SIZE + 1];
+    struct aqi_manager manager = {.info = {.rank = 7, .size = SIZE}};
+    node_of[SIZE] = 77;
+    if (!manager_mapping(text, SIZE, node_of)) return;
+    fuzz_require(node_of[SIZE] == 77, "ranks that are not there get no node");
+    fuzz_require(manager_set_hosts(&manager, node_of) == AQ_OK, "any nodes are hosts");
+    fuzz_require(manager.info.hosts >= 1 && manager.info.hosts <= SIZE, "ranks are on hosts");
+    fuzz_require(manager.info.local_rank < manager.info.local_size, "a rank is on its host");
+    fuzz_require(aqi_manager_first(&manager, manager.info.hosts - 1) < SIZE, "a host has ranks");
+    free(manager.host_of);
+}
+
+static void value(const char *text)
+{
+    static uint8_t bytes[AQI_MANAGER_VALUE];
+    static char again[MANAGER_TEXT];
+    size_t len, all = manager_encoded_length(text);
+    fuzz_require(all < MANAGER_TEXT, "a value has its most");
+    if (!manager_decode(text, bytes, &len)) return;
+    fuzz_require(len <= AQI_MANAGER_VALUE, "a value has its most");
+    fuzz_require(all == strlen(text), "its length is known from its beginning");
+    fuzz_require(manager_encode(bytes, len, again) <= all, "what can be read can be written");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    size_t length;
+    if (len == 0) return 0;
+    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    char *text = malloc(len);
+    if (text == NULL) abort();
+    memcpy(text, data + 1, len - 1);
+    text[len - 1] = '\0';
+    switch (data[0]) {
+    case '1':
+        fields(text, len - 1, ' ');
+        break;
+    case '2':
+        fields(text, len - 1, ';');
+        break;
+    case 'm':
+        mapping(text);
+        break;
+    case 'v':
+        value(text);
+        break;
+    default:
+        if (len >= 7 && manager_read_length(text, &length))
+            fuzz_require(length <= 999999, "a length has six digits");
+    }
+    free(text);
+    return 0;
+}

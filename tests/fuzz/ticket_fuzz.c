@@ -1,0 +1,75 @@
+/*
+ * Any bytes as a ticket of an agent: what is taken makes sense, and is the same written again. The
+ * first byte says whether they are all of it, or what comes behind a right head.
+ */
+#include "../../tools/aqrun/ticket.h"
+#include "fuzz.h"
+
+#include <aqueduct/version.h>
+#include <string.h>
+
+static void check_again(const struct ticket *ticket)
+{
+    char why[TICKET_WHY];
+    size_t len;
+    struct ticket again;
+    uint8_t *bytes = ticket_encode(ticket, &len, why);
+    fuzz_require(bytes != NULL, "a ticket read can be written");
+    fuzz_require(ticket_decode(bytes, len, true, "aqrun", &again, why) == (ssize_t)len,
+                 "what was written can be read");
+    fuzz_require(again.tree_count == ticket->tree_count && again.ranks == ticket->ranks &&
+                     strcmp(again.folder, ticket->folder) == 0 &&
+                     strcmp(again.argv[0], ticket->argv[0]) == 0,
+                 "written again it is the same");
+    ticket_free(&again);
+    free(bytes);
+}
+
+static void check_sense(const struct ticket *t)
+{
+    fuzz_require(t->ranks <= AQI_MAX_RANKS && t->host < t->hosts, "a host is one of the job");
+    fuzz_require(t->argv[0] != NULL && t->addresses[0] != NULL, "what to run, and for whom");
+    for (uint32_t i = 0; i < t->tree_count; i++)
+        fuzz_require(t->tree[i].first + (uint64_t)t->tree[i].count <= t->ranks,
+                     "the ranks of a host are ranks of the job");
+}
+
+/* By itself, so that a look beyond its end is seen. */
+static uint8_t *make(const uint8_t *data, size_t *size)
+{
+    char head[80] = "";
+    bool whole = *size > 0 && data[0] % 2 == 0;
+    size_t skip = *size > 0, head_len = 0;
+    uint32_t body = (uint32_t)(*size - skip);
+    if (!whole) {
+        snprintf(head, sizeof(head), "aqrun ticket %u %s\n", TICKET_PROTOCOL, aq_version());
+        head_len = strlen(head);
+        memcpy(head + head_len, &body, sizeof(body));
+        head_len += sizeof(body);
+    }
+    *size = head_len + body;
+    uint8_t *bytes = malloc(*size > 0 ? *size : 1);
+    if (bytes == NULL) abort();
+    memcpy(bytes, head, head_len);
+    if (body > 0) memcpy(bytes + head_len, data + skip, body);
+    return bytes;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char why[TICKET_WHY] = "";
+    struct ticket ticket;
+    uint8_t *bytes = make(data, &size);
+    ssize_t taken = ticket_decode(bytes, size, true, "aqrun", &ticket, why);
+    fuzz_require(taken != 0, "at the end there is a decision");
+    if (taken > 0) {
+        fuzz_require((size_t)taken <= size, "no more is taken than was there");
+        check_sense(&ticket);
+        check_again(&ticket);
+        ticket_free(&ticket);
+    } else {
+        fuzz_require(why[0] != '\0' && strlen(why) < TICKET_WHY, "it is said why");
+    }
+    free(bytes);
+    return 0;
+}

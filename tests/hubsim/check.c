@@ -1,0 +1,313 @@
+/* What must hold, at every step and at the end. */
+#include "hubsim.h"
+
+#include <stdlib.h>
+
+void check_open(struct sim *sim)
+{
+    sim->checks.shown = sim_alloc(sim->plan->ranks, sizeof(uint64_t));
+}
+
+void check_close(struct sim *sim)
+{
+    free(sim->checks.entries);
+    free(sim->checks.shown);
+}
+
+/* Something happened for which the job may end with this code. */
+void check_cause(struct sim *sim, int code)
+{
+    sim->checks.codes[code & 0xff] = true;
+    sim->checks.some_code = true;
+}
+
+/* --- the log ------------------------------------------------------------------------------------
+ */
+
+/* One number, one content, whoever sends it. */
+void check_entry(struct sim *sim, const void *bytes, size_t len)
+{
+    struct checks *checks = &sim->checks;
+    struct hub_frame frame;
+    if (sim->plan->quiet_data || !hub_frame_decode(bytes, len, &frame) ||
+        frame.kind != HUB_FRAME_ENTRY)
+        return;
+    uint64_t hash = frame.len + 1;
+    for (size_t i = 0; i < frame.len; i++)
+        hash = (hash ^ ((const uint8_t *)frame.data)[i]) * 0x100000001b3u;
+    if (frame.number >= checks->entry_room) {
+        size_t room = (size_t)frame.number * 2 + 64;
+        checks->entries = realloc(checks->entries, room * sizeof(uint64_t));
+        if (checks->entries == NULL) abort();
+        memset(checks->entries + checks->entry_room, 0,
+               (room - checks->entry_room) * sizeof(uint64_t));
+        checks->entry_room = room;
+    }
+    uint64_t *known = &checks->entries[frame.number];
+    REQUIRE(sim, *known == 0 || *known == hash, "entry %" PRIu64 " is not the same everywhere",
+            frame.number);
+    *known = hash;
+}
+
+/* --- news ---------------------------------------------------------------------------------------
+ */
+
+static uint16_t check_key(struct sim *sim, uint32_t type, uint32_t rank)
+{
+    struct checks *checks = &sim->checks;
+    for (uint32_t i = 0; i < checks->key_count; i++)
+        if (checks->keys[i].type == type && checks->keys[i].rank == rank) return (uint16_t)i;
+    REQUIRE(sim, checks->key_count < KEYS, "more news than there is room for");
+    checks->keys[checks->key_count] = (struct key){type, rank};
+    return (uint16_t)checks->key_count++;
+}
+
+static bool check_before(const struct checks *checks, uint32_t a, uint32_t b)
+{
+    return hub_set_has(checks->before[a], b);
+}
+
+void check_heard(struct sim *sim, struct rank *rank, const struct aqi_control *message)
+{
+    bool agreed = message->type == AQI_CONTROL_AGREED;
+    struct checks *checks = &sim->checks;
+    /* Who is not part of the job any more is told so by its own agent alone. */
+    if (sim->plan->quiet_data || sim->agents[rank->agent].hub->flow.hopeless) return;
+    uint32_t type = agreed ? AQI_BOOT_AGREED : message->event;
+    uint32_t of = agreed                                 ? (uint32_t)message->name[0]
+                  : message->event == AQI_BOOT_PEER_LOST ? message->rank
+                                                         : 0;
+    uint16_t key = check_key(sim, type, of);
+    sim_trace(sim, "rank %u hears %s %u", rank->number,
+              agreed                       ? "AGREED"
+              : type == AQI_BOOT_PEER_LOST ? "PEER_LOST"
+                                           : "EXIT",
+              of);
+    REQUIRE(sim, type != AQI_BOOT_PEER_LOST || of != rank->number,
+            "rank %u hears that it is dead itself", of);
+    for (uint32_t i = 0; i < rank->heard_count; i++) {
+        REQUIRE(sim, rank->heard[i] != key, "rank %u hears twice of event %u of %u", rank->number,
+                type, of);
+        REQUIRE(sim, !check_before(checks, key, rank->heard[i]),
+                "rank %u hears of event %u of %u later than others do", rank->number, type, of);
+        hub_set_add(checks->before[rank->heard[i]], key);
+    }
+    rank->heard[rank->heard_count++] = key;
+}
+
+static bool check_has_heard(const struct rank *rank, uint32_t key)
+{
+    for (uint32_t i = 0; i < rank->heard_count; i++)
+        if (rank->heard[i] == key) return true;
+    return false;
+}
+
+/* What others heard before something that this rank heard, it heard, too. */
+static void check_complete(struct sim *sim, const struct rank *rank)
+{
+    const struct checks *checks = &sim->checks;
+    for (uint32_t i = 0; i < rank->heard_count; i++)
+        for (uint32_t k = 0; k < checks->key_count; k++) {
+            const struct key *key = &checks->keys[k];
+            if (!check_before(checks, k, rank->heard[i]) || check_has_heard(rank, k) ||
+                (key->type == AQI_BOOT_PEER_LOST && key->rank == rank->number) ||
+                (key->type == AQI_BOOT_AGREED &&
+                 !hub_set_has(checks->agrees[key->rank].came, rank->number)))
+                continue;
+            sim_fail(sim,
+                     "rank %u has not heard event %u of %u, which others heard before its %uth",
+                     rank->number, key->type, key->rank, i);
+        }
+}
+
+/* --- collective calls ---------------------------------------------------------------------------
+ */
+
+void check_part(const struct sim *sim, uint32_t call, uint32_t rank, uint8_t *part)
+{
+    fill(part, (size_t)sim->plan->calls[call].bytes, mix(sim->seed + call) + rank);
+}
+
+static bool check_table(const struct sim *sim, uint32_t number, const struct aqi_parcel *parcel)
+{
+    const struct plan_call *call = &sim->plan->calls[number];
+    if (parcel->len != call->bytes * sim->plan->ranks) return false;
+    for (uint32_t i = 0; i < sim->plan->ranks; i++)
+        if (!filled(parcel->bytes + i * call->bytes, (size_t)call->bytes,
+                    mix(sim->seed + number) + i))
+            return false;
+    return true;
+}
+
+void check_result(struct sim *sim, struct rank *rank, const struct aqi_control *message,
+                  const struct aqi_parcel *parcel)
+{
+    uint32_t number = (message->seq - 1) % sim->plan->call_count;
+    const struct plan_call *call = &sim->plan->calls[number];
+    char name[32];
+    snprintf(name, sizeof(name), "object-%u", number);
+    rank->results[number] = message->status == AQ_OK ? 1 : -1;
+    if (message->status != AQ_OK || sim->plan->quiet_data) return;
+    bool right = call->call == AQI_CALL_SHARE
+                     ? parcel->len == strlen(name) && memcmp(parcel->bytes, name, parcel->len) == 0
+                     : check_table(sim, number, parcel);
+    REQUIRE(sim, right, "rank %u gets a wrong result of call %u", rank->number, message->seq);
+}
+
+/* All whom a call's result reached had the same. */
+static void check_alike(struct sim *sim)
+{
+    for (uint32_t call = 0; call < CALLS; call++) {
+        int result = 0;
+        for (uint32_t i = 0; i < sim->plan->ranks; i++) {
+            int its = sim->ranks[i].results[call];
+            /* Elsewhere there was room. */
+            if (sim->ranks[i].agent == sim->plan->full_host) continue;
+            REQUIRE(sim, its == 0 || result == 0 || its == result,
+                    "call %u is right for some, and has failed for rank %u or others", call + 1, i);
+            if (its != 0) result = its;
+        }
+    }
+}
+
+/* --- agreements ---------------------------------------------------------------------------------
+ */
+
+void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *message,
+                  const struct aqi_parcel *set)
+{
+    uint32_t number = (uint32_t)message->name[0];
+    struct agree_state *state = &sim->checks.agrees[number];
+    size_t bytes = aqi_boot_set_bytes(sim->plan->ranks);
+    REQUIRE(sim, set->len == bytes && hub_set_has(set->bytes, rank->number),
+            "rank %u hears of an agreement without it", rank->number);
+    for (uint32_t i = 0; i < rank->heard_count; i++) {
+        const struct key *key = &sim->checks.keys[rank->heard[i]];
+        REQUIRE(sim, key->type != AQI_BOOT_PEER_LOST || !hub_set_has(set->bytes, key->rank),
+                "agreement %u has rank %u, which rank %u knows to be dead", number, key->rank,
+                rank->number);
+    }
+    if (state->answered) {
+        REQUIRE(sim,
+                state->status == message->status && memcmp(state->came, set->bytes, bytes) == 0,
+                "rank %u hears another answer to agreement %u than others", rank->number, number);
+        return;
+    }
+    state->answered = true;
+    state->status = message->status;
+    memcpy(state->came, set->bytes, bytes);
+    for (uint32_t i = 0; i < sim->plan->ranks; i++) {
+        const struct rank *other = &sim->ranks[i];
+        if (hub_set_has(state->came, i))
+            REQUIRE(sim, hub_set_has(state->asked, i),
+                    "agreement %u has rank %u, which has not asked", number, i);
+        else if (hub_set_has(sim->plan->agrees[number].members, i) && other->running &&
+                 !other->left && !other->under_shell && !other->told_exit && !sim->plan->lossy)
+            sim_fail(sim, "agreement %u is without rank %u, which lives", number, i);
+    }
+}
+
+/* --- output -------------------------------------------------------------------------------------
+ */
+
+void check_input(struct sim *sim, const void *bytes, size_t len)
+{
+    uint64_t number = 0;
+    if (len != sizeof(number)) return; /* not one of ours (run_bounds) */
+    memcpy(&number, bytes, sizeof(number));
+    REQUIRE(sim, number == sim->checks.inputs,
+            "line %" PRIu64 " of the input comes as number %" PRIu64, number, sim->checks.inputs);
+    sim->checks.inputs++;
+}
+
+void check_output(struct sim *sim, uint32_t rank, const void *bytes, size_t len)
+{
+    char text[24] = "";
+    memcpy(text, bytes, aqi_min(len, sizeof(text) - 1));
+    uint64_t number = strtoull(text, NULL, 10);
+    REQUIRE(sim, number == sim->checks.shown[rank],
+            "line %" PRIu64 " of rank %u comes as number %" PRIu64, number, rank,
+            sim->checks.shown[rank]);
+    sim->checks.shown[rank]++;
+}
+
+/* --- the end ------------------------------------------------------------------------------------
+ */
+
+/* An agent is done: no process of its host runs, but those that nothing can end. */
+void check_over(struct sim *sim, uint32_t agent, int code)
+{
+    struct checks *checks = &sim->checks;
+    for (uint32_t i = 0; i < sim->plan->ranks; i++) {
+        struct rank *rank = &sim->ranks[i];
+        if (rank->agent != agent || !rank->running) continue;
+        REQUIRE(sim, rank->killed, "agent %u ends while rank %u runs", agent, i);
+        rank_vanish(sim, rank); /* if it can: its agent's end is its own */
+    }
+    if (agent != 0) return;
+    checks->over = true;
+    checks->code = code;
+    REQUIRE(sim, code == aqi_hub_code(sim->agents[0].hub), "over with %d, but the code is %d", code,
+            aqi_hub_code(sim->agents[0].hub));
+}
+
+static void check_code(struct sim *sim)
+{
+    const struct checks *checks = &sim->checks;
+    if (!checks->over) {
+        REQUIRE(sim, sim->agents[0].dead, "the root has no end");
+        return;
+    }
+    bool late = checks->code == AQI_EXIT_TIME && sim->plan->timeout_ns != 0;
+    bool none = checks->code == 0 && (!checks->some_code || sim->plan->lossy);
+    REQUIRE(sim, checks->codes[checks->code & 0xff] || none || late,
+            "the job ends with code %d, which nobody has caused", checks->code);
+    for (uint32_t i = 1; i < sim->plan->agents; i++) {
+        const struct agent *agent = &sim->agents[i];
+        /* Who comes when all is over finds nobody. */
+        if (!agent->over || sim->plan->lossy || !sim->agents[0].hub->root->agents[i].here) continue;
+        REQUIRE(sim, agent->code == checks->code, "agent %u ends with code %d, the root with %d", i,
+                agent->code, checks->code);
+    }
+}
+
+/* Everything that was said was heard: nothing is lost, nothing came twice. */
+static void check_counts(struct sim *sim)
+{
+    const struct hub_root *root = sim->agents[0].hub != NULL ? sim->agents[0].hub->root : NULL;
+    for (uint32_t i = 0; i < sim->plan->ranks && !sim->plan->lossy; i++) {
+        const struct rank *rank = &sim->ranks[i];
+        if (rank->killed || !rank->spawned) continue;
+        REQUIRE(sim, sim->checks.shown[i] == rank->printed,
+                "of rank %u's lines %" PRIu64 " of %" PRIu64 " have come", i, sim->checks.shown[i],
+                rank->printed);
+    }
+    for (uint32_t i = 1; i < sim->plan->agents && root != NULL; i++)
+        REQUIRE(sim, !root->agents[i].lost || sim->agents[i].excused,
+                "agent %u was given up, although it has a way to the root", i);
+    for (uint32_t i = 1; i < sim->plan->agents && root != NULL; i++) {
+        const struct agent *agent = &sim->agents[i];
+        if (agent->hub == NULL || agent->dead || root->agents[i].lost || !root->end.over ||
+            !root->agents[i].here)
+            continue;
+        REQUIRE(sim, root->agents[i].facts <= agent->hub->flow.said,
+                "the root has more facts of agent %u than it said", i);
+        REQUIRE(sim,
+                agent->hub->flow.applied == sim->agents[0].hub->flow.applied || sim->plan->lossy ||
+                    sim->plan->may_hang,
+                "agent %u ended before the last entry", i);
+    }
+}
+
+void check_end(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->plan->agents; i++)
+        REQUIRE(sim, !sim->agents[i].up, "agent %u has not ended", i);
+    for (uint32_t i = 0; i < sim->plan->ranks; i++) {
+        REQUIRE(sim, !sim->ranks[i].running, "rank %u still runs", i);
+        check_complete(sim, &sim->ranks[i]);
+    }
+    check_alike(sim);
+    check_code(sim);
+    check_counts(sim);
+}

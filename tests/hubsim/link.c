@@ -1,0 +1,201 @@
+/* Links between agents: in order, as TCP; closed, reset, or cut so that nobody is told. */
+#include "hubsim.h"
+
+#include <stdlib.h>
+
+static uint8_t *link_end(struct sim *sim, uint32_t a, uint32_t b)
+{
+    return &sim->open[(size_t)a * sim->plan->agents + b];
+}
+
+static uint8_t *link_is_cut(struct sim *sim, uint32_t a, uint32_t b)
+{
+    return &sim->cut[(size_t)aqi_min(a, b) * sim->plan->agents + aqi_max(a, b)];
+}
+
+bool link_open(const struct sim *sim, uint32_t a, uint32_t b)
+{
+    return sim->open[(size_t)a * sim->plan->agents + b] != 0;
+}
+
+static bool link_apart(const struct sim *sim, uint32_t a, uint32_t b)
+{
+    return sim->partition != 0 && (sim->partition >> a % 32 & 1) != (sim->partition >> b % 32 & 1);
+}
+
+uint64_t link_delay(struct sim *sim)
+{
+    if (sim->plan->link_ns != 0) return sim->plan->link_ns;
+    if (sim->plan->slow_links && sim_chance(sim, 10)) return sim_random(sim, 100 * MS);
+    return 10 * US + sim_random(sim, 200 * US);
+}
+
+/* This end is closed, whatever the hub thinks of it. */
+static void link_lost(struct sim *sim, uint32_t at, uint32_t other, const char *why)
+{
+    if (!link_open(sim, at, other)) return;
+    *link_end(sim, at, other) = 0;
+    if (!sim->agents[at].up) return;
+    sim_trace(sim, "agent %u: link to %u is lost: %s", at, other, why);
+    aqi_hub_link_lost(agent_hub(sim, at), other, why);
+    agent_after(sim, at);
+}
+
+static void link_on_frame(struct sim *sim, struct event *event)
+{
+    uint32_t from = event->a, at = event->b;
+    struct agent *agent = &sim->agents[at];
+    if (!agent->up || !link_open(sim, at, from) || *link_is_cut(sim, from, at)) return;
+    if (sim->agents[from].dead && event->time > sim->agents[from].lost_after_ns) return;
+    agent->frames_in++;
+    agent->bytes_in += event->bytes->len;
+    aq_status status =
+        aqi_hub_frame(agent_hub(sim, at), from, event->bytes->data, event->bytes->len);
+    REQUIRE(sim, status == AQ_OK, "agent %u takes a frame of kind %u from agent %u for garbage", at,
+            event->bytes->data[0], from);
+    agent_after(sim, at);
+}
+
+/* Who sends the same to several shares its bytes. */
+static struct bytes *link_bytes(struct sim *sim, const void *frame, size_t len)
+{
+    struct bytes *bytes = sim->last;
+    if (bytes == NULL || bytes->len != len || memcmp(bytes->data, frame, len) != 0) {
+        bytes = malloc(sizeof(*bytes) + len);
+        if (bytes == NULL) abort();
+        bytes->refs = 1;
+        bytes->len = len;
+        memcpy(bytes->data, frame, len);
+        if (sim->last != NULL && --sim->last->refs == 0) free(sim->last);
+        sim->last = bytes;
+    }
+    bytes->refs++;
+    return bytes;
+}
+
+void link_send(struct sim *sim, uint32_t from, uint32_t to, const void *frame, size_t len)
+{
+    REQUIRE(sim, link_open(sim, from, to),
+            "agent %u sends a frame of kind %u to agent %u without "
+            "a link",
+            from, *(const uint8_t *)frame, to);
+    sim->agents[from].frames_out++;
+    sim->agents[from].bytes_out += len;
+    check_entry(sim, frame, len);
+    struct event *event =
+        sim_post(sim, channel_link(sim, from, to), link_delay(sim), link_on_frame);
+    event->a = from;
+    event->b = to;
+    event->bytes = link_bytes(sim, frame, len);
+}
+
+static void link_on_end(struct sim *sim, struct event *event)
+{
+    if (!*link_is_cut(sim, event->a, event->b)) link_lost(sim, event->b, event->a, "it was closed");
+}
+
+void link_close(struct sim *sim, uint32_t from, uint32_t to)
+{
+    if (!link_open(sim, from, to)) return;
+    *link_end(sim, from, to) = 0;
+    struct event *event = sim_post(sim, channel_link(sim, from, to), link_delay(sim), link_on_end);
+    event->a = from;
+    event->b = to;
+}
+
+static void link_on_silence(struct sim *sim, struct event *event)
+{
+    link_lost(sim, event->a, event->b, "nothing was heard from it");
+}
+
+/* Each end that lives finds out by its own time-out. */
+void link_cut(struct sim *sim, uint32_t a, uint32_t b)
+{
+    if (!link_open(sim, a, b) && !link_open(sim, b, a)) return;
+    *link_is_cut(sim, a, b) = 1;
+    for (int i = 0; i < 2; i++) {
+        struct event *event =
+            sim_post(sim, NO_CHANNEL, HOST_NS / 2 + sim_random(sim, HOST_NS / 2), link_on_silence);
+        event->a = i == 0 ? a : b;
+        event->b = i == 0 ? b : a;
+    }
+}
+
+void link_of_dead(struct sim *sim, uint32_t agent, bool silent)
+{
+    for (uint32_t i = 0; i < sim->plan->agents; i++) {
+        if (!link_open(sim, agent, i)) continue;
+        if (silent) {
+            link_cut(sim, agent, i);
+            *link_end(sim, agent, i) = 0;
+        } else {
+            link_close(sim, agent, i);
+        }
+    }
+}
+
+static void link_on_reset(struct sim *sim, struct event *event)
+{
+    link_lost(sim, event->a, event->b, "it was reset");
+}
+
+/* The link to wherever this agent is attached ends for both. */
+void link_reset(struct sim *sim, uint32_t agent)
+{
+    for (uint32_t i = 0; i < agent; i++) {
+        if (!link_open(sim, agent, i)) continue;
+        *link_is_cut(sim, agent, i) = 1;
+        sim->agents[agent].excused = true;
+        for (int k = 0; k < 2; k++) {
+            struct event *event = sim_post(sim, NO_CHANNEL, link_delay(sim), link_on_reset);
+            event->a = k == 0 ? agent : i;
+            event->b = k == 0 ? i : agent;
+        }
+    }
+}
+
+void link_partition(struct sim *sim, uint32_t number)
+{
+    sim->partition = number;
+    for (uint32_t i = 0; i < sim->plan->agents; i++)
+        sim->agents[i].excused = true;
+    for (uint32_t i = 0; i < sim->plan->agents; i++)
+        for (uint32_t k = i + 1; k < sim->plan->agents; k++)
+            if (link_apart(sim, i, k)) link_cut(sim, i, k);
+}
+
+static void link_on_refused(struct sim *sim, struct event *event)
+{
+    if (!sim->agents[event->a].up) return;
+    sim_trace(sim, "agent %u: %u cannot be reached", event->a, event->b);
+    aqi_hub_unreachable(agent_hub(sim, event->a), event->b, "connection refused or timed out");
+    agent_after(sim, event->a);
+}
+
+static void link_on_connect(struct sim *sim, struct event *event)
+{
+    uint32_t agent = event->a, to = event->b;
+    if (!sim->agents[agent].up) return;
+    bool refused = !sim->agents[to].up && !sim->agents[to].silent;
+    if (refused || !sim->agents[to].up || link_apart(sim, agent, to)) {
+        struct event *later =
+            sim_post(sim, refused ? channel_agent(sim, agent, AGENT_CONNECT) : NO_CHANNEL,
+                     refused ? 50 * US : HOST_NS / 4, link_on_refused);
+        later->a = agent;
+        later->b = to;
+        return;
+    }
+    *link_end(sim, agent, to) = *link_end(sim, to, agent) = 1;
+    *link_is_cut(sim, agent, to) = 0;
+    sim_trace(sim, "agent %u is connected to %u", agent, to);
+    aqi_hub_attached(agent_hub(sim, agent), to);
+    agent_after(sim, agent);
+}
+
+void link_connect(struct sim *sim, uint32_t agent, uint32_t ancestor)
+{
+    struct event *event =
+        sim_post(sim, channel_agent(sim, agent, AGENT_CONNECT), link_delay(sim), link_on_connect);
+    event->a = agent;
+    event->b = ancestor;
+}

@@ -1,0 +1,235 @@
+/*
+ * How jobs end: a table (exits_table.c) of what one rank does while the others are somewhere, or of
+ * what is done to them from outside. Each row says the exit code of aqrun, what is said and
+ * printed, and how soon all is over; afterwards no process, socket or file is left.
+ *
+ *   job_exits [--ranks N] [--over shm|udp] [--only HOW/WHERE[/NOTE]] [--repeats N]
+ *
+ * What ranks do is in tests/core/setup/victim*.c; how aqrun alone sees ends in death.c and kill.c.
+ */
+#include "exits.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three. */
+#define DEAF_TIMEOUT 0.6
+#define TIMEOUT      2.0
+/* It may be late when other programs have the cores, but not each time. */
+enum { TRIES = 3, NAME = 100 };
+
+static struct {
+    unsigned ranks, repeats;
+    const char *over, *only;
+} options = {.ranks = 3, .repeats = 1, .over = "shm"};
+
+static char folder[] = "/tmp/job-exits-XXXXXX"; /* for temporary files of ranks */
+
+static double exits_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static void exits_name(const struct exit_case *row, char name[NAME])
+{
+    snprintf(name, NAME, "%s/%s%s%s", row->how, row->where, row->note != NULL ? "/" : "",
+             row->note != NULL ? row->note : "");
+}
+
+static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks)
+{
+    char command[400], timeout[40] = "";
+    if (row->deaf)
+        snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", DEAF_TIMEOUT * 1000);
+    if (row->alone)
+        snprintf(command, sizeof(command), "exec \"$1\" %s %s", row->how, row->where);
+    else
+        snprintf(command, sizeof(command), "exec \"$0\" -n %u %s %s %s %s \"$1\" %s %s %s", ranks,
+                 row->drive != NULL || row->verbose ? "-v" : "", timeout,
+                 row->set != NULL ? "-E" : "", row->set != NULL ? row->set : "", row->how,
+                 row->where, row->shell != NULL ? row->shell : "");
+    run_start(run, "sh", "-c", command, JOB_AQRUN, JOB_VICTIM, NULL);
+}
+
+/* Lines that begin with # are the marks of the program. */
+static void expect_silence(const struct run *run)
+{
+    for (const char *line = run->text[ERR]; *line != '\0';) {
+        if (*line != '#') expect_no_text(run, ERR, line);
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+}
+
+static void expect_said(const struct run *run, const struct exit_case *row, unsigned ranks)
+{
+    char text[256], *at;
+    if (row->said == NULL) {
+        if (row->drive == NULL && !row->verbose) expect_silence(run);
+        return;
+    }
+    if (strcmp(row->said, ANYTHING) == 0) return;
+    const char *mark = strchr(row->said, '@');
+    if (mark == NULL) {
+        expect_text(run, ERR, row->said);
+        return;
+    }
+    int len = (int)(mark - row->said);
+    at = text + snprintf(text, sizeof(text), "%.*s%u", len, row->said, ranks - 1);
+    snprintf(at, sizeof(text) - (size_t)(at - text), "%s", mark + 1);
+    expect_text(run, ERR, text);
+}
+
+static void expect_printed(const struct run *run, const struct exit_case *row, unsigned ranks)
+{
+    static const enum exit_prints last = PRINT_LAST, others = PRINT_OTHERS;
+    for (unsigned rank = 0; rank < ranks && row->prints != PRINT_ANY; rank++) {
+        char text[40];
+        bool is_last = rank == ranks - 1;
+        if ((is_last && row->prints == others) || (!is_last && row->prints == last)) continue;
+        snprintf(text, sizeof(text), "rank %u was here\n", rank);
+        expect_count(run, OUT, text, 1);
+    }
+    if (row->each != NULL) expect_count(run, OUT, row->each, ranks * row->times);
+    /* Of "handler" the last ends the job in rank 0. */
+    unsigned first = strcmp(row->how, "handler") == 0 ? 2 : 1;
+    if (row->quits) expect_count(run, OUT, "asked to quit\n", ranks - first);
+}
+
+static void expect_ended(const struct run *run, const struct exit_case *row, unsigned ranks)
+{
+    int code = row->code;
+    if (code == CODE_OF_FIRST) {
+        const char *said = strstr(run->text[ERR], row->said);
+        assert_non_null(said);
+        code = atoi(said + strlen(row->said));
+        assert_in_range(code, 10, 10 + ranks - 1);
+    }
+    expect_code(run, code);
+    expect_said(run, row, ranks);
+    expect_printed(run, row, ranks);
+}
+
+static void expect_no_temporary(void)
+{
+    DIR *here = opendir(folder);
+    struct dirent *entry;
+    assert_non_null(here);
+    while ((entry = readdir(here)) != NULL)
+        if (entry->d_name[0] != '.') fail_msg("%s/%s was left behind", folder, entry->d_name);
+    closedir(here);
+}
+
+/* How long the end has taken, and the start until all are where they are to be. */
+static double exits_once(const struct exit_case *row, unsigned ranks, double *start)
+{
+    struct run run;
+    exits_start(&run, row, ranks);
+    if (row->drive != NULL) {
+        run_until(&run, ERR, "#ready\n", ranks);
+        run_until(&run, ERR, "#armed\n", 1);
+    } else {
+        run_until(&run, ERR, "#ends\n", 1);
+    }
+    double began = exits_now();
+    *start = began - run.began;
+    if (row->drive != NULL) row->drive(&run, ranks);
+    if (row->killed)
+        run_wait_killed(&run);
+    else
+        run_wait(&run);
+    double took = exits_now() - began;
+    expect_ended(&run, row, ranks);
+    expect_no_socket(&run);
+    expect_no_temporary();
+    run_free(&run);
+    return took;
+}
+
+static void exits_row(const struct exit_case *row, unsigned ranks)
+{
+    char name[NAME];
+    double limit = row->deaf ? DEAF_TIMEOUT : TIMEOUT, took = 0, start;
+    if (row->limit > 0) limit = row->limit;
+    limit *= JOB_SLOWNESS;
+    exits_name(row, name);
+    for (int i = 0; i < TRIES; i++) {
+        took = exits_once(row, ranks, &start);
+        print_message("%s of %u over %s: %.3f s, after %.3f s\n", name, ranks, options.over, took,
+                      start);
+        if (took <= limit) return;
+    }
+    fail_msg("%s has taken %.2f s, more than %.2f, %d times", name, took, limit, TRIES);
+}
+
+/* Rows that have their own numbers are run with the least of ranks, or when they are asked for. */
+static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
+{
+    char name[NAME];
+    exits_name(row, name);
+    *ranks = options.ranks;
+    if (options.only != NULL) return strcmp(options.only, name) == 0;
+    if (row->over != NULL && strcmp(row->over, options.over) != 0) return false;
+    if (row->ranks == 0 && !row->alone) return true;
+    *ranks = row->alone ? 1 : row->ranks;
+    return options.ranks == 2 && (*ranks < 100 || JOB_SLOWNESS == 1);
+}
+
+static void test_exits(void **state)
+{
+    (void)state;
+    unsigned rows = 0, ranks;
+    for (unsigned i = 0; i < options.repeats; i++)
+        for (size_t k = 0; k < exit_cases_count; k++) {
+            const struct exit_case *row = &exit_cases[k];
+            if (!exits_wanted(row, &ranks)) continue;
+            rows++;
+            for (unsigned j = 0; j < 1 || j < row->repeats; j++)
+                exits_row(row, ranks);
+        }
+    assert_true(rows > 0);
+}
+
+static int exits_read(int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--ranks") == 0)
+            options.ranks = (unsigned)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--repeats") == 0)
+            options.repeats = (unsigned)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--over") == 0)
+            options.over = argv[i + 1];
+        else if (strcmp(argv[i], "--only") == 0)
+            options.only = argv[i + 1];
+        else
+            return -1;
+    }
+    bool udp = strcmp(options.over, "udp") == 0;
+    return argc % 2 == 1 && options.ranks > 1 && (udp || strcmp(options.over, "shm") == 0) ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    if (exits_read(argc, argv) != 0) {
+        fprintf(stderr, "usage: job_exits [--ranks N] [--over shm|udp] [--only CASE] "
+                        "[--repeats N], with N > 1\n");
+        return 2;
+    }
+    /* Over udp each rank is a host of its own. */
+    bool udp = strcmp(options.over, "udp") == 0;
+    setenv("AQ_TRANSPORTS", udp ? "loop,udp" : "loop,shm", 1);
+    if (udp) setenv("AQ_NEIGHBORHOOD", "1", 1);
+    setenv("AQT_MARKS", "1", 1);
+    if (mkdtemp(folder) == NULL) return 1;
+    setenv("TMPDIR", folder, 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exits)};
+    int failed = cmocka_run_group_tests_name("exits", tests, NULL, NULL);
+    rmdir(folder);
+    return failed;
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The model of how jobs end (exits.pml), checked by spin in all its states; and with mistakes in
+it, which must be found.
+
+usage: exits.py C_COMPILER [thorough]
+
+With thorough also models that take a minute each. Without spin it is skipped.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+MODEL = pathlib.Path(__file__).resolve().parent / "exits.pml"
+SAFETY = ("-DSAFETY", "-DCOLLAPSE")
+# Agents, ranks, deaths, and how the agents are joined.
+RIGHT = (("-DA=1", "-DN=1", "-DDEATHS=0"),
+         ("-DA=1", "-DN=3", "-DDEATHS=0"),
+         ("-DA=2", "-DN=3", "-DDEATHS=2"),
+         ("-DA=3", "-DN=1", "-DDEATHS=3"),
+         ("-DA=3", "-DN=2", "-DDEATHS=1"),
+         ("-DA=3", "-DN=2", "-DDEATHS=1", "-DTREE=STAR"))
+THOROUGH = (("-DA=3", "-DN=3", "-DDEATHS=1"),
+            ("-DA=3", "-DN=2", "-DDEATHS=3"),
+            ("-DA=3", "-DN=2", "-DDEATHS=3", "-DTREE=STAR"),
+            ("-DA=4", "-DN=1", "-DDEATHS=1"),
+            ("-DA=4", "-DN=1", "-DDEATHS=1", "-DTREE=FORK"))
+# No cycle: then each run ends, also one that is not fair.
+ENDLESS = ("-DA=2", "-DN=2", "-DDEATHS=1")
+HANG = "invalid end state"
+# A mistake, where it shows, and as what.
+WRONG = ((1, ("-DA=2", "-DN=3", "-DDEATHS=0"), "assertion violated (hears[r]==decided)"),
+         (2, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
+         (3, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
+         (4, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
+         (5, ("-DA=4", "-DN=1", "-DDEATHS=1"), HANG))
+DEEPEST = 100000
+
+
+def run(folder, *command):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False, timeout=900)
+    return done.returncode, done.stdout
+
+
+def check(compiler, defines, kind=SAFETY, arguments=()):
+    """What the checker says of the model with these definitions."""
+    with tempfile.TemporaryDirectory(prefix="aq-spin-") as folder:
+        model = pathlib.Path(folder) / MODEL.name
+        model.write_text(MODEL.read_text())
+        for command in (("spin", "-a", *defines, model.name),
+                        (compiler, "-O1", "-w", *kind, "-o", "pan", "pan.c")):
+            code, said = run(folder, *command)
+            if code != 0 or "rror" in said:
+                sys.exit(f"{' '.join(command)} fails:\n{said}")
+        _, said = run(folder, "./pan", f"-m{DEEPEST}", *arguments)
+    found = re.search(r"errors: (\d+)\n\s*(\d+) states, stored", said)
+    if found is None or "max search depth too small" in said or "Search not completed" in said \
+            and found[1] == "0":
+        sys.exit(f"the check of {' '.join(defines)} is not complete:\n{said}")
+    print(f"{' '.join((*defines, *arguments))}: {found[2]} states, {found[1]} errors", flush=True)
+    return int(found[1]), said
+
+
+def main():
+    compiler = sys.argv[1]
+    if shutil.which("spin") is None:
+        print("skipped: there is no spin here (package spin)")
+        sys.exit(77)
+    right = RIGHT + (THOROUGH if "thorough" in sys.argv[2:] else ())
+    for defines in right:
+        errors, said = check(compiler, defines)
+        if errors:
+            sys.exit(said)
+    errors, said = check(compiler, ENDLESS, ("-DNP",), ("-l",))
+    if errors:
+        sys.exit(said)
+    for number, defines, finding in WRONG:
+        errors, said = check(compiler, (*defines, f"-DWRONG={number}"))
+        if not errors or finding not in said:
+            sys.exit(f"the mistake {number} is not found as \"{finding}\":\n{said}")
+
+
+if __name__ == "__main__":
+    main()

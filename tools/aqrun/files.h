@@ -1,0 +1,22 @@
+/* --output: a file for what each rank prints. */
+#ifndef AQRUN_FILES_H
+#define AQRUN_FILES_H
+
+#include "base/base.h"
+
+#define FILES_WHY 512u
+
+/*
+ * In a pattern %r becomes the rank, %s out or err, %j the name of the job and %% a %. One without
+ * %r is a folder, in which are RANK.out and RANK.err; without %s both go to one file.
+ *
+ * False: the pattern makes no sense; `why`.
+ */
+bool files_check(const char *pattern, char why[FILES_WHY]);
+
+/* Open those of a rank, empty, for streams 1 and 2; -1 is put where there is none. False: nothing
+ * is open; `why` names the file. */
+bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
+                char why[FILES_WHY]);
+
+#endif

@@ -1,0 +1,74 @@
+/* The hosts of a job: from a list, a file, or what the batch system says. */
+#ifndef AQRUN_HOSTS_H
+#define AQRUN_HOSTS_H
+
+#include "base/base.h"
+
+#define HOSTS_MAX      65536u     /* each has at least one rank */
+#define HOSTS_MENTIONS (1u << 20) /* of hosts that may be there several times */
+#define HOSTS_NAME     255u
+#define HOSTS_WHY      512u
+
+struct host {
+    char *name;
+    uint32_t slots; /* how many ranks it is meant for; 0: that is not said of any host */
+    uint32_t bare;  /* how often it was named without a number */
+    bool here;      /* this machine */
+};
+
+struct hosts {
+    struct host *list;
+    uint32_t count;
+    bool counted;    /* it is said how many ranks each is for */
+    char place[200]; /* where the words that are read come from, for complaints */
+    char why[HOSTS_WHY];
+    uint32_t room, mentions;
+    uint32_t *index; /* of the names: a number in the list plus 1, or 0 */
+    uint32_t index_size;
+};
+
+/* How the lines of a file look. */
+enum hosts_format {
+    HOSTS_PLAIN,      /* NAME, NAME slots=N, NAME:N, NAME*N, NAME N */
+    HOSTS_GRID_ENGINE /* NAME N QUEUE PROCESSORS */
+};
+
+/*
+ * All of these add to what is there, and return false with `why` set (place, what, what to do) when
+ * it makes no sense. A name that comes again adds up. Start from zeroes.
+ *
+ * A list has commas or blanks between its items:  n1,n2*4,n3:2,n[1-3,07-11]*2,[fe80::1]*2,me@n4
+ */
+bool hosts_add_list(struct hosts *hosts, const char *place, const char *text);
+bool hosts_add_file(struct hosts *hosts, const char *path, enum hosts_format format);
+/* The bytes of a file. */
+bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
+                     enum hosts_format format);
+/* What the batch system says in the environment, into an empty list; nothing is added where there
+ * is none. `*system` is its name, or NULL. */
+bool hosts_add_batch(struct hosts *hosts, const char **system);
+/* A host by its name, as it is. `slots` 0: not said. */
+bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots);
+
+/* All are added: `slots` and `counted` are right from now on. */
+void hosts_settle(struct hosts *hosts);
+/* How many ranks the first `count` hosts are meant for. */
+uint64_t hosts_slots(const struct hosts *hosts, uint32_t count);
+
+void hosts_free(struct hosts *hosts);
+
+/* For those who read more of a line: sets `why` and returns false. */
+bool hosts_wrong(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
+/* One item, as in a list; `extra` slots are said beside it, or 0. */
+bool hosts_add_item(struct hosts *hosts, const char *item, size_t len, uint32_t extra);
+/* A number from 1 to the most ranks there can be. */
+bool hosts_number(const char *text, size_t len, uint32_t *number);
+/* Text that is shown in a complaint: cut, and printable. */
+#define HOSTS_SHOWN 64
+const char *hosts_show(const char *text, size_t len, char shown[HOSTS_SHOWN]);
+
+/* Is this name that of this machine: localhost, its host name with or without a domain, or an
+ * address of its own? No name is looked up in the network. */
+bool hosts_is_here(const char *name);
+
+#endif

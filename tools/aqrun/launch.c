@@ -1,0 +1,171 @@
+/* Where the processes of the job run, and who starts them. */
+#include "launch.h"
+
+#include "command.h"
+#include "job.h"
+#include "manager.h"
+#include "print.h"
+#include "ssh.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct launch launch;
+static bool launch_named; /* by the user, and not by a batch system */
+
+static _Noreturn void launch_wrong(const char *why)
+{
+    say("%s", why);
+    exit(EXIT_USAGE);
+}
+
+/* The first that says something counts: the command line, the settings, the batch system. */
+static bool launch_find(struct hosts *hosts)
+{
+    const struct aqi_launch_config *config = &aqi_launch_config;
+    const char *system;
+    launch_named = true;
+    if (job.options.hosts != NULL) return hosts_add_list(hosts, "--hosts", job.options.hosts);
+    if (job.options.hostfile != NULL)
+        return hosts_add_file(hosts, job.options.hostfile, HOSTS_PLAIN);
+    if (config->hosts[0] != '\0') return hosts_add_list(hosts, "AQ_HOSTS", config->hosts);
+    if (config->hostfile[0] != '\0') return hosts_add_file(hosts, config->hostfile, HOSTS_PLAIN);
+    launch_named = false;
+    if (!hosts_add_batch(hosts, &system)) return false;
+    if (system != NULL) tell("%s has given this job %u hosts", system, hosts->count);
+    return true;
+}
+
+static void launch_place(void)
+{
+    char why[HOSTS_WHY];
+    const struct place_wish wish = {.ranks = job.options.ranks,
+                                    .hosts = job.options.hosts_wanted,
+                                    .oversubscribe = job.options.oversubscribe};
+    if (!place_ranks(&launch.place, &launch.hosts, &wish, why)) launch_wrong(why);
+    job.options.ranks = launch.place.ranks;
+}
+
+bool launch_far(void)
+{
+    for (uint32_t i = 0; i < launch.place.hosts && launch.hosts.count > 0; i++)
+        if (!launch.hosts.list[i].here) return true;
+    return false;
+}
+
+/* What a manager does not do for us. */
+static void launch_check_manager(void)
+{
+    if (job.options.output != NULL)
+        launch_wrong("--output is for processes that aqrun starts itself: leave it out, or use "
+                     "srun --output, mpirun --output-filename");
+    if (job.options.timeout_ns != 0)
+        launch_wrong("--timeout is for processes that aqrun starts itself: leave it out, or use "
+                     "srun --time, or timeout(1)");
+}
+
+void launch_open(void)
+{
+    struct aqi_settings_table *const tables[] = {&aqi_launch_settings};
+    if (aqi_settings_load(tables, 1) != AQ_OK) launch_wrong(aq_error_message());
+    launch.spawner = (enum aqi_spawner)aqi_launch_config.spawner;
+    launch.carry = (struct carry){job.options.carried, job.options.carried_only};
+    if (job.options.hosts != NULL && job.options.hostfile != NULL)
+        command_wrong("--hosts and --hostfile: give one of them");
+    if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
+        launch_wrong(launch.hosts.why);
+    hosts_settle(&launch.hosts);
+    /* That a batch system gave us a part of this machine limits nobody here. */
+    if (!launch_named && launch.hosts.count == 1 && launch.hosts.list[0].here)
+        hosts_free(&launch.hosts);
+    if (launch.spawner == AQI_SPAWNER_SSH && launch.hosts.count == 0)
+        launch_wrong("--spawner ssh: no hosts are known; name them with --hosts, --hostfile, "
+                     "AQ_HOSTS or AQ_HOSTFILE");
+    launch_place();
+    if (launch.spawner == AQI_SPAWNER_AUTO)
+        launch.spawner = launch_far() ? AQI_SPAWNER_SSH : AQI_SPAWNER_FORK;
+    if (launch.spawner >= AQI_SPAWNER_PMIX) launch_check_manager();
+}
+
+void launch_manager(void)
+{
+    if (launch.spawner < AQI_SPAWNER_PMIX) return;
+    char why[HOSTS_WHY];
+    const char **carried = carry_list(&launch.carry, environ);
+    if (carried == NULL) die("no memory for the environment");
+    const struct manager_wish wish = {.spawner = launch.spawner,
+                                      .hosts = &launch.hosts,
+                                      .place = &launch.place,
+                                      .named = launch_named && launch.hosts.count > 0,
+                                      .spread = job.options.hosts_wanted,
+                                      .prefix = job.options.prefix,
+                                      .oversubscribe = job.options.oversubscribe,
+                                      .carried = carried,
+                                      .only = launch.carry.only,
+                                      .command = job.options.command};
+    char **argv = manager_command(&wish, why);
+    if (argv == NULL) launch_wrong(why);
+    if (job.options.test_only) {
+        print_words(argv);
+        putchar('\n');
+        exit(command_written() ? EXIT_SUCCESS : AQI_EXIT_FAILED);
+    }
+    tell("becoming %s", argv[0]);
+    execvp(argv[0], argv);
+    say("cannot run %s: %s", argv[0], strerror(errno));
+    exit(EXIT_CANNOT_RUN);
+}
+
+char **launch_agent(uint32_t host)
+{
+    char own[PATH_MAX], why[SSH_WHY];
+    const char *there = aqi_launch_config.remote_aqrun;
+    ssize_t len = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    if (there[0] == '\0' && len <= 0) die("/proc/self/exe: %s", strerror(errno));
+    own[len > 0 ? len : 0] = '\0';
+    const struct ssh_way way = {.command = aqi_launch_config.ssh_command,
+                                .options = aqi_launch_config.ssh_options,
+                                .aqrun = there[0] != '\0' ? there : own};
+    char **argv = ssh_argv(&way, launch.hosts.list[host].name, why);
+    if (argv == NULL) launch_wrong(why);
+    return argv;
+}
+
+static void launch_print_host(uint32_t host)
+{
+    const struct place *place = &launch.place;
+    char number[16];
+    printf("# %s, %u of %u processes, ", launch.hosts.list[host].name, place_count(place, host),
+           place->ranks);
+    if (launch.hosts.list[host].here) {
+        printf("this machine\n");
+    } else {
+        char **argv = launch_agent(host);
+        printf("reached by ");
+        print_words(argv);
+        putchar('\n');
+        free(argv);
+    }
+    for (uint32_t rank = place->first[host]; rank < place->first[host + 1]; rank++) {
+        const uint32_t values[] = {rank, place->ranks, rank - place->first[host],
+                                   place_count(place, host)};
+        static const char *const names[] = {"AQ_RANK", "AQ_SIZE", "AQ_LOCAL_RANK", "AQ_LOCAL_SIZE"};
+        for (size_t i = 0; i < AQI_COUNT_OF(values); i++) {
+            snprintf(number, sizeof(number), "%u", values[i]);
+            print_variable(names[i], number);
+        }
+        print_words(job.options.command);
+        putchar('\n');
+    }
+}
+
+void launch_print(void)
+{
+    for (uint32_t host = 0; host < launch.place.hosts; host++)
+        launch_print_host(host);
+}

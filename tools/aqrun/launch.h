@@ -1,0 +1,29 @@
+/* Where the processes of the job run, and who starts them. */
+#ifndef AQRUN_LAUNCH_H
+#define AQRUN_LAUNCH_H
+
+#include "carry.h"
+#include "job/launch.h"
+#include "place.h"
+
+struct launch {
+    enum aqi_spawner spawner; /* AUTO is decided */
+    struct hosts hosts;       /* empty: this machine alone */
+    struct place place;
+    struct carry carry;
+};
+extern struct launch launch;
+
+/* Read the settings, find the hosts, place the ranks; ends aqrun with a message when that cannot
+ * be. */
+void launch_open(void);
+/* Are there ranks on other hosts? */
+bool launch_far(void);
+/* The command that starts the agent of a host; freed by one free(). Ends aqrun when it is none. */
+char **launch_agent(uint32_t host);
+/* With a manager: become it, or with -t print its command; returns when there is none. */
+void launch_manager(void);
+/* For -t: what would be run on all hosts. */
+void launch_print(void);
+
+#endif

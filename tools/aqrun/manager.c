@@ -1,0 +1,332 @@
+/* Starting the processes by a manager that is there: which one, and its options for ours. */
+#include "manager.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MANAGER_PATIENCE_MS 5000
+
+/* Whose options it takes. */
+enum manager_flavor { MANAGER_ASK, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA, MANAGER_NONE };
+
+struct manager_row {
+    enum aqi_spawner spawner;
+    const char *program;
+    enum manager_flavor flavor; /* MANAGER_ASK: by what it says of itself */
+    unsigned suits;             /* bits of the flavors that will do */
+    const char *option;         /* that chooses the protocol */
+};
+
+#define MANAGER_BIT(flavor) (1u << (flavor))
+#define MANAGER_ANY         (~0u)
+
+/* In the order in which they are looked for; srun goes first inside a job of Slurm, else last. */
+static const struct manager_row manager_rows[] = {
+    {AQI_SPAWNER_PMIX, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmix"},
+    {AQI_SPAWNER_PMIX, "prterun", MANAGER_OPENMPI, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_PMIX, "mpirun.openmpi", MANAGER_OPENMPI, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_PMIX, "mpirun", MANAGER_ASK, MANAGER_BIT(MANAGER_OPENMPI), NULL},
+    {AQI_SPAWNER_PMIX, "mpiexec", MANAGER_ASK, MANAGER_BIT(MANAGER_OPENMPI), NULL},
+    {AQI_SPAWNER_PMI2, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmi2"},
+    {AQI_SPAWNER_PMI, "mpiexec.hydra", MANAGER_HYDRA, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_PMI, "mpiexec", MANAGER_ASK, MANAGER_BIT(MANAGER_HYDRA), NULL},
+    {AQI_SPAWNER_PMI, "mpirun", MANAGER_ASK, MANAGER_BIT(MANAGER_HYDRA), NULL},
+    {AQI_SPAWNER_MPI, "mpirun", MANAGER_ASK, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_MPI, "mpiexec", MANAGER_ASK, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_MPI, "mpiexec.hydra", MANAGER_HYDRA, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_MPI, "mpirun.openmpi", MANAGER_OPENMPI, MANAGER_ANY, NULL},
+    {AQI_SPAWNER_MPI, "srun", MANAGER_SLURM, MANAGER_ANY, NULL},
+};
+
+/* What managers say for --version, and who they are. */
+static const struct {
+    const char *word;
+    enum manager_flavor flavor;
+} manager_words[] = {
+    {"Open MPI", MANAGER_OPENMPI},   {"OpenRTE", MANAGER_OPENMPI}, {"PRRTE", MANAGER_OPENMPI},
+    {"prterun", MANAGER_OPENMPI},    {"HYDRA", MANAGER_HYDRA},     {"Hydra", MANAGER_HYDRA},
+    {"Intel(R) MPI", MANAGER_HYDRA}, {"slurm", MANAGER_SLURM},
+};
+
+static bool manager_wrong(char why[HOSTS_WHY], const char *fmt, ...) AQI_PRINTF(2, 3);
+static bool manager_wrong(char why[HOSTS_WHY], const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, HOSTS_WHY, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static bool manager_on_path(const char *program)
+{
+    char path[4096];
+    const char *folders = getenv("PATH");
+    for (const char *at = folders; at != NULL && *at != '\0';) {
+        size_t len = strcspn(at, ":");
+        int n = snprintf(path, sizeof(path), "%.*s/%s", (int)len, at, program);
+        if (len > 0 && n < (int)sizeof(path) && access(path, X_OK) == 0) return true;
+        at += len + (at[len] == ':');
+    }
+    return false;
+}
+
+/* What `program --version` prints, as far as it fits and comes in time. */
+static void manager_hear(const char *program, char *text, size_t room)
+{
+    int ends[2];
+    size_t used = 0;
+    text[0] = '\0';
+    if (pipe(ends) != 0) return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execlp(program, program, "--version", (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    struct pollfd state = {.fd = ends[0], .events = POLLIN};
+    while (pid > 0 && used < room - 1 && poll(&state, 1, MANAGER_PATIENCE_MS) > 0) {
+        ssize_t got = read(ends[0], text + used, room - 1 - used);
+        if (got <= 0) break;
+        used += (size_t)got;
+    }
+    text[used] = '\0';
+    close(ends[0]);
+    if (pid <= 0) return;
+    kill(pid, SIGKILL); /* it has said enough */
+    waitpid(pid, NULL, 0);
+}
+
+static enum manager_flavor manager_ask(const char *program)
+{
+    char text[4096];
+    manager_hear(program, text, sizeof(text));
+    for (size_t i = 0; i < AQI_COUNT_OF(manager_words); i++)
+        if (strstr(text, manager_words[i].word) != NULL) return manager_words[i].flavor;
+    return MANAGER_NONE;
+}
+
+/* Slurm only, or all others: the first that will do. */
+static const struct manager_row *manager_look(enum aqi_spawner spawner, bool slurm,
+                                              enum manager_flavor *flavor)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++) {
+        const struct manager_row *row = &manager_rows[i];
+        if (row->spawner != spawner || (row->flavor == MANAGER_SLURM) != slurm) continue;
+        if (!manager_on_path(row->program)) continue;
+        *flavor = row->flavor == MANAGER_ASK ? manager_ask(row->program) : row->flavor;
+        if (*flavor != MANAGER_NONE && (row->suits & MANAGER_BIT(*flavor)) != 0) return row;
+    }
+    return NULL;
+}
+
+static const struct manager_row *manager_find(enum aqi_spawner spawner, enum manager_flavor *flavor,
+                                              char why[HOSTS_WHY])
+{
+    bool inside = getenv("SLURM_JOB_ID") != NULL;
+    const struct manager_row *row = manager_look(spawner, inside, flavor);
+    if (row == NULL) row = manager_look(spawner, !inside, flavor);
+    if (row != NULL) return row;
+    char names[128] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++)
+        if (manager_rows[i].spawner == spawner)
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                     used > 0 ? ", " : "", manager_rows[i].program);
+    manager_wrong(why,
+                  "none of %s that would do is in a folder of PATH: install one, or load its "
+                  "module; --spawner ssh does without",
+                  names);
+    return NULL;
+}
+
+/* --- its command ------------------------------------------------------------------------------ */
+
+struct manager_words {
+    char **argv;
+    size_t used, room;
+    bool failed;
+};
+
+static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *fmt, ...)
+{
+    va_list args;
+    if (to->used + 1 >= to->room) {
+        size_t room = 2 * to->room + 64;
+        char **larger = realloc(to->argv, room * sizeof(*larger));
+        to->failed = to->failed || larger == NULL;
+        if (larger == NULL) return;
+        to->argv = larger;
+        to->room = room;
+    }
+    va_start(args, fmt);
+    if (vasprintf(&to->argv[to->used], fmt, args) < 0)
+        to->failed = true;
+    else
+        to->used++;
+    va_end(args);
+    to->argv[to->used] = NULL;
+}
+
+/* "a:2,b:1", or without the numbers. */
+static char *manager_list(const struct manager_wish *wish, bool numbers)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (file == NULL) return NULL;
+    for (uint32_t i = 0; i < wish->place->hosts; i++) {
+        fprintf(file, "%s%s", i > 0 ? "," : "", wish->hosts->list[i].name);
+        if (numbers) fprintf(file, ":%u", place_count(wish->place, i));
+    }
+    if (fclose(file) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* The ranks that srun would put there: the first hosts get one more where it is uneven. */
+static bool manager_even(const struct place *place)
+{
+    for (uint32_t i = 0; i < place->hosts; i++) {
+        uint32_t even = place->ranks / place->hosts + (i < place->ranks % place->hosts);
+        if (place_count(place, i) != even) return false;
+    }
+    return true;
+}
+
+/* The names of what is carried, that a manager takes: those with other letters it does not. */
+static bool manager_name(const char *entry, size_t *len)
+{
+    *len = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+    return *len > 0 && entry[*len] == '=' && (entry[0] < '0' || entry[0] > '9');
+}
+
+static char *manager_names(const struct manager_wish *wish)
+{
+    char *text = NULL;
+    size_t size, len;
+    FILE *file = open_memstream(&text, &size);
+    if (file == NULL) return NULL;
+    bool some = false;
+    for (size_t i = 0; wish->carried[i] != NULL; i++)
+        if (manager_name(wish->carried[i], &len)) {
+            fprintf(file, "%s%.*s", some ? "," : "", (int)len, wish->carried[i]);
+            some = true;
+        }
+    if (fclose(file) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+static bool manager_slurm(struct manager_words *to, const struct manager_wish *wish,
+                          char why[HOSTS_WHY])
+{
+    uint32_t hosts = wish->named ? wish->place->hosts : wish->spread;
+    if (wish->named && !manager_even(wish->place))
+        return manager_wrong(why, "srun spreads processes evenly, and these hosts have different "
+                                  "numbers: add -N, give each the same slots, or take --spawner "
+                                  "ssh");
+    manager_add(to, "--ntasks=%u", wish->place->ranks);
+    if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
+    char *list = wish->named ? manager_list(wish, false) : NULL;
+    if (wish->named) manager_add(to, "--nodelist=%s", list != NULL ? list : "");
+    char *names = wish->only ? manager_names(wish) : NULL;
+    manager_add(to, "--export=%s", wish->only && names != NULL ? names : "ALL");
+    if (wish->prefix) manager_add(to, "--label");
+    if (wish->oversubscribe) manager_add(to, "--overcommit");
+    to->failed = to->failed || (wish->named && list == NULL) || (wish->only && names == NULL);
+    free(list);
+    free(names);
+    return true;
+}
+
+static bool manager_openmpi(struct manager_words *to, const struct manager_wish *wish,
+                            char why[HOSTS_WHY])
+{
+    (void)why;
+    size_t len;
+    manager_add(to, "-n");
+    manager_add(to, "%u", wish->place->ranks);
+    if (wish->hosts->count > 0 && (wish->named || wish->spread > 0)) {
+        char *list = manager_list(wish, true);
+        manager_add(to, "--host");
+        manager_add(to, "%s", list != NULL ? list : "");
+        to->failed = to->failed || list == NULL;
+        free(list);
+    }
+    for (size_t i = 0; wish->carried[i] != NULL; i++) {
+        if (!manager_name(wish->carried[i], &len)) continue;
+        manager_add(to, "-x");
+        manager_add(to, "%.*s", (int)len, wish->carried[i]);
+    }
+    if (wish->prefix) manager_add(to, "--tag-output");
+    if (wish->oversubscribe) manager_add(to, "--oversubscribe");
+    return true;
+}
+
+static bool manager_hydra(struct manager_words *to, const struct manager_wish *wish,
+                          char why[HOSTS_WHY])
+{
+    (void)why;
+    manager_add(to, "-n");
+    manager_add(to, "%u", wish->place->ranks);
+    if (wish->hosts->count > 0 && (wish->named || wish->spread > 0)) {
+        char *list = manager_list(wish, true);
+        manager_add(to, "-hosts");
+        manager_add(to, "%s", list != NULL ? list : "");
+        to->failed = to->failed || list == NULL;
+        free(list);
+    }
+    if (wish->only) {
+        char *names = manager_names(wish);
+        manager_add(to, "-genvlist");
+        manager_add(to, "%s", names != NULL ? names : "");
+        to->failed = to->failed || names == NULL;
+        free(names);
+    }
+    if (wish->prefix) manager_add(to, "-prepend-rank");
+    return true;
+}
+
+static void manager_forget(struct manager_words *words)
+{
+    for (size_t i = 0; i < words->used; i++)
+        free(words->argv[i]);
+    free(words->argv);
+}
+
+char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY])
+{
+    static bool (*const options[])(struct manager_words *, const struct manager_wish *,
+                                   char *) = {[MANAGER_SLURM] = manager_slurm,
+                                              [MANAGER_OPENMPI] = manager_openmpi,
+                                              [MANAGER_HYDRA] = manager_hydra};
+    enum manager_flavor flavor;
+    struct manager_words to = {0};
+    const struct manager_row *row = manager_find(wish->spawner, &flavor, why);
+    if (row == NULL) return NULL;
+    manager_add(&to, "%s", row->program);
+    if (row->option != NULL) manager_add(&to, "%s", row->option);
+    if (!options[flavor](&to, wish, why)) {
+        manager_forget(&to);
+        return NULL;
+    }
+    for (char *const *word = wish->command; *word != NULL; word++)
+        manager_add(&to, "%s", *word);
+    if (!to.failed) return to.argv;
+    manager_forget(&to);
+    manager_wrong(why, "no memory for the command of %s", row->program);
+    return NULL;
+}

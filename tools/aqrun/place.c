@@ -1,0 +1,160 @@
+/* Which ranks run on which host. */
+#include "place.h"
+
+#include "job/boot.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static AQI_PRINTF(2, 3) bool place_wrong(char why[HOSTS_WHY], const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, HOSTS_WHY, fmt, args);
+    va_end(args);
+    return false;
+}
+
+/* What is worked out: how many ranks each host gets. */
+struct place_deal {
+    const struct hosts *list;
+    uint32_t hosts; /* that may be used */
+    uint32_t *ranks;
+};
+
+static uint32_t place_room(const struct place_deal *deal, uint32_t host)
+{
+    return deal->list->counted ? deal->list->list[host].slots : AQI_MAX_RANKS;
+}
+
+static void place_fill(const struct place_deal *deal, uint32_t ranks)
+{
+    for (uint32_t i = 0; i < deal->hosts && ranks > 0; i++) {
+        uint32_t some = (uint32_t)aqi_min(ranks, place_room(deal, i));
+        deal->ranks[i] += some;
+        ranks -= some;
+    }
+}
+
+static uint64_t place_below(const struct place_deal *deal, uint32_t level)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < deal->hosts; i++)
+        sum += aqi_min(level, place_room(deal, i));
+    return sum;
+}
+
+/* Evenly: all up to the highest level that there are enough ranks for, and the first one more. */
+static void place_spread(const struct place_deal *deal, uint32_t ranks)
+{
+    uint32_t level = 0;
+    for (uint32_t step = AQI_MAX_RANKS; step > 0; step /= 2)
+        if (place_below(deal, level + step) <= ranks) level += step;
+    uint32_t rest = ranks - (uint32_t)aqi_min(place_below(deal, level), ranks);
+    for (uint32_t i = 0; i < deal->hosts; i++) {
+        uint32_t room = place_room(deal, i);
+        bool more = rest > 0 && room > level;
+        deal->ranks[i] += (uint32_t)aqi_min(level, room) + more;
+        rest -= more;
+    }
+}
+
+static bool place_check_hosts(const struct hosts *list, const struct place_wish *wish,
+                              char why[HOSTS_WHY])
+{
+    if (wish->hosts > 1 && list->count == 0)
+        return place_wrong(why,
+                           "-N %u: only this machine is known; name hosts with --hosts or "
+                           "--hostfile, or leave out -N",
+                           wish->hosts);
+    if (list->count > 0 && wish->hosts > list->count)
+        return place_wrong(why, "-N %u: there are only %u hosts; name more, or ask for fewer",
+                           wish->hosts, list->count);
+    if (wish->ranks != 0 && wish->hosts > wish->ranks)
+        return place_wrong(why, "-n %u -N %u: each host gets a process; ask for fewer hosts",
+                           wish->ranks, wish->hosts);
+    return true;
+}
+
+/* How many ranks there are to be, if nobody has said. */
+static uint64_t place_default(const struct hosts *list, uint32_t hosts)
+{
+    return list->counted ? hosts_slots(list, hosts) : hosts;
+}
+
+static bool place_check_ranks(const struct hosts *list, const struct place_wish *wish,
+                              uint32_t hosts, uint64_t ranks, char why[HOSTS_WHY])
+{
+    uint64_t slots = hosts_slots(list, hosts);
+    if (ranks > AQI_MAX_RANKS)
+        return place_wrong(why,
+                           "the hosts have %llu slots, but a job has at most %u processes: say "
+                           "how many with -n",
+                           (unsigned long long)ranks, AQI_MAX_RANKS);
+    if (!list->counted || ranks <= slots || wish->oversubscribe) return true;
+    return place_wrong(
+        why,
+        "-n %llu: the slots of all hosts (%u) are %llu; start fewer, give hosts more slots "
+        "(--hosts %s*SLOTS), or add --oversubscribe; --spawner fork starts all on "
+        "this machine",
+        (unsigned long long)ranks, hosts, (unsigned long long)slots, list->list[0].name);
+}
+
+/* How many of the hosts are used, and where their ranks begin. */
+static void place_finish(struct place *place, const struct place_deal *deal)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < deal->hosts && deal->ranks[i] > 0; i++) {
+        uint32_t ranks = deal->ranks[i];
+        deal->ranks[i] = sum;
+        sum += ranks;
+        place->hosts = i + 1;
+    }
+    deal->ranks[place->hosts] = sum;
+    place->ranks = sum;
+    place->first = deal->ranks;
+}
+
+bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
+                 char why[HOSTS_WHY])
+{
+    static const struct host here = {.here = true};
+    const struct hosts alone = {.list = (struct host *)(uintptr_t)&here, .count = 1};
+    *place = (struct place){0};
+    if (!place_check_hosts(hosts, wish, why)) return false;
+    struct place_deal deal = {.list = hosts->count > 0 ? hosts : &alone};
+    deal.hosts = wish->hosts > 0 ? wish->hosts : deal.list->count;
+    uint64_t ranks = wish->ranks > 0 ? wish->ranks : place_default(deal.list, deal.hosts);
+    if (!place_check_ranks(deal.list, wish, deal.hosts, ranks, why)) return false;
+    deal.ranks = calloc((size_t)deal.hosts + 1, sizeof(*deal.ranks));
+    if (deal.ranks == NULL) return place_wrong(why, "no memory for %u hosts", deal.hosts);
+    uint64_t slots = deal.list->counted ? hosts_slots(deal.list, deal.hosts) : ranks;
+    uint32_t rounds = (uint32_t)((ranks - 1) / slots);
+    for (uint32_t i = 0; rounds > 0 && i < deal.hosts; i++)
+        deal.ranks[i] = rounds * place_room(&deal, i);
+    uint32_t rest = (uint32_t)(ranks - rounds * slots);
+    bool evenly = wish->hosts > 0 || !deal.list->counted;
+    (evenly ? place_spread : place_fill)(&deal, rest);
+    place_finish(place, &deal);
+    return true;
+}
+
+uint32_t place_host(const struct place *place, uint32_t rank)
+{
+    uint32_t low = 0, high = place->hosts;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (place->first[middle] <= rank)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void place_free(struct place *place)
+{
+    free(place->first);
+    *place = (struct place){0};
+}

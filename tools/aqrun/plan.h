@@ -1,0 +1,13 @@
+/* What agents there are, and what their tickets say. */
+#ifndef AQRUN_PLAN_H
+#define AQRUN_PLAN_H
+
+#include "job/hub/hub.h"
+
+struct ticket;
+
+/* The job has ranks on other hosts: fills in of `hub`, of which the rest is there, what says who
+ * runs where, and job.first and job.count. Returns the root's ticket as if it had got one. */
+const struct ticket *plan_open(struct aqi_hub_params *hub, const char *ports);
+
+#endif

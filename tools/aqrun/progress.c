@@ -1,0 +1,60 @@
+/* What is said while many hosts start. */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define PROGRESS_SECOND 1000000000ull
+#define PROGRESS_NAMES  8u
+
+/* Pauses before the lines; the last one holds for all others. */
+static const unsigned progress_pauses[] = {2, 3, 5, 10, 20, 30};
+
+static uint64_t progress_due(const struct progress *progress)
+{
+    size_t i = aqi_min(progress->lines, AQI_COUNT_OF(progress_pauses) - 1);
+    uint64_t from = progress->lines == 0 ? progress->began_ns : progress->last_ns;
+    return from + progress_pauses[i] * PROGRESS_SECOND;
+}
+
+static AQI_PRINTF(3, 4) void progress_add(char *line, size_t *used, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(line + *used, PROGRESS_LINE - *used, fmt, args);
+    va_end(args);
+    *used = aqi_min(*used + (size_t)n, PROGRESS_LINE - 1);
+}
+
+/* Some names, and how many more there are. */
+static void progress_write(const struct progress_hosts *hosts, uint32_t missing, char *line)
+{
+    size_t used = 0;
+    uint32_t named = 0;
+    progress_add(line, &used, "%u of %u hosts have answered; waiting for", hosts->count - missing,
+                 hosts->count);
+    for (uint32_t i = 0; i < hosts->count && named < PROGRESS_NAMES; i++) {
+        if (hosts->answered(hosts->arg, i)) continue;
+        progress_add(line, &used, "%s %.40s", named > 0 ? "," : "", hosts->name(hosts->arg, i));
+        named++;
+    }
+    if (missing > named) progress_add(line, &used, " and %u more", missing - named);
+}
+
+bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,
+                   char line[PROGRESS_LINE], uint64_t *next)
+{
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < hosts->count; i++)
+        missing += !hosts->answered(hosts->arg, i);
+    *next = UINT64_MAX;
+    if (missing == 0) return false;
+    bool due = now >= progress_due(progress);
+    if (due) {
+        progress_write(hosts, missing, line);
+        progress->last_ns = now;
+        progress->lines++;
+    }
+    *next = progress_due(progress);
+    return due;
+}

@@ -1,0 +1,31 @@
+/* What is said while many hosts start: how many have answered, and who has not. */
+#ifndef AQRUN_PROGRESS_H
+#define AQRUN_PROGRESS_H
+
+#include "base/base.h"
+
+#define PROGRESS_LINE 400u
+
+/* Begins with zeroes, and `began_ns`. */
+struct progress {
+    uint64_t began_ns;
+    uint64_t last_ns; /* when the last line was due */
+    unsigned lines;
+};
+
+struct progress_hosts {
+    uint32_t count;
+    bool (*answered)(void *arg, uint32_t host);
+    const char *(*name)(void *arg, uint32_t host);
+    void *arg;
+};
+
+/*
+ * Is there a line to be said now? After two seconds the first, then ever more seldom, as long as
+ * somebody is missing:  "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to ask
+ * again, UINT64_MAX when all are there.
+ */
+bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,
+                   char line[PROGRESS_LINE], uint64_t *next);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * `aqrun --agent`: the part of a job that runs on this host. What to do comes as a ticket through
+ * standard input, from the aqrun that has started this one by ssh; all else goes over links.
+ */
+#include "base/clock.h"
+#include "job.h"
+#include "tree.h"
+
+#include <aqueduct/version.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A ticket comes at once, unless nobody is there who writes one. */
+#define REMOTE_PATIENCE_NS 60000000000u
+
+/* The standard input after the ticket: its end says that whoever started us is gone or wants an
+ * end. */
+static struct {
+    struct aqi_source input;
+    struct ticket ticket;
+} remote = {.input.fd = -1};
+
+/* What more has come; 0: it has ended. Dies when nothing comes. */
+static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
+{
+    for (;;) {
+        struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+        uint64_t now = aqi_now_ns();
+        if (now >= limit)
+            die("--agent: no ticket has come on standard input; this is for aqrun's own use, by "
+                "ssh");
+        if (poll(&input, 1, (int)((limit - now) / 1000000 + 1)) <= 0) continue;
+        ssize_t got = read(STDIN_FILENO, at, room);
+        if (got >= 0) return (size_t)got;
+        if (errno != EINTR && errno != EAGAIN) die("--agent: standard input: %s", strerror(errno));
+    }
+}
+
+/* Byte by byte as far as needed: what is behind the ticket, nothing, must not be waited for. */
+static void remote_read_ticket(void)
+{
+    uint64_t limit = aqi_now_ns() + REMOTE_PATIENCE_NS;
+    size_t used = 0, room = 65536;
+    char why[TICKET_WHY];
+    uint8_t *bytes = malloc(room);
+    for (;;) {
+        if (bytes == NULL) die("--agent: no memory for a ticket");
+        size_t got = remote_read(bytes + used, room - used, limit);
+        used += got;
+        ssize_t took =
+            ticket_decode(bytes, used, got == 0, program_invocation_name, &remote.ticket, why);
+        if (took < 0) die("--agent: %s", why);
+        if (took > 0) break;
+        if (used == room) bytes = realloc(bytes, room *= 2);
+    }
+    explicit_bzero(bytes, used);
+    free(bytes);
+}
+
+static void remote_set_limits(void)
+{
+    for (uint32_t i = 0; i < remote.ticket.limit_count; i++) {
+        const struct ticket_limit *limit = &remote.ticket.limits[i];
+        struct rlimit now, wanted = {.rlim_cur = limit->soft, .rlim_max = limit->hard};
+        /* Numbers, as the ticket has them: getrlimit takes an enum here and an int there. */
+        if (syscall(SYS_prlimit64, 0, limit->resource, NULL, &now) != 0) continue;
+        /* As far as this host allows: the limits here may have been set lower on purpose. */
+        wanted.rlim_max = aqi_min(wanted.rlim_max, now.rlim_max);
+        wanted.rlim_cur = aqi_min(wanted.rlim_cur, wanted.rlim_max);
+        (void)syscall(SYS_prlimit64, 0, limit->resource, &wanted, NULL);
+    }
+}
+
+/* Become what the ranks of this host inherit. */
+static const char *remote_settle(void)
+{
+    static char why[1024];
+    const struct ticket *ticket = &remote.ticket;
+    clearenv();
+    for (size_t i = 0; ticket->environment[i] != NULL; i++)
+        if (putenv((char *)(uintptr_t)ticket->environment[i]) != 0) die("no memory for variables");
+    umask((mode_t)ticket->umask);
+    remote_set_limits();
+    if ((ticket->flags & TICKET_SAME_ADDRESSES) != 0) {
+        int now = personality(0xffffffff);
+        if (now != -1) (void)personality((unsigned long)now | ADDR_NO_RANDOMIZE);
+    }
+    if (chdir(ticket->folder) == 0) return NULL;
+    snprintf(
+        why, sizeof(why),
+        "there is no folder %s here (%s): make it, or start aqrun from one that all hosts have",
+        ticket->folder, strerror(errno));
+    return why;
+}
+
+static void remote_input_ready(struct aqi_source *source)
+{
+    char byte;
+    ssize_t got = read(source->fd, &byte, 1);
+    if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    aqi_source_close(source);
+    aqi_hub_now(job.hub, aqi_now_ns());
+    aqi_hub_forsaken(job.hub);
+}
+
+/* Who runs what: of others it is enough to know that it is not us. */
+static void remote_place(struct aqi_hub_params *hub)
+{
+    const struct ticket_host *own = &remote.ticket.tree[0];
+    uint32_t *agent_of = calloc(hub->ranks, sizeof(*agent_of));
+    const char **names = calloc(hub->agents, sizeof(*names));
+    if (agent_of == NULL || names == NULL) die("no memory for %u ranks", hub->ranks);
+    for (uint32_t i = 0; i < own->count; i++)
+        agent_of[own->first + i] = hub->agent;
+    for (uint32_t i = 0; i < hub->agents; i++)
+        names[i] = tree_name(i);
+    hub->agent_of = agent_of;
+    hub->hosts = names;
+    job.first = own->first;
+    job.count = own->count;
+}
+
+const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
+{
+    const struct ticket *ticket = &remote.ticket;
+    const char *ssh = getenv("SSH_CONNECTION");
+    char connection[256];
+    snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");
+    remote_read_ticket();
+    *why = remote_settle();
+    if (ssh != NULL) setenv("SSH_CONNECTION", connection, 1);
+    tree_open(ticket);
+    unsetenv("SSH_CONNECTION");
+    bool rootless = (ticket->flags & TICKET_ROOTLESS) != 0;
+    *hub = (struct aqi_hub_params){.ranks = ticket->ranks,
+                                   .agents = ticket->hosts,
+                                   .agent = ticket->host,
+                                   .fanout = ticket->fanout,
+                                   .host_count = ticket->hosts - rootless,
+                                   .host = ticket->host - rootless,
+                                   .survive = (ticket->flags & TICKET_SURVIVE) != 0,
+                                   .start_timeout_ns = ticket->start_timeout_ns,
+                                   .exit_timeout_ns = ticket->exit_timeout_ns,
+                                   .host_timeout_ns = ticket->host_timeout_ns};
+    memcpy(hub->key, ticket->key, sizeof(hub->key));
+    job.options.ranks = ticket->ranks;
+    job.options.command = (char **)(uintptr_t)ticket->argv;
+    job.options.verbose = (ticket->flags & TICKET_VERBOSE) != 0;
+    job.options.prefix = (ticket->flags & TICKET_PREFIX) != 0;
+    job.options.output = ticket->output[0] != '\0' ? ticket->output : NULL;
+    job.bind = (ticket->flags & TICKET_BIND) != 0;
+    snprintf(job.id, sizeof(job.id), "%s", ticket->job);
+    remote_place(hub);
+    return ticket;
+}
+
+void remote_watch_input(void)
+{
+    int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (input < 0 || null < 0 || dup2(null, STDIN_FILENO) < 0) die("--agent: %s", strerror(errno));
+    close(null);
+    fcntl(input, F_SETFL, O_NONBLOCK);
+    aqi_source_open(&remote.input, input, remote_input_ready);
+    aqi_source_watch(&remote.input, EPOLLIN);
+}

@@ -1,0 +1,96 @@
+/* What the hub wants to have done on this host: signals, words for the user, the end. */
+#include "base/cgroup.h"
+#include "job.h"
+#include "job/agent.h"
+#include "tree.h"
+
+#include <aqueduct/aqueduct.h>
+#include <signal.h>
+#include <stdlib.h>
+
+static struct rank *serve_rank(uint32_t number)
+{
+    return &job.ranks[aqi_hub_index(job.hub, number)];
+}
+
+static void serve_kill(void *arg, uint32_t number, int signal_number)
+{
+    const struct rank *rank = serve_rank(number);
+    (void)arg;
+    if (rank->running) kill(-rank->pid, signal_number);
+}
+
+/* What cannot be known counts as asleep. */
+static bool serve_asleep(void *arg, uint32_t number)
+{
+    struct process process;
+    (void)arg;
+    return !reaper_look(serve_rank(number)->pid, &process) || process.state == 'D';
+}
+
+/* Has the kernel killed processes of our cgroup for its limit on memory since the job began? */
+static const char *serve_hint(void *arg)
+{
+    (void)arg;
+    return aqi_cgroup_read("").kills > job.memory_kills
+               ? ", as the limit on memory of its cgroup was reached: raise that (memory.max), or "
+                 "start fewer processes"
+               : "";
+}
+
+static void serve_say(void *arg, bool always, const char *text)
+{
+    (void)arg;
+    if (always)
+        say("%s", text);
+    else
+        tell("%s", text);
+}
+
+static void serve_over(void *arg, int code)
+{
+    (void)arg, (void)code;
+    job.over = true;
+}
+
+static void serve_die(void *arg, const char *why)
+{
+    (void)arg;
+    die("%s", why);
+}
+
+static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
+{
+    (void)arg, (void)rank;
+    if (stream >= AQI_COUNT_OF(job.output)) return;
+    output_append(&job.output[stream], bytes, len);
+    output_flush(&job.output[stream]);
+}
+
+static void serve_shut(void *arg, unsigned stream)
+{
+    (void)arg;
+    if (job.agent != 0 && stream < AQI_COUNT_OF(job.far)) output_close_far(&job.far[stream]);
+}
+
+void serve_open(const struct aqi_hub_params *given, const char *ports)
+{
+    struct aqi_agent_params params = {.hub = *given,
+                                      .local_ranks = job.count,
+                                      .where = tree_where,
+                                      .came = tree_came,
+                                      .ports = ports};
+    params.hub.program = job.options.command[0];
+    params.hub.launcher = "aqrun";
+    params.hub.timeout_ns = job.options.timeout_ns;
+    params.hub.hooks = (struct aqi_hub_hooks){.kill = serve_kill,
+                                              .asleep = serve_asleep,
+                                              .hint = serve_hint,
+                                              .say = serve_say,
+                                              .output = serve_output,
+                                              .input = input_arrived,
+                                              .shut = serve_shut,
+                                              .over = serve_over,
+                                              .die = serve_die};
+    if (aqi_agent_open(&params, &job.hub) != AQ_OK) die("%s", aq_error_message());
+}

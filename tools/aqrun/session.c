@@ -1,0 +1,442 @@
+/* Sessions of ssh by the event loop: their start, their ticket, their words, their end. */
+#include "session.h"
+
+#include "job/loop.h"
+#include "ssh.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A login script that never stops talking: what is beyond is read and not passed on. */
+#define SESSION_LINES   1000u
+#define SESSION_CHUNK   4096u
+#define SESSION_SECOND  1000000000u
+#define SESSION_NO_EXEC 127 /* also what a shell ends with when the command is not there */
+
+enum session_state { SESSION_QUEUED, SESSION_STARTED, SESSION_ANSWERED };
+
+/* One of the two streams that it prints on. */
+struct session_stream {
+    struct aqi_source source;
+    struct session *session;
+    int number;
+    size_t used;
+    char line[SESSION_TEXT];
+};
+
+struct session {
+    struct session *next;
+    struct sessions *all;
+    uint32_t host;
+    char *name;
+    char **argv;
+    uint8_t *ticket;
+    size_t ticket_len, ticket_sent;
+    enum session_state state;
+    bool released; /* its input ends with the ticket */
+    uint64_t deadline_ns;
+    bool late; /* it was killed for that */
+    pid_t pid;
+    struct aqi_source life; /* its pidfd, where the kernel has such */
+    struct aqi_source input;
+    struct session_stream streams[2];
+    unsigned lines;
+    char said[256]; /* its last line on standard error, or else on standard output */
+    bool said_error;
+};
+
+struct sessions {
+    struct session_hooks hooks;
+    void *arg;
+    uint32_t fanout, open, unanswered;
+    uint64_t timeout_ns;
+    struct session *first, **last;
+};
+
+struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
+                               uint64_t timeout_ns)
+{
+    struct sessions *sessions = calloc(1, sizeof(*sessions));
+    if (sessions == NULL) return NULL;
+    sessions->hooks = *hooks;
+    sessions->arg = arg;
+    sessions->fanout = fanout > 0 ? fanout : UINT32_MAX;
+    sessions->timeout_ns = timeout_ns;
+    sessions->last = &sessions->first;
+    return sessions;
+}
+
+static void session_drop_ticket(struct session *session)
+{
+    if (session->ticket != NULL) explicit_bzero(session->ticket, session->ticket_len);
+    free(session->ticket);
+    session->ticket = NULL;
+}
+
+static void session_free(struct session *session)
+{
+    aqi_source_close(&session->life);
+    aqi_source_close(&session->input);
+    for (int i = 0; i < 2; i++)
+        aqi_source_close(&session->streams[i].source);
+    session_drop_ticket(session);
+    free(session->argv);
+    free(session->name);
+    free(session);
+}
+
+bool session_start(struct sessions *sessions, const struct session_wish *wish)
+{
+    struct session *session = calloc(1, sizeof(*session));
+    char *name = strdup(wish->name);
+    if (session == NULL || name == NULL) {
+        if (wish->ticket != NULL) explicit_bzero(wish->ticket, wish->ticket_len);
+        free(wish->ticket);
+        free(wish->argv);
+        free(session);
+        free(name);
+        return false;
+    }
+    session->all = sessions;
+    session->host = wish->host;
+    session->name = name;
+    session->argv = wish->argv;
+    session->ticket = wish->ticket;
+    session->ticket_len = wish->ticket_len;
+    session->life.fd = session->input.fd = -1;
+    for (int i = 0; i < 2; i++) {
+        session->streams[i].source.fd = -1;
+        session->streams[i].session = session;
+        session->streams[i].number = i + 1;
+    }
+    *sessions->last = session;
+    sessions->last = &session->next;
+    sessions->open++;
+    return true;
+}
+
+static struct session *session_find(const struct sessions *sessions, uint32_t host)
+{
+    struct session *session = sessions->first;
+    while (session != NULL && session->host != host)
+        session = session->next;
+    return session;
+}
+
+/* --- what it says ----------------------------------------------------------------------------- */
+
+static void session_line(struct session_stream *stream)
+{
+    struct session *session = stream->session;
+    const struct sessions *all = session->all;
+    size_t len = stream->used;
+    while (len > 0 && strchr(" \t\r", stream->line[len - 1]) != NULL)
+        len--;
+    stream->used = 0;
+    stream->line[len] = '\0';
+    if (len == 0) return;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)stream->line[i] < ' ' || stream->line[i] == 0x7f) stream->line[i] = '?';
+    if (stream->number == STDERR_FILENO || !session->said_error) {
+        snprintf(session->said, sizeof(session->said), "%.250s", stream->line);
+        session->said_error = stream->number == STDERR_FILENO;
+    }
+    if (session->lines++ < SESSION_LINES)
+        all->hooks.line(all->arg, session->host, stream->number, stream->line);
+    else if (session->lines == SESSION_LINES + 1)
+        all->hooks.line(all->arg, session->host, stream->number,
+                        "(what else it says is not shown)");
+}
+
+/* One read; false: nothing is there now, or nothing will come any more. */
+static bool session_read(struct session_stream *stream)
+{
+    char chunk[SESSION_CHUNK];
+    ssize_t got = read(stream->source.fd, chunk, sizeof(chunk));
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    for (ssize_t i = 0; i < got; i++) {
+        if (chunk[i] != '\n') stream->line[stream->used++] = chunk[i];
+        if (chunk[i] == '\n' || stream->used == sizeof(stream->line) - 1) session_line(stream);
+    }
+    if (got > 0) return true;
+    session_line(stream);
+    aqi_source_close(&stream->source);
+    return false;
+}
+
+static void session_readable(struct aqi_source *source)
+{
+    session_read(AQI_SOURCE_OF(source, struct session_stream, source));
+}
+
+/* --- its ticket ------------------------------------------------------------------------------- */
+
+static void session_writable(struct aqi_source *source)
+{
+    struct session *session = AQI_SOURCE_OF(source, struct session, input);
+    ssize_t written = write(source->fd, session->ticket + session->ticket_sent,
+                            session->ticket_len - session->ticket_sent);
+    if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (written > 0) session->ticket_sent += (size_t)written;
+    /* If it reads no more, its end will say why. */
+    if (written > 0 && session->ticket_sent < session->ticket_len) return;
+    aqi_source_watch(source, 0);
+    session_drop_ticket(session);
+    if (session->released) aqi_source_close(source);
+}
+
+/* --- its end ---------------------------------------------------------------------------------- */
+
+/* What the code of a session means that came to nothing. */
+static void session_reason(const struct session *session, int status, char *text, size_t room)
+{
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (session->late)
+        snprintf(text, room, "it has not answered within %llu s",
+                 (unsigned long long)(session->all->timeout_ns / SESSION_SECOND));
+    else if (code == SESSION_NO_EXEC)
+        snprintf(text, room,
+                 "aqrun was not found there: install it there under the same path, or "
+                 "name its path with AQ_REMOTE_AQRUN");
+    else if (code == 126)
+        snprintf(text, room, "aqrun cannot be run there");
+    else if (code == 255)
+        snprintf(text, room, "it was not reached");
+    else if (code >= 0)
+        snprintf(text, room, "the session ended with code %d", code);
+    else
+        snprintf(text, room, "the session was killed by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+}
+
+static void session_finish(struct session *session, const char *why)
+{
+    struct sessions *all = session->all;
+    struct session **at = &all->first;
+    while (*at != session)
+        at = &(*at)->next;
+    *at = session->next;
+    if (session->next == NULL) all->last = at;
+    all->open--;
+    if (session->state == SESSION_STARTED) all->unanswered--;
+    all->hooks.ended(all->arg, session->host, session->state == SESSION_ANSWERED, why);
+    session_free(session);
+}
+
+/* Its first process has been reaped; others may still hold what it printed on. */
+static void session_over(struct session *session, int status)
+{
+    char reason[256], hand[512] = "", why[SESSION_TEXT];
+    for (int i = 0; i < 2; i++) {
+        struct session_stream *stream = &session->streams[i];
+        for (int reads = 0; reads < 64 && stream->source.fd >= 0 && session_read(stream); reads++)
+            continue;
+        if (stream->source.fd >= 0) session_line(stream);
+    }
+    session->pid = 0;
+    session_reason(session, status, reason, sizeof(reason));
+    if (session->state != SESSION_ANSWERED) ssh_by_hand(session->argv, hand, sizeof(hand));
+    snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
+             session->said[0] != '\0' ? " (" : "", session->said,
+             session->said[0] != '\0' ? ")" : "", hand[0] != '\0' ? "; try by hand: " : "", hand);
+    session_finish(session, why);
+}
+
+static void session_died(struct aqi_source *source)
+{
+    struct session *session = AQI_SOURCE_OF(source, struct session, life);
+    int status = 0;
+    pid_t pid = waitpid(session->pid, &status, WNOHANG);
+    if (pid == session->pid) session_over(session, status);
+    /* Somebody else has reaped it, and will tell by sessions_reaped. */
+    if (pid < 0) aqi_source_watch(source, 0);
+}
+
+bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
+{
+    struct session *session = sessions->first;
+    while (session != NULL && session->pid != pid)
+        session = session->next;
+    if (session == NULL || pid == 0) return false;
+    session_over(session, status);
+    return true;
+}
+
+/* --- its start -------------------------------------------------------------------------------- */
+
+struct session_ends {
+    int ours[3], theirs[3];
+    int report[2]; /* what exec said; closes by itself when it went well */
+};
+
+static void session_close_ends(int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fds[i] >= 0) close(fds[i]);
+}
+
+static bool session_open_ends(struct session_ends *ends)
+{
+    int pair[2];
+    memset(ends, 0xff, sizeof(*ends));
+    for (int i = 0; i < 3; i++) {
+        if (pipe2(pair, O_CLOEXEC) != 0) return false;
+        ends->theirs[i] = pair[i == 0 ? 0 : 1];
+        ends->ours[i] = pair[i == 0 ? 1 : 0];
+        fcntl(ends->ours[i], F_SETFL, O_NONBLOCK);
+    }
+    return pipe2(ends->report, O_CLOEXEC) == 0;
+}
+
+/* A session has no terminal, so nothing can ask there for a password, or be stopped by Ctrl-C. */
+static _Noreturn void session_exec(const struct session *session, struct session_ends *ends,
+                                   pid_t parent)
+{
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(SESSION_NO_EXEC);
+    if (session->all->hooks.child != NULL) session->all->hooks.child(session->all->arg);
+    for (int i = 0; i < 3; i++)
+        if (dup2(ends->theirs[i], i) < 0) _exit(SESSION_NO_EXEC);
+    setenv("SSH_ASKPASS_REQUIRE", "never", 1);
+    execvp(session->argv[0], session->argv);
+    int err = errno;
+    ssize_t written = write(ends->report[1], &err, sizeof(err));
+    _exit(written > 0 ? SESSION_NO_EXEC : 126);
+}
+
+/* 0, or the errno of what failed; it is in `*what`. */
+static int session_fork(struct session *session, struct session_ends *ends, const char **what)
+{
+    int err = 0;
+    *what = "pipe";
+    if (!session_open_ends(ends)) return errno;
+    *what = "fork";
+    pid_t parent = getpid();
+    session->pid = fork();
+    if (session->pid < 0) return errno;
+    if (session->pid == 0) session_exec(session, ends, parent);
+    close(ends->report[1]);
+    ends->report[1] = -1;
+    ssize_t got;
+    while ((got = read(ends->report[0], &err, sizeof(err))) < 0 && errno == EINTR)
+        continue;
+    *what = "exec";
+    if (got != (ssize_t)sizeof(err)) return 0;
+    waitpid(session->pid, NULL, 0);
+    return err;
+}
+
+static void session_not_started(struct session *session, const char *what, int err)
+{
+    char why[SESSION_TEXT];
+    bool missing = strcmp(what, "exec") == 0;
+    snprintf(why, sizeof(why), "host %s: cannot run %.200s: %s%s%s", session->name,
+             session->argv[0], missing ? "" : what, missing ? "" : ": ", strerror(err));
+    if (missing && err == ENOENT)
+        snprintf(why + strlen(why), sizeof(why) - strlen(why),
+                 "; install a client of ssh, or name another command with AQ_SSH_CMD");
+    session->pid = 0;
+    session_finish(session, why);
+}
+
+/* On failure the session is gone. */
+static void session_begin(struct session *session, uint64_t now)
+{
+    struct session_ends ends;
+    const char *what;
+    session->state = SESSION_STARTED;
+    session->all->unanswered++;
+    session->deadline_ns = now + session->all->timeout_ns;
+    int err = session_fork(session, &ends, &what);
+    session_close_ends(ends.theirs, 3);
+    session_close_ends(ends.report, 2);
+    if (err != 0) {
+        session_close_ends(ends.ours, 3);
+        session_not_started(session, what, err);
+        return;
+    }
+    aqi_source_open(&session->input, ends.ours[0], session_writable);
+    for (int i = 0; i < 2; i++) {
+        aqi_source_open(&session->streams[i].source, ends.ours[i + 1], session_readable);
+        aqi_source_watch(&session->streams[i].source, EPOLLIN);
+    }
+    if (session->ticket_len > 0) aqi_source_watch(&session->input, EPOLLOUT);
+    int life = (int)syscall(SYS_pidfd_open, session->pid, 0);
+    if (life < 0) return; /* then only sessions_reaped tells */
+    aqi_source_open(&session->life, life, session_died);
+    aqi_source_watch(&session->life, EPOLLIN);
+}
+
+uint64_t sessions_tick(struct sessions *sessions, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    struct session *after;
+    for (struct session *session = sessions->first; session != NULL; session = after) {
+        after = session->next;
+        if (session->state == SESSION_STARTED && !session->late) {
+            if (now >= session->deadline_ns) {
+                session->late = true;
+                kill(-session->pid, SIGKILL);
+            } else if (session->deadline_ns < next) {
+                next = session->deadline_ns;
+            }
+        }
+        if (session->state == SESSION_QUEUED && sessions->unanswered < sessions->fanout) {
+            session_begin(session, now);
+            next = now; /* it has a deadline, or made room */
+        }
+    }
+    return next;
+}
+
+bool sessions_have(const struct sessions *sessions, pid_t pid)
+{
+    const struct session *session = sessions->first;
+    while (session != NULL && session->pid != pid)
+        session = session->next;
+    return session != NULL;
+}
+
+void session_answered(struct sessions *sessions, uint32_t host)
+{
+    struct session *session = session_find(sessions, host);
+    if (session == NULL || session->state != SESSION_STARTED) return;
+    session->state = SESSION_ANSWERED;
+    sessions->unanswered--;
+}
+
+void session_release(struct sessions *sessions, uint32_t host)
+{
+    struct session *session = session_find(sessions, host);
+    if (session == NULL) return;
+    session->released = true;
+    if (session->input.watched == 0) aqi_source_close(&session->input);
+}
+
+uint32_t sessions_count(const struct sessions *sessions)
+{
+    return sessions->open;
+}
+
+void sessions_close(struct sessions *sessions)
+{
+    while (sessions->first != NULL) {
+        struct session *session = sessions->first;
+        sessions->first = session->next;
+        if (session->pid > 0) {
+            kill(-session->pid, SIGKILL);
+            waitpid(session->pid, NULL, 0);
+        }
+        session_free(session);
+    }
+    free(sessions);
+}

@@ -1,0 +1,66 @@
+/*
+ * Sessions of ssh: starts them, some at a time, gives each its ticket, hears what they say, and
+ * tells why one came to nothing. It works by the event loop and never waits.
+ *
+ * The standard input of a session stays open after the ticket: its end tells the agent that whoever
+ * started it is gone. SIGPIPE must be ignored.
+ */
+#ifndef AQRUN_SESSION_H
+#define AQRUN_SESSION_H
+
+#include "base/base.h"
+
+#include <sys/types.h>
+
+#define SESSION_TEXT 1024u
+
+/* None may close the sessions. */
+struct session_hooks {
+    /* A line of what the session printed, which is printable: of ssh, of login scripts, of the
+     * agent. `stream` is 1 or 2. */
+    void (*line)(void *arg, uint32_t host, int stream, const char *text);
+    /* It is over: the last thing of this session. `why` says what happened, where, and what to do;
+     * after session_answered it may be in order. */
+    void (*ended)(void *arg, uint32_t host, bool answered, const char *why);
+    /* In the child before exec, or NULL: to restore signals. */
+    void (*child)(void *arg);
+};
+
+struct sessions;
+
+/* `fanout` at a time that have not answered (0: any number), each for `timeout_ns` at most. NULL:
+ * no memory. */
+struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
+                               uint64_t timeout_ns);
+/* Kills what is left, without a word. */
+void sessions_close(struct sessions *sessions);
+
+/* What to start. `argv` is as ssh_argv makes it, `ticket` comes from malloc; both are taken over
+ * and freed, also on failure. */
+struct session_wish {
+    uint32_t host;
+    const char *name; /* of the host; copied */
+    char **argv;
+    uint8_t *ticket;
+    size_t ticket_len;
+};
+
+/* Queue it; false: no memory. */
+bool session_start(struct sessions *sessions, const struct session_wish *wish);
+/* The agent of this host has attached: no time-out applies any more, and the next may start. */
+void session_answered(struct sessions *sessions, uint32_t host);
+/* The agent is told to end, by the end of its standard input behind the ticket. */
+void session_release(struct sessions *sessions, uint32_t host);
+
+/* Start what may start, end what took too long; when it wants to be called next, or UINT64_MAX. */
+uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
+/* Who reaps all children of this process tells of each here; false: it was none of these. */
+bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
+
+/* Is this the process of a session? */
+bool sessions_have(const struct sessions *sessions, pid_t pid);
+
+/* How many have not ended, queued ones included. */
+uint32_t sessions_count(const struct sessions *sessions);
+
+#endif

@@ -1,0 +1,338 @@
+/* Sessions with a stand-in for ssh that is a script: what works, and all that can go wrong. */
+#include "session.h"
+
+#include "base/capture_test.h"
+#include "base/clock.h"
+#include "job/loop.h"
+#include "ssh.h"
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define SECOND   1000000000u
+#define HOSTS    64u
+#define PATIENCE (60ull * SECOND)
+
+static char top[64], ssh_path[96], agent_path[96], ticket_path[96];
+
+/* What the hooks have heard. */
+static struct {
+    char lines[65536];
+    char why[HOSTS][SESSION_TEXT];
+    bool ended[HOSTS], answered[HOSTS];
+    uint32_t count_ended;
+    unsigned count_lines;
+} heard;
+
+static void hear_line(void *arg, uint32_t host, int stream, const char *text)
+{
+    (void)arg;
+    size_t used = strlen(heard.lines);
+    heard.count_lines++;
+    snprintf(heard.lines + used, sizeof(heard.lines) - used, "%u/%d: %s\n", host, stream, text);
+}
+
+static void hear_end(void *arg, uint32_t host, bool answered, const char *why)
+{
+    (void)arg;
+    assert_false(heard.ended[host]);
+    heard.ended[host] = true;
+    heard.answered[host] = answered;
+    heard.count_ended++;
+    snprintf(heard.why[host], SESSION_TEXT, "%s", why);
+}
+
+static const struct session_hooks hooks = {.line = hear_line, .ended = hear_end};
+
+static void write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+/* ssh OPTIONS HOST LINE: what happens is in the name of the host. */
+static const char ssh_script[] =
+    "#!/bin/sh\n"
+    "while [ $# -gt 2 ]; do options=\"$options $1\"; shift; done\n"
+    "case $1 in\n"
+    "down) echo 'ssh: connect to host down port 22: Connection refused' >&2; exit 255 ;;\n"
+    "denied) case $options in *BatchMode=yes*) ;; *) sleep 1000 ;; esac\n"
+    "    echo 'denied: Permission denied (publickey).' >&2; exit 255 ;;\n"
+    "missing) echo 'sh: 1: exec: /opt/aqrun: not found' >&2; exit 127 ;;\n"
+    "hang) exec sleep 1000 ;;\n"
+    "silent) exit 3 ;;\n"
+    "killed) kill -KILL $$ ;;\n"
+    "motd) printf 'Welcome\\033[1m\\n\\n\\001\\000\\377 \\nno end of line' ; exec sh -c \"$2\" ;;\n"
+    "talks) yes talk | head -n 3000; exit 3 ;;\n"
+    "holds) sleep 1000 & echo $! >&2; exit 255 ;;\n"
+    "*) exec sh -c \"$2\" ;;\n"
+    "esac\n";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    char text[512];
+    int epoll;
+    strcpy(top, "/tmp/aq-session-test-XXXXXX");
+    if (mkdtemp(top) == NULL) return 1;
+    snprintf(ssh_path, sizeof(ssh_path), "%s/ssh", top);
+    snprintf(agent_path, sizeof(agent_path), "%s/a qrun", top);
+    snprintf(ticket_path, sizeof(ticket_path), "%s/ticket", top);
+    write_file(ssh_path, ssh_script);
+    snprintf(text, sizeof(text), "#!/bin/sh\necho agent is here >&2\ncat >%s.$$\nmv %s.$$ %s\n",
+             ticket_path, ticket_path, ticket_path);
+    write_file(agent_path, text);
+    signal(SIGPIPE, SIG_IGN);
+    return aqi_loop_open(NULL, &epoll) != AQ_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    aqi_loop_close();
+    return nftw(top, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void start_with(struct sessions *sessions, const char *command, uint32_t host,
+                       const char *name, size_t ticket_len)
+{
+    char why[SSH_WHY];
+    const struct ssh_way way = {command, "", agent_path};
+    struct session_wish wish = {.host = host, .name = name, .ticket_len = ticket_len};
+    wish.argv = ssh_argv(&way, name, why);
+    assert_non_null(wish.argv);
+    wish.ticket = malloc(ticket_len + 1);
+    assert_non_null(wish.ticket);
+    for (size_t i = 0; i < ticket_len; i++)
+        wish.ticket[i] = (uint8_t)(i * 7 + i / 251);
+    assert_true(session_start(sessions, &wish));
+}
+
+static void start(struct sessions *sessions, uint32_t host, const char *name, size_t ticket_len)
+{
+    start_with(sessions, ssh_path, host, name, ticket_len);
+}
+
+static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
+{
+    memset(&heard, 0, sizeof(heard));
+    struct sessions *sessions = sessions_open(&hooks, NULL, fanout, timeout_ns);
+    assert_non_null(sessions);
+    return sessions;
+}
+
+/* Until this many have ended. */
+static void run_until(struct sessions *sessions, uint32_t ended)
+{
+    uint64_t limit = aqi_now_ns() + PATIENCE;
+    while (heard.count_ended < ended) {
+        assert_true(aqi_now_ns() < limit);
+        uint64_t next = sessions_tick(sessions, aqi_now_ns());
+        aqi_loop_once(aqi_min(next, limit));
+    }
+}
+
+static void run_until_line(struct sessions *sessions, const char *text)
+{
+    uint64_t limit = aqi_now_ns() + PATIENCE;
+    while (strstr(heard.lines, text) == NULL) {
+        assert_true(aqi_now_ns() < limit);
+        uint64_t next = sessions_tick(sessions, aqi_now_ns());
+        aqi_loop_once(aqi_min(next, limit));
+    }
+}
+
+static void expect_ticket(size_t len)
+{
+    int fd = open(ticket_path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    uint8_t *bytes = malloc(len + 1);
+    assert_non_null(bytes);
+    size_t used = 0;
+    for (ssize_t n; (n = read(fd, bytes + used, len + 1 - used)) > 0;)
+        used += (size_t)n;
+    assert_int_equal(used, len);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(bytes[i], (uint8_t)(i * 7 + i / 251));
+    free(bytes);
+    close(fd);
+}
+
+/* The ticket arrives whole, and the end of its input tells the agent to end. */
+static void ticket(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 100, 1000000};
+    for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
+        struct sessions *sessions = open_sessions(4, PATIENCE);
+        start(sessions, 3, "n3", sizes[i]);
+        run_until_line(sessions, "3/2: agent is here\n");
+        session_answered(sessions, 3);
+        session_release(sessions, 3);
+        run_until(sessions, 1);
+        assert_true(heard.answered[3]);
+        assert_non_null(strstr(heard.why[3], "host n3: the session ended with code 0"));
+        assert_int_equal(sessions_count(sessions), 0);
+        expect_ticket(sizes[i]);
+        sessions_close(sessions);
+    }
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    static const char *const cases[][3] = {
+        {"down", "it was not reached (ssh: connect to host down port 22: Connection refused)",
+         "/ssh down true"},
+        {"denied", "it was not reached (denied: Permission denied (publickey).)", "denied true"},
+        {"missing", "aqrun was not found there: install it", "AQ_REMOTE_AQRUN"},
+        {"silent", "the session ended with code 3; try by hand: ", "silent true"},
+        {"killed", "was killed by signal 9", "killed true"},
+        {"hang", "it has not answered within 1 s; try by hand", "hang true"},
+    };
+    uint32_t count = AQI_COUNT_OF(cases);
+    struct sessions *sessions = open_sessions(8, SECOND);
+    for (uint32_t i = 0; i < count; i++)
+        start(sessions, i, cases[i][0], 200000);
+    run_until(sessions, count);
+    for (uint32_t i = 0; i < count; i++) {
+        char host[64];
+        snprintf(host, sizeof(host), "host %s: ", cases[i][0]);
+        assert_false(heard.answered[i]);
+        assert_int_equal(strncmp(heard.why[i], host, strlen(host)), 0);
+        for (int k = 1; k < 3; k++)
+            if (strstr(heard.why[i], cases[i][k]) == NULL) fail_msg("%s", heard.why[i]);
+    }
+    assert_non_null(strstr(heard.lines, "0/2: ssh: connect to host down"));
+    sessions_close(sessions);
+}
+
+static void no_ssh(void **state)
+{
+    (void)state;
+    struct sessions *sessions = open_sessions(1, PATIENCE);
+    start_with(sessions, "/no/such/ssh", 0, "n0", 10);
+    start_with(sessions, "/", 1, "n1", 10);
+    run_until(sessions, 2);
+    assert_non_null(strstr(heard.why[0], "host n0: cannot run /no/such/ssh: No such file"));
+    assert_non_null(strstr(heard.why[0], "AQ_SSH_CMD"));
+    assert_non_null(strstr(heard.why[1], "host n1: cannot run /: Permission denied"));
+    sessions_close(sessions);
+}
+
+/* What login scripts print is passed on as lines that can be printed, and harms nothing. */
+static void login_text(void **state)
+{
+    (void)state;
+    struct sessions *sessions = open_sessions(4, PATIENCE);
+    start(sessions, 1, "motd", 1000);
+    run_until_line(sessions, "1/2: agent is here\n");
+    session_release(sessions, 1);
+    run_until(sessions, 1);
+    assert_non_null(strstr(heard.lines, "1/1: Welcome?[1m\n"));
+    assert_non_null(strstr(heard.lines, "1/1: no end of line\n"));
+    for (const char *c = heard.lines; *c != '\0'; c++)
+        assert_true(*c == '\n' || ((unsigned char)*c >= ' ' && *c != 0x7f));
+    sessions_close(sessions);
+}
+
+static void talks_for_ever(void **state)
+{
+    (void)state;
+    struct sessions *sessions = open_sessions(4, PATIENCE);
+    start(sessions, 0, "talks", 0);
+    run_until(sessions, 1);
+    assert_int_equal(heard.count_lines, 1001);
+    sessions_close(sessions);
+}
+
+/* A process in the background keeps what the session prints on open: nobody waits for it. */
+static void holds_output(void **state)
+{
+    (void)state;
+    struct sessions *sessions = open_sessions(4, PATIENCE);
+    start(sessions, 0, "holds", 0);
+    run_until(sessions, 1);
+    assert_non_null(strstr(heard.why[0], "it was not reached"));
+    pid_t held = (pid_t)atoi(heard.lines + strlen("0/2: "));
+    assert_true(held > 1);
+    kill(held, SIGKILL);
+    sessions_close(sessions);
+}
+
+/* No more than the fan-out start before one has answered or ended. */
+static void fan_out(void **state)
+{
+    (void)state;
+    const uint32_t count = 12, fanout = 3;
+    struct sessions *sessions = open_sessions(fanout, PATIENCE);
+    for (uint32_t i = 0; i < count; i++)
+        start(sessions, i, i % 4 == 3 ? "down" : "n", 50);
+    uint32_t answered = 0;
+    bool here[64] = {false};
+    uint64_t limit = aqi_now_ns() + PATIENCE;
+    while (answered + heard.count_ended < count) {
+        assert_true(aqi_now_ns() < limit);
+        aqi_loop_once(aqi_min(sessions_tick(sessions, aqi_now_ns()), limit));
+        uint32_t started = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            char text[32];
+            snprintf(text, sizeof(text), "%u/2: agent is here\n", i);
+            const char *at = strstr(heard.lines, text);
+            if (at == NULL || (at > heard.lines && at[-1] != '\n') || here[i]) continue;
+            started++;
+            here[i] = true;
+            session_answered(sessions, i);
+            answered++;
+        }
+        assert_true(started <= fanout);
+    }
+    assert_int_equal(heard.count_ended, 3);
+    assert_int_equal(sessions_count(sessions), 9);
+    sessions_close(sessions); /* kills the others */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+/* Where another part of the program reaps all children. */
+static void reaped_elsewhere(void **state)
+{
+    (void)state;
+    struct sessions *sessions = open_sessions(4, PATIENCE);
+    start(sessions, 0, "down", 10);
+    sessions_tick(sessions, aqi_now_ns());
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+    assert_true(pid > 0);
+    assert_false(sessions_reaped(sessions, pid + 1, status));
+    aqi_loop_once(aqi_now_ns());
+    assert_int_equal(heard.count_ended, 0);
+    assert_true(sessions_reaped(sessions, pid, status));
+    assert_non_null(strstr(heard.why[0], "Connection refused"));
+    sessions_close(sessions);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ticket),         cmocka_unit_test(failures),
+        cmocka_unit_test(no_ssh),         cmocka_unit_test(login_text),
+        cmocka_unit_test(talks_for_ever), cmocka_unit_test(holds_output),
+        cmocka_unit_test(fan_out),        cmocka_unit_test(reaped_elsewhere),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

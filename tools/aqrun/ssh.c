@@ -1,0 +1,159 @@
+/* The command that starts an agent on another host. */
+#include "ssh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What needs no quotes in any shell, also not at the beginning of a word. */
+#define SSH_PLAIN                                                                                  \
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"                               \
+    "/._-+,:@"
+/* What single quotes do not protect in one of sh, csh and fish. */
+#define SSH_UNQUOTABLE "'!\\\n"
+
+/* OpenSSH takes the first value of an option that it meets, so these are defaults. */
+static const char *const ssh_defaults[] = {"-T", "-o", "BatchMode=yes", "-o", "ForwardX11=no"};
+
+/*
+ * A path with anything in it, as octal numbers for printf: so the remote shell sees only characters
+ * that mean the same in all. The x keeps newlines at the end from being cut off.
+ */
+static char *ssh_octal_line(const char *path)
+{
+    static const char before[] = "exec /bin/sh -c 'p=$(printf %b \"";
+    static const char after[] = "x\"); exec \"${p%x}\" --agent'";
+    size_t room = sizeof(before) + sizeof(after) + 5 * strlen(path);
+    char *line = malloc(room);
+    if (line == NULL) return NULL;
+    size_t used = (size_t)snprintf(line, room, "%s", before);
+    for (; *path != '\0'; path++)
+        used += (size_t)snprintf(line + used, room - used, "\\0%03o", (unsigned char)*path);
+    snprintf(line + used, room - used, "%s", after);
+    return line;
+}
+
+char *ssh_remote_line(const char *path)
+{
+    char *line;
+    if (strpbrk(path, SSH_UNQUOTABLE) != NULL) return ssh_octal_line(path);
+    const char *quote = path[strspn(path, SSH_PLAIN)] == '\0' ? "" : "'";
+    return asprintf(&line, "exec %s%s%s --agent", quote, path, quote) < 0 ? NULL : line;
+}
+
+/* Words into one piece: pointers first, then their bytes. */
+struct ssh_words {
+    char **argv;
+    size_t count;
+    char *bytes; /* the next free one */
+};
+
+/* The next word of a text as a shell reads it, into `to`; false: a quote is not closed. */
+static bool ssh_word(const char **text, char **to)
+{
+    const char *at = *text;
+    char quote = '\0';
+    for (; *at != '\0' && (quote != '\0' || strchr(" \t\r\n", *at) == NULL); at++) {
+        if (*at == quote) {
+            quote = '\0';
+        } else if (quote == '\0' && (*at == '\'' || *at == '"')) {
+            quote = *at;
+        } else {
+            if (*at == '\\' && quote != '\'' && at[1] != '\0') at++;
+            *(*to)++ = *at;
+        }
+    }
+    *(*to)++ = '\0';
+    *text = at;
+    return quote == '\0';
+}
+
+static bool ssh_split(struct ssh_words *words, const char *text)
+{
+    while (*(text += strspn(text, " \t\r\n")) != '\0') {
+        words->argv[words->count++] = words->bytes;
+        if (!ssh_word(&text, &words->bytes)) return false;
+    }
+    return true;
+}
+
+static void ssh_add(struct ssh_words *words, const char *word)
+{
+    size_t len = strlen(word) + 1;
+    words->argv[words->count++] = memcpy(words->bytes, word, len);
+    words->bytes += len;
+}
+
+static bool ssh_is_openssh(const char *command)
+{
+    const char *slash = strrchr(command, '/');
+    return strcmp(slash != NULL ? slash + 1 : command, "ssh") == 0;
+}
+
+static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const char *host,
+                     const char *line, char why[SSH_WHY])
+{
+    const char *bad = NULL;
+    if (!ssh_split(words, way->command)) bad = way->command;
+    bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
+    if (words->count == 0) {
+        snprintf(why, SSH_WHY, "the command that reaches other hosts is empty: set AQ_SSH_CMD");
+        return false;
+    }
+    if (bad == NULL && !ssh_split(words, way->options)) bad = way->options;
+    if (bad != NULL) {
+        snprintf(why, SSH_WHY, "a quote is not closed in AQ_SSH_CMD or AQ_SSH_OPTIONS: %.200s",
+                 bad);
+        return false;
+    }
+    for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
+        ssh_add(words, ssh_defaults[i]);
+    ssh_add(words, host);
+    ssh_add(words, line);
+    words->argv[words->count] = NULL;
+    return true;
+}
+
+char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
+{
+    char *line = ssh_remote_line(way->aqrun);
+    size_t given = strlen(way->command) + strlen(way->options);
+    /* No more words than characters, and no more characters than were given. */
+    size_t most = given + AQI_COUNT_OF(ssh_defaults) + 4;
+    size_t bytes = given + strlen(host) + (line != NULL ? strlen(line) : 0) + 80;
+    char **argv = malloc(most * sizeof(*argv) + bytes);
+    if (line == NULL || argv == NULL) {
+        snprintf(why, SSH_WHY, "no memory for the command that reaches %.100s", host);
+        free(line);
+        free(argv);
+        return NULL;
+    }
+    struct ssh_words words = {.argv = argv, .bytes = (char *)(argv + most)};
+    bool filled = ssh_fill(&words, way, host, line, why);
+    free(line);
+    if (filled) return argv;
+    free(argv);
+    return NULL;
+}
+
+/* Do these words begin with what aqrun adds itself? */
+static bool ssh_begins_defaults(char *const *argv)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(ssh_defaults); i++)
+        if (argv[i] == NULL || strcmp(argv[i], ssh_defaults[i]) != 0) return false;
+    return true;
+}
+
+void ssh_by_hand(char *const *argv, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    /* All but the last, which is the remote line. */
+    for (; argv[0] != NULL && argv[1] != NULL && used < room; argv++) {
+        if (ssh_begins_defaults(argv)) argv += AQI_COUNT_OF(ssh_defaults);
+        bool plain = argv[0][0] != '\0' && argv[0][strspn(argv[0], SSH_PLAIN "=")] == '\0';
+        const char *quote = plain ? "" : "'";
+        used += (size_t)snprintf(text + used, room - used, "%s%s%s ", quote, argv[0], quote);
+    }
+    if (used < room) snprintf(text + used, room - used, "true");
+}

@@ -1,0 +1,30 @@
+/* The command that starts an agent on another host, quoted so that any path survives its shell. */
+#ifndef AQRUN_SSH_H
+#define AQRUN_SSH_H
+
+#include "base/base.h"
+
+#define SSH_WHY 512u
+
+/* How hosts are reached. */
+struct ssh_way {
+    const char *command; /* words as a shell splits them: ssh, or /opt/bin/oarsh -v */
+    const char *options; /* words, too */
+    const char *aqrun;   /* the path of aqrun there */
+};
+
+/*
+ * COMMAND OPTIONS HOST 'exec AQRUN --agent', ended by NULL and freed by one free(). If the command
+ * is ssh it gets options that keep it from asking anybody anything; those given come first, and so
+ * win. NULL: `why`.
+ */
+char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY]);
+
+/* What to type to see why a host is not reached, and to answer what ssh asks: COMMAND OPTIONS HOST
+ * true, without the options that are ours. */
+void ssh_by_hand(char *const *argv, char *text, size_t room);
+
+/* `exec PATH --agent` as sh, csh and fish all understand it; freed by the caller. */
+char *ssh_remote_line(const char *path);
+
+#endif

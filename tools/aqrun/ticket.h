@@ -1,0 +1,83 @@
+/*
+ * The ticket: all that an agent has to know to take part in a job, sent through the stdin of its
+ * ssh session.
+ *
+ * It begins with a line of text, which stays as it is in all versions, so that two that differ can
+ * tell each other so:  "aqrun ticket PROTOCOL VERSION\n". Then come, little-endian, the number of
+ * bytes of the rest, and fields: length and bytes of the name, length and bytes of the value. A
+ * name that a reader does not know is passed over.
+ */
+#ifndef AQRUN_TICKET_H
+#define AQRUN_TICKET_H
+
+#include "base/base.h"
+#include "job/boot.h"
+
+#include <sys/types.h>
+
+#define TICKET_PROTOCOL 1u /* another one with any change of the fields */
+#define TICKET_MOST     (32u << 20)
+#define TICKET_WHY      512u
+
+enum ticket_flag {
+    TICKET_BIND = 1,
+    TICKET_PREFIX = 2,
+    TICKET_SURVIVE = 4,
+    TICKET_VERBOSE = 8,
+    TICKET_SAME_ADDRESSES = 16,
+    TICKET_ROOTLESS = 32 /* the root, number 0, has no ranks: ranks count hosts from number 1 */
+};
+
+/* A host of the tree, and its ranks. */
+struct ticket_host {
+    uint32_t number;
+    uint32_t first, count;
+    const char *name;
+};
+
+struct ticket_limit {
+    uint32_t resource; /* RLIMIT_… */
+    uint64_t soft, hard;
+};
+
+/* Lists of texts end with NULL. What decoding has made is one piece, and ticket_free frees it. */
+struct ticket {
+    uint8_t key[AQI_JOB_KEY_BYTES];
+    const char *job; /* its id */
+    uint32_t ranks, hosts;
+    uint32_t host;          /* the agent's own number; 0 is the root, and gets no ticket */
+    uint32_t fanout;        /* of the tree: who is above and below whom follows from the numbers */
+    const char **addresses; /* of the parent, of its parent, and so on up to the root, each as
+                               aqi_links_offer has it */
+    const char *ports;      /* AQ_CONTROL_PORTS */
+    const struct ticket_host *tree; /* the agent's host and then those below it */
+    uint32_t tree_count;
+    const char *folder;
+    const char **argv;
+    const char **environment;
+    uint32_t umask;
+    const struct ticket_limit *limits;
+    uint32_t limit_count;
+    uint32_t flags;                                       /* of enum ticket_flag */
+    const char *ssh_command, *ssh_options, *remote_aqrun; /* how to start those below */
+    const char *output;                                   /* --output, or "" */
+    uint64_t ssh_timeout_ns, start_timeout_ns, exit_timeout_ns, host_timeout_ns;
+    struct ticket_piece *memory;
+};
+
+/* The bytes of a ticket, to be freed by the caller after explicit_bzero; NULL: `why`. */
+uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET_WHY]);
+
+/*
+ * Read a ticket from what has come so far. `ended`: nothing more will come. `self` is this program,
+ * for complaints.
+ *
+ * @return > 0  It took that many bytes.
+ * @return 0    More bytes are needed.
+ * @return < 0  It is none, or not for us: `why` says it.
+ */
+ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *self,
+                      struct ticket *ticket, char why[TICKET_WHY]);
+void ticket_free(struct ticket *ticket);
+
+#endif

@@ -1,0 +1,288 @@
+/* Tickets: there and back, cut anywhere, of other versions, and nonsense. */
+#include "ticket.h"
+
+#include "base/capture_test.h"
+#include <aqueduct/version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *addresses[] = {"192.0.2.1:40123,[2001:db8::1]:40123", "192.0.2.9:40000", NULL};
+static const char *argv[] = {"./program", "a b", "", "'\"$\n", NULL};
+static const char *environment[] = {"A=", "B=x=y", "AWKWARD=\001\377\n", NULL};
+static const struct ticket_host tree[] = {{2, 8, 4, "n2"}, {5, 20, 1, "me@n5"}, {6, 21, 3, "n6"}};
+static const struct ticket_limit limits[] = {{3, 8 << 20, UINT64_MAX}, {7, 1024, 4096}};
+
+static const struct ticket whole = {
+    .key = "0123456789abcde",
+    .job = "4711-abc",
+    .ranks = 24,
+    .hosts = 7,
+    .host = 2,
+    .fanout = 2,
+    .addresses = addresses,
+    .ports = "40000-40200",
+    .tree = tree,
+    .tree_count = 3,
+    .folder = "/home/me/a folder",
+    .argv = argv,
+    .environment = environment,
+    .umask = 022,
+    .limits = limits,
+    .limit_count = 2,
+    .flags = TICKET_BIND | TICKET_SURVIVE,
+    .ssh_command = "ssh",
+    .ssh_options = "-p 2222",
+    .remote_aqrun = "",
+    .output = "out/%r",
+    .ssh_timeout_ns = 30000000000,
+    .start_timeout_ns = 60000000000,
+    .exit_timeout_ns = 2000000000,
+    .host_timeout_ns = 10000000000,
+};
+
+static uint8_t *encode(const struct ticket *ticket, size_t *len)
+{
+    char why[TICKET_WHY];
+    uint8_t *bytes = ticket_encode(ticket, len, why);
+    if (bytes == NULL) fail_msg("%s", why);
+    return bytes;
+}
+
+static void assert_texts(const char **a, const char **b)
+{
+    for (; *b != NULL; a++, b++)
+        assert_string_equal(*a, *b);
+    assert_null(*a);
+}
+
+static void there_and_back(void **state)
+{
+    (void)state;
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t;
+    uint8_t *bytes = encode(&whole, &len);
+    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), len);
+    assert_memory_equal(t.key, whole.key, sizeof(t.key));
+    assert_string_equal(t.job, whole.job);
+    assert_int_equal(t.ranks, whole.ranks);
+    assert_string_equal(t.ports, whole.ports);
+    assert_texts(t.addresses, addresses);
+    assert_texts(t.argv, argv);
+    assert_texts(t.environment, environment);
+    assert_string_equal(t.folder, whole.folder);
+    assert_int_equal(t.tree_count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(t.tree[i].number, tree[i].number);
+        assert_int_equal(t.tree[i].first, tree[i].first);
+        assert_int_equal(t.tree[i].count, tree[i].count);
+        assert_string_equal(t.tree[i].name, tree[i].name);
+    }
+    assert_int_equal(t.limit_count, 2);
+    assert_memory_equal(t.limits, limits, sizeof(limits));
+    assert_int_equal(t.umask, 022);
+    assert_int_equal(t.flags, whole.flags);
+    assert_string_equal(t.ssh_options, "-p 2222");
+    assert_string_equal(t.output, "out/%r");
+    assert_int_equal(t.ssh_timeout_ns, whole.ssh_timeout_ns);
+    assert_int_equal(t.start_timeout_ns, whole.start_timeout_ns);
+    ticket_free(&t);
+    free(bytes);
+}
+
+/* What is behind a ticket is not its business. */
+static void with_more_behind(void **state)
+{
+    (void)state;
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t;
+    uint8_t *bytes = encode(&whole, &len);
+    bytes = realloc(bytes, len + 5);
+    assert_non_null(bytes);
+    memcpy(bytes + len, "later", 5);
+    assert_int_equal(ticket_decode(bytes, len + 5, false, "aqrun", &t, why), len);
+    ticket_free(&t);
+    free(bytes);
+}
+
+static void cut_anywhere(void **state)
+{
+    (void)state;
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t;
+    uint8_t *bytes = encode(&whole, &len);
+    for (size_t cut = 0; cut < len; cut++) {
+        uint8_t *piece = malloc(cut + 1); /* so that a look beyond its end is seen */
+        assert_non_null(piece);
+        memcpy(piece, bytes, cut);
+        assert_int_equal(ticket_decode(piece, cut, false, "aqrun", &t, why), 0);
+        assert_int_equal(ticket_decode(piece, cut, true, "aqrun", &t, why), -1);
+        assert_non_null(strstr(why, "the ticket ended after"));
+        free(piece);
+    }
+    free(bytes);
+}
+
+static void other_versions(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"aqrun ticket 0 0.0.1\n", "aqrun ticket 99 12.3.4-rc1\n",
+                                        "aqrun ticket 1 99.0.0\nand what it has"};
+    for (size_t i = 0; i < AQI_COUNT_OF(lines); i++) {
+        char why[TICKET_WHY], version[32];
+        struct ticket t;
+        assert_int_equal(sscanf(lines[i], "aqrun ticket %*u %31s", version), 1);
+        assert_int_equal(ticket_decode((const uint8_t *)lines[i], strlen(lines[i]), false,
+                                       "/opt/bin/aqrun", &t, why),
+                         -1);
+        assert_non_null(strstr(why, version));
+        assert_non_null(strstr(why, aq_version()));
+        assert_non_null(strstr(why, "/opt/bin/aqrun on this host"));
+        assert_non_null(strstr(why, "AQ_REMOTE_AQRUN"));
+    }
+}
+
+static void no_tickets(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"Welcome\n", "is no ticket"},
+        {"aqrun tickot 1", "is no ticket"},
+        {"aqrun ticket x y\n", "first line of the ticket is damaged"},
+        {"aqrun ticket 1 \033[0m\n", "first line of the ticket is damaged"},
+        {"aqrun ticket 1 11111111111111111111111111111111111111111111111111111111111111111111111",
+         "first line of the ticket is damaged"},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(texts); i++) {
+        char why[TICKET_WHY] = "";
+        struct ticket t;
+        const uint8_t *text = (const uint8_t *)texts[i][0];
+        assert_int_equal(ticket_decode(text, strlen(texts[i][0]), false, "aqrun", &t, why), -1);
+        if (strstr(why, texts[i][1]) == NULL) fail_msg("%s: %s", texts[i][0], why);
+    }
+}
+
+static void refused(const struct ticket *ticket, const char *field)
+{
+    size_t len;
+    char why[TICKET_WHY], wanted[64];
+    struct ticket t;
+    uint8_t *bytes = encode(ticket, &len);
+    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    snprintf(wanted, sizeof(wanted), ": %s makes no sense", field);
+    if (strstr(why, wanted) == NULL) fail_msg("%s: %s", field, why);
+    free(bytes);
+}
+
+static void nonsense(void **state)
+{
+    (void)state;
+    static const char *none[] = {NULL}, *nameless[] = {"A=1", "B", NULL};
+    static const struct ticket_host beyond[] = {{2, 21, 4, "n2"}}, strange[] = {{3, 0, 1, "n3"}};
+    struct ticket t = whole;
+    t.ranks = 0;
+    refused(&t, "ranks");
+    t = whole;
+    t.hosts = 26;
+    refused(&t, "hosts");
+    t = whole;
+    t.host = 7;
+    refused(&t, "host");
+    t.host = 0;
+    refused(&t, "host");
+    t = whole;
+    t.fanout = 0;
+    refused(&t, "fanout");
+    t = whole;
+    t.argv = none;
+    refused(&t, "argv");
+    t = whole;
+    t.addresses = none;
+    refused(&t, "addresses");
+    t = whole;
+    t.environment = nameless;
+    refused(&t, "environment");
+    t = whole;
+    t.tree_count = 0;
+    refused(&t, "tree");
+    t.tree_count = 1;
+    t.tree = beyond;
+    refused(&t, "tree");
+    t.tree = strange;
+    refused(&t, "tree");
+}
+
+static size_t find(const uint8_t *bytes, size_t len, const char *name)
+{
+    const uint8_t *at = memmem(bytes, len, name, strlen(name));
+    assert_non_null(at);
+    return (size_t)(at - bytes);
+}
+
+/* A field of another name: passed over, but then its own is missing. */
+static void missing_and_twice(void **state)
+{
+    (void)state;
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t;
+    uint8_t *bytes = encode(&whole, &len);
+    bytes[find(bytes, len, "umask")] = 'x';
+    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    assert_non_null(strstr(why, "umask is missing"));
+    memcpy(bytes + find(bytes, len, "xmask"), "ranks", 5);
+    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
+    assert_non_null(strstr(why, "ranks is there twice"));
+    free(bytes);
+}
+
+static void unknown_fields(void **state)
+{
+    (void)state;
+    static const uint8_t later[] = "\5later\3\0\0\0abc";
+    size_t len, more = sizeof(later) - 1;
+    char why[TICKET_WHY];
+    struct ticket t;
+    uint8_t *bytes = encode(&whole, &len), *longer = malloc(len + more);
+    assert_non_null(longer);
+    memcpy(longer, bytes, len);
+    memcpy(longer + len, later, more);
+    size_t at = (size_t)((uint8_t *)memchr(bytes, '\n', len) - bytes) + 1;
+    uint32_t body = (uint32_t)(len + more - at - 4);
+    memcpy(longer + at, &body, sizeof(body));
+    assert_int_equal(ticket_decode(longer, len + more, false, "aqrun", &t, why), len + more);
+    ticket_free(&t);
+    free(bytes);
+    free(longer);
+}
+
+static void too_large(void **state)
+{
+    (void)state;
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t = whole;
+    char *folder = malloc(TICKET_MOST + 1);
+    assert_non_null(folder);
+    memset(folder, 'x', TICKET_MOST);
+    folder[TICKET_MOST] = '\0';
+    t.folder = folder;
+    assert_null(ticket_encode(&t, &len, why));
+    assert_non_null(strstr(why, "the most that can be sent to other hosts is 32 MB"));
+    free(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_and_back),    cmocka_unit_test(with_more_behind),
+        cmocka_unit_test(cut_anywhere),      cmocka_unit_test(other_versions),
+        cmocka_unit_test(no_tickets),        cmocka_unit_test(nonsense),
+        cmocka_unit_test(missing_and_twice), cmocka_unit_test(unknown_fields),
+        cmocka_unit_test(too_large),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

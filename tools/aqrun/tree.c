@@ -1,0 +1,225 @@
+/* Agents below this one: each gets its ticket through a session of ssh, and starts those below it.
+ */
+#include "tree.h"
+
+#include "base/clock.h"
+#include "job/agent.h"
+#include "job/link.h"
+#include "progress.h"
+#include "session.h"
+#include "ssh.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Sessions under way at a time: each is a process that computes keys. */
+#define TREE_AT_ONCE 32u
+
+static struct {
+    struct ticket plan;
+    struct sessions *sessions;
+    struct progress progress;
+    char here[AQI_LINK_OFFER_BYTES];  /* where this agent is reached */
+    char above[AQI_LINK_OFFER_BYTES]; /* where the parent is, as ssh sees it first */
+} tree;
+
+const char *tree_name(uint32_t number)
+{
+    for (uint32_t i = 0; i < tree.plan.tree_count; i++)
+        if (tree.plan.tree[i].number == number) return tree.plan.tree[i].name;
+    return number == 0 ? "the launcher's" : "another";
+}
+
+/*
+ * The address from which ssh came is one that this host can reach: it is tried first, at the ports
+ * of the parent.
+ */
+static void tree_prefer_ssh(void)
+{
+    const char *connection = getenv("SSH_CONNECTION");
+    const char *offer = tree.plan.addresses[0], *colon = strrchr(offer, ':');
+    size_t len = connection != NULL ? strcspn(connection, " ") : 0;
+    if (len == 0 || len > 64 || colon == NULL) {
+        snprintf(tree.above, sizeof(tree.above), "%s", offer);
+        return;
+    }
+    bool v6 = memchr(connection, ':', len) != NULL;
+    snprintf(tree.above, sizeof(tree.above), "%s%.*s%s:%s,%s", v6 ? "[" : "", (int)len, connection,
+             v6 ? "]" : "", colon + 1, offer);
+}
+
+const char *tree_where(void *arg, uint32_t number)
+{
+    uint32_t at = job.agent;
+    (void)arg;
+    for (size_t i = 0; tree.plan.addresses[i] != NULL; i++) {
+        at = aqi_hub_parent(at, tree.plan.fanout);
+        if (at == number) return i == 0 ? tree.above : tree.plan.addresses[i];
+    }
+    return NULL;
+}
+
+void tree_came(void *arg, uint32_t number)
+{
+    (void)arg;
+    if (tree.sessions != NULL) session_answered(tree.sessions, number);
+}
+
+/* --- sessions ------------------------------------------------------------------------------- */
+
+static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
+{
+    (void)arg;
+    if (stream == STDERR_FILENO)
+        aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
+    else
+        aqi_hub_tell(job.hub, "host %s: %s", tree_name(host), text);
+}
+
+static void tree_on_ended(void *arg, uint32_t host, bool answered, const char *why)
+{
+    (void)arg;
+    aqi_hub_now(job.hub, aqi_now_ns());
+    if (answered)
+        aqi_hub_tell(job.hub, "%s", why); /* its link says more */
+    else if (!aqi_hub_ending(job.hub))
+        aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
+}
+
+static void tree_on_child(void *arg)
+{
+    (void)arg;
+    reaper_restore_signals();
+    limits_restore();
+}
+
+static bool tree_is_below(uint32_t number, uint32_t above)
+{
+    while (number > above)
+        number = aqi_hub_parent(number, tree.plan.fanout);
+    return number == above;
+}
+
+/* Those of our part of the tree that belong to a child's, the child itself first. */
+static struct ticket_host *tree_part(uint32_t child, uint32_t *count)
+{
+    struct ticket_host *part = calloc(tree.plan.tree_count, sizeof(*part));
+    if (part == NULL) die("no memory for the hosts of the job");
+    *count = 0;
+    for (uint32_t i = 0; i < tree.plan.tree_count; i++)
+        if (tree_is_below(tree.plan.tree[i].number, child)) part[(*count)++] = tree.plan.tree[i];
+    return part;
+}
+
+/* Our own address before those above. */
+static const char **tree_addresses(void)
+{
+    size_t count = 0;
+    while (tree.plan.addresses[count] != NULL)
+        count++;
+    const char **all = calloc(count + 2, sizeof(*all));
+    if (all == NULL) die("no memory for addresses");
+    all[0] = tree.here;
+    for (size_t i = 0; i < count; i++)
+        all[i + 1] = tree.plan.addresses[i];
+    return all;
+}
+
+static void tree_start(const struct ticket_host *child)
+{
+    char why[SSH_WHY + TICKET_WHY];
+    const struct ssh_way way = {.command = tree.plan.ssh_command,
+                                .options = tree.plan.ssh_options,
+                                .aqrun = tree.plan.remote_aqrun};
+    struct ticket ticket = tree.plan;
+    struct session_wish wish = {.host = child->number, .name = child->name};
+    struct ticket_host *part = tree_part(child->number, &ticket.tree_count);
+    ticket.host = child->number;
+    ticket.tree = part;
+    ticket.addresses = tree_addresses();
+    wish.ticket = ticket_encode(&ticket, &wish.ticket_len, why);
+    free(part);
+    free(ticket.addresses);
+    if (wish.ticket == NULL) die("the ticket of host %s: %s", child->name, why);
+    wish.argv = ssh_argv(&way, child->name, why);
+    if (wish.argv == NULL) die("host %s: %s", child->name, why);
+    if (!session_start(tree.sessions, &wish)) die("no memory to start host %s", child->name);
+}
+
+void tree_open(const struct ticket *plan)
+{
+    tree.plan = *plan;
+    if (tree.plan.addresses[0] != NULL) tree_prefer_ssh();
+}
+
+void tree_start_all(void)
+{
+    static const struct session_hooks hooks = {
+        .line = tree_on_line, .ended = tree_on_ended, .child = tree_on_child};
+    if (aqi_agent_offer(tree.here, sizeof(tree.here)) != AQ_OK) die("%s", aq_error_message());
+    for (uint32_t i = 0; i < tree.plan.tree_count; i++) {
+        const struct ticket_host *host = &tree.plan.tree[i];
+        if (aqi_hub_parent(host->number, tree.plan.fanout) != job.agent) continue;
+        if (tree.sessions == NULL)
+            tree.sessions =
+                sessions_open(&hooks, NULL, (uint32_t)aqi_min(tree.plan.fanout, TREE_AT_ONCE),
+                              tree.plan.ssh_timeout_ns);
+        if (tree.sessions == NULL) die("no memory for sessions of ssh");
+        tree_start(host);
+    }
+}
+
+bool tree_reaped(pid_t pid, int status)
+{
+    return tree.sessions != NULL && sessions_reaped(tree.sessions, pid, status);
+}
+
+bool tree_has(pid_t pid)
+{
+    return tree.sessions != NULL && sessions_have(tree.sessions, pid);
+}
+
+static bool tree_answered(void *arg, uint32_t index)
+{
+    (void)arg;
+    return aqi_hub_agent_here(job.hub, index + 1);
+}
+
+static const char *tree_name_at(void *arg, uint32_t index)
+{
+    (void)arg;
+    return tree.plan.tree[index].name;
+}
+
+/* For somebody who looks: who is still missing. */
+static uint64_t tree_progress(uint64_t now)
+{
+    const struct progress_hosts hosts = {
+        .count = tree.plan.tree_count, .answered = tree_answered, .name = tree_name_at};
+    char line[PROGRESS_LINE];
+    uint64_t next = UINT64_MAX;
+    if (job.agent != 0 || tree.plan.tree_count == 0 || aqi_hub_ending(job.hub)) return next;
+    if (!job.options.verbose && isatty(STDERR_FILENO) == 0) return next;
+    if (tree.progress.began_ns == 0) tree.progress.began_ns = now;
+    if (progress_line(&tree.progress, &hosts, now, line, &next)) say("%s", line);
+    return next;
+}
+
+uint64_t tree_tick(uint64_t now)
+{
+    uint64_t next = tree.sessions != NULL ? sessions_tick(tree.sessions, now) : UINT64_MAX;
+    return aqi_min(next, tree_progress(now));
+}
+
+bool tree_gone(void)
+{
+    return tree.sessions == NULL || sessions_count(tree.sessions) == 0;
+}
+
+void tree_close(void)
+{
+    if (tree.sessions != NULL) sessions_close(tree.sessions);
+    tree.sessions = NULL;
+}
