@@ -12,27 +12,26 @@
 /* LONG: the numbers of long options are beyond those of letters. */
 enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
 
-static const struct command_line *command;
-static const char *tool; /* its name; the table may be gone by the end of the program */
+static struct command_line command; /* a copy: it is asked as long as the program runs */
 
 void command_wrong(const char *format, ...)
 {
     va_list args;
-    if (command->silent) {
+    if (command.silent) {
         sleep(1); /* who says it needs the time, since our end is that of the job */
         exit(2);
     }
     va_start(args, format);
-    fprintf(stderr, "%s: ", command->tool);
+    fprintf(stderr, "%s: ", command.tool);
     vfprintf(stderr, format, args);
-    fprintf(stderr, " (%s --help shows the options)\n", command->tool);
+    fprintf(stderr, " (%s --help shows the options)\n", command.tool);
     va_end(args);
     exit(2);
 }
 
 void command_tell(void (*text)(void))
 {
-    if (!command->silent) text();
+    if (!command.silent) text();
     exit(command_written() ? 0 : 1);
 }
 
@@ -40,14 +39,14 @@ bool command_written(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return true;
-    fprintf(stderr, "%s: cannot write standard output: %s\n", tool,
+    fprintf(stderr, "%s: cannot write standard output: %s\n", command.tool,
             errno != 0 ? strerror(errno) : "an earlier write failed");
     return false;
 }
 
 static void version(void)
 {
-    printf("%s %s\n", command->tool, command->version);
+    printf("%s %s\n", command.tool, command.version);
 }
 
 void command_wrap(const char *text, int indent, int width)
@@ -80,18 +79,18 @@ static const struct command_row version_row = {'V', "version", NULL, "print the 
 
 static void help(void)
 {
-    fputs(command->head, stdout);
-    for (size_t i = 0; i < command->count; i++)
-        describe(&command->rows[i]);
+    fputs(command.head, stdout);
+    for (size_t i = 0; i < command.count; i++)
+        describe(&command.rows[i]);
     describe(&help_row);
     describe(&version_row);
-    fputs(command->tail, stdout);
+    fputs(command.tail, stdout);
 }
 
 static const struct command_row *row_at(size_t i)
 {
-    if (i < command->count) return &command->rows[i];
-    return i == command->count ? &help_row : &version_row;
+    if (i < command.count) return &command.rows[i];
+    return i == command.count ? &help_row : &version_row;
 }
 
 /* getopt found no such option, or no argument where one must be, or one too many. */
@@ -103,7 +102,7 @@ __attribute__((noreturn)) static void unknown(int result, const char *given)
     if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
     if (is_letter) command_wrong("there is no option -%c", optopt);
     aqi_nearest_begin(&nearest, given + 2);
-    for (size_t i = 0; i < command->count + 2; i++)
+    for (size_t i = 0; i < command.count + 2; i++)
         aqi_nearest_offer(&nearest, row_at(i)->name);
     if (nearest.best != NULL && nearest.distance > 0)
         command_wrong("%s is no option; maybe --%s?", given, nearest.best);
@@ -146,7 +145,7 @@ static void lengthen(char **word)
     const char *name = *word + 1;
     size_t length = strcspn(name, "=");
     if (**word != '-' || *name == '-' || length < 2) return;
-    for (size_t i = 0; i < command->count + 2; i++) {
+    for (size_t i = 0; i < command.count + 2; i++) {
         const char *known = row_at(i)->name;
         if (strlen(known) != length || memcmp(name, known, length) != 0) continue;
         char *longer;
@@ -161,18 +160,17 @@ int command_read(const struct command_line *line, int argc, char **argv)
     struct option names[OPTIONS + 1] = {{0}};
     char letters[2 * OPTIONS + 3] = "+:";
     size_t used = 2;
-    command = line;
-    tool = line->tool;
-    for (size_t i = 0; i < command->count + 2 && i < OPTIONS; i++) {
+    command = *line;
+    for (size_t i = 0; i < command.count + 2 && i < OPTIONS; i++) {
         const struct command_row *row = row_at(i);
         names[i] = (struct option){row->name, row->arg != NULL, NULL, LONG + (int)i};
         if (row->letter == 0) continue;
         letters[used++] = row->letter;
         if (row->arg != NULL) letters[used++] = ':';
     }
-    const char *known = command->stops ? letters : letters + 1;
+    const char *known = command.stops ? letters : letters + 1;
     for (;;) {
-        if (command->dash && optind < argc) lengthen(&argv[optind]);
+        if (command.dash && optind < argc) lengthen(&argv[optind]);
         int found = getopt_long(argc, argv, known, names, NULL);
         if (found == -1) break;
         if (found == '?' || found == ':') unknown(found, argv[optind - 1]);
