@@ -103,6 +103,16 @@ static void set_attend_to_job(void)
         core.boot.attend(core.boot.arg);
 }
 
+/* Something is there. If it is still there the next time, and nothing has been done meanwhile,
+ * another thread is at it, and may need this processor. */
+static aq_status set_refuse(uint32_t activity)
+{
+    static _Thread_local uint32_t refused;
+    if (core.multi && activity == refused) core_yield();
+    refused = activity;
+    return AQ_AGAIN;
+}
+
 aq_status aq_wait_prepare(void)
 {
     int fd;
@@ -125,7 +135,7 @@ aq_status aq_wait_prepare(void)
         (void)tp->ops.arm(tp, false); /* takes what woke us the last time */
         go = core_sleep_arm(t, tp->ops.wait_fd(tp), &plan);
     }
-    if (!go || !core_sources_before_sleep(&plan)) return AQ_AGAIN;
+    if (!go || !core_sources_before_sleep(&plan)) return set_refuse(activity);
     uint64_t at = core_deadline();
     if (plan.ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)plan.ms * 1000000);
     aqi_timer_at(set.fds.timer, at);
