@@ -14,6 +14,7 @@ import hashlib
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -492,6 +493,21 @@ class Near(World, Work, Mistakes, Ends):
                            says="host (h1|empty): there is no folder .*/gone here .*: make it")
             finally:
                 type(self).folder = saved
+
+    def test_shared_core(self):
+        """Hosts that are containers of one machine: who waits leaves the core to others."""
+        cores = os.sched_getaffinity(0)
+        took = {}
+        for wait in ("share", "auto"):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            os.sched_setaffinity(0, {min(cores)})
+            try:
+                self.ends(BUILD / "tests/core/core_coll", ranks=4, AQ_WAIT=wait, AQ_LOG="off")
+            finally:
+                os.sched_setaffinity(0, cores)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            took[wait] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        self.assertLess(took["auto"], 3 * took["share"] + 1, took)
 
     def test_what_logins_say(self):
         out, said = self.ends("echo", "x", hosts=["h1", "talks"])

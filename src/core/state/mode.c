@@ -26,6 +26,7 @@ void core_mode_crowd(unsigned threads)
     core.waiters = threads;
     atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
+    core.spins = core.spin_rounds;
     core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : POLLS_PAUSED;
 }
 

@@ -137,7 +137,7 @@ static const struct aqi_setting rows[] = {
      .def = "auto",
      .doc = "How blocking calls wait: spin and keep the core; yield it; block (sleep soon); share "
             "(yield, sleep after a millisecond); auto: spin, then as share, at once where ranks "
-            "exceed cores.",
+            "exceed cores, soon where others want them.",
      .advice = "spin gives the last few nanoseconds when every rank has a core of its own.",
      .choices = wait_modes,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, wait)},

@@ -151,7 +151,8 @@ struct core {
     atomic_uint reached_eps; /* bit i: the routes to endpoints i are there */
     struct aq_team pairs[CORE_EPS][CORE_EPS];
     atomic_bool any_lost;
-    _Atomic unsigned spin_rounds; /* of a wait, before it yields */
+    _Atomic unsigned spin_rounds; /* of a wait, before it yields, at most */
+    _Atomic unsigned spins;       /* and as it is now, which others on our cores make less */
     _Atomic unsigned calm_polls;  /* that found nothing: the next ones just return; see core_poll */
     _Atomic aq_wait_mode wait_mode;
     aq_wait_mode wait_wanted;

@@ -169,20 +169,36 @@ void core_yield(void)
     sched_yield();
 }
 
+/*
+ * Others may want our core although our host has more of them than ranks: another job, or other
+ * hosts of ours that are containers of the same machine. The first yield of a wait shows it. Then
+ * we spin for less, and for more again once nobody wants it.
+ */
+static void progress_judge_spin(uint64_t away_ns)
+{
+    enum { ALONE_NS = 2000 };
+    unsigned most = core.spin_rounds, spins = core.spins;
+    if (most == 0) return;
+    core.spins = (unsigned)(away_ns > ALONE_NS ? aqi_max(spins / 2, 1) : aqi_min(spins * 2, most));
+}
+
 void core_wait_round(struct core_wait *wait, int sleep_ms)
 {
-    if (wait->rounds++ < core.spin_rounds) {
+    if (wait->rounds++ < core.spins) {
         core_pause();
         return;
     }
     uint64_t now = aqi_now_ns();
-    if (wait->yield_since == 0) wait->yield_since = now;
+    bool first = wait->yield_since == 0;
+    if (first) wait->yield_since = now;
     aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
     if (mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN ||
-        (mode != AQ_WAIT_BLOCK && now - wait->yield_since < yield_ns))
+        (mode != AQ_WAIT_BLOCK && now - wait->yield_since < yield_ns)) {
         core_yield();
-    else
+        if (first) progress_judge_spin(aqi_now_ns() - now);
+    } else {
         core_sleep(wait, sleep_ms);
+    }
     struct core_thread *me = core_self();
     if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a whole one */
 }
