@@ -28,8 +28,8 @@ enum state { NEVER, STARTING, RUNNING, LEFT };
 
 static struct {
     _Atomic int state;
-    struct aqi_boot *boot;
-    pid_t pid; /* who joined: a forked child must not speak for it */
+    struct aqi_boot *_Atomic boot; /* another thread may end the process while this one joins */
+    pid_t pid;                     /* who joined: a forked child must not speak for it */
     atomic_bool leaving;
     uint64_t exit_wait_ns; /* of aq_init_params */
     atomic_bool said;      /* the launcher knows that this process ends, or need not */
@@ -51,12 +51,24 @@ static bool init_begin_leaving(void)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t init_code;
+static atomic_int init_code; /* of the latest of the threads that leave */
 
 static _Noreturn void init_on_alarm(int signal_number)
 {
     (void)signal_number;
-    _exit(init_code);
+    _exit(atomic_load(&init_code));
+}
+
+/*
+ * One thread after the other, so that none ends the process while another says good-bye to a
+ * manager. A signal's handler that has interrupted its own thread here ends by the alarm.
+ */
+static void init_depart(void)
+{
+    static pthread_mutex_t departing = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&departing);
+    lib.boot->kind->depart(lib.boot);
+    pthread_mutex_unlock(&departing);
 }
 
 /*
@@ -70,11 +82,11 @@ static _Noreturn void init_leave(int code)
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
-    init_code = code;
+    atomic_store(&init_code, code);
     alarm(1);
     lib_outputs_end();
     fflush(NULL);
-    if (lib.boot != NULL && lib.pid == getpid()) lib.boot->kind->depart(lib.boot);
+    if (lib.boot != NULL && lib.pid == getpid()) init_depart();
     _exit(code);
 }
 
@@ -158,7 +170,7 @@ static void init_on_process_exit(int code, void *arg)
     }
     aqi_core_halt_progress();
     lib_outputs_end();
-    lib.boot->kind->depart(lib.boot);
+    init_depart();
 }
 
 #ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
@@ -362,6 +374,14 @@ static aq_status init_load_settings(void)
     return st;
 }
 
+static aq_status init_open_boot(void)
+{
+    struct aqi_boot *boot;
+    aq_status st = aqi_boot_open(&boot);
+    if (st == AQ_OK) atomic_store(&lib.boot, boot);
+    return st;
+}
+
 /* Those that a bound process may use itself say nothing of how many there are for all. */
 static uint32_t init_local_cores(void)
 {
@@ -403,10 +423,10 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 /* A start that failed on this rank fails for all: the launcher hears why and tells the others. */
 static aq_status init_give_up(aq_status st)
 {
-    if (lib.boot != NULL) {
-        lib.boot->kind->exit(lib.boot, EXIT_FAILURE, aq_error_message());
-        aqi_boot_close(lib.boot);
-        lib.boot = NULL;
+    struct aqi_boot *boot = atomic_exchange(&lib.boot, NULL);
+    if (boot != NULL) {
+        boot->kind->exit(boot, EXIT_FAILURE, aq_error_message());
+        aqi_boot_close(boot);
     }
     atomic_store(&lib.state, LEFT);
     return st;
@@ -441,7 +461,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
     st = init_load_settings();
-    if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
+    if (st == AQ_OK) st = init_open_boot();
     aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
     if (st == AQ_OK) st = init_open_core(&params, world);
     if (st == AQ_OK) st = lib.boot->kind->reach(lib.boot, AQI_BOOT_READY);
@@ -466,8 +486,7 @@ aq_status aq_finalize(void)
     if (st == AQ_OK) st = left;
     atomic_store(&lib.state, LEFT);
     aqi_core_close();
-    aqi_boot_close(lib.boot);
-    lib.boot = NULL;
+    aqi_boot_close(atomic_exchange(&lib.boot, NULL));
     return st;
 }
 

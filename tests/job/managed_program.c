@@ -6,6 +6,7 @@
 #include <aqueduct/aqueduct.h>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,10 +77,27 @@ static void kill_agents(void)
     if (proc != NULL) closedir(proc);
 }
 
+static void *exit7(void *arg)
+{
+    (void)arg;
+    aq_exit(7);
+}
+
+/* One of them says good-bye to the manager. */
+static void exit7_in_threads(void)
+{
+    enum { THREADS = 8 };
+    pthread_t thread;
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread, NULL, exit7, NULL) != 0) exit(3);
+    exit7(NULL);
+}
+
 static void end(const char *how)
 {
     if (strcmp(how, "orphans") == 0) kill_agents();
     if (strcmp(how, "exit7") == 0) aq_exit(7);
+    if (strcmp(how, "threads7") == 0) exit7_in_threads();
     if (strcmp(how, "return5") == 0) exit(5);
     if (strcmp(how, "abort") == 0) abort();
     if (strcmp(how, "kill") == 0) raise(SIGKILL);

@@ -217,7 +217,8 @@ class Manager:
     def test_ends_of_programs(self):
         """All end together, with the code of who was first as far as the manager passes it on."""
         bad = range(1, 256)
-        for how, codes in (("exit0", [0]), ("exit7", [7]), ("return5", [5]), ("abort", bad)):
+        for how, codes in (("exit0", [0]), ("exit7", [7]), ("threads7", [7]), ("return5", [5]),
+                           ("abort", bad)):
             result = self.program(self.command(3), 3, how)
             self.assertIn(result.returncode, codes, self.said(result))
         for how, codes in (("exit7", [7]), ("kill", bad), ("orphans", bad)):
