@@ -178,7 +178,7 @@ static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
     if (row->over != NULL && strcmp(row->over, options.over) != 0) return false;
     if (row->ranks == 0 && !row->alone) return true;
     *ranks = row->alone ? 1 : row->ranks;
-    return options.ranks == 2 && (*ranks < 100 || JOB_SLOWNESS == 1);
+    return options.ranks == 2 && (*ranks < 64 || JOB_SLOWNESS == 1);
 }
 
 static void test_exits(void **state)
