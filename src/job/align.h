@@ -1,0 +1,47 @@
+/*
+ * What a clock here shows when that of the job's first host shows something else: from the times of
+ * questions and answers between the two. Pure: all times are arguments, in ns.
+ */
+#ifndef AQI_ALIGN_H
+#define AQI_ALIGN_H
+
+#include "base/base.h"
+
+enum { AQI_ALIGN_SAMPLES = 8, AQI_ALIGN_NODES = 512 };
+
+struct aqi_align_sample {
+    uint64_t at; /* our time */
+    int64_t offset;
+    uint64_t error;
+};
+
+struct aqi_align_node {
+    uint64_t at;
+    int64_t offset;
+};
+
+/* All zero: nothing is known yet. */
+struct aqi_align {
+    struct aqi_align_sample samples[AQI_ALIGN_SAMPLES];
+    unsigned count; /* that there have been */
+    struct aqi_align_node nodes[AQI_ALIGN_NODES];
+    unsigned used;
+};
+
+/* Asked at our time `asked`, heard and answered at these of the other clock, which may itself be
+ * wrong by `error`, and got the answer at our time `got`. */
+void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint64_t answered,
+                   uint64_t got, uint64_t error);
+/* Enough questions have been answered. */
+bool aqi_align_ready(const struct aqi_align *align);
+/*
+ * Our time `at` as that of the other clock. It grows with `at` always, and what was said of a time
+ * in the past stays true: a better estimate is approached from then on, by at most 1/2000 of the
+ * time that goes by, unless it differs by more than 10 ms (a host was suspended).
+ */
+uint64_t aqi_align_time(const struct aqi_align *align, uint64_t at);
+/* What is added there, and by how much it may be wrong; UINT64_MAX: nothing is known. */
+int64_t aqi_align_offset(const struct aqi_align *align, uint64_t at);
+uint64_t aqi_align_error(const struct aqi_align *align, uint64_t now);
+
+#endif
