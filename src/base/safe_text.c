@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static void safe_text_safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
@@ -55,7 +56,8 @@ bool aqi_safe_write(struct aqi_safe_text *from, int fd)
 {
     size_t done = 0;
     while (done < from->used) {
-        ssize_t n = write(fd, from->text + done, from->used - done);
+        ssize_t n = send(fd, from->text + done, from->used - done, MSG_NOSIGNAL);
+        if (n < 0 && errno == ENOTSOCK) n = write(fd, from->text + done, from->used - done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
         done += (size_t)n;
@@ -66,7 +68,7 @@ bool aqi_safe_write(struct aqi_safe_text *from, int fd)
 }
 
 static aq_status safe_text_safe_name(const char *setting, const char *pattern, uint32_t rank,
-                                     uint32_t size, char name[PATH_MAX])
+                                     char name[PATH_MAX])
 {
     struct aqi_safe_text path = {.text = name, .room = PATH_MAX - 1};
     for (const char *at = pattern; *at != '\0'; at++)
@@ -74,22 +76,20 @@ static aq_status safe_text_safe_name(const char *setting, const char *pattern, u
             aqi_safe_number(&path, "", rank);
         else
             safe_text_safe_bytes(&path, at, 1);
-    if (strchr(pattern, '%') == NULL && size > 1) aqi_safe_number(&path, ".", rank);
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "base", "%s: the name is longer than %d characters: \"%.60s…\"",
                     setting, PATH_MAX, pattern);
 }
 
-aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
-                        int *fd)
+aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, int *fd)
 {
     char name[PATH_MAX];
     if (strcmp(pattern, "-") == 0 || strcmp(pattern, "stderr") == 0) {
         *fd = STDERR_FILENO;
         return AQ_OK;
     }
-    aq_status st = safe_text_safe_name(setting, pattern, rank, size, name);
+    aq_status st = safe_text_safe_name(setting, pattern, rank, name);
     if (st != AQ_OK) return st;
     int opened = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
     if (opened < 0)

@@ -17,14 +17,14 @@ void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t valu
 void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value);
 void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most);
 
-/* All of it to a descriptor, then it is empty. False: it could not be written. */
+/* All of it to a descriptor, then it is empty. False: it could not be written. Of a socket whose
+ * other end is gone there is no SIGPIPE. */
 bool aqi_safe_write(struct aqi_safe_text *from, int fd);
 
 /*
- * Open a file to append to, as the pattern says: a '%' in it becomes the rank; without one, ".RANK"
- * is put behind it where the job has several ranks. "-" and "stderr" are standard error.
+ * Open a file to append to, as the pattern says: a '%' in it becomes the rank. "-" and "stderr" are
+ * standard error.
  */
-aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, uint32_t size,
-                        int *fd);
+aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, int *fd);
 
 #endif

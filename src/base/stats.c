@@ -1,12 +1,14 @@
 /* Counters: a block per thread, summed by the reader. */
 #include "base/stats.h"
 
-#include "base/safe_text.h"
+#include "base/fail.h"
+#include "base/shmem.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_AM_SENT] = {"am_sent", "messages", "active messages sent"},
@@ -40,12 +42,25 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_PACKETS_NO_ROOM] = {"packets_no_room", "packets", "for which nobody had room"},
 };
 
+const char *const aqi_doing_names[AQI_DOINGS] = {
+    [AQI_DOING_WORK] = "-",
+    [AQI_DOING_ROOM] = "room",
+    [AQI_DOING_OPERATION] = "operation",
+    [AQI_DOING_EVENT] = "event",
+    [AQI_DOING_CONDITION] = "condition",
+    [AQI_DOING_COLLECTIVE] = "collective",
+    [AQI_DOING_BARRIER] = "barrier",
+};
+
 AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 
 /* All blocks ever made, newest first; reachable for ever, so that nothing counted is lost. */
 static struct aqi_counters *_Atomic stats_blocks;
 /* Where a thread counts that got no memory for a block; threads may overwrite each other there. */
 static struct aqi_counters stats_spare;
+/* Blocks where others may look; NULL: none. */
+static unsigned char *stats_shared;
+static _Atomic uint32_t stats_shared_used;
 static pthread_once_t stats_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stats_key;
 static bool stats_key_valid;
@@ -88,10 +103,15 @@ static struct aqi_counters *stats_adopt(void)
 
 static struct aqi_counters *stats_create(void)
 {
-    size_t bytes = aqi_round_up(sizeof(struct aqi_counters), AQI_CACHE_LINE);
-    struct aqi_counters *block = aligned_alloc(AQI_CACHE_LINE, bytes);
-    if (block == NULL) return NULL;
-    memset(block, 0, bytes);
+    uint32_t shared = stats_shared != NULL ? atomic_fetch_add(&stats_shared_used, 1) : 0;
+    struct aqi_counters *block;
+    if (stats_shared != NULL && shared < AQI_COUNTERS_SHARED) {
+        block = (void *)(stats_shared + shared * AQI_COUNTERS_BYTES); /* zero */
+    } else {
+        block = aligned_alloc(AQI_CACHE_LINE, AQI_COUNTERS_BYTES);
+        if (block == NULL) return NULL;
+        memset(block, 0, AQI_COUNTERS_BYTES);
+    }
     atomic_init(&block->taken, true);
     block->next = atomic_load_explicit(&stats_blocks, memory_order_relaxed);
     /* Read by the load in aqi_counters_all. */
@@ -112,6 +132,60 @@ struct aqi_counters *aqi_counters_attach(void)
     return block;
 }
 
+/* What the calling thread has counted so far goes along; its old block is left, and nobody takes
+ * that. */
+static void stats_move(struct aqi_counters *old)
+{
+    struct aqi_counters *block = stats_create();
+    for (unsigned i = 0; block != NULL && old != NULL && i < AQI_CTR_COUNT; i++) {
+        uint64_t so_far = atomic_load_explicit(&old->value[i], memory_order_relaxed);
+        atomic_store_explicit(&block->value[i], so_far, memory_order_relaxed);
+        atomic_store_explicit(&old->value[i], 0, memory_order_relaxed);
+    }
+    if (block == NULL) return;
+    if (stats_key_valid) pthread_setspecific(stats_key, block);
+    aqi_counters_mine = block;
+}
+
+aq_status aqi_counters_share(int *fd)
+{
+    size_t size = AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES;
+    void *at;
+    int made = -1;
+    if (stats_shared != NULL) return aqi_fail(AQ_ESTATE, "base", "counters are shared already");
+    aq_status st = aqi_shmem_create("aqueduct-counters", size, &made);
+    if (st == AQ_OK) st = aqi_shmem_map(made, size, &at);
+    if (st != AQ_OK) {
+        if (made >= 0) close(made);
+        return st;
+    }
+    pthread_once(&stats_once, stats_setup);
+    stats_shared = at;
+    stats_move(aqi_counters_mine);
+    *fd = made;
+    return AQ_OK;
+}
+
+bool aqi_counters_read(int fd, uint64_t value[AQI_CTR_COUNT], uint32_t *doing)
+{
+    unsigned char bytes[AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES]
+        __attribute__((aligned(AQI_CACHE_LINE)));
+    if (pread(fd, bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) return false;
+    memset(value, 0, AQI_CTR_COUNT * sizeof(*value));
+    for (size_t b = 0; b < AQI_COUNTERS_SHARED; b++) {
+        const struct aqi_counters *block = (const void *)(bytes + b * AQI_COUNTERS_BYTES);
+        for (unsigned i = 0; i < AQI_CTR_COUNT; i++)
+            value[i] += atomic_load_explicit(&block->value[i], memory_order_relaxed);
+    }
+    return aqi_counters_doing(fd, doing);
+}
+
+bool aqi_counters_doing(int fd, uint32_t *doing)
+{
+    return pread(fd, doing, sizeof(*doing), offsetof(struct aqi_counters, doing)) ==
+           (ssize_t)sizeof(*doing);
+}
+
 uint64_t aqi_counter_sum(enum aqi_counter counter)
 {
     uint64_t sum = atomic_load_explicit(&stats_spare.value[counter], memory_order_relaxed);
@@ -120,22 +194,29 @@ uint64_t aqi_counter_sum(enum aqi_counter counter)
     return sum;
 }
 
+bool aqi_counter_line(struct aqi_safe_text *line, const char *title, enum aqi_counter counter,
+                      uint64_t value)
+{
+    if (value == 0) return false;
+    aqi_safe_add(line, title);
+    aqi_safe_add(line, ": ");
+    aqi_safe_add(line, aqi_counter_rows[counter].name);
+    aqi_safe_number(line, " ", value);
+    aqi_safe_add(line, " ");
+    aqi_safe_add(line, aqi_counter_rows[counter].unit);
+    aqi_safe_add(line, "\n");
+    return true;
+}
+
 void aqi_counters_print(int fd, const char *title)
 {
     int saved_errno = errno;
     char bytes[256];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
-        uint64_t sum = aqi_counter_sum((enum aqi_counter)i);
-        if (sum == 0) continue;
-        aqi_safe_add(&line, title);
-        aqi_safe_add(&line, ": ");
-        aqi_safe_add(&line, aqi_counter_rows[i].name);
-        aqi_safe_number(&line, " ", sum);
-        aqi_safe_add(&line, " ");
-        aqi_safe_add(&line, aqi_counter_rows[i].unit);
-        aqi_safe_add(&line, "\n");
-        (void)aqi_safe_write(&line, fd);
+        enum aqi_counter counter = (enum aqi_counter)i;
+        if (aqi_counter_line(&line, title, counter, aqi_counter_sum(counter)))
+            (void)aqi_safe_write(&line, fd);
     }
     errno = saved_errno;
 }

@@ -5,7 +5,7 @@
 #ifndef AQI_STATS_H
 #define AQI_STATS_H
 
-#include "base/base.h"
+#include "base/safe_text.h"
 
 /* All counters of the library, in one list so that a count is one indexed add. */
 enum aqi_counter {
@@ -47,10 +47,25 @@ struct aqi_counter_row {
 };
 extern const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT];
 
+/* What a thread waits for. */
+enum aqi_doing {
+    AQI_DOING_WORK,       /* nothing: the program runs */
+    AQI_DOING_ROOM,       /* for room to send */
+    AQI_DOING_OPERATION,  /* for a one-sided operation to complete */
+    AQI_DOING_EVENT,      /* for events or implicit operations */
+    AQI_DOING_CONDITION,  /* aq_poll_until and the like */
+    AQI_DOING_COLLECTIVE, /* for the others in a collective */
+    AQI_DOING_BARRIER,
+    AQI_DOINGS,
+    AQI_DOING_ASLEEP = 8 /* and sleeps meanwhile: a bit */
+};
+extern const char *const aqi_doing_names[AQI_DOINGS];
+
 /* The calling thread's block; allocated and linked on first use. At the thread's end the block and
  * its counts stay, and the next new thread counts on in it. */
 struct aqi_counters {
     _Atomic uint64_t value[AQI_CTR_COUNT];
+    _Atomic uint32_t doing;            /* enum aqi_doing */
     atomic_bool taken;                 /* some living thread counts in it */
     struct trace_block *_Atomic trace; /* what the thread has traced; NULL: nothing so far */
     struct aqi_counters *next;
@@ -69,9 +84,45 @@ static inline void aqi_count(enum aqi_counter counter, uint64_t n)
     atomic_store_explicit(&mine->value[counter], old + n, memory_order_relaxed);
 }
 
+/* The calling thread waits from now on; within another wait it is the outer one that counts.
+ * Returns what to leave it with. */
+static inline uint32_t aqi_wait_enter(enum aqi_doing what)
+{
+    struct aqi_counters *mine = aqi_counters_mine;
+    if (AQI_UNLIKELY(mine == NULL)) mine = aqi_counters_attach();
+    uint32_t outer = atomic_load_explicit(&mine->doing, memory_order_relaxed);
+    uint32_t now = what == AQI_DOING_ASLEEP ? outer | what : outer != 0 ? outer : what;
+    atomic_store_explicit(&mine->doing, now, memory_order_relaxed);
+    return outer;
+}
+
+static inline void aqi_wait_leave(uint32_t outer)
+{
+    struct aqi_counters *mine = aqi_counters_mine;
+    if (AQI_LIKELY(mine != NULL)) atomic_store_explicit(&mine->doing, outer, memory_order_relaxed);
+}
+
+/*
+ * Count from now on where others may look: in an object of AQI_COUNTERS_SHARED blocks, the first of
+ * which is the calling thread's, each AQI_COUNTERS_BYTES long and a struct aqi_counters. Threads
+ * beyond these count on in memory of the process. Once; before the process has other threads that
+ * count, or theirs is not seen.
+ */
+enum { AQI_COUNTERS_SHARED = 64 };
+#define AQI_COUNTERS_BYTES                                                                         \
+    ((sizeof(struct aqi_counters) + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE * AQI_CACHE_LINE)
+aq_status aqi_counters_share(int *fd);
+/* Sum the blocks of such an object of another process; `doing` is that of its first thread. False:
+ * it is none. */
+bool aqi_counters_read(int fd, uint64_t value[AQI_CTR_COUNT], uint32_t *doing);
+bool aqi_counters_doing(int fd, uint32_t *doing);
+
 /* The sum over all threads, past and present. */
 uint64_t aqi_counter_sum(enum aqi_counter counter);
 
+/* One such line: false: it is zero, and there is none. */
+bool aqi_counter_line(struct aqi_safe_text *line, const char *title, enum aqi_counter counter,
+                      uint64_t value);
 /* Print all non-zero counters to `fd`, a line "TITLE: name value unit" each; async-signal-safe
  * (used on abnormal exit too). */
 void aqi_counters_print(int fd, const char *title);

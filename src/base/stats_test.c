@@ -82,6 +82,41 @@ static void prints_what_is_not_zero(void **state)
     assert_null(strstr(text, "am_dropped"));
 }
 
+/* What another process sees: what was counted before, by all threads, and what this one waits for.
+ */
+static void others_may_look(void **state)
+{
+    (void)state;
+    uint64_t value[AQI_CTR_COUNT], before = aqi_counter_sum(AQI_CTR_GET);
+    uint32_t doing;
+    int fd, again;
+    pthread_t thread;
+    aqi_count(AQI_CTR_GET, 5);
+    assert_int_equal(aqi_counters_share(&fd), AQ_OK);
+    aqi_count(AQI_CTR_GET, 2);
+    assert_int_equal(pthread_create(&thread, NULL, count_many, NULL), 0);
+    pthread_join(thread, NULL);
+    uint32_t outer = aqi_wait_enter(AQI_DOING_BARRIER), inner = aqi_wait_enter(AQI_DOING_ROOM);
+    uint32_t asleep = aqi_wait_enter(AQI_DOING_ASLEEP);
+    assert_true(aqi_counters_read(fd, value, &doing));
+    assert_int_equal(doing, AQI_DOING_BARRIER | AQI_DOING_ASLEEP);
+    aqi_wait_leave(asleep);
+    aqi_wait_leave(inner);
+    assert_true(aqi_counters_doing(fd, &doing));
+    assert_int_equal(doing, AQI_DOING_BARRIER);
+    aqi_wait_leave(outer);
+    assert_true(aqi_counters_doing(fd, &doing));
+    assert_int_equal(doing, AQI_DOING_WORK);
+    assert_int_equal(value[AQI_CTR_GET], before + 7);
+    assert_int_equal(aqi_counter_sum(AQI_CTR_GET), before + 7);
+    struct capture capture;
+    capture_start(&capture);
+    assert_int_equal(aqi_counters_share(&again), AQ_ESTATE);
+    capture_end(&capture);
+    close(fd);
+    assert_false(aqi_counters_read(fd, value, &doing));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +124,7 @@ int main(void)
         cmocka_unit_test(threads_are_summed),
         cmocka_unit_test(blocks_are_used_again),
         cmocka_unit_test(prints_what_is_not_zero),
+        cmocka_unit_test(others_may_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

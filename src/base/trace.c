@@ -231,19 +231,16 @@ static void trace_footer(void)
     (void)aqi_safe_write(&line, trace.fd);
 }
 
-aq_status aqi_trace_open(const struct aqi_trace_params *params)
+void aqi_trace_open(const struct aqi_trace_params *params)
 {
-    const char *file = params->file != NULL && params->file[0] != '\0' ? params->file : "stderr";
-    if (params->mask == 0) return AQ_OK;
-    aq_status st = aqi_safe_open("AQ_TRACE_FILE", file, params->rank, params->size, &trace.fd);
-    if (st != AQ_OK) return st;
+    if (params->mask == 0) return;
+    trace.fd = params->fd;
     trace.params = *params;
     trace.pid = getpid();
     trace.text = params->format == AQI_TRACE_TEXT ||
                  (params->format == AQI_TRACE_AUTO && trace.fd == STDERR_FILENO);
     trace_header();
     atomic_store_explicit(&aqi_trace_mask, params->mask, memory_order_release);
-    return AQ_OK;
 }
 
 void aqi_trace_close(void)

@@ -33,11 +33,11 @@ enum aqi_trace_format {
 
 struct aqi_trace_params {
     unsigned mask;
-    const char *file; /* a pattern of aqi_safe_open; empty: standard error */
+    int fd; /* where to write */
     enum aqi_trace_format format;
     uint64_t limit; /* bytes, after which nothing more is written; 0: none */
     bool flush;     /* write each event at once */
-    uint32_t rank, size;
+    uint32_t rank;
 };
 
 /*
@@ -46,8 +46,8 @@ struct aqi_trace_params {
  */
 aq_status aqi_trace_parse(const char *text, unsigned *mask);
 
-/* Once; AQ_ESETTING if the file cannot be written. */
-aq_status aqi_trace_open(const struct aqi_trace_params *params);
+/* Once. */
+void aqi_trace_open(const struct aqi_trace_params *params);
 
 /* Write what there is and end the file; tracing is off then. Also in a signal handler. */
 void aqi_trace_close(void);

@@ -3,18 +3,34 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "job/align.h"
 #include "job/desk.h"
 #include "job/link.h"
 #include "job/loop.h"
+#include "job/records.h"
+#include "job/top.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A frame of the hub goes in pieces of a link's frame, each with this before it. */
-enum { AGENT_LAST, AGENT_MORE };
+/* A frame of the hub goes in pieces of a link's frame, each with this before it. CLOCK: a question
+ * what time it is, or the answer. */
+enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
 #define AGENT_PIECE (AQI_LINK_FRAME_MAX - 1)
 /* What a result may have, and what is said of it. */
 #define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096)
+
+/* Between questions what time it is, once the clock is known. */
+#define AGENT_CLOCK_NS 250000000u
+#define AGENT_RETRY_NS 100000000u
+
+struct agent_clock {
+    uint8_t kind, answer;
+    uint8_t unused[6];
+    uint64_t asked;           /* by the clock of who asks */
+    uint64_t heard, answered; /* by that of the job, as who answers knows it */
+    uint64_t error;           /* of these; UINT64_MAX: it is not known */
+};
 
 /* The link to another agent, and what has come of a frame. */
 struct agent_peer {
@@ -35,6 +51,10 @@ static struct {
     uint32_t children;           /* links that others have opened here */
     struct agent_peer *uncalled; /* a call that could not even begin */
     uint16_t port;
+    struct aqi_align align; /* our clock and the root's */
+    bool clock_wanted;
+    void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
+    uint64_t ask_ns; /* when to ask next */
 } agent;
 
 static struct agent_peer *agent_peer(uint32_t number)
@@ -108,6 +128,59 @@ static void agent_pause(void *arg, bool paused)
     if (agent.links != NULL) aqi_links_patient(agent.links, paused);
 }
 
+/* --- what time it is ------------------------------------------------------------------------ */
+
+static void agent_send_clock(const struct agent_peer *peer, const struct agent_clock *clock)
+{
+    const struct iovec iov = {.iov_base = (void *)(uintptr_t)clock, .iov_len = sizeof(*clock)};
+    aqi_link_send(peer->link, &iov, 1);
+}
+
+static void agent_ask_clock(uint64_t now)
+{
+    const struct agent_clock question = {.kind = AGENT_CLOCK, .asked = now};
+    agent.ask_ns = now + (aqi_align_ready(&agent.align) ? AGENT_CLOCK_NS : AGENT_RETRY_NS);
+    agent_send_clock(agent.above, &question);
+}
+
+/* Who is asked wants to know it, too. */
+static void agent_answer_clock(const struct agent_peer *peer, struct agent_clock clock,
+                               uint64_t now)
+{
+    bool root = agent.params.hub.agent == 0;
+    agent.clock_wanted = true;
+    clock.answer = 1;
+    clock.heard = aqi_align_time(&agent.align, now);
+    clock.error = root                            ? 0
+                  : aqi_align_ready(&agent.align) ? aqi_align_error(&agent.align, now)
+                                                  : UINT64_MAX;
+    clock.answered = aqi_align_time(&agent.align, aqi_now_ns());
+    agent_send_clock(peer, &clock);
+}
+
+static aq_status agent_on_clock(const struct agent_peer *peer, const uint8_t *bytes, size_t len)
+{
+    struct agent_clock clock;
+    uint64_t now = aqi_now_ns();
+    if (len != sizeof(clock)) return AQ_EPROTO;
+    memcpy(&clock, bytes, sizeof(clock));
+    if (clock.answer == 0) {
+        agent_answer_clock(peer, clock, now);
+    } else if (peer == agent.above) {
+        aqi_align_add(&agent.align, clock.asked, clock.heard, clock.answered, now, clock.error);
+        if (clock.error != UINT64_MAX && !aqi_align_ready(&agent.align)) agent.ask_ns = 0;
+    }
+    return AQ_OK;
+}
+
+static uint64_t agent_tick_clock(uint64_t now)
+{
+    agent.clock_wanted = agent.clock_wanted || aqi_records_any();
+    if (!agent.clock_wanted || !aqi_agent_attached()) return UINT64_MAX;
+    if (now >= agent.ask_ns) agent_ask_clock(now);
+    return agent.ask_ns;
+}
+
 /* --- from others ---------------------------------------------------------------------------- */
 
 static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *call)
@@ -167,10 +240,13 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
     uint32_t number = peer->number;
-    aq_status status = len > 0 && bytes[0] <= AGENT_MORE ? AQ_OK : AQ_EPROTO;
+    bool clock = len > 0 && bytes[0] == AGENT_CLOCK;
+    aq_status status = clock                               ? agent_on_clock(peer, bytes, len)
+                       : len > 0 && bytes[0] <= AGENT_MORE ? AQ_OK
+                                                           : AQ_EPROTO;
     bool whole = status == AQ_OK && bytes[0] == AGENT_LAST && peer->got == 0;
     aqi_hub_now(agent.hub, aqi_now_ns());
-    if (status == AQ_OK && !whole) status = agent_gather(peer, bytes + 1, len - 1);
+    if (status == AQ_OK && !whole && !clock) status = agent_gather(peer, bytes + 1, len - 1);
     if (whole) {
         status = aqi_hub_frame(agent.hub, number, bytes + 1, len - 1);
     } else if (status == AQ_OK && bytes[0] == AGENT_LAST) {
@@ -214,6 +290,34 @@ static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opene
                                                         .ended = agent_on_ended,
                                                         .stranger = agent_on_stranger};
 
+/* --- what the ranks show ---------------------------------------------------------------------- */
+
+static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
+{
+    if (stream < AQI_STREAM_SHOWN)
+        agent.output(arg, rank, stream, bytes, len);
+    else if (stream == AQI_STREAM_TOP)
+        aqi_top_came(bytes, len);
+    else
+        aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
+}
+
+static void agent_watch(void *arg, uint64_t interval_ns)
+{
+    (void)arg;
+    aqi_top_watch(interval_ns);
+}
+
+static void agent_open_shows(void)
+{
+    const struct aqi_hub_params *own = &agent.params.hub;
+    const char *host = own->hosts != NULL ? own->hosts[own->agent] : "this host";
+    aqi_records_open(&(struct aqi_records_params){
+        .hub = agent.hub, .host = host, .align = own->agent != 0 ? &agent.align : NULL});
+    aqi_top_open(&(struct aqi_top_params){
+        .hub = agent.hub, .host = host, .program = own->program, .root = own->agent == 0});
+}
+
 /* --- opening and closing -------------------------------------------------------------------- */
 
 static aq_status agent_open_links(void)
@@ -242,12 +346,18 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
     own->hooks.drain = aqi_desk_on_drain;
     own->hooks.freeze = aqi_desk_freeze;
     own->hooks.share = aqi_desk_share;
+    own->hooks.watch = agent_watch;
+    agent.output = own->hooks.output;
+    own->hooks.output = agent_output;
     agent.peers = calloc(own->agents, sizeof(*agent.peers));
     if (agent.peers == NULL)
         return aqi_fail(AQ_ENOMEM, "job", "no memory for %u hosts", own->agents);
     aq_status status = aqi_desk_open(params->local_ranks, &own->page);
     if (status == AQ_OK) status = aqi_hub_open(own, &agent.hub);
-    if (status == AQ_OK) aqi_desk_serve(agent.hub);
+    if (status == AQ_OK) {
+        aqi_desk_serve(agent.hub);
+        agent_open_shows();
+    }
     if (status == AQ_OK) status = agent_open_links();
     if (status != AQ_OK) {
         aqi_agent_close();
@@ -281,7 +391,10 @@ uint64_t aqi_agent_tick(void)
     uint64_t now = aqi_now_ns();
     aqi_hub_now(agent.hub, now);
     agent_tell_unreachable();
-    uint64_t next = aqi_hub_tick(agent.hub);
+    aqi_records_tick();
+    uint64_t clock = agent_tick_clock(now), watched = aqi_top_tick(now);
+    uint64_t next = aqi_min(aqi_hub_tick(agent.hub), clock);
+    next = aqi_min(next, watched);
     if (agent.links != NULL) next = aqi_min(next, aqi_links_tick(agent.links, now));
     return next;
 }
@@ -298,6 +411,8 @@ uint32_t aqi_agent_children(void)
 
 void aqi_agent_leave(uint64_t limit_ns)
 {
+    aqi_records_drain();
+    aqi_records_close();
     if (agent.links == NULL) return;
     for (uint32_t i = 0; i < agent.params.hub.agents; i++)
         if (agent.peers[i] != NULL) agent_detach(NULL, i);
@@ -311,6 +426,7 @@ void aqi_agent_leave(uint64_t limit_ns)
 
 void aqi_agent_close(void)
 {
+    if (agent.hub != NULL) aqi_top_close();
     if (agent.links != NULL) aqi_links_close(agent.links);
     aqi_desk_close();
     if (agent.hub != NULL) aqi_hub_close(agent.hub);

@@ -67,10 +67,9 @@ void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint
     struct aqi_align_sample *sample = &align->samples[align->count++ % AQI_ALIGN_SAMPLES];
     /* Half the way there: where the two clocks are apart by the offset; the way back may have been
      * the shorter one by all of it. */
-    *sample = (struct aqi_align_sample){
-        .at = got,
-        .offset = (int64_t)(heard + held / 2 - (asked + way / 2)),
-        .error = (way - held) / 2 + 1 + error};
+    *sample = (struct aqi_align_sample){.at = got,
+                                        .offset = (int64_t)(heard + held / 2 - (asked + way / 2)),
+                                        .error = (way - held) / 2 + 1 + error};
     align_follow(align, got);
 }
 

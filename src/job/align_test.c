@@ -114,9 +114,9 @@ static void test_nonsense(void **state)
 {
     struct aqi_align align = {0};
     (void)state;
-    aqi_align_add(&align, 10, 5, 6, 9, 0);            /* got before it asked */
-    aqi_align_add(&align, 10, 6, 5, 20, 0);           /* answered before it heard */
-    aqi_align_add(&align, 10, 5, 50, 20, 0);          /* held longer than the way took */
+    aqi_align_add(&align, 10, 5, 6, 9, 0);             /* got before it asked */
+    aqi_align_add(&align, 10, 6, 5, 20, 0);            /* answered before it heard */
+    aqi_align_add(&align, 10, 5, 50, 20, 0);           /* held longer than the way took */
     aqi_align_add(&align, 10, 12, 13, 20, UINT64_MAX); /* it does not know itself */
     assert_true(aqi_align_error(&align, 30) == UINT64_MAX);
 }

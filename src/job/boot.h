@@ -53,6 +53,10 @@ enum aqi_boot_stage {
     AQI_BOOT_LEFT     /* in good order: its end, whatever its exit code, harms nobody */
 };
 
+/* What a process shows of itself: lines for the job's files, through a stream socket, and its
+ * counters. */
+enum aqi_show { AQI_SHOW_STATS, AQI_SHOW_TRACE, AQI_SHOW_COUNTERS, AQI_SHOWS };
+
 /* Bytes of a set of ranks: rank r is bit r % 8 of byte r / 8. */
 static inline size_t aqi_boot_set_bytes(uint32_t size)
 {
@@ -90,6 +94,9 @@ struct aqi_boot_kind {
      */
     aq_status (*agree)(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
                        const uint8_t *members);
+    /* Pass this descriptor, which the caller closes, to whoever keeps the job's files and shows the
+     * job to aqtop. AQ_ENOTSUP: there is nobody. */
+    aq_status (*show)(struct aqi_boot *boot, enum aqi_show what, int fd);
     /* Read the control channel, never blocks; calls `fn` for each event. AQ_EPEER: the launcher
      * died. */
     aq_status (*progress)(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg);

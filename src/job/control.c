@@ -32,6 +32,7 @@ static const struct control_row control_rows[AQI_CONTROL_TYPES] = {
     [AQI_CONTROL_ENDING] = {0, {CONTROL_FIELD(code), CONTROL_FIELD(wait)}},
     [AQI_CONTROL_AGREE] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
     [AQI_CONTROL_CLAIM] = {0, {CONTROL_FIELD(rank), CONTROL_FIELD(key)}},
+    [AQI_CONTROL_SHOW] = {0, {CONTROL_FIELD(call)}},
     [AQI_CONTROL_AGREED] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
 };
 static_assert(CONTROL_START + 6 * sizeof(uint32_t) + AQI_JOB_KEY_BYTES <= AQI_CONTROL_HEAD,
@@ -58,6 +59,8 @@ static bool control_sane(const struct aqi_control *message)
                message->local_size <= message->size;
     case AQI_CONTROL_CALL:
         return message->call < AQI_CALLS;
+    case AQI_CONTROL_SHOW:
+        return message->call < AQI_SHOWS;
     case AQI_CONTROL_EVENT:
         return message->event <= AQI_BOOT_ENDING;
     case AQI_CONTROL_RESULT:

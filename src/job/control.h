@@ -14,6 +14,7 @@
  *   AGREE  ask those of a set who live     AGREED  all of them have, and who they are
  *   LEAVING  I make no more calls
  *   ENDING   I end when the others do
+ *   SHOW   here are my counters, or what I write for the job's files (with a descriptor)
  *   EXIT   end the job with this code
  *   BYE    I leave in good order
  *
@@ -27,7 +28,7 @@
 #include "base/base.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 6
+#define AQI_CONTROL_VERSION 7
 #define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
 #define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
@@ -52,6 +53,7 @@ enum aqi_control_type {
     AQI_CONTROL_LEAVING,
     AQI_CONTROL_ENDING,
     AQI_CONTROL_CLAIM,
+    AQI_CONTROL_SHOW,
     AQI_CONTROL_TYPES
 };
 
@@ -69,7 +71,7 @@ struct aqi_control {
     uint32_t local_rank;
     uint32_t local_size;
     uint32_t seq;    /* CALL, RESULT: the how many-th collective call */
-    uint32_t call;   /* CALL: enum aqi_control_call */
+    uint32_t call;   /* CALL: enum aqi_control_call; SHOW: enum aqi_show */
     uint32_t event;  /* EVENT: enum aqi_boot_event_type */
     int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
     int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */

@@ -54,6 +54,9 @@ static struct aqi_control sample(uint16_t type)
     case AQI_CONTROL_EXIT:
         message.code = INT32_MIN;
         break;
+    case AQI_CONTROL_SHOW:
+        message.call = AQI_SHOW_COUNTERS;
+        return message;
     case AQI_CONTROL_ENDING:
         message.code = 3;
         message.wait = 1ull << 40;
@@ -113,11 +116,11 @@ static void test_bytes_are_pinned(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
-    static const uint8_t expected[] = {6, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
+    static const uint8_t expected[] = {7, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
     assert_int_equal(packet(&refuse, buf), sizeof(expected));
     assert_memory_equal(buf, expected, sizeof(expected));
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    static const uint8_t hello_bytes[] = {6, 0, 1, 0};
+    static const uint8_t hello_bytes[] = {7, 0, 1, 0};
     assert_int_equal(packet(&hello, buf), sizeof(hello_bytes));
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }
@@ -198,9 +201,9 @@ static void test_other_versions(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control in = sample(AQI_CONTROL_CALL), out = {0};
     size_t len = packet(&in, buf);
-    buf[0] = 7;
+    buf[0] = AQI_CONTROL_VERSION + 1;
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_EMISMATCH);
-    assert_int_equal(out.version, 7);
+    assert_int_equal(out.version, AQI_CONTROL_VERSION + 1);
     assert_int_equal(out.type, AQI_CONTROL_CALL);
     /* A refusal must be understood whoever sent it. */
     in = sample(AQI_CONTROL_REFUSE);

@@ -7,6 +7,8 @@
 #include "base/shmem.h"
 #include "job/channel.h"
 #include "job/loop.h"
+#include "job/records.h"
+#include "job/top.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -449,6 +451,14 @@ void aqi_desk_signal(uint32_t rank, int number)
 
 /* --- messages ------------------------------------------------------------------------------- */
 
+static void desk_show(uint32_t rank, enum aqi_show what, int fd)
+{
+    if (what == AQI_SHOW_COUNTERS)
+        aqi_top_take(rank, fd);
+    else
+        aqi_records_take(rank, what, fd);
+}
+
 /* Take a packet from the rank's own socket; false when there is none. */
 static bool desk_control_take(struct desk_seat *seat)
 {
@@ -463,9 +473,13 @@ static bool desk_control_take(struct desk_seat *seat)
         desk_claim_over(seat);
         return false;
     }
-    if (passed >= 0) close(passed);
     struct aqi_control message;
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
+    if (status == AQ_OK && message.type == AQI_CONTROL_SHOW && passed >= 0) {
+        desk_show(desk_rank(seat), (enum aqi_show)message.call, passed);
+        return true;
+    }
+    if (passed >= 0) close(passed);
     if (status == AQ_OK) status = aqi_hub_said(desk.hub, desk_rank(seat), &message);
     if (status != AQ_OK) desk_garbage(seat, len);
     return true;

@@ -481,6 +481,12 @@ static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_st
     return fork_send(fork_of(boot), boot->fd, &agree, -1);
 }
 
+static aq_status fork_show(struct aqi_boot *boot, enum aqi_show what, int fd)
+{
+    struct aqi_control message = {.type = AQI_CONTROL_SHOW, .call = what};
+    return fork_send(fork_of(boot), boot->fd, &message, fd);
+}
+
 static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
 {
     struct fork_boot *fork = fork_of(boot);
@@ -537,6 +543,7 @@ const struct aqi_boot_kind aqi_boot_fork = {
     .share = fork_share,
     .reach = fork_reach,
     .agree = fork_agree,
+    .show = fork_show,
     .progress = fork_progress,
     .exit = fork_exit,
     .ending = fork_ending,

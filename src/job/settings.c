@@ -17,6 +17,8 @@ struct aqi_job_config aqi_job_config = {
     .size = 1,
     .local_size = 1,
     .pmix_library = "libpmix.so.2",
+    .stats_file = "",
+    .trace_file = "",
     .job_id = "",
 };
 
@@ -110,6 +112,25 @@ static const struct aqi_setting job_rows[] = {
                               .advice = "The path of the manager's own libpmix where it has one "
                                         "that is not in the usual places.",
                               AQI_SETTING_IN(TEXT, struct aqi_job_config, pmix_library)},
+    [AQI_JOB_STATS_FILE] =
+        {.name = "AQ_STATS_FILE",
+         .alias = "GASNET_STATSFILE",
+         .def = "",
+         .doc = "The file for the counters of all processes of the job, however each ends, on the "
+                "host of aqrun or of rank 0; with a %, which becomes the rank, each writes one "
+                "itself. stderr: standard error.",
+         .advice = "AQ_STATS_FILE=stats",
+         AQI_SETTING_IN(TEXT, struct aqi_job_config, stats_file)},
+    [AQI_JOB_TRACE_FILE] =
+        {.name = "AQ_TRACE_FILE",
+         .alias = "GASNET_TRACEFILE",
+         .def = "",
+         .doc = "The file for the traces of all processes of the job, on one time line, on the "
+                "host of aqrun or of rank 0; with a %, which becomes the rank, each writes one "
+                "itself. Nothing or stderr: standard error.",
+         .advice = "AQ_TRACE_FILE=trace.json; with a % where more is traced than one host takes, "
+                   "and aqinfo --merge-traces to make one of those.",
+         AQI_SETTING_IN(TEXT, struct aqi_job_config, trace_file)},
     [AQI_JOB_RANK] = {.name = "AQ_RANK",
                       .def = "0",
                       .max = AQI_MAX_RANKS - 1,

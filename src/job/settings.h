@@ -16,6 +16,7 @@ struct aqi_job_config {
     uint64_t bind;
     uint64_t boot; /* enum aqi_boot_as */
     const char *pmix_library;
+    const char *stats_file, *trace_file;
     uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
     uint64_t size;
     uint64_t local_rank;
@@ -45,6 +46,8 @@ enum aqi_job_row {
     AQI_JOB_BIND,
     AQI_JOB_BOOT,
     AQI_JOB_PMIX_LIBRARY,
+    AQI_JOB_STATS_FILE,
+    AQI_JOB_TRACE_FILE,
     AQI_JOB_RANK,
     AQI_JOB_SIZE,
     AQI_JOB_LOCAL_RANK,

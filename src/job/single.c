@@ -92,6 +92,12 @@ static aq_status single_agree(struct aqi_boot *boot, const uint64_t name[2], aq_
     return AQ_OK;
 }
 
+static aq_status single_show(struct aqi_boot *boot, enum aqi_show what, int fd)
+{
+    (void)boot, (void)what, (void)fd;
+    return AQ_ENOTSUP;
+}
+
 static aq_status single_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, void *arg)
 {
     static const uint8_t me = 1;
@@ -152,6 +158,7 @@ const struct aqi_boot_kind aqi_boot_single = {
     .share = single_share,
     .reach = single_reach,
     .agree = single_agree,
+    .show = single_show,
     .progress = single_progress,
     .exit = single_exit,
     .ending = single_ending,

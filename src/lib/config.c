@@ -24,13 +24,6 @@ static const struct aqi_setting rows[] = {
      .def = "no",
      .doc = "Print the counters of each process to standard error when it leaves the job.",
      AQI_SETTING_IN(BOOL, struct lib_config, stats)},
-    {.name = "AQ_STATS_FILE",
-     .alias = "GASNET_STATSFILE",
-     .def = "",
-     .doc = "Write the counters of each process to this file instead, also when it is killed by a "
-            "signal that can be caught; % becomes its rank.",
-     .advice = "AQ_STATS_FILE=stats.%",
-     AQI_SETTING_IN(TEXT, struct lib_config, stats_file)},
     {.name = "AQ_TRACE",
      .alias = "GASNET_TRACEMASK",
      .def = "",
@@ -38,13 +31,6 @@ static const struct aqi_setting rows[] = {
             "commas; when nothing is said, all if AQ_TRACE_FILE is set.",
      .advice = "AQ_TRACE=am,wait to see who waits for whom.",
      AQI_SETTING_IN(TEXT, struct lib_config, trace)},
-    {.name = "AQ_TRACE_FILE",
-     .alias = "GASNET_TRACEFILE",
-     .def = "",
-     .doc = "The file that each process writes its trace to, in which % becomes its rank; nothing "
-            "or stderr: standard error.",
-     .advice = "AQ_TRACE_FILE=trace.%.json; aqinfo --merge-traces makes one time line of them.",
-     AQI_SETTING_IN(TEXT, struct lib_config, trace_file)},
     {.name = "AQ_TRACE_FORMAT",
      .def = "auto",
      .doc = "How a trace is written: chrome (JSON for Perfetto and chrome://tracing), text (a line "

@@ -412,7 +412,7 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     aq_status st = lib_compare_settings(lib.boot);
-    if (st == AQ_OK) st = lib_outputs_begin(info->rank, info->size);
+    if (st == AQ_OK) st = lib_outputs_begin(lib.boot);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     lib.boot->idle = aqi_core_idle;
     if (st == AQ_OK) st = aqi_core_open(&core, world);

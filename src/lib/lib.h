@@ -8,9 +8,7 @@
 struct lib_config {
     const char *log;
     uint64_t stats;
-    const char *stats_file;
     const char *trace;
-    const char *trace_file;
     uint64_t trace_format;
     uint64_t trace_limit;
     uint64_t trace_flush;
@@ -28,9 +26,9 @@ struct aqi_settings_table *const *lib_tables(size_t *count);
  */
 aq_status lib_load_settings(bool ask);
 
-/* What a process leaves behind: open the files for counters and trace that the settings name, and
- * watch for signals that would end the process. */
-aq_status lib_outputs_begin(uint32_t rank, uint32_t size);
+/* What a process leaves behind: open the files for counters and trace that the settings name, or
+ * the way to them, and watch for signals that would end the process. */
+aq_status lib_outputs_begin(struct aqi_boot *boot);
 /* Write what there is, the first time only. Also in a signal handler. */
 void lib_outputs_end(void);
 

@@ -1,12 +1,18 @@
 /* Counters, peers and traces of a process, written when it leaves the job or a signal kills it. */
 #include "base/board.h"
+#include "base/fail.h"
 #include "base/safe_text.h"
+#include "base/shmem.h"
 #include "base/stats.h"
 #include "base/trace.h"
+#include "job/settings.h"
 #include "lib/lib.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct {
@@ -43,26 +49,70 @@ static void outputs_watch_signals(void)
     }
 }
 
-aq_status lib_outputs_begin(uint32_t rank, uint32_t size)
+/* What others may look at while the job runs; without it they see less, and that is all. */
+static void outputs_show_counters(struct aqi_boot *boot)
 {
-    bool to_file = lib_config.stats_file[0] != '\0', trace_file = lib_config.trace_file[0] != '\0';
-    struct aqi_trace_params trace = {.file = lib_config.trace_file,
+    int fd;
+    if (boot->info.size == 1 || aqi_counters_share(&fd) != AQ_OK) return;
+    (void)boot->kind->show(boot, AQI_SHOW_COUNTERS, fd);
+    close(fd);
+}
+
+/* One end of a socket that leads to the job's file. */
+static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return aqi_fail_no_fd(errno, "lib", "a socket for statistics or traces");
+    (void)shutdown(ends[0], SHUT_RD);
+    aq_status st = boot->kind->show(boot, what, ends[1]);
+    close(ends[1]);
+    if (st == AQ_OK)
+        *fd = ends[0];
+    else
+        close(ends[0]);
+    return st;
+}
+
+/* A file of this process alone, or that of all. */
+static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *setting,
+                              const char *file, int *fd)
+{
+    bool own = boot->info.size == 1 || strchr(file, '%') != NULL || strcmp(file, "-") == 0 ||
+               strcmp(file, "stderr") == 0;
+    return own ? aqi_safe_open(setting, file, boot->info.rank, fd) : outputs_join(boot, what, fd);
+}
+
+static aq_status outputs_open_trace(struct aqi_boot *boot)
+{
+    const char *file = aqi_job_config.trace_file;
+    struct aqi_trace_params trace = {.fd = STDERR_FILENO,
                                      .format = (enum aqi_trace_format)lib_config.trace_format,
                                      .limit = lib_config.trace_limit,
                                      .flush = lib_config.trace_flush != 0,
-                                     .rank = rank,
-                                     .size = size};
+                                     .rank = boot->info.rank};
     aq_status st = aqi_trace_parse(lib_config.trace, &trace.mask);
-    if (st == AQ_OK && trace_file && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
-    if (st == AQ_OK) st = aqi_trace_open(&trace);
+    if (st == AQ_OK && file[0] != '\0' && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
+    if (st != AQ_OK || trace.mask == 0) return st;
+    if (file[0] != '\0') st = outputs_open(boot, AQI_SHOW_TRACE, "AQ_TRACE_FILE", file, &trace.fd);
+    if (st == AQ_OK) aqi_trace_open(&trace);
+    return st;
+}
+
+aq_status lib_outputs_begin(struct aqi_boot *boot)
+{
+    const char *file = aqi_job_config.stats_file;
+    bool to_file = file[0] != '\0';
+    outputs_show_counters(boot);
+    aq_status st = outputs_open_trace(boot);
     if (st == AQ_OK && to_file)
-        st = aqi_safe_open("AQ_STATS_FILE", lib_config.stats_file, rank, size, &outputs.stats);
+        st = outputs_open(boot, AQI_SHOW_STATS, "AQ_STATS_FILE", file, &outputs.stats);
     else if (lib_config.stats)
         outputs.stats = STDERR_FILENO;
     if (st != AQ_OK) return st;
-    snprintf(outputs.title, sizeof(outputs.title), "rank %u", rank);
+    snprintf(outputs.title, sizeof(outputs.title), "rank %u", boot->info.rank);
     outputs.pid = getpid();
-    if (trace.mask != 0 || to_file) outputs_watch_signals();
+    if (atomic_load(&aqi_trace_mask) != 0 || to_file) outputs_watch_signals();
     return AQ_OK;
 }
 

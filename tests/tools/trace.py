@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces and counters of jobs, in files for each rank, however the job ends.
+"""Traces and counters of jobs, in one file or in files for each rank, however the job ends.
 
 usage: trace.py BUILD_DIR [SANITIZERS]
 """
@@ -88,6 +88,28 @@ class Trace(Case):
                         self.assertIn("end", names)
                         self.assertTrue((self.folder / f"stats.{rank}").exists())
 
+    def test_one_file_of_all_whatever_the_end(self):
+        """Also of a rank that gets SIGKILL, whose counters others have seen."""
+        trace, stats = self.folder / "trace", self.folder / "stats"
+        for how, code in (("exit3", 3), ("assert", 134), ("aq_exit7", 7), ("kill", 137)):
+            with self.subTest(how=how):
+                self.expect(job(3, VICTIM, how, "barrier", AQ_TRACE_FILE=trace,
+                                AQ_STATS_FILE=stats), code)
+                events = json.loads(trace.read_text())
+                ends = {event["pid"] for event in events if event["name"] == "end"}
+                self.assertEqual(ends, set(range(2 if how == "kill" else 3)))
+                ranks = {line.split(":")[0] for line in stats.read_text().splitlines()}
+                self.assertEqual(ranks, {"rank 0", "rank 1", "rank 2"})
+
+    def test_one_file_as_text(self):
+        trace = self.folder / "trace"
+        self.expect(job(2, STRESS, "20", AQ_TRACE="coll", AQ_TRACE_FILE=trace,
+                        AQ_TRACE_FORMAT="text"), 0)
+        lines = trace.read_text().splitlines()
+        for line in lines:
+            self.assertRegex(line, r"^aq\[[01]\.\d+\] \d+\.\d{3} us coll .* bytes \d+")
+        self.assertEqual({line[3] for line in lines}, {"0", "1"})
+
     def test_a_rank_that_is_killed_takes_only_its_own(self):
         self.expect(job(3, VICTIM, "kill", "barrier", AQ_TRACE_FILE=self.pattern), 137)
         for rank in range(2):
@@ -117,7 +139,7 @@ class Trace(Case):
         self.assertIn("AQ_TRACE", said.stderr)
         said = job(2, STRESS, "5", AQ_TRACE_FILE="/nowhere/trace")
         self.assertNotEqual(said.returncode, 0)
-        self.assertIn("/nowhere/trace.", said.stderr)
+        self.assertIn("/nowhere/trace", said.stderr)
 
 
 main()

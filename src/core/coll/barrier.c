@@ -173,20 +173,24 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     /* Who looks at the others' lines right away takes them from who is about to write them. */
     core_pause();
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_COLL, AQI_DOING_BARRIER);
     for (;; done = core_progress()) {
         barrier_look_only(team);
         for (unsigned i = 0; i < looks; i++) {
             if (barrier_complete(team)) {
-                aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, 0);
+                core_wait_end(AQI_TRACE_COLL, call, waiting, 0);
                 aq_status st = barrier_failed(team, call);
                 if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
                 return st == AQ_OK ? barrier_finish(team->barrier, at_wait) : st;
             }
             if (looks > 1) aqi_pause();
         }
-        if (barrier_hopeless(team)) return barrier_dead(team, call);
+        if (barrier_hopeless(team)) {
+            aqi_wait_leave(waiting.outer);
+            return barrier_dead(team, call);
+        }
         if (over) {
+            aqi_wait_leave(waiting.outer);
             if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
             return AQ_AGAIN;
         }

@@ -384,14 +384,17 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     struct core_wait wait = {0};
     if (coll_broken(team)) return coll_dead(team, call);
     if (coll_is_empty(team, args)) return AQ_OK;
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_COLL);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_COLL, AQI_DOING_COLLECTIVE);
     aq_status st = coll_begin(team, coll_sizes_first(team, &op, &check) ? &check : &op);
-    if (st != AQ_OK) return st;
+    if (st != AQ_OK) {
+        aqi_wait_leave(waiting.outer);
+        return st;
+    }
     while (!atomic_load_explicit(&op.done, memory_order_acquire) &&
            !coll_wait_round(team, &op.done, &wait))
         coll_waits_long(team, &op, &wait);
     if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
-    aqi_trace_end(AQI_TRACE_COLL, call, begun, AQI_TRACE_NOBODY, args->nbytes);
+    core_wait_end(AQI_TRACE_COLL, call, waiting, args->nbytes);
     if (AQI_UNLIKELY(op.status == AQ_EMISMATCH))
         return aqi_fail(op.status, "core",
                         "%s: the sizes of blocks differ: what members send to each other is not "

@@ -208,7 +208,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
     aq_status st = core_callable(me, call);
     if (st != AQ_OK) return st;
     if (events == NULL && count != 0) return event_no_events(call);
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_EVENT);
     core_wait_limit(me, timeout_ns);
     for (;;) {
         aq_status one = event_look(events, count, &done, &left);
@@ -225,7 +225,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
     }
     core_wait_limit(me, UINT64_MAX);
     if (AQI_UNLIKELY(asked)) core_stuck_check.over();
-    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    core_wait_end(AQI_TRACE_WAIT, call, waiting, 0);
     return st != AQ_OK || left == 0 || (some && done != 0) ? st : AQ_AGAIN;
 }
 
@@ -307,10 +307,10 @@ aq_status aq_nbi_wait(unsigned mask)
     struct core_thread *me;
     aq_status st = event_implicit_set("aq_nbi_wait", mask, &me);
     if (st != AQ_OK) return st;
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_EVENT);
     while (!event_set_complete(&me->nbi, mask))
         core_wait_step(&wait, CORE_SLEEP_MS);
-    aqi_trace_end(AQI_TRACE_WAIT, "aq_nbi_wait", begun, AQI_TRACE_NOBODY, 0);
+    core_wait_end(AQI_TRACE_WAIT, "aq_nbi_wait", waiting, 0);
     return event_set_status(&me->nbi, mask);
 }
 

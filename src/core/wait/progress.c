@@ -217,8 +217,12 @@ bool core_wait_is_over(const struct core_thread *me)
 void core_wait_zero(_Atomic uint32_t *counter)
 {
     struct core_wait wait = {0};
-    while (atomic_load_explicit(counter, memory_order_acquire) != 0)
+    if (atomic_load_explicit(counter, memory_order_acquire) == 0) return;
+    uint32_t outer = aqi_wait_enter(AQI_DOING_OPERATION);
+    do
         core_wait_step(&wait, CORE_SLEEP_MS);
+    while (atomic_load_explicit(counter, memory_order_acquire) != 0);
+    aqi_wait_leave(outer);
 }
 
 void core_hook_relax(void *arg, unsigned round)
@@ -259,11 +263,13 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
 {
     if (flags & AQ_IMMEDIATE) return AQ_AGAIN;
     if (atomic_load_explicit(&route->lost, memory_order_relaxed)) return AQ_EPEER;
+    uint32_t outer = aqi_wait_enter(AQI_DOING_ROOM);
     if (reply && route->rank >= core.params.size) progress_stalled(wait, route);
     if (reply)
         progress_reply_round(wait->rounds++);
     else
         core_wait_step(wait, route->tp->ops.caps & AQI_CAP_ROOM ? CORE_SLEEP_MS : 1);
+    aqi_wait_leave(outer);
     return AQ_OK;
 }
 
@@ -326,14 +332,14 @@ aq_status aq_poll_for(uint64_t timeout_ns)
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
     bool news = progress_poll_news(me);
     if (news || timeout_ns == 0) return news ? AQ_OK : AQ_AGAIN;
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_CONDITION);
     core_wait_limit(me, timeout_ns);
     while (!news && !core_wait_is_over(me)) {
         core_wait_round(&wait, CORE_SLEEP_MS);
         news = progress_poll_news(me);
     }
     core_wait_limit(me, UINT64_MAX);
-    aqi_trace_end(AQI_TRACE_WAIT, __func__, begun, AQI_TRACE_NOBODY, 0);
+    core_wait_end(AQI_TRACE_WAIT, __func__, waiting, 0);
     return news ? AQ_OK : AQ_AGAIN;
 }
 
@@ -349,7 +355,7 @@ static aq_status progress_poll_until(const char *call, int (*condition)(void *ar
         atomic_thread_fence(memory_order_acquire);
         return AQ_OK;
     }
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_CONDITION);
     core_wait_limit(me, timeout_ns);
     do {
         bool over = core_wait_is_over(me);
@@ -358,7 +364,7 @@ static aq_status progress_poll_until(const char *call, int (*condition)(void *ar
     } while (st == AQ_OK && !condition(arg));
     core_wait_limit(me, UINT64_MAX);
     atomic_thread_fence(memory_order_acquire);
-    aqi_trace_end(AQI_TRACE_WAIT, call, begun, AQI_TRACE_NOBODY, 0);
+    core_wait_end(AQI_TRACE_WAIT, call, waiting, 0);
     return st;
 }
 

@@ -54,12 +54,12 @@ static void sleep_on_activity(uint32_t seen, int sleep_ms)
 {
     struct timespec limit;
     (void)sleep_limit(sleep_ms, AQI_NO_DEADLINE, &limit);
-    uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+    struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_ASLEEP);
     aqi_count(AQI_CTR_SLEEP, 1);
     if (syscall(SYS_futex, &waiters.activity, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0) != 0 &&
         errno == ETIMEDOUT)
         aqi_count(AQI_CTR_OVERSLEPT, 1);
-    aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
+    core_wait_end(AQI_TRACE_WAIT, "sleep", waiting, 0);
 }
 
 AQI_COLD void core_wake_waiters(void)
@@ -116,10 +116,10 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     int control = core.boot.fd(core.boot.arg);
     if (control >= 0) fds[n++] = (struct pollfd){.fd = control, .events = POLLIN};
     if (go && (seen == 0 || atomic_load(&waiters.activity) == seen)) {
-        uint64_t begun = aqi_trace_begin(AQI_TRACE_WAIT);
+        struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_ASLEEP);
         aqi_count(AQI_CTR_SLEEP, 1);
         if (sleep_poll_until(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
-        aqi_trace_end(AQI_TRACE_WAIT, "sleep", begun, AQI_TRACE_NOBODY, 0);
+        core_wait_end(AQI_TRACE_WAIT, "sleep", waiting, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && fds[n - 1].revents != 0) {
             core.boot.attend(core.boot.arg);

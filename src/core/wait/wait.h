@@ -53,6 +53,22 @@ aq_status core_wait_set_refused(void);                                         /
 void core_set_disarmed(void);
 void core_set_close(void);
 
+/* A wait begins: for those who watch the job, and in the trace. */
+struct core_waiting {
+    uint64_t begun;
+    uint32_t outer;
+};
+static inline struct core_waiting core_wait_begin(unsigned category, enum aqi_doing what)
+{
+    return (struct core_waiting){aqi_trace_begin(category), aqi_wait_enter(what)};
+}
+static inline void core_wait_end(unsigned category, const char *name, struct core_waiting waiting,
+                                 uint64_t bytes)
+{
+    aqi_wait_leave(waiting.outer);
+    aqi_trace_end(category, name, waiting.begun, AQI_TRACE_NOBODY, bytes);
+}
+
 /* One round over all transports; how many things happened. */
 unsigned core_progress(void);
 unsigned core_progress_round(void); /* the same, by the progress thread */

@@ -26,6 +26,10 @@
 #define AQI_NO_RANK  UINT32_MAX
 #define AQI_NO_AGENT UINT32_MAX
 
+/* Of what ranks print: standard output and error, what they show (enum aqi_show), and packets of
+ * top.h. */
+enum { AQI_STREAM_SHOWN = 2, AQI_STREAM_TOP = AQI_STREAM_SHOWN + AQI_SHOWS, AQI_STREAMS };
+
 /* Exit codes that are the job's own; otherwise it is that of a rank. */
 enum aqi_exit_code {
     AQI_EXIT_FAILED = 1,   /* the job could not start, or a rank left it in disorder with code 0 */
@@ -74,6 +78,8 @@ struct aqi_hub_hooks {
     void (*input)(void *arg, const void *bytes, size_t len);
     /* Nobody reads this stream any more: the ranks of this host shall notice. */
     void (*shut)(void *arg, unsigned stream);
+    /* Show what the ranks of this host do, so often; 0: no more. May be NULL. */
+    void (*watch)(void *arg, uint64_t interval_ns);
     /* Descriptors for a result: of all ranks' parts, and of an object that ranks of a host share.
      */
     aq_status (*freeze)(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel);
@@ -190,6 +196,8 @@ void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream);
 /* For the user; `tell` is heard by who wants to know more. Of other agents, too. */
 void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
+/* All agents shall show what their ranks do, so often; 0: no more. */
+void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns);
 /* The exit code as known so far; it becomes `code` if it is 0. */
 int aqi_hub_code(const struct aqi_hub *hub);
 void aqi_hub_code_at_least(struct aqi_hub *hub, int code);

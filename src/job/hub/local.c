@@ -301,7 +301,10 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
             hub->params.hooks.input(hub->params.arg, note->data, note->len);
         break;
     case HUB_SHUT:
-        if (note->event < HUB_STREAMS) hub->params.hooks.shut(hub->params.arg, note->event);
+        if (note->event < AQI_STREAM_SHOWN) hub->params.hooks.shut(hub->params.arg, note->event);
+        break;
+    case HUB_WATCH:
+        if (hub->params.hooks.watch != NULL) hub->params.hooks.watch(hub->params.arg, note->wait);
         break;
     case HUB_OVER:
         closing_kill(hub); /* shells whose program has ended, and what does not die */

@@ -36,6 +36,7 @@ static const struct note_row note_rows[HUB_NOTES] = {
     [HUB_PASS] = {true, {NOTE_FIELD(code)}},
     [HUB_INPUT] = {true, {{0}}},
     [HUB_SHUT] = {true, {NOTE_FIELD(event)}},
+    [HUB_WATCH] = {true, {NOTE_FIELD(wait)}},
     [HUB_LOST] = {true, {NOTE_FIELD(rank)}},
     [HUB_OVER] = {true, {NOTE_FIELD(code)}},
 };

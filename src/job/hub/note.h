@@ -29,6 +29,7 @@ enum hub_note_type {
     HUB_PASS,   /* `code`: a signal to all ranks: the job stops, or goes on */
     HUB_INPUT,  /* bytes for rank 0 */
     HUB_SHUT,   /* `event`: the stream that nobody reads any more */
+    HUB_WATCH,  /* `wait`: how often all show what their ranks do */
     HUB_LOST,   /* `rank`: an agent that is given up; text: why */
     HUB_OVER,   /* `code` */
     HUB_NOTES
@@ -36,8 +37,6 @@ enum hub_note_type {
 #define HUB_IS_FACT(type) ((type) < HUB_RESULT)
 
 enum hub_end_flags { HUB_END_SIGNALED = 1, HUB_END_TERMINATED = 2 };
-
-#define HUB_STREAMS 2u
 
 struct hub_note {
     uint16_t type;

@@ -163,7 +163,7 @@ static void root_on_say(struct aqi_hub *hub, uint32_t by, const struct hub_note 
 static void root_on_output(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     (void)by;
-    if (note->event >= HUB_STREAMS) return;
+    if (note->event >= AQI_STREAMS) return;
     hub->params.hooks.output(hub->params.arg, note->rank, note->event, note->data, note->len);
 }
 
@@ -383,6 +383,13 @@ void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream)
 {
     const struct hub_note note = {.type = HUB_SHUT, .event = stream};
     if (hub->params.agents > 1) flow_entry(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns)
+{
+    const struct hub_note note = {.type = HUB_WATCH, .wait = interval_ns};
+    flow_entry(hub, &note);
     hub_pump(hub);
 }
 

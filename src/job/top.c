@@ -1,0 +1,244 @@
+/* Counters of the ranks of a host, and those who watch the job. */
+#include "job/top.h"
+
+#include "base/clock.h"
+#include "job/loop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define TOP_LOOK_NS  20000000u
+#define TOP_LEAST_NS 100000000u
+#define TOP_MOST_NS  3600000000000ull
+enum { TOP_WATCHERS = 16 };
+
+struct top_rank {
+    int fd; /* 0: none */
+    uint32_t doing, looks, waits;
+};
+
+struct top_watcher {
+    struct aqi_source source;
+    struct top_watcher *next;
+    uint64_t interval_ns; /* 0: it has not asked yet */
+};
+
+static struct {
+    struct aqi_top_params params;
+    struct top_rank *ranks; /* of this host */
+    uint64_t interval_ns;   /* 0: nobody watches */
+    uint64_t look_ns, show_ns;
+    struct aqi_source listener;
+    struct top_watcher *watchers;
+    uint64_t wanted_ns; /* by the watchers; told by the next tick */
+    uint64_t told_ns;
+    uint32_t watching;
+} top = {.listener.fd = -1};
+
+/* --- the ranks of this host ----------------------------------------------------------------- */
+
+static struct top_rank *top_rank(uint32_t rank)
+{
+    uint32_t index = aqi_hub_index(top.params.hub, rank);
+    return top.ranks != NULL && index != AQI_NO_RANK ? &top.ranks[index] : NULL;
+}
+
+void aqi_top_take(uint32_t rank, int fd)
+{
+    struct top_rank *of = top_rank(rank);
+    if (of == NULL || of->fd != 0)
+        close(fd);
+    else
+        of->fd = fd;
+}
+
+bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT])
+{
+    const struct top_rank *of = top_rank(rank);
+    uint32_t doing;
+    return of != NULL && of->fd != 0 && aqi_counters_read(of->fd, value, &doing);
+}
+
+static void top_look(void)
+{
+    for (uint32_t i = 0; i < aqi_hub_local_ranks(top.params.hub); i++) {
+        struct top_rank *of = &top.ranks[i];
+        if (of->fd == 0 || !aqi_counters_doing(of->fd, &of->doing)) continue;
+        of->looks++;
+        of->waits += of->doing != AQI_DOING_WORK;
+    }
+}
+
+static bool top_row(uint32_t index, struct aqi_top_row *row)
+{
+    const struct top_rank *of = &top.ranks[index];
+    uint32_t rank = aqi_hub_rank_at(top.params.hub, index);
+    *row = (struct aqi_top_row){.rank = rank,
+                                .state = aqi_hub_state(top.params.hub, rank),
+                                .looks = of->looks,
+                                .waits = of->waits,
+                                .at_ns = aqi_now_ns()};
+    return of->fd != 0 && aqi_counters_read(of->fd, row->value, &row->doing);
+}
+
+static void top_send(const struct aqi_top_packet *packet)
+{
+    size_t len = offsetof(struct aqi_top_packet, row) + packet->rows * sizeof(packet->row[0]);
+    if (packet->rows != 0 && aqi_hub_has_room(top.params.hub))
+        aqi_hub_printed(top.params.hub, packet->row[0].rank, AQI_STREAM_TOP, packet, len);
+}
+
+static void top_show(void)
+{
+    static struct aqi_top_packet packet;
+    packet.version = AQI_TOP_VERSION;
+    packet.row_bytes = sizeof(packet.row[0]);
+    packet.ranks = aqi_hub_ranks(top.params.hub);
+    packet.rows = 0;
+    snprintf(packet.host, sizeof(packet.host), "%s", top.params.host);
+    snprintf(packet.program, sizeof(packet.program), "%s", top.params.program);
+    for (uint32_t i = 0; i < aqi_hub_local_ranks(top.params.hub); i++) {
+        if (top_row(i, &packet.row[packet.rows])) packet.rows++;
+        if (packet.rows < AQI_TOP_ROWS) continue;
+        top_send(&packet);
+        packet.rows = 0;
+    }
+    top_send(&packet);
+}
+
+void aqi_top_watch(uint64_t interval_ns)
+{
+    top.interval_ns = top.ranks != NULL ? interval_ns : 0;
+    top.look_ns = top.show_ns = 0; /* at once: what is counted from now on is known */
+}
+
+static uint64_t top_tick_ranks(uint64_t now)
+{
+    if (top.interval_ns == 0) return UINT64_MAX;
+    if (now >= top.look_ns) {
+        top_look();
+        top.look_ns = now + TOP_LOOK_NS;
+    }
+    if (now >= top.show_ns) {
+        top_show();
+        top.show_ns = aqi_max(top.show_ns, now - aqi_min(now, top.interval_ns)) + top.interval_ns;
+    }
+    return aqi_min(top.look_ns, top.show_ns);
+}
+
+/* --- those who watch ------------------------------------------------------------------------ */
+
+static void top_count_watchers(void)
+{
+    top.wanted_ns = 0;
+    for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
+        if (w->interval_ns != 0 && (top.wanted_ns == 0 || w->interval_ns < top.wanted_ns))
+            top.wanted_ns = w->interval_ns;
+}
+
+static void top_forget(struct top_watcher *watcher)
+{
+    struct top_watcher **at = &top.watchers;
+    while (*at != watcher)
+        at = &(*at)->next;
+    *at = watcher->next;
+    top.watching--;
+    aqi_source_close(&watcher->source);
+    free(watcher);
+    top_count_watchers();
+}
+
+static void top_watcher_ready(struct aqi_source *source)
+{
+    struct top_watcher *watcher = AQI_SOURCE_OF(source, struct top_watcher, source);
+    struct aqi_top_ask ask;
+    ssize_t got = recv(source->fd, &ask, sizeof(ask), MSG_DONTWAIT);
+    if (got != (ssize_t)sizeof(ask) || ask.version != AQI_TOP_VERSION) {
+        top_forget(watcher);
+        return;
+    }
+    uint64_t wanted = ask.interval_ms * 1000000ull;
+    watcher->interval_ns = aqi_min(aqi_max(wanted, TOP_LEAST_NS), TOP_MOST_NS);
+    top_count_watchers();
+}
+
+static bool top_may_watch(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+           (who.uid == geteuid() || who.uid == 0);
+}
+
+static void top_listener_ready(struct aqi_source *source)
+{
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    struct top_watcher *watcher = calloc(1, sizeof(*watcher));
+    if (watcher == NULL || top.watching >= TOP_WATCHERS || !top_may_watch(fd)) {
+        free(watcher);
+        close(fd);
+        return;
+    }
+    watcher->next = top.watchers;
+    top.watchers = watcher;
+    top.watching++;
+    aqi_source_open(&watcher->source, fd, top_watcher_ready);
+    aqi_source_watch(&watcher->source, EPOLLIN);
+}
+
+/* Who reads too slowly misses some. */
+void aqi_top_came(const void *bytes, size_t len)
+{
+    for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
+        if (w->interval_ns != 0) (void)send(w->source.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Without it the job cannot be watched, and that is all. */
+static void top_listen(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, AQI_TOP_NAME "%u.%d",
+                       (unsigned)geteuid(), (int)getpid());
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    if (bind(fd, (struct sockaddr *)(void *)&address, size) != 0 || listen(fd, TOP_WATCHERS) != 0) {
+        close(fd);
+        return;
+    }
+    aqi_source_open(&top.listener, fd, top_listener_ready);
+    (void)aqi_source_try_watch(&top.listener, EPOLLIN);
+}
+
+uint64_t aqi_top_tick(uint64_t now)
+{
+    if (top.wanted_ns != top.told_ns) {
+        top.told_ns = top.wanted_ns;
+        aqi_hub_watch(top.params.hub, top.wanted_ns);
+    }
+    return top_tick_ranks(now);
+}
+
+void aqi_top_open(const struct aqi_top_params *params)
+{
+    top.params = *params;
+    top.ranks = calloc(aqi_hub_local_ranks(params->hub) + 1, sizeof(*top.ranks));
+    if (params->root) top_listen();
+}
+
+void aqi_top_close(void)
+{
+    for (uint32_t i = 0; top.ranks != NULL && i < aqi_hub_local_ranks(top.params.hub); i++)
+        if (top.ranks[i].fd != 0) close(top.ranks[i].fd);
+    while (top.watchers != NULL)
+        top_forget(top.watchers);
+    aqi_source_close(&top.listener);
+    free(top.ranks);
+    memset(&top, 0, sizeof(top));
+    top.listener.fd = -1;
+}

@@ -1,0 +1,63 @@
+/*
+ * What a running job shows to aqtop. The ranks of a host have passed their counters (stats.h) to
+ * its agent, which looks at them only while somebody watches: often at what each waits for, and
+ * once in an interval at all. The root takes those who watch at a Unix socket of the abstract
+ * namespace, where only the job's user, and root, are heard. There is one in a process.
+ */
+#ifndef AQI_TOP_H
+#define AQI_TOP_H
+
+#include "base/stats.h"
+#include "job/hub/hub.h"
+
+/* The socket: this, the user's number, a point and the number of the root's process. */
+#define AQI_TOP_NAME    "aq-top-"
+#define AQI_TOP_VERSION 1u
+#define AQI_TOP_ROWS    128u /* in a packet */
+
+/* aqtop says: show me, so often. */
+struct aqi_top_ask {
+    uint32_t version;
+    uint32_t interval_ms;
+};
+
+struct aqi_top_row {
+    uint32_t rank;
+    uint32_t state;        /* enum aqi_rank_state */
+    uint32_t doing;        /* of the thread that called aq_init: enum aqi_doing */
+    uint32_t looks, waits; /* at that since it is watched, and how often it waited */
+    uint32_t unused;
+    uint64_t at_ns; /* by the clock of its host */
+    uint64_t value[AQI_CTR_COUNT];
+};
+
+/* It gets packets of these: rows of one host. */
+struct aqi_top_packet {
+    uint32_t version;
+    uint32_t row_bytes; /* other than ours: another version of the library */
+    uint32_t ranks;     /* of the job */
+    uint32_t rows;      /* in this packet */
+    char host[64], program[64];
+    struct aqi_top_row row[AQI_TOP_ROWS];
+};
+
+struct aqi_top_params {
+    struct aqi_hub *hub;
+    const char *host, *program;
+    bool root;
+};
+
+void aqi_top_open(const struct aqi_top_params *params);
+/* A rank of this host has passed its counters, which are ours now. */
+void aqi_top_take(uint32_t rank, int fd);
+/* What it has counted, although it may be dead; false: nobody knows. */
+bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
+/* Show so often, from now on; 0: nobody watches. */
+void aqi_top_watch(uint64_t interval_ns);
+/* Root: a packet has come. */
+void aqi_top_came(const void *bytes, size_t len);
+/* Returns when it wants to be called next, UINT64_MAX for never. */
+uint64_t aqi_top_tick(uint64_t now);
+void aqi_top_close(void);
+
+#endif
