@@ -42,10 +42,17 @@ static void exits_name(const struct exit_case *row, char name[NAME])
              row->note != NULL ? row->note : "");
 }
 
+/* Agents of other hosts end their ranks in order also when aqrun was killed: the network may be all
+ * that is gone. */
+static bool exits_deaf(const struct exit_case *row)
+{
+    return row->deaf || (row->killed && getenv("AQ_HOSTS") != NULL);
+}
+
 static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks)
 {
     char command[400], timeout[40] = "";
-    if (row->deaf)
+    if (exits_deaf(row))
         snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", DEAF_TIMEOUT * 1000);
     if (row->alone)
         snprintf(command, sizeof(command), "exec \"$1\" %s %s", row->how, row->where);
@@ -155,7 +162,7 @@ static double exits_once(const struct exit_case *row, unsigned ranks, double *st
 static void exits_row(const struct exit_case *row, unsigned ranks)
 {
     char name[NAME];
-    double limit = row->deaf ? DEAF_TIMEOUT : TIMEOUT, took = 0, start;
+    double limit = exits_deaf(row) ? DEAF_TIMEOUT : TIMEOUT, took = 0, start;
     if (row->limit > 0) limit = row->limit;
     limit *= JOB_SLOWNESS;
     exits_name(row, name);

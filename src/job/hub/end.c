@@ -10,6 +10,10 @@
  * and again after twice the time each. Who still looks at its messages after a few agrees to it. */
 #define END_ASK_NS 75000000u
 
+/* The user said twice that the job is to end: those who have not killed their ranks in this time
+ * are not waited for. They do it all the same, when they hear of it or lose their way to us. */
+#define END_KILL_NS 1000000000u
+
 /* A death during the start is judged after this part of AQ_EXIT_TIMEOUT at the latest. */
 #define END_JUDGE_PART 8
 
@@ -19,7 +23,8 @@ static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *wh
     end->ending = true;
     if (end->code == 0) end->code = code;
     end->by = by;
-    end->since_ns = hub->now;
+    /* Other hosts have as long as this one to end their ranks, and then to say so. */
+    end->limit_ns = hub->now + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
     if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
     const struct hub_note note = {
         .type = HUB_END, .rank = by, .code = end->code, .data = end->why, .len = strlen(end->why)};
@@ -245,6 +250,7 @@ void aqi_hub_signal(struct aqi_hub *hub, int number)
     if (root->end.ending || (root->running == 0 && root->started != 0)) {
         hub_say(hub, false, "signal %d again: killing at once", number);
         flow_entry(hub, &kill);
+        root->end.limit_ns = aqi_min(root->end.limit_ns, hub->now + END_KILL_NS);
         hub->closing.abandoned = hub->closing.abandoned || root->end.over;
     } else {
         end_job(hub, AQI_EXIT_SIGNAL + number, AQI_NO_RANK, "the launcher got signal %d (%s)",
@@ -309,13 +315,11 @@ static uint64_t end_tick_time_out(struct aqi_hub *hub)
     return UINT64_MAX;
 }
 
-/* Other hosts have as long as this one to end their ranks, and then to say so. */
 static uint64_t end_tick_ending(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
     if (!hub->closing.closed || end->over || end->abandoned) return UINT64_MAX;
-    uint64_t at = end->since_ns + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
-    if (hub->now < at) return at;
+    if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
         if (hub->root->agents[i].here && !hub->root->agents[i].closed)
             hub_say(hub, true, "host %s does not say that its ranks have ended; leaving it behind",

@@ -137,10 +137,10 @@ struct hub_end {
     uint64_t wanted_ns; /* when the first wanted it */
     uint64_t left_ns;   /* when to look who has not followed the rank `left`; 0: none has left */
     uint32_t left;
-    uint64_t ask_ns; /* when the others are asked, or asked again */
-    uint64_t since_ns;
-    int code;    /* as known so far */
-    uint32_t by; /* the rank that caused it, or AQI_NO_RANK */
+    uint64_t ask_ns;   /* when the others are asked, or asked again */
+    uint64_t limit_ns; /* when hosts that have not said that nothing runs there are left behind */
+    int code;          /* as known so far */
+    uint32_t by;       /* the rank that caused it, or AQI_NO_RANK */
     char why[AQI_CONTROL_TEXT + 1];
 };
 

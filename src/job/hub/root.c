@@ -423,7 +423,7 @@ void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns)
     if (root == NULL) return;
     root->call.since_ns += ns;
     root->began_ns += ns;
-    root->end.since_ns += ns;
+    root->end.limit_ns += ns;
     if (root->end.left_ns != 0 && root->end.left_ns != UINT64_MAX) root->end.left_ns += ns;
     if (root->end.grace_ns == 0) return;
     root->end.grace_ns += ns;
