@@ -34,7 +34,7 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     return AQ_OK;
 }
 
-aq_status aqi_boot_open(struct aqi_boot **boot)
+aq_status aqi_boot_open(struct aqi_boot *_Atomic *boot)
 {
     const struct aqi_boot_kind *kind = &aqi_boot_single;
     aq_status status = boot_choose(&kind);
@@ -43,11 +43,9 @@ aq_status aqi_boot_open(struct aqi_boot **boot)
     if (opened == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory to join the job");
     opened->kind = kind;
     opened->fd = -1;
+    atomic_store(boot, opened);
     status = kind->open(opened);
-    if (status == AQ_OK)
-        *boot = opened;
-    else
-        free(opened);
+    if (status != AQ_OK) free(atomic_exchange(boot, NULL));
     return status;
 }
 

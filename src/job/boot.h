@@ -121,7 +121,7 @@ struct aqi_boot {
     struct aqi_boot_info info;
     const _Atomic uint32_t *alerts; /* events sent to this rank so far */
     _Atomic uint32_t seen;          /* events handed on by progress */
-    int fd;                         /* readable when there is an event; -1: there is none */
+    _Atomic int fd;                 /* readable when there is an event; -1: there is none */
     /* Called over and over while a collective call waits; sleeps itself, at most until `fd` is
      * readable. NULL: the calls wait alone, and nothing else moves on. */
     void (*idle)(void);
@@ -129,12 +129,14 @@ struct aqi_boot {
 };
 
 /*
- * Join. Blocks until the launcher has answered; bounded by AQ_START_TIMEOUT.
+ * Join. Blocks until the launcher has answered; bounded by AQ_START_TIMEOUT. `*boot` is there
+ * before the launcher hears of us, for another thread or a signal's handler that ends the process
+ * meanwhile (only `exit` and `depart`, until this returns); NULL if it fails.
  *
  * @return AQ_EPROTO   The launcher speaks another version (both versions are named).
  * @return AQ_ESTATE   This rank's place in the job was already taken by another process.
  */
-aq_status aqi_boot_open(struct aqi_boot **boot);
+aq_status aqi_boot_open(struct aqi_boot *_Atomic *boot);
 
 /* As allgather, but what all gave is one table, to be read until the bootstrap is closed: the ranks
  * of a host share its memory, so it costs a rank only what it reads of it. */

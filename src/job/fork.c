@@ -35,10 +35,10 @@ struct fork_boot {
     struct aqi_boot boot;
     void *page;
     size_t page_bytes;
-    uint32_t seq;                /* collective calls made */
-    aq_status broken;            /* why there can be no further collective call, or AQ_OK */
-    struct aqi_managed *managed; /* NULL: aqrun started us */
-    struct fork_event *events;   /* came during collective calls; for progress, in this order */
+    uint32_t seq;                        /* collective calls made */
+    aq_status broken;                    /* why there can be no further collective call, or AQ_OK */
+    struct aqi_managed *_Atomic managed; /* NULL: aqrun started us */
+    struct fork_event *events; /* came during collective calls; for progress, in this order */
     struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };
@@ -158,6 +158,11 @@ static aq_status fork_check_place(int place)
                     place);
 }
 
+static void fork_hang_up(struct fork_boot *fork)
+{
+    close(atomic_exchange(&fork->boot.fd, -1));
+}
+
 /* Say HELLO over the place's socket, with one end of a new socket for all that follows. */
 static aq_status fork_hello(struct fork_boot *fork, int place)
 {
@@ -166,14 +171,11 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
         return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
                               "job", "socketpair for the control channel (ulimit -n too low?)");
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
+    fork->boot.fd = pair[0]; /* before aqrun counts us in: see aqi_boot_open */
     aq_status status = fork_send(fork, place, &hello, pair[1]);
     close(pair[1]);
-    if (status != AQ_OK) {
-        close(pair[0]);
-        return status;
-    }
-    fork->boot.fd = pair[0];
-    return AQ_OK;
+    if (status != AQ_OK) fork_hang_up(fork);
+    return status;
 }
 
 /* A line for each rank of this host. */
@@ -240,8 +242,19 @@ static aq_status fork_open_place(struct fork_boot *fork)
 
 static void fork_part(struct fork_boot *fork)
 {
-    if (fork->managed != NULL) aqi_managed_close(fork->managed);
-    fork->managed = NULL;
+    struct aqi_managed *managed = atomic_exchange(&fork->managed, NULL);
+    if (managed != NULL) aqi_managed_close(managed);
+}
+
+static aq_status fork_open_managed(struct fork_boot *fork, const struct aqi_manager_kind *kind)
+{
+    struct aqi_managed *managed;
+    int fd;
+    aq_status status = aqi_managed_open(kind, &managed, &fd);
+    if (status != AQ_OK) return status;
+    fork->boot.fd = fd;
+    fork->managed = managed;
+    return AQ_OK;
 }
 
 static aq_status fork_open(struct aqi_boot *boot)
@@ -252,13 +265,12 @@ static aq_status fork_open(struct aqi_boot *boot)
     aq_status status = AQ_OK;
     if (aqi_job_config.boot_fd == 0) status = aqi_manager_choose(&kind);
     if (status == AQ_OK)
-        status = kind != NULL ? aqi_managed_open(kind, &fork->managed, &boot->fd)
-                              : fork_open_place(fork);
+        status = kind != NULL ? fork_open_managed(fork, kind) : fork_open_place(fork);
     if (status != AQ_OK) return status;
     status = fork_join(fork);
     if (status != AQ_OK) {
         fork_part(fork);
-        close(fork->boot.fd);
+        fork_hang_up(fork);
     } else if (kind == NULL) {
         close((int)aqi_job_config.boot_fd); /* given back: not for programs that we start */
     }

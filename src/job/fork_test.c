@@ -75,6 +75,8 @@ static void *run_script(void *arg)
     return NULL;
 }
 
+static struct aqi_boot *_Atomic joining;
+
 /* Start the launcher and join it: what aqi_boot_open said. */
 static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
 {
@@ -90,7 +92,8 @@ static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
     assert_int_equal(pthread_create(&launcher.thread, NULL, run_script, &launcher), 0);
     aqi_job_config.boot_fd = (uint64_t)pair[1];
     launcher.running = true;
-    aq_status status = aqi_boot_open(boot);
+    aq_status status = aqi_boot_open(&joining);
+    *boot = joining;
     prctl(PR_SET_PDEATHSIG, 0);
     if (status != AQ_OK) close(pair[1]);
     return status;
@@ -180,6 +183,18 @@ static void script_job_without_page(struct launcher *self)
            -1);
 }
 
+/* Another thread of the rank, or a signal's handler, ends the job meanwhile. */
+static void script_exit(struct launcher *self)
+{
+    struct aqi_boot *boot = joining;
+    struct aqi_control message;
+    int passed = -1;
+    boot->kind->exit(boot, 7, NULL);
+    next(self->control, &message, &passed);
+    if (message.type != AQI_CONTROL_EXIT || message.code != 7) abort();
+    script_refuse(self);
+}
+
 static void script_silence(struct launcher *self)
 {
     (void)self;
@@ -198,6 +213,7 @@ static void test_failing_to_join(void **state)
         {script_other_version, AQ_EPROTO, "version 99"},
         {script_garbage, AQ_EPROTO, "makes no sense"},
         {script_job_without_page, AQ_EPROTO, "type 2"},
+        {script_exit, AQ_ESTATE, "taken"},
         {script_silence, AQ_ETIMEOUT, "has not answered"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
@@ -206,6 +222,7 @@ static void test_failing_to_join(void **state)
         if (cases[i].script == script_silence) aqi_job_config.start_timeout_ns = 100000000;
         assert_int_equal(join(cases[i].script, &boot), cases[i].status);
         aqi_job_config.start_timeout_ns = patience_ns;
+        assert_null(boot);
         assert_non_null(strstr(aq_error_message(), cases[i].text));
         leave();
     }
@@ -214,7 +231,7 @@ static void test_failing_to_join(void **state)
 static void test_a_place_that_is_none(void **state)
 {
     (void)state;
-    struct aqi_boot *boot;
+    struct aqi_boot *_Atomic boot;
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     aqi_job_config.boot_fd = (uint64_t)ends[0];

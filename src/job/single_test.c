@@ -16,7 +16,10 @@ static int setup(void **state)
     struct aqi_settings_table *const tables[] = {&aqi_job_settings};
     unsetenv("AQ_BOOT_FD");
     if (aqi_settings_load(tables, 1) != AQ_OK) return -1;
-    return aqi_boot_open((struct aqi_boot **)state) == AQ_OK ? 0 : -1;
+    struct aqi_boot *_Atomic boot = NULL;
+    aq_status status = aqi_boot_open(&boot);
+    *state = boot;
+    return status == AQ_OK ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -49,7 +52,7 @@ static void test_who_am_i(void **state)
 static void test_the_key_is_random(void **state)
 {
     struct aqi_boot *boot = *state;
-    struct aqi_boot *other;
+    struct aqi_boot *_Atomic other;
     assert_int_equal(aqi_boot_open(&other), AQ_OK);
     assert_memory_not_equal(boot->info.key, other->info.key, AQI_JOB_KEY_BYTES);
     aqi_boot_close(other);
@@ -150,7 +153,7 @@ static void test_alone_by_mistake_and_on_purpose(void **state)
     (void)state;
     setenv("SLURM_PROCID", "0", 1);
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
-        struct aqi_boot *boot = NULL;
+        struct aqi_boot *_Atomic boot = NULL;
         setenv("AQ_BOOT", cases[i].boot, 1);
         setenv("SLURM_STEP_NUM_TASKS", cases[i].tasks, 1);
         assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);

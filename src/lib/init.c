@@ -374,14 +374,6 @@ static aq_status init_load_settings(void)
     return st;
 }
 
-static aq_status init_open_boot(void)
-{
-    struct aqi_boot *boot;
-    aq_status st = aqi_boot_open(&boot);
-    if (st == AQ_OK) atomic_store(&lib.boot, boot);
-    return st;
-}
-
 /* Those that a bound process may use itself say nothing of how many there are for all. */
 static uint32_t init_local_cores(void)
 {
@@ -461,7 +453,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
     st = init_load_settings();
-    if (st == AQ_OK) st = init_open_boot();
+    if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
     aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
     if (st == AQ_OK) st = init_open_core(&params, world);
     if (st == AQ_OK) st = lib.boot->kind->reach(lib.boot, AQI_BOOT_READY);

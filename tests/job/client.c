@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct aqi_boot *boot;
+static struct aqi_boot *_Atomic boot;
 
 static aq_status do_open(long number)
 {

@@ -245,6 +245,7 @@ const struct exit_case exit_cases[] = {
      .prints = PRINT_ANY},
     {"init_thread7", "absent", .code = 7, .prints = PRINT_ANY},
     {"init_signal7", "absent", .code = 7, .prints = PRINT_ANY},
+    {"join_signal7", "absent", .code = 7, .prints = PRINT_ANY},
     /* Signals to ranks. */
     {"wait", "poll", "kill_last", .code = 137, .said = KILLED, .drive = kill_last,
      .prints = PRINT_OTHERS},

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -303,6 +305,33 @@ static void late_quick4(void)
     _exit(4);
 }
 
+/* What aqrun has left for this process, until aq_init gives it back. */
+static struct {
+    int fd;
+    struct stat as_found;
+} place;
+
+static void place_find(void)
+{
+    const char *fd = getenv("AQ_BOOT_FD");
+    CHECK(fd != NULL);
+    place.fd = atoi(fd);
+    CHECK_EQUAL(fstat(place.fd, &place.as_found), 0);
+}
+
+static bool place_is_given_back(void)
+{
+    struct stat now;
+    return fstat(place.fd, &now) != 0 || now.st_ino != place.as_found.st_ino;
+}
+
+/* aq_init has spoken to aqrun, which has not read it yet. */
+static bool place_has_words(void)
+{
+    int unread = 0;
+    return !place_is_given_back() && ioctl(place.fd, TIOCOUTQ, &unread) == 0 && unread > 0;
+}
+
 static void early(void)
 {
     victim_pass_time();
@@ -336,6 +365,8 @@ static void early_segv(void)
 static void *thread_early(void *arg)
 {
     (void)arg;
+    while (!place_is_given_back())
+        victim_pass_time();
     early_aq_exit7();
     return NULL;
 }
@@ -344,21 +375,45 @@ static void *thread_early(void *arg)
 static void before_init_thread(void)
 {
     pthread_t thread;
+    place_find();
     CHECK_EQUAL(pthread_create(&thread, NULL, thread_early, NULL), 0);
 }
 
 static void on_alarm(int number)
 {
     (void)number;
+    if (!place_is_given_back()) return;
     victim_mark("ends");
     aq_exit(7);
 }
 
+/* aqrun is stopped from before aq_init until here. */
+static void on_alarm_while_joining(int number)
+{
+    (void)number;
+    if (!place_has_words()) return;
+    (void)kill(getppid(), SIGCONT);
+    victim_mark("ends");
+    aq_exit(7);
+}
+
+static void init_with_alarms(void (*handler)(int))
+{
+    struct itimerval timer = {.it_value = {.tv_usec = 50000}, .it_interval = {.tv_usec = 10000}};
+    place_find();
+    signal(SIGALRM, handler);
+    CHECK_EQUAL(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
 static void before_init_signal(void)
 {
-    struct itimerval timer = {.it_value = {.tv_usec = 100000}};
-    signal(SIGALRM, on_alarm);
-    CHECK_EQUAL(setitimer(ITIMER_REAL, &timer, NULL), 0);
+    init_with_alarms(on_alarm);
+}
+
+static void before_joining_signal(void)
+{
+    CHECK_EQUAL(kill(getppid(), SIGSTOP), 0);
+    init_with_alarms(on_alarm_while_joining);
 }
 
 static const struct choice ends[] = {
@@ -407,6 +462,7 @@ static const struct choice ends[] = {
     {.name = "early_segv", .run = end_return, .before = early_segv},
     {.name = "init_thread7", .run = end_return, .before = before_init_thread, .threads = true},
     {.name = "init_signal7", .run = end_return, .before = before_init_signal},
+    {.name = "join_signal7", .run = end_return, .before = before_joining_signal},
 };
 
 const struct choice *victim_end(const char *name)
