@@ -22,8 +22,7 @@ AQI_COLD aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...) AQI_PR
 /* From now on nothing is logged: aqrun will say, once for all processes, why they cannot start. */
 void aqi_fail_defer(bool on);
 
-/* From now on losses (AQ_EPEER) are recorded without logging: the job goes on without the dead, and
- * each death has been told. */
+/* From now on losses (AQ_EPEER) are recorded without logging: each is told once, and by another. */
 void aqi_fail_expect_losses(bool on);
 
 #endif

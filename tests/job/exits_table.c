@@ -195,6 +195,7 @@ const struct exit_case exit_cases[] = {
     {"segv", "get", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},
     {"aq_exit7", "get", .code = 7},
     {"segv", "get", "bare", .code = 139, .said = SEGV, .set = BARE, .prints = PRINT_OTHERS},
+    {"unheard7", "first_to_know", .code = 7, .set = "AQ_SHM_MAP=no", .over = OVER_SHM},
     {"impatient6", "get", "bare", .code = 6, .set = BARE},
     {"segv", "finalize", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},
     {"aq_exit7", "finalize", .code = 7},

@@ -29,7 +29,8 @@ static const void *context_card_of(uint32_t rank)
 static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
-    if (!core.params.survive) /* else it is no news to warn of: aqrun says it */
+    /* That a process of this host has ended is no news: aqrun says it, if it is worth a word. */
+    if (!core.params.survive && (core.routes[id].tp->ops.caps & AQI_CAP_FAR) != 0)
         aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
 }
@@ -306,7 +307,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     for (modules_open = 0; modules_open < AQI_COUNT_OF(modules) && st == AQ_OK; modules_open++)
         if (modules[modules_open].open != NULL) st = modules[modules_open].open();
     if (st == AQ_OK) {
-        aqi_fail_expect_losses(params->survive);
+        aqi_fail_expect_losses(true);
         atomic_store(&core.open, true);
         st = core_progress_thread_start();
     }

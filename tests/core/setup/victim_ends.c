@@ -55,6 +55,13 @@ static void end_aq_exit7(void)
     aq_exit(7);
 }
 
+/* While aqrun hears nothing, until the others go on with it. */
+static void end_unheard7(void)
+{
+    CHECK_EQUAL(kill(getppid(), SIGSTOP), 0);
+    aq_exit(7);
+}
+
 static void end_aq_exit0(void)
 {
     aq_exit(0);
@@ -425,6 +432,7 @@ static const struct choice ends[] = {
     {.name = "exit3", .run = end_exit3},
     {.name = "quick4", .run = end_quick4},
     {.name = "aq_exit7", .run = end_aq_exit7},
+    {.name = "unheard7", .run = end_unheard7},
     {.name = "aq_exit0", .run = end_aq_exit0},
     {.name = "differ", .run = end_differ},
     {.name = "together6", .run = end_together6},

@@ -51,7 +51,7 @@ static void in_send(void)
 }
 
 /* In a blocking get after a get, from the last rank. */
-static void in_get(void)
+static void in_get_until_lost(void)
 {
     static char here[65536];
     aq_status status;
@@ -59,6 +59,28 @@ static void in_get(void)
         status = aq_get(job.team, here, job.size - 1, job_at(job.size - 1, 0), sizeof(here), 0);
     } while (status == AQ_OK);
     CHECK_EQUAL(status, AQ_EPEER);
+}
+
+static void in_get(void)
+{
+    in_get_until_lost();
+    in_poll_until();
+}
+
+static void resume_aqrun(int number)
+{
+    (void)number;
+    (void)kill(getppid(), SIGCONT);
+}
+
+/* As get, where a death is seen before aqrun, which is stopped, can tell of it; else it gets going
+ * all the same. */
+static void in_first_to_know(void)
+{
+    signal(SIGALRM, resume_aqrun);
+    alarm(1);
+    in_get_until_lost();
+    resume_aqrun(0);
     in_poll_until();
 }
 
@@ -165,6 +187,7 @@ static const struct choice places[] = {
     {.name = "sleep", .run = in_sleep},
     {.name = "send", .run = in_send},
     {.name = "get", .run = in_get},
+    {.name = "first_to_know", .run = in_first_to_know},
     {.name = "finalize", .run = in_finalize},
     {.name = "gone_team", .run = in_gone_team},
     {.name = "attach", .run = in_attach},
