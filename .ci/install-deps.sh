@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
-test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc iproute2 nftables tcsh)
+test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 managers=(mpich openmpi-bin slurmctld slurmd slurm-client munge openssh-server openssh-client)
 ci=("${test[@]}" "${managers[@]}" clang libclang-rt-14-dev clang-format-14 shellcheck spin \

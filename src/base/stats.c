@@ -14,6 +14,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_AM_SENT] = {"am_sent", "messages", "active messages sent"},
     [AQI_CTR_AM_RECEIVED] = {"am_received", "messages", "active messages handled"},
     [AQI_CTR_AM_BYTES] = {"am_bytes", "bytes", "payload of active messages sent"},
+    [AQI_CTR_AM_BYTES_IN] = {"am_bytes_received", "bytes", "payload of those handled"},
     [AQI_CTR_AM_AGAIN] = {"am_again", "times", "sends that found no room and had to poll"},
     [AQI_CTR_AM_DROPPED] = {"am_dropped", "messages", "arrivals that made no sense, dropped"},
     [AQI_CTR_CREDIT_NONE] = {"credit_none", "sends", "requests that found no credit"},

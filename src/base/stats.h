@@ -12,6 +12,7 @@ enum aqi_counter {
     AQI_CTR_AM_SENT,          /* active messages sent */
     AQI_CTR_AM_RECEIVED,      /* active messages handled */
     AQI_CTR_AM_BYTES,         /* payload bytes of active messages sent */
+    AQI_CTR_AM_BYTES_IN,      /* payload bytes of those handled */
     AQI_CTR_AM_AGAIN,         /* sends that found no room and had to poll */
     AQI_CTR_AM_DROPPED,       /* arrivals that made no sense and were dropped */
     AQI_CTR_CREDIT_NONE,      /* requests that found no credit */

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A frame of the hub goes in pieces of a link's frame, each with this before it. CLOCK: a question
  * what time it is, or the answer. */
@@ -52,6 +53,7 @@ static struct {
     struct agent_peer *uncalled; /* a call that could not even begin */
     uint16_t port;
     struct aqi_align align; /* our clock and the root's */
+    char name[64];          /* of this host */
     bool clock_wanted;
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
     uint64_t ask_ns; /* when to ask next */
@@ -311,7 +313,9 @@ static void agent_watch(void *arg, uint64_t interval_ns)
 static void agent_open_shows(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
-    const char *host = own->hosts != NULL ? own->hosts[own->agent] : "this host";
+    const char *host = own->hosts != NULL ? own->hosts[own->agent] : agent.name;
+    if (own->hosts == NULL && gethostname(agent.name, sizeof(agent.name) - 1) != 0)
+        host = "this host";
     aqi_records_open(&(struct aqi_records_params){
         .hub = agent.hub, .host = host, .align = own->agent != 0 ? &agent.align : NULL});
     aqi_top_open(&(struct aqi_top_params){

@@ -125,7 +125,7 @@ static uint64_t top_tick_ranks(uint64_t now)
     }
     if (now >= top.show_ns) {
         top_show();
-        top.show_ns = aqi_max(top.show_ns, now - aqi_min(now, top.interval_ns)) + top.interval_ns;
+        top.show_ns = (now - top.show_ns < top.interval_ns ? top.show_ns : now) + top.interval_ns;
     }
     return aqi_min(top.look_ns, top.show_ns);
 }

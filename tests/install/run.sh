@@ -26,7 +26,7 @@ mv "$top/before" "$top/after the move"
 prefix="$top/after the move"
 grep -rIl -e "$top" -e "$build" -e "$source" "$prefix" &&
     fail "the files above name the folder of the build or of the installation"
-for tool in aqrun aqinfo aqperf; do
+for tool in aqrun aqinfo aqperf aqtop; do
     [ -x "$prefix/bin/$tool" ] || fail "bin/$tool was not installed"
     readelf -d "$prefix/bin/$tool" | grep -E 'R(UN)?PATH' | grep -v 'ORIGIN' &&
         fail "bin/$tool has an absolute run path"

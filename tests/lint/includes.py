@@ -30,6 +30,7 @@ RULES = (
     ("src/front/gasnet", ("aqueduct/", "gasnet.h", "gasnetex.h", "aqg/")),
     ("src/lib", ("lib/", "job/", "core/", "transport/", "base/", "aqueduct/")),
     ("tools/aqrun", ("aqueduct/", "job/", "job/hub/hub.h", "base/", "tools/util/")),
+    ("tools/aqtop", ("aqueduct/", "job/top.h", "base/", "tools/util/")),
     ("tools/util", ("base/nearest.h",)),
     ("tools/*", ("aqueduct/", "tools/util/", "base/nearest.h")),
     ("examples", ("aqueduct/",)),

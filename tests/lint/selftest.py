@@ -144,7 +144,8 @@ class LintTest(unittest.TestCase):
         subprocess.run([sys.executable, self.root / "tools/dev/mkman.py", "--include",
                         self.overview(), "--out", man, "--version", "1.2.3",
                         "--date", "2026-01-01"], check=True)
-        for tool in ("aqrun", "aqinfo", "aqperf", "amudprun", "gasnetrun_smp", "gasnetrun_udp"):
+        for tool in ("aqrun", "aqinfo", "aqperf", "aqtop", "amudprun",
+                     "gasnetrun_smp", "gasnetrun_udp"):
             self.tool_page(man, tool)
         self.assert_clean("manual", man)
         page = (man / "man3/aq_thing_do.3").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ BUILD = pathlib.Path(sys.argv[1])
 ARGUMENTS = sys.argv[2:]
 AQRUN = BUILD / "tools/aqrun/aqrun"
 AQINFO = BUILD / "tools/aqinfo/aqinfo"
+AQTOP = BUILD / "tools/aqtop/aqtop"
 AQPERF = BUILD / "tools/aqperf/aqperf"
 EXAMPLES = BUILD / "examples"
 

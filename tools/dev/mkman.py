@@ -344,7 +344,7 @@ def overview_page(headers, options):
     page.section("ENVIRONMENT")
     page.text("Settings are environment variables whose names begin AQ_. The command "
               "\"aqinfo --settings\" lists them with their values, origin and legal range.")
-    page.see_also([("aqrun", 1), ("aqinfo", 1), ("aqperf", 1)] +
+    page.see_also([("aqrun", 1), ("aqinfo", 1), ("aqperf", 1), ("aqtop", 1)] +
                   [(f"aqueduct-{header.topic}", 7) for header in headers if header is not whole])
     return page.source()
 

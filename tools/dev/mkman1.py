@@ -83,7 +83,7 @@ def tool_page(name, lines, options):
             page.text(" ".join([ending.group(2)] + block[1:]))
         else:
             write_block(page, block)
-    others = [tool for tool in ("aqrun", "aqinfo", "aqperf") if tool != name]
+    others = [tool for tool in ("aqrun", "aqinfo", "aqperf", "aqtop") if tool != name]
     page.see_also([(other, 1) for other in others] + [("aqueduct", 7)])
     return page.source()
 

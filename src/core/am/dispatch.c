@@ -204,6 +204,7 @@ static inline bool am_dispatch_copy(aq_ep *ep, struct core_route *route, uint32_
         am_dispatch_run_traced(fn, &message.am, h->name);
     me->handling = outer;
     aqi_count(AQI_CTR_AM_RECEIVED, 1);
+    if (am.nbytes != 0) aqi_count(AQI_CTR_AM_BYTES_IN, am.nbytes);
     return true;
 }
 

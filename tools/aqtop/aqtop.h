@@ -1,0 +1,72 @@
+/* What the files of aqtop share: the job that is watched, its ranks and their rates. */
+#ifndef AQTOP_H
+#define AQTOP_H
+
+#include "job/top.h"
+
+#include <sys/types.h>
+
+/* What a rank does, from two looks at it. */
+struct rates {
+    double messages, out, in; /* a second: calls that communicate, bytes to and from others */
+    double size;              /* bytes out by message */
+    double again;             /* packets sent again, a second */
+    double waits;             /* share of the time, 0 to 1 */
+};
+
+struct rank {
+    bool known, rated;
+    struct aqi_top_row before, now; /* `before` is where the rates begin */
+    struct rates rates;
+    char host[64];
+};
+
+/* watch.c */
+struct watch {
+    int fd;
+    pid_t job;
+    char program[64];
+    uint32_t count; /* of all ranks; 0: nothing has come yet */
+    struct rank *ranks;
+};
+
+/* The running jobs of this user, or of all for root: how many were found, `most` at most kept. */
+struct found_job {
+    unsigned user;
+    pid_t pid;
+};
+size_t watch_find(struct found_job *jobs, size_t most);
+/* Begin; says what is wrong and returns false. */
+bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
+/* Take what has come. False: the job has ended, or is of another version, which is said. */
+bool watch_read(struct watch *watch);
+/* Has each rank that is known been seen again since the last rates? */
+bool watch_news(const struct watch *watch);
+/* Compute all rates. False: there are none yet. */
+bool watch_rate(struct watch *watch);
+struct rates watch_total(const struct watch *watch, unsigned *ranks, unsigned *hosts);
+void watch_close(struct watch *watch);
+
+/* rates.c: pure */
+struct rates rates_between(const struct aqi_top_row *before, const struct aqi_top_row *now);
+void rates_add(struct rates *total, const struct rates *one);
+
+/* print.c */
+/* The columns; --sort names one. */
+enum column { BY_RANK, BY_HOST, BY_MESSAGES, BY_OUT, BY_IN, BY_SIZE, BY_AGAIN, BY_WAITS, COLUMNS };
+extern const char *const column_names[COLUMNS];
+/* The ranks that have rates, sorted; the caller frees them. */
+const struct rank **print_sorted(const struct watch *watch, enum column by, bool reverse,
+                                 size_t *count);
+#define PRINT_LINE 200
+void print_head(const struct watch *watch, char line[PRINT_LINE]);
+void print_titles(char line[PRINT_LINE]);
+void print_rank(const struct rank *rank, char line[PRINT_LINE]);
+void print_text(const struct watch *watch, enum column by, bool reverse);
+void print_json(const struct watch *watch, enum column by, bool reverse);
+
+/* screen.c: show until `q` or the job's end; false: there is no terminal for it. */
+bool screen_possible(void);
+void screen_run(struct watch *watch, unsigned interval_ms, enum column by);
+
+#endif

@@ -1,0 +1,160 @@
+/* aqtop: what the ranks of a running job do, as long as one looks. */
+#include "aqtop.h"
+#include "base/clock.h"
+#include "command.h"
+
+#include <aqueduct/version.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_JOBS = 256, NS_PER_MS = 1000000 };
+
+static bool batch, json, list, reverse;
+static unsigned long count; /* 0: until the job ends */
+static unsigned interval_ms = 1000;
+static enum column by = BY_RANK;
+
+static void take_count(const char *value)
+{
+    char *end;
+    count = strtoul(value, &end, 10);
+    if (*end != '\0' || *value == '-' || count == 0)
+        command_wrong("--count %s: a number from 1", value);
+}
+
+static void take_delay(const char *value)
+{
+    char *end;
+    double seconds = strtod(value, &end);
+    if (*end != '\0' || end == value || !(seconds >= 0.1 && seconds <= 3600))
+        command_wrong("--delay %s: seconds, from 0.1 to 3600", value);
+    interval_ms = (unsigned)(1000 * seconds);
+}
+
+static void take_sort(const char *value)
+{
+    for (by = 0; by < COLUMNS; by++)
+        if (strcmp(value, column_names[by]) == 0) return;
+    command_wrong("--sort %s: rank, host, messages, out, in, size, again or waits", value);
+}
+
+static const struct command_row rows[] = {
+    {'b', "batch", NULL, "print lines instead, also where there is a terminal", .flag = &batch},
+    {'d', "delay", "SECONDS", "between two looks, from 0.1 to 3600 (1)", .take = take_delay},
+    {'j', "json", NULL, "print an object of JSON for each look, a line each", .flag = &json},
+    {'l', "list", NULL, "only the running jobs: their numbers and command lines", .flag = &list},
+    {'n', "count", "COUNT", "end after so many looks", .take = take_count},
+    {'r', "reverse", NULL, "sort the other way round", .flag = &reverse},
+    {'s', "sort", "COLUMN",
+     "by rank, host, messages, out, in, size, again or waits; numbers from the largest on",
+     .take = take_sort},
+};
+
+static const char head[] =
+    "usage: aqtop [OPTION]… [JOB]\n"
+    "\n"
+    "Shows what each rank of a running job does, over all its hosts: messages and one-sided\n"
+    "operations (msg/s), bytes out and in (those that others fetch from memory or put there by\n"
+    "themselves are counted by them), the mean size of what it sends, packets sent again, and\n"
+    "the share of time in which the thread that called aq_init waits in the library, and for\n"
+    "what. JOB is the process of its aqrun; in jobs of srun, mpirun or mpiexec.hydra that of\n"
+    "the agent on the host of rank 0, where aqtop has to run. Without it: the only job that\n"
+    "runs here. Only the user of the job, and root, may look.\n"
+    "\n"
+    "Keys: q ends, s sorts by the next column, r turns the order, arrows and pages move.\n"
+    "\n";
+static const char tail[] =
+    "\n"
+    "Exit code: 0; 1 if there is no such job or it has ended before it could be seen; 2 for\n"
+    "wrong usage.\n";
+
+/* What the process was started with, as far as we may know. */
+static void print_job(const struct found_job *job, FILE *to)
+{
+    char path[64], line[200];
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)job->pid);
+    FILE *file = fopen(path, "re");
+    size_t len = file != NULL ? fread(line, 1, sizeof(line) - 1, file) : 0;
+    if (file != NULL) fclose(file);
+    for (size_t i = 0; i < len; i++)
+        if (line[i] < ' ' || line[i] > '~') line[i] = line[i] == '\0' ? ' ' : '?';
+    line[len] = '\0';
+    fprintf(to, "%8d  %s\n", (int)job->pid, line);
+}
+
+static const struct found_job *choose(const struct found_job *jobs, size_t found, const char *name)
+{
+    if (name == NULL && found == 1) return &jobs[0];
+    for (size_t i = 0; name != NULL && i < found; i++)
+        if (atoi(name) == (int)jobs[i].pid) return &jobs[i];
+    if (name != NULL)
+        fprintf(stderr, "aqtop: no job of yours runs on this host with the number %s\n", name);
+    else if (found == 0)
+        fprintf(stderr, "aqtop: no job of yours runs on this host; for one that runs elsewhere "
+                        "start aqtop where its aqrun runs\n");
+    else
+        fprintf(stderr, "aqtop: several jobs run; give the number of one:\n");
+    for (size_t i = 0; i < found; i++)
+        print_job(&jobs[i], stderr);
+    return NULL;
+}
+
+/* All ranks have been seen again, or as many as will be. */
+static bool await_look(struct watch *watch, uint64_t *next)
+{
+    uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;
+    for (;;) {
+        uint64_t now = aqi_now_ns();
+        bool due = now >= *next && (watch_news(watch) || now >= *next + patience);
+        if (due && watch_rate(watch)) {
+            *next = now + interval_ms * (uint64_t)NS_PER_MS;
+            return true;
+        }
+        struct pollfd state = {.fd = watch->fd, .events = POLLIN};
+        (void)poll(&state, 1, now < *next ? (int)((*next - now) / NS_PER_MS) + 1 : 10);
+        if (!watch_read(watch)) return false;
+    }
+}
+
+static bool print_looks(struct watch *watch)
+{
+    uint64_t next = aqi_now_ns() + interval_ms * (uint64_t)NS_PER_MS;
+    unsigned long done = 0;
+    while ((count == 0 || done < count) && await_look(watch, &next)) {
+        (json ? print_json : print_text)(watch, by, reverse);
+        if (fflush(stdout) != 0) break;
+        done++;
+    }
+    return done != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct found_job jobs[MOST_JOBS];
+    struct watch watch;
+    bool seen = true;
+    const struct command_line command = {.tool = "aqtop",
+                                         .version = aq_version(),
+                                         .head = head,
+                                         .tail = tail,
+                                         .rows = rows,
+                                         .count = AQI_COUNT_OF(rows)};
+    int first = command_read(&command, argc, argv);
+    if (argc - first > 1) command_wrong("one job at a time");
+    size_t found = watch_find(jobs, MOST_JOBS);
+    if (found > MOST_JOBS) found = MOST_JOBS;
+    for (size_t i = 0; list && i < found; i++)
+        print_job(&jobs[i], stdout);
+    if (list) return command_written() ? 0 : 1;
+    const struct found_job *job = choose(jobs, found, argv[first]);
+    if (job == NULL || !watch_open(&watch, job, interval_ms)) return 1;
+    if (batch || json || count != 0 || !screen_possible())
+        seen = print_looks(&watch);
+    else
+        screen_run(&watch, interval_ms, by);
+    if (!seen) fprintf(stderr, "aqtop: job %d has ended\n", (int)job->pid);
+    watch_close(&watch);
+    return command_written() && seen ? 0 : 1;
+}

@@ -1,0 +1,157 @@
+/* The connection to a job's first agent, and what came of its ranks. */
+#include "aqtop.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* The last word of a line of /proc/net/unix is the name, '@' for the NUL of abstract ones. */
+size_t watch_find(struct found_job *jobs, size_t most)
+{
+    size_t count = 0, room = 0;
+    char *line = NULL;
+    FILE *file = fopen("/proc/net/unix", "re");
+    while (file != NULL && getline(&line, &room, file) > 0) {
+        struct found_job job;
+        int pid;
+        const char *name = strstr(line, " @" AQI_TOP_NAME);
+        if (name == NULL || sscanf(name, " @" AQI_TOP_NAME "%u.%d", &job.user, &pid) != 2) continue;
+        if (job.user != geteuid() && geteuid() != 0) continue;
+        job.pid = (pid_t)pid;
+        bool again = false; /* each connection has the name, too */
+        for (size_t i = 0; i < count && i < most; i++)
+            again = again || jobs[i].pid == job.pid;
+        if (again) continue;
+        if (count < most) jobs[count] = job;
+        count++;
+    }
+    free(line);
+    if (file != NULL) fclose(file);
+    return count;
+}
+
+static int watch_connect(const struct found_job *job)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred who;
+    socklen_t who_len = sizeof(who);
+    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, AQI_TOP_NAME "%u.%d",
+                       job->user, (int)job->pid);
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
+        if (who.uid == job->user) return fd;
+        errno = EACCES; /* whoever listens there has taken another user's name */
+    }
+    int err = errno;
+    if (fd >= 0) close(fd);
+    errno = err;
+    return -1;
+}
+
+bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms)
+{
+    const struct aqi_top_ask ask = {.version = AQI_TOP_VERSION, .interval_ms = interval_ms};
+    *watch = (struct watch){.fd = watch_connect(job), .job = job->pid};
+    if (watch->fd >= 0 && send(watch->fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask))
+        return true;
+    fprintf(stderr, "aqtop: job %d is not reached: %s\n", (int)job->pid, strerror(errno));
+    return false;
+}
+
+static bool watch_take(struct watch *watch, const struct aqi_top_packet *packet)
+{
+    if (watch->count == 0) {
+        watch->ranks = calloc(packet->ranks, sizeof(*watch->ranks));
+        if (watch->ranks == NULL) return false;
+        watch->count = packet->ranks;
+        snprintf(watch->program, sizeof(watch->program), "%.63s", packet->program);
+    }
+    for (uint32_t i = 0; i < packet->rows; i++) {
+        const struct aqi_top_row *row = &packet->row[i];
+        if (row->rank >= watch->count) continue;
+        struct rank *rank = &watch->ranks[row->rank];
+        rank->now = *row;
+        if (!rank->known) rank->before = *row;
+        rank->known = true;
+        snprintf(rank->host, sizeof(rank->host), "%.63s", packet->host);
+    }
+    return true;
+}
+
+bool watch_read(struct watch *watch)
+{
+    static struct aqi_top_packet packet;
+    for (;;) {
+        ssize_t got = recv(watch->fd, &packet, sizeof(packet), MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return true;
+        if (got <= 0) return false;
+        size_t len = (size_t)got, head = offsetof(struct aqi_top_packet, row);
+        if (len < head || packet.version != AQI_TOP_VERSION ||
+            packet.row_bytes != sizeof(packet.row[0]) || packet.ranks == 0 ||
+            packet.rows > AQI_TOP_ROWS || len != head + packet.rows * sizeof(packet.row[0])) {
+            fprintf(stderr,
+                    "aqtop: job %d is of another version of the library: take the aqtop of "
+                    "its installation\n",
+                    (int)watch->job);
+            return false;
+        }
+        if (!watch_take(watch, &packet)) return false;
+    }
+}
+
+bool watch_news(const struct watch *watch)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        const struct rank *rank = &watch->ranks[i];
+        if (rank->known && rank->now.at_ns == rank->before.at_ns) return false;
+        any = any || rank->known;
+    }
+    return any;
+}
+
+bool watch_rate(struct watch *watch)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        struct rank *rank = &watch->ranks[i];
+        if (rank->known && rank->now.at_ns > rank->before.at_ns) {
+            rank->rates = rates_between(&rank->before, &rank->now);
+            rank->before = rank->now;
+            rank->rated = true;
+        }
+        any = any || rank->rated;
+    }
+    return any;
+}
+
+struct rates watch_total(const struct watch *watch, unsigned *ranks, unsigned *hosts)
+{
+    struct rates total = {0};
+    *ranks = *hosts = 0;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        const struct rank *rank = &watch->ranks[i];
+        bool seen = false;
+        if (!rank->rated) continue;
+        rates_add(&total, &rank->rates);
+        ++*ranks;
+        for (uint32_t k = 0; k < i && !seen; k++)
+            seen = watch->ranks[k].rated && strcmp(watch->ranks[k].host, rank->host) == 0;
+        *hosts += !seen;
+    }
+    if (*ranks != 0) total.waits /= *ranks;
+    return total;
+}
+
+void watch_close(struct watch *watch)
+{
+    if (watch->fd >= 0) close(watch->fd);
+    free(watch->ranks);
+}
