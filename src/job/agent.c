@@ -51,6 +51,7 @@ static struct {
     struct agent_peer *above;    /* whom we have called */
     uint32_t children;           /* links that others have opened here */
     struct agent_peer *uncalled; /* a call that could not even begin */
+    bool told;                   /* the hub was, by a link: something may be due */
     uint16_t port;
     struct aqi_align align; /* our clock and the root's */
     char name[64];          /* of this host */
@@ -185,10 +186,16 @@ static uint64_t agent_tick_clock(uint64_t now)
 
 /* --- from others ---------------------------------------------------------------------------- */
 
+static void agent_tell(void)
+{
+    agent.told = true;
+    aqi_hub_now(agent.hub, aqi_now_ns());
+}
+
 static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *call)
 {
     struct agent_peer *peer = aqi_link_owner(link);
-    aqi_hub_now(agent.hub, aqi_now_ns());
+    agent_tell();
     if (peer != NULL) {
         peer->open = true;
         aqi_hub_attached(agent.hub, peer->number);
@@ -247,7 +254,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
                        : len > 0 && bytes[0] <= AGENT_MORE ? AQ_OK
                                                            : AQ_EPROTO;
     bool whole = status == AQ_OK && bytes[0] == AGENT_LAST && peer->got == 0;
-    aqi_hub_now(agent.hub, aqi_now_ns());
+    agent_tell();
     if (status == AQ_OK && !whole && !clock) status = agent_gather(peer, bytes + 1, len - 1);
     if (whole) {
         status = aqi_hub_frame(agent.hub, number, bytes + 1, len - 1);
@@ -268,7 +275,7 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
 {
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
-    aqi_hub_now(agent.hub, aqi_now_ns());
+    agent_tell();
     agent_drop(peer, status == AQ_OK ? "its agent has ended" : why);
 }
 
@@ -399,8 +406,10 @@ uint64_t aqi_agent_tick(void)
     uint64_t clock = agent_tick_clock(now), watched = aqi_top_tick(now);
     uint64_t next = aqi_min(aqi_hub_tick(agent.hub), clock);
     next = aqi_min(next, watched);
-    if (agent.links != NULL) next = aqi_min(next, aqi_links_tick(agent.links, now));
-    return next;
+    if (agent.links == NULL) return next;
+    agent.told = false;
+    next = aqi_min(next, aqi_links_tick(agent.links, now));
+    return agent.told ? now : next;
 }
 
 bool aqi_agent_attached(void)

@@ -371,6 +371,14 @@ class Ends:
                 self.stays(fanout=fanout, code=-9, gone=EXIT + 1,
                            act=lambda job, agents, ranks: job.kill(self.root_of(job)))
 
+    def test_killed_root_of_deaf(self):
+        """Ranks that do not look get signals in time, though nothing else happens on their host."""
+        with self.job(VICTIM, "wait", "sleep", ranks=4, AQT_MARKS="1", AQ_EXIT_TIMEOUT="600ms",
+                      AQ_HOST_TIMEOUT="100s", AQ_SSH_FANOUT="2") as job:
+            until(lambda: job.said(1).count("#ready\n") == 4)
+            job.kill(self.root_of(job))
+            self.assertEqual(job.left(10), [], job.said(1))
+
     def test_killed_all_of_a_host(self):
         def act(job, agents, ranks):
             host = self.order(agents)[0]

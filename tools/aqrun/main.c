@@ -144,9 +144,10 @@ static uint64_t main_tick(void)
     uint64_t now = aqi_now_ns();
     for (int i = 0; job.agent != 0 && i < 2; i++)
         output_tick(&job.far[i]);
-    uint64_t next = aqi_agent_tick();
-    if (reaper_stopped()) next = aqi_agent_tick();
-    return aqi_min(aqi_min(next, tree_tick(now)), input_tick(now));
+    /* What they tell the hub may be due at once. */
+    uint64_t next = aqi_min(tree_tick(now), input_tick(now)), agent = aqi_agent_tick();
+    if (reaper_stopped()) agent = aqi_agent_tick();
+    return aqi_min(next, agent);
 }
 
 static void main_run(void)
