@@ -42,11 +42,16 @@ static void exits_name(const struct exit_case *row, char name[NAME])
              row->note != NULL ? row->note : "");
 }
 
+static bool exits_far(void)
+{
+    return getenv("AQ_HOSTS") != NULL;
+}
+
 /* Agents of other hosts end their ranks in order also when aqrun was killed: the network may be all
  * that is gone. */
 static bool exits_deaf(const struct exit_case *row)
 {
-    return row->deaf || (row->killed && getenv("AQ_HOSTS") != NULL);
+    return row->deaf || (row->killed && exits_far());
 }
 
 static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks)
@@ -183,6 +188,7 @@ static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
     *ranks = options.ranks;
     if (options.only != NULL) return strcmp(options.only, name) == 0;
     if (row->over != NULL && strcmp(row->over, options.over) != 0) return false;
+    if (row->direct && exits_far()) return false;
     if (row->ranks == 0 && !row->alone) return true;
     *ranks = row->alone ? 1 : row->ranks;
     return options.ranks == 2 && (*ranks < 64 || JOB_SLOWNESS == 1);

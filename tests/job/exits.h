@@ -21,6 +21,7 @@ struct exit_case {
     bool deaf;         /* some do not look: signals end them, after parts of AQ_EXIT_TIMEOUT */
     bool killed;       /* aqrun is: what is left ends soon after it */
     bool alone;        /* without aqrun */
+    bool direct;       /* only where ranks have the output of aqrun itself: on its host */
     bool verbose;      /* aqrun -v */
     const char *set;   /* a setting, or several with " -E " between */
     const char *shell; /* redirections */

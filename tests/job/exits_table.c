@@ -291,7 +291,7 @@ const struct exit_case exit_cases[] = {
     {"aq_exit7", "poll", "full", .code = 7, .said = ANYTHING, .shell = ">/dev/full",
      .prints = PRINT_ANY},
     {"much", "poll", "full", .code = 7, .said = ANYTHING, .shell = ">/dev/full",
-     .prints = PRINT_ANY},
+     .prints = PRINT_ANY, .direct = true},
     {"aq_exit7", "poll", "no_output", .code = 7, .said = ANYTHING, .shell = ">&-",
      .prints = PRINT_ANY},
     {"aq_exit7", "poll", "stats", .code = 7, .set = "AQ_STATS=yes", .said = "rank @: "},

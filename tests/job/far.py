@@ -3,7 +3,7 @@
 
 usage: far.py BUILD_DIR [CLASS[.TEST]]…
 
-Near has a stand-in for ssh, which runs the command here, so that all hosts are this machine. Wide
+Near has a stand-in for ssh, which runs the command here, so that all hosts are this machine. Wide…
 has network namespaces that a bridge joins (tests/net/spaces.py), with sshd in each and keys of its
 own; it needs root. AQUEDUCT_TEST_SOAK=yes: more of everything.
 """
@@ -535,16 +535,24 @@ class Near(World, Work, Mistakes, Ends):
 class Exits(Near):
     """The table of how jobs end (exits.c), over hosts of the stand-in."""
 
+    def exits(self, ranks, *options):
+        settings = {**self.environment, "AQ_HOSTS": ",".join(self.hosts(ranks)),
+                    "AQ_SSH_FANOUT": "2"}
+        result = subprocess.run([BUILD / "tests/job/job_exits", "--ranks", str(ranks),
+                                 "--over", "udp", *options], timeout=1200, env=settings,
+                                capture_output=True, text=True, check=False, errors="replace")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def test_exits(self):
-        exits = BUILD / "tests/job/job_exits"
         for ranks in (2, 4):
             with self.subTest(hosts=ranks):
-                settings = {**self.environment, "AQ_HOSTS": ",".join(self.hosts(ranks)),
-                            "AQ_SSH_FANOUT": "2"}
-                result = subprocess.run([exits, "--ranks", str(ranks), "--over", "udp"],
-                                        timeout=600, env=settings, capture_output=True, text=True,
-                                        check=False, errors="replace")
-                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.exits(ranks)
+
+    def test_some(self):
+        for name in ("segv/barrier", "aq_exit7/poll", "return5/finalize", "kill/survival",
+                     "signalled/poll/stopped", "wait/hang/int_twice", "wait/spin/kill_9"):
+            with self.subTest(name=name):
+                self.exits(4, "--only", name)
 
 
 BRIDGED = range(1, 17 if SOAK else 7)  # hosts
@@ -590,11 +598,10 @@ def make_hosts():
         spaces.call("ip", "-n", str(host), "link", "set", "wire", "up")
 
 
-class Wide(World, Work, Mistakes, Ends):
-    """In network namespaces, by sshd."""
+class Bridged(World):
+    """Hosts that are network namespaces, with sshd."""
 
     rootful = 0
-    silent = {"10.8.0.99": "host 10.8.0.99: it .*try by hand: ssh -F .*"}
 
     @classmethod
     def where(cls):
@@ -660,6 +667,27 @@ class Wide(World, Work, Mistakes, Ends):
     def root_of(job):
         return job.run.pid
 
+    @contextlib.contextmanager
+    def apart(self, *hosts):
+        """These have no way to the others, though one to each other."""
+        spaces.call("ip", "link", "add", "island", "type", "bridge")
+        try:
+            spaces.call("ip", "link", "set", "island", "up")
+            for host in hosts:
+                spaces.call("ip", "link", "set", f"port{host}", "master", "island")
+            yield
+        finally:
+            for host in hosts:
+                spaces.call("ip", "link", "set", f"port{host}", "master", "bridge")
+            spaces.call("ip", "link", "delete", "island")
+            until(lambda: all(self.answers(host) for host in hosts))
+
+
+class Wide(Bridged, Work, Mistakes, Ends):
+    """In network namespaces, by sshd."""
+
+    silent = {"10.8.0.99": "host 10.8.0.99: it .*try by hand: ssh -F .*"}
+
     @unittest.skipUnless(SOAK, "in soak")
     def test_start(self):
         """16 hosts, 4 ranks each: from the command to the last that has joined."""
@@ -692,20 +720,13 @@ class Wide(World, Work, Mistakes, Ends):
         self.fails(program, hosts=hosts, code=127, says=f"{program}.*: No such file")
 
     def test_link_down(self):
-        for survive in ("no", "yes"):
-            with self.subTest(survive=survive):
-                def act(job, agents, ranks):
-                    spaces.call("ip", "link", "set", "port4", "down")
-                try:
-                    with self.job("sh", "-c", self.STAY, ranks=4, AQ_HOST_TIMEOUT="1s",
-                                  AQ_SSH_FANOUT="2") as job:
-                        act(job, *job.ready(4, 4)[:2])
-                        self.assertEqual(job.wait(20), 1, job.said(1))
-                        self.assertRegex(job.said(1), "is lost with its host 10.8.0.4")
-                        self.assertEqual(job.left(20), [])
-                finally:
-                    spaces.call("ip", "link", "set", "port4", "up")
-                    until(lambda: self.answers(4))
+        with self.job("sh", "-c", self.STAY, ranks=4, AQ_HOST_TIMEOUT="1s",
+                      AQ_SSH_FANOUT="2") as job:
+            job.ready(4, 4)
+            with self.apart(4):
+                self.assertEqual(job.wait(20), 1, job.said(1))
+                self.assertRegex(job.said(1), "is lost with its host 10.8.0.4")
+                self.assertEqual(job.left(20), [])
 
 
 def main():

@@ -1,8 +1,9 @@
 /*
- * A job that goes on when processes die: `survivor VICTIMS HOW [apart]`. The last VICTIMS ranks die
- * at a random moment each, while all send, put, count, divide teams and meet. Whoever hears of a
- * death shrinks its team and goes on; in the end those who live have heard of every death once, and
- * leave in good order. Apart, the others are a team of their own, which never notices.
+ * A job that goes on when processes die: `survivor VICTIMS HOW [apart]`. The last VICTIMS ranks
+ * (-VICTIMS: the first) die at a random moment each, or wait to be killed, while all send, put,
+ * count, divide teams and meet. Whoever hears of a death shrinks its team and goes on; in the end
+ * those who live have heard of every death once, and leave in good order. Apart, the others are a
+ * team of their own, which never notices.
  */
 #include "../support.h"
 
@@ -15,10 +16,12 @@
 
 enum { ASK = 100, ANSWER, LATEST_US = 30000, PAYLOAD = 3000 };
 
-static aq_rank victims;
+static aq_rank victims, first_victim;
 static _Atomic uint32_t answers;
 static unsigned deaths; /* heard of */
 static volatile sig_atomic_t time_to_exit;
+
+static void (*how)(void);
 
 /* --- dying ------------------------------------------------------------------------------- */
 
@@ -44,12 +47,28 @@ static void die_exit(void)
     time_to_exit = 1;
 }
 
+/* Somebody else does it, once all are ready. */
+static void die_later(void)
+{
+}
+
+/* And says when all have died who were to, by the end of rank 0's standard input. */
+static void await_deaths(void)
+{
+    char byte;
+    if (job.self != 0 || how != die_later) return;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        continue;
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} hows[] = {{"kill", die_kill}, {"abort", die_abort}, {"quick4", die_quick}, {"exit3", die_exit}};
-
-static void (*how)(void);
+} hows[] = {{"kill", die_kill},
+            {"abort", die_abort},
+            {"quick4", die_quick},
+            {"exit3", die_exit},
+            {"outside", die_later}};
 
 static void on_alarm(int number)
 {
@@ -59,7 +78,7 @@ static void on_alarm(int number)
 
 static bool is_victim(aq_rank job_rank)
 {
-    return job_rank >= job.size - victims;
+    return job_rank >= first_victim && job_rank - first_victim < victims;
 }
 
 static void start_clock(void)
@@ -229,6 +248,19 @@ static aq_status work(aq_team *team)
     return status;
 }
 
+/* Whatever is asked of the dead fails, and nothing hangs. */
+static void ask_the_dead(void)
+{
+    uint64_t word = 0;
+    aq_event event;
+    void *at = job_at(first_victim, 0);
+    CHECK_STATUS(aq_barrier(job.team), AQ_EPEER);
+    CHECK_STATUS(aq_am_short(job.team, first_victim, ASK, AQ_NO_ARGS, 0), AQ_EPEER);
+    CHECK_STATUS(aq_put(job.team, first_victim, at, &word, sizeof(word), 0), AQ_EPEER);
+    CHECK_STATUS(aq_get(job.team, &word, first_victim, at, sizeof(word), 0), AQ_EPEER);
+    CHECK_STATUS(aq_put_nb(job.team, first_victim, at, &word, sizeof(word), 0, &event), AQ_EPEER);
+}
+
 /* Apart, nothing fails: they decide together how long they go on. */
 static bool all_heard(aq_team *team)
 {
@@ -245,11 +277,12 @@ int main(int argc, char **argv)
     };
     bool apart = argc == 4 && strcmp(argv[3], "apart") == 0;
     if (argc != 3 && !apart) return 2;
-    victims = (aq_rank)atoi(argv[1]);
+    victims = (aq_rank)abs(atoi(argv[1]));
     for (size_t i = 0; i < COUNT_OF(hows); i++)
         if (strcmp(hows[i].name, argv[2]) == 0) how = hows[i].run;
     job_open(AQ_THREAD_SINGLE, 65536);
     CHECK(how != NULL && victims < job.size);
+    first_victim = argv[1][0] == '-' ? 0 : job.size - victims;
     job_handlers(table, COUNT_OF(table));
     CHECK_OK(aq_on_peer_lost(on_lost, &deaths));
     aq_team *team = job.team;
@@ -257,16 +290,19 @@ int main(int argc, char **argv)
     aq_status met = aq_barrier(job.team); /* some may leave it and die before others do */
     CHECK(met == AQ_OK || met == AQ_EPEER);
     if (is_victim(job.self)) start_clock();
+    if (how == die_later) {
+        printf("ready\n");
+        fflush(stdout);
+    }
     while (has_victim(team) || (apart && !all_heard(team)))
         if (work(team) != AQ_OK) team = shrink(team);
+    await_deaths();
     for (aq_rank i = 0; i < 2 + 40 / job.size; i++)
         CHECK_OK(work(team));
     while (deaths < victims)
         (void)aq_poll();
     CHECK_EQUAL(deaths, victims);
-    CHECK_STATUS(aq_barrier(job.team), victims > 0 ? AQ_EPEER : AQ_OK);
-    if (victims > 0)
-        CHECK_STATUS(aq_am_short(job.team, job.size - 1, ASK, AQ_NO_ARGS, 0), AQ_EPEER);
+    if (victims > 0) ask_the_dead();
     printf("rank %u leaves\n", job.self);
     CHECK_OK(aq_finalize());
     return 0;

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Jobs that go on without some of their hosts, in the network namespaces of far.py.
+
+usage: lost.py BUILD_DIR [CLASS[.TEST]]…
+"""
+
+import contextlib
+import re
+import subprocess
+
+import far
+
+
+class WideLost(far.Bridged):
+    """Hosts are killed or cut off; the others learn of it alike, and finish."""
+
+    def survives(self, victims, harm, fanout="2", says="."):
+        """Two ranks on each of four hosts; those of some are lost, and the others go on."""
+        dead = [str(rank) for rank in (range(-victims) if victims < 0 else range(8 - victims, 8))]
+        living = [str(rank) for rank in range(8) if str(rank) not in dead]
+
+        def lost():
+            return sorted(re.findall(r"rank (\d) .*the job goes on without", job.said(1)))
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as gate:
+            with self.job(far.BUILD / "tests/core/core_survivor", str(victims), "outside", ranks=8,
+                          stdin=gate.stdout, AQ_LOG="off", AQ_SURVIVE="yes", AQ_HOST_TIMEOUT="1s",
+                          AQ_SSH_FANOUT=fanout) as job:
+                with harm(job, *job.ready(8, 4)):
+                    far.until(lambda: lost() == dead and re.search(says, job.said(1)))
+                    self.assertEqual(lost(), dead, job.said(1))
+                    self.assertRegex(job.said(1), says)
+                    gate.stdin.close()
+                    self.assertIn(job.wait(), (1, 137), job.said(1))
+                    leave = sorted(re.findall(r"rank (\d) leaves", job.said(0)))
+                    self.assertEqual(leave, living, job.said(1))
+                    self.assertEqual(job.left(20), [])
+
+    def test_survivors_of_hosts(self):
+        """A host is killed, or its agent, or it is cut off: the others go on, and finish."""
+        @contextlib.contextmanager
+        def kill_host(job, agents, ranks, everything):
+            job.kill(*[pid for pid in everything if self.host_of(pid) == host])
+            yield
+
+        @contextlib.contextmanager
+        def kill_agent(job, agents, ranks, everything):
+            job.kill(agents[host])
+            yield
+
+        def cut(job, agents, ranks, everything):
+            return self.apart(host[-1])
+        rows = [(kill_host, -2, "2"), (kill_agent, 2, "2")]
+        if far.SOAK:
+            rows = [(harm, victims, fanout) for harm in (kill_host, kill_agent, cut)
+                    for victims in (2, -2) for fanout in ("1", "2", "32")]
+            rows.append((lambda *_: self.apart(3, 4), 4, "2"))
+        for harm, victims, fanout in rows:
+            host = "10.8.0.4" if victims > 0 else "10.8.0.1"
+            with self.subTest(harm=harm.__name__, host=host, fanout=fanout):
+                self.survives(victims, harm, fanout)
+
+    def test_partition(self):
+        """The half without aqrun ends, and says why where ssh gets through; the other goes on."""
+        @contextlib.contextmanager
+        def only_ssh(*_):
+            def rule(end):
+                return ("tcp sport 2222 accept; tcp dport 2222 accept; "
+                        f"ip {end} {{ 10.8.0.1, 10.8.0.2, 10.8.0.100 }} drop")
+            with contextlib.ExitStack() as stack:
+                for host in (3, 4):
+                    stack.enter_context(far.spaces.rules(
+                        host, ("input", rule("saddr")), ("output", rule("daddr"))))
+                yield
+        self.survives(4, only_ssh, says="host 10.8.0.[34] has lost its way to aqrun, and ends")
+
+
+if __name__ == "__main__":
+    far.main()
