@@ -18,6 +18,7 @@ RULES = (
     ("src/base", ("base/", "aqueduct/status.h")),
     ("src/dgram/ports", ("dgram/ports/", "dgram/dgram.h", "base/", "aqueduct/status.h")),
     ("src/dgram", ("dgram/", "base/", "aqueduct/status.h")),
+    ("src/reg", ("reg/", "base/", "aqueduct/status.h")),
     ("src/transport/udp", ("transport/", "transport/udp/", "dgram/dgram.h", "dgram/ports/", "base/",
                            "aqueduct/status.h")),
     ("src/transport/*", ("transport/", "transport/{t}/", "base/", "aqueduct/status.h")),

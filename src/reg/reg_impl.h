@@ -1,0 +1,178 @@
+/*
+ * What the files of this folder share. pins.c: what this process has pinned, the pools, the
+ * victims. lend.c: what peers hold of it. borrow.c: what it holds of peers. reg.c: opening, input,
+ * progress. message.c: the bytes.
+ */
+#ifndef AQI_REG_IMPL_H
+#define AQI_REG_IMPL_H
+
+#include "reg/message.h"
+#include "reg/reg.h"
+#include "reg/table.h"
+
+struct reg_list {
+    struct reg_list *next, *prev;
+};
+
+static inline void reg_list_init(struct reg_list *list)
+{
+    list->next = list->prev = list;
+}
+
+static inline bool reg_list_empty(const struct reg_list *list)
+{
+    return list->next == list;
+}
+
+static inline void reg_list_add(struct reg_list *list, struct reg_list *item)
+{
+    item->next = list;
+    item->prev = list->prev;
+    list->prev->next = item;
+    list->prev = item;
+}
+
+/* Also of one that is in no list. */
+static inline void reg_list_take(struct reg_list *item)
+{
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+    reg_list_init(item);
+}
+
+#define REG_OF(type, member, at) ((type *)(void *)((char *)(at)-offsetof(type, member)))
+
+/* What `use->piece` points to: whose it is. */
+enum reg_side { REG_HERE, REG_THERE };
+
+/* Memory of this process that is pinned: never more than a part of one region. */
+struct reg_pin {
+    enum reg_side side;     /* REG_HERE */
+    struct reg_entry entry; /* by region */
+    struct reg_list unused; /* in victims, or in doomed */
+    struct reg_list holds;  /* of peers */
+    uint64_t addr, len;
+    struct aqi_reg_mem mem;
+    uint32_t users, holders;
+    bool current; /* look-ups find it; pieces that are do not overlap */
+    bool stale;   /* the memory has changed */
+    bool pinned;  /* else cut off */
+};
+
+/* A message that is to be sent when there is room. */
+struct reg_owed {
+    struct reg_list link;
+    uint32_t peer;
+    enum reg_message_kind kind;
+};
+
+/* A piece that a peer holds, or (without a pin) a refusal that is still to be told. */
+struct reg_hold {
+    struct reg_entry entry; /* by peer and serial */
+    struct reg_owed answer, revoke;
+    struct reg_list link; /* of the pin */
+    struct reg_pin *pin;
+    uint32_t peer;
+    aq_status ride_status;
+    uint64_t serial;
+    bool revoked;
+};
+
+/* A piece that we hold of a peer, or have asked for. */
+enum reg_far_state { REG_ASKED, REG_HELD, REG_GOING };
+struct reg_far {
+    enum reg_side side; /* REG_THERE */
+    struct reg_entry by_region, by_serial;
+    struct reg_list unused; /* of the peer, the longest unused first */
+    struct reg_owed drop;
+    uint32_t peer;
+    enum reg_far_state state;
+    bool revoked; /* before the answer */
+    uint32_t users;
+    uint64_t serial, addr, len;
+    struct aqi_reg_mem mem;
+    struct aqi_reg_wait *first, **last;
+    unsigned char key[]; /* of AQI_REG_KEY_MAX */
+};
+
+struct reg_peer {
+    uint32_t held;   /* pieces of it that we hold or have asked for */
+    uint32_t asked;  /* of them, those without an answer */
+    uint32_t may;    /* how many it lends us */
+    uint32_t lent;   /* pieces of ours that it holds */
+    uint32_t owed;   /* answers to it that found no room */
+    uint32_t pause;  /* so many misses are not asked for, since it had no room */
+    uint32_t pauses; /* how many the next refusal costs */
+    bool down;
+    uint64_t serial; /* the last that we have used */
+    struct reg_list unused;
+};
+
+struct aqi_reg {
+    struct aqi_reg_params params;
+    struct aqi_reg_counts counts;
+    struct reg_peer **peers; /* each made when it is needed */
+    struct reg_table pins;   /* by region */
+    struct reg_table holds;  /* by peer and serial */
+    struct reg_table far;    /* by peer and region */
+    struct reg_table asked;  /* by peer and serial: all that we hold or have asked for */
+    struct reg_list victims, doomed, owed;
+    uint32_t quota;    /* pieces lent to each peer */
+    uint64_t most;     /* bytes that may be pinned in all: less once pinning has failed */
+    uint32_t full;     /* pins made at that limit since it was lowered or raised */
+    uint32_t revoking; /* holds that are revoked and not yet given back */
+};
+
+static inline uint64_t reg_region(const struct aqi_reg *reg, uint64_t addr)
+{
+    return addr & ~(reg->params.limits.region - 1);
+}
+
+static inline uint64_t reg_hash(uint64_t a, uint64_t b)
+{
+    uint64_t hash = aqi_hash(aqi_hash(AQI_HASH_SEED, a), b);
+    return hash ^ hash >> 29;
+}
+
+static inline bool reg_overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
+{
+    return a < b ? b - a < a_len : a - b < b_len;
+}
+
+/* reg.c */
+struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer); /* NULL: no memory */
+void reg_catch_up(struct aqi_reg *reg);
+/* Send it now or, without room, by progress. The record that it is a part of stays until then. */
+void reg_owe(struct aqi_reg *reg, struct reg_owed *owed, uint32_t peer, enum reg_message_kind kind);
+bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
+
+/* pins.c */
+/* The piece with `addr`, or a new one, for `who`: AQ_OK, AQ_ENOTSUP. It is to be used or lent at
+ * once. */
+aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t len,
+                      struct reg_pin **pin);
+void reg_pin_use(struct reg_pin *pin);
+void reg_pin_unuse(struct aqi_reg *reg, struct reg_pin *pin);
+void reg_pin_lend(struct aqi_reg *reg, struct reg_pin *pin);
+void reg_pin_unlend(struct aqi_reg *reg, struct reg_pin *pin);
+void reg_pins_invalidate(struct aqi_reg *reg, uint64_t addr, uint64_t len);
+void reg_pins_unpin_some(struct aqi_reg *reg, unsigned most);
+void reg_pins_close(struct aqi_reg *reg);
+
+/* lend.c */
+aq_status reg_lend_take(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
+aq_status reg_lend_drop(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
+void reg_lend_revoke(struct aqi_reg *reg, struct reg_pin *pin);
+bool reg_lend_send(struct aqi_reg *reg, struct reg_owed *owed);
+void reg_lend_peer_down(struct aqi_reg *reg, uint32_t peer);
+void reg_lend_close(struct aqi_reg *reg);
+
+/* borrow.c */
+aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
+aq_status reg_borrow_revoked(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
+void reg_borrow_release(struct aqi_reg *reg, struct reg_far *far);
+bool reg_borrow_send(struct aqi_reg *reg, struct reg_owed *owed);
+void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer);
+void reg_borrow_close(struct aqi_reg *reg);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * Processes with registration caches in virtual time: address spaces whose pages come and go,
+ * messages that overtake each other, transfers, deaths, and an oracle that knows which page frames
+ * each key stands for.
+ */
+#ifndef AQ_TESTS_REGSIM_H
+#define AQ_TESTS_REGSIM_H
+
+#include "reg/reg.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { PAGE = 4096, PROCS_MOST = 16, RANGE_NEVER = 2 };
+#define BASE UINT64_C(0x10000000) /* where each address space begins */
+
+enum pattern {
+    PATTERN_ANY,    /* any range of any peer */
+    PATTERN_LOOP,   /* the same few regions again and again */
+    PATTERN_STREAM, /* through memory, from its beginning to its end */
+    PATTERN_HOT     /* nine of ten in a tenth of the memory */
+};
+
+struct plan {
+    uint32_t procs, pages, segment; /* pages, and how many of them are the segment */
+    uint32_t transfers, at_once;    /* of each process */
+    uint32_t most_bytes;
+    uint32_t delay, again; /* of messages; percent of sends without room */
+    uint32_t unmaps;       /* percent: one for so many transfers */
+    uint32_t gets, deaths; /* percent of transfers; how many die */
+    uint32_t loop;         /* PATTERN_LOOP: pages */
+    uint64_t memlock;      /* 0: no limit */
+    bool watched;          /* changes outside the segment are told */
+    bool cut;
+    enum pattern pattern;
+    struct aqi_reg_limits limits;
+};
+
+/* Memory that a process has registered. */
+struct mem {
+    uint32_t proc, id;
+    uint64_t addr, len;
+    bool live;
+    struct mem *next;
+    uint64_t frames[];
+};
+
+struct page {
+    uint64_t frame; /* 0: not mapped */
+    uint32_t busy;  /* transfers under way: the program leaves it mapped */
+    bool closed;    /* its owner has not told yet that it is there again */
+};
+
+struct transfer {
+    struct aqi_reg_wait wait;
+    struct sim *sim;
+    uint32_t proc, peer;
+    uint64_t near, far, len; /* what is left */
+    uint64_t near_busy, far_busy, whole;
+    struct aqi_reg_use local;
+    bool is_put, active, has_local, arrived;
+};
+
+struct change {
+    uint64_t addr, len;
+};
+
+struct proc {
+    struct sim *sim;
+    uint32_t id, left, closed;
+    struct aqi_reg *reg;
+    struct page *pages;
+    struct transfer *transfers; /* plan.at_once */
+    struct change changes[64];
+    uint32_t changes_first, changes_count;
+    uint64_t pinned, at;
+    bool alive, progress_due;
+};
+
+enum event_kind {
+    EVENT_START,
+    EVENT_MESSAGE,
+    EVENT_END,
+    EVENT_AGAIN,
+    EVENT_UNMAP,
+    EVENT_REMAP,
+    EVENT_PROGRESS,
+    EVENT_DEATH,
+    EVENT_DOWN
+};
+
+struct event {
+    uint64_t time, serial;
+    enum event_kind kind;
+    uint32_t proc, other;
+    struct transfer *transfer;
+    struct change range;
+    unsigned char *bytes;
+    size_t len;
+};
+
+struct sim {
+    const struct plan *plan;
+    uint64_t seed, random, now, serial, frame;
+    struct proc procs[PROCS_MOST];
+    struct event *heap;
+    size_t heap_count, heap_room;
+    struct mem **mems; /* by id */
+    size_t mem_count, mem_room;
+    bool trace;
+    /* What came of it. */
+    uint64_t transfers, by_message, pieces, rode, cut, unmapped;
+    struct aqi_reg_counts counts; /* of all, before everything was unmapped at the end */
+};
+
+/* The end, with the seed, if it does not hold. */
+#define REQUIRE(sim, holds, ...)                                                                   \
+    do {                                                                                           \
+        if (!(holds)) sim_fail(sim, __VA_ARGS__);                                                  \
+    } while (0)
+_Noreturn void sim_fail(const struct sim *sim, const char *fmt, ...) AQI_PRINTF(2, 3);
+void sim_trace(const struct sim *sim, const char *fmt, ...) AQI_PRINTF(2, 3);
+uint64_t sim_any(struct sim *sim, uint64_t below);
+
+/* queue.c */
+struct event *queue_post(struct sim *sim, uint64_t after, enum event_kind kind, uint32_t proc);
+bool queue_take(struct sim *sim, struct event *event);
+
+/* memory.c: what the hooks of a cache do */
+extern const struct aqi_reg_hooks memory_hooks;
+bool memory_open_to_peers(const struct sim *sim, uint64_t addr, uint64_t len);
+struct page *memory_page(struct proc *proc, uint64_t addr);
+void memory_busy(struct proc *proc, uint64_t addr, uint64_t len, bool on);
+void memory_unmap(struct sim *sim, uint32_t proc);
+void memory_remap(struct sim *sim, const struct event *event);
+/* Tell others of pages that are there again, if the cache allows it. */
+void memory_reopen(struct proc *proc);
+/* The transfer goes to the frames that its program sees. */
+bool memory_check(struct sim *sim, struct proc *owner, const struct aqi_reg_use *use, uint64_t addr,
+                  uint64_t len, bool far);
+
+/* work.c */
+void work_start(struct sim *sim, uint32_t proc);
+void work_end(struct sim *sim, struct transfer *transfer);
+void work_again(struct sim *sim, struct transfer *transfer);
+aq_status work_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const void *bytes,
+                    size_t nbytes);
+
+/* run.c */
+void plan_draw(uint64_t seed, struct plan *plan);
+void run_plan(const struct plan *plan, uint64_t seed, bool trace, struct sim *sim);
+int run_figures(void);
+
+#endif
