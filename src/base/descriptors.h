@@ -34,6 +34,17 @@ static inline int aqi_descriptors_send(int socket, const struct msghdr *message)
     return sent < 0 ? errno : 0;
 }
 
+/* Receive a message without waiting, as recvmsg. That the other side has closed while something
+ * from us was unread the kernel says first, once, and then what it had still sent. */
+static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message)
+{
+    ssize_t received;
+    do
+        received = recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (received < 0 && (errno == EINTR || errno == ECONNRESET));
+    return received;
+}
+
 /* Take them from a part of a received message that holds some; `*n` of `most` are there already,
  * and what finds no room, or is `unwanted`, is closed. How many there were. */
 static inline unsigned aqi_descriptors_take(const struct cmsghdr *beside, bool unwanted, int *fds,

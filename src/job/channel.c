@@ -77,10 +77,7 @@ aq_status aqi_channel_receive(int socket, void *buf, size_t *len, int *passed)
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof(control.bytes)};
-    ssize_t received;
-    do {
-        received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (received < 0 && errno == EINTR);
+    ssize_t received = aqi_descriptors_receive(socket, &header);
     if (received < 0) return channel_status(errno);
     int fd = -1;
     unsigned count = channel_descriptors(&header, &fd);

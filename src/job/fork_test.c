@@ -228,6 +228,27 @@ static void test_failing_to_join(void **state)
     }
 }
 
+/* Who ends has not read all that it was told, and what it said last is heard all the same. */
+static void test_last_words(void **state)
+{
+    (void)state;
+    struct aqi_boot *boot;
+    struct aqi_control message = {.type = AQI_CONTROL_EVENT};
+    int passed = -1;
+    uint8_t buf[AQI_CONTROL_MAX];
+    size_t len = sizeof(buf);
+    assert_int_equal(join(script_job, &boot), AQ_OK);
+    await_script();
+    answer(&message, -1);
+    boot->kind->exit(boot, 7, NULL);
+    aqi_boot_close(boot);
+    next(launcher.control, &message, &passed);
+    assert_int_equal(message.type, AQI_CONTROL_EXIT);
+    assert_int_equal(message.code, 7);
+    assert_int_equal(aqi_channel_receive(launcher.control, buf, &len, &passed), AQ_EPEER);
+    leave();
+}
+
 static void test_a_place_that_is_none(void **state)
 {
     (void)state;
@@ -475,6 +496,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_joining),
         cmocka_unit_test(test_failing_to_join),
+        cmocka_unit_test(test_last_words),
         cmocka_unit_test(test_a_place_that_is_none),
         cmocka_unit_test(test_allgather_in_pieces),
         cmocka_unit_test(test_waiting_with_something_to_do),

@@ -162,11 +162,7 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
                             .msg_iovlen = 1,
                             .msg_control = control.bytes,
                             .msg_controllen = sizeof(control.bytes)};
-    ssize_t n;
-    /* A reset comes before what the other side had still sent. */
-    do
-        n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+    ssize_t n = aqi_descriptors_receive(fd, &header);
     if (n < 0) return errno == EAGAIN ? AQ_AGAIN : AQ_EPEER;
     bool cut = (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
     *message = (struct aqi_handshake){.bytes = rendezvous->buffer, .len = (size_t)n, .fds = fds};
