@@ -191,13 +191,16 @@ class World(unittest.TestCase):
         path.chmod(mode)
         return path
 
+    def launcher(self, hosts):
+        return (AQRUN, "--hosts", ",".join(hosts))
+
     @contextlib.contextmanager
     def job(self, *words, hosts=None, ranks=None, stdin=subprocess.DEVNULL, stdout=None, start=None,
             **settings):
         hosts = hosts if hosts is not None else self.hosts(4)
         count = () if ranks is None else ("-n", str(ranks))
         place = spaces.within(start) if start else ()
-        command = (*place, AQRUN, "--hosts", ",".join(hosts), *count, *words)
+        command = (*place, *self.launcher(hosts), *count, *words)
         job = Job(self, command, settings, stdin, stdout)
         try:
             yield job

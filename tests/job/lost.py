@@ -49,7 +49,7 @@ class WideLost(far.Bridged):
 
         def cut(job, agents, ranks, everything):
             return self.apart(host[-1])
-        rows = [(kill_host, -2, "2"), (kill_agent, 2, "2")]
+        rows = [(kill_host, -2, "2")]
         if far.SOAK:
             rows = [(harm, victims, fanout) for harm in (kill_host, kill_agent, cut)
                     for victims in (2, -2) for fanout in ("1", "2", "32")]
