@@ -62,6 +62,8 @@ static struct aqi_counters stats_spare;
 /* Blocks where others may look; NULL: none. */
 static unsigned char *stats_shared;
 static _Atomic uint32_t stats_shared_used;
+/* Those made before: detectors of leaks do not follow pointers that lie in shared memory. */
+static struct aqi_counters *volatile stats_unshared;
 static pthread_once_t stats_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stats_key;
 static bool stats_key_valid;
@@ -87,7 +89,7 @@ __attribute__((destructor)) static void stats_unload(void)
     stats_key_valid = false;
 }
 
-struct aqi_counters *aqi_counters_all(void)
+static struct aqi_counters *stats_all(void)
 {
     /* Reads the store in stats_create. */
     return atomic_load_explicit(&stats_blocks, memory_order_acquire);
@@ -95,7 +97,7 @@ struct aqi_counters *aqi_counters_all(void)
 
 static struct aqi_counters *stats_adopt(void)
 {
-    for (struct aqi_counters *block = aqi_counters_all(); block != NULL; block = block->next)
+    for (struct aqi_counters *block = stats_all(); block != NULL; block = block->next)
         if (!atomic_load_explicit(&block->taken, memory_order_relaxed) &&
             !atomic_exchange_explicit(&block->taken, true, memory_order_acquire))
             return block;
@@ -115,7 +117,7 @@ static struct aqi_counters *stats_create(void)
     }
     atomic_init(&block->taken, true);
     block->next = atomic_load_explicit(&stats_blocks, memory_order_relaxed);
-    /* Read by the load in aqi_counters_all. */
+    /* Read by the load in stats_all. */
     while (!atomic_compare_exchange_weak_explicit(&stats_blocks, &block->next, block,
                                                   memory_order_release, memory_order_relaxed))
         ;
@@ -161,6 +163,7 @@ aq_status aqi_counters_share(int *fd)
         return st;
     }
     pthread_once(&stats_once, stats_setup);
+    stats_unshared = stats_all();
     stats_shared = at;
     stats_move(aqi_counters_mine);
     *fd = made;
@@ -190,7 +193,7 @@ bool aqi_counters_doing(int fd, uint32_t *doing)
 uint64_t aqi_counter_sum(enum aqi_counter counter)
 {
     uint64_t sum = atomic_load_explicit(&stats_spare.value[counter], memory_order_relaxed);
-    for (struct aqi_counters *block = aqi_counters_all(); block != NULL; block = block->next)
+    for (struct aqi_counters *block = stats_all(); block != NULL; block = block->next)
         sum += atomic_load_explicit(&block->value[counter], memory_order_relaxed);
     return sum;
 }

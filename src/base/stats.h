@@ -73,8 +73,6 @@ struct aqi_counters {
 };
 extern AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 struct aqi_counters *aqi_counters_attach(void);
-/* The blocks of all threads, past and present; async-signal-safe. */
-struct aqi_counters *aqi_counters_all(void);
 
 static inline void aqi_count(enum aqi_counter counter, uint64_t n)
 {

@@ -43,6 +43,7 @@ struct trace_block {
     uint32_t written; /* under the lock, as is setting `count` back to 0 */
     struct aqi_spin lock;
     uint32_t thread;
+    struct trace_block *next;
 };
 
 static struct {
@@ -53,6 +54,7 @@ static struct {
     atomic_bool ended;
     _Atomic uint64_t written;
     _Atomic uint32_t threads;
+    struct trace_block *_Atomic blocks; /* all of them */
 } trace = {.fd = -1};
 
 /* --- the mask -------------------------------------------------------------------------------- */
@@ -175,8 +177,12 @@ static struct trace_block *trace_mine(void)
     struct trace_block *block = atomic_load_explicit(&thread->trace, memory_order_relaxed);
     if (block != NULL || (block = calloc(1, sizeof(*block))) == NULL) return block;
     block->thread = atomic_fetch_add(&trace.threads, 1);
+    block->next = atomic_load_explicit(&trace.blocks, memory_order_relaxed);
     /* Read by the load in aqi_trace_close. */
-    atomic_store_explicit(&thread->trace, block, memory_order_release);
+    while (!atomic_compare_exchange_weak_explicit(&trace.blocks, &block->next, block,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+    atomic_store_explicit(&thread->trace, block, memory_order_relaxed);
     return block;
 }
 
@@ -248,9 +254,8 @@ void aqi_trace_close(void)
     int saved_errno = errno;
     if (trace.fd < 0 || trace.pid != getpid() || atomic_load(&trace.ended)) return;
     atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
-    for (struct aqi_counters *thread = aqi_counters_all(); thread != NULL; thread = thread->next) {
-        struct trace_block *block = atomic_load_explicit(&thread->trace, memory_order_acquire);
-        if (block == NULL) continue;
+    struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
+    for (; block != NULL; block = block->next) {
         /* Its thread may be writing: it, then; or this may be a signal that has interrupted it. */
         bool ours = false;
         for (int i = 0; i < TRACE_TRIES && !(ours = aqi_spin_try(&block->lock)); i++)
