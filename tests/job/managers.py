@@ -9,6 +9,7 @@ and the reason is printed.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -197,9 +198,9 @@ class Manager:
     def test_alone_on_purpose(self):
         self.alone(self.command(2), 2, **self.settings, AQ_BOOT="single")
 
-    def program(self, command, ranks, how):
+    def program(self, command, ranks, how, **settings):
         began = time.monotonic()
-        result = self.run_job([*command, MANAGED, how], **self.settings)
+        result = self.run_job([*command, MANAGED, how], **self.settings, **settings)
         worked = sorted(line for line in result.stdout.splitlines() if "worked" in line)
         self.assertEqual(worked, sorted(f"rank {rank} of {ranks} has worked"
                                         for rank in range(ranks)), self.said(result))
@@ -213,6 +214,19 @@ class Manager:
             self.assertEqual(result.returncode, 0, self.said(result))
         result = self.program(self.two_hosts(4), 4, "finalize")
         self.assertEqual(result.returncode, 0, self.said(result))
+
+    def test_one_file_of_two_hosts(self):
+        """The first host's agent writes what all ranks have counted and traced."""
+        trace, stats = self.place / "trace", self.place / "stats"
+        result = self.program(self.two_hosts(4), 4, "finalize", AQ_TRACE_FILE=str(trace),
+                              AQ_STATS_FILE=str(stats))
+        self.assertEqual(result.returncode, 0, self.said(result))
+        # The agent outlives the ranks by a moment.
+        until(lambda: trace.read_text().endswith("]\n"), "the trace has no end", 10)
+        events = json.loads(trace.read_text())
+        self.assertEqual({event["pid"] for event in events}, set(range(4)))
+        self.assertRegex(stats.read_text(), "clock of host 1: offset .* us, error .* us")
+        self.assertEqual(set(re.findall(r"(?m)^rank (\d)", stats.read_text())), set("0123"))
 
     def test_ends_of_programs(self):
         """All end together, with the code of who was first as far as the manager passes it on."""

@@ -8,7 +8,8 @@ import contextlib
 import json
 import os
 import pathlib
-import re
+import pty
+import select
 import signal
 import socket
 import sys
@@ -153,6 +154,41 @@ class Here(Shows):
                         closed = stranger.recv(100000) == b""
                 os._exit(0 if closed else 1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Screen(Shows):
+    """On a terminal, as people see it."""
+
+    def test_keys(self):
+        with self.running("2") as job:
+            self.until(job, self.all_busy(2))
+            child, terminal = pty.fork()
+            if child == 0:
+                os.environ["TERM"] = "xterm"
+                os.execv(AQTOP, [os.fspath(AQTOP), "-d", "0.1", str(job.pid)])
+            try:
+                self.shown(terminal, b"msg/s")  # only what has changed is written later
+                os.write(terminal, b"srq")
+                self.shown(terminal, None)
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+            except AssertionError:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                raise
+            finally:
+                os.close(terminal)
+
+    def shown(self, terminal, text):
+        """Reads until that is there, or to the end."""
+        seen, limit = b"", time.monotonic() + PATIENCE
+        while text is None or text not in seen:
+            ready, _, _ = select.select([terminal], [], [], PATIENCE)
+            self.assertTrue(ready and time.monotonic() < limit, seen[-2000:])
+            try:
+                seen += os.read(terminal, 65536)
+            except OSError:  # the end of a terminal
+                self.assertIsNone(text, seen)
+                return
 
 
 class Hosts(Shows):
