@@ -60,7 +60,7 @@ static struct aqi_counters *_Atomic stats_blocks;
 /* Where a thread counts that got no memory for a block; threads may overwrite each other there. */
 static struct aqi_counters stats_spare;
 /* Blocks where others may look; NULL: none. */
-static unsigned char *stats_shared;
+static unsigned char *_Atomic stats_shared;
 static _Atomic uint32_t stats_shared_used;
 /* Those made before: detectors of leaks do not follow pointers that lie in shared memory. */
 static struct aqi_counters *volatile stats_unshared;
