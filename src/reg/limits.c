@@ -1,0 +1,188 @@
+/* How much may be pinned: settings, the machine, and trying it out for who asks for that. */
+#include "reg/limits.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define LIMITS_MAX "2/3"
+
+/* Of what may be pinned, parts of 16 that peers may hold: where segments are registered on demand,
+ * as the document of vapi-conduit has it; and where they are registered from the start. */
+enum { LIMITS_MAIN_ON_DEMAND = 12, LIMITS_MAIN_ELSE = 1, LIMITS_PARTS = 16, LIMITS_STEPS = 64 };
+
+struct aqi_reg_config aqi_reg_config = {
+    .max = LIMITS_MAX, .main = "", .victim = "", .region = 128 << 10, .ride = AQI_REG_RIDE_MAX};
+
+static const char *const limits_monitors[] = {"auto", "none", NULL};
+
+static const struct aqi_setting limits_rows[] = {
+    {.name = "AQ_REG_MAX",
+     .alias = "GASNET_PHYSMEM_MAX",
+     .def = LIMITS_MAX,
+     .doc = "The most memory of a host that all processes of the job there may have registered on "
+            "demand: a part of it such as 0.8 or 5/8, or a size; a bare number is in M.",
+     .advice = "Lower it where other programs need the memory. A limit of locked memory (ulimit "
+               "-l) lowers it by itself.",
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, max)},
+    {.name = "AQ_REG_PROBE",
+     .def = "no",
+     .doc = "Register as much at the start, to see whether that can be; else the limit is lowered "
+            "when a registration fails.",
+     .advice = "When the first failures take long; so does this.",
+     AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
+    {.name = "AQ_REG_MAIN",
+     .alias = "GASNET_FIREHOSE_M",
+     .def = "",
+     .doc = "Of that, how much of a process its peers may hold, all together: a part, or a size; a "
+            "bare number is in M. Nothing: three quarters where segments are registered on "
+            "demand, else a sixteenth.",
+     .same = true,
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
+    {.name = "AQ_REG_VICTIM",
+     .alias = "GASNET_FIREHOSE_MAXVICTIM_M",
+     .def = "",
+     .doc = "Of that, how much a process may have registered for itself, or keep unused: a part, "
+            "or a size; a bare number is in M. Nothing: the rest.",
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
+    {.name = "AQ_REG_MAIN_REGIONS",
+     .alias = "GASNET_FIREHOSE_R",
+     .def = "0",
+     .doc = "The most registrations that peers may hold; 0: as many as fit.",
+     .same = true,
+     AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
+    {.name = "AQ_REG_VICTIM_REGIONS",
+     .alias = "GASNET_FIREHOSE_MAXVICTIM_R",
+     .def = "0",
+     .doc = "The most other registrations of a process; 0: as many as fit.",
+     AQI_SETTING_IN(COUNT, struct aqi_reg_config, victim_regions)},
+    {.name = "AQ_REG_REGION",
+     .alias = "GASNET_FIREHOSE_MAXREGION_SIZE",
+     .def = "128K",
+     .min = 4096,
+     .max = UINT64_C(1) << 40,
+     .power_of_two = true,
+     .same = true,
+     .doc = "The most memory of one registration.",
+     .advice = "Raise it where large buffers are used as a whole: fewer registrations for the same "
+               "memory.",
+     AQI_SETTING_IN(BYTES, struct aqi_reg_config, region)},
+    {.name = "AQ_REG_PUT_IN_MOVE",
+     .alias = "GASNET_PUTINMOVE_LIMIT",
+     .def = "3K",
+     .max = AQI_REG_RIDE_MAX,
+     .same = true,
+     .doc = "The largest put that rides on the message that asks for its destination.",
+     AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
+    {.name = "AQ_REG_MONITOR",
+     .def = "auto",
+     .doc = "How to hear of memory that is unmapped: auto (by userfaultfd, where that can be), or "
+            "none: memory outside the segments is then registered for each transfer.",
+     .type = AQI_SET_CHOICE,
+     .choices = limits_monitors,
+     .offset = offsetof(struct aqi_reg_config, monitor)},
+};
+
+struct aqi_settings_table aqi_reg_settings = {.group = "reg",
+                                              .rows = limits_rows,
+                                              .count = AQI_COUNT_OF(limits_rows),
+                                              .values = &aqi_reg_config};
+
+/* "0.8", "5/8" of `whole`; "300" (M), "64K". */
+static bool limits_share(const char *text, uint64_t whole, uint64_t *bytes)
+{
+    static const struct aqi_setting size = {.name = "", .type = AQI_SET_BYTES};
+    char *end;
+    if (text[strspn(text, "0123456789")] == '\0') {
+        uint64_t number;
+        if (!aqi_setting_read(&size, text, &number) || number > UINT64_MAX >> 20) return false;
+        *bytes = number << 20;
+        return true;
+    }
+    if (text[0] < '0' || text[0] > '9' || text[strspn(text, "0123456789./")] != '\0')
+        return aqi_setting_read(&size, text, bytes);
+    double part = strtod(text, &end), of = 1;
+    if (*end == '/') of = strtod(end + 1, &end);
+    if (*end != '\0' || !(part >= 0) || !(of > 0) || part > of) return false;
+    *bytes = (uint64_t)(part / of * (double)whole);
+    return true;
+}
+
+static aq_status limits_read(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
+{
+    if (limits_share(text, whole, bytes)) return AQ_OK;
+    return aqi_fail(AQ_ESETTING, "reg",
+                    "%s=%s is neither a part such as 0.8 or 5/8 nor a size such as 512M or 4G",
+                    name, text);
+}
+
+void aqi_reg_machine_look(struct aqi_reg_machine *machine)
+{
+    struct rlimit locked;
+    long page = sysconf(_SC_PAGESIZE), pages = sysconf(_SC_PHYS_PAGES);
+    machine->page = (uint64_t)page;
+    machine->memory = machine->page * (uint64_t)(pages > 0 ? pages : 0);
+    machine->locked = UINT64_MAX;
+    if (geteuid() != 0 && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
+        locked.rlim_cur != RLIM_INFINITY)
+        machine->locked = locked.rlim_cur;
+}
+
+aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
+                              const struct aqi_reg_machine *machine, struct aqi_reg_limits *limits)
+{
+    uint64_t all, parts = machine->on_demand ? LIMITS_MAIN_ON_DEMAND : LIMITS_MAIN_ELSE;
+    aq_status st = limits_read("AQ_REG_MAX", config->max, machine->memory, &all);
+    if (st != AQ_OK) return st;
+    all = aqi_min(all / aqi_max(machine->processes, 1), machine->locked);
+    uint64_t main = all / LIMITS_PARTS * parts, victim = 0;
+    if (*config->victim != '\0') {
+        st = limits_read("AQ_REG_VICTIM", config->victim, all, &victim);
+        if (st != AQ_OK) return st;
+        main = all - aqi_min(all, victim);
+    }
+    if (*config->main != '\0') st = limits_read("AQ_REG_MAIN", config->main, all, &main);
+    if (st != AQ_OK) return st;
+    if (*config->victim == '\0') victim = all - aqi_min(all, main);
+    if (main > all || victim > all - main)
+        return aqi_fail(AQ_ESETTING, "reg",
+                        "AQ_REG_MAIN (%llu bytes) and AQ_REG_VICTIM (%llu) are more than the %llu "
+                        "that a process may register: lower them, or raise AQ_REG_MAX or ulimit -l",
+                        (unsigned long long)main, (unsigned long long)victim,
+                        (unsigned long long)all);
+    *limits =
+        (struct aqi_reg_limits){.page = machine->page,
+                                .region = aqi_max(config->region, machine->page),
+                                .main = {.bytes = main, .regions = config->main_regions},
+                                .victim = {.bytes = victim, .regions = config->victim_regions},
+                                .ride = (uint32_t)config->ride};
+    uint64_t fit = main / limits->region;
+    if (limits->main.regions == 0 || limits->main.regions > fit) limits->main.regions = fit;
+    /* Pieces outside the segments may be as small as a page. */
+    fit = victim / limits->page;
+    if (limits->victim.regions == 0 || limits->victim.regions > fit) limits->victim.regions = fit;
+    return AQ_OK;
+}
+
+uint64_t aqi_reg_probe(const struct aqi_reg_hooks *hooks, uint64_t most)
+{
+    struct aqi_reg_mem mems[LIMITS_STEPS];
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t step = most / LIMITS_STEPS / page * page;
+    unsigned done = 0;
+    if (step == 0) return most;
+    char *at = mmap(NULL, step * LIMITS_STEPS, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) return 0;
+    while (done < LIMITS_STEPS && hooks->pin(hooks->host, (uint64_t)(uintptr_t)(at + step * done),
+                                             step, &mems[done]) == AQ_OK)
+        done++;
+    for (unsigned i = 0; i < done; i++)
+        hooks->unpin(hooks->host, &mems[i]);
+    munmap(at, step * LIMITS_STEPS);
+    return done == LIMITS_STEPS ? most : step * done;
+}
