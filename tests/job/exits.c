@@ -3,7 +3,7 @@
  * what is done to them from outside. Each row says the exit code of aqrun, what is said and
  * printed, and how soon all is over; afterwards no process, socket or file is left.
  *
- *   job_exits [--ranks N] [--over shm|udp] [--only HOW/WHERE[/NOTE]] [--repeats N]
+ *   job_exits [--ranks N] [--over shm|udp] [--only HOW/WHERE[/NOTE]] [--repeats N] [--patience N]
  *
  * What ranks do is in tests/core/setup/victim*.c; how aqrun alone sees ends in death.c and kill.c.
  */
@@ -18,14 +18,15 @@
 
 /* Ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three. */
 #define DEAF_TIMEOUT 0.6
-#define TIMEOUT      2.0
+#define TIMEOUT      2.0 /* as AQ_EXIT_TIMEOUT is where nothing is set */
 /* It may be late when other programs have the cores, but not each time. */
 enum { TRIES = 3, NAME = 100 };
 
 static struct {
     unsigned ranks, repeats;
+    unsigned patience; /* time-outs and limits are so many times as long, for busy machines */
     const char *over, *only;
-} options = {.ranks = 3, .repeats = 1, .over = "shm"};
+} options = {.ranks = 3, .repeats = 1, .patience = 1, .over = "shm"};
 
 static char folder[] = "/tmp/job-exits-XXXXXX"; /* for temporary files of ranks */
 
@@ -54,11 +55,15 @@ static bool exits_deaf(const struct exit_case *row)
     return row->deaf || (row->killed && exits_far());
 }
 
+static double exits_timeout(const struct exit_case *row)
+{
+    return (exits_deaf(row) ? DEAF_TIMEOUT : TIMEOUT) * options.patience;
+}
+
 static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks)
 {
-    char command[400], timeout[40] = "";
-    if (exits_deaf(row))
-        snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", DEAF_TIMEOUT * 1000);
+    char command[400], timeout[40];
+    snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", exits_timeout(row) * 1000);
     if (row->alone)
         snprintf(command, sizeof(command), "exec \"$1\" %s %s", row->how, row->where);
     else
@@ -167,8 +172,8 @@ static double exits_once(const struct exit_case *row, unsigned ranks, double *st
 static void exits_row(const struct exit_case *row, unsigned ranks)
 {
     char name[NAME];
-    double limit = exits_deaf(row) ? DEAF_TIMEOUT : TIMEOUT, took = 0, start;
-    if (row->limit > 0) limit = row->limit;
+    double limit = row->limit > 0 ? row->limit * options.patience : exits_timeout(row), start;
+    double took = 0;
     limit *= JOB_SLOWNESS;
     exits_name(row, name);
     for (int i = 0; i < TRIES; i++) {
@@ -216,6 +221,8 @@ static int exits_read(int argc, char **argv)
             options.ranks = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--repeats") == 0)
             options.repeats = (unsigned)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--patience") == 0)
+            options.patience = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--over") == 0)
             options.over = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
@@ -224,6 +231,7 @@ static int exits_read(int argc, char **argv)
             return -1;
     }
     bool udp = strcmp(options.over, "udp") == 0;
+    if (options.patience == 0) return -1;
     return argc % 2 == 1 && options.ranks > 1 && (udp || strcmp(options.over, "shm") == 0) ? 0 : -1;
 }
 
@@ -231,7 +239,7 @@ int main(int argc, char **argv)
 {
     if (exits_read(argc, argv) != 0) {
         fprintf(stderr, "usage: job_exits [--ranks N] [--over shm|udp] [--only CASE] "
-                        "[--repeats N], with N > 1\n");
+                        "[--repeats N] [--patience N], with N > 1 ranks\n");
         return 2;
     }
     /* Over udp each rank is a host of its own. */
