@@ -60,15 +60,24 @@ static _Noreturn void init_on_alarm(int signal_number)
 }
 
 /*
- * One thread after the other, so that none ends the process while another says good-bye to a
- * manager. A signal's handler that has interrupted its own thread here ends by the alarm.
+ * One thread after the other does it, so that none ends the process while another still writes or
+ * says good-bye to a manager; but not a signal's handler that has interrupted the one that does.
  */
+static void init_in_turn(void (*step)(void))
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    static _Thread_local atomic_bool mine;
+    if (atomic_load(&mine)) return;
+    pthread_mutex_lock(&turn);
+    atomic_store(&mine, true);
+    step();
+    atomic_store(&mine, false);
+    pthread_mutex_unlock(&turn);
+}
+
 static void init_depart(void)
 {
-    static pthread_mutex_t departing = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&departing);
     lib.boot->kind->depart(lib.boot);
-    pthread_mutex_unlock(&departing);
 }
 
 /*
@@ -78,15 +87,16 @@ static void init_depart(void)
 static _Noreturn void init_leave(int code)
 {
     sigset_t set;
+    atomic_store(&init_code, code);
+    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
+    alarm(1);
     signal(SIGALRM, init_on_alarm);
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
-    atomic_store(&init_code, code);
-    alarm(1);
-    lib_outputs_end();
+    init_in_turn(lib_outputs_end);
     fflush(NULL);
-    if (lib.boot != NULL && lib.pid == getpid()) init_depart();
+    if (lib.boot != NULL && lib.pid == getpid()) init_in_turn(init_depart);
     _exit(code);
 }
 
@@ -169,8 +179,8 @@ static void init_on_process_exit(int code, void *arg)
         init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
     aqi_core_halt_progress();
-    lib_outputs_end();
-    init_depart();
+    init_in_turn(lib_outputs_end);
+    init_in_turn(init_depart);
 }
 
 #ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */

@@ -72,21 +72,27 @@ class Trace(Case):
         self.assertIn("/nowhere", self.expect(run(AQINFO, "--merge-traces", "/nowhere"), 1).stderr)
         self.expect(run(AQINFO, "--merge-traces"), 2)
 
-    def test_ends_of_all_kinds_leave_traces(self):
+    def expect_whole(self, code, how, where):
         """The last rank ends the job; its trace and those of the others are whole."""
-        for how, code in (("assert", 134), ("terminate", 143), ("aq_exit7", 7), ("exit3", 3),
-                          ("handler", 9)):
-            for where in ("barrier",) if how == "handler" else PLACES:
-                with self.subTest(how=how, where=where):
-                    stats = str(self.folder / "stats.%")
-                    result = job(3, VICTIM, how, where, AQ_TRACE_FILE=self.pattern,
-                                 AQ_STATS_FILE=stats)
-                    self.expect(result, code)
-                    for rank in range(3):
-                        names = [event["name"] for event in self.trace(rank)]
-                        self.assertIn("aq_init", names)
-                        self.assertIn("end", names)
-                        self.assertTrue((self.folder / f"stats.{rank}").exists())
+        with self.subTest(how=how, where=where):
+            stats = str(self.folder / "stats.%")
+            self.expect(job(3, VICTIM, how, where, AQ_TRACE_FILE=self.pattern,
+                            AQ_STATS_FILE=stats), code)
+            for rank in range(3):
+                names = [event["name"] for event in self.trace(rank)]
+                self.assertIn("aq_init", names)
+                self.assertIn("end", names)
+                self.assertTrue((self.folder / f"stats.{rank}").exists())
+
+    def test_ends_of_all_kinds_leave_traces(self):
+        for how, code in (("assert", 134), ("terminate", 143), ("aq_exit7", 7), ("exit3", 3)):
+            for where in PLACES:
+                self.expect_whole(code, how, where)
+        self.expect_whole(9, "handler", "barrier")
+
+    def test_threads_that_end_it_at_once_leave_traces(self):
+        for _ in range(10):
+            self.expect_whole(8, "threads", "nowhere")
 
     def test_one_file_of_all_whatever_the_end(self):
         """Also of a rank that gets SIGKILL, whose counters others have seen."""
