@@ -277,9 +277,15 @@ static void test_left_behind(void **state)
 {
     (void)state;
     struct run run;
-    job_run(&run, "-n", "2", "--timeout", "1s", "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT, "open",
-            "barrier", "leaving@0", "finalize@0", "close@0", "pause@1");
-    expect_code(&run, 124);
+    char limit[20];
+    for (unsigned seconds = 1;; seconds *= 4) { /* longer where ranks come late */
+        snprintf(limit, sizeof(limit), "%us", seconds);
+        job_run(&run, "-n", "2", "--timeout", limit, "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT,
+                "open", "barrier", "leaving@0", "finalize@0", "close@0", "pause@1");
+        expect_code(&run, 124);
+        if (count_text(&run, ERR, "has left the job") != 0 || seconds > 10) break;
+        run_free(&run);
+    }
     expect_text(&run, ERR, "rank 0 has left the job, while rank 1 (pid ");
     expect_text(&run, ERR, "has not come to aq_finalize");
     run_free(&run);
