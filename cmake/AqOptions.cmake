@@ -16,6 +16,9 @@ option(AQ_WERROR "Treat warnings as errors" OFF)
 option(AQ_BUILD_TESTS "Build the tests" ON)
 option(AQ_BUILD_EXAMPLES "Build the examples" ON)
 option(AQ_BUILD_MANUAL "Generate the manual pages" ON)
+set(AQ_IBV AUTO CACHE STRING
+  "The transport ibv (InfiniBand, RoCE): AUTO, if the headers of libibverbs are here, ON or OFF")
+set_property(CACHE AQ_IBV PROPERTY STRINGS AUTO ON OFF)
 set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread")
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)
@@ -27,6 +30,18 @@ if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8 OR NOT CMAKE_C_BYTE_ORDER STREQUAL LITTLE_END
     "-m32 or -mx32, or take a compiler for such a system")
 endif()
 include(AqLibc)
+
+# Only headers: the libraries of networks are loaded when they are asked for.
+include(CheckIncludeFile)
+if(AQ_IBV)
+  check_include_file(infiniband/verbs.h AQ_HAVE_VERBS_H)
+endif()
+if(AQ_IBV AND NOT AQ_IBV STREQUAL AUTO AND NOT AQ_HAVE_VERBS_H)
+  message(FATAL_ERROR "AQ_IBV=ON: infiniband/verbs.h is not found: install libibverbs-dev")
+endif()
+if(AQ_IBV AND AQ_HAVE_VERBS_H)
+  set(AQ_WITH_IBV TRUE)
+endif()
 
 find_package(Threads REQUIRED)
 # What the library needs of the system, also for those who link the static one.

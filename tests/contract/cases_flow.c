@@ -332,18 +332,22 @@ static void flow_slow_handler(struct ct_ep *ep)
     uint32_t depth = flow_depth(ep), refused = 0;
     const char *fault = ep->world->config.fault;
     bool storm = fault != NULL && strstr(fault, "again") != NULL;
-    flow_state_init(ep, &state, depth * CT_MAX_RANKS);
-    ep->handlers[REQUEST] = flow_on_request;
+    flow_state_init(ep, &state, (depth + 1) * CT_MAX_RANKS);
+    ep->handlers[REQUEST] = flow_on_answering_request;
     ep->handlers[ANSWER] = flow_on_answer;
     ep->handlers[HOLD] = flow_on_slow;
     ct_meet(ep);
-    /* While a connection comes about, its messages may be refused. (One costs a credit, which may
-     * come back with the next one only.) */
-    uint32_t before = (ep->tp->ops.caps & AQI_CAP_CREDITS) != 0 ? 0 : ep->size - 2;
-    if (ep->self > 1 && before != 0) flow_send_number(ep, 0, depth * (CT_MAX_RANKS - 1) + ep->self);
-    while (ep->self == 0 && atomic_load(&state.received) < before)
+    /* While a connection comes about, its messages may be refused. (With its answer comes the
+     * credit of a request.) */
+    uint32_t before = ep->size - (ep->size > 1 ? 2 : 1);
+    if (ep->self > 1) flow_send_number(ep, 0, depth * CT_MAX_RANKS + ep->self);
+    while (ep->self == 0 ? atomic_load(&state.received) < before
+                         : ep->self > 1 && atomic_load(&state.answers) == 0)
         ct_poll(ep);
     ct_barrier(ep);
+    ep->handlers[REQUEST] = flow_on_request;
+    ct_barrier(ep);
+    atomic_store(&state.answers, 0);
     if (ep->self == 1) {
         fill(buffer, SLOW_BYTES, 1000);
         struct aqi_am am = {.kind = AQI_AM_MEDIUM,

@@ -1,0 +1,29 @@
+/* ibv, in a library that was built without the headers of libibverbs. */
+#include "base/fail.h"
+#include "transport/ibv/ibv.h"
+
+#include <stdio.h>
+
+static const char absent_why[] =
+    "this library was built without it: install libibverbs-dev and build again";
+
+static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    *probe = (struct aqi_tp_probe){.device = "not built"};
+    snprintf(probe->reason, sizeof(probe->reason), "%s", absent_why);
+    return device == 0;
+}
+
+static aq_status absent_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    (void)params, (void)tp;
+    return aqi_fail(AQ_ENOTSUP, "ibv", "%s", absent_why);
+}
+
+const struct aqi_transport aqi_ibv_transport = {
+    .name = "ibv",
+    .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
+    .settings = &aqi_ibv_settings,
+    .probe = absent_probe,
+    .open = absent_open,
+};

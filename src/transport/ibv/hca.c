@@ -1,0 +1,297 @@
+/* ibv: opening, addresses, connecting and closing. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static const unsigned char hca_magic[4] = {'i', 'b', 'v', '1'};
+
+enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
+
+static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    struct hca_port ports[HCA_PORTS_MOST];
+    const char *missing = hca_verbs_missing();
+    if (missing == NULL) missing = aqi_mac_missing();
+    *probe = (struct aqi_tp_probe){.device = "no adapter"};
+    unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
+    if (count == 0) {
+        snprintf(probe->reason, sizeof(probe->reason), "%s",
+                 missing != NULL ? missing
+                 : hca_config.ports[0] != 0
+                     ? "AQ_IBV_PORTS names no port that is here: "
+                       "\"ibv_devinfo\" lists them"
+                     : "no RDMA device is here (\"ibv_devices\" lists them)");
+        return device == 0;
+    }
+    if (device >= count) return false;
+    snprintf(probe->device, sizeof(probe->device), "%.56s:%u", ports[device].device,
+             ports[device].number);
+    probe->usable = ports[device].active;
+    snprintf(probe->reason, sizeof(probe->reason), "%s", ports[device].why);
+    return true;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static aq_status hca_open_rails(struct hca_tp *hca)
+{
+    struct hca_port ports[HCA_PORTS_MOST];
+    unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0;
+    while (active < count && ports[active].active)
+        active++;
+    if (active == 0)
+        return aqi_fail(AQ_ENOTSUP, "ibv", "%s%s%s",
+                        count == 0 ? "no port of an RDMA device is here, or AQ_IBV_PORTS lets none "
+                                     "through"
+                                   : ports[0].device,
+                        count == 0 ? "" : ": ", count == 0 ? "" : ports[0].why);
+    unsigned wanted = hca_config.rails != 0 ? (unsigned)hca_config.rails
+                                            : (unsigned)aqi_min(active, HCA_RAILS_USUAL);
+    unsigned first = hca_config.spread ? hca->params.local_rank : 0;
+    aq_status st = AQ_OK;
+    for (unsigned r = 0; r < wanted && st == AQ_OK; r++) {
+        hca->rails = r + 1;
+        st = hca_rail_open(&hca->rail[r], &ports[(first + r) % active]);
+    }
+    return st;
+}
+
+/* How many requests a peer may have under way, by the memory and the entries that there are. */
+static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
+{
+    uint64_t peers = aqi_max(1, hca->params.size - 1);
+    const struct ibv_device_attr *device = &hca->rail[0].device;
+    uint64_t entries = aqi_min((size_t)device->max_srq_wr, (size_t)device->max_cqe / 2);
+    uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
+    depth = aqi_min(depth, (entries - hca_config.spares) / (2 * peers));
+    hca->tp.limits.depth = (uint32_t)aqi_max(1, depth);
+    hca->depth = aqi_credit_gate_limits(&hca->params, &hca->tp.limits).depth;
+    hca->tp.limits.depth = hca->depth;
+    *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_config.spares);
+    hca->sends = 2 * hca->depth + (uint32_t)hca_config.sends;
+    hca->room =
+        (uint32_t)aqi_min((size_t)device->max_cqe - *receives - HCA_CQ_SLACK, peers * hca->sends);
+    *completions = *receives + hca->room + HCA_CQ_SLACK;
+}
+
+static aq_status hca_open_queues(struct hca_tp *hca)
+{
+    uint32_t receives, completions;
+    hca_size_queues(hca, &receives, &completions);
+    hca->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (hca->epoll < 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "making a descriptor to wait with");
+    aq_status st = AQ_OK;
+    for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
+        struct hca_rail *rail = &hca->rail[r];
+        struct epoll_event event = {.events = EPOLLIN};
+        st = hca_rail_queues(rail, r == 0 ? receives : 1, completions);
+        if (st != AQ_OK) break;
+        if (epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->channel->fd, &event) != 0 ||
+            epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->context->async_fd, &event) != 0)
+            st = aqi_fail_errno(AQ_ESYS, errno, "ibv", "making a descriptor to wait with");
+    }
+    return st;
+}
+
+static aq_status hca_open_buffers(struct hca_tp *hca)
+{
+    for (uint64_t i = 0; i < hca_config.spares; i++) {
+        struct hca_buf *buf = hca_buf_get(hca);
+        if (buf == NULL) return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
+        buf->next = hca->spares;
+        hca->spares = buf;
+    }
+    return AQ_OK;
+}
+
+static void hca_close(struct aqi_tp *tp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    hca->draining = true;
+    for (uint32_t id = 0; hca->peers != NULL && id < hca->params.size; id++) {
+        struct hca_peer *peer = hca->peers[id];
+        if (peer == NULL) continue;
+        hca_greet_end(hca, peer);
+        hca_links_destroy(hca, peer, AQ_EPEER);
+        hca_transfer_fail(hca, peer, AQ_EPEER);
+        free(peer);
+    }
+    free(hca->peers);
+    hca_greet_close(hca);
+    /* A queue first, so that no buffer is posted any more. */
+    for (unsigned r = 0; r < hca->rails; r++) {
+        if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
+        hca->rail[r].srq = NULL;
+    }
+    hca_buf_close(hca);
+    aqi_pool_destroy(&hca->ops);
+    for (unsigned r = 0; r < hca->rails; r++)
+        hca_rail_close(&hca->rail[r]);
+    if (hca->epoll >= 0) close(hca->epoll);
+    free(hca);
+}
+
+static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    const char *missing = hca_verbs_missing();
+    if (missing != NULL) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", missing);
+    struct hca_tp *hca = calloc(1, sizeof(*hca));
+    if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
+    hca->params = *params;
+    hca->tp.hooks = params->hooks;
+    hca->locks = params->threads;
+    hca->epoll = -1;
+    hca->last_held = &hca->held;
+    size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), hca_config.medium / 64 * 64);
+    hca->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
+    hca->buffer = HCA_FRAME + medium;
+    hca->buffer = aqi_round_up(hca->buffer, 64);
+    aqi_pool_init(&hca->ops, sizeof(struct hca_op), 64, false);
+    hca->peers = calloc(params->size, sizeof(struct hca_peer *));
+    aq_status st = hca->peers != NULL
+                       ? AQ_OK
+                       : aqi_fail(AQ_ENOMEM, "ibv", "no memory for %u peers", params->size);
+    if (st == AQ_OK) st = hca_open_rails(hca);
+    if (st == AQ_OK) st = hca_open_queues(hca);
+    if (st == AQ_OK) st = hca_open_buffers(hca);
+    if (st == AQ_OK) st = hca_greet_open(hca);
+    if (st != AQ_OK) {
+        hca_close(&hca->tp);
+        return st;
+    }
+    *tp = &hca->tp;
+    return AQ_OK;
+}
+
+/* --- peers ----------------------------------------------------------------------------------- */
+
+static aq_status hca_address(struct aqi_tp *tp, void *out, size_t *len)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_addr addr;
+    memset(&addr, 0, sizeof(addr));
+    memcpy(addr.magic, hca_magic, sizeof(addr.magic));
+    addr.qkey = hca->greeter.qkey;
+    addr.place = hca->rail[0].place;
+    *len = sizeof(addr);
+    memcpy(out, &addr, sizeof(addr));
+    return AQ_OK;
+}
+
+static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    (void)host;
+    if (id == hca->params.self) return AQ_ENOTSUP;
+    struct hca_peer *peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
+    peer->peer.id = id;
+    peer->last_op = &peer->ops;
+    hca_lock(hca);
+    aq_status st = hca_greet_find(hca, peer);
+    if (st == AQ_OK && peer->addr.place.link_layer != hca->rail[0].place.link_layer)
+        st = AQ_ENOTSUP; /* InfiniBand there, Ethernet here */
+    if (st == AQ_AGAIN) st = AQ_OK;
+    if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u makes no sense", id);
+    bool new = st == AQ_OK && hca->peers[id] == NULL;
+    if (new) hca->peers[id] = peer;
+    if (st == AQ_OK) *out = &hca->peers[id]->peer;
+    hca_unlock(hca);
+    if (!new) free(peer);
+    return st;
+}
+
+static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    hca_lock(hca);
+    peer->lost = true; /* who says so knows it */
+    hca_peer_fail(hca, peer, "the job says that it is dead");
+    hca_unlock(hca);
+}
+
+static bool hca_is_quiet(const struct hca_tp *hca, const struct hca_peer *peer)
+{
+    if (peer->busy != 0 || peer->state == HCA_CALLING) return false;
+    for (unsigned r = 0; r < hca->rails; r++)
+        if (peer->link[r].head != peer->link[r].tail) return false;
+    return true;
+}
+
+static aq_status hca_quiet(struct aqi_tp *tp, struct aqi_peer *to)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    bool quiet = true;
+    hca_lock(hca);
+    for (uint32_t id = 0; id < hca->params.size && quiet; id++) {
+        const struct hca_peer *peer = hca->peers[id];
+        if (peer != NULL && (to == NULL || &peer->peer == to)) quiet = hca_is_quiet(hca, peer);
+    }
+    hca_unlock(hca);
+    return quiet ? AQ_OK : AQ_AGAIN;
+}
+
+static aq_status hca_drain(struct aqi_tp *tp, uint64_t deadline)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    hca->draining = true;
+    return hca->now >= deadline ? AQ_OK : hca_quiet(tp, NULL);
+}
+
+static uint64_t hca_next_deadline(struct aqi_tp *tp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    hca_lock(hca);
+    uint64_t at = hca_greet_deadline(hca);
+    hca_unlock(hca);
+    return at;
+}
+
+static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
+{
+    const struct hca_tp *hca = (const struct hca_tp *)tp;
+    return snprintf(buf, len, "%s%s%s, %u requests to a peer, %zu KB for each that is connected",
+                    hca->rail[0].name, hca->rails > 1 ? " + " : "",
+                    hca->rails > 1 ? hca->rail[1].name : "", hca->depth,
+                    2 * hca->depth * hca->buffer / 1024);
+}
+
+const struct aqi_transport aqi_ibv_transport = {
+    .name = "ibv",
+    .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
+    .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
+            AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR,
+    .addr_max = sizeof(struct hca_addr),
+    .key_max = sizeof(struct hca_key),
+    .settings = &aqi_ibv_settings,
+    .probe = hca_probe,
+    .open = hca_open,
+    .close = hca_close,
+    .address = hca_address,
+    .connect = hca_connect,
+    .am_send = hca_am_send,
+    .progress = hca_progress,
+    .quiet = hca_quiet,
+    .disconnect = hca_disconnect,
+    .next_deadline = hca_next_deadline,
+    .drain = hca_drain,
+    .put = hca_put,
+    .get = hca_get,
+    .mem_reg = hca_mem_reg,
+    .mem_dereg = hca_mem_dereg,
+    .mem_map = hca_mem_map,
+    .mem_unmap = hca_mem_unmap,
+    .wait_fd = hca_wait_fd,
+    .arm = hca_arm,
+    .describe = hca_describe,
+};

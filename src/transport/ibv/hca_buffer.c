@@ -1,0 +1,63 @@
+/* ibv: buffers for messages, registered in chunks as they are needed. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void hca_buffer_drop_chunk(struct hca_chunk *chunk)
+{
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        if (chunk->mr[r] != NULL) hca_verbs.dereg_mr(chunk->mr[r]);
+    if (chunk->memory != MAP_FAILED) munmap(chunk->memory, chunk->len);
+    free(chunk);
+}
+
+static bool hca_buffer_add_chunk(struct hca_tp *hca)
+{
+    struct hca_chunk *chunk = calloc(1, sizeof(*chunk) + HCA_CHUNK * sizeof(struct hca_buf));
+    if (chunk == NULL) return false;
+    chunk->len = aqi_round_up(HCA_CHUNK * hca->buffer, 4096);
+    chunk->memory =
+        mmap(NULL, chunk->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool fine = chunk->memory != MAP_FAILED;
+    /* A child of fork must not take these pages from the adapter. */
+    if (fine) (void)madvise(chunk->memory, chunk->len, MADV_DONTFORK);
+    for (unsigned r = 0; r < hca->rails && fine; r++) {
+        chunk->mr[r] =
+            hca_rail_register(&hca->rail[r], chunk->memory, chunk->len, IBV_ACCESS_LOCAL_WRITE);
+        fine = chunk->mr[r] != NULL;
+    }
+    if (!fine) {
+        hca_buffer_drop_chunk(chunk);
+        return false;
+    }
+    chunk->next = hca->chunks;
+    hca->chunks = chunk;
+    struct hca_buf *bufs = (struct hca_buf *)(void *)(chunk + 1);
+    for (unsigned i = 0; i < HCA_CHUNK; i++) {
+        bufs[i] = (struct hca_buf){.chunk = chunk, .bytes = chunk->memory + i * hca->buffer};
+        hca_buf_put(hca, &bufs[i]);
+    }
+    return true;
+}
+
+struct hca_buf *hca_buf_get(struct hca_tp *hca)
+{
+    if (AQI_UNLIKELY(hca->free == NULL) && !hca_buffer_add_chunk(hca)) return NULL;
+    struct hca_buf *buf = hca->free;
+    hca->free = buf->next;
+    return buf;
+}
+
+void hca_buf_close(struct hca_tp *hca)
+{
+    while (hca->chunks != NULL) {
+        struct hca_chunk *chunk = hca->chunks;
+        hca->chunks = chunk->next;
+        hca_buffer_drop_chunk(chunk);
+    }
+    hca->free = hca->spares = hca->held = NULL;
+}

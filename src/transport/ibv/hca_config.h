@@ -1,0 +1,17 @@
+/* ibv: what its settings say; also of a library that was built without it. */
+#ifndef AQI_IBV_CONFIG_H
+#define AQI_IBV_CONFIG_H
+
+#include <stdint.h>
+
+enum { HCA_RAILS = 4 };
+
+struct hca_config {
+    const char *ports, *gid;
+    uint64_t rails, spread, medium, receive_memory, sends, bounce_limit, bounces, piece,
+        inline_limit, timeout, retries, rnr_retries, mtu, service_level, traffic_class, pkey,
+        spares;
+};
+extern struct hca_config hca_config;
+
+#endif

@@ -1,0 +1,321 @@
+/*
+ * ibv: greetings, by which two processes tell each other where their queue pairs are.
+ *
+ * They are the same both ways: "mine are these, and I know yours", or not yet. Who has heard one
+ * connects its own to what it says; who knows that the other has heard its own may send. A greeting
+ * is repeated with growing pauses until the other says that it knows, so that loss, crossing and
+ * repetition need no cases of their own. Each is signed with the job's key.
+ */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/stats.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const unsigned char hca_greeting_magic[4] = {'i', 'b', 'v', '1'};
+
+enum { GREET_KNOWS = 1, GREET_VERSION = 1 };
+#define GREET_PAUSE_NS UINT64_C(20000000)
+#define GREET_MOST_NS  UINT64_C(1000000000)
+#define GREET_DOUBT_NS UINT64_C(10000000000)
+
+struct hca_greeting {
+    unsigned char magic[4];
+    uint8_t version, flags;
+    uint8_t links, reads;
+    uint32_t from, to;
+    uint64_t epoch, to_epoch; /* 0: not known yet */
+    uint32_t depth, buffer;
+    struct hca_place place[HCA_RAILS];
+    uint8_t tag[AQI_MAC_BYTES];
+};
+enum { GREET_ROOM = 512 };
+static_assert(sizeof(struct hca_greeting) + HCA_GRH <= GREET_ROOM, "a buffer holds a greeting");
+
+static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeting, uint8_t *tag)
+{
+    struct iovec part = {.iov_base = (void *)(uintptr_t)greeting,
+                         .iov_len = offsetof(struct hca_greeting, tag)};
+    aqi_mac_of(hca->greeter.mac, hca->params.key, &part, 1, tag);
+}
+
+/* --- the queue pair for them ----------------------------------------------------------------- */
+
+static void hca_greet_post(struct hca_tp *hca, uint32_t i)
+{
+    struct ibv_sge piece = {.addr = (uintptr_t)hca->greeter.memory + i * GREET_ROOM,
+                            .length = GREET_ROOM,
+                            .lkey = hca->greeter.mr->lkey};
+    struct ibv_recv_wr *bad,
+        wr = {.wr_id = (uint64_t)i << 8 | HCA_WR_GREETING, .sg_list = &piece, .num_sge = 1};
+    (void)ibv_post_recv(hca->greeter.qp, &wr, &bad);
+}
+
+static aq_status hca_greet_start(struct hca_tp *hca)
+{
+    struct hca_rail *rail = &hca->rail[0];
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = rail->port,
+                               .pkey_index = (uint16_t)hca_config.pkey,
+                               .qkey = hca->greeter.qkey};
+    int err = hca_verbs.modify_qp(hca->greeter.qp, &attr,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR};
+    if (err == 0) err = hca_verbs.modify_qp(hca->greeter.qp, &attr, IBV_QP_STATE);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
+    if (err == 0) err = hca_verbs.modify_qp(hca->greeter.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    if (err != 0)
+        return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
+                              rail->name);
+    for (uint32_t i = 0; i < HCA_GREETINGS; i++)
+        hca_greet_post(hca, i);
+    return AQ_OK;
+}
+
+aq_status hca_greet_open(struct hca_tp *hca)
+{
+    struct hca_rail *rail = &hca->rail[0];
+    size_t len = (HCA_GREETINGS + HCA_GREETINGS_OUT) * GREET_ROOM;
+    struct ibv_qp_init_attr init = {.send_cq = rail->cq,
+                                    .recv_cq = rail->cq,
+                                    .cap = {.max_send_wr = HCA_GREETINGS_OUT,
+                                            .max_recv_wr = HCA_GREETINGS,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1},
+                                    .qp_type = IBV_QPT_UD,
+                                    .sq_sig_all = 1};
+    uint64_t random[2];
+    aq_status st = aqi_mac_open(AQI_MAC_HMAC, &hca->greeter.mac);
+    if (st != AQ_OK) return st;
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        return aqi_fail(AQ_ESYS, "ibv", "the kernel gives no random numbers (getrandom)");
+    hca->greeter.epoch = random[0] | 1;
+    hca->greeter.qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is for the system */
+    for (unsigned r = 0; r < hca->rails; r++)
+        hca->rail[r].place.psn = (uint32_t)(random[1] >> 32) & 0xffffff;
+    hca->greeter.memory = aligned_alloc(4096, aqi_round_up(len, 4096));
+    if (hca->greeter.memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
+    memset(hca->greeter.memory, 0, len);
+    hca->greeter.mr = hca_rail_register(rail, hca->greeter.memory, len, IBV_ACCESS_LOCAL_WRITE);
+    if (hca->greeter.mr == NULL) return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
+    hca->greeter.qp = hca_verbs.create_qp(rail->pd, &init);
+    if (hca->greeter.qp == NULL)
+        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "%s gives no queue pair", rail->name);
+    rail->place.qpn = hca->greeter.qp->qp_num;
+    return hca_greet_start(hca);
+}
+
+void hca_greet_close(struct hca_tp *hca)
+{
+    struct hca_greeter *greeter = &hca->greeter;
+    while (greeter->calling != NULL)
+        hca_greet_end(hca, greeter->calling);
+    if (greeter->qp != NULL) hca_verbs.destroy_qp(greeter->qp);
+    if (greeter->mr != NULL) hca_verbs.dereg_mr(greeter->mr);
+    free(greeter->memory);
+    aqi_mac_close(greeter->mac);
+}
+
+/* --- saying ---------------------------------------------------------------------------------- */
+
+aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
+{
+    unsigned char bytes[AQI_ADDR_MAX];
+    size_t len = sizeof(bytes);
+    if (peer->known) return AQ_OK;
+    aq_status st = hca->tp.hooks.lookup(hca->tp.hooks.host, &hca->tp, peer->peer.id, bytes, &len);
+    if (st != AQ_OK) return st;
+    if (len == 0) return AQ_ENOTSUP;
+    if (len != sizeof(peer->addr)) return AQ_EPROTO;
+    memcpy(&peer->addr, bytes, sizeof(peer->addr));
+    if (memcmp(peer->addr.magic, hca_greeting_magic, 4) != 0) return AQ_EPROTO;
+    peer->known = true;
+    return AQ_OK;
+}
+
+static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer)
+{
+    struct ibv_ah_attr path;
+    if (peer->ah != NULL) return true;
+    if (hca_greet_find(hca, peer) != AQ_OK) return false;
+    hca_rail_path(&hca->rail[0], &peer->addr.place, &path);
+    peer->ah = hca_verbs.create_ah(hca->rail[0].pd, &path);
+    if (peer->ah == NULL)
+        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[0].name, strerror(errno));
+    return peer->ah != NULL;
+}
+
+static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca_greeting *greeting)
+{
+    memset(greeting, 0, sizeof(*greeting));
+    memcpy(greeting->magic, hca_greeting_magic, sizeof(greeting->magic));
+    greeting->version = GREET_VERSION;
+    greeting->flags = peer->epoch != 0 ? GREET_KNOWS : 0;
+    greeting->links = (uint8_t)hca->rails;
+    greeting->reads = (uint8_t)aqi_min(255, (size_t)hca->rail[0].device.max_qp_rd_atom);
+    greeting->from = hca->params.self;
+    greeting->to = peer->peer.id;
+    greeting->epoch = hca->greeter.epoch;
+    greeting->to_epoch = peer->epoch;
+    greeting->depth = hca->depth;
+    greeting->buffer = (uint32_t)hca->buffer;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        greeting->place[r] = hca->rail[r].place;
+        greeting->place[r].qpn = peer->link[r].qp->qp_num;
+    }
+    hca_greet_sign(hca, greeting, greeting->tag);
+}
+
+static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer)
+{
+    struct hca_greeter *greeter = &hca->greeter;
+    if (greeter->out == HCA_GREETINGS_OUT || !hca_greet_reach(hca, peer)) return;
+    uint32_t slot = HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
+    struct hca_greeting greeting;
+    unsigned char *bytes = greeter->memory + slot * GREET_ROOM;
+    struct ibv_sge piece = {
+        .addr = (uintptr_t)bytes, .length = sizeof(greeting), .lkey = greeter->mr->lkey};
+    struct ibv_send_wr *bad, wr = {.wr_id = HCA_WR_GREETED,
+                                   .sg_list = &piece,
+                                   .num_sge = 1,
+                                   .opcode = IBV_WR_SEND,
+                                   .wr.ud = {.ah = peer->ah,
+                                             .remote_qpn = peer->addr.place.qpn,
+                                             .remote_qkey = peer->addr.qkey}};
+    hca_greet_fill(hca, peer, &greeting);
+    memcpy(bytes, &greeting, sizeof(greeting));
+    if (ibv_post_send(greeter->qp, &wr, &bad) == 0) greeter->out++;
+}
+
+void hca_greet_sent(struct hca_tp *hca)
+{
+    hca->greeter.out--;
+}
+
+/* --- who is called --------------------------------------------------------------------------- */
+
+void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
+{
+    if (peer->state != HCA_IDLE) return;
+    if (hca_links_create(hca, peer) != AQ_OK) {
+        hca_peer_fail(hca, peer, "%s", aq_error_message());
+        return;
+    }
+    peer->state = HCA_CALLING;
+    peer->pause = GREET_PAUSE_NS;
+    peer->greeted = 0;
+    peer->next_calling = hca->greeter.calling;
+    hca->greeter.calling = peer;
+}
+
+void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
+{
+    struct hca_peer **at = &hca->greeter.calling;
+    while (*at != NULL && *at != peer)
+        at = &(*at)->next_calling;
+    if (*at == peer) *at = peer->next_calling;
+    if (peer->ah != NULL) hca_verbs.destroy_ah(peer->ah);
+    peer->ah = NULL;
+}
+
+/* It may only be computing; but a port of another network never answers. */
+static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
+{
+    if (peer->doubted || hca->now - peer->called < GREET_DOUBT_NS) return;
+    peer->doubted = true;
+    aqi_log(AQI_LOG_WARN, "ibv",
+            "rank %u has not answered on %s for %u s: if its ports are in another network, set "
+            "AQ_IBV_PORTS to those of one network; ibv goes on asking",
+            peer->peer.id, hca->rail[0].name, (unsigned)(GREET_DOUBT_NS / 1000000000));
+}
+
+void hca_greet_timers(struct hca_tp *hca)
+{
+    for (struct hca_peer *peer = hca->greeter.calling, *next; peer != NULL; peer = next) {
+        next = peer->next_calling;
+        if (peer->greeted != 0 && hca->now - peer->greeted < peer->pause) continue;
+        if (peer->greeted != 0) peer->pause = aqi_min(2 * peer->pause, GREET_MOST_NS);
+        if (peer->greeted == 0) peer->called = hca->now;
+        peer->greeted = hca->now | 1;
+        hca_greet_doubt(hca, peer);
+        hca_greet_say(hca, peer);
+    }
+}
+
+uint64_t hca_greet_deadline(const struct hca_tp *hca)
+{
+    uint64_t first = AQI_NO_DEADLINE;
+    for (const struct hca_peer *peer = hca->greeter.calling; peer != NULL;
+         peer = peer->next_calling)
+        first = aqi_min(first, peer->greeted + peer->pause);
+    return first;
+}
+
+/* --- hearing --------------------------------------------------------------------------------- */
+
+static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_t len,
+                           struct hca_greeting *greeting)
+{
+    uint8_t tag[AQI_MAC_BYTES];
+    if (len != sizeof(*greeting)) return false;
+    memcpy(greeting, bytes, sizeof(*greeting));
+    if (memcmp(greeting->magic, hca_greeting_magic, 4) != 0 || greeting->version != GREET_VERSION ||
+        greeting->to != hca->params.self || greeting->from >= hca->params.size ||
+        greeting->from == hca->params.self || greeting->links == 0 || greeting->links > HCA_RAILS)
+        return false;
+    hca_greet_sign(hca, greeting, tag);
+    return aqi_mac_same(tag, greeting->tag);
+}
+
+static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
+                              const struct hca_greeting *greeting)
+{
+    if (greeting->depth != hca->depth || greeting->buffer != hca->buffer) {
+        hca_peer_fail(hca, peer,
+                      "it keeps %u buffers of %u bytes for a peer, and we %u of %zu: give all "
+                      "processes the same AQ_AM_CREDITS, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
+                      greeting->depth, greeting->buffer, hca->depth, hca->buffer);
+        return;
+    }
+    peer->epoch = greeting->epoch;
+    if (!peer->posted) hca_message_post(hca, hca->depth);
+    peer->posted = true;
+    if (hca_links_connect(hca, peer, greeting->place, greeting->links, greeting->reads) != AQ_OK)
+        hca_peer_fail(hca, peer, "%s", aq_error_message());
+}
+
+static void hca_greet_heard(struct hca_tp *hca, const struct hca_greeting *greeting)
+{
+    struct hca_peer *peer = hca->peers[greeting->from];
+    if (peer == NULL || peer->state == HCA_DOWN) return; /* it will ask again */
+    if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
+    if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
+    hca_greet_begin(hca, peer);
+    if (peer->state == HCA_CALLING && peer->epoch == 0) hca_greet_connect(hca, peer, greeting);
+    if (peer->state == HCA_DOWN) return;
+    bool knows = (greeting->flags & GREET_KNOWS) != 0;
+    if (!knows || peer->state == HCA_CALLING) hca_greet_say(hca, peer);
+    if (knows && peer->state == HCA_CALLING) {
+        peer->state = HCA_UP;
+        hca_greet_end(hca, peer);
+    }
+}
+
+void hca_greet_received(struct hca_tp *hca, const struct ibv_wc *wc)
+{
+    uint32_t i = (uint32_t)(wc->wr_id >> 8) % HCA_GREETINGS;
+    struct hca_greeting greeting;
+    if (wc->status != IBV_WC_SUCCESS) return;
+    if (wc->byte_len >= HCA_GRH &&
+        hca_greet_read(hca, hca->greeter.memory + i * GREET_ROOM + HCA_GRH, wc->byte_len - HCA_GRH,
+                       &greeting))
+        hca_greet_heard(hca, &greeting);
+    else
+        aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+    hca_greet_post(hca, i);
+}

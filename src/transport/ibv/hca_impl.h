@@ -1,0 +1,295 @@
+/*
+ * What the files of ibv share. A *rail* is a port of an adapter with its queues. A peer is reached
+ * by a *link* on each rail: a reliable connection with its queue pair. Links come about when a peer
+ * is first used, by greetings over unreliable datagrams (hca_greet.c). Messages go over the first
+ * link that works; transfers are spread over all.
+ *
+ * One lock guards everything; it is not held while handlers run.
+ */
+#ifndef AQI_IBV_IMPL_H
+#define AQI_IBV_IMPL_H
+
+#include "base/mac.h"
+#include "base/pool.h"
+#include "base/spin.h"
+#include "transport/credit_gate.h"
+#include "transport/ibv/hca_config.h"
+#include "transport/ibv/hca_verbs.h"
+#include "transport/ibv/ibv.h"
+
+enum {
+    HCA_FRAME = 96,     /* bytes before the payload of a message, at most */
+    HCA_CHUNK = 64,     /* buffers that are registered together */
+    HCA_GREETINGS = 64, /* receive buffers for greetings */
+    HCA_GREETINGS_OUT = 16,
+    HCA_GRH = 40,  /* bytes before a datagram */
+    HCA_BATCH = 16 /* completions taken at once */
+};
+
+/* --- addresses ------------------------------------------------------------------------------- */
+
+/* Where a port is, as peers need it. */
+struct hca_place {
+    uint8_t gid[16];
+    uint16_t lid;
+    uint8_t link_layer, mtu;
+    uint32_t qpn, psn;
+};
+
+/* The address of a process: where its greetings go. */
+struct hca_addr {
+    unsigned char magic[4];
+    uint32_t qkey;
+    struct hca_place place;
+};
+
+/* --- rails ----------------------------------------------------------------------------------- */
+
+/* A port that the filter lets through, as found by hca_ports_find. */
+struct hca_port {
+    char device[64];
+    uint8_t number;
+    bool active;
+    char why[128]; /* not usable */
+};
+
+struct hca_rail {
+    struct ibv_context *context;
+    struct ibv_device_attr device;
+    struct ibv_port_attr attr;
+    uint8_t port;
+    int gid_index;
+    struct hca_place place;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    uint32_t max_inline;
+    char name[72]; /* "mlx5_0:1" */
+    bool down;
+    /* Completions that were found while arming. */
+    struct ibv_wc found[HCA_BATCH];
+    unsigned found_first, found_count;
+};
+
+/* --- buffers --------------------------------------------------------------------------------- */
+
+struct hca_chunk {
+    struct hca_chunk *next;
+    unsigned char *memory;
+    size_t len;
+    struct ibv_mr *mr[HCA_RAILS];
+};
+
+struct hca_buf {
+    struct hca_buf *next;
+    struct hca_chunk *chunk;
+    unsigned char *bytes;
+    uint32_t len;
+    struct hca_peer *source; /* of a message that waits for its turn */
+};
+
+/* --- peers ----------------------------------------------------------------------------------- */
+
+enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
+
+/* What was posted to a send queue, in order. */
+struct hca_sent {
+    struct hca_buf *buf; /* a message's, or the bounce buffer of a piece; NULL */
+    struct hca_op *op;   /* NULL: a message */
+    size_t offset, len;  /* of a piece */
+};
+
+struct hca_link {
+    struct ibv_qp *qp;
+    struct hca_sent *sent;
+    uint32_t head, tail; /* of `sent`, modulo its size */
+    uint32_t pieces;     /* of these */
+};
+
+struct hca_peer {
+    struct aqi_peer peer;
+    enum hca_state state;
+    bool known;       /* its address */
+    uint64_t epoch;   /* of the process; 0: not heard of */
+    bool posted;      /* buffers for its requests */
+    bool lost;        /* to be told */
+    uint32_t links;   /* that there are */
+    uint32_t replies; /* buffers posted for its replies */
+    uint32_t turn;    /* of the next piece */
+    struct hca_addr addr;
+    struct ibv_ah *ah;
+    uint64_t called, greeted, pause;
+    bool doubted;
+    struct hca_link link[HCA_RAILS];
+    struct hca_op *ops, **last_op; /* that are not wholly posted */
+    uint32_t busy;                 /* operations under way */
+    struct hca_peer *next_calling, *next_lost;
+    char why[160];
+};
+
+/* A transfer. */
+struct hca_op {
+    struct hca_op *next;
+    struct hca_peer *peer;
+    struct aqi_comp *comp;
+    bool get, bounce;
+    aq_status status;
+    uint64_t remote;
+    unsigned char *local;
+    size_t len, posted, done;
+    uint32_t rkey[HCA_RAILS];
+    uint32_t lkey[HCA_RAILS];
+    struct ibv_mr *mr[HCA_RAILS]; /* registered for this transfer */
+};
+
+struct hca_mem {
+    struct aqi_mem mem;
+    struct hca_key *key;
+    struct ibv_mr *mr[HCA_RAILS];
+};
+
+/* What peers get of a registration: a key for each rail. */
+struct hca_key {
+    unsigned char magic[4];
+    uint32_t rails;
+    uint32_t rkey[HCA_RAILS];
+};
+
+struct hca_rmem {
+    struct aqi_rmem rmem;
+    struct hca_key key;
+};
+
+/* --- the transport --------------------------------------------------------------------------- */
+
+struct hca_greeter {
+    struct ibv_qp *qp;
+    struct ibv_mr *mr;
+    unsigned char *memory;
+    uint32_t qkey, next, out;
+    struct aqi_mac *mac;
+    uint64_t epoch;
+    struct hca_peer *calling;
+};
+
+struct hca_tp {
+    struct aqi_tp tp;
+    struct aqi_tp_params params;
+    struct aqi_spin lock;
+    bool locks, draining;
+    struct hca_rail rail[HCA_RAILS];
+    unsigned rails;
+    uint64_t now;
+    uint32_t depth; /* requests under way to a peer */
+    uint32_t sends; /* places of a link's send queue */
+    uint32_t room;  /* completions of sends that the queues have room for */
+    uint32_t out;   /* of sends under way */
+    size_t buffer;  /* bytes of one */
+    struct hca_peer **peers;
+    struct hca_chunk *chunks;
+    struct hca_buf *free, *spares;
+    uint32_t bounced;
+    struct hca_buf *held, **last_held; /* requests that wait for their turn */
+    struct hca_peer *lost;
+    uint32_t waiting; /* transfers that are not wholly posted */
+    struct aqi_pool ops;
+    struct hca_greeter greeter;
+    int epoll;
+};
+
+static inline void hca_lock(struct hca_tp *hca)
+{
+    if (hca->locks) aqi_spin_lock(&hca->lock);
+}
+
+static inline void hca_unlock(struct hca_tp *hca)
+{
+    if (hca->locks) aqi_spin_unlock(&hca->lock);
+}
+
+/* The id of a work request: what it is, and where it is found again. */
+enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
+static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
+{
+    return (uint64_t)peer << 32 | (uint64_t)(place & 0xffffff) << 8 | rail << 2 | HCA_WR_SEND;
+}
+
+/* hca_ports.c: which ports there are, by the filter. How many were found; the usable ones first. */
+unsigned hca_ports_find(struct hca_port *ports, unsigned most);
+
+/* hca_rail.c */
+aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port);
+aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t completions);
+void hca_rail_close(struct hca_rail *rail);
+/* Why a registration fails, and what to do. Not logged as an error. */
+struct ibv_mr *hca_rail_register(struct hca_rail *rail, void *addr, size_t len, int access);
+/* How `to` is reached from here. */
+void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
+
+/* hca_buffer.c. With the lock held. */
+struct hca_buf *hca_buf_get(struct hca_tp *hca);
+static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
+{
+    buf->next = hca->free;
+    hca->free = buf;
+}
+void hca_buf_close(struct hca_tp *hca);
+
+/* hca_link.c. With the lock held. */
+aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
+aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
+                            const struct hca_place *places, unsigned count, unsigned reads);
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+/* Post what `sent` describes; AQ_AGAIN: no room. */
+aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                        struct ibv_send_wr *wr, const struct hca_sent *sent);
+void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
+/* Something is wrong with this peer for good; `why` is told from progress. */
+void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
+    AQI_PRINTF(3, 4);
+
+/* hca_greet.c. With the lock held. */
+aq_status hca_greet_open(struct hca_tp *hca);
+void hca_greet_close(struct hca_tp *hca);
+void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
+void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
+void hca_greet_received(struct hca_tp *hca, const struct ibv_wc *wc);
+void hca_greet_sent(struct hca_tp *hca);
+void hca_greet_timers(struct hca_tp *hca);
+uint64_t hca_greet_deadline(const struct hca_tp *hca);
+/* Where it is. AQ_AGAIN: it is asked again when that is needed. */
+aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
+
+/* hca_message.c */
+aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      struct aqi_comp *comp);
+/* With the lock held, which is released while a handler runs. */
+unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
+                              enum aqi_progress_mode mode);
+unsigned hca_message_deliver_held(struct hca_tp *hca);
+void hca_message_post(struct hca_tp *hca, uint32_t count);
+
+/* hca_transfer.c */
+aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+/* With the lock held. */
+void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
+void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
+void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
+void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **rmem);
+void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+
+/* hca_progress.c */
+unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+int hca_wait_fd(struct aqi_tp *tp);
+aq_status hca_arm(struct aqi_tp *tp, bool on);
+
+#endif

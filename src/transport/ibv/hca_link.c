@@ -1,0 +1,184 @@
+/* ibv: the connections to a peer, and what is under way on them. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HCA_RNR_TIMER = 12 /* 0.64 ms */ };
+
+/* --- making and ending them ------------------------------------------------------------------ */
+
+static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, struct hca_rail *rail)
+{
+    struct ibv_qp_init_attr init = {.send_cq = rail->cq,
+                                    .recv_cq = rail->cq,
+                                    .srq = rail->srq,
+                                    .cap = {.max_send_wr = hca->sends,
+                                            .max_send_sge = 1,
+                                            .max_inline_data = (uint32_t)hca_config.inline_limit},
+                                    .qp_type = IBV_QPT_RC,
+                                    .sq_sig_all = 1};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = rail->port,
+                               .pkey_index = (uint16_t)hca_config.pkey,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+    link->head = link->tail = link->pieces = 0;
+    link->sent = calloc(hca->sends, sizeof(*link->sent));
+    if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
+    link->qp = hca_verbs.create_qp(rail->pd, &init);
+    while (link->qp == NULL && init.cap.max_inline_data != 0) { /* the adapter takes less */
+        init.cap.max_inline_data /= 2;
+        link->qp = hca_verbs.create_qp(rail->pd, &init);
+    }
+    if (link->qp == NULL)
+        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv",
+                              "%s gives no queue pair of %u sends: lower AQ_AM_CREDITS or "
+                              "AQ_IBV_SENDS, or raise ulimit -l",
+                              rail->name, hca->sends);
+    rail->max_inline = init.cap.max_inline_data;
+    if (hca_verbs.modify_qp(link->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
+        0)
+        return AQ_OK;
+    return aqi_fail_errno(AQ_ESYS, errno, "ibv",
+                          "%s refuses to prepare a queue pair: AQ_IBV_PKEY=%llu may not be there",
+                          rail->name, (unsigned long long)hca_config.pkey);
+}
+
+aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
+{
+    aq_status st = AQ_OK;
+    peer->links = hca->rails;
+    for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++)
+        if (peer->link[r].qp == NULL) st = hca_link_create(hca, &peer->link[r], &hca->rail[r]);
+    return st;
+}
+
+static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_link *link,
+                                  const struct hca_place *to, unsigned reads)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = (enum ibv_mtu)aqi_min(rail->place.mtu, to->mtu),
+                               .dest_qp_num = to->qpn,
+                               .rq_psn = to->psn,
+                               .max_dest_rd_atomic =
+                                   (uint8_t)aqi_min(reads, (size_t)rail->device.max_qp_rd_atom),
+                               .min_rnr_timer = HCA_RNR_TIMER};
+    hca_rail_path(rail, to, &attr.ah_attr);
+    int err =
+        hca_verbs.modify_qp(link->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = rail->place.psn,
+        .timeout = (uint8_t)hca_config.timeout,
+        .retry_cnt = (uint8_t)hca_config.retries,
+        .rnr_retry = (uint8_t)hca_config.rnr_retries,
+        .max_rd_atomic = (uint8_t)aqi_min(reads, (size_t)rail->device.max_qp_init_rd_atom)};
+    if (err == 0)
+        err = hca_verbs.modify_qp(link->qp, &attr,
+                                  IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+    return err == 0 ? AQ_OK
+                    : aqi_fail_errno(AQ_ESYS, err > 0 ? err : errno, "ibv",
+                                     "%s cannot connect: is the peer's port in the same network?",
+                                     rail->name);
+}
+
+aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
+                            const struct hca_place *places, unsigned count, unsigned reads)
+{
+    aq_status st = AQ_OK;
+    peer->links = (uint32_t)aqi_min(hca->rails, count);
+    for (unsigned r = 0; r < peer->links && st == AQ_OK; r++)
+        st = hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads);
+    return st;
+}
+
+static void hca_link_end_sent(struct hca_tp *hca, struct hca_link *link, aq_status status)
+{
+    struct hca_sent *sent = &link->sent[link->tail++ % hca->sends];
+    hca->out--;
+    if (sent->op != NULL) {
+        link->pieces--;
+        hca_transfer_piece_done(hca, sent, status);
+    } else if (sent->buf != NULL) {
+        hca->bounced--;
+        hca_buf_put(hca, sent->buf);
+    }
+}
+
+/* A queue pair is gone with what was posted to it: its buffers are ours again. */
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+{
+    for (unsigned r = 0; r < HCA_RAILS; r++) {
+        struct hca_link *link = &peer->link[r];
+        if (link->qp != NULL) hca_verbs.destroy_qp(link->qp);
+        link->qp = NULL;
+        while (link->sent != NULL && link->tail != link->head)
+            hca_link_end_sent(hca, link, status);
+        free(link->sent);
+        link->sent = NULL;
+    }
+}
+
+/* --- using them ------------------------------------------------------------------------------ */
+
+aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                        struct ibv_send_wr *wr, const struct hca_sent *sent)
+{
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_send_wr *bad;
+    if (link->head - link->tail == hca->sends || hca->out >= hca->room) return AQ_AGAIN;
+    wr->wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
+    int err = ibv_post_send(link->qp, wr, &bad);
+    if (err == ENOMEM) return AQ_AGAIN;
+    if (err != 0) {
+        hca_peer_fail(hca, peer, "%s takes nothing to send: %s", hca->rail[rail].name,
+                      strerror(err));
+        return AQ_EPEER;
+    }
+    link->sent[link->head++ % hca->sends] = *sent;
+    if (sent->op != NULL) link->pieces++;
+    hca->out++;
+    return AQ_OK;
+}
+
+void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
+{
+    uint32_t id = (uint32_t)(wc->wr_id >> 32);
+    unsigned rail = wc->wr_id >> 2 & (HCA_RAILS - 1);
+    struct hca_peer *peer = hca->peers[id];
+    struct hca_link *link = &peer->link[rail];
+    if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an ended one */
+    if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
+        hca_link_end_sent(hca, link, AQ_OK);
+        return;
+    }
+    hca_peer_fail(hca, peer, "%s: %s", hca->rail[rail].name, hca_verbs.wc_status_str(wc->status));
+}
+
+void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
+{
+    va_list args;
+    if (peer->state == HCA_DOWN) return;
+    va_start(args, fmt);
+    vsnprintf(peer->why, sizeof(peer->why), fmt, args);
+    va_end(args);
+    aqi_log(AQI_LOG_INFO, "ibv", "peer %u is lost: %s", peer->peer.id, peer->why);
+    hca_greet_end(hca, peer);
+    peer->state = HCA_DOWN;
+    hca_links_destroy(hca, peer, AQ_EPEER);
+    hca_transfer_fail(hca, peer, AQ_EPEER);
+    if (peer->lost || hca->draining) return;
+    peer->lost = true;
+    peer->next_lost = hca->lost;
+    hca->lost = peer;
+}

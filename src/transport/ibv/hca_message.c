@@ -1,0 +1,200 @@
+/* ibv: active messages. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+/* May a message be posted? For a request a buffer is posted first, in which its reply comes. */
+static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer, bool reply)
+{
+    if (AQI_UNLIKELY(peer->state != HCA_UP)) {
+        if (peer->state == HCA_DOWN) return AQ_EPEER;
+        hca_greet_begin(hca, peer);
+        return AQ_AGAIN;
+    }
+    if (hca->bounced >= hca_config.bounces + (reply ? hca->depth : 0)) return AQ_AGAIN;
+    return AQ_OK;
+}
+
+aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
+                      struct aqi_comp *comp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    size_t len = aqi_am_payload_offset(am->nargs);
+    size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
+    hca_lock(hca);
+    aq_status st = hca_message_ready(hca, peer, reply);
+    struct hca_buf *buf = st == AQ_OK ? hca_buf_get(hca) : NULL;
+    if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
+    if (st == AQ_OK) {
+        aqi_am_encode(buf->bytes, am, hca->params.self);
+        if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
+        len += payload;
+        struct hca_rail *rail = &hca->rail[0];
+        struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
+                                .length = (uint32_t)len,
+                                .lkey = buf->chunk->mr[0]->lkey};
+        struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND};
+        if (len <= rail->max_inline) wr.send_flags = IBV_SEND_INLINE;
+        if (!reply && peer->replies < hca->depth) {
+            hca_message_post(hca, 1);
+            peer->replies++;
+        }
+        hca->bounced++;
+        st = hca_link_post(hca, peer, 0, &wr, &(struct hca_sent){.buf = buf});
+        if (st != AQ_OK) {
+            hca->bounced--;
+            hca_buf_put(hca, buf);
+        }
+    }
+    hca_unlock(hca);
+    if (st == AQ_OK) aqi_comp_local(comp);
+    return st;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+static bool hca_message_post_buf(struct hca_tp *hca, struct hca_buf *buf)
+{
+    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
+                            .length = (uint32_t)hca->buffer,
+                            .lkey = buf->chunk->mr[0]->lkey};
+    struct ibv_recv_wr *bad,
+        wr = {.wr_id = (uintptr_t)buf | HCA_WR_RECEIVE, .sg_list = &piece, .num_sge = 1};
+    return ibv_post_srq_recv(hca->rail[0].srq, &wr, &bad) == 0;
+}
+
+void hca_message_post(struct hca_tp *hca, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct hca_buf *buf = hca_buf_get(hca);
+        if (buf == NULL || !hca_message_post_buf(hca, buf)) {
+            static atomic_bool once;
+            if (!atomic_exchange(&once, true))
+                aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s",
+                         aq_error_message());
+            if (buf != NULL) hca_buf_put(hca, buf);
+            return;
+        }
+    }
+}
+
+static bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
+                             unsigned char *bytes, struct aqi_am *am)
+{
+    uint32_t claimed;
+    if (aqi_am_decode(bytes, buf->len, hca->tp.limits.max_medium, am, &claimed) != AQ_OK ||
+        claimed != buf->source->peer.id)
+        return false;
+    if (!aqi_am_has_payload(am->kind)) return true;
+    size_t offset = aqi_am_payload_offset(am->nargs);
+    am->payload = bytes + offset;
+    return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
+}
+
+/* Run the handler of what is in `bytes`, without the lock. */
+static void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf, unsigned char *bytes)
+{
+    struct aqi_am am;
+    uint32_t source = buf->source->peer.id;
+    if (!hca_message_read(hca, buf, bytes, &am)) {
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        return;
+    }
+    hca_unlock(hca);
+    hca->tp.hooks.deliver(hca->tp.hooks.arg, source, &am);
+    hca_lock(hca);
+}
+
+/* The buffer of a request is replaced before its handler runs; without a spare one the message is
+ * copied, and its own buffer posted again. */
+static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
+{
+    struct hca_buf *spare = hca->spares, was = *buf;
+    if (spare != NULL) {
+        hca->spares = spare->next;
+        (void)hca_message_post_buf(hca, spare);
+        hca_message_run(hca, buf, buf->bytes);
+        buf->next = hca->spares;
+        hca->spares = buf;
+        return;
+    }
+    unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
+    if (copy != NULL) {
+        memcpy(copy, buf->bytes, buf->len);
+        (void)hca_message_post_buf(hca, buf);
+        hca_message_run(hca, &was, copy);
+        free(copy);
+    } else {
+        hca_message_run(hca, buf, buf->bytes);
+        (void)hca_message_post_buf(hca, buf);
+    }
+}
+
+static bool hca_message_is_reply(const struct hca_buf *buf)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    return buf->len >= sizeof(*head) && (head->flags & AQI_AM_IS_REPLY) != 0;
+}
+
+/* Whose it is: what the sender says, if that is its queue pair. */
+static struct hca_peer *hca_message_source(struct hca_tp *hca, const struct hca_buf *buf,
+                                           uint32_t qpn)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    struct hca_peer *peer = NULL;
+    if (buf->len >= sizeof(*head) && head->source < hca->params.size)
+        peer = hca->peers[head->source];
+    for (unsigned r = 0; peer != NULL && r < hca->rails; r++)
+        if (peer->link[r].qp != NULL && peer->link[r].qp->qp_num == qpn) return peer;
+    return NULL;
+}
+
+unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
+                              enum aqi_progress_mode mode)
+{
+    struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+    buf->len = wc->byte_len;
+    buf->source = wc->status == IBV_WC_SUCCESS ? hca_message_source(hca, buf, wc->qp_num) : NULL;
+    if (buf->source == NULL) {
+        if (wc->status == IBV_WC_SUCCESS) aqi_count(AQI_CTR_AM_DROPPED, 1);
+        (void)hca_message_post_buf(hca, buf);
+        return 0;
+    }
+    /* It has sent, so it has heard our greeting. */
+    if (AQI_UNLIKELY(buf->source->state == HCA_CALLING)) {
+        buf->source->state = HCA_UP;
+        hca_greet_end(hca, buf->source);
+    }
+    if (hca_message_is_reply(buf)) {
+        if (buf->source->replies != 0) buf->source->replies--;
+        hca_message_run(hca, buf, buf->bytes);
+        hca_buf_put(hca, buf);
+    } else if (mode == AQI_PROGRESS_ALL) {
+        hca_message_request(hca, buf);
+    } else {
+        buf->next = NULL;
+        *hca->last_held = buf;
+        hca->last_held = &buf->next;
+    }
+    return 1;
+}
+
+unsigned hca_message_deliver_held(struct hca_tp *hca)
+{
+    unsigned n = 0;
+    for (; hca->held != NULL && n < HCA_BATCH; n++) {
+        struct hca_buf *buf = hca->held;
+        hca->held = buf->next;
+        if (hca->held == NULL) hca->last_held = &hca->held;
+        hca_message_request(hca, buf);
+    }
+    return n;
+}

@@ -1,0 +1,103 @@
+/* ibv: which ports of which adapters are used. */
+#include "transport/ibv/hca_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HCA_PORTS = 16 };
+
+/* Does the filter name this port? Its syntax is DEVICE[:PORT,PORT...]+DEVICE... */
+static bool hca_ports_allowed(const char *device, unsigned port)
+{
+    size_t name = strlen(device);
+    for (const char *at = hca_config.ports; *at != 0; at += strcspn(at, "+")) {
+        at += strspn(at, "+");
+        size_t len = strcspn(at, ":+");
+        if (len != name || memcmp(at, device, len) != 0) continue;
+        if (at[len] != ':') return true;
+        const char *number = at + len;
+        do {
+            char *end;
+            unsigned long given = strtoul(number + 1, &end, 10);
+            if (given == port) return true;
+            number = end;
+        } while (*number == ',');
+    }
+    return false;
+}
+
+static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
+{
+    struct ibv_port_attr attr;
+    memset(&attr, 0, sizeof(attr));
+    if (hca_verbs.query_port(context, port->number, &attr) != 0) {
+        snprintf(port->why, sizeof(port->why), "the port cannot be asked about");
+        return;
+    }
+    port->active = attr.state == IBV_PORT_ACTIVE;
+    if (!port->active)
+        snprintf(port->why, sizeof(port->why),
+                 "the port is %s: check the cable and, for InfiniBand, "
+                 "the subnet manager",
+                 attr.state == IBV_PORT_INIT || attr.state == IBV_PORT_ARMED ? "not configured yet"
+                                                                             : "down");
+}
+
+/* The ports of one device; without a filter the first active one of it. */
+static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, unsigned most)
+{
+    struct ibv_device_attr attr;
+    const char *name = hca_verbs.get_device_name(device);
+    struct ibv_context *context = hca_verbs.open_device(device);
+    unsigned count = 0;
+    bool all = hca_config.ports[0] == 0;
+    memset(&attr, 0, sizeof(attr));
+    if (context != NULL && hca_verbs.query_device(context, &attr) != 0) attr.phys_port_cnt = 0;
+    for (unsigned p = 1; context != NULL && p <= attr.phys_port_cnt && count < most; p++) {
+        if (!all && !hca_ports_allowed(name, p)) continue;
+        struct hca_port *port = &ports[count];
+        memset(port, 0, sizeof(*port));
+        port->number = (uint8_t)p;
+        snprintf(port->device, sizeof(port->device), "%s", name);
+        hca_ports_look(context, port);
+        count++;
+        if (all && port->active) {
+            ports[0] = *port;
+            count = 1;
+            break;
+        }
+    }
+    if (context == NULL && count < most && (all || hca_ports_allowed(name, 1))) {
+        memset(&ports[count], 0, sizeof(ports[count]));
+        snprintf(ports[count].device, sizeof(ports[count].device), "%s", name);
+        snprintf(ports[count].why, sizeof(ports[count].why),
+                 "the device cannot be opened: check the rights of /dev/infiniband/uverbs*");
+        ports[count++].number = 1;
+    }
+    if (context != NULL) hca_verbs.close_device(context);
+    return count;
+}
+
+static int hca_ports_order(const void *a, const void *b)
+{
+    const struct hca_port *x = a, *y = b;
+    if (x->active != y->active) return y->active - x->active;
+    int names = strcmp(x->device, y->device);
+    return names != 0 ? names : x->number - y->number;
+}
+
+unsigned hca_ports_find(struct hca_port *ports, unsigned most)
+{
+    struct hca_port all[HCA_PORTS];
+    int devices = 0;
+    unsigned count = 0;
+    struct ibv_device **list = hca_verbs.get_device_list(&devices);
+    for (int i = 0; list != NULL && i < devices && count < HCA_PORTS; i++)
+        count += hca_ports_of(list[i], &all[count], HCA_PORTS - count);
+    if (list != NULL) hca_verbs.free_device_list(list);
+    qsort(all, count, sizeof(*all), hca_ports_order);
+    count = (unsigned)aqi_min(count, most);
+    memcpy(ports, all, count * sizeof(*ports));
+    return count;
+}

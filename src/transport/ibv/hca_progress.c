@@ -1,0 +1,132 @@
+/* ibv: completions, timers, losses, and sleeping until there are some. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+static unsigned hca_progress_one(struct hca_tp *hca, const struct ibv_wc *wc,
+                                 enum aqi_progress_mode mode)
+{
+    switch (wc->wr_id & 3) {
+    case HCA_WR_RECEIVE:
+        return hca_message_received(hca, wc, mode);
+    case HCA_WR_SEND:
+        hca_link_completed(hca, wc);
+        return 1;
+    case HCA_WR_GREETING:
+        hca_greet_received(hca, wc);
+        return 1;
+    default:
+        hca_greet_sent(hca);
+        return 0;
+    }
+}
+
+/* One by one, since handlers of other threads, or nested ones, may take the next. */
+static unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
+                                  enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    for (unsigned taken = 0; taken < HCA_BATCH; taken++) {
+        if (rail->found_first == rail->found_count) {
+            int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
+            rail->found_first = 0;
+            rail->found_count = got > 0 ? (unsigned)got : 0;
+            if (got <= 0) break;
+        }
+        struct ibv_wc wc = rail->found[rail->found_first++];
+        n += hca_progress_one(hca, &wc, mode);
+    }
+    return n;
+}
+
+static unsigned hca_progress_tell_lost(struct hca_tp *hca)
+{
+    unsigned n = 0;
+    for (;; n++) {
+        hca_lock(hca);
+        struct hca_peer *peer = hca->lost;
+        if (peer != NULL) hca->lost = peer->next_lost;
+        hca_unlock(hca);
+        if (peer == NULL) return n;
+        hca->tp.hooks.peer_lost(hca->tp.hooks.arg, peer->peer.id, peer->why);
+    }
+}
+
+unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    hca_lock(hca);
+    hca->now = aqi_max(hca->now, now);
+    unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        n += hca_progress_rail(hca, &hca->rail[r], mode);
+    if (hca->greeter.calling != NULL) hca_greet_timers(hca);
+    for (uint32_t id = 0; hca->waiting != 0 && id < hca->params.size; id++)
+        if (hca->peers[id] != NULL && hca->peers[id]->ops != NULL)
+            hca_transfer_push(hca, hca->peers[id]);
+    bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
+    hca_unlock(hca);
+    if (AQI_UNLIKELY(lost)) n += hca_progress_tell_lost(hca);
+    return n;
+}
+
+int hca_wait_fd(struct aqi_tp *tp)
+{
+    return ((struct hca_tp *)tp)->epoll;
+}
+
+/* What the adapter has to say of itself. */
+static void hca_progress_events(struct hca_tp *hca, struct hca_rail *rail)
+{
+    struct ibv_async_event event;
+    (void)hca;
+    while (hca_verbs.get_async_event(rail->context, &event) == 0) {
+        bool port =
+            event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE;
+        bool bad = event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_CQ_ERR ||
+                   event.event_type == IBV_EVENT_SRQ_ERR ||
+                   event.event_type == IBV_EVENT_DEVICE_FATAL;
+        if (port) rail->down = event.event_type == IBV_EVENT_PORT_ERR;
+        aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
+                hca_verbs.event_type_str(event.event_type));
+        hca_verbs.ack_async_event(&event);
+    }
+}
+
+static void hca_progress_disarm(struct hca_tp *hca)
+{
+    struct ibv_cq *cq;
+    void *user;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        struct hca_rail *rail = &hca->rail[r];
+        while (hca_verbs.get_cq_event(rail->channel, &cq, &user) == 0)
+            hca_verbs.ack_cq_events(cq, 1);
+        hca_progress_events(hca, rail);
+    }
+}
+
+/* An event comes only for what completes after the queue was armed: so look once more. */
+static bool hca_progress_rail_arm(struct hca_rail *rail)
+{
+    if (rail->found_first != rail->found_count) return false;
+    if (ibv_req_notify_cq(rail->cq, 0) != 0) return false;
+    int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
+    rail->found_first = 0;
+    rail->found_count = got > 0 ? (unsigned)got : 0;
+    return got == 0;
+}
+
+aq_status hca_arm(struct aqi_tp *tp, bool on)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    hca_lock(hca);
+    bool go = true;
+    if (!on) hca_progress_disarm(hca);
+    if (on) go = hca->held == NULL && hca->lost == NULL;
+    for (unsigned r = 0; r < hca->rails && on && go; r++)
+        go = hca_progress_rail_arm(&hca->rail[r]);
+    hca_unlock(hca);
+    return go ? AQ_OK : AQ_AGAIN;
+}

@@ -1,0 +1,183 @@
+/* ibv: a port, its address and its queues. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { HCA_HOPS = 64 };
+
+/* --- the address of a port ------------------------------------------------------------------- */
+
+/* Types as the kernel names them, and where an address is of an IPv4 network. */
+static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, int index,
+                             const union ibv_gid *gid)
+{
+    static const unsigned char none[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
+    char path[200], type[32] = "";
+    (void)rail;
+    if (memcmp(gid->raw, none, sizeof(none)) == 0) return -1;
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/gid_attrs/types/%d", device,
+             rail->port, index);
+    FILE *file = fopen(path, "re");
+    if (file != NULL) {
+        if (fgets(type, sizeof(type), file) == NULL) type[0] = 0;
+        fclose(file);
+    }
+    int rank = strncmp(type, "RoCE v2", 7) == 0 ? 4 : 0;
+    if (memcmp(gid->raw, mapped, sizeof(mapped)) == 0) return rank + 2;
+    return rank + (gid->raw[0] != 0xfe); /* a link-local one last */
+}
+
+static aq_status hca_rail_gid(struct hca_rail *rail, const char *device)
+{
+    union ibv_gid gid;
+    char *end;
+    int best = -1;
+    bool ethernet = rail->attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    bool given = strcmp(hca_config.gid, "auto") != 0;
+    long index = given ? strtol(hca_config.gid, &end, 10) : 0;
+    if (given && (hca_config.gid[0] == 0 || *end != 0 || index < 0))
+        return aqi_fail(AQ_ESETTING, "ibv", "AQ_IBV_GID=\"%s\": give auto or an index",
+                        hca_config.gid);
+    rail->gid_index = (int)index;
+    for (int i = 0; ethernet && !given && i < rail->attr.gid_tbl_len; i++) {
+        if (hca_verbs.query_gid(rail->context, rail->port, i, &gid) != 0) continue;
+        int rank = hca_rail_gid_rank(rail, device, i, &gid);
+        if (rank <= best) continue;
+        best = rank;
+        rail->gid_index = i;
+    }
+    if (hca_verbs.query_gid(rail->context, rail->port, rail->gid_index, &gid) != 0 ||
+        (ethernet && hca_rail_gid_rank(rail, device, rail->gid_index, &gid) < 0))
+        return aqi_fail(AQ_ESYS, "ibv",
+                        "%s has no address (GID) with index %d: give its network interface an IP "
+                        "address, or set AQ_IBV_GID to one that \"show_gids\" lists",
+                        rail->name, rail->gid_index);
+    memcpy(rail->place.gid, gid.raw, sizeof(rail->place.gid));
+    return AQ_OK;
+}
+
+void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah)
+{
+    memset(ah, 0, sizeof(*ah));
+    ah->port_num = rail->port;
+    ah->dlid = to->lid;
+    ah->sl = (uint8_t)hca_config.service_level;
+    bool routed = memcmp(to->gid, rail->place.gid, 8) != 0; /* another subnet of InfiniBand */
+    if (rail->attr.link_layer != IBV_LINK_LAYER_ETHERNET && !routed) return;
+    ah->is_global = 1;
+    ah->grh.sgid_index = (uint8_t)rail->gid_index;
+    ah->grh.hop_limit = HCA_HOPS;
+    ah->grh.traffic_class = (uint8_t)hca_config.traffic_class;
+    memcpy(ah->grh.dgid.raw, to->gid, sizeof(to->gid));
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static struct ibv_context *hca_rail_context(const char *name)
+{
+    int count = 0;
+    struct ibv_context *context = NULL;
+    struct ibv_device **list = hca_verbs.get_device_list(&count);
+    for (int i = 0; list != NULL && i < count && context == NULL; i++)
+        if (strcmp(hca_verbs.get_device_name(list[i]), name) == 0)
+            context = hca_verbs.open_device(list[i]);
+    if (list != NULL) hca_verbs.free_device_list(list);
+    return context;
+}
+
+static aq_status hca_rail_mtu(struct hca_rail *rail)
+{
+    unsigned mtu = rail->attr.active_mtu;
+    if (hca_config.mtu != 0) {
+        for (mtu = IBV_MTU_256; mtu < IBV_MTU_4096 && 128u << mtu < hca_config.mtu;)
+            mtu++;
+        if (128u << mtu != hca_config.mtu || mtu > rail->attr.active_mtu)
+            return aqi_fail(AQ_ESETTING, "ibv",
+                            "AQ_IBV_MTU=%llu: give 256, 512, 1024, 2048 or 4096, and no more than "
+                            "%u, which %s has",
+                            (unsigned long long)hca_config.mtu, 128u << rail->attr.active_mtu,
+                            rail->name);
+    }
+    rail->place.mtu = (uint8_t)mtu;
+    return AQ_OK;
+}
+
+aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port)
+{
+    memset(rail, 0, sizeof(*rail));
+    rail->port = port->number;
+    snprintf(rail->name, sizeof(rail->name), "%s:%u", port->device, port->number);
+    rail->context = hca_rail_context(port->device);
+    if (rail->context == NULL)
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot open %s", port->device);
+    if (hca_verbs.query_device(rail->context, &rail->device) != 0 ||
+        hca_verbs.query_port(rail->context, rail->port, &rail->attr) != 0)
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot ask about %s", rail->name);
+    rail->place.lid = rail->attr.lid;
+    rail->place.link_layer = rail->attr.link_layer;
+    aq_status st = hca_rail_gid(rail, port->device);
+    if (st == AQ_OK) st = hca_rail_mtu(rail);
+    if (st != AQ_OK) return st;
+    rail->pd = hca_verbs.alloc_pd(rail->context);
+    if (rail->pd != NULL) return AQ_OK;
+    return aqi_fail_errno(AQ_ESYS, errno, "ibv", "%s gives no protection domain", rail->name);
+}
+
+static bool hca_rail_nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t completions)
+{
+    struct ibv_srq_init_attr srq = {.attr = {.max_wr = receives, .max_sge = 1}};
+    rail->channel = hca_verbs.create_comp_channel(rail->context);
+    if (rail->channel == NULL || !hca_rail_nonblocking(rail->channel->fd) ||
+        !hca_rail_nonblocking(rail->context->async_fd))
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "%s gives no completion channel", rail->name);
+    rail->cq = hca_verbs.create_cq(rail->context, (int)completions, rail, rail->channel, 0);
+    if (rail->cq == NULL)
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv",
+                              "%s gives no completion queue of %u entries: lower AQ_AM_CREDITS",
+                              rail->name, completions);
+    rail->srq = hca_verbs.create_srq(rail->pd, &srq);
+    if (rail->srq != NULL) return AQ_OK;
+    return aqi_fail_errno(AQ_ESYS, errno, "ibv",
+                          "%s gives no shared receive queue of %u buffers: lower AQ_AM_CREDITS",
+                          rail->name, receives);
+}
+
+void hca_rail_close(struct hca_rail *rail)
+{
+    if (rail->srq != NULL) hca_verbs.destroy_srq(rail->srq);
+    if (rail->cq != NULL) hca_verbs.destroy_cq(rail->cq);
+    if (rail->channel != NULL) hca_verbs.destroy_comp_channel(rail->channel);
+    if (rail->pd != NULL) hca_verbs.dealloc_pd(rail->pd);
+    if (rail->context != NULL) hca_verbs.close_device(rail->context);
+    memset(rail, 0, sizeof(*rail));
+}
+
+struct ibv_mr *hca_rail_register(struct hca_rail *rail, void *addr, size_t len, int access)
+{
+    struct rlimit limit;
+    struct ibv_mr *mr = hca_verbs.reg_mr(rail->pd, addr, len, access);
+    if (mr != NULL) return mr;
+    if (errno == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY)
+        aqi_fail_quiet(AQ_ELIMIT,
+                       "%s cannot register %zu bytes: only %llu bytes may be locked (ulimit -l, or "
+                       "LimitMEMLOCK= of the service that started us): raise it, best to unlimited",
+                       rail->name, len, (unsigned long long)limit.rlim_cur);
+    else
+        aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
+                       strerror(errno));
+    return NULL;
+}

@@ -1,0 +1,276 @@
+/* ibv: puts and gets by remote writes and reads, and the memory that they reach. */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned char hca_key_magic[4] = {'i', 'b', 'v', 'k'};
+
+enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+static void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
+{
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        if (op->mr[r] != NULL) hca_verbs.dereg_mr(op->mr[r]);
+    if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
+    if (!op->get) aqi_comp_local(op->comp);
+    aqi_comp_remote(op->comp);
+    op->peer->busy--;
+    aqi_pool_put(&hca->ops, op);
+}
+
+void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
+{
+    struct hca_op *op = sent->op;
+    if (status != AQ_OK) op->status = status;
+    if (sent->buf != NULL) {
+        if (op->get && status == AQ_OK)
+            memcpy(op->local + sent->offset, sent->buf->bytes, sent->len);
+        hca->bounced--;
+        hca_buf_put(hca, sent->buf);
+    }
+    op->done += sent->len;
+    if (op->done == op->len) hca_transfer_end(hca, op);
+}
+
+/* Those that are not wholly posted end when what was posted has. */
+void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+{
+    while (peer->ops != NULL) {
+        struct hca_op *op = peer->ops;
+        peer->ops = op->next;
+        hca->waiting--;
+        op->status = status;
+        op->done += op->len - op->posted;
+        op->posted = op->len;
+        if (op->done == op->len) hca_transfer_end(hca, op);
+    }
+    peer->last_op = &peer->ops;
+}
+
+/* --- posting --------------------------------------------------------------------------------- */
+
+static size_t hca_transfer_piece_len(const struct hca_tp *hca, const struct hca_op *op)
+{
+    size_t most = op->bounce ? hca->buffer : (size_t)hca_config.piece;
+    return aqi_min(op->len - op->posted, most);
+}
+
+/* The link for the next piece: in turn, of those with room; HCA_RAILS: none has. */
+static unsigned hca_transfer_link(struct hca_peer *peer)
+{
+    for (unsigned i = 0; i < peer->links; i++) {
+        unsigned r = peer->turn++ % peer->links;
+        if (peer->link[r].qp != NULL && peer->link[r].pieces < hca_config.sends) return r;
+    }
+    return HCA_RAILS;
+}
+
+static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
+{
+    struct hca_peer *peer = op->peer;
+    unsigned rail = hca_transfer_link(peer);
+    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(hca, op)};
+    if (rail == HCA_RAILS) return AQ_AGAIN;
+    struct ibv_sge piece = {.addr = (uintptr_t)op->local + op->posted,
+                            .length = (uint32_t)sent.len,
+                            .lkey = op->lkey[rail]};
+    struct ibv_send_wr wr = {
+        .sg_list = &piece,
+        .num_sge = 1,
+        .opcode = op->get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+        .wr.rdma = {.remote_addr = op->remote + op->posted, .rkey = op->rkey[rail]}};
+    if (!op->get && sent.len <= hca->rail[rail].max_inline) {
+        wr.send_flags = IBV_SEND_INLINE;
+    } else if (op->bounce) {
+        sent.buf = hca->bounced < hca_config.bounces ? hca_buf_get(hca) : NULL;
+        if (sent.buf == NULL) return AQ_AGAIN;
+        hca->bounced++;
+        if (!op->get) memcpy(sent.buf->bytes, op->local + op->posted, sent.len);
+        piece.addr = (uintptr_t)sent.buf->bytes;
+        piece.lkey = sent.buf->chunk->mr[rail]->lkey;
+    }
+    op->posted += sent.len; /* first: a failure ends what is posted */
+    aq_status st = hca_link_post(hca, peer, rail, &wr, &sent);
+    if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
+    if (st != AQ_AGAIN) return st;
+    op->posted -= sent.len;
+    if (sent.buf != NULL) {
+        hca->bounced--;
+        hca_buf_put(hca, sent.buf);
+    }
+    return st;
+}
+
+void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
+{
+    while (peer->ops != NULL && peer->state == HCA_UP) {
+        struct hca_op *op = peer->ops;
+        if (hca_transfer_post(hca, op) != AQ_OK) return;
+        if (op->posted != op->len) continue;
+        peer->ops = op->next;
+        hca->waiting--;
+        if (peer->ops == NULL) peer->last_op = &peer->ops;
+    }
+}
+
+/* Memory of no registration is copied through buffers, or registered until the transfer is over. */
+static aq_status hca_transfer_local(struct hca_tp *hca, struct hca_op *op,
+                                    const struct aqi_mem *mem)
+{
+    const struct hca_mem *known = (const struct hca_mem *)mem;
+    if (!op->get && op->len <= hca->rail[0].max_inline) return AQ_OK;
+    if (known == NULL && op->len <= hca_config.bounce_limit) {
+        op->bounce = true;
+        return AQ_OK;
+    }
+    for (unsigned r = 0; r < op->peer->links; r++) {
+        if (known == NULL)
+            op->mr[r] = hca_rail_register(&hca->rail[r], op->local, op->len,
+                                          op->get ? IBV_ACCESS_LOCAL_WRITE : 0);
+        if (known == NULL && op->mr[r] == NULL) return AQ_ENOTSUP; /* so by messages */
+        op->lkey[r] = known != NULL ? known->mr[r]->lkey : op->mr[r]->lkey;
+    }
+    return AQ_OK;
+}
+
+static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer,
+                                    const struct hca_rmem *rmem, uint64_t addr, size_t len)
+{
+    if (!aqi_within(addr, len, rmem->rmem.addr, rmem->rmem.len))
+        return aqi_fail(AQ_ERANGE, "ibv",
+                        "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
+                        (unsigned long long)addr, peer->peer.id);
+    if (AQI_LIKELY(peer->state == HCA_UP)) return AQ_OK;
+    if (peer->state == HCA_DOWN) return AQ_EPEER;
+    hca_greet_begin(hca, peer);
+    return AQ_AGAIN;
+}
+
+static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
+                                    const struct hca_rmem *rmem, const struct aqi_mem *mem)
+{
+    struct hca_peer *peer = want->peer;
+    aq_status st = hca_transfer_ready(hca, peer, rmem, want->remote, want->len);
+    if (st != AQ_OK) return st;
+    struct hca_op *op = aqi_pool_get(&hca->ops);
+    if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
+    *op = *want;
+    memcpy(op->rkey, rmem->key.rkey, sizeof(op->rkey));
+    st = hca_transfer_local(hca, op, mem);
+    if (st != AQ_OK) {
+        for (unsigned r = 0; r < HCA_RAILS; r++)
+            if (op->mr[r] != NULL) hca_verbs.dereg_mr(op->mr[r]);
+        aqi_pool_put(&hca->ops, op);
+        return st;
+    }
+    op->peer->busy++;
+    hca->waiting++;
+    op->next = NULL;
+    *peer->last_op = op;
+    peer->last_op = &op->next;
+    hca_transfer_push(hca, peer);
+    return AQ_OK;
+}
+
+aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    if (len == 0) {
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct hca_op op = {.peer = (struct hca_peer *)peer,
+                        .comp = comp,
+                        .remote = addr,
+                        .local = (unsigned char *)(uintptr_t)src,
+                        .len = len};
+    hca_lock(hca);
+    aq_status st = hca_transfer_begin(hca, &op, (const struct hca_rmem *)rmem, mem);
+    hca_unlock(hca);
+    return st;
+}
+
+aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    if (len == 0) {
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct hca_op op = {.peer = (struct hca_peer *)peer,
+                        .comp = comp,
+                        .get = true,
+                        .remote = addr,
+                        .local = dst,
+                        .len = len};
+    hca_lock(hca);
+    aq_status st = hca_transfer_begin(hca, &op, (const struct hca_rmem *)rmem, mem);
+    hca_unlock(hca);
+    return st;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct hca_key));
+    if (mem == NULL) return AQ_ENOMEM;
+    mem->key = (struct hca_key *)(void *)(mem + 1);
+    memcpy(mem->key->magic, hca_key_magic, sizeof(hca_key_magic));
+    mem->key->rails = hca->rails;
+    mem->mem =
+        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = sizeof(*mem->key)};
+    for (unsigned r = 0; r < hca->rails; r++) {
+        mem->mr[r] = hca_rail_register(&hca->rail[r], addr, len, HCA_ACCESS);
+        if (mem->mr[r] == NULL) {
+            hca_mem_dereg(tp, &mem->mem);
+            return AQ_ELIMIT;
+        }
+        mem->key->rkey[r] = mem->mr[r]->rkey;
+    }
+    *out = &mem->mem;
+    return AQ_OK;
+}
+
+void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
+{
+    struct hca_mem *mem = (struct hca_mem *)out;
+    (void)tp;
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        if (mem->mr[r] != NULL) hca_verbs.dereg_mr(mem->mr[r]);
+    free(mem);
+}
+
+aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **out)
+{
+    struct hca_key given;
+    (void)tp;
+    if (key_len == sizeof(given)) memcpy(&given, key, sizeof(given));
+    if (key_len != sizeof(given) || memcmp(given.magic, hca_key_magic, 4) != 0 ||
+        given.rails == 0 || given.rails > HCA_RAILS)
+        return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a memory key that makes no sense",
+                        peer->id);
+    struct hca_rmem *rmem = malloc(sizeof(*rmem));
+    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to map memory");
+    *rmem = (struct hca_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
+    *out = &rmem->rmem;
+    return AQ_OK;
+}
+
+void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
+}
