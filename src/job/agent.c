@@ -23,7 +23,7 @@ enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
 
 /* Between questions what time it is, once the clock is known. */
 #define AGENT_CLOCK_NS 250000000u
-#define AGENT_RETRY_NS 100000000u
+#define AGENT_RETRY_NS 10000000u
 
 struct agent_clock {
     uint8_t kind, answer;

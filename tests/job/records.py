@@ -87,7 +87,7 @@ class Records(far.Near):
 
     def test_all_of_it_in_a_chain(self):
         """The clock of the last host is known by way of the one between."""
-        events, _ = self.record(far.BUILD / "tests/core/core_stress", "40", AQ_SSH_FANOUT="1")
+        events, _ = self.record(far.BUILD / "tests/core/core_stress", "200", AQ_SSH_FANOUT="1")
         self.check_order(events)
 
     def test_killed_rank(self):
