@@ -85,11 +85,18 @@ static void context_tp_params(void)
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }
 
+static void context_offer(const struct aqi_transport *transport)
+{
+    core.offered[core.offered_count++] = transport;
+}
+
+/* The one that was offered last. */
 static aq_status context_open_transport(const struct aqi_transport *transport)
 {
     struct aqi_tp *tp;
     aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
     if (st != AQ_OK) return st;
+    core.place[core.tp_count] = core.offered_count - 1;
     core.tps[core.tp_count++] = tp;
     if (!tp->watched || tp->watch != NULL) core.looked_at[core.looks++] = tp;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
@@ -114,6 +121,7 @@ static aq_status context_open_listed(const char *name)
     }
     for (unsigned i = 0; i < core.tp_count; i++)
         if (strcmp(core.tps[i]->ops.name, name) == 0) return AQ_OK;
+    context_offer(transport);
     return context_open_transport(transport);
 }
 
@@ -126,30 +134,46 @@ static bool context_is_asked_for(const struct aqi_transport *transport)
 }
 
 /* What reaches other hosts is for where there are some; on one host it is for seeing how a program
- * behaves on several, and may be missing, unless somebody has set what it is to do. */
-static bool context_has_use_of(const struct aqi_transport *transport)
+ * behaves on several. */
+static bool context_may_use(const struct aqi_transport *transport)
 {
-    struct aqi_tp_probe probe;
     uint32_t last = 0;
     if ((transport->caps & AQI_CAP_FAR) == 0) return true;
     if (core.params.local_size != core.params.size) return true;
-    if (core_neighbors_group(core.params.local_size - 1, &last) != AQ_OK || last == 0) return false;
-    (void)transport->probe(0, &probe);
-    if (!probe.usable)
-        aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", transport->name, probe.reason);
-    return probe.usable || context_is_asked_for(transport);
+    return core_neighbors_group(core.params.local_size - 1, &last) == AQ_OK && last != 0;
 }
 
-/* All ranks open the same transports in the same order: opening may be collective. */
+/* A network may be missing here, unless somebody has set what it is to do, or nothing is left to
+ * reach other hosts by: then its error says why. */
+static bool context_is_there(const struct aqi_transport *const *transport)
+{
+    struct aqi_tp_probe probe;
+    if (((*transport)->caps & AQI_CAP_FAR) == 0) return true;
+    if (transport[1] == NULL && core.params.local_size != core.params.size) return true;
+    (void)(*transport)->probe(0, &probe);
+    if (!probe.usable)
+        aqi_log(AQI_LOG_INFO, "core", "transport %s: %s", (*transport)->name, probe.reason);
+    return probe.usable || context_is_asked_for(*transport);
+}
+
+/* All ranks open them in the same order: opening may be collective over those of a host. */
+static aq_status context_open_auto(void)
+{
+    aq_status st = AQ_OK;
+    for (const struct aqi_transport *const *t = aqi_transports; *t != NULL && st == AQ_OK; t++) {
+        if (!context_may_use(*t)) continue;
+        context_offer(*t);
+        if (context_is_there(t)) st = context_open_transport(*t);
+    }
+    return st;
+}
+
 static aq_status context_open_transports(void)
 {
     char list[256], *save;
     aq_status st = AQ_OK;
-    if (strcmp(aqi_core_config.transports, "auto") == 0) {
-        for (const struct aqi_transport *const *t = aqi_transports; *t != NULL && st == AQ_OK; t++)
-            if (context_has_use_of(*t)) st = context_open_transport(*t);
-        return st;
-    }
+    core.offered_count = 0;
+    if (strcmp(aqi_core_config.transports, "auto") == 0) return context_open_auto();
     if (strlen(aqi_core_config.transports) >= sizeof(list))
         return aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS is longer than %zu characters",
                         sizeof(list) - 1);

@@ -134,6 +134,10 @@ struct core {
     struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
     struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
     const unsigned char *cards;     /* by job rank: host and addresses, see core_card_size */
+    /* What some rank of the job may open, alike in all; and where in it each that is open here is.
+     */
+    const struct aqi_transport *offered[CORE_MAX_TRANSPORTS];
+    unsigned offered_count, place[CORE_MAX_TRANSPORTS];
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;

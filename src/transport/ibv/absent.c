@@ -23,6 +23,9 @@ static aq_status absent_open(const struct aqi_tp_params *params, struct aqi_tp *
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
     .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
+    .caps = AQI_CAP_FAR,
+    .addr_max = IBV_ADDR,
+    .key_max = IBV_KEY,
     .settings = &aqi_ibv_settings,
     .probe = absent_probe,
     .open = absent_open,

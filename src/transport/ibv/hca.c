@@ -266,13 +266,16 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
                     2 * hca->depth * hca->buffer / 1024);
 }
 
+static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY,
+              "what ibv.h says");
+
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
     .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
     .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
             AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR,
-    .addr_max = sizeof(struct hca_addr),
-    .key_max = sizeof(struct hca_key),
+    .addr_max = IBV_ADDR,
+    .key_max = IBV_KEY,
     .settings = &aqi_ibv_settings,
     .probe = hca_probe,
     .open = hca_open,
