@@ -7,7 +7,9 @@ build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
 test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
     libibverbs-dev)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
-managers=(mpich openmpi-bin slurmctld slurmd slurm-client munge openssh-server openssh-client)
+# Slurm's plugin loads libpmix.so, which only libpmix-dev has.
+managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \
+    openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 ci=("${test[@]}" "${managers[@]}" "${rdma[@]}" "${other[@]}" clang libclang-rt-14-dev \
     clang-format-14 shellcheck spin)
