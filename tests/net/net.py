@@ -24,7 +24,9 @@ TALK = BUILD / "tests/net/net_talk"
 # Each rank on its host, with the address that it has there.
 PLACE = ["sh", "-c", 'host=$((AQ_RANK % 2 + 1)); AQ_UDP_INTERFACE=${AQ_UDP_INTERFACE-$NET$host}; '
          'export AQ_UDP_INTERFACE; exec nsenter --net=/run/netns/$host "$@"', "sh"]
-FEW = 20  # packets: those that overtake the answer to a handshake are dropped, and come again
+# Packets that overtake the answer to a handshake are dropped, and come again: the first ones of
+# each connection. Those of another job would be hundreds.
+FEW = 100
 SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
 
 

@@ -256,6 +256,9 @@ static void ask_the_dead(void)
     void *at = job_at(first_victim, 0);
     CHECK_STATUS(aq_barrier(job.team), AQ_EPEER);
     CHECK_STATUS(aq_am_short(job.team, first_victim, ASK, AQ_NO_ARGS, 0), AQ_EPEER);
+    aq_segment_info info;
+    CHECK_OK(aq_segment_query(job.team, first_victim, &info));
+    if (info.local != NULL) return; /* mapped memory stays */
     CHECK_STATUS(aq_put(job.team, first_victim, at, &word, sizeof(word), 0), AQ_EPEER);
     CHECK_STATUS(aq_get(job.team, &word, first_victim, at, sizeof(word), 0), AQ_EPEER);
     CHECK_STATUS(aq_put_nb(job.team, first_victim, at, &word, sizeof(word), 0, &event), AQ_EPEER);
