@@ -110,11 +110,24 @@ class Job:
                 ranks[int(names[b"AQ_RANK"])] = pid
         return agents, ranks, all_of_it
 
+    def doing(self):
+        """What its processes wait for, for a report."""
+        lines = []
+        for pid, line, _ in processes():
+            if pid == self.run.pid or pid in self.mine()[2]:
+                try:
+                    waits = " ".join(open(f"/proc/{pid}/{name}", encoding="ascii").read().strip()
+                                     for name in ("wchan", "syscall"))
+                except OSError as gone:
+                    waits = gone.strerror
+                lines.append(f"{pid} {b' '.join(line[:6]).decode(errors='replace')}: {waits}")
+        return "\n".join(lines)
+
     def ready(self, ranks, agents):
         """All have joined, as the program says."""
         found = until(lambda: self.said(0).count("ready\n") >= ranks or self.run.poll() is not None)
         if not found or self.run.poll() is not None:
-            raise AssertionError(f"did not begin: {self.said(0)}\n{self.said(1)}")
+            raise AssertionError(f"did not begin: {self.said(0)}\n{self.said(1)}\n{self.doing()}")
         found = self.mine()
         if len(found[0]) != agents:
             raise AssertionError(f"agents: {found[0]}")
