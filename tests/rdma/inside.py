@@ -3,9 +3,11 @@
 
 usage: inside.py BUILD [NAME]
 """
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 
 # Each row: name, variables, command (from BUILD), seconds. Ranks begin with different ends of the
@@ -15,14 +17,20 @@ BASE = {"AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes", "AQ_IBV_RAILS": "1"
 RAILS = {"AQ_IBV_RAILS": "2"}
 
 
-def contract(name, *options, **variables):
-    return ("contract." + name, variables, ["tests/contract/contract", "ibv", *options], 300)
+# With these the adapter gives up after 0.13 s, and the connection is made anew.
+HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
+CASES = "hundreds|local|slow|everyone|both ways|given back"
 
 
-def job(program, ranks, **variables):
+def contract(name, *options, wire="", **variables):
+    return (f"contract.{name}", variables, ["tests/contract/contract", "ibv", *options], 300, wire)
+
+
+def job(program, ranks, *words, wire="", **variables):
     folder = program.split("_")[0]
-    return (f"{program}.{ranks}", variables,
-            ["tools/aqrun/aqrun", "-n", str(ranks), f"BUILD/tests/{folder}/{program}"], 120)
+    return (f"{program}.{ranks}{'.' + wire if wire else ''}", variables,
+            ["tools/aqrun/aqrun", "-n", str(ranks), f"BUILD/tests/{folder}/{program}", *words], 120,
+            wire)
 
 
 ROWS = [
@@ -36,41 +44,72 @@ ROWS = [
     job("core_coll", 4),
     job("core_leave", 2),
     job("gasnet_am_udp", 2),
+    contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
+    contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
+    job("core_stress", 2, "30000", wire="broken", **HASTY),
+    job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
 ]
 
 
-def run(build, name, variables, command, seconds):
+def netem(*words):
+    subprocess.run(["tc", "qdisc", *words[:1], "dev", "w0a", "root", *words[1:]], check=True)
+
+
+@contextlib.contextmanager
+def wire_that(fault):
+    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again."""
+    over = threading.Event()
+
+    def breaks():
+        while not over.wait(0.7):
+            netem("add", "netem", "loss", "100%")
+            time.sleep(0.6)
+            netem("del")
+
+    thread = threading.Thread(target=breaks)
+    if fault == "loss":
+        netem("add", "netem", "loss", "1%")
+    if fault == "broken":
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if fault == "broken":
+            thread.join()
+        if fault == "loss":
+            netem("del")
+
+
+def run(build, name, variables, command, seconds, wire):
     """Whether the command ends with 0 in time; its output is shown if not."""
     begun, before = time.monotonic(), refusals()
     env = {**os.environ, **BASE, **variables}
     try:
         words = [os.path.join(build, command[0])]
         words += [word.replace("BUILD", build) for word in command[1:]]
-        done = subprocess.run(words, env=env,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+        with wire_that(wire):
+            done = subprocess.run(words, env=env, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=seconds)
         code, text = done.returncode, done.stdout
     except subprocess.TimeoutExpired as late:
         code, text = "no end", late.stdout or b""
     took = time.monotonic() - begun
-    refused = refusals() - before
-    fine = code == 0 and refused == 0
-    print(f"{'ok    ' if fine else 'FAILED'} {name} in {took:.0f} s", flush=True)
-    if refused != 0:
-        print(f"{name}: {refused} messages found no receive buffer", flush=True)
-    if not fine:
+    print(f"{'ok    ' if code == 0 else 'FAILED'} {name} in {took:.0f} s; 'not ready' was said "
+          f"{refusals() - before} times", flush=True)
+    if code != 0:
         sys.stdout.buffer.write(text[-20000:])
         print(f"\n{name}: ended with {code}", flush=True)
-    return fine
+    return code == 0
 
 
 def refusals():
-    """Messages that found no receive buffer, as the adapters count them."""
+    """How often adapters said that they were not ready, as rxe does also where its memory is short.
+    A message without a receive buffer would fail its test: AQ_IBV_RNR_RETRIES is 0."""
     total = 0
     for device in os.listdir("/sys/class/infiniband"):
-        folder = f"/sys/class/infiniband/{device}/ports/1/hw_counters"
-        for counter in ("rcvd_rnr_err", "send_rnr_err", "sent_rnr_err"):
-            if os.path.exists(os.path.join(folder, counter)):
-                total += int(open(os.path.join(folder, counter), encoding="ascii").read())
+        path = f"/sys/class/infiniband/{device}/ports/1/hw_counters/send_rnr_err"
+        total += int(open(path, encoding="ascii").read())
     return total
 
 

@@ -121,7 +121,7 @@ static void hca_close(struct aqi_tp *tp)
         struct hca_peer *peer = hca->peers[id];
         if (peer == NULL) continue;
         hca_greet_end(hca, peer);
-        hca_links_destroy(hca, peer, AQ_EPEER);
+        hca_links_end(hca, peer, AQ_EPEER);
         hca_transfer_fail(hca, peer, AQ_EPEER);
         free(peer);
     }
@@ -222,7 +222,7 @@ static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
 
 static bool hca_is_quiet(const struct hca_tp *hca, const struct hca_peer *peer)
 {
-    if (peer->busy != 0 || peer->state == HCA_CALLING) return false;
+    if (peer->busy != 0 || peer->again != NULL || peer->state == HCA_CALLING) return false;
     for (unsigned r = 0; r < hca->rails; r++)
         if (peer->link[r].head != peer->link[r].tail) return false;
     return true;

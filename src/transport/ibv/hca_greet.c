@@ -30,6 +30,8 @@ struct hca_greeting {
     uint8_t links, reads;
     uint32_t from, to;
     uint64_t epoch, to_epoch; /* 0: not known yet */
+    uint32_t generation;      /* of the connection */
+    uint32_t received;        /* messages of the other, in all */
     uint32_t depth, buffer;
     struct hca_place place[HCA_RAILS];
     uint8_t tag[AQI_MAC_BYTES];
@@ -155,13 +157,15 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
     memset(greeting, 0, sizeof(*greeting));
     memcpy(greeting->magic, hca_greeting_magic, sizeof(greeting->magic));
     greeting->version = GREET_VERSION;
-    greeting->flags = peer->epoch != 0 ? GREET_KNOWS : 0;
+    greeting->flags = peer->connected ? GREET_KNOWS : 0;
     greeting->links = (uint8_t)hca->rails;
     greeting->reads = (uint8_t)aqi_min(255, (size_t)hca->rail[0].device.max_qp_rd_atom);
     greeting->from = hca->params.self;
     greeting->to = peer->peer.id;
     greeting->epoch = hca->greeter.epoch;
     greeting->to_epoch = peer->epoch;
+    greeting->generation = peer->generation;
+    greeting->received = peer->received;
     greeting->depth = hca->depth;
     greeting->buffer = (uint32_t)hca->buffer;
     for (unsigned r = 0; r < hca->rails; r++) {
@@ -283,26 +287,43 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
         return;
     }
     peer->epoch = greeting->epoch;
+    peer->arrived = greeting->received;
+    peer->connected = true;
     if (!peer->posted) hca_message_post(hca, hca->depth);
     peer->posted = true;
     if (hca_links_connect(hca, peer, greeting->place, greeting->links, greeting->reads) != AQ_OK)
         hca_peer_fail(hca, peer, "%s", aq_error_message());
 }
 
+void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
+{
+    hca_greet_end(hca, peer);
+    peer->state = HCA_UP;
+    if (peer->again != NULL) hca_repair_resume(hca, peer);
+}
+
 static void hca_greet_heard(struct hca_tp *hca, const struct hca_greeting *greeting)
 {
     struct hca_peer *peer = hca->peers[greeting->from];
-    if (peer == NULL || peer->state == HCA_DOWN) return; /* it will ask again */
+    if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will ask again */
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
+    if ((int32_t)(greeting->generation - peer->generation) > 0) {
+        if (peer->state != HCA_IDLE) {
+            hca_repair_begin(hca, peer, greeting->generation, "the peer asks for that");
+            return;
+        }
+        peer->generation = greeting->generation;
+    }
     hca_greet_begin(hca, peer);
-    if (peer->state == HCA_CALLING && peer->epoch == 0) hca_greet_connect(hca, peer, greeting);
+    bool ours = greeting->generation == peer->generation; /* else it has to hear of the next one */
+    if (ours && peer->state == HCA_CALLING && !peer->connected)
+        hca_greet_connect(hca, peer, greeting);
     if (peer->state == HCA_DOWN) return;
-    bool knows = (greeting->flags & GREET_KNOWS) != 0;
+    bool knows = ours && (greeting->flags & GREET_KNOWS) != 0;
     if (!knows || peer->state == HCA_CALLING) hca_greet_say(hca, peer);
     if (knows && peer->state == HCA_CALLING) {
-        peer->state = HCA_UP;
-        hca_greet_end(hca, peer);
+        hca_greet_up(hca, peer);
     }
 }
 

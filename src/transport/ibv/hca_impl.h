@@ -98,6 +98,8 @@ struct hca_sent {
     struct hca_buf *buf; /* a message's, or the bounce buffer of a piece; NULL */
     struct hca_op *op;   /* NULL: a message */
     size_t offset, len;  /* of a piece */
+    uint32_t number;     /* of a message to this peer */
+    bool refused;        /* by the peer's adapter */
 };
 
 struct hca_link {
@@ -112,6 +114,8 @@ struct hca_peer {
     enum hca_state state;
     bool known;       /* its address */
     uint64_t epoch;   /* of the process; 0: not heard of */
+    bool connected;   /* these queue pairs know those of the peer */
+    bool broken;      /* it is to be connected anew */
     bool posted;      /* buffers for its requests */
     bool lost;        /* to be told */
     uint32_t links;   /* that there are */
@@ -124,7 +128,13 @@ struct hca_peer {
     struct hca_link link[HCA_RAILS];
     struct hca_op *ops, **last_op; /* that are not wholly posted */
     uint32_t busy;                 /* operations under way */
-    struct hca_peer *next_calling, *next_lost;
+    uint32_t generation, wanted;   /* of the queue pairs */
+    uint32_t number;               /* of the next message */
+    uint32_t received;             /* messages of it */
+    uint32_t arrived;              /* messages of ours, as it said when it was connected anew */
+    struct hca_sent *again;        /* to be posted to the new queue pairs, before all others */
+    uint32_t again_first, again_count;
+    struct hca_peer *next_calling, *next_lost, *next_broken;
     char why[160];
 };
 
@@ -137,6 +147,7 @@ struct hca_op {
     aq_status status;
     uint64_t remote;
     unsigned char *local;
+    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
     size_t len, posted, done;
     uint32_t rkey[HCA_RAILS];
     uint32_t lkey[HCA_RAILS];
@@ -191,8 +202,9 @@ struct hca_tp {
     struct hca_buf *free, *spares;
     uint32_t bounced;
     struct hca_buf *held, **last_held; /* requests that wait for their turn */
-    struct hca_peer *lost;
-    uint32_t waiting; /* transfers that are not wholly posted */
+    struct hca_peer *lost, *broken;
+    uint32_t waiting;   /* transfers that are not wholly posted */
+    uint32_t repeating; /* peers to which something is posted again */
     struct aqi_pool ops;
     struct hca_greeter greeter;
     int epoll;
@@ -240,7 +252,9 @@ void hca_buf_close(struct hca_tp *hca);
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
 aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
                             const struct hca_place *places, unsigned count, unsigned reads);
-void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+/* The queue pairs; then what was posted to them ends with `status`. */
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer);
+void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
@@ -249,11 +263,19 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 
+/* hca_repair.c. With the lock held. */
+void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
+                      const char *why);
+void hca_repair(struct hca_tp *hca); /* those that have begun; releases the lock meanwhile */
+void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
+void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+
 /* hca_greet.c. With the lock held. */
 aq_status hca_greet_open(struct hca_tp *hca);
 void hca_greet_close(struct hca_tp *hca);
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
+void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
 void hca_greet_received(struct hca_tp *hca, const struct ibv_wc *wc);
 void hca_greet_sent(struct hca_tp *hca);
 void hca_greet_timers(struct hca_tp *hca);
@@ -264,6 +286,8 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 /* hca_message.c */
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
+/* With the lock held: post what `sent` has. */
+aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 /* With the lock held, which is released while a handler runs. */
 unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
@@ -278,6 +302,7 @@ aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
 /* With the lock held. */
+aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
@@ -288,6 +313,8 @@ aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
 void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* hca_progress.c */
+/* All that has completed. With the lock held, which is released while handlers run. */
+unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode);
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 int hca_wait_fd(struct aqi_tp *tp);
 aq_status hca_arm(struct aqi_tp *tp, bool on);

@@ -29,7 +29,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                                .pkey_index = (uint16_t)hca_config.pkey,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
     link->head = link->tail = link->pieces = 0;
-    link->sent = calloc(hca->sends, sizeof(*link->sent));
+    if (link->sent == NULL) link->sent = calloc(hca->sends, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
     link->qp = hca_verbs.create_qp(rail->pd, &init);
     while (link->qp == NULL && init.cap.max_inline_data != 0) { /* the adapter takes less */
@@ -115,18 +115,27 @@ static void hca_link_end_sent(struct hca_tp *hca, struct hca_link *link, aq_stat
     }
 }
 
-/* A queue pair is gone with what was posted to it: its buffers are ours again. */
-void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
 {
+    (void)hca;
+    for (unsigned r = 0; r < HCA_RAILS; r++) {
+        if (peer->link[r].qp != NULL) hca_verbs.destroy_qp(peer->link[r].qp);
+        peer->link[r].qp = NULL;
+    }
+}
+
+/* A queue pair is gone with what was posted to it: its buffers are ours again. */
+void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+{
+    hca_links_destroy(hca, peer);
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         struct hca_link *link = &peer->link[r];
-        if (link->qp != NULL) hca_verbs.destroy_qp(link->qp);
-        link->qp = NULL;
-        while (link->sent != NULL && link->tail != link->head)
+        while (link->tail != link->head)
             hca_link_end_sent(hca, link, status);
         free(link->sent);
         link->sent = NULL;
     }
+    hca_repair_forget(hca, peer, status);
 }
 
 /* --- using them ------------------------------------------------------------------------------ */
@@ -146,9 +155,27 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
         return AQ_EPEER;
     }
     link->sent[link->head++ % hca->sends] = *sent;
+    if (sent->op == NULL) peer->number = sent->number + 1;
     if (sent->op != NULL) link->pieces++;
     hca->out++;
     return AQ_OK;
+}
+
+/* The first failure on a queue pair is that of the oldest; all others are flushed. */
+static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                           enum ibv_wc_status status)
+{
+    struct hca_link *link = &peer->link[rail];
+    struct hca_sent *sent = &link->sent[link->tail % hca->sends];
+    char why[128];
+    snprintf(why, sizeof(why), "%s: %s", hca->rail[rail].name, hca_verbs.wc_status_str(status));
+    bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+                   status == IBV_WC_REM_OP_ERR;
+    if (refused && sent->op != NULL) sent->refused = true;
+    if (sent->refused || status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR)
+        hca_repair_begin(hca, peer, 0, why);
+    else
+        hca_peer_fail(hca, peer, "%s", why);
 }
 
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
@@ -162,7 +189,7 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
         hca_link_end_sent(hca, link, AQ_OK);
         return;
     }
-    hca_peer_fail(hca, peer, "%s: %s", hca->rail[rail].name, hca_verbs.wc_status_str(wc->status));
+    if (!peer->broken) hca_link_broke(hca, peer, rail, wc->status);
 }
 
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
@@ -175,7 +202,7 @@ void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, .
     aqi_log(AQI_LOG_INFO, "ibv", "peer %u is lost: %s", peer->peer.id, peer->why);
     hca_greet_end(hca, peer);
     peer->state = HCA_DOWN;
-    hca_links_destroy(hca, peer, AQ_EPEER);
+    hca_links_end(hca, peer, AQ_EPEER);
     hca_transfer_fail(hca, peer, AQ_EPEER);
     if (peer->lost || hca->draining) return;
     peer->lost = true;

@@ -17,8 +17,20 @@ static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer, bo
         hca_greet_begin(hca, peer);
         return AQ_AGAIN;
     }
+    if (peer->again != NULL) hca_repair_resume(hca, peer);
+    if (peer->again != NULL) return peer->state == HCA_DOWN ? AQ_EPEER : AQ_AGAIN;
     if (hca->bounced >= hca_config.bounces + (reply ? hca->depth : 0)) return AQ_AGAIN;
     return AQ_OK;
+}
+
+aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
+{
+    struct ibv_sge piece = {.addr = (uintptr_t)sent->buf->bytes,
+                            .length = sent->buf->len,
+                            .lkey = sent->buf->chunk->mr[0]->lkey};
+    struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND};
+    if (piece.length <= hca->rail[0].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    return hca_link_post(hca, peer, 0, &wr, sent);
 }
 
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
@@ -37,18 +49,13 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         aqi_am_encode(buf->bytes, am, hca->params.self);
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
-        struct hca_rail *rail = &hca->rail[0];
-        struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
-                                .length = (uint32_t)len,
-                                .lkey = buf->chunk->mr[0]->lkey};
-        struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND};
-        if (len <= rail->max_inline) wr.send_flags = IBV_SEND_INLINE;
+        buf->len = (uint32_t)len;
         if (!reply && peer->replies < hca->depth) {
             hca_message_post(hca, 1);
             peer->replies++;
         }
         hca->bounced++;
-        st = hca_link_post(hca, peer, 0, &wr, &(struct hca_sent){.buf = buf});
+        st = hca_message_issue(hca, peer, &(struct hca_sent){.buf = buf, .number = peer->number});
         if (st != AQ_OK) {
             hca->bounced--;
             hca_buf_put(hca, buf);
@@ -169,10 +176,9 @@ unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
         return 0;
     }
     /* It has sent, so it has heard our greeting. */
-    if (AQI_UNLIKELY(buf->source->state == HCA_CALLING)) {
-        buf->source->state = HCA_UP;
-        hca_greet_end(hca, buf->source);
-    }
+    if (AQI_UNLIKELY(buf->source->state == HCA_CALLING && !buf->source->broken))
+        hca_greet_up(hca, buf->source);
+    buf->source->received++;
     if (hca_message_is_reply(buf)) {
         if (buf->source->replies != 0) buf->source->replies--;
         hca_message_run(hca, buf, buf->bytes);

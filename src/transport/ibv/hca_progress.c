@@ -41,6 +41,14 @@ static unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
     return n;
 }
 
+unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        n += hca_progress_rail(hca, &hca->rail[r], mode);
+    return n;
+}
+
 static unsigned hca_progress_tell_lost(struct hca_tp *hca)
 {
     unsigned n = 0;
@@ -54,18 +62,27 @@ static unsigned hca_progress_tell_lost(struct hca_tp *hca)
     }
 }
 
+/* What found no room. */
+static void hca_progress_waiting(struct hca_tp *hca)
+{
+    for (uint32_t id = 0; id < hca->params.size; id++) {
+        struct hca_peer *peer = hca->peers[id];
+        if (peer == NULL) continue;
+        if (peer->again != NULL) hca_repair_resume(hca, peer);
+        if (peer->ops != NULL) hca_transfer_push(hca, peer);
+    }
+}
+
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     hca_lock(hca);
     hca->now = aqi_max(hca->now, now);
     unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
-    for (unsigned r = 0; r < hca->rails; r++)
-        n += hca_progress_rail(hca, &hca->rail[r], mode);
+    n += hca_progress_queues(hca, mode);
+    if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
-    for (uint32_t id = 0; hca->waiting != 0 && id < hca->params.size; id++)
-        if (hca->peers[id] != NULL && hca->peers[id]->ops != NULL)
-            hca_transfer_push(hca, hca->peers[id]);
+    if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
     bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
     hca_unlock(hca);
     if (AQI_UNLIKELY(lost)) n += hca_progress_tell_lost(hca);

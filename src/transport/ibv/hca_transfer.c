@@ -70,32 +70,39 @@ static unsigned hca_transfer_link(struct hca_peer *peer)
     return HCA_RAILS;
 }
 
-static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
+/* A piece, of which `sent` may have the bounce buffer. */
+aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
 {
-    struct hca_peer *peer = op->peer;
+    const struct hca_op *op = sent->op;
     unsigned rail = hca_transfer_link(peer);
-    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(hca, op)};
     if (rail == HCA_RAILS) return AQ_AGAIN;
-    struct ibv_sge piece = {.addr = (uintptr_t)op->local + op->posted,
-                            .length = (uint32_t)sent.len,
+    struct ibv_sge piece = {.addr = (uintptr_t)op->local + sent->offset,
+                            .length = (uint32_t)sent->len,
                             .lkey = op->lkey[rail]};
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,
         .opcode = op->get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = op->remote + op->posted, .rkey = op->rkey[rail]}};
-    if (!op->get && sent.len <= hca->rail[rail].max_inline) {
-        wr.send_flags = IBV_SEND_INLINE;
-    } else if (op->bounce) {
+        .wr.rdma = {.remote_addr = op->remote + sent->offset, .rkey = op->rkey[rail]}};
+    if (sent->buf != NULL) {
+        piece.addr = (uintptr_t)sent->buf->bytes;
+        piece.lkey = sent->buf->chunk->mr[rail]->lkey;
+    }
+    if (!op->get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    return hca_link_post(hca, peer, rail, &wr, sent);
+}
+
+static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
+{
+    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(hca, op)};
+    if (op->bounce) {
         sent.buf = hca->bounced < hca_config.bounces ? hca_buf_get(hca) : NULL;
         if (sent.buf == NULL) return AQ_AGAIN;
         hca->bounced++;
         if (!op->get) memcpy(sent.buf->bytes, op->local + op->posted, sent.len);
-        piece.addr = (uintptr_t)sent.buf->bytes;
-        piece.lkey = sent.buf->chunk->mr[rail]->lkey;
     }
     op->posted += sent.len; /* first: a failure ends what is posted */
-    aq_status st = hca_link_post(hca, peer, rail, &wr, &sent);
+    aq_status st = hca_transfer_issue(hca, op->peer, &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
     op->posted -= sent.len;
@@ -108,7 +115,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 {
-    while (peer->ops != NULL && peer->state == HCA_UP) {
+    while (peer->ops != NULL && peer->state == HCA_UP && peer->again == NULL) {
         struct hca_op *op = peer->ops;
         if (hca_transfer_post(hca, op) != AQ_OK) return;
         if (op->posted != op->len) continue;
@@ -123,7 +130,12 @@ static aq_status hca_transfer_local(struct hca_tp *hca, struct hca_op *op,
                                     const struct aqi_mem *mem)
 {
     const struct hca_mem *known = (const struct hca_mem *)mem;
-    if (!op->get && op->len <= hca->rail[0].max_inline) return AQ_OK;
+    if (!op->get && op->len <= sizeof(op->copy)) {
+        memcpy(op->copy, op->local, op->len);
+        op->local = op->copy;
+        op->bounce = true;
+        return AQ_OK;
+    }
     if (known == NULL && op->len <= hca_config.bounce_limit) {
         op->bounce = true;
         return AQ_OK;

@@ -1,0 +1,139 @@
+/*
+ * ibv: connections that broke are made anew.
+ *
+ * An access that the peer's adapter refuses, or packets that were not acknowledged for too long,
+ * end a connection at both ends, with all that is under way on it. Neither means that the peer is
+ * dead: that its job says. So both ends take new queue pairs, of the next *generation*, and greet
+ * each other again. A greeting tells how many messages have arrived, so what is sent again is what
+ * has not: each message arrives once. Pieces of puts and gets are all done again.
+ */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+
+void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
+                      const char *why)
+{
+    if (hca->draining) {
+        hca_peer_fail(hca, peer, "%s", why);
+        return;
+    }
+    peer->wanted = generation;
+    if (peer->broken) return;
+    aqi_log(AQI_LOG_INFO, "ibv", "the connection to rank %u is made anew: %s", peer->peer.id, why);
+    hca_greet_end(hca, peer);
+    peer->state = HCA_CALLING; /* nothing is posted from now on */
+    peer->broken = true;
+    peer->next_broken = hca->broken;
+    hca->broken = peer;
+}
+
+/* --- what was under way ---------------------------------------------------------------------- */
+
+static void hca_repair_drop(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
+{
+    if (sent->op != NULL) {
+        hca_transfer_piece_done(hca, sent, status);
+    } else {
+        hca->bounced--;
+        hca_buf_put(hca, sent->buf);
+    }
+}
+
+/* Take what was posted and has not completed; what was refused ends with that. */
+static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
+{
+    for (; link->tail != link->head; link->tail++) {
+        struct hca_sent *sent = &link->sent[link->tail % hca->sends];
+        hca->out--;
+        if (sent->op != NULL) link->pieces--;
+        if (sent->refused)
+            hca_repair_drop(hca, sent, AQ_ERANGE);
+        else
+            peer->again[peer->again_count++] = *sent;
+    }
+}
+
+void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
+{
+    while (peer->again_first < peer->again_count)
+        hca_repair_drop(hca, &peer->again[peer->again_first++], status);
+    if (peer->again != NULL) hca->repeating--;
+    free(peer->again);
+    peer->again = NULL;
+    peer->again_first = peer->again_count = 0;
+}
+
+/* What an earlier repair has left comes first. */
+static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
+{
+    uint32_t left = peer->again_count - peer->again_first, count = left;
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        count += peer->link[r].head - peer->link[r].tail;
+    struct hca_sent *again = calloc(count + 1, sizeof(*again));
+    if (again == NULL) return false;
+    /* Messages were posted again before later ones, so those of the link are the earlier ones. */
+    struct hca_sent *old = peer->again;
+    if (old == NULL) hca->repeating++;
+    uint32_t first = peer->again_first;
+    peer->again = again;
+    peer->again_first = peer->again_count = 0;
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        hca_repair_keep(hca, peer, &peer->link[r]);
+    for (uint32_t i = 0; i < left; i++)
+        peer->again[peer->again_count++] = old[first + i];
+    free(old);
+    return true;
+}
+
+/* --- new queue pairs ------------------------------------------------------------------------- */
+
+static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
+{
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        if (peer->link[r].qp != NULL)
+            (void)hca_verbs.modify_qp(peer->link[r].qp, &error, IBV_QP_STATE);
+    /* What has arrived counts, since the peer's adapter knows it as delivered. */
+    while (hca_progress_queues(hca, AQI_PROGRESS_REPLIES) != 0)
+        continue;
+    if (peer->state == HCA_DOWN) return; /* as the job has said meanwhile */
+    if (!hca_repair_collect(hca, peer)) {
+        hca_peer_fail(hca, peer, "no memory to make its connection anew");
+        return;
+    }
+    hca_links_destroy(hca, peer);
+    peer->generation++;
+    if ((int32_t)(peer->wanted - peer->generation) > 0) peer->generation = peer->wanted;
+    peer->broken = peer->connected = false;
+    peer->state = HCA_IDLE;
+    hca_greet_begin(hca, peer);
+}
+
+void hca_repair(struct hca_tp *hca)
+{
+    while (hca->broken != NULL) {
+        struct hca_peer *peer = hca->broken;
+        hca->broken = peer->next_broken;
+        hca_repair_peer(hca, peer);
+    }
+}
+
+void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
+{
+    while (peer->again_first < peer->again_count && peer->state == HCA_UP) {
+        struct hca_sent *sent = &peer->again[peer->again_first];
+        aq_status st = AQ_OK;
+        if (sent->op != NULL)
+            st = hca_transfer_issue(hca, peer, sent);
+        else if ((int32_t)(sent->number - peer->arrived) < 0)
+            hca_repair_drop(hca, sent, AQ_OK);
+        else
+            st = hca_message_issue(hca, peer, sent);
+        if (st != AQ_OK) return; /* no room; or what failed has forgotten all */
+        peer->again_first++;
+    }
+    if (peer->state == HCA_UP) hca_repair_forget(hca, peer, AQ_OK);
+}
