@@ -94,8 +94,9 @@ class Job:
             start_new_session=True)
 
     def said(self, which):
-        self.files[which].seek(0)
-        return self.files[which].read().decode(errors="replace")
+        """What it has written, without a move of the place where it writes."""
+        file = self.files[which].fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def mine(self):
         """Agents by their host, and ranks by their number; and all processes of the job."""
@@ -104,8 +105,11 @@ class Job:
             if not self.world.owns(pid, names, self.mark):
                 continue
             all_of_it.append(pid)
-            if line[1:2] == [b"--agent"] and names_of(pid) != "aq-guard":
-                agents[self.world.host_of(pid, names)] = pid
+            if line[1:2] == [b"--agent"]:
+                host = self.world.host_of(pid, names)
+                # Its guard looks like it for a moment, and is its child.
+                if parent_of(pid) != agents.get(host):
+                    agents[host] = pid
             elif b"AQ_RANK" in names and line[0] != os.fsencode(AQRUN):
                 ranks[int(names[b"AQ_RANK"])] = pid
         return agents, ranks, all_of_it
@@ -168,6 +172,13 @@ def names_of(pid):
     with contextlib.suppress(OSError):
         return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
     return ""
+
+
+def parent_of(pid):
+    with contextlib.suppress(OSError):
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        return int(text.rpartition(")")[2].split()[1])
+    return 0
 
 
 def state_of(pid):

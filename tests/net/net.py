@@ -64,8 +64,8 @@ class Talk:
         return False
 
     def said(self):
-        self.stderr.seek(0)
-        return self.stderr.read()
+        file = self.stderr.fileno()  # without a move of the place where the job writes
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def hear(self):
         if not self.heard(PATIENCE):
