@@ -168,7 +168,6 @@ bool udp_uri_read(const char *uri, struct udp_uri *out)
     struct udp_uri read = {.port = "0"};
     if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return false;
     const char *host = uri + sizeof(scheme) - 1, *end;
-    if (strlen(host) >= sizeof(read.host)) return false;
     bool six = host[0] == '[';
     if (six) {
         end = strchr(++host, ']');
@@ -178,6 +177,7 @@ bool udp_uri_read(const char *uri, struct udp_uri *out)
     }
     for (const char *c = host; c != end; c++)
         if (*c <= ' ' || *c > '~' || strchr("/@?#[]", *c) != NULL) return false;
+    if ((size_t)(end - host) > UDP_HOST_MAX) return false;
     memcpy(read.host, host, (size_t)(end - host));
     if (six) end++;
     if (*end != 0 && (*end != ':' || !udp_call_read_port(end + 1, read.port))) return false;

@@ -72,8 +72,10 @@ bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
  * "udp://HOST:PORT", "udp://[IPv6]:PORT"; without ":PORT" the port is "0", and without a host it is
  * "". False: it is none of ours.
  */
+enum { UDP_HOST_MAX = 253 }; /* bytes of a host's name (RFC 1035, 2.3.4, without the lengths) */
+
 struct udp_uri {
-    char host[AQI_URI_MAX];
+    char host[UDP_HOST_MAX + 1];
     char port[8];
 };
 bool udp_uri_read(const char *uri, struct udp_uri *out);
