@@ -26,7 +26,8 @@ void dgram_ack_find_gap(struct dgram_conn *conn)
 /* What one acknowledgement says of the path. */
 struct dgram_news {
     size_t bytes;
-    uint64_t sent; /* the latest of those sent once; 0: none */
+    uint64_t sent;  /* when the latest of those sent once left; 0: none */
+    uint64_t again; /* likewise of those sent again */
 };
 
 /* A packet has arrived: forget it. */
@@ -43,9 +44,12 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_list_remove(&conn->lost, packet);
     }
     news->bytes += packet->len + packet->bulk_len;
+    bool early = !packet->flying || dgram->now - packet->sent < conn->pace.base / 2;
     if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
+    if (packet->tries > 1 && packet->flying && packet->sent > news->again)
+        news->again = packet->sent;
     /* Sent again for nothing: the first one was on its way all the time. */
-    if (packet->tries == 2 && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
+    if (packet->tries == 2 && early)
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
         conn->held[packet->release - 1].taken = false;
@@ -74,19 +78,22 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint1
     if (news->bytes == 0) return;
     bool silent = conn->silences != 0;
     conn->silences = 0;
+    /* The answer to what was sent again tells of others, too, but too late to time them. */
+    bool timed = news->sent != 0 && !(silent && news->again != 0);
     /* That what was sent again has come says nothing of how long to wait (Karn). One time-out is a
      * loss, most likely, but after several the time-out stays long until something is measured,
      * unless more is under way that soon will be. */
     bool more = conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight != 0;
-    if (news->sent != 0 || more || conn->backoff == 1) conn->backoff = 0;
+    if (timed || more || conn->backoff == 1) conn->backoff = 0;
     uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
     /* What the peer held it for may be more, for it looks at its clock now and then. */
-    if (news->sent != 0 && delay != UINT16_MAX && rtt > held) {
+    if (timed && delay != UINT16_MAX && rtt > held) {
         rtt -= held;
         /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
         if (silent) rtt = aqi_min(rtt, 4 * dgram_pace_timeout(&conn->pace, 0));
         dgram_pace_sample(&conn->pace, rtt, dgram->now);
     }
+    if (silent && news->again > conn->recovered) conn->recovered = news->again;
     dgram_pace_acked(&conn->pace, news->bytes, dgram->now);
     dgram_make_ready(dgram, peer);
 }
@@ -143,6 +150,22 @@ static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, stru
         ack_lost(conn, packet);
         dgram_make_ready(dgram, peer);
     }
+}
+
+/* After time-outs something has arrived that was sent again. Whatever left well before it and was
+ * not acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
+void dgram_ack_recovered(struct dgram_conn *conn)
+{
+    uint64_t late = conn->pace.srtt + conn->pace.srtt / 4;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        struct dgram_packet *packet;
+        while ((packet = conn->tx[c].flying.first) != NULL && packet->sent != 0 &&
+               packet->sent + late < conn->recovered) {
+            dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
+            ack_lost(conn, packet);
+        }
+    }
+    conn->recovered = 0;
 }
 
 bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,

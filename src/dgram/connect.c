@@ -192,7 +192,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
             if (packet == NULL) continue;
             dgram_list_remove(packet->flying ? &tx->flying : &conn->lost, packet);
             packet->flying = false;
-            packet->tries = 0;
+            packet->tries = packet->release = 0;
             tx->ring[seq % tx->ring_size] = NULL;
             dgram_list_prepend(&tx->queue, packet);
             conn->queued[packet->lane] += packet->len;
@@ -206,6 +206,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     conn->agreed = conn->accepted = false;
     conn->holding = conn->silences = conn->unacked = 0;
     conn->backoff = 0;
+    conn->recovered = 0;
     conn->probes = 0;
     conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;

@@ -47,8 +47,9 @@ struct dgram_slot {
     uint32_t next_free;
 };
 
-/* Lanes: classes of records that share no packet: requests may find no room, whatever else must. */
-enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_LANES };
+/* Lanes: classes of records that share no packet. Requests may find no room, puts that are refused
+ * stay under way until the refusal is acknowledged, refusals get through. */
+enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_REFUSAL_LANE, DGRAM_LANES };
 
 /* A packet from its making to its acknowledgement. */
 struct dgram_packet {
@@ -154,6 +155,7 @@ struct dgram_conn {
     unsigned silences;                  /* time-outs in a row */
     uint8_t backoff;                    /* doublings of the time-out, until one is measured */
     uint8_t probes;                     /* packets to send again for them, whatever the window */
+    uint64_t recovered;                 /* when what ended time-outs had left; 0: nothing did */
     uint64_t newest;                    /* arrival */
     uint64_t heard;                     /* the last packet of any kind */
     uint64_t owed;                      /* the first time-out since */
@@ -290,6 +292,8 @@ bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer,
 bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes);
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* All that conn->recovered tells to be lost. */
+void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn);
 /* What we acknowledge of a channel. */
 /* Is something missing, or not to be acknowledged yet? */

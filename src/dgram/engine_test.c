@@ -572,6 +572,32 @@ static void test_lost_acknowledgements(void **state)
     }
 }
 
+/* A whole window is lost, and behind it nothing leaves: the answer to the first packet that is sent
+ * again tells of all that left before it. */
+static void test_window_lost(void **state)
+{
+    (void)state;
+    struct done done = {0};
+    begin(0, false);
+    struct node *here = &world.node[0];
+    assert_int_equal(send_one(here, 10, 0), AQ_OK);
+    settle(1000000000);
+    world.loss = 1000;
+    assert_int_equal(aqi_dgram_put(here->dgram, 1, (uintptr_t)world.node[1].memory, here->memory,
+                                   120000, false, NULL, 0, &done),
+                     AQ_OK);
+    run(20000);
+    world.loss = 0;
+    uint64_t healed = world.now;
+    settle(1000000000);
+    uint64_t timeouts = aqi_dgram_count(here->dgram, AQI_DGRAM_TIMEOUTS);
+    printf("%llu us, %llu time-outs\n", (unsigned long long)(world.now - healed) / 1000,
+           (unsigned long long)timeouts);
+    assert_int_equal(done.remote, 1);
+    assert_in_range(timeouts, 1, 3);
+    end();
+}
+
 static void test_small_path(void **state)
 {
     (void)state;
@@ -700,6 +726,7 @@ int main(void)
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_window_lost),
         cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

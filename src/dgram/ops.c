@@ -208,12 +208,14 @@ static bool dgram_ops_head(struct aqi_dgram *dgram, struct dgram_peer *peer, boo
     return true;
 }
 
-static aq_status dgram_ops_room(struct aqi_dgram *dgram, uint32_t id, bool reply,
+/* For so many bytes; without any there need not be a connection. */
+static aq_status dgram_ops_room(struct aqi_dgram *dgram, uint32_t id, bool reply, size_t bytes,
                                 struct dgram_peer **out)
 {
     enum { MOST_OPS = 1024 };
     struct dgram_peer *peer = *out = dgram_peer_of(dgram, id);
     if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
+    if (bytes == 0) return AQ_OK;
     aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
     return !reply && peer->conn->own_ops >= MOST_OPS ? AQ_AGAIN : AQ_OK;
@@ -223,8 +225,13 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
                         size_t len, bool reply, const void *head, size_t head_len, void *user)
 {
     struct dgram_peer *peer;
-    aq_status st = dgram_ops_room(dgram, id, reply, &peer);
+    aq_status st = dgram_ops_room(dgram, id, reply, len + head_len, &peer);
     if (st != AQ_OK) return st;
+    if (len + head_len == 0) {
+        if (user != NULL) dgram->hooks.local(dgram->hooks.arg, user, AQ_OK);
+        if (user != NULL) dgram->hooks.remote(dgram->hooks.arg, user, AQ_OK);
+        return AQ_OK;
+    }
     struct dgram_op init = {.kind = head_len != 0 ? DGRAM_OP_LONG : DGRAM_OP_PUT,
                             .local = (unsigned char *)(uintptr_t)src,
                             .addr = addr,
@@ -246,7 +253,6 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
     }
     if (len == 0) op->copied = true;
     if (op->copied && user != NULL) dgram->hooks.local(dgram->hooks.arg, user, AQ_OK);
-    if (len == 0) dgram_op_settle(dgram, peer, op);
     dgram_transmit_soon(dgram, peer);
     return AQ_OK;
 }
@@ -255,16 +261,16 @@ aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, voi
                         void *user)
 {
     struct dgram_peer *peer;
-    aq_status st = dgram_ops_room(dgram, id, false, &peer);
+    aq_status st = dgram_ops_room(dgram, id, false, len, &peer);
     if (st != AQ_OK) return st;
+    if (len == 0) {
+        if (user != NULL) dgram->hooks.remote(dgram->hooks.arg, user, AQ_OK);
+        return AQ_OK;
+    }
     struct dgram_op init = {
         .kind = DGRAM_OP_GET, .local = dst, .addr = addr, .len = len, .issued = len, .user = user};
     struct dgram_op *op = dgram_op_new(dgram, peer, &init);
     if (op == NULL) return AQ_AGAIN;
-    if (len == 0) {
-        dgram_op_settle(dgram, peer, op);
-        return AQ_OK;
-    }
     uint64_t length = len;
     struct dgram_record record = {
         .len = sizeof(record) + sizeof(length), .kind = DGRAM_GET, .id = op->id, .where = addr};

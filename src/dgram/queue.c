@@ -75,7 +75,10 @@ struct dgram_packet *dgram_queue_packet(struct aqi_dgram *dgram, struct dgram_co
     if (packet == NULL) return NULL;
     packet->lane = (uint8_t)lane;
     conn->queued[lane] += packet->len;
-    dgram_list_append(&conn->tx[channel].queue, packet);
+    if (lane == DGRAM_REFUSAL_LANE)
+        dgram_list_prepend(&conn->tx[channel].queue, packet);
+    else
+        dgram_list_append(&conn->tx[channel].queue, packet);
     return packet;
 }
 

@@ -287,7 +287,7 @@ static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arriva
     while (i < DGRAM_HELD && conn->held[i].taken)
         i++;
     if (i == DGRAM_HELD) return false;
-    arrival->refusal = dgram_queue_packet(dgram, conn, AQI_DGRAM_COMMAND, DGRAM_OTHER_LANE);
+    arrival->refusal = dgram_queue_packet(dgram, conn, AQI_DGRAM_COMMAND, DGRAM_REFUSAL_LANE);
     if (arrival->refusal == NULL) return false;
     conn->held[i].taken = true;
     conn->held[i].seq = arrival->seq;
@@ -539,7 +539,8 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     bool up = peer != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING);
     if (!up || peer->conn->cookie_in != head->cookie) {
         dgram_count(dgram, AQI_DGRAM_DROP_COOKIE);
-        if (peer != NULL && peer->conn == NULL) dgram_connect_reset(dgram, peer, head->cookie);
+        if (peer != NULL && peer->state == DGRAM_IDLE)
+            dgram_connect_reset(dgram, peer, head->cookie);
         return NULL;
     }
     if (head->version != DGRAM_VERSION) {

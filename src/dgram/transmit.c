@@ -226,12 +226,15 @@ static size_t transmit_in_flight(const struct dgram_conn *conn)
     return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
 }
 
-/* Are there more numbers for this lane? Replies and refusals go on where requests are stuck. */
+/* Are there more numbers for this lane? Replies and puts go on where requests are stuck, and
+ * refusals where puts are that the peer has to refuse. */
 static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, unsigned lane)
 {
     static const uint32_t windows[] = {
         [AQI_DGRAM_COMMAND] = DGRAM_COMMAND_WINDOW, [AQI_DGRAM_DATA] = DGRAM_WINDOW};
-    uint32_t most = lane == DGRAM_REQUEST_LANE ? windows[channel] / 4 * 3 : windows[channel];
+    uint32_t most = windows[channel];
+    if (lane == DGRAM_REQUEST_LANE) most = most / 4 * 3;
+    if (lane == DGRAM_REFUSAL_LANE) most = DGRAM_WINDOW;
     return tx->next - tx->base < most;
 }
 
@@ -242,7 +245,7 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
     struct dgram_tx *tx = &conn->tx[channel];
     if (!transmit_has_numbers(tx, channel, lane)) return false;
     size_t all = transmit_in_flight(conn) + pending;
-    if (all == 0) return true;
+    if (all == 0 || lane == DGRAM_REFUSAL_LANE) return true;
     size_t window = conn->pace.window;
     if (channel == AQI_DGRAM_COMMAND) {
         window = aqi_max(window, TRANSMIT_LEAST_WINDOW);
@@ -264,7 +267,7 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
 static struct dgram_packet *transmit_behind_requests(const struct dgram_conn *conn,
                                                      struct dgram_packet *packet)
 {
-    if (conn->queued[DGRAM_OTHER_LANE] == 0) return NULL;
+    if (conn->queued[DGRAM_OTHER_LANE] + conn->queued[DGRAM_REFUSAL_LANE] == 0) return NULL;
     while (packet != NULL && packet->lane == DGRAM_REQUEST_LANE)
         packet = packet->next;
     return packet;
@@ -416,6 +419,7 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
     burst.segment = burst.bytes = burst.missing = 0;
     burst.failed = false;
     if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
+    if (conn->recovered != 0) dgram_ack_recovered(conn);
     uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
     conn->pace_at = wait > dgram->now ? wait : AQI_DGRAM_NEVER;
     if (wait > dgram->now) {
