@@ -350,9 +350,10 @@ class Ends:
 
     STAY = "echo ready; exec sleep 1000"
 
-    def stays(self, ranks=8, hosts=5, fanout=2, code=1, act=None, gone=SOON, settings=None):
+    def stays(self, *options, ranks=8, hosts=5, fanout=2, code=1, act=None, gone=SOON,
+              settings=None):
         """A job that would stay for ever, but for what `act` does to it; what it said."""
-        with self.job("sh", "-c", self.STAY, ranks=ranks, hosts=self.hosts(hosts),
+        with self.job(*options, "sh", "-c", self.STAY, ranks=ranks, hosts=self.hosts(hosts),
                       AQ_SSH_FANOUT=str(fanout), **(settings or {})) as job:
             agents, ranks, _ = job.ready(ranks, hosts - self.rootful)
             began = time.monotonic()
@@ -389,8 +390,10 @@ class Ends:
                 with self.subTest(which=which, fanout=fanout):
                     def act(job, agents, _, which=which):
                         job.kill(agents[self.order(agents)[which]])
-                    said = self.stays(fanout=fanout, act=act)
+                    said = self.stays("-v", fanout=fanout, act=act)
                     self.assertRegex(said, "is lost with its host")
+                    # That was nobody's wish, and who is below it does not say so.
+                    self.assertNotIn("got signal", said)
 
     def test_killed_root(self):
         for fanout in (1, 2, 32):

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -133,6 +134,9 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     const struct ticket *ticket = &remote.ticket;
     const char *ssh = getenv("SSH_CONNECTION");
     char connection[256];
+    /* Where a command instead of ssh has become us, the session's end would be a signal, which is
+     * somebody's wish to end the job. The link and the input tell, and the job may survive it. */
+    prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");
     remote_read_ticket();
     *why = remote_settle();
