@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static const unsigned char hca_magic[4] = {'i', 'b', 'v', '1'};
+const unsigned char hca_magic[4] = {'i', 'b', 'v', '1'};
 
 enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 

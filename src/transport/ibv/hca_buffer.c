@@ -9,8 +9,7 @@
 
 static void hca_buffer_drop_chunk(struct hca_chunk *chunk)
 {
-    for (unsigned r = 0; r < HCA_RAILS; r++)
-        if (chunk->mr[r] != NULL) hca_verbs.dereg_mr(chunk->mr[r]);
+    hca_rails_deregister(chunk->mr);
     if (chunk->memory != MAP_FAILED) munmap(chunk->memory, chunk->len);
     free(chunk);
 }
@@ -25,12 +24,8 @@ static bool hca_buffer_add_chunk(struct hca_tp *hca)
     bool fine = chunk->memory != MAP_FAILED;
     /* A child of fork must not take these pages from the adapter. */
     if (fine) (void)madvise(chunk->memory, chunk->len, MADV_DONTFORK);
-    for (unsigned r = 0; r < hca->rails && fine; r++) {
-        chunk->mr[r] =
-            hca_rail_register(&hca->rail[r], chunk->memory, chunk->len, IBV_ACCESS_LOCAL_WRITE);
-        fine = chunk->mr[r] != NULL;
-    }
-    if (!fine) {
+    if (!fine ||
+        !hca_rails_register(hca, chunk->mr, chunk->memory, chunk->len, IBV_ACCESS_LOCAL_WRITE)) {
         hca_buffer_drop_chunk(chunk);
         return false;
     }
@@ -50,6 +45,19 @@ struct hca_buf *hca_buf_get(struct hca_tp *hca)
     struct hca_buf *buf = hca->free;
     hca->free = buf->next;
     return buf;
+}
+
+struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
+{
+    struct hca_buf *buf = hca->bounced < hca_config.bounces + more ? hca_buf_get(hca) : NULL;
+    if (buf != NULL) hca->bounced++;
+    return buf;
+}
+
+void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf)
+{
+    hca->bounced--;
+    hca_buf_put(hca, buf);
 }
 
 void hca_buf_close(struct hca_tp *hca)

@@ -17,8 +17,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const unsigned char hca_greeting_magic[4] = {'i', 'b', 'v', '1'};
-
 enum { GREET_KNOWS = 1, GREET_VERSION = 1 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
@@ -135,7 +133,7 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     if (len == 0) return AQ_ENOTSUP;
     if (len != sizeof(peer->addr)) return AQ_EPROTO;
     memcpy(&peer->addr, bytes, sizeof(peer->addr));
-    if (memcmp(peer->addr.magic, hca_greeting_magic, 4) != 0) return AQ_EPROTO;
+    if (memcmp(peer->addr.magic, hca_magic, 4) != 0) return AQ_EPROTO;
     peer->known = true;
     return AQ_OK;
 }
@@ -155,7 +153,7 @@ static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer)
 static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca_greeting *greeting)
 {
     memset(greeting, 0, sizeof(*greeting));
-    memcpy(greeting->magic, hca_greeting_magic, sizeof(greeting->magic));
+    memcpy(greeting->magic, hca_magic, sizeof(greeting->magic));
     greeting->version = GREET_VERSION;
     greeting->flags = peer->connected ? GREET_KNOWS : 0;
     greeting->links = (uint8_t)hca->rails;
@@ -268,7 +266,7 @@ static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_
     uint8_t tag[AQI_MAC_BYTES];
     if (len != sizeof(*greeting)) return false;
     memcpy(greeting, bytes, sizeof(*greeting));
-    if (memcmp(greeting->magic, hca_greeting_magic, 4) != 0 || greeting->version != GREET_VERSION ||
+    if (memcmp(greeting->magic, hca_magic, 4) != 0 || greeting->version != GREET_VERSION ||
         greeting->to != hca->params.self || greeting->from >= hca->params.size ||
         greeting->from == hca->params.self || greeting->links == 0 || greeting->links > HCA_RAILS)
         return false;

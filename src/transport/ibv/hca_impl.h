@@ -28,6 +28,8 @@ enum {
 
 /* --- addresses ------------------------------------------------------------------------------- */
 
+extern const unsigned char hca_magic[4]; /* of addresses and greetings */
+
 /* Where a port is, as peers need it. */
 struct hca_place {
     uint8_t gid[16];
@@ -66,7 +68,6 @@ struct hca_rail {
     struct ibv_srq *srq;
     uint32_t max_inline;
     char name[72]; /* "mlx5_0:1" */
-    bool down;
     /* Completions that were found while arming. */
     struct ibv_wc found[HCA_BATCH];
     unsigned found_first, found_count;
@@ -234,8 +235,13 @@ unsigned hca_ports_find(struct hca_port *ports, unsigned most);
 aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port);
 aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t completions);
 void hca_rail_close(struct hca_rail *rail);
-/* Why a registration fails, and what to do. Not logged as an error. */
-struct ibv_mr *hca_rail_register(struct hca_rail *rail, void *addr, size_t len, int access);
+/* NULL, with errno as the adapter set it: why, and what to do, is in aq_error_message(), and not
+ * logged. */
+struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access);
+/* The same with all rails; false: one refuses. */
+bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
+                        int access);
+void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; NULL: none */
 /* How `to` is reached from here. */
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
@@ -246,6 +252,9 @@ static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
     buf->next = hca->free;
     hca->free = buf;
 }
+/* One to send from, of which there are AQ_IBV_BOUNCES and `more`. NULL: not now. */
+struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more);
+void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf);
 void hca_buf_close(struct hca_tp *hca);
 
 /* hca_link.c. With the lock held. */
@@ -253,11 +262,13 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
 aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
                             const struct hca_place *places, unsigned count, unsigned reads);
 /* The queue pairs; then what was posted to them ends with `status`. */
-void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer);
+void hca_links_destroy(struct hca_peer *peer);
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
+/* What was posted is over: a message, or a piece of a transfer. */
+void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)

@@ -102,22 +102,24 @@ aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
     return st;
 }
 
-static void hca_link_end_sent(struct hca_tp *hca, struct hca_link *link, aq_status status)
+void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
+{
+    if (sent->op != NULL)
+        hca_transfer_piece_done(hca, sent, status);
+    else
+        hca_bounce_put(hca, sent->buf);
+}
+
+static void hca_link_end_oldest(struct hca_tp *hca, struct hca_link *link, aq_status status)
 {
     struct hca_sent *sent = &link->sent[link->tail++ % hca->sends];
     hca->out--;
-    if (sent->op != NULL) {
-        link->pieces--;
-        hca_transfer_piece_done(hca, sent, status);
-    } else if (sent->buf != NULL) {
-        hca->bounced--;
-        hca_buf_put(hca, sent->buf);
-    }
+    if (sent->op != NULL) link->pieces--;
+    hca_sent_end(hca, sent, status);
 }
 
-void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
+void hca_links_destroy(struct hca_peer *peer)
 {
-    (void)hca;
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         if (peer->link[r].qp != NULL) hca_verbs.destroy_qp(peer->link[r].qp);
         peer->link[r].qp = NULL;
@@ -127,11 +129,11 @@ void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
 /* A queue pair is gone with what was posted to it: its buffers are ours again. */
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
-    hca_links_destroy(hca, peer);
+    hca_links_destroy(peer);
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         struct hca_link *link = &peer->link[r];
         while (link->tail != link->head)
-            hca_link_end_sent(hca, link, status);
+            hca_link_end_oldest(hca, link, status);
         free(link->sent);
         link->sent = NULL;
     }
@@ -186,7 +188,7 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     struct hca_link *link = &peer->link[rail];
     if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an ended one */
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
-        hca_link_end_sent(hca, link, AQ_OK);
+        hca_link_end_oldest(hca, link, AQ_OK);
         return;
     }
     if (!peer->broken) hca_link_broke(hca, peer, rail, wc->status);

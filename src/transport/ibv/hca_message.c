@@ -10,7 +10,7 @@
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* May a message be posted? For a request a buffer is posted first, in which its reply comes. */
-static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer, bool reply)
+static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (AQI_UNLIKELY(peer->state != HCA_UP)) {
         if (peer->state == HCA_DOWN) return AQ_EPEER;
@@ -19,7 +19,6 @@ static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer, bo
     }
     if (peer->again != NULL) hca_repair_resume(hca, peer);
     if (peer->again != NULL) return peer->state == HCA_DOWN ? AQ_EPEER : AQ_AGAIN;
-    if (hca->bounced >= hca_config.bounces + (reply ? hca->depth : 0)) return AQ_AGAIN;
     return AQ_OK;
 }
 
@@ -42,8 +41,8 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
     hca_lock(hca);
-    aq_status st = hca_message_ready(hca, peer, reply);
-    struct hca_buf *buf = st == AQ_OK ? hca_buf_get(hca) : NULL;
+    aq_status st = hca_message_ready(hca, peer);
+    struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
         aqi_am_encode(buf->bytes, am, hca->params.self);
@@ -54,12 +53,8 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
             hca_message_post(hca, 1);
             peer->replies++;
         }
-        hca->bounced++;
         st = hca_message_issue(hca, peer, &(struct hca_sent){.buf = buf, .number = peer->number});
-        if (st != AQ_OK) {
-            hca->bounced--;
-            hca_buf_put(hca, buf);
-        }
+        if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
     hca_unlock(hca);
     if (st == AQ_OK) aqi_comp_local(comp);

@@ -95,17 +95,13 @@ int hca_wait_fd(struct aqi_tp *tp)
 }
 
 /* What the adapter has to say of itself. */
-static void hca_progress_events(struct hca_tp *hca, struct hca_rail *rail)
+static void hca_progress_events(const struct hca_rail *rail)
 {
     struct ibv_async_event event;
-    (void)hca;
     while (hca_verbs.get_async_event(rail->context, &event) == 0) {
-        bool port =
-            event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_PORT_ACTIVE;
         bool bad = event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_CQ_ERR ||
                    event.event_type == IBV_EVENT_SRQ_ERR ||
                    event.event_type == IBV_EVENT_DEVICE_FATAL;
-        if (port) rail->down = event.event_type == IBV_EVENT_PORT_ERR;
         aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
                 hca_verbs.event_type_str(event.event_type));
         hca_verbs.ack_async_event(&event);
@@ -120,7 +116,7 @@ static void hca_progress_disarm(struct hca_tp *hca)
         struct hca_rail *rail = &hca->rail[r];
         while (hca_verbs.get_cq_event(rail->channel, &cq, &user) == 0)
             hca_verbs.ack_cq_events(cq, 1);
-        hca_progress_events(hca, rail);
+        hca_progress_events(rail);
     }
 }
 

@@ -20,7 +20,6 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
 {
     static const unsigned char none[16], mapped[12] = {[10] = 0xff, [11] = 0xff};
     char path[200], type[32] = "";
-    (void)rail;
     if (memcmp(gid->raw, none, sizeof(none)) == 0) return -1;
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/gid_attrs/types/%d", device,
              rail->port, index);
@@ -165,19 +164,38 @@ void hca_rail_close(struct hca_rail *rail)
     memset(rail, 0, sizeof(*rail));
 }
 
-struct ibv_mr *hca_rail_register(struct hca_rail *rail, void *addr, size_t len, int access)
+struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access)
 {
     struct rlimit limit;
     struct ibv_mr *mr = hca_verbs.reg_mr(rail->pd, addr, len, access);
     if (mr != NULL) return mr;
-    if (errno == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-        limit.rlim_cur != RLIM_INFINITY)
+    int err = errno;
+    if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         aqi_fail_quiet(AQ_ELIMIT,
                        "%s cannot register %zu bytes: only %llu bytes may be locked (ulimit -l, or "
                        "LimitMEMLOCK= of the service that started us): raise it, best to unlimited",
                        rail->name, len, (unsigned long long)limit.rlim_cur);
     else
         aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
-                       strerror(errno));
+                       strerror(err));
+    errno = err;
     return NULL;
+}
+
+bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
+                        int access)
+{
+    for (unsigned r = 0; r < hca->rails; r++) {
+        mr[r] = hca_rail_register(&hca->rail[r], addr, len, access);
+        if (mr[r] == NULL) return false;
+    }
+    return true;
+}
+
+void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS])
+{
+    for (unsigned r = 0; r < HCA_RAILS; r++) {
+        if (mr[r] != NULL) hca_verbs.dereg_mr(mr[r]);
+        mr[r] = NULL;
+    }
 }

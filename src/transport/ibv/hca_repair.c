@@ -32,16 +32,6 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
 
 /* --- what was under way ---------------------------------------------------------------------- */
 
-static void hca_repair_drop(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
-{
-    if (sent->op != NULL) {
-        hca_transfer_piece_done(hca, sent, status);
-    } else {
-        hca->bounced--;
-        hca_buf_put(hca, sent->buf);
-    }
-}
-
 /* Take what was posted and has not completed; what was refused ends with that. */
 static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
 {
@@ -50,7 +40,7 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
         hca->out--;
         if (sent->op != NULL) link->pieces--;
         if (sent->refused)
-            hca_repair_drop(hca, sent, AQ_ERANGE);
+            hca_sent_end(hca, sent, AQ_ERANGE);
         else
             peer->again[peer->again_count++] = *sent;
     }
@@ -59,7 +49,7 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
 void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     while (peer->again_first < peer->again_count)
-        hca_repair_drop(hca, &peer->again[peer->again_first++], status);
+        hca_sent_end(hca, &peer->again[peer->again_first++], status);
     if (peer->again != NULL) hca->repeating--;
     free(peer->again);
     peer->again = NULL;
@@ -104,7 +94,7 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
         hca_peer_fail(hca, peer, "no memory to make its connection anew");
         return;
     }
-    hca_links_destroy(hca, peer);
+    hca_links_destroy(peer);
     peer->generation++;
     if ((int32_t)(peer->wanted - peer->generation) > 0) peer->generation = peer->wanted;
     peer->broken = peer->connected = false;
@@ -129,7 +119,7 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
         if (sent->op != NULL)
             st = hca_transfer_issue(hca, peer, sent);
         else if ((int32_t)(sent->number - peer->arrived) < 0)
-            hca_repair_drop(hca, sent, AQ_OK);
+            hca_sent_end(hca, sent, AQ_OK);
         else
             st = hca_message_issue(hca, peer, sent);
         if (st != AQ_OK) return; /* no room; or what failed has forgotten all */

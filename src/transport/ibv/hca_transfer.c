@@ -14,8 +14,7 @@ enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCES
 
 static void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
-    for (unsigned r = 0; r < HCA_RAILS; r++)
-        if (op->mr[r] != NULL) hca_verbs.dereg_mr(op->mr[r]);
+    hca_rails_deregister(op->mr);
     if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
     if (!op->get) aqi_comp_local(op->comp);
     aqi_comp_remote(op->comp);
@@ -30,8 +29,7 @@ void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_statu
     if (sent->buf != NULL) {
         if (op->get && status == AQ_OK)
             memcpy(op->local + sent->offset, sent->buf->bytes, sent->len);
-        hca->bounced--;
-        hca_buf_put(hca, sent->buf);
+        hca_bounce_put(hca, sent->buf);
     }
     op->done += sent->len;
     if (op->done == op->len) hca_transfer_end(hca, op);
@@ -96,9 +94,8 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(hca, op)};
     if (op->bounce) {
-        sent.buf = hca->bounced < hca_config.bounces ? hca_buf_get(hca) : NULL;
+        sent.buf = hca_bounce_get(hca, 0);
         if (sent.buf == NULL) return AQ_AGAIN;
-        hca->bounced++;
         if (!op->get) memcpy(sent.buf->bytes, op->local + op->posted, sent.len);
     }
     op->posted += sent.len; /* first: a failure ends what is posted */
@@ -106,10 +103,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
     op->posted -= sent.len;
-    if (sent.buf != NULL) {
-        hca->bounced--;
-        hca_buf_put(hca, sent.buf);
-    }
+    if (sent.buf != NULL) hca_bounce_put(hca, sent.buf);
     return st;
 }
 
@@ -140,13 +134,11 @@ static aq_status hca_transfer_local(struct hca_tp *hca, struct hca_op *op,
         op->bounce = true;
         return AQ_OK;
     }
-    for (unsigned r = 0; r < op->peer->links; r++) {
-        if (known == NULL)
-            op->mr[r] = hca_rail_register(&hca->rail[r], op->local, op->len,
-                                          op->get ? IBV_ACCESS_LOCAL_WRITE : 0);
-        if (known == NULL && op->mr[r] == NULL) return AQ_ENOTSUP; /* so by messages */
+    if (known == NULL &&
+        !hca_rails_register(hca, op->mr, op->local, op->len, op->get ? IBV_ACCESS_LOCAL_WRITE : 0))
+        return AQ_ENOTSUP; /* so by messages */
+    for (unsigned r = 0; r < hca->rails; r++)
         op->lkey[r] = known != NULL ? known->mr[r]->lkey : op->mr[r]->lkey;
-    }
     return AQ_OK;
 }
 
@@ -175,8 +167,7 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     memcpy(op->rkey, rmem->key.rkey, sizeof(op->rkey));
     st = hca_transfer_local(hca, op, mem);
     if (st != AQ_OK) {
-        for (unsigned r = 0; r < HCA_RAILS; r++)
-            if (op->mr[r] != NULL) hca_verbs.dereg_mr(op->mr[r]);
+        hca_rails_deregister(op->mr);
         aqi_pool_put(&hca->ops, op);
         return st;
     }
@@ -243,14 +234,12 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     mem->key->rails = hca->rails;
     mem->mem =
         (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = sizeof(*mem->key)};
-    for (unsigned r = 0; r < hca->rails; r++) {
-        mem->mr[r] = hca_rail_register(&hca->rail[r], addr, len, HCA_ACCESS);
-        if (mem->mr[r] == NULL) {
-            hca_mem_dereg(tp, &mem->mem);
-            return AQ_ELIMIT;
-        }
-        mem->key->rkey[r] = mem->mr[r]->rkey;
+    if (!hca_rails_register(hca, mem->mr, addr, len, HCA_ACCESS)) {
+        hca_mem_dereg(tp, &mem->mem);
+        return AQ_ELIMIT;
     }
+    for (unsigned r = 0; r < hca->rails; r++)
+        mem->key->rkey[r] = mem->mr[r]->rkey;
     *out = &mem->mem;
     return AQ_OK;
 }
@@ -259,8 +248,7 @@ void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 {
     struct hca_mem *mem = (struct hca_mem *)out;
     (void)tp;
-    for (unsigned r = 0; r < HCA_RAILS; r++)
-        if (mem->mr[r] != NULL) hca_verbs.dereg_mr(mem->mr[r]);
+    hca_rails_deregister(mem->mr);
     free(mem);
 }
 
