@@ -2,8 +2,8 @@
 #include "base/mac.h"
 
 #include "base/fail.h"
+#include "base/library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +32,7 @@ static struct {
     int (*final)(void *context, unsigned char *out, size_t *len, size_t room);
 } mac_calls;
 
-static const struct {
-    const char *name;
-    void *slot;
-} mac_symbols[] = {
+static const struct aqi_symbol mac_symbols[] = {
     {"EVP_MAC_fetch", &mac_calls.fetch},    {"EVP_MAC_free", &mac_calls.forget},
     {"EVP_MAC_CTX_new", &mac_calls.create}, {"EVP_MAC_CTX_free", &mac_calls.destroy},
     {"EVP_MAC_init", &mac_calls.init},      {"EVP_MAC_update", &mac_calls.update},
@@ -54,19 +51,10 @@ struct aqi_mac {
     struct mac_param params[2];
 };
 
-/* It stays loaded: it has handlers for the end of the process. */
 static void mac_load(void)
 {
-    void *library = dlopen(MAC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    mac_calls.missing = "OpenSSL's " MAC_LIBRARY " is not found: install libssl3";
-    if (library == NULL) return;
-    for (size_t i = 0; i < AQI_COUNT_OF(mac_symbols); i++) {
-        void *symbol = dlsym(library, mac_symbols[i].name);
-        if (symbol == NULL) return;
-        /* A function pointer by its bytes: C has no conversion from void *. */
-        memcpy(mac_symbols[i].slot, &symbol, sizeof(symbol));
-    }
-    mac_calls.missing = NULL;
+    if (aqi_library_load(MAC_LIBRARY, mac_symbols, AQI_COUNT_OF(mac_symbols)) != NULL)
+        mac_calls.missing = "OpenSSL's " MAC_LIBRARY " is not found: install libssl3";
 }
 
 const char *aqi_mac_missing(void)

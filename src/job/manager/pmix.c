@@ -1,6 +1,7 @@
 /* PMIx by libpmix, loaded when it is needed, with the few declarations of its standard ABI. */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/library.h"
 #include "job/settings.h"
 #include "manager_impl.h"
 #include "pmix_abi.h"
@@ -21,7 +22,7 @@ struct pmix_manager {
 };
 
 static struct {
-    void *library;
+    bool loaded;
     int (*init)(struct pmix_abi_proc *me, struct pmix_abi_info *info, size_t count);
     int (*finalize)(const struct pmix_abi_info *info, size_t count);
     int (*put)(uint8_t scope, const char *key, struct pmix_abi_value *value);
@@ -37,10 +38,7 @@ static struct {
     const char *(*version)(void);
 } pmix_calls;
 
-static const struct {
-    const char *name;
-    void *slot;
-} pmix_symbols[] = {
+static const struct aqi_symbol pmix_symbols[] = {
     {"PMIx_Init", &pmix_calls.init},
     {"PMIx_Finalize", &pmix_calls.finalize},
     {"PMIx_Put", &pmix_calls.put},
@@ -63,27 +61,21 @@ static bool pmix_launched(void)
     return getenv("PMIX_NAMESPACE") != NULL && getenv("PMIX_RANK") != NULL && !manager_is_hydra();
 }
 
-/* It stays loaded: it has handlers for the end of the process, and a program's MPI may use it. */
 static aq_status pmix_load(void)
 {
     const char *name = aqi_job_config.pmix_library;
-    if (pmix_calls.library != NULL) return AQ_OK;
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
+    if (pmix_calls.loaded) return AQ_OK;
+    const char *missing = aqi_library_load(name, pmix_symbols, AQI_COUNT_OF(pmix_symbols));
+    if (missing == name)
         return aqi_fail(AQ_ENOTSUP, "job",
                         "a manager that speaks PMIx started this process, but its library cannot "
                         "be loaded (%s): install it (Debian: libpmix2), or say where it is with "
                         "AQ_PMIX_LIBRARY",
                         dlerror());
-    for (size_t i = 0; i < AQI_COUNT_OF(pmix_symbols); i++) {
-        void *symbol = dlsym(library, pmix_symbols[i].name);
-        if (symbol == NULL)
-            return aqi_fail(AQ_ENOTSUP, "job", "AQ_PMIX_LIBRARY=%s has no %s: take libpmix.so.2",
-                            name, pmix_symbols[i].name);
-        /* A function pointer by its bytes: C has no conversion from void *. */
-        memcpy(pmix_symbols[i].slot, &symbol, sizeof(symbol));
-    }
-    pmix_calls.library = library;
+    if (missing != NULL)
+        return aqi_fail(AQ_ENOTSUP, "job", "AQ_PMIX_LIBRARY=%s has no %s: take libpmix.so.2", name,
+                        missing);
+    pmix_calls.loaded = true;
     return AQ_OK;
 }
 

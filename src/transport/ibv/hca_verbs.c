@@ -1,16 +1,13 @@
 /* ibv: loading libibverbs. */
 #include "transport/ibv/hca_verbs.h"
 
-#include <dlfcn.h>
+#include "base/library.h"
+
 #include <pthread.h>
-#include <string.h>
 
 struct hca_verbs hca_verbs;
 
-static const struct {
-    const char *name;
-    void *slot;
-} hca_verbs_symbols[] = {
+static const struct aqi_symbol hca_verbs_symbols[] = {
     {"ibv_get_device_list", &hca_verbs.get_device_list},
     {"ibv_free_device_list", &hca_verbs.free_device_list},
     {"ibv_get_device_name", &hca_verbs.get_device_name},
@@ -44,20 +41,15 @@ static const struct {
 
 static const char *hca_verbs_why;
 
-/* It stays loaded, with the drivers that it loads. */
 static void hca_verbs_load(void)
 {
-    void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
-    hca_verbs_why = "libibverbs.so.1 is not found: install libibverbs1 and ibverbs-providers";
-    if (library == NULL) return;
-    hca_verbs_why = "libibverbs.so.1 is too old: rdma-core 1.0 or later is needed";
-    for (size_t i = 0; i < AQI_COUNT_OF(hca_verbs_symbols); i++) {
-        void *symbol = dlsym(library, hca_verbs_symbols[i].name);
-        if (symbol == NULL) return;
-        /* A function pointer by its bytes: C has no conversion from void *. */
-        memcpy(hca_verbs_symbols[i].slot, &symbol, sizeof(symbol));
-    }
-    hca_verbs_why = NULL;
+    static const char library[] = "libibverbs.so.1";
+    const char *missing =
+        aqi_library_load(library, hca_verbs_symbols, AQI_COUNT_OF(hca_verbs_symbols));
+    if (missing == library)
+        hca_verbs_why = "libibverbs.so.1 is not found: install libibverbs1 and ibverbs-providers";
+    else if (missing != NULL)
+        hca_verbs_why = "libibverbs.so.1 is too old: rdma-core 1.0 or later is needed";
 }
 
 const char *hca_verbs_missing(void)
