@@ -2,29 +2,19 @@
  * Runs registration caches by seed.
  *
  *     regsim --seed 17 [--count N] [--trace]
- *     regsim --file seeds.txt    each line a seed; what is behind # says why it is there
+ *     regsim --file seeds.txt
  *     regsim --figures           hits and messages of some patterns, as a table
  */
+#include "../common/seeds.h"
 #include "regsim.h"
-
-#include "base/fail.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static _Noreturn void usage(void)
+_Noreturn void usage(void)
 {
     fprintf(stderr, "usage: regsim --seed N [--count N] [--trace] | --file SEEDS | --figures\n");
     exit(2);
-}
-
-static uint64_t number(const char *text)
-{
-    char *end;
-    if (text == NULL) usage();
-    uint64_t value = strtoull(text, &end, 0);
-    if (*text == '\0' || *end != '\0') usage();
-    return value;
 }
 
 static void run_seed(uint64_t seed, bool trace, bool quiet)
@@ -40,24 +30,21 @@ static void run_seed(uint64_t seed, bool trace, bool quiet)
            sim.unmapped);
 }
 
-static int run_file(const char *path)
+static void run_quietly(const void *trace, uint64_t seed)
 {
-    char line[256];
-    unsigned runs = 0;
-    FILE *file = fopen(path, "r");
-    if (file == NULL) {
-        perror(path);
-        return 2;
-    }
-    while (fgets(line, sizeof(line), file) != NULL) {
-        line[strcspn(line, "# \n")] = '\0';
-        if (line[0] == '\0') continue;
-        run_seed(number(line), false, true);
-        runs++;
-    }
-    fclose(file);
-    printf("%u stored seeds hold\n", runs);
-    return runs == 0;
+    run_seed(seed, *(const bool *)trace, true);
+}
+
+static bool run_stored(int argc, char **argv);
+
+static const struct seeds_program program = {
+    .name = "regsim", .batch = 50, .seconds = 300, .run = run_quietly, .stored = run_stored};
+
+static bool run_stored(int argc, char **argv)
+{
+    static const bool silent = false;
+    if (argc != 3 || strcmp(argv[1], "--seed") != 0) usage();
+    return seeds_apart(&program, &silent, seeds_number(argv[2]), 1);
 }
 
 int main(int argc, char **argv)
@@ -71,19 +58,18 @@ int main(int argc, char **argv)
         } else if (i + 1 == argc) {
             usage();
         } else if (strcmp(argv[i], "--file") == 0) {
-            return run_file(argv[i + 1]);
+            return seeds_file(&program, argv[i + 1]);
         } else if (strcmp(argv[i], "--seed") == 0) {
-            seed = number(argv[++i]);
+            seed = seeds_number(argv[++i]);
             seeded = true;
         } else if (strcmp(argv[i], "--count") == 0) {
-            count = number(argv[++i]);
+            count = seeds_number(argv[++i]);
         } else {
             usage();
         }
     }
     if (!seeded) usage();
-    for (uint64_t i = 0; i < count; i++)
-        run_seed(seed + i, trace, count > 1);
-    if (count > 1) printf("%" PRIu64 " seeds from %" PRIu64 " hold\n", count, seed);
+    if (count > 1) return seeds_many(&program, &trace, seed, count);
+    run_seed(seed, trace, false);
     return 0;
 }
