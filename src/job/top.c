@@ -201,12 +201,10 @@ void aqi_top_came(const void *bytes, size_t len)
 /* Without it the job cannot be watched, and that is all. */
 static void top_listen(void)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, AQI_TOP_NAME "%u.%d",
-                       (unsigned)geteuid(), (int)getpid());
+    struct sockaddr_un address;
+    socklen_t size = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return;
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
     if (bind(fd, (struct sockaddr *)(void *)&address, size) != 0 || listen(fd, TOP_WATCHERS) != 0) {
         close(fd);
         return;

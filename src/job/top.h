@@ -10,10 +10,22 @@
 #include "base/stats.h"
 #include "job/hub/hub.h"
 
-/* The socket: this, the user's number, a point and the number of the root's process. */
-#define AQI_TOP_NAME    "aq-top-"
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #define AQI_TOP_VERSION 1u
 #define AQI_TOP_ROWS    128u /* in a packet */
+
+/* The socket: this, the user's number, a point and the number of the root's process. */
+#define AQI_TOP_NAME "aq-top-"
+static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int len = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, AQI_TOP_NAME "%u.%d",
+                       user, pid);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
 
 /* aqtop says: show me, so often. */
 struct aqi_top_ask {

@@ -36,12 +36,9 @@ size_t watch_find(struct found_job *jobs, size_t most)
 
 static int watch_connect(const struct found_job *job)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
     struct ucred who;
-    socklen_t who_len = sizeof(who);
-    int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, AQI_TOP_NAME "%u.%d",
-                       job->user, (int)job->pid);
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+    socklen_t who_len = sizeof(who), size = aqi_top_address(job->user, (int)job->pid, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
