@@ -116,9 +116,9 @@ class Job:
 
     def doing(self):
         """What its processes wait for, for a report."""
-        lines = []
+        lines, mine = [], self.mine()[2]
         for pid, line, _ in processes():
-            if pid == self.run.pid or pid in self.mine()[2]:
+            if pid == self.run.pid or pid in mine:
                 try:
                     waits = " ".join(open(f"/proc/{pid}/{name}", encoding="ascii").read().strip()
                                      for name in ("wchan", "syscall"))
@@ -389,7 +389,7 @@ class Ends:
             for fanout in (2, 32):
                 with self.subTest(which=which, fanout=fanout):
                     def act(job, agents, _, which=which):
-                        job.kill(agents[self.order(agents)[which]])
+                        job.kill(agents[sorted(agents)[which]])
                     said = self.stays("-v", fanout=fanout, act=act)
                     self.assertRegex(said, "is lost with its host")
                     # That was nobody's wish, and who is below it does not say so.
@@ -399,25 +399,25 @@ class Ends:
         for fanout in (1, 2, 32):
             with self.subTest(fanout=fanout):
                 self.stays(fanout=fanout, code=-9, gone=EXIT + 1,
-                           act=lambda job, agents, ranks: job.kill(self.root_of(job)))
+                           act=lambda job, agents, ranks: job.kill(job.run.pid))
 
     def test_killed_root_of_deaf(self):
         """Ranks that do not look get signals in time, though nothing else happens on their host."""
         with self.job(VICTIM, "wait", "sleep", ranks=4, AQT_MARKS="1", AQ_EXIT_TIMEOUT="600ms",
                       AQ_HOST_TIMEOUT="100s", AQ_SSH_FANOUT="2") as job:
             until(lambda: job.said(1).count("#ready\n") == 4)
-            job.kill(self.root_of(job))
+            job.kill(job.run.pid)
             self.assertEqual(job.left(10), [], job.said(1))
 
     def test_killed_all_of_a_host(self):
         def act(job, agents, ranks):
-            host = self.order(agents)[0]
+            host = sorted(agents)[0]
             job.kill(*[pid for pid in job.mine()[2] if self.host_of(pid) == host])
         self.stays(act=act, code=(1, 137))
 
     def test_interrupted(self):
         def act(job, agents, ranks):
-            job.kill(self.root_of(job), number=signal.SIGINT)
+            job.kill(job.run.pid, number=signal.SIGINT)
         self.assertRegex(self.stays(act=act, code=130), "got signal 2")
 
     def test_interrupted_twice(self):
@@ -427,11 +427,11 @@ class Ends:
                     "sh", "-c", "trap '' TERM; " + self.STAY, ranks=4, AQ_EXIT_TIMEOUT="100s",
                     AQ_HOST_TIMEOUT="100s") as job:
                 agents, _, everything = job.ready(4, 4 - self.rootful)
-                host = self.order(agents)[-1]
+                host = sorted(agents)[-1]
                 frozen = [pid for pid in everything if freeze and self.host_of(pid) == host]
                 job.kill(*frozen, number=signal.SIGSTOP)
                 for _ in range(2):
-                    job.kill(self.root_of(job), number=signal.SIGINT)
+                    job.kill(job.run.pid, number=signal.SIGINT)
                     until(lambda: "got signal 2" in job.said(1))
                 self.assertEqual(job.wait(10), 130)
                 self.assertEqual("leaving it behind" in job.said(1), freeze, job.said(1))
@@ -440,7 +440,7 @@ class Ends:
     def test_frozen_host(self):
         """It is silent, so it is lost; what is left of it must not be waited for."""
         def act(job, agents, ranks):
-            host = self.order(agents)[-1]
+            host = sorted(agents)[-1]
             frozen.extend(pid for pid in job.mine()[2] if self.host_of(pid) == host)
             job.kill(*frozen, number=signal.SIGSTOP)
         frozen = []
@@ -459,7 +459,7 @@ class Ends:
 
             def states():
                 return {state_of(pid) for pid in ranks.values()}
-            root = self.root_of(job)
+            root = job.run.pid
             job.kill(root, number=signal.SIGTSTP)
             self.assertTrue(until(lambda: states() == {"T"}, 10), states())
             time.sleep(3)  # a silence that would be the end of it
@@ -521,14 +521,6 @@ class Near(World, Work, Mistakes, Ends):
                 if item.startswith(b"FAR_HOST="):
                     return item[9:].decode()
         return ""
-
-    @staticmethod
-    def order(agents):
-        return sorted(agents)
-
-    @staticmethod
-    def root_of(job):
-        return job.run.pid
 
     def test_missing_folder(self):
         """It is gone on the last host, by the time that its agent comes there."""
@@ -688,14 +680,6 @@ class Bridged(World):
         with contextlib.suppress(OSError):
             return cls.networks.get(os.stat(f"/proc/{pid}/ns/net").st_ino, "")
         return ""
-
-    @staticmethod
-    def order(agents):
-        return sorted(agents)
-
-    @staticmethod
-    def root_of(job):
-        return job.run.pid
 
     @contextlib.contextmanager
     def apart(self, *hosts):
