@@ -102,8 +102,8 @@ aq_exit(int code);
  *
  * Then the job ends: call aq_exit or exit with the same code next. So a job whose processes end one
  * after the other loses nothing that the later ones still write, and one in which only some end is
- * ended by them, after the wait of the first. Who still makes progress in the library 0.3 s
- * after the first has come is not waited for. The first non-zero code counts, as in aq_exit.
+ * ended by them, after the wait of the first. Who still makes progress in the library when none has
+ * come for 0.6 s is not waited for. The first non-zero code counts, as in aq_exit.
  *
  * Blocking    At most for `wait_ns`, of which no more than AQ_EXIT_TIMEOUT counts, and then until
  *             the others have been told. Runs handlers of replies only.

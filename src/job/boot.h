@@ -28,11 +28,14 @@ struct aqi_boot_info {
         key[AQI_JOB_KEY_BYTES]; /* secret, random, the same in all ranks; never on a command line */
 };
 
+/* Of `ending`. */
+#define AQI_BOOT_WAIT_NONE 0
+
 /* What the control channel can tell. */
 enum aqi_boot_event_type {
     AQI_BOOT_PEER_LOST, /* `rank` died; `text` says of what; the job goes on */
     AQI_BOOT_EXIT,      /* somebody ended the job with `code`: end too */
-    AQI_BOOT_ENDING,    /* others have come to their end: who has nothing to do does, too */
+    AQI_BOOT_ENDING,    /* `code` ranks have come to their end: who has nothing to do does, too */
     AQI_BOOT_AGREED     /* the answer to `agree` */
 };
 struct aqi_boot_event {
@@ -104,7 +107,8 @@ struct aqi_boot_kind {
      * Async-signal- safe; does not end the process, does not wait. */
     void (*exit)(struct aqi_boot *boot, int code, const char *why);
     /* Tell it that this process ends with `code` as soon as all others want to end, too, and at the
-     * latest in `wait_ns`: then the event AQI_BOOT_EXIT comes. False: nobody will say so. */
+     * latest in `wait_ns`: then the event AQI_BOOT_EXIT comes. False: nobody will say so.
+     * AQI_BOOT_WAIT_NONE: it does not end by itself, but agrees to what others have begun. */
     bool (*ending)(struct aqi_boot *boot, int code, uint64_t wait_ns);
     /* This process exits in good order, now, though not by aq_finalize: a manager shall not take it
      * for a crash. Only close makes sense afterwards. */

@@ -36,6 +36,7 @@ static struct {
     /* In aq_exit_together: the end of the job is what we wait for; and it has come. */
     atomic_bool waiting, told;
     atomic_bool asked; /* whether we come to our end, too */
+    atomic_int come;   /* how many had when we were */
 } lib;
 
 /* This thread ends the process. */
@@ -210,6 +211,7 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
     (void)arg;
     switch (event->type) {
     case AQI_BOOT_ENDING:
+        atomic_store(&lib.come, event->code);
         atomic_store(&lib.asked, true);
         if (aqi_core_on_progress_thread()) aqi_core_news();
         break;
@@ -227,23 +229,26 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
 
 /*
  * Others have come to their end, and ask again and again. A program that still polls or waits at
- * the third question will not come to its own: they need not wait for it. One question is not
- * enough, nor three that are read at once: a process that had no core for a while may be on its way
- * out of a barrier.
+ * the fourth question will not come to its own: they need not wait for it. One question is not
+ * enough, nor four that are read at once: a process that had no core for a while may be on its way
+ * out of a barrier. Nor are four as long as others still come: it may be next.
  */
 static void init_answer(void)
 {
-    enum { ENOUGH = 3, APART_NS = 50000000 };
+    enum { ENOUGH = 4, APART_NS = 50000000 };
     static _Atomic unsigned questions;
     static _Atomic uint64_t last_ns;
+    static atomic_int come;
     if (AQI_LIKELY(!atomic_load_explicit(&lib.asked, memory_order_relaxed)) ||
         aqi_core_on_progress_thread() || !atomic_exchange(&lib.asked, false))
         return;
     uint64_t now = aqi_now_ns();
+    int others = atomic_load(&lib.come);
+    if (atomic_exchange(&come, others) != others) questions = 0;
     if (questions != 0 && now - last_ns < APART_NS) return;
     last_ns = now;
     if (++questions == ENOUGH && !atomic_load(&lib.leaving))
-        (void)lib.boot->kind->ending(lib.boot, 0, aqi_job_config.exit_timeout_ns);
+        (void)lib.boot->kind->ending(lib.boot, 0, AQI_BOOT_WAIT_NONE);
 }
 
 static void init_boot_attend(void *arg)

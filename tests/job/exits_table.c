@@ -142,6 +142,7 @@ const struct exit_case exit_cases[] = {
     {"threads6", "nowhere", .code = 6, LATE},
     {"together6", "nowhere", "fault", .code = 6, .set = BARE ",again=60,late=5", LATE},
     {"threads6", "nowhere", "fault", .code = 6, .set = BARE ",again=60,late=5", LATE},
+    {"relay6", "nowhere", .code = 6, .ranks = 12, LATE},
     {"segv", "nowhere", .code = 139, .said = SEGV, .prints = PRINT_ANY},
     /* One, while the others are in a barrier. */
     {"segv", "barrier", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks that come to their end one after the other all get there: the others are asked no sooner,
- * and again after twice the time each. Who still looks at its messages after a few agrees to it. */
+/* Ranks that come to their end one after the other all get there: the others are asked so long
+ * after the latest, and again after twice the time each. Who still looks at its messages after a
+ * few agrees to it. */
 #define END_ASK_NS 75000000u
 
 /* The user said twice that the job is to end: those who have not killed their ranks in this time
@@ -89,13 +90,18 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     char name[AQI_RANK_NAME_BYTES];
     aqi_hub_name(hub, by, name);
     hub_say(hub, false, "%s comes to its end with code %d", name, code & 0xff);
+    bool comes = !hub->root->ranks[by].ending && wait_ns != AQI_BOOT_WAIT_NONE;
     hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
     hub->root->ranks[by].ending = true;
     if (end->code == 0) end->code = code & 0xff;
-    if (end->grace_ns != 0 || end->ending) return;
+    if (end->ending) return;
+    if (comes || end->grace_ns == 0) {
+        end->come++;
+        end->wanted_ns = hub->now;
+        end->ask_ns = hub->now + END_ASK_NS;
+    }
+    if (end->grace_ns != 0) return;
     snprintf(end->why, sizeof(end->why), "%s ended the job with code %d", name, code & 0xff);
-    end->wanted_ns = hub->now;
-    end->ask_ns = hub->now + END_ASK_NS;
     end->grace_ns = hub->now + aqi_min(wait_ns, most);
 }
 
@@ -299,7 +305,7 @@ static uint64_t end_tick_wanted(struct aqi_hub *hub)
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {
-        root_event(hub, AQI_BOOT_ENDING, 0, 0, end->why);
+        root_event(hub, AQI_BOOT_ENDING, 0, (int)end->come, end->why);
         end->ask_ns = hub->now + (hub->now - end->wanted_ns);
     }
     return aqi_min(end->ask_ns, end->grace_ns);

@@ -134,7 +134,8 @@ struct hub_end {
     bool over;
     bool abandoned;
     uint64_t grace_ns;  /* when it begins, although not all ranks want it; 0: none does */
-    uint64_t wanted_ns; /* when the first wanted it */
+    uint64_t wanted_ns; /* when the latest came that wants it, and did not only agree */
+    uint32_t come;      /* such ranks */
     uint64_t left_ns;   /* when to look who has not followed the rank `left`; 0: none has left */
     uint32_t left;
     uint64_t ask_ns;   /* when the others are asked, or asked again */

@@ -76,6 +76,16 @@ static void end_together6(void)
     aq_exit(6);
 }
 
+/* Each a moment after the one before it, from which it hears: the last is late. */
+static void end_relay6(void)
+{
+    if (job.self != 0) job_await(&received, 1);
+    victim_pass_time();
+    if (job.self + 1 < job.size)
+        CHECK_OK(aq_am_short(job.team, job.self + 1, FLOOD, AQ_NO_ARGS, 0));
+    end_together6();
+}
+
 /* The others are somewhere else and will not come. */
 static void end_impatient6(void)
 {
@@ -439,6 +449,7 @@ static const struct choice ends[] = {
     {.name = "differ", .run = end_differ},
     {.name = "together6", .run = end_together6},
     {.name = "threads6", .run = end_threads6, .threads = true},
+    {.name = "relay6", .run = end_relay6},
     {.name = "impatient6", .run = end_impatient6},
     {.name = "thread", .run = end_in_thread, .threads = true},
     {.name = "handler", .run = end_in_handler},
