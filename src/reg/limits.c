@@ -9,7 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define LIMITS_MAX "2/3"
+#define LIMITS_MAX      "2/3"
+#define LIMITS_NOT_LENT "No network lends memory to peers on demand yet."
 
 /* Of what may be pinned, parts of 16 that peers may hold: where segments are registered on demand,
  * as the document of vapi-conduit has it; and where they are registered from the start. */
@@ -18,6 +19,7 @@ enum { LIMITS_MAIN_ON_DEMAND = 12, LIMITS_MAIN_ELSE = 1, LIMITS_PARTS = 16, LIMI
 struct aqi_reg_config aqi_reg_config = {
     .max = LIMITS_MAX, .main = "", .victim = "", .region = 128 << 10, .ride = AQI_REG_RIDE_MAX};
 
+/* In the order of enum aqi_reg_monitor. */
 static const char *const limits_monitors[] = {"auto", "none", NULL};
 
 static const struct aqi_setting limits_rows[] = {
@@ -38,21 +40,23 @@ static const struct aqi_setting limits_rows[] = {
     {.name = "AQ_REG_MAIN",
      .alias = "GASNET_FIREHOSE_M",
      .def = "",
-     .doc = "Of that, how much of a process its peers may hold, all together: a part, or a size; a "
-            "bare number is in M. Nothing: three quarters where segments are registered on "
-            "demand, else a sixteenth.",
+     .doc = "Of the share of AQ_REG_MAX that a process has, how much its peers may hold, all "
+            "together: a part, or a size; a bare number is in M. Nothing: three quarters where "
+            "segments are registered on demand, else a sixteenth.",
+     .advice = LIMITS_NOT_LENT,
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
     {.name = "AQ_REG_VICTIM",
      .alias = "GASNET_FIREHOSE_MAXVICTIM_M",
      .def = "",
-     .doc = "Of that, how much a process may have registered for itself, or keep unused: a part, "
-            "or a size; a bare number is in M. Nothing: the rest.",
+     .doc = "Of the same share, how much a process may have registered for itself, or keep "
+            "unused: a part, or a size; a bare number is in M. Nothing: the rest.",
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
     {.name = "AQ_REG_MAIN_REGIONS",
      .alias = "GASNET_FIREHOSE_R",
      .def = "0",
      .doc = "The most registrations that peers may hold; 0: as many as fit.",
+     .advice = LIMITS_NOT_LENT,
      .same = true,
      AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
     {.name = "AQ_REG_VICTIM_REGIONS",
@@ -77,6 +81,7 @@ static const struct aqi_setting limits_rows[] = {
      .max = AQI_REG_RIDE_MAX,
      .same = true,
      .doc = "The largest put that rides on the message that asks for its destination.",
+     .advice = LIMITS_NOT_LENT,
      AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
     {.name = "AQ_REG_MONITOR",
      .def = "auto",

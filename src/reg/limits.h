@@ -5,6 +5,9 @@
 #include "base/settings.h"
 #include "reg/reg.h"
 
+/* AQ_REG_MONITOR. */
+enum aqi_reg_monitor { AQI_REG_MONITOR_AUTO, AQI_REG_MONITOR_NONE };
+
 /* Filled by aqi_settings_load. */
 struct aqi_reg_config {
     const char *max, *main, *victim; /* shares: see aqi_reg_limits_from */

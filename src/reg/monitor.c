@@ -144,6 +144,14 @@ no_memory:
     return AQ_ENOTSUP;
 }
 
+bool aqi_monitor_check(char *why, size_t len)
+{
+    int fd = monitor_descriptor(why, len);
+    if (fd < 0) return false;
+    close(fd);
+    return true;
+}
+
 void aqi_monitor_close(struct aqi_monitor *monitor)
 {
     aqi_kick(monitor->stop);
@@ -230,4 +238,9 @@ bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len
             return atomic_load(&monitor->dirty) && monitor_pop(monitor, addr, len);
         (void)sched_yield();
     }
+}
+
+bool aqi_monitor_told(const struct aqi_monitor *monitor)
+{
+    return atomic_load(&monitor->dirty);
 }

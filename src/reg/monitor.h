@@ -26,6 +26,9 @@ struct aqi_monitor;
 aq_status aqi_monitor_open(bool threads, struct aqi_monitor **monitor, char *why, size_t len);
 void aqi_monitor_close(struct aqi_monitor *monitor);
 
+/* Could it be opened? False: `why` as above; else it is untouched. */
+bool aqi_monitor_check(char *why, size_t len);
+
 /*
  * Watch these pages from now on; call it before they are pinned. Never more than the pages of a
  * transfer: of what is given back by madvise the kernel tells before it does it, which is early
@@ -36,5 +39,9 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
 /* The next range that has changed since; false: none. Each call by which watched memory changed and
  * that was over before this one began has been told then. Any thread. */
 bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len);
+
+/* Has something changed that aqi_monitor_next has not given out? Cheap, for who only has to tidy
+ * up: what is just changing is not waited for. Any thread. */
+bool aqi_monitor_told(const struct aqi_monitor *monitor);
 
 #endif

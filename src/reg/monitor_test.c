@@ -125,6 +125,20 @@ static void files_and_shared_memory_are_not_watched(void **unused)
 }
 
 /* A child's memory is none of ours, and it does not wait for anybody. */
+static void what_waits_is_told_cheaply(void **unused)
+{
+    (void)unused;
+    char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    assert_true(aqi_monitor_check(why, sizeof(why)));
+    assert_true(watch(at, SIZE));
+    (void)told(at);
+    assert_false(aqi_monitor_told(monitor));
+    assert_int_equal(munmap(at, SIZE), 0);
+    assert_true(aqi_monitor_told(monitor));
+    assert_true(told(at));
+    assert_false(aqi_monitor_told(monitor));
+}
+
 static void a_child_changes_nothing(void **unused)
 {
     (void)unused;
@@ -199,6 +213,7 @@ int main(void)
         cmocka_unit_test(ways_to_lose_anonymous_memory),
         cmocka_unit_test(memory_of_the_heap),
         cmocka_unit_test(files_and_shared_memory_are_not_watched),
+        cmocka_unit_test(what_waits_is_told_cheaply),
         cmocka_unit_test(a_child_changes_nothing),
         cmocka_unit_test(more_than_can_be_kept_is_all),
         cmocka_unit_test(the_next_user_hears_of_it),
