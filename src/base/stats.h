@@ -30,6 +30,10 @@ enum aqi_counter {
     AQI_CTR_OVERSLEPT,        /* of them, those that nothing ended but their time-out */
     AQI_CTR_WAKE_SENT,        /* sleeping peers woken */
     AQI_CTR_HELLO_DROPPED,    /* calls and messages of strangers that made no sense */
+    AQI_CTR_REG_HIT,          /* pieces of transfers whose memory was registered before, ... */
+    AQI_CTR_REG_MISS,         /* ... and that had to be registered, or could not be */
+    AQI_CTR_REG_PINNED,       /* bytes registered on demand */
+    AQI_CTR_REG_UNPINNED,     /* of these, bytes given back */
     AQI_CTR_PACKETS,          /* packets sent, by transports that have to */
     AQI_CTR_PACKETS_AGAIN,    /* packets sent again */
     AQI_CTR_PACKETS_TIMEOUT,  /* times that nothing else showed a loss */

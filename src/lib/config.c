@@ -4,6 +4,7 @@
 #include "core/core.h"
 #include "job/launch.h"
 #include "job/settings.h"
+#include "reg/limits.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -60,9 +61,9 @@ static const struct aqi_setting rows[] = {
 static struct aqi_settings_table lib_settings = {
     .group = "lib", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &lib_config};
 
-static struct aqi_settings_table *tables[32] = {&lib_settings, &aqi_core_settings,
-                                                &aqi_job_settings, &aqi_launch_settings};
-static size_t table_count = 4;
+static struct aqi_settings_table *tables[32] = {
+    &lib_settings, &aqi_core_settings, &aqi_job_settings, &aqi_launch_settings, &aqi_reg_settings};
+static size_t table_count = 5;
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
 static void config_find_tables(void)

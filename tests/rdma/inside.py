@@ -20,6 +20,7 @@ RAILS = {"AQ_IBV_RAILS": "2"}
 # With these the adapter gives up after 0.13 s, and the connection is made anew.
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
 CASES = "hundreds|local|slow|everyone|both ways|given back"
+NOT_KEPT = {"AQ_REG_MONITOR": "none"}
 
 
 def contract(name, *options, wire="", **variables):
@@ -43,6 +44,10 @@ ROWS = [
     job("core_coll", 2, **RAILS),
     job("core_coll", 4),
     job("core_leave", 2),
+    job("core_outside", 2, "kept"),
+    job("core_outside", 2, "kept", **RAILS),
+    job("core_outside", 2, "once", **NOT_KEPT),
+    job("core_outside", 2, "kept", wire="broken", **HASTY),
     job("gasnet_am_udp", 2),
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),

@@ -36,6 +36,7 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
              ports[device].number);
     probe->usable = ports[device].active;
     snprintf(probe->reason, sizeof(probe->reason), "%s", ports[device].why);
+    if (probe->usable) hca_pins_advise(probe->reason, sizeof(probe->reason));
     return true;
 }
 
@@ -132,6 +133,7 @@ static void hca_close(struct aqi_tp *tp)
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;
     }
+    hca_pins_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);
     for (unsigned r = 0; r < hca->rails; r++)
@@ -163,6 +165,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
     if (st == AQ_OK) st = hca_open_buffers(hca);
+    if (st == AQ_OK) st = hca_pins_open(hca);
     if (st == AQ_OK) st = hca_greet_open(hca);
     if (st != AQ_OK) {
         hca_close(&hca->tp);

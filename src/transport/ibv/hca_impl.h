@@ -12,6 +12,8 @@
 #include "base/mac.h"
 #include "base/pool.h"
 #include "base/spin.h"
+#include "reg/monitor.h"
+#include "reg/reg.h"
 #include "transport/credit_gate.h"
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
@@ -96,11 +98,12 @@ enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
 /* What was posted to a send queue, in order. */
 struct hca_sent {
-    struct hca_buf *buf; /* a message's, or the bounce buffer of a piece; NULL */
-    struct hca_op *op;   /* NULL: a message */
-    size_t offset, len;  /* of a piece */
-    uint32_t number;     /* of a message to this peer */
-    bool refused;        /* by the peer's adapter */
+    struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
+    struct hca_op *op;       /* NULL: a message */
+    size_t offset, len;      /* of a piece */
+    uint32_t number;         /* of a message to this peer */
+    bool refused;            /* by the peer's adapter */
+    struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
 };
 
 struct hca_link {
@@ -139,20 +142,28 @@ struct hca_peer {
     char why[160];
 };
 
+/* How what a transfer begins or ends in is reached. */
+enum hca_by {
+    HCA_BY_KNOWN, /* it lies in a registration that the caller knows */
+    HCA_BY_PINS,  /* it is pinned on demand */
+    HCA_BY_BOUNCE /* it is copied */
+};
+
 /* A transfer. */
 struct hca_op {
     struct hca_op *next;
     struct hca_peer *peer;
     struct aqi_comp *comp;
-    bool get, bounce;
+    bool get;
+    enum hca_by by;
+    enum aqi_reg_how how; /* of what is pinned for it; AQI_REG_NEVER: not asked yet */
     aq_status status;
     uint64_t remote;
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
     size_t len, posted, done;
     uint32_t rkey[HCA_RAILS];
-    uint32_t lkey[HCA_RAILS];
-    struct ibv_mr *mr[HCA_RAILS]; /* registered for this transfer */
+    uint32_t lkey[HCA_RAILS]; /* HCA_BY_KNOWN */
 };
 
 struct hca_mem {
@@ -185,6 +196,15 @@ struct hca_greeter {
     struct hca_peer *calling;
 };
 
+struct hca_pins {
+    struct aqi_reg *reg;
+    struct aqi_monitor *monitor; /* NULL: nothing may be kept */
+    struct aqi_pool uses;
+    uint64_t page;
+    struct hca_op *op; /* that memory is being pinned for */
+    bool due;          /* something may be unpinned */
+};
+
 struct hca_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
@@ -208,6 +228,7 @@ struct hca_tp {
     uint32_t repeating; /* peers to which something is posted again */
     struct aqi_pool ops;
     struct hca_greeter greeter;
+    struct hca_pins pins;
     int epoll;
 };
 
@@ -256,6 +277,18 @@ static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
 struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more);
 void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf);
 void hca_buf_close(struct hca_tp *hca);
+
+/* hca_pins.c. With the lock held. */
+aq_status hca_pins_open(struct hca_tp *hca);
+void hca_pins_close(struct hca_tp *hca); /* nothing is in use */
+/* Pin the beginning of what `sent` is to move, and make it as long as that. False: not so. */
+bool hca_pins_get(struct hca_tp *hca, struct hca_sent *sent);
+void hca_pins_put(struct hca_tp *hca, struct hca_sent *sent);
+uint32_t hca_pins_lkey(const struct hca_sent *sent, unsigned rail);
+/* Unpin what was unmapped or is not kept. */
+void hca_pins_progress(struct hca_tp *hca);
+/* What would make it better, for aqinfo; "": nothing. */
+void hca_pins_advise(char *advice, size_t len);
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);

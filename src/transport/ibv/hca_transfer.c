@@ -14,7 +14,6 @@ enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCES
 
 static void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
-    hca_rails_deregister(op->mr);
     if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
     if (!op->get) aqi_comp_local(op->comp);
     aqi_comp_remote(op->comp);
@@ -22,15 +21,20 @@ static void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
     aqi_pool_put(&hca->ops, op);
 }
 
+/* Give back what a piece had. */
+static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
+{
+    if (sent->buf != NULL) hca_bounce_put(hca, sent->buf);
+    if (sent->pin != NULL) hca_pins_put(hca, sent);
+}
+
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
     struct hca_op *op = sent->op;
     if (status != AQ_OK) op->status = status;
-    if (sent->buf != NULL) {
-        if (op->get && status == AQ_OK)
-            memcpy(op->local + sent->offset, sent->buf->bytes, sent->len);
-        hca_bounce_put(hca, sent->buf);
-    }
+    if (sent->buf != NULL && op->get && status == AQ_OK)
+        memcpy(op->local + sent->offset, sent->buf->bytes, sent->len);
+    hca_transfer_release(hca, sent);
     op->done += sent->len;
     if (op->done == op->len) hca_transfer_end(hca, op);
 }
@@ -52,28 +56,22 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-static size_t hca_transfer_piece_len(const struct hca_tp *hca, const struct hca_op *op)
-{
-    size_t most = op->bounce ? hca->buffer : (size_t)hca_config.piece;
-    return aqi_min(op->len - op->posted, most);
-}
-
 /* The link for the next piece: in turn, of those with room; HCA_RAILS: none has. */
-static unsigned hca_transfer_link(struct hca_peer *peer)
+static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_peer *peer)
 {
-    for (unsigned i = 0; i < peer->links; i++) {
-        unsigned r = peer->turn++ % peer->links;
+    for (unsigned i = 0; i < peer->links && hca->out < hca->room; i++) {
+        unsigned r = (peer->turn + i) % peer->links;
         if (peer->link[r].qp != NULL && peer->link[r].pieces < hca_config.sends) return r;
     }
     return HCA_RAILS;
 }
 
-/* A piece, of which `sent` may have the bounce buffer. */
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
 {
     const struct hca_op *op = sent->op;
-    unsigned rail = hca_transfer_link(peer);
+    unsigned rail = hca_transfer_link(hca, peer);
     if (rail == HCA_RAILS) return AQ_AGAIN;
+    peer->turn = rail + 1;
     struct ibv_sge piece = {.addr = (uintptr_t)op->local + sent->offset,
                             .length = (uint32_t)sent->len,
                             .lkey = op->lkey[rail]};
@@ -85,6 +83,8 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     if (sent->buf != NULL) {
         piece.addr = (uintptr_t)sent->buf->bytes;
         piece.lkey = sent->buf->chunk->mr[rail]->lkey;
+    } else if (sent->pin != NULL) {
+        piece.lkey = hca_pins_lkey(sent, rail);
     }
     if (!op->get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
@@ -92,8 +92,14 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
 
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
-    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(hca, op)};
-    if (op->bounce) {
+    struct hca_sent sent = {.op = op,
+                            .offset = op->posted,
+                            .len = aqi_min(op->len - op->posted, (size_t)hca_config.piece)};
+    /* Before memory is pinned, or looked up again and again. */
+    if (hca_transfer_link(hca, op->peer) == HCA_RAILS) return AQ_AGAIN;
+    if (op->by == HCA_BY_PINS && !hca_pins_get(hca, &sent)) op->by = HCA_BY_BOUNCE;
+    if (op->by == HCA_BY_BOUNCE) {
+        sent.len = aqi_min(sent.len, hca->buffer);
         sent.buf = hca_bounce_get(hca, 0);
         if (sent.buf == NULL) return AQ_AGAIN;
         if (!op->get) memcpy(sent.buf->bytes, op->local + op->posted, sent.len);
@@ -103,7 +109,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
     op->posted -= sent.len;
-    if (sent.buf != NULL) hca_bounce_put(hca, sent.buf);
+    hca_transfer_release(hca, &sent);
     return st;
 }
 
@@ -119,27 +125,20 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
     }
 }
 
-/* Memory of no registration is copied through buffers, or registered until the transfer is over. */
-static aq_status hca_transfer_local(struct hca_tp *hca, struct hca_op *op,
-                                    const struct aqi_mem *mem)
+/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. */
+static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
+                               const struct aqi_mem *mem)
 {
     const struct hca_mem *known = (const struct hca_mem *)mem;
     if (!op->get && op->len <= sizeof(op->copy)) {
         memcpy(op->copy, op->local, op->len);
         op->local = op->copy;
-        op->bounce = true;
-        return AQ_OK;
+        op->by = HCA_BY_BOUNCE;
+    } else if (known == NULL) {
+        op->by = op->len <= hca_config.bounce_limit ? HCA_BY_BOUNCE : HCA_BY_PINS;
     }
-    if (known == NULL && op->len <= hca_config.bounce_limit) {
-        op->bounce = true;
-        return AQ_OK;
-    }
-    if (known == NULL &&
-        !hca_rails_register(hca, op->mr, op->local, op->len, op->get ? IBV_ACCESS_LOCAL_WRITE : 0))
-        return AQ_ENOTSUP; /* so by messages */
-    for (unsigned r = 0; r < hca->rails; r++)
-        op->lkey[r] = known != NULL ? known->mr[r]->lkey : op->mr[r]->lkey;
-    return AQ_OK;
+    for (unsigned r = 0; r < hca->rails && op->by == HCA_BY_KNOWN; r++)
+        op->lkey[r] = known->mr[r]->lkey;
 }
 
 static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer,
@@ -165,12 +164,7 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
     memcpy(op->rkey, rmem->key.rkey, sizeof(op->rkey));
-    st = hca_transfer_local(hca, op, mem);
-    if (st != AQ_OK) {
-        hca_rails_deregister(op->mr);
-        aqi_pool_put(&hca->ops, op);
-        return st;
-    }
+    hca_transfer_local(hca, op, mem);
     op->peer->busy++;
     hca->waiting++;
     op->next = NULL;

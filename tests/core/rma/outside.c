@@ -1,0 +1,66 @@
+/*
+ * Large transfers from and to memory outside the segments, which a network may pin and keep: also
+ * when it is mapped anew between them, each moves what is there now.
+ *
+ * usage: core_outside [kept | once]    what the network is to do with such memory
+ */
+#include "../support.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LEN = 1 << 20 };
+
+static unsigned char *map(void *at)
+{
+    void *got = mmap(at, LEN, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | (at != NULL ? MAP_FIXED : 0), -1, 0);
+    CHECK(got != MAP_FAILED);
+    return got;
+}
+
+static unsigned char byte_of(aq_rank rank, unsigned round)
+{
+    return (unsigned char)(16 * round + rank + 1);
+}
+
+/* To the next rank and back. */
+static void round_trip(unsigned char *memory, unsigned round)
+{
+    memset(memory, byte_of(job.self, round), LEN);
+    CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), 0), memory, LEN, 0));
+    job_barrier();
+    CHECK(all_bytes(job.base, LEN, byte_of(job_previous(), round)));
+    memset(memory, 0, LEN);
+    CHECK_OK(aq_get(job.team, memory, job_next(), job_at(job_next(), 0), LEN, 0));
+    CHECK(all_bytes(memory, LEN, byte_of(job.self, round)));
+    job_barrier();
+}
+
+static int nothing_pinned(void *unused)
+{
+    (void)unused;
+    return job_counter("reg_pinned") == job_counter("reg_unpinned");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    job_open(AQ_THREAD_SINGLE, LEN);
+    unsigned char *memory = map(NULL);
+    round_trip(memory, 0);
+    uint64_t misses = job_counter("reg_miss"), hits = job_counter("reg_hit");
+    CHECK((misses != 0) == (*what != '\0'));
+    round_trip(memory, 1);
+    if (strcmp(what, "kept") == 0) CHECK_EQUAL(job_counter("reg_miss"), misses);
+    CHECK((job_counter("reg_hit") > hits) == (strcmp(what, "kept") == 0));
+    misses = job_counter("reg_miss");
+    CHECK(munmap(memory, LEN) == 0);
+    CHECK(map(memory) == memory);
+    round_trip(memory, 2);
+    CHECK((job_counter("reg_miss") > misses) == (*what != '\0'));
+    CHECK(munmap(memory, LEN) == 0);
+    CHECK_OK(aq_poll_until(nothing_pinned, NULL));
+    job_close();
+    return 0;
+}
