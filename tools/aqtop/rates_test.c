@@ -1,0 +1,81 @@
+/* Unit tests of rates.c: two looks at a rank, and the sum of several. */
+#include "aqtop.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct aqi_top_row look(uint64_t at_ns, uint32_t looks, uint32_t waits, uint64_t each)
+{
+    struct aqi_top_row row = {.at_ns = at_ns, .looks = looks, .waits = waits};
+    for (unsigned i = 0; i < AQI_CTR_COUNT; i++)
+        row.value[i] = each;
+    return row;
+}
+
+static void test_between(void **state)
+{
+    struct aqi_top_row before = look(1000000000, 10, 5, 7), now = look(3000000000, 110, 80, 7);
+    (void)state;
+    now.value[AQI_CTR_AM_SENT] += 60;
+    now.value[AQI_CTR_AM_BYTES] += 3000;
+    now.value[AQI_CTR_PUT] += 40;
+    now.value[AQI_CTR_PUT_BYTES] += 5000;
+    now.value[AQI_CTR_GET] += 10;
+    now.value[AQI_CTR_GET_BYTES] += 800;
+    now.value[AQI_CTR_ATOMIC] += 2;
+    now.value[AQI_CTR_AM_BYTES_IN] += 200;
+    now.value[AQI_CTR_PACKETS_AGAIN] += 4;
+    struct rates rates = rates_between(&before, &now);
+    assert_float_equal(rates.messages, 56, 1e-9);
+    assert_float_equal(rates.out, 4000, 1e-9);
+    assert_float_equal(rates.in, 500, 1e-9);
+    assert_float_equal(rates.size, 80, 1e-9); /* gets and atomics send nothing of the program's */
+    assert_float_equal(rates.again, 2, 1e-9);
+    assert_float_equal(rates.waits, 0.75, 1e-9);
+}
+
+/* Counts of looks go round; a rank that sent nothing has no size; no time, no rates. */
+static void test_edges(void **state)
+{
+    static const struct rates none;
+    struct aqi_top_row before = look(1000, UINT32_MAX - 9, UINT32_MAX, 1),
+                       now = look(2000, 30, 19, 1);
+    (void)state;
+    struct rates rates = rates_between(&before, &now);
+    assert_float_equal(rates.waits, 0.5, 1e-9);
+    assert_float_equal(rates.size, 0, 1e-9);
+    assert_float_equal(rates.messages, 0, 1e-9);
+    rates = rates_between(&now, &now);
+    assert_memory_equal(&rates, &none, sizeof(none));
+    rates = rates_between(&now, &before); /* its process has begun anew */
+    assert_memory_equal(&rates, &none, sizeof(none));
+}
+
+static void test_add(void **state)
+{
+    static const struct rates small = {100, 1000, 10, 10, 1, 0.25},
+                              large = {300, 9000, 30, 30, 2, 1};
+    struct rates total = {0};
+    (void)state;
+    rates_add(&total, &(struct rates){0});
+    assert_float_equal(total.size, 0, 1e-9);
+    rates_add(&total, &small);
+    rates_add(&total, &large);
+    assert_float_equal(total.messages, 400, 1e-9);
+    assert_float_equal(total.out, 10000, 1e-9);
+    assert_float_equal(total.in, 40, 1e-9);
+    assert_float_equal(total.size, 25, 1e-9);
+    assert_float_equal(total.again, 3, 1e-9);
+    assert_float_equal(total.waits, 1.25, 1e-9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_between), cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_add)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
