@@ -264,8 +264,9 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
     (void)setsid();
     prctl(PR_SET_NAME, "aq-agent");
     (void)aqi_log_configure("off");
-    if (aqi_loop_open(proxy_loop_failed, &epoll) != AQ_OK) proxy_fail(aq_error_message());
+    /* First: what we say at an end with that unread would be lost on the rank that sends it. */
     proxy_read_key(params.hub.key);
+    if (aqi_loop_open(proxy_loop_failed, &epoll) != AQ_OK) proxy_fail(aq_error_message());
     proxy.began_ns = aqi_now_ns();
     proxy_open(&params);
     proxy_run();

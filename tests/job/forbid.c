@@ -23,6 +23,7 @@ static const struct forbidden {
     unsigned second; /* only with this second argument; 0: with any */
 } calls[] = {
     {"close_range", SYS_close_range, 0},
+    {"epoll_create1", SYS_epoll_create1, 0},
     {"F_ADD_SEALS", SYS_fcntl, F_ADD_SEALS},
     {"ftruncate", SYS_ftruncate, 0},
     {"io_uring_setup", SYS_io_uring_setup, 0},

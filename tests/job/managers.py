@@ -27,6 +27,7 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 CLIENT = BUILD / "tests/job/job_manager_client"
 AQRUN = BUILD / "tools/aqrun/aqrun"
 MANAGED = BUILD / "tests/job/job_managed"
+FORBID = BUILD / "tests/job/job_forbid"
 WHOLE = "open print check exchange missing room meet barrier exchange close".split()
 PATIENCE = 60  # seconds: more than a busy machine needs
 LINE = re.compile(r"rank (\d+) of (\d+) host (\d+) of (\d+) local (\d+) of (\d+) first (\d+) "
@@ -136,11 +137,11 @@ class Case(unittest.TestCase):
                              self.said(result))
         return result
 
-    def fails(self, command, *steps, says=(), **settings):
+    def fails(self, command, *steps, says=(), program=(CLIENT,), **settings):
         """What ranks say goes to a file: managers drop it when they kill them."""
         began = time.monotonic()
         log = self.place / f"log-{uuid.uuid4()}"
-        rank = ["sh", "-c", f'exec "$@" 2>>"{log}"', "sh", CLIENT, *steps]
+        rank = ["sh", "-c", f'exec "$@" 2>>"{log}"', "sh", *program, *steps]
         result = self.run_job([*command, *rank], **settings)
         result.stderr += log.read_text(encoding="utf-8")
         self.assertNotEqual(result.returncode, 0, self.said(result))
@@ -263,6 +264,14 @@ class Hydra(Manager, Case):
         return ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", self.shell, "-hosts",
                 "alpha,beta", "-n", str(ranks)]
 
+    def test_agent_fails_at_once(self):
+        """Why it cannot work is heard, however soon it ends."""
+        result = self.fails(self.command(1), "finalize",
+                            program=(FORBID, "epoll_create1", MANAGED), **self.settings)
+        if "no filter of system calls" in result.stderr:
+            self.skipTest("no filter of system calls")
+        self.assertRegex(result.stderr, "this host's agent: .*epoll_create1")
+
 
 class HydraPmi2(Hydra):
     """Not taken unless it is asked for: hydra 4.0 now and then hangs when a rank fails in it."""
@@ -270,7 +279,7 @@ class HydraPmi2(Hydra):
     kind = "pmi2"
     settings = {"AQ_BOOT": "pmi2"}
 
-    test_abort = test_one_dies = test_one_does_not_come = None
+    test_abort = test_one_dies = test_one_does_not_come = test_agent_fails_at_once = None
     test_aqrun_inside = test_alone_on_purpose = test_hidden_manager = None
 
 
