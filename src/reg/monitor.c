@@ -29,6 +29,7 @@ struct monitor_range {
 };
 
 struct aqi_monitor {
+    struct aqi_monitor *next; /* of all that are open */
     int fd, stop;
     bool threads;
     pthread_t thread;
@@ -41,6 +42,40 @@ struct aqi_monitor {
     uint32_t first, count;
     struct monitor_range ranges[MONITOR_RANGES];
 };
+
+/* --- children -------------------------------------------------------------------------------- */
+
+/* A child has no thread that listens, and with its copy of the descriptor a monitor would never be
+ * closed: who unmaps in its parent afterwards would wait for ever. */
+static struct aqi_monitor *monitor_all;
+static pthread_mutex_t monitor_all_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void monitor_before_fork(void)
+{
+    pthread_mutex_lock(&monitor_all_lock);
+}
+
+static void monitor_after_fork(void)
+{
+    pthread_mutex_unlock(&monitor_all_lock);
+}
+
+static void monitor_in_child(void)
+{
+    for (struct aqi_monitor *monitor = monitor_all; monitor != NULL; monitor = monitor->next) {
+        close(monitor->fd);
+        monitor->fd = -1;
+    }
+    monitor_all = NULL;
+    pthread_mutex_unlock(&monitor_all_lock);
+}
+
+static void monitor_watch_forks(void)
+{
+    (void)pthread_atfork(monitor_before_fork, monitor_after_fork, monitor_in_child);
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
 
 static void monitor_add(struct aqi_monitor *monitor, uint64_t addr, uint64_t end)
 {
@@ -113,15 +148,42 @@ static int monitor_descriptor(char *why, size_t len)
     return -1;
 }
 
+/* While it is opened and closed nobody forks. */
+static int monitor_open_fd(struct aqi_monitor *monitor, char *why, size_t len)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, monitor_watch_forks);
+    pthread_mutex_lock(&monitor_all_lock);
+    monitor->fd = monitor_descriptor(why, len);
+    int err = monitor->fd < 0 ? errno : 0;
+    if (err == 0) {
+        monitor->next = monitor_all;
+        monitor_all = monitor;
+    }
+    pthread_mutex_unlock(&monitor_all_lock);
+    return err;
+}
+
+/* Whoever still waits for it goes on. */
+static void monitor_close_fd(struct aqi_monitor *monitor)
+{
+    pthread_mutex_lock(&monitor_all_lock);
+    struct aqi_monitor **at = &monitor_all;
+    while (*at != monitor)
+        at = &(*at)->next;
+    *at = monitor->next;
+    close(monitor->fd);
+    pthread_mutex_unlock(&monitor_all_lock);
+}
+
 aq_status aqi_monitor_open(bool threads, struct aqi_monitor **opened, char *why, size_t len)
 {
     struct aqi_monitor *monitor = calloc(1, sizeof(*monitor));
     int err = ENOMEM;
     if (monitor == NULL) goto no_memory;
     monitor->threads = threads;
-    monitor->fd = monitor_descriptor(why, len);
-    err = errno;
-    if (monitor->fd < 0) {
+    err = monitor_open_fd(monitor, why, len);
+    if (err != 0) {
         free(monitor);
         return err == EPERM || err == EACCES ? AQ_EACCESS : AQ_ENOTSUP;
     }
@@ -137,7 +199,7 @@ no_thread:
     (void)pthread_mutex_destroy(&monitor->lock);
     close(monitor->stop);
 no_kick:
-    close(monitor->fd);
+    monitor_close_fd(monitor);
     free(monitor);
 no_memory:
     snprintf(why, len, "no memory, descriptors or threads to watch memory with: %s", strerror(err));
@@ -156,7 +218,7 @@ void aqi_monitor_close(struct aqi_monitor *monitor)
 {
     aqi_kick(monitor->stop);
     (void)pthread_join(monitor->thread, NULL);
-    close(monitor->fd); /* whoever still waits for it goes on */
+    monitor_close_fd(monitor);
     close(monitor->stop);
     (void)pthread_mutex_destroy(&monitor->lock);
     free(monitor);

@@ -155,6 +155,30 @@ static void a_child_changes_nothing(void **unused)
     assert_true(told(at));
 }
 
+/* It inherits the descriptor, by which the kernel would wait for somebody to listen. */
+static void a_child_that_stays_does_not_listen(void **unused)
+{
+    (void)unused;
+    struct aqi_monitor *other;
+    int ends[2], status;
+    char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)at, SIZE));
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &status, 1) != 0);
+    }
+    close(ends[0]);
+    aqi_monitor_close(other);
+    assert_int_equal(munmap(at, SIZE), 0); /* comes back */
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void more_than_can_be_kept_is_all(void **unused)
 {
     (void)unused;
@@ -215,6 +239,7 @@ int main(void)
         cmocka_unit_test(files_and_shared_memory_are_not_watched),
         cmocka_unit_test(what_waits_is_told_cheaply),
         cmocka_unit_test(a_child_changes_nothing),
+        cmocka_unit_test(a_child_that_stays_does_not_listen),
         cmocka_unit_test(more_than_can_be_kept_is_all),
         cmocka_unit_test(the_next_user_hears_of_it),
     };
