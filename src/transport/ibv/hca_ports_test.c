@@ -1,0 +1,164 @@
+/* Twin of hca_ports.c: the filter of ports, on adapters that are made up. */
+#include "transport/ibv/hca_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { FOUND_MOST = 16 };
+
+/* Ports by their letters: active, down, initializing; none: it cannot be opened. */
+static struct card {
+    const char *name, *ports;
+    struct ibv_context context;
+} cards[] = {
+    {.name = "mlx5_10", .ports = "a"},
+    {.name = "mlx5_1", .ports = "da"},
+    {.name = "mlx5_0", .ports = "ad"},
+    {.name = "dark", .ports = "di"},
+    {.name = "closed"},
+};
+static struct ibv_device devices[AQI_COUNT_OF(cards)];
+static unsigned opened;
+
+static struct card *card_of(const struct ibv_device *device)
+{
+    return &cards[device - devices];
+}
+
+static struct ibv_device **list_get(int *count)
+{
+    struct ibv_device **list = calloc(AQI_COUNT_OF(devices) + 1, sizeof(*list));
+    assert_non_null(list);
+    for (size_t i = 0; i < AQI_COUNT_OF(devices); i++)
+        list[i] = &devices[i];
+    *count = (int)AQI_COUNT_OF(devices);
+    return list;
+}
+
+static void list_free(struct ibv_device **list)
+{
+    free(list);
+}
+
+static const char *device_name(struct ibv_device *device)
+{
+    return card_of(device)->name;
+}
+
+static struct ibv_context *device_open(struct ibv_device *device)
+{
+    struct card *card = card_of(device);
+    if (card->ports == NULL) return NULL;
+    card->context.device = device;
+    opened++;
+    return &card->context;
+}
+
+static int device_close(struct ibv_context *context)
+{
+    (void)context;
+    opened--;
+    return 0;
+}
+
+static int device_query(struct ibv_context *context, struct ibv_device_attr *attr)
+{
+    attr->phys_port_cnt = (uint8_t)strlen(card_of(context->device)->ports);
+    return 0;
+}
+
+static int port_query(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+{
+    char state = card_of(context->device)->ports[port - 1];
+    attr->state = state == 'a' ? IBV_PORT_ACTIVE : state == 'i' ? IBV_PORT_INIT : IBV_PORT_DOWN;
+    return 0;
+}
+
+/* What the filter lets through, in order: "name:port" with a + behind those that are active. */
+static const char *found_by(const char *filter, unsigned most)
+{
+    static char text[1024];
+    struct hca_port ports[FOUND_MOST];
+    size_t len = 0;
+    hca_config.ports = filter;
+    unsigned count = hca_ports_find(ports, most);
+    text[0] = '\0';
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(ports[i].active, ports[i].why[0] == '\0');
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s:%u%s", i == 0 ? "" : " ",
+                                ports[i].device, ports[i].number, ports[i].active ? "+" : "");
+    }
+    assert_int_equal(opened, 0);
+    return text;
+}
+
+static void filters(void **unused)
+{
+    static const struct {
+        const char *filter, *found;
+    } rows[] = {
+        {"", "mlx5_0:1+ mlx5_1:2+ mlx5_10:1+ closed:1 dark:1 dark:2"},
+        {"mlx5_0", "mlx5_0:1+ mlx5_0:2"},
+        {"mlx5_0:1", "mlx5_0:1+"},
+        {"mlx5_0:2", "mlx5_0:2"},
+        {"mlx5_1", "mlx5_1:2+ mlx5_1:1"}, /* no more than that name */
+        {"mlx5_1:1,2", "mlx5_1:2+ mlx5_1:1"},
+        {"mlx5_1:1+mlx5_1:2", "mlx5_1:2+ mlx5_1:1"},
+        {"mlx5_10+mlx5_0:1", "mlx5_0:1+ mlx5_10:1+"},
+        {"+mlx5_10++mlx5_0:1+", "mlx5_0:1+ mlx5_10:1+"},
+        {"mlx5_10+mlx5_9:1", "mlx5_10:1+"},
+        {"closed", "closed:1"},
+        {"closed:2", ""},
+        {"mlx5_0:3", ""},
+        {"mlx5_0:", ""},
+        {"mlx5_0:x", ""},
+        {"mlx5", ""},
+        {"mlx5_", ""},
+        {"+", ""},
+    };
+    (void)unused;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
+        assert_string_equal(found_by(rows[i].filter, FOUND_MOST), rows[i].found);
+}
+
+static void the_best_when_there_is_no_room_for_all(void **unused)
+{
+    (void)unused;
+    assert_string_equal(found_by("", 1), "mlx5_0:1+");
+    assert_string_equal(found_by("dark+mlx5_10", 2), "mlx5_10:1+ dark:1");
+}
+
+static void what_is_wrong_is_told(void **unused)
+{
+    struct hca_port ports[2];
+    (void)unused;
+    hca_config.ports = "dark";
+    assert_int_equal(hca_ports_find(ports, 2), 2);
+    assert_non_null(strstr(ports[0].why, "down: check the cable"));
+    assert_non_null(strstr(ports[1].why, "not configured yet: check the cable"));
+    hca_config.ports = "closed";
+    assert_int_equal(hca_ports_find(ports, 2), 1);
+    assert_non_null(strstr(ports[0].why, "/dev/infiniband/uverbs"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(filters),
+        cmocka_unit_test(the_best_when_there_is_no_room_for_all),
+        cmocka_unit_test(what_is_wrong_is_told),
+    };
+    hca_verbs = (struct hca_verbs){.get_device_list = list_get,
+                                   .free_device_list = list_free,
+                                   .get_device_name = device_name,
+                                   .open_device = device_open,
+                                   .close_device = device_close,
+                                   .query_device = device_query,
+                                   .query_port = port_query};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
