@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -157,6 +158,30 @@ static void without_a_monitor_nothing_is_kept(void **unused)
     close_all();
 }
 
+/* For want of descriptors; a container's filter of system calls does the same. */
+static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
+{
+    struct rlimit was, none;
+    char advice[320] = "?";
+    (void)unused;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    open_with(AQI_REG_MONITOR_AUTO, "");
+    hca_pins_advise(advice, sizeof(advice));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_null(hca->pins.monitor);
+    assert_non_null(strstr(advice, "memory outside the segments is registered for each transfer"));
+    unsigned char *at = map(NULL);
+    assert_int_equal(transfer(at, false), LEN);
+    assert_int_equal(card.bytes, 0);
+    munmap(at, LEN);
+    close_all();
+    aqi_reg_config.monitor = AQI_REG_MONITOR_NONE; /* as wanted */
+    hca_pins_advise(advice, sizeof(advice));
+    assert_string_equal(advice, "");
+}
+
 static void files_are_not_kept(void **unused)
 {
     (void)unused;
@@ -198,6 +223,7 @@ int main(void)
         cmocka_unit_test(what_is_kept_costs_no_call),
         cmocka_unit_test(what_changes_is_pinned_anew),
         cmocka_unit_test(without_a_monitor_nothing_is_kept),
+        cmocka_unit_test(where_userfaultfd_is_refused_aqinfo_says_so),
         cmocka_unit_test(files_are_not_kept),
         cmocka_unit_test(refusals_and_limits),
     };
