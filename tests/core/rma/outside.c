@@ -6,10 +6,11 @@
  */
 #include "../support.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { LEN = 1 << 20 };
+enum { LEN = 1 << 20, THREADS = 4, SLICE = LEN / THREADS, ROUNDS = 15 };
 
 static unsigned char *map(void *at)
 {
@@ -37,6 +38,36 @@ static void round_trip(unsigned char *memory, unsigned round)
     job_barrier();
 }
 
+/* Threads get memory at addresses that others have just given back. */
+static void *map_and_unmap(void *arg)
+{
+    size_t offset = *(unsigned char *)arg * (size_t)SLICE;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned char byte = (unsigned char)(i * THREADS + offset / SLICE + job.self + 1);
+        unsigned char *memory = map(NULL);
+        memset(memory, byte, SLICE);
+        CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), offset), memory, SLICE, 0));
+        CHECK(munmap(memory, LEN) == 0);
+        memory = map(NULL);
+        CHECK_OK(aq_get(job.team, memory, job_next(), job_at(job_next(), offset), SLICE, 0));
+        CHECK(all_bytes(memory, SLICE, byte));
+        CHECK(munmap(memory, LEN) == 0);
+    }
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    pthread_t thread[THREADS];
+    unsigned char number[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        number[i] = (unsigned char)i;
+        CHECK(pthread_create(&thread[i], NULL, map_and_unmap, &number[i]) == 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        CHECK(pthread_join(thread[i], NULL) == 0);
+}
+
 static int nothing_pinned(void *unused)
 {
     (void)unused;
@@ -46,7 +77,7 @@ static int nothing_pinned(void *unused)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    job_open(AQ_THREAD_SINGLE, LEN);
+    job_open(AQ_THREAD_MULTIPLE, LEN);
     unsigned char *memory = map(NULL);
     round_trip(memory, 0);
     uint64_t misses = job_counter("reg_miss"), hits = job_counter("reg_hit");
@@ -60,6 +91,7 @@ int main(int argc, char **argv)
     round_trip(memory, 2);
     CHECK((job_counter("reg_miss") > misses) == (*what != '\0'));
     CHECK(munmap(memory, LEN) == 0);
+    test_threads();
     CHECK_OK(aq_poll_until(nothing_pinned, NULL));
     job_close();
     return 0;
