@@ -291,14 +291,23 @@ static void connect_judge(struct dgram_peer *peer)
     peer->tries = 0;
 }
 
+/* Bytes of the largest packet that is worth to be tried. */
+static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    size_t known = hooks->path != NULL ? hooks->path(hooks->arg, peer->id) : SIZE_MAX;
+    return (uint16_t)aqi_min(dgram->config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
+}
+
 /* Begin: no connection before this one is to be had any more. */
 static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
+    peer->packet = connect_largest(dgram, peer);
     peer->state = DGRAM_CONNECTING;
     peer->tries = 0;
     peer->nonces[0] = ++dgram->nonce;
     peer->nonces[1] = 0;
-    return connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+    return connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, peer->packet, 0);
 }
 
 /* What is due of a handshake that we have begun or are to begin. */
@@ -322,7 +331,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW)
             said = connect_hello(dgram, peer);
         else if (peer->nonces[1] == 0)
-            said = connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, dgram->config.packet, 0);
+            said = connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, peer->packet, 0);
         else
             said = connect_confirm(dgram, peer);
     } else {
@@ -404,7 +413,7 @@ static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     uint64_t nonces[2] = {hello->nonces[0], connect_challenge(dgram, hello, 0)};
     connect_say(dgram, peer, CONNECT_CHALLENGE, nonces,
-                aqi_min(hello->packet, dgram->config.packet), 0);
+                aqi_min(hello->packet, connect_largest(dgram, peer)), 0);
 }
 
 static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *peer,

@@ -93,6 +93,10 @@ struct aqi_dgram_hooks {
     /* This peer is lost; once for each. From input and progress only. */
     void (*lost)(void *arg, uint32_t id, const char *why);
 
+    /* Bytes of packets that the path to this peer is known to carry, so that none larger are tried;
+     * SIZE_MAX: nothing is known. NULL: of none. */
+    size_t (*path)(void *arg, uint32_t id);
+
     /* The path to this peer carries only packets of `usable` bytes. Once for each. */
     void (*small_path)(void *arg, uint32_t id, size_t usable);
 

@@ -40,6 +40,7 @@ static struct {
     bool computes;            /* node 1 makes no call, and is helped */
     size_t path;              /* bytes of the largest packet that passes, */
     bool one_way;             /* to node 1 only */
+    size_t known;             /* bytes that it is known to carry; 0: nothing is */
     unsigned bursts, packets; /* of DATA */
     uint64_t detour;          /* ns that DATA takes longer, */
     uint64_t late;            /* and everything */
@@ -144,6 +145,12 @@ static void lost(void *arg, uint32_t id, const char *why)
     node->lost++;
 }
 
+static size_t path(void *arg, uint32_t id)
+{
+    (void)arg, (void)id;
+    return world.known != 0 ? world.known : SIZE_MAX;
+}
+
 static void small_path(void *arg, uint32_t id, size_t usable)
 {
     struct node *node = arg;
@@ -181,8 +188,8 @@ static void open_node(unsigned i, uint64_t epoch, bool authenticate)
     config.dead_after = dead_after;
     config.authenticate = authenticate;
     memcpy(config.key, "a secret of test", 16);
-    const struct aqi_dgram_hooks hooks = {transmit, deliver, local,      remote, range_ok,
-                                          lookup,   lost,    small_path, mac,    node};
+    const struct aqi_dgram_hooks hooks = {transmit, deliver, local,      remote, range_ok, lookup,
+                                          lost,     path,    small_path, mac,    node};
     node->id = i;
     if (node->memory == NULL) node->memory = aligned_alloc(64, MEMORY);
     assert_int_equal(aqi_dgram_create(&config, &hooks, &node->dgram), AQ_OK);
@@ -572,6 +579,27 @@ static void test_lost_acknowledgements(void **state)
     }
 }
 
+/* What the path carries is known: nothing larger is tried, which takes time, and nothing is said.
+ */
+static void test_known_path(void **state)
+{
+    (void)state;
+    struct aqi_dgram_peer_info info;
+    for (unsigned first = 0; first < NODES; first++) {
+        begin(0, false);
+        world.path = 1472;
+        world.known = 1424;
+        assert_int_equal(send_one(&world.node[first], 20000, 0), AQ_OK);
+        settle(2000000);
+        for (unsigned i = 0; i < NODES; i++) {
+            assert_true(aqi_dgram_peer_info(world.node[i].dgram, 1 - i, &info));
+            assert_int_equal(info.packet, 1424);
+            assert_int_equal(world.node[i].small, 0);
+        }
+        end();
+    }
+}
+
 /* A whole window is lost, and behind it nothing leaves: the answer to the first packet that is sent
  * again tells of all that left before it. */
 static void test_window_lost(void **state)
@@ -709,25 +737,16 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),
-        cmocka_unit_test(test_crossing),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_longer_path),
-        cmocka_unit_test(test_small_path),
-        cmocka_unit_test(test_choked_path),
-        cmocka_unit_test(test_small_lossy_path),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_lost_acknowledgements),
-        cmocka_unit_test(test_window_lost),
-        cmocka_unit_test(test_down),
+        cmocka_unit_test(test_messages),         cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),         cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_transfers),        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),           cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_longer_path),      cmocka_unit_test(test_small_path),
+        cmocka_unit_test(test_known_path),       cmocka_unit_test(test_choked_path),
+        cmocka_unit_test(test_small_lossy_path), cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_window_lost),      cmocka_unit_test(test_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -733,6 +733,16 @@ class Wide(Bridged, Work, Mistakes, Ends):
         hosts = [*self.hosts(3), f"10.8.0.{BRIDGED[-1]}"]
         self.fails(program, hosts=hosts, code=127, says=f"{program}.*: No such file")
 
+    def test_small_path(self):
+        """Who of a host finds it out tells the user and the others of the host."""
+        drop = "meta l4proto udp meta length > 1000 drop"
+        with contextlib.ExitStack() as stack:
+            for host in (1, 2):
+                stack.enter_context(spaces.rules(host, ("prerouting", drop)))
+            _, said = self.ends(BUILD / "tests/core/core_am", ranks=8, hosts=self.hosts(2))
+        told = re.findall(r"aq\[\d\] udp: peer \d .* but not those of \d+ bytes", said)
+        self.assertIn(len(told), (1, 2), said)
+
     def test_link_down(self):
         with self.job("sh", "-c", self.STAY, ranks=4, AQ_HOST_TIMEOUT="1s",
                       AQ_SSH_FANOUT="2") as job:

@@ -168,11 +168,17 @@ static void udp_hook_lost(void *arg, uint32_t id, const char *why)
     udp->lost = peer;
 }
 
+static size_t udp_hook_path(void *arg, uint32_t id)
+{
+    return udp_paths_find(arg, id);
+}
+
 static void udp_hook_small_path(void *arg, uint32_t id, size_t usable)
 {
     const struct udp_tp *udp = arg;
     struct aqi_dgram_addr at = {.len = 0};
     char peer[64];
+    if (!udp_paths_tell(udp, id, usable)) return;
     (void)udp_hook_lookup(arg, id, &at);
     udp->port->ops->text(&at, peer, sizeof(peer));
     aqi_log(AQI_LOG_WARN, "udp",
@@ -233,6 +239,7 @@ static void udp_close(struct aqi_tp *tp)
         aqi_dgram_destroy(udp->dgram);
     }
     udp_peers_close(udp);
+    udp_paths_close(udp);
     free(udp->ends);
     if (udp->port != NULL) udp->port->ops->close(udp->port);
     aqi_mac_close(udp->handshake);
@@ -272,6 +279,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .range_ok = udp_hook_range_ok,
                                           .lookup = udp_hook_lookup,
                                           .lost = udp_hook_lost,
+                                          .path = udp_hook_path,
                                           .small_path = udp_hook_small_path,
                                           .mac = udp_hook_mac,
                                           .arg = udp};
@@ -300,6 +308,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &udp->packets);
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
+    if (st == AQ_OK) udp_paths_open(udp);
     bool alone = udp->own.is_connection || params->local_size == params->size;
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
@@ -344,7 +353,6 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     struct aqi_dgram_addr addr;
-    (void)host;
     if (id == udp->params.self) return AQ_ENOTSUP;
     udp_lock(udp);
     aq_status st = udp_hook_lookup(udp, id, &addr);
@@ -358,6 +366,7 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
         st = peer != NULL ? aqi_dgram_peer(udp->dgram, id) : AQ_ENOMEM;
         if (st == AQ_OK) {
             peer->peer.id = id;
+            peer->host = host;
             udp->peers[id] = peer;
         } else {
             free(peer);

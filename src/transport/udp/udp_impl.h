@@ -44,6 +44,7 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed);
 
 struct udp_peer {
     struct aqi_peer peer;
+    uint32_t host;
     bool lost; /* to be told */
     char why[96];
     struct udp_peer *next; /* of those */
@@ -116,6 +117,7 @@ struct udp_tp {
     struct aqi_mac *handshake, *packets;
     struct udp_peer **peers; /* by id */
     struct udp_peer *lost;
+    _Atomic uint64_t *paths; /* of udp_paths.c, in memory of this host's processes; or NULL */
     uint64_t now;
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
@@ -147,6 +149,14 @@ aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
 /* Add what was counted since the last time to the counters of all. */
 void udp_count_packets(struct udp_tp *udp);
+
+/* udp_paths.c. Opened by all processes of a host, or by none. */
+void udp_paths_open(struct udp_tp *udp);
+void udp_paths_close(struct udp_tp *udp);
+/* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */
+size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
+/* We have found that it carries so many only; true: nobody else has told the user. */
+bool udp_paths_tell(const struct udp_tp *udp, uint32_t id, size_t usable);
 
 /* udp_peers.c: the state of peers for whoever looks; the caller's thread has nothing to do with it
  * but at the end. */
