@@ -2,7 +2,7 @@
  * Large transfers from and to memory outside the segments, which a network may pin and keep: also
  * when it is mapped anew between them, each moves what is there now.
  *
- * usage: core_outside [kept | once]    what the network is to do with such memory
+ * usage: core_outside [kept | once | some]    what the network is to do with such memory
  */
 #include "../support.h"
 
@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     CHECK((misses != 0) == (*what != '\0'));
     round_trip(memory, 1);
     if (strcmp(what, "kept") == 0) CHECK_EQUAL(job_counter("reg_miss"), misses);
-    CHECK((job_counter("reg_hit") > hits) == (strcmp(what, "kept") == 0));
+    if (strcmp(what, "some") != 0)
+        CHECK((job_counter("reg_hit") > hits) == (strcmp(what, "kept") == 0));
     misses = job_counter("reg_miss");
     CHECK(munmap(memory, LEN) == 0);
     CHECK(map(memory) == memory);
