@@ -1,7 +1,8 @@
 #!/bin/bash
 # Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
 # for every network and mode, in C and C++; run them alone, with the launchers and with
-# GASNET_PSHM_NODES. With udp, programs for this network also have to use it.
+# GASNET_PSHM_NODES. With udp, programs for this network also have to use it. Those for ibv run over
+# shared memory: adapters are for tests/rdma.
 # usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp]
 set -euo pipefail
 build=$1
@@ -33,8 +34,9 @@ for part in MAJOR MINOR PATCH; do
     version=$version${version:+.}$number
 done
 [ "$(pkg-config --modversion gasnet-smp-par)" = "$version" ] || fail "pkg-config: other version"
-[ "$(cd "$tree/include" && echo *-conduit)" = "smp-conduit udp-conduit" ] || fail "other conduits"
-for net in smp udp; do
+[ "$(cd "$tree/include" && echo *-conduit)" = "ibv-conduit smp-conduit udp-conduit" ] ||
+    fail "other conduits"
+for net in smp udp ibv; do
     [ -f "$tree/include/$net-conduit/gasnet_core.h" ] || fail "there is no gasnet_core.h of $net"
 done
 names="GASNET_CC GASNET_CXX GASNET_LD GASNET_LIBS GASNET_DEFINES GASNET_LD_REQUIRES_MPI"
@@ -72,8 +74,12 @@ run_path=$(pkg-config --variable=run_path gasnet-smp-par)
 # --- build ---------------------------------------------------------------------------------------
 strict="-Wall -Wextra -Werror"
 mkdir "$top/bin"
-for net in smp udp; do
-    for mode in seq par parsync; do
+modes_of() # NET: with those of two networks it is known how modes differ
+{
+    if [ "$1" = ibv ]; then echo par; else echo seq par parsync; fi
+}
+for net in smp udp ibv; do
+    for mode in $(modes_of "$net"); do
         for language in c cxx; do
             make -s -f "$here/Makefile" FRAGMENT="$tree/include/$net-conduit/$net-$mode.mak" \
                 SOURCE="$here/client.c" OUT="$top/bin/$net-mak-$mode-$language" \
@@ -159,6 +165,7 @@ for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
     grep -qx "client 0 of 1 in mode ${net^^}:" "$top/out" ||
         fail "$program alone: $(cat "$top/out")"
     run=$tree/bin/gasnetrun_$net
+    if [ "$net" = ibv ]; then export AQ_TRANSPORTS=loop,shm; else unset AQ_TRANSPORTS; fi
     "$run" -n 2 "$program" 'a b' "$awkward" '' >"$top/out" || fail "$run -n 2 $program: exit $?"
     [ "$(grep -cF "of 2 in mode ${net^^}: [a b] [$awkward] []" "$top/out")" = 2 ] ||
         fail "$run -n 2 $program: $(cat "$top/out")"
@@ -168,7 +175,18 @@ for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
     [ "$(grep -cF 'of 3 in mode SMP: [a  b] [*]' "$top/out")" = 3 ] ||
         fail "GASNET_PSHM_NODES=3 $program: $(cat "$top/out")"
 done
-[ "$ran" = 26 ] || fail "$ran clients were built instead of 26"
+unset AQ_TRANSPORTS
+[ "$ran" = 30 ] || fail "$ran clients were built instead of 30"
+
+# --- the network ibv: without an adapter it says so; what names a spawner -------------------------
+program=$top/bin/ibv-mak-par-c
+run=$tree/bin/gasnetrun_ibv
+if [ ! -d /sys/class/infiniband ]; then
+    ! "$run" -n 2 "$program" >"$top/out" 2>"$top/log" || fail "ibv: it runs without an adapter"
+    grep -q 'ibv\|RDMA' "$top/log" || fail "ibv without an adapter: $(cat "$top/log")"
+fi
+GASNET_IBV_SPAWNER=none GASNET_SPAWNFN=L "$run" -n 2 "$program" 2>"$top/log" && fail "spawner none"
+grep -q 'no spawner "none"' "$top/log" || fail "GASNET_IBV_SPAWNER: $(cat "$top/log")"
 
 # --- the network udp: who uses it, and how it is started ------------------------------------------
 program=$top/bin/udp-mak-par-c
@@ -233,7 +251,7 @@ for arguments in '4x' '-4' '0' 'x 4'; do
     "$program" $arguments >/dev/null || fail "$program $arguments: exit $?"
 done
 "$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 for a number of processes"
-for launcher in gasnetrun_smp gasnetrun_udp amudprun; do
+for launcher in gasnetrun_smp gasnetrun_udp gasnetrun_ibv amudprun; do
     "$tree/bin/$launcher" --help | grep -q "^usage: $launcher -n N" || fail "$launcher --help"
 done
 

@@ -34,6 +34,13 @@ def job(program, ranks, *words, wire="", **variables):
             wire)
 
 
+def gasnet(name, **variables):
+    """A program for the network ibv, by its launcher."""
+    return (f"gasnet_{name}.2", variables,
+            ["/bin/sh", "BUILD/src/front/gasnet/install/gasnetrun_ibv", "-n", "2",
+             f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, "")
+
+
 ROWS = [
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
@@ -50,7 +57,10 @@ ROWS = [
     job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
     job("core_outside", 2, "kept", wire="broken", **HASTY),
     job("core_outside", 2, "some", wire="broken", AQ_REG_VICTIM="256K", **HASTY, **RAILS),
-    job("gasnet_am_udp", 2),
+    gasnet("am"),
+    gasnet("rma", **RAILS),
+    gasnet("coll"),
+    gasnet("vis"),
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
@@ -91,7 +101,7 @@ def wire_that(fault):
 def run(build, name, variables, command, seconds, wire):
     """Whether the command ends with 0 in time; its output is shown if not."""
     begun, before = time.monotonic(), refusals()
-    env = {**os.environ, **BASE, **variables}
+    env = {**os.environ, **BASE, **variables, "GASNET_AQRUN": f"{build}/tools/aqrun/aqrun"}
     try:
         words = [os.path.join(build, command[0])]
         words += [word.replace("BUILD", build) for word in command[1:]]

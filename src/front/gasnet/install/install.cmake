@@ -11,6 +11,7 @@ install(DIRECTORY include/ DESTINATION ${AQG_TREE}/include COMPONENT dev
 
 foreach(net IN LISTS AQG_NETS)
   set(AQG_TRANSPORTS ${AQG_TRANSPORTS_${net}})
+  string(TOUPPER ${net} NET)
   set(conduit ${AQG_BINARY}/install/${net}-conduit)
   foreach(launcher IN ITEMS gasnetrun_${net} ${AQG_LAUNCHERS_${net}})
     configure_file(install/gasnetrun.in ${AQG_BINARY}/install/${launcher} @ONLY)
