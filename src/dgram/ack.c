@@ -44,12 +44,11 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_list_remove(&conn->lost, packet);
     }
     news->bytes += packet->len + packet->bulk_len;
-    bool early = !packet->flying || dgram->now - packet->sent < conn->pace.base / 2;
     if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
     if (packet->tries > 1 && packet->flying && packet->sent > news->again)
         news->again = packet->sent;
     /* Sent again for nothing: the first one was on its way all the time. */
-    if (packet->tries == 2 && early)
+    if (packet->tries == 2 && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
         conn->held[packet->release - 1].taken = false;

@@ -124,7 +124,6 @@ static void files_and_shared_memory_are_not_watched(void **unused)
     (void)told(hole);
 }
 
-/* A child's memory is none of ours, and it does not wait for anybody. */
 static void what_waits_is_told_cheaply(void **unused)
 {
     (void)unused;
@@ -139,6 +138,7 @@ static void what_waits_is_told_cheaply(void **unused)
     assert_false(aqi_monitor_told(monitor));
 }
 
+/* A child's memory is none of ours, and it does not wait for anybody. */
 static void a_child_changes_nothing(void **unused)
 {
     (void)unused;

@@ -66,6 +66,14 @@ static void close_all(void)
     assert_int_equal(card.made, card.ended);
 }
 
+static void open_with_monitor_or_skip(void)
+{
+    open_with(AQI_REG_MONITOR_AUTO, "");
+    if (hca->pins.monitor != NULL) return;
+    close_all();
+    skip();
+}
+
 static unsigned char *map(void *at)
 {
     void *got = mmap(at, LEN, PROT_READ | PROT_WRITE,
@@ -101,11 +109,7 @@ static size_t transfer(unsigned char *at, bool get)
 static void what_is_kept_costs_no_call(void **unused)
 {
     (void)unused;
-    open_with(AQI_REG_MONITOR_AUTO, "");
-    if (hca->pins.monitor == NULL) {
-        close_all();
-        skip();
-    }
+    open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
     unsigned made = card.made;
@@ -122,11 +126,7 @@ static void what_is_kept_costs_no_call(void **unused)
 static void what_changes_is_pinned_anew(void **unused)
 {
     (void)unused;
-    open_with(AQI_REG_MONITOR_AUTO, "");
-    if (hca->pins.monitor == NULL) {
-        close_all();
-        skip();
-    }
+    open_with_monitor_or_skip();
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
     unsigned made = card.made;

@@ -308,8 +308,8 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &udp->packets);
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
-    if (st == AQ_OK) udp_paths_open(udp);
     bool alone = udp->own.is_connection || params->local_size == params->size;
+    if (st == AQ_OK && !alone) udp_paths_open(udp);
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
     if (st == AQ_OK) udp_peers_open(udp);

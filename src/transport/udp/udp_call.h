@@ -68,12 +68,12 @@ bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct ud
 bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
                      const struct udp_call *call);
 
+enum { UDP_HOST_MAX = 253 }; /* bytes of a host's name (RFC 1035, 2.3.4, without the lengths) */
+
 /*
  * "udp://HOST:PORT", "udp://[IPv6]:PORT"; without ":PORT" the port is "0", and without a host it is
  * "". False: it is none of ours.
  */
-enum { UDP_HOST_MAX = 253 }; /* bytes of a host's name (RFC 1035, 2.3.4, without the lengths) */
-
 struct udp_uri {
     char host[UDP_HOST_MAX + 1];
     char port[8];

@@ -150,7 +150,7 @@ aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and s
 /* Add what was counted since the last time to the counters of all. */
 void udp_count_packets(struct udp_tp *udp);
 
-/* udp_paths.c. Opened by all processes of a host, or by none. */
+/* udp_paths.c. Opened by all processes of a host, where there are others, or by none. */
 void udp_paths_open(struct udp_tp *udp);
 void udp_paths_close(struct udp_tp *udp);
 /* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */

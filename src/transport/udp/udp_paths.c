@@ -26,7 +26,6 @@ void udp_paths_open(struct udp_tp *udp)
     const struct aqi_tp_hooks *hooks = &udp->params.hooks;
     void *at;
     int fd;
-    if (udp->own.is_connection || udp->params.local_size == udp->params.size) return;
     /* Without it each process finds out by itself. */
     if (hooks->share(hooks->host, "aq-paths", udp_paths_bytes(udp), &fd) != AQ_OK) return;
     if (aqi_shmem_map(fd, udp_paths_bytes(udp), &at) == AQ_OK) udp->paths = at;
