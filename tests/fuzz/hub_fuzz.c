@@ -82,7 +82,8 @@ static void on_output(void *arg, uint32_t rank, unsigned stream, const void *byt
     (void)arg;
     (void)bytes;
     (void)len;
-    fuzz_require(rank < RANKS && stream < 2, "output is of a rank and a stream that exist");
+    fuzz_require(rank < RANKS && stream < AQI_STREAMS,
+                 "output is of a rank and a stream that exist");
 }
 
 static void on_input(void *arg, const void *bytes, size_t len)

@@ -22,6 +22,14 @@ static const int outs[] = {GASNET_COLL_OUT_NOSYNC, GASNET_COLL_OUT_MYSYNC, GASNE
 static gasnet_image_t counts[PROCESSES];
 static gasnet_team_handle_t half;
 static pthread_barrier_t here;
+enum { TELL = 200 };
+static uint32_t told; /* the round that image 0 has told this process of */
+
+static void on_tell(gasnet_token_t token, gasnet_handlerarg_t round)
+{
+    (void)token;
+    __atomic_store_n(&told, (uint32_t)round, __ATOMIC_RELEASE);
+}
 
 /* The images of a team as one of them sees them. */
 struct view {
@@ -249,7 +257,7 @@ static void synchronised(const struct view *v)
         gex_Rank_t root = round % job.size;
         gasnet_image_t root_image = 0;
         uint32_t mine = round * 100 + v->self, seen[MOST];
-        uint32_t *src = (uint32_t *)(void *)job.base, *told = src + SLOT / sizeof(*src) - 1;
+        uint32_t *src = (uint32_t *)(void *)job.base;
         uint32_t *dst = (uint32_t *)(void *)(job.base + (1 + v->local) * SLOT);
         gasnet_coll_handle_t h;
         for (rank = 0; rank < root; rank++)
@@ -257,13 +265,11 @@ static void synchronised(const struct view *v)
         gasnet_put(root, job_at(root, v->self * sizeof(mine)), &mine, sizeof(mine));
         h = gasnet_coll_broadcast_nb(v->team, dst, root_image, src, v->all * sizeof(mine), flags);
         if (round % 3 == 0 && v->self != 0)
-            while (__atomic_load_n(told, __ATOMIC_ACQUIRE) != round + 1)
+            while (__atomic_load_n(&told, __ATOMIC_ACQUIRE) != round + 1)
                 gasnet_AMPoll();
         gasnet_coll_wait_sync(h);
-        for (rank = 1; rank < job.size && v->self == 0; rank++)
-            gasnet_put_val(rank, job_at(rank, (size_t)((char *)told - job.base)), round + 1,
-                           sizeof(*told));
-        if (v->self == 0) __atomic_store_n(told, round + 1, __ATOMIC_RELEASE);
+        for (rank = 0; rank < job.size && v->self == 0; rank++)
+            CHECK_EQUAL(gasnet_AMRequestShort1(rank, TELL, (gasnet_handlerarg_t)(round + 1)), 0);
         for (rank = 0; rank < job.size; rank++) {
             gasnet_image_t their = round % counts[rank];
             gasnet_get(seen, rank, job_at(rank, (1 + their) * SLOT), v->all * sizeof(mine));
@@ -317,11 +323,12 @@ static void *image(void *arg)
 
 int main(int argc, char **argv)
 {
+    gasnet_handlerentry_t table[] = {{TELL, (gex_AM_Fn_t)on_tell}};
     pthread_t threads[IMAGES];
     gasnet_image_t i;
     gex_Rank_t rank;
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
-    CHECK_EQUAL(gasnet_attach(NULL, 0, (1 + IMAGES) * SLOT, 0), GASNET_OK);
+    CHECK_EQUAL(gasnet_attach(table, 1, (1 + IMAGES) * SLOT, 0), GASNET_OK);
     gasnet_QueryGexObjects(&job.client, &job.ep, &job.tm, &job.segment);
     job_learn();
     job.base = (char *)gex_Segment_QueryAddr(job.segment);

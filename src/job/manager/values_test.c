@@ -32,7 +32,7 @@ static void texts_of_nobody(void **state)
 {
     static const char *const bad[] = {
         "",       ".",       "x",         "3",       "3.",          "3.AAA",  "3.AAAAA", "3.AA=A",
-        "3.AA A", "-3.AAAA", "8193.AAAA", "99999.A", "000003.AAAA", "1.AA\n", "0.A",
+        "3.AA A", "-3.AAAA", "8193.AAAA", "99999.A", "000003.AAAA", "1.AA\n", "0.A",     "03.AAAA",
     };
     uint8_t value[AQI_MANAGER_VALUE];
     size_t len;
@@ -40,6 +40,8 @@ static void texts_of_nobody(void **state)
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         if (manager_decode(bad[i], value, &len)) fail_msg("taken: %s", bad[i]);
     assert_int_equal(manager_encoded_length("8193.A"), 0);
+    assert_int_equal(manager_encoded_length("8192.A"), MANAGER_TEXT - 1);
+    assert_int_equal(manager_encoded_length("08192.A"), 0);
 }
 
 /* A manager that keeps what it gets, in pieces. */
