@@ -135,6 +135,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_transport: info is NULL");
     struct aqi_tp_probe probe;
     char caps[256] = "am";
+    (void)info_load_settings();
     const struct aqi_transport *t = info_find_device(index, &probe);
     if (t == NULL) return AQ_ERANGE;
     for (size_t i = 0; i < AQI_COUNT_OF(cap_names); i++)
@@ -142,14 +143,15 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
             size_t len = strlen(caps);
             snprintf(caps + len, sizeof(caps) - len, ",%s", cap_names[i].name);
         }
-    (void)info_load_settings();
+    size_t medium = aqi_core_config.max_medium;
+    if (probe.max_medium != 0) medium = aqi_min(medium, probe.max_medium);
     *info = (aq_transport_info){.name = t->name,
                                 .doc = t->doc,
                                 .usable = probe.usable,
                                 .reason = aqi_setting_keep(probe.reason),
                                 .device = aqi_setting_keep(probe.device),
                                 .caps = aqi_setting_keep(caps),
-                                .max_medium = probe.usable ? aqi_core_config.max_medium : 0};
+                                .max_medium = probe.usable ? medium : 0};
     return probe.bad_setting ? aqi_fail(AQ_ESETTING, "lib", "%s", probe.reason) : AQ_OK;
 }
 

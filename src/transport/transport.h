@@ -275,6 +275,7 @@ struct aqi_tp_probe {
     bool bad_setting; /* not usable, since a setting of it cannot be: the reason names it */
     char reason[320]; /* why not, or what would make it faster; "" */
     char device[64];
+    size_t max_medium; /* where there is a limit of its own to what AQ_AM_MAX_MEDIUM says; 0 */
 };
 
 /*

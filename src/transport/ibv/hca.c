@@ -15,12 +15,18 @@ const unsigned char hca_magic[4] = {'i', 'b', 'v', '1'};
 
 enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 
+/* Payload bytes of the largest Medium, where so many are wanted. */
+static size_t hca_medium(size_t wanted)
+{
+    return aqi_min(aqi_round_up(wanted, 64), hca_config.medium / 64 * 64);
+}
+
 static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     struct hca_port ports[HCA_PORTS_MOST];
     const char *missing = hca_verbs_missing();
     if (missing == NULL) missing = aqi_mac_missing();
-    *probe = (struct aqi_tp_probe){.device = "no adapter"};
+    *probe = (struct aqi_tp_probe){.device = "no adapter", .max_medium = hca_medium(SIZE_MAX / 2)};
     unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
     if (count == 0) {
         snprintf(probe->reason, sizeof(probe->reason), "%s",
@@ -153,10 +159,9 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->locks = params->threads;
     hca->epoll = -1;
     hca->last_held = &hca->held;
-    size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), hca_config.medium / 64 * 64);
-    hca->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
-    hca->buffer = HCA_FRAME + medium;
-    hca->buffer = aqi_round_up(hca->buffer, 64);
+    hca->tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
+                                            .max_long = UINT32_MAX};
+    hca->buffer = aqi_round_up(HCA_FRAME + hca->tp.limits.max_medium, 64);
     aqi_pool_init(&hca->ops, sizeof(struct hca_op), 64, false);
     hca->peers = calloc(params->size, sizeof(struct hca_peer *));
     aq_status st = hca->peers != NULL
