@@ -3,7 +3,8 @@
  * what is done to them from outside. Each row says the exit code of aqrun, what is said and
  * printed, and how soon all is over; afterwards no process, socket or file is left.
  *
- *   job_exits [--ranks N] [--over shm|udp] [--only HOW/WHERE[/NOTE]] [--repeats N] [--patience N]
+ *   job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N]
+ *             [--patience N]
  *
  * What ranks do is in tests/core/setup/victim*.c; how aqrun alone sees ends in death.c and kill.c.
  */
@@ -185,13 +186,33 @@ static void exits_row(const struct exit_case *row, unsigned ranks)
     fail_msg("%s has taken %.2f s, more than %.2f, %d times", name, took, limit, TRIES);
 }
 
+/* Is it one of those that were asked for? */
+static bool exits_named(const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = options.only; *at != '\0'; at += *at == ',') {
+        size_t part = strcspn(at, ",");
+        if (part == len && strncmp(at, name, len) == 0) return true;
+        at += part;
+    }
+    return false;
+}
+
+static unsigned exits_least(void)
+{
+    unsigned count = 1;
+    for (const char *at = options.only; at != NULL && (at = strchr(at, ',')) != NULL; at++)
+        count++;
+    return count;
+}
+
 /* Rows that have their own numbers are run with the least of ranks, or when they are asked for. */
 static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
 {
     char name[NAME];
     exits_name(row, name);
     *ranks = options.ranks;
-    if (options.only != NULL) return strcmp(options.only, name) == 0;
+    if (options.only != NULL) return exits_named(name);
     if (row->over != NULL && strcmp(row->over, options.over) != 0) return false;
     if (row->direct && exits_far()) return false;
     if (row->ranks == 0 && !row->alone) return true;
@@ -211,7 +232,15 @@ static void test_exits(void **state)
             for (unsigned j = 0; j < 1 || j < row->repeats; j++)
                 exits_row(row, ranks);
         }
-    assert_true(rows > 0);
+    assert_true(rows >= exits_least()); /* of each name one */
+}
+
+static const char *exits_transports(void)
+{
+    static const char *const lists[] = {"loop,shm", "loop,udp", "loop,ibv"};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(lists[i] + strlen("loop,"), options.over) == 0) return lists[i];
+    return NULL;
 }
 
 static int exits_read(int argc, char **argv)
@@ -230,22 +259,20 @@ static int exits_read(int argc, char **argv)
         else
             return -1;
     }
-    bool udp = strcmp(options.over, "udp") == 0;
-    if (options.patience == 0) return -1;
-    return argc % 2 == 1 && options.ranks > 1 && (udp || strcmp(options.over, "shm") == 0) ? 0 : -1;
+    if (options.patience == 0 || exits_transports() == NULL) return -1;
+    return argc % 2 == 1 && options.ranks > 1 ? 0 : -1;
 }
 
 int main(int argc, char **argv)
 {
     if (exits_read(argc, argv) != 0) {
-        fprintf(stderr, "usage: job_exits [--ranks N] [--over shm|udp] [--only CASE] "
+        fprintf(stderr, "usage: job_exits [--ranks N] [--over shm|udp|ibv] [--only CASE,…] "
                         "[--repeats N] [--patience N], with N > 1 ranks\n");
         return 2;
     }
     /* Over udp each rank is a host of its own. */
-    bool udp = strcmp(options.over, "udp") == 0;
-    setenv("AQ_TRANSPORTS", udp ? "loop,udp" : "loop,shm", 1);
-    if (udp) setenv("AQ_NEIGHBORHOOD", "1", 1);
+    setenv("AQ_TRANSPORTS", exits_transports(), 1);
+    if (strcmp(options.over, "udp") == 0) setenv("AQ_NEIGHBORHOOD", "1", 1);
     setenv("AQT_MARKS", "1", 1);
     if (mkdtemp(folder) == NULL) return 1;
     setenv("TMPDIR", folder, 1);

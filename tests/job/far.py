@@ -571,10 +571,8 @@ class Exits(Near):
                 self.exits(ranks)
 
     def test_some(self):
-        for name in ("segv/barrier", "aq_exit7/poll", "return5/finalize", "kill/survival",
-                     "signalled/poll/stopped", "wait/hang/int_twice", "wait/spin/kill_9"):
-            with self.subTest(name=name):
-                self.exits(4, "--only", name)
+        self.exits(4, "--only", "segv/barrier,aq_exit7/poll,return5/finalize,kill/survival,"
+                   "signalled/poll/stopped,wait/hang/int_twice,wait/spin/kill_9")
 
 
 BRIDGED = range(1, 17 if SOAK else 7)  # hosts

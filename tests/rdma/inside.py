@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What runs inside the machine: many tests in one boot, since starting processes is slow there.
 
-usage: inside.py BUILD [NAME]
+usage: inside.py BUILD [NAME…]
 """
 import contextlib
 import os
@@ -41,12 +41,29 @@ def gasnet(name, **variables):
              f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, "")
 
 
+# One of each kind in the table of how jobs end (tests/job/exits_table.c).
+EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/poll,handler/send,"
+         "kill/send/bare,segv/get,return5/finalize,kill/spin,aq_exit7/spin/helped,"
+         "aq_exit7/late_attach,fork/finalize,signalled/poll/stopped,wait/poll/term,"
+         "wait/hang/int_twice,wait/spin/kill_9,kill/survival")
+
+
+def exits(ranks, rows=EXITS):
+    return (f"exits.{ranks}", {},
+            ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--patience", "3",
+             "--only", rows], 200, "")
+
+
 ROWS = [
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
     contract("4", "--ranks", "4", "--case", "slow|everyone|put"),
     contract("2.deadly", "--ranks", "2", "--fault", "die=1@50"),
+    exits(2),
+    exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term"),
+    job("core_am", 2),
+    job("core_am", 4, **RAILS),
     job("core_rma", 2),
     job("core_coll", 2, **RAILS),
     job("core_coll", 4),
@@ -63,6 +80,7 @@ ROWS = [
     gasnet("vis"),
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
+    job("core_stress", 4, "3000"),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
 ]
@@ -132,7 +150,7 @@ def refusals():
 
 def main():
     build = sys.argv[1]
-    rows = [row for row in ROWS if len(sys.argv) < 3 or row[0] == sys.argv[2]]
+    rows = [row for row in ROWS if len(sys.argv) < 3 or row[0] in sys.argv[2:]]
     failed = [row[0] for row in rows if not run(build, *row)]
     print(f"{len(rows)} tests, {len(failed)} failed")
     return 1 if failed else 0
