@@ -33,7 +33,8 @@ enum {
     STREAK = 3,            /* calls in a row that found something: more is expected */
     BATCH = 16,            /* datagrams, or bursts, that one call then takes, */
     BATCH_BYTES = 1 << 16, /* and bytes */
-    WARM = 1024            /* calls without DATA until its socket is left alone */
+    WARM = 1024,           /* calls without DATA until its socket is left alone */
+    CROWD = 64             /* packets in company, more than alone, that are worth GRO */
 };
 
 struct socket_port {
@@ -50,6 +51,8 @@ struct socket_port {
     unsigned nested;
     unsigned streak[AQI_DGRAM_CHANNELS];
     unsigned warm;
+    bool gro;         /* of COMMAND; DATA always has it */
+    unsigned company; /* of COMMAND: packets that came in company, less those that came alone */
     unsigned char *buffer[NESTING];
 };
 
@@ -81,7 +84,6 @@ static void socket_options(int fd, int family)
     socket_set(fd, level, six ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
                six ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE);
     socket_set(fd, level, six ? IPV6_RECVERR : IP_RECVERR, 1);
-    socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
 }
 
 static aq_status socket_bind_failed(const struct ports_interface *interface, unsigned number)
@@ -107,6 +109,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
     self->fd[channel] = fd;
     socket_options(fd, at.any.sa_family);
+    if (channel == AQI_DGRAM_DATA) socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
     *aqi_sockaddr_port(&at) = htons(number);
     if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0) return socket_bind_failed(interface, number);
     if (getsockname(fd, &at.any, &len) != 0)
@@ -406,6 +409,29 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
     return n;
 }
 
+/* GRO makes a message and its reply 5 % slower that come alone, and a flood half as fast again.
+ * When it ends, nobody can tell apart what came as one until then: that is lost, at most what came
+ * since the look that found nothing. */
+static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char *buffer)
+{
+    int fd = self->fd[AQI_DGRAM_COMMAND];
+    socket_set(fd, IPPROTO_UDP, UDP_GRO, on);
+    self->gro = on;
+    while (!on && (recv(fd, buffer, LARGEST, 0) >= 0 || errno != EAGAIN))
+        continue;
+}
+
+/* One look at COMMAND found `n` packets; `empty`: and after them that nothing was left. */
+static void socket_company(struct socket_port *self, unsigned n, bool empty, unsigned char *buffer)
+{
+    if (n <= 1)
+        self->company -= n != 0 && self->company != 0;
+    else
+        self->company = (unsigned)aqi_min(self->company + n, 2 * CROWD);
+    if (AQI_UNLIKELY(!self->gro && self->company > CROWD)) socket_gro(self, true, buffer);
+    if (AQI_UNLIKELY(self->gro && self->company == 0 && empty)) socket_gro(self, false, buffer);
+}
+
 static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel channel,
                              unsigned char *buffer, aqi_port_take *take, void *arg)
 {
@@ -419,6 +445,7 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
         n += got;
     }
     *streak = got == 0 ? 0 : *streak + 1;
+    if (channel == AQI_DGRAM_COMMAND) socket_company(self, n, got == 0, buffer);
     return n;
 }
 

@@ -4,6 +4,7 @@
 #include "dgram/ports/port_test.h"
 
 #include <arpa/inet.h>
+#include <netinet/udp.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -336,6 +337,49 @@ static void data_is_looked_for_while_it_comes(void **state)
     b->ops->close(b);
 }
 
+static int gro_of(struct aqi_port *port, enum aqi_dgram_channel channel)
+{
+    int fds[2], on = -1;
+    socklen_t len = sizeof(on);
+    port->ops->descriptors(port, fds);
+    return getsockopt(fds[channel], IPPROTO_UDP, UDP_GRO, &on, &len) == 0 ? on : -1;
+}
+
+/* Send bursts of `count` to COMMAND until GRO is as wanted, and at most 1,000; all must come. */
+static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *arrivals,
+                       unsigned count, int wanted)
+{
+    memset(arrivals, 0, sizeof(*arrivals));
+    for (unsigned i = 0; i < 1000 && gro_of(b, AQI_DGRAM_COMMAND) != wanted; i++) {
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, arrivals->count, count, 41, 41));
+        packet_await(b, arrivals, arrivals->count + count);
+        assert_int_equal(b->ops->receive(b, false, packet_take, arrivals), 0);
+    }
+    assert_int_equal(gro_of(b, AQI_DGRAM_COMMAND), wanted);
+    assert_true(arrivals->count > 0);
+    assert_all(arrivals, 0, arrivals->count);
+}
+
+/* Who gets single messages has no use for GRO, and who is flooded has. */
+static void gro_is_for_company(void **state)
+{
+    (void)state;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    bool has = gro_of(b, AQI_DGRAM_DATA) == 1;
+    if (has) {
+        assert_int_equal(gro_of(b, AQI_DGRAM_COMMAND), 0);
+        for (unsigned i = 0; i < 3; i++) {
+            send_until(a, b, arrivals, 32, 1);
+            send_until(a, b, arrivals, 1, 0);
+        }
+    }
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+    if (!has) skip();
+}
+
 static void small_packets_that_met_are_aligned(void **state)
 {
     (void)state;
@@ -463,6 +507,7 @@ int main(void)
         cmocka_unit_test(who_does_not_listen_is_told),
         cmocka_unit_test(one_peer_alone_is_heard),
         cmocka_unit_test(data_is_looked_for_while_it_comes),
+        cmocka_unit_test(gro_is_for_company),
         cmocka_unit_test(small_packets_that_met_are_aligned),
         cmocka_unit_test(packets_have_the_size_asked_for),
         cmocka_unit_test(a_port_in_use_is_named),
