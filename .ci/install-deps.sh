@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
 test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
-    libibverbs-dev)
+    libibverbs-dev libfabric-dev)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which only libpmix-dev has.
 managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \

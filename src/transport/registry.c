@@ -4,6 +4,7 @@
 #include "transport/fault.h"
 #include "transport/ibv/ibv.h"
 #include "transport/loop/loop.h"
+#include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
 #include "transport/udp/udp.h"
 
@@ -13,7 +14,8 @@ _Thread_local unsigned aqi_tp_thread;
 
 /* In order of preference. A new transport is a folder and a line here. */
 const struct aqi_transport *const aqi_transports[] = {
-    &aqi_loop_transport, &aqi_shm_transport, &aqi_ibv_transport, &aqi_udp_transport, NULL,
+    &aqi_loop_transport, &aqi_shm_transport, &aqi_ibv_transport,
+    &aqi_ofi_transport,  &aqi_udp_transport, NULL,
 };
 
 const struct aqi_transport *aqi_transport_find(const char *name)

@@ -1,0 +1,32 @@
+/* ofi, in a library that was built without the headers of libfabric. */
+#include "base/fail.h"
+#include "transport/ofi/ofi.h"
+
+#include <stdio.h>
+
+static const char absent_why[] =
+    "this library was built without it: install libfabric-dev and build again";
+
+static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    *probe = (struct aqi_tp_probe){.device = "not built"};
+    snprintf(probe->reason, sizeof(probe->reason), "%s", absent_why);
+    return device == 0;
+}
+
+static aq_status absent_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    (void)params, (void)tp;
+    return aqi_fail(AQ_ENOTSUP, "ofi", "%s", absent_why);
+}
+
+const struct aqi_transport aqi_ofi_transport = {
+    .name = "ofi",
+    .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
+    .caps = AQI_CAP_FAR,
+    .addr_max = OFI_ADDR,
+    .key_max = OFI_KEY,
+    .settings = &aqi_ofi_settings,
+    .probe = absent_probe,
+    .open = absent_open,
+};

@@ -1,0 +1,182 @@
+/* ofi: opening, the own address, and closing. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mac.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const unsigned char ofi_magic[4] = {'o', 'f', 'i', '1'};
+
+enum { OFI_RECEIVES_MORE = 16 };
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* How many requests a peer may have under way, by the memory; what is more than the provider takes
+ * buffers for waits in it. */
+static void ofi_size_queues(struct ofi_tp *ofi)
+{
+    uint64_t peers = aqi_max(1, ofi->params.size - 1);
+    uint64_t depth = aqi_min(UINT16_MAX, ofi_config.receive_memory / (2 * ofi->buffer * peers));
+    ofi->tp.limits.depth = (uint32_t)aqi_max(1, depth);
+    ofi->depth = aqi_credit_gate_limits(&ofi->params, &ofi->tp.limits).depth;
+    ofi->tp.limits.depth = ofi->depth;
+    ofi->receives =
+        (uint32_t)aqi_min(ofi->info->rx_attr->size, 2 * peers * ofi->depth + OFI_RECEIVES_MORE);
+    /* Replies have half as much again. */
+    ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
+}
+
+/* What each message begins with, and the first key of memory: who has the job's key knows them. */
+static aq_status ofi_make_secrets(struct ofi_tp *ofi)
+{
+    struct aqi_mac *mac;
+    uint8_t tag[AQI_MAC_BYTES];
+    struct iovec part = {.iov_base = (void *)(uintptr_t)ofi_magic, .iov_len = sizeof(ofi_magic)};
+    aq_status st = aqi_mac_open(AQI_MAC_HMAC, &mac);
+    if (st != AQ_OK) return st;
+    aqi_mac_of(mac, ofi->params.key, &part, 1, tag);
+    memcpy(&ofi->stamp, tag, sizeof(ofi->stamp));
+    memcpy(&ofi->next_key, tag + sizeof(ofi->stamp), sizeof(ofi->next_key));
+    aqi_mac_close(mac);
+    return AQ_OK;
+}
+
+static void ofi_close(struct aqi_tp *tp)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    ofi->draining = true;
+    for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
+        if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], AQ_EPEER);
+    ofi_endpoint_close(ofi);
+    aqi_pool_destroy(&ofi->pieces);
+    aqi_pool_destroy(&ofi->ops);
+    for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
+        free(ofi->peers[id]);
+    free(ofi->peers);
+    free(ofi);
+}
+
+static aq_status ofi_find(struct ofi_tp *ofi)
+{
+    char why[320];
+    ofi->info = ofi_provider_find(true, why, sizeof(why));
+    return ofi->info != NULL ? AQ_OK : aqi_fail(AQ_ENOTSUP, "ofi", "%s", why);
+}
+
+static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
+    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
+    ofi->params = *params;
+    ofi->tp.hooks = params->hooks;
+    ofi->locks = params->threads;
+    ofi->fd = -1;
+    ofi->last_held = &ofi->held;
+    size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), ofi_config.medium / 64 * 64);
+    ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
+    ofi->buffer = aqi_round_up(OFI_FRAME + medium, 64);
+    aqi_pool_init(&ofi->ops, sizeof(struct ofi_op), 64, false);
+    aqi_pool_init(&ofi->pieces, sizeof(struct ofi_piece), 64, false);
+    ofi->peers = calloc(params->size, sizeof(struct ofi_peer *));
+    aq_status st = ofi->peers != NULL
+                       ? AQ_OK
+                       : aqi_fail(AQ_ENOMEM, "ofi", "no memory for %u peers", params->size);
+    if (st == AQ_OK) st = ofi_find(ofi);
+    if (st == AQ_OK) st = ofi_make_secrets(ofi);
+    if (st == AQ_OK) {
+        ofi_size_queues(ofi);
+        st = ofi_endpoint_open(ofi);
+    }
+    if (st != AQ_OK) {
+        ofi_close(&ofi->tp);
+        return st;
+    }
+    ofi_message_post(ofi);
+    *tp = &ofi->tp;
+    return AQ_OK;
+}
+
+/* --- what it says of itself ------------------------------------------------------------------ */
+
+static aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_addr addr = {.protocol = ofi->info->ep_attr->protocol,
+                            .format = ofi->info->addr_format};
+    memcpy(addr.magic, ofi_magic, sizeof(addr.magic));
+    size_t room = sizeof(addr.name);
+    int err = fi_getname(&ofi->ep->fid, addr.name, &room);
+    if (err != 0)
+        return aqi_fail(AQ_ELIMIT, "ofi", "%s has an address of %zu bytes, of which %d fit: %s",
+                        ofi->info->fabric_attr->prov_name, room, OFI_NAME,
+                        ofi_library.strerror(-err));
+    addr.len = (uint32_t)room;
+    *len = offsetof(struct ofi_addr, name) + room;
+    memcpy(out, &addr, *len);
+    return AQ_OK;
+}
+
+static aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    bool quiet = true;
+    ofi_lock(ofi);
+    for (uint32_t id = 0; id < ofi->params.size && quiet; id++) {
+        const struct ofi_peer *peer = ofi->peers[id];
+        if (peer != NULL && (to == NULL || &peer->peer == to))
+            quiet = peer->sends == 0 && peer->ops == NULL;
+    }
+    ofi_unlock(ofi);
+    return quiet ? AQ_OK : AQ_AGAIN;
+}
+
+static aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    ofi->draining = true;
+    return aqi_now_ns() >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
+}
+
+static int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
+{
+    const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
+    return snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes",
+                    ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi->depth,
+                    ofi->receives, ofi->buffer);
+}
+
+static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == OFI_KEY,
+              "what ofi.h says");
+
+const struct aqi_transport aqi_ofi_transport = {
+    .name = "ofi",
+    .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
+    .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
+            AQI_CAP_LOCAL | AQI_CAP_FAR,
+    .addr_max = OFI_ADDR,
+    .key_max = OFI_KEY,
+    .settings = &aqi_ofi_settings,
+    .probe = ofi_provider_probe,
+    .open = ofi_open,
+    .close = ofi_close,
+    .address = ofi_address,
+    .connect = ofi_connect,
+    .am_send = ofi_am_send,
+    .progress = ofi_progress,
+    .quiet = ofi_quiet,
+    .disconnect = ofi_disconnect,
+    .drain = ofi_drain,
+    .put = ofi_put,
+    .get = ofi_get,
+    .mem_reg = ofi_mem_reg,
+    .mem_dereg = ofi_mem_dereg,
+    .mem_map = ofi_mem_map,
+    .mem_unmap = ofi_mem_unmap,
+    .wait_fd = ofi_wait_fd,
+    .arm = ofi_arm,
+    .describe = ofi_describe,
+};

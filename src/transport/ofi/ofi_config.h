@@ -1,0 +1,13 @@
+/* ofi: what its settings say; also of a library that was built without it. */
+#ifndef AQI_OFI_CONFIG_H
+#define AQI_OFI_CONFIG_H
+
+#include <stdint.h>
+
+struct ofi_config {
+    const char *provider, *domain;
+    uint64_t medium, receive_memory, sends, piece;
+};
+extern struct ofi_config ofi_config;
+
+#endif

@@ -1,0 +1,74 @@
+/* ofi: the objects of libfabric that an open transport has. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+
+enum { OFI_CQ_SLACK = 64 };
+
+static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const char *what)
+{
+    if (err == 0) return AQ_OK;
+    return aqi_fail(AQ_ESYS, "ofi",
+                    "%s on %s: %s: %s: AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
+                    "another",
+                    ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, what,
+                    ofi_library.strerror(-err));
+}
+
+/* With a descriptor if the provider has that. */
+static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
+{
+    struct fi_cq_attr attr = {.size = ofi->receives + 2 * ofi->room + OFI_CQ_SLACK,
+                              .format = FI_CQ_FORMAT_MSG,
+                              .wait_obj = FI_WAIT_FD};
+    int err = fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
+    if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->fd) == 0 && ofi->fd >= 0) return 0;
+    ofi->fd = -1;
+    if (err == 0) fi_close(&ofi->cq->fid);
+    ofi->cq = NULL;
+    attr.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
+}
+
+static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
+{
+    struct fi_av_attr av = {.type = ofi->info->domain_attr->av_type, .count = ofi->params.size};
+    struct fi_info *info = ofi->info;
+    int err = ofi_library.fabric(info->fabric_attr, &ofi->fabric, NULL);
+    if (err != 0) return ofi_endpoint_check(ofi, err, "opening the fabric");
+    err = fi_domain(ofi->fabric, info, &ofi->domain, NULL);
+    if (err != 0) return ofi_endpoint_check(ofi, err, "opening the domain");
+    err = fi_av_open(ofi->domain, &av, &ofi->av, NULL);
+    if (err != 0) return ofi_endpoint_check(ofi, err, "making an address vector");
+    err = ofi_endpoint_open_queue(ofi);
+    if (err != 0) return ofi_endpoint_check(ofi, err, "making a completion queue");
+    return ofi_endpoint_check(ofi, fi_endpoint(ofi->domain, info, &ofi->ep, NULL),
+                              "making an endpoint");
+}
+
+aq_status ofi_endpoint_open(struct ofi_tp *ofi)
+{
+    aq_status st = ofi_endpoint_open_objects(ofi);
+    if (st != AQ_OK) return st;
+    int err = fi_ep_bind(ofi->ep, &ofi->av->fid, 0);
+    if (err == 0) err = fi_ep_bind(ofi->ep, &ofi->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (err == 0) err = fi_enable(ofi->ep);
+    return ofi_endpoint_check(ofi, err, "starting the endpoint");
+}
+
+static void ofi_endpoint_drop(struct fid *fid)
+{
+    if (fid != NULL) (void)fi_close(fid);
+}
+
+/* The endpoint first: then nothing that was posted is used any more. */
+void ofi_endpoint_close(struct ofi_tp *ofi)
+{
+    ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);
+    ofi_buf_close(ofi);
+    ofi_endpoint_drop(ofi->cq != NULL ? &ofi->cq->fid : NULL);
+    ofi_endpoint_drop(ofi->av != NULL ? &ofi->av->fid : NULL);
+    ofi_endpoint_drop(ofi->domain != NULL ? &ofi->domain->fid : NULL);
+    ofi_endpoint_drop(ofi->fabric != NULL ? &ofi->fabric->fid : NULL);
+    if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
+}

@@ -1,0 +1,242 @@
+/*
+ * What the files of ofi share. There is one endpoint, which needs no connections: a peer is an
+ * entry of the address vector, made when it is first used. All completions come in one queue; what
+ * an entry is about its context says.
+ *
+ * One lock guards everything; it is not held while handlers run.
+ */
+#ifndef AQI_OFI_IMPL_H
+#define AQI_OFI_IMPL_H
+
+#include "base/pool.h"
+#include "base/spin.h"
+#include "transport/credit_gate.h"
+#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_config.h"
+#include "transport/ofi/ofi_library.h"
+
+enum {
+    OFI_FRAME = 96, /* bytes before the payload of a message, at most */
+    OFI_CHUNK = 64, /* buffers that are registered together */
+    OFI_BATCH = 16, /* completions taken at once */
+    OFI_NAME = 64   /* bytes of a provider's address, at most */
+};
+
+extern const unsigned char ofi_magic[4]; /* of addresses */
+
+/* The address of a process. */
+struct ofi_addr {
+    unsigned char magic[4];
+    uint32_t protocol, format; /* of the provider: both ends must have the same */
+    uint32_t len;              /* of the provider's address, which follows */
+    unsigned char name[OFI_NAME];
+};
+
+/* --- what is under way ----------------------------------------------------------------------- */
+
+enum ofi_kind { OFI_RECEIVE, OFI_SEND, OFI_PIECE };
+
+/* The context of an operation of the provider, which may use the first part meanwhile. */
+struct ofi_ctx {
+    struct fi_context2 provider;
+    enum ofi_kind kind;
+};
+
+struct ofi_chunk {
+    struct ofi_chunk *next;
+    unsigned char *memory;
+    size_t len;
+    struct fid_mr *mr; /* NULL: the provider wants none */
+};
+
+struct ofi_buf {
+    struct ofi_ctx ctx;
+    struct ofi_buf *next;
+    struct ofi_chunk *chunk;
+    unsigned char *bytes;
+    uint32_t len;
+    struct ofi_peer *peer; /* who is sent to, or has sent */
+};
+
+struct ofi_peer {
+    struct aqi_peer peer;
+    fi_addr_t addr;     /* FI_ADDR_NOTAVAIL: not in the address vector yet */
+    bool down;          /* dead: all to it has ended, whatever the provider still has of it */
+    bool lost;          /* to be told, or told */
+    uint32_t sends;     /* messages under way */
+    struct ofi_op *ops; /* all transfers */
+    struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
+    struct ofi_peer *next_lost;
+    char why[160];
+};
+
+/* A transfer. */
+struct ofi_op {
+    struct ofi_op *next, **link; /* of the peer's */
+    struct ofi_op *next_waiting;
+    struct ofi_peer *peer;
+    struct aqi_comp *comp;
+    bool get, bounced;
+    bool ended; /* for who has started it; pieces of it may still be under way */
+    aq_status status;
+    uint64_t remote, key;
+    unsigned char *local;
+    void *desc;
+    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
+    size_t len, posted, done;
+};
+
+/* A part of a transfer, as it is given to the provider. */
+struct ofi_piece {
+    struct ofi_ctx ctx;
+    struct ofi_op *op;
+    struct ofi_buf *buf; /* bounce buffer, or NULL */
+    size_t offset, len;
+    unsigned cancelled; /* how often */
+    struct ofi_piece *next_again;
+};
+
+struct ofi_mem {
+    struct aqi_mem mem;
+    struct fid_mr *mr;
+    struct ofi_key *key;
+};
+
+/* What peers get of a registration. */
+struct ofi_key {
+    unsigned char magic[4];
+    uint32_t reserved;
+    uint64_t key;
+    uint64_t base; /* what the first byte is called in remote operations */
+};
+
+struct ofi_rmem {
+    struct aqi_rmem rmem;
+    struct ofi_key key;
+};
+
+/* --- the transport --------------------------------------------------------------------------- */
+
+struct ofi_tp {
+    struct aqi_tp tp;
+    struct aqi_tp_params params;
+    struct aqi_spin lock;
+    bool locks, draining;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    int fd;            /* readable when there are completions; -1: the provider has none */
+    uint32_t stamp;    /* in each message: who knows the job's key */
+    uint32_t depth;    /* requests under way to a peer */
+    size_t buffer;     /* bytes of one */
+    uint32_t receives; /* buffers that are to be posted, and are */
+    uint32_t posted;
+    uint32_t room, out; /* operations that may be under way, and are */
+    uint64_t next_key;
+    struct ofi_peer **peers;
+    struct ofi_chunk *chunks;
+    struct ofi_buf *free;
+    struct ofi_buf *held, **last_held; /* requests that wait for their turn */
+    struct ofi_peer *lost;
+    uint32_t waiting;        /* transfers that are not wholly posted */
+    struct ofi_piece *again; /* pieces that are to be posted again */
+    struct aqi_pool ops, pieces;
+    /* Completions that were taken and not looked at. */
+    struct fi_cq_msg_entry found[OFI_BATCH];
+    unsigned found_first, found_count;
+};
+
+static inline void ofi_lock(struct ofi_tp *ofi)
+{
+    if (ofi->locks) aqi_spin_lock(&ofi->lock);
+}
+
+static inline void ofi_unlock(struct ofi_tp *ofi)
+{
+    if (ofi->locks) aqi_spin_unlock(&ofi->lock);
+}
+
+/* Does the provider want registrations to be like this? */
+static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
+{
+    return (ofi->info->domain_attr->mr_mode & mr_mode) != 0;
+}
+
+/* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
+ * `asked`: the transport was named. */
+struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
+bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
+
+/* ofi_endpoint.c: the objects of libfabric. */
+aq_status ofi_endpoint_open(struct ofi_tp *ofi);
+void ofi_endpoint_close(struct ofi_tp *ofi);
+
+/* ofi_buffer.c. With the lock held. */
+struct ofi_buf *ofi_buf_get(struct ofi_tp *ofi);
+static inline void ofi_buf_put(struct ofi_tp *ofi, struct ofi_buf *buf)
+{
+    buf->next = ofi->free;
+    ofi->free = buf;
+}
+static inline void *ofi_buf_desc(const struct ofi_buf *buf)
+{
+    return buf->chunk->mr != NULL ? fi_mr_desc(buf->chunk->mr) : NULL;
+}
+void ofi_buf_close(struct ofi_tp *ofi);
+
+/* ofi_memory.c */
+/* NULL, with `*err` as the provider has it. */
+struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
+                                   int *err);
+aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
+void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **rmem);
+void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+
+/* ofi_peer.c. With the lock held, but for connect and disconnect. */
+aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
+void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
+/* May something be sent to it? AQ_AGAIN: not now. */
+aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
+/* Something is wrong with this peer for good; `why` is told from progress. */
+void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
+    AQI_PRINTF(3, 4);
+unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
+
+/* ofi_message.c */
+aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      struct aqi_comp *comp);
+/* With the lock held, which is released while a handler runs. */
+unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
+                              enum aqi_progress_mode mode);
+unsigned ofi_message_deliver_held(struct ofi_tp *ofi);
+void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
+/* As many buffers as are to be posted. */
+void ofi_message_post(struct ofi_tp *ofi);
+
+/* ofi_transfer.c */
+aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp);
+/* With the lock held. */
+void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
+/* The connection broke under it, if it had `reached` the peer perhaps since the memory there has
+ * been given back. */
+void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
+void ofi_transfer_push_again(struct ofi_tp *ofi);
+void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
+void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, aq_status status);
+
+/* ofi_progress.c */
+unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+int ofi_wait_fd(struct aqi_tp *tp);
+aq_status ofi_arm(struct aqi_tp *tp, bool on);
+
+#endif

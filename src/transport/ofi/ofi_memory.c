@@ -1,0 +1,82 @@
+/* ofi: the memory that remote writes and reads reach, registered as the provider wants it. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const unsigned char ofi_key_magic[4] = {'o', 'f', 'i', 'k'};
+
+struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
+                                   int *err)
+{
+    struct fid_mr *mr = NULL;
+    /* Without FI_MR_PROV_KEY the keys are ours to choose, each one once. */
+    size_t bits = 8 * ofi->info->domain_attr->mr_key_size;
+    uint64_t most = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX - 1; /* FI_KEY_NOTAVAIL */
+    uint64_t key = ofi_wants(ofi, FI_MR_PROV_KEY) ? 0 : ofi->next_key++ & most;
+    *err = -fi_mr_reg(ofi->domain, addr, len, access, 0, key, 0, &mr, NULL);
+    if (*err != 0 || !ofi_wants(ofi, FI_MR_ENDPOINT)) return *err == 0 ? mr : NULL;
+    *err = -fi_mr_bind(mr, &ofi->ep->fid, 0);
+    if (*err == 0) *err = -fi_mr_enable(mr);
+    if (*err == 0) return mr;
+    fi_close(&mr->fid);
+    return NULL;
+}
+
+aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
+    int err;
+    if (mem == NULL) return AQ_ENOMEM;
+    ofi_lock(ofi);
+    mem->mr = ofi_memory_register(ofi, addr, len,
+                                  FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, &err);
+    ofi_unlock(ofi);
+    if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
+        ofi_mem_dereg(tp, &mem->mem);
+        return AQ_ELIMIT;
+    }
+    mem->key = (struct ofi_key *)(void *)(mem + 1);
+    memcpy(mem->key->magic, ofi_key_magic, sizeof(ofi_key_magic));
+    mem->key->key = fi_mr_key(mem->mr);
+    mem->key->base = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? (uintptr_t)addr : 0;
+    mem->mem =
+        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = sizeof(*mem->key)};
+    *out = &mem->mem;
+    return AQ_OK;
+}
+
+void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_mem *mem = (struct ofi_mem *)out;
+    ofi_lock(ofi);
+    if (mem->mr != NULL) fi_close(&mem->mr->fid);
+    ofi_unlock(ofi);
+    free(mem);
+}
+
+aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
+                      uint64_t addr, size_t len, struct aqi_rmem **out)
+{
+    struct ofi_key given;
+    (void)tp;
+    if (key_len == sizeof(given)) memcpy(&given, key, sizeof(given));
+    if (key_len != sizeof(given) || memcmp(given.magic, ofi_key_magic, 4) != 0)
+        return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a memory key that makes no sense",
+                        peer->id);
+    struct ofi_rmem *rmem = malloc(sizeof(*rmem));
+    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
+    *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
+    *out = &rmem->rmem;
+    return AQ_OK;
+}
+
+void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
+}

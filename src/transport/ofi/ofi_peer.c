@@ -1,0 +1,108 @@
+/* ofi: peers: finding them, and what becomes of those that are lost. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Its address, checked. AQ_AGAIN: it is being fetched. */
+static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr)
+{
+    size_t head = offsetof(struct ofi_addr, name), len = sizeof(*addr);
+    memset(addr, 0, sizeof(*addr));
+    aq_status st = ofi->tp.hooks.lookup(ofi->tp.hooks.host, &ofi->tp, id, addr, &len);
+    if (st != AQ_OK) return st;
+    if (len == 0) return AQ_ENOTSUP;
+    if (len <= head || memcmp(addr->magic, ofi_magic, 4) != 0 || addr->len != len - head)
+        return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u makes no sense", id);
+    bool like =
+        addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
+    return like ? AQ_OK : AQ_ENOTSUP; /* another provider there */
+}
+
+aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_addr addr;
+    if (id == ofi->params.self) return AQ_ENOTSUP;
+    if (host != ofi->params.host && ofi->info->ep_attr->protocol == FI_PROTO_SHM) return AQ_ENOTSUP;
+    struct ofi_peer *peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for peer %u", id);
+    peer->peer.id = id;
+    peer->addr = FI_ADDR_NOTAVAIL;
+    peer->last_waiting = &peer->waiting;
+    ofi_lock(ofi);
+    aq_status st = ofi_peer_look_up(ofi, id, &addr);
+    if (st == AQ_AGAIN) st = AQ_OK; /* it is asked again when that is needed */
+    bool new = st == AQ_OK && ofi->peers[id] == NULL;
+    if (new) ofi->peers[id] = peer;
+    if (st == AQ_OK) *out = &ofi->peers[id]->peer;
+    ofi_unlock(ofi);
+    if (!new) free(peer);
+    return st;
+}
+
+static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    struct ofi_addr addr;
+    aq_status st = ofi_peer_look_up(ofi, peer->peer.id, &addr);
+    if (st != AQ_OK) return st == AQ_AGAIN ? st : AQ_EPEER;
+    int got = fi_av_insert(ofi->av, addr.name, 1, &peer->addr, 0, NULL);
+    if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
+    peer->addr = FI_ADDR_NOTAVAIL;
+    if (got == -FI_EAGAIN) return AQ_AGAIN;
+    ofi_peer_fail(ofi, peer, "%s does not take its address: %s", ofi->info->fabric_attr->prov_name,
+                  got < 0 ? ofi_library.strerror(-got) : "no reason given");
+    return AQ_EPEER;
+}
+
+aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    if (AQI_UNLIKELY(peer->down)) return AQ_EPEER;
+    if (AQI_LIKELY(peer->addr != FI_ADDR_NOTAVAIL)) return AQ_OK;
+    return ofi_peer_insert(ofi, peer);
+}
+
+/* What the provider has of it ends some time, or never; whoever waits for it does not have to. */
+void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
+{
+    va_list args;
+    if (peer->down) return;
+    va_start(args, fmt);
+    vsnprintf(peer->why, sizeof(peer->why), fmt, args);
+    va_end(args);
+    aqi_log(AQI_LOG_INFO, "ofi", "peer %u is lost: %s", peer->peer.id, peer->why);
+    peer->down = true;
+    peer->sends = 0;
+    ofi_transfer_fail(ofi, peer, AQ_EPEER);
+    if (peer->lost || ofi->draining) return;
+    peer->lost = true;
+    peer->next_lost = ofi->lost;
+    ofi->lost = peer;
+}
+
+void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_peer *peer = (struct ofi_peer *)to;
+    ofi_lock(ofi);
+    peer->lost = true; /* who says so knows it */
+    ofi_peer_fail(ofi, peer, "the job says that it is dead");
+    ofi_unlock(ofi);
+}
+
+unsigned ofi_peer_tell_lost(struct ofi_tp *ofi)
+{
+    for (unsigned n = 0;; n++) {
+        ofi_lock(ofi);
+        struct ofi_peer *peer = ofi->lost;
+        if (peer != NULL) ofi->lost = peer->next_lost;
+        ofi_unlock(ofi);
+        if (peer == NULL) return n;
+        ofi->tp.hooks.peer_lost(ofi->tp.hooks.arg, peer->peer.id, peer->why);
+    }
+}

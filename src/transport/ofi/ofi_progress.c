@@ -1,0 +1,142 @@
+/* ofi: completions and errors, and sleeping until there are some. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+
+static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_msg_entry *entry,
+                                 enum aqi_progress_mode mode)
+{
+    struct ofi_ctx *ctx = entry->op_context;
+    switch (ctx->kind) {
+    case OFI_RECEIVE:
+        return ofi_message_received(ofi, (struct ofi_buf *)ctx, entry->len, mode);
+    case OFI_SEND:
+        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
+        return 1;
+    default:
+        ofi_transfer_piece_done(ofi, (struct ofi_piece *)ctx, AQ_OK);
+        return 1;
+    }
+}
+
+/* Where the owner has given back the memory, which is no fault of the connection. */
+static bool ofi_progress_is_refused(int err)
+{
+    return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL || err == FI_EFAULT;
+}
+
+/* The connection below an endpoint without connections, which makes a new one. */
+static bool ofi_progress_is_broken(int err)
+{
+    return err == FI_ECANCELED || err == FI_ENOTCONN || err == FI_ECONNRESET ||
+           err == FI_ECONNABORTED;
+}
+
+static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
+                                      const char *text)
+{
+    struct ofi_peer *peer = piece->op->peer;
+    if (ofi_progress_is_refused(err)) {
+        ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
+        return;
+    }
+    if (ofi_progress_is_broken(err)) {
+        ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED);
+        return;
+    }
+    bool get = piece->op->get;
+    ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
+    ofi_peer_fail(ofi, peer, "%s: a remote %s failed: %s", ofi->info->fabric_attr->prov_name,
+                  get ? "read" : "write", text);
+}
+
+static void ofi_progress_failed(struct ofi_tp *ofi)
+{
+    struct fi_cq_err_entry entry = {0};
+    char detail[128] = "", text[192];
+    if (fi_cq_readerr(ofi->cq, &entry, 0) != 1 || entry.op_context == NULL) return;
+    struct ofi_ctx *ctx = entry.op_context;
+    const char *more =
+        fi_cq_strerror(ofi->cq, entry.prov_errno, entry.err_data, detail, sizeof(detail));
+    snprintf(text, sizeof(text), "%s (the provider says: %s)", ofi_library.strerror(entry.err),
+             more != NULL ? more : "nothing");
+    if (ctx->kind == OFI_RECEIVE) {
+        ofi->posted--;
+        ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+        aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
+                text);
+    } else if (ctx->kind == OFI_SEND) {
+        struct ofi_peer *peer = ((struct ofi_buf *)ctx)->peer;
+        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
+        ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
+                      ofi->info->fabric_attr->prov_name, text);
+    } else {
+        ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, entry.err, text);
+    }
+}
+
+/* Is there a completion in `found`? */
+static bool ofi_progress_poll(struct ofi_tp *ofi)
+{
+    if (ofi->found_first != ofi->found_count) return true;
+    ssize_t got = fi_cq_read(ofi->cq, ofi->found, OFI_BATCH);
+    if (AQI_UNLIKELY(got == -FI_EAVAIL)) ofi_progress_failed(ofi);
+    ofi->found_first = 0;
+    ofi->found_count = got > 0 ? (unsigned)got : 0;
+    return got > 0;
+}
+
+/* One by one, since handlers of other threads, or nested ones, may take the next. */
+static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    for (unsigned taken = 0; taken < OFI_BATCH && ofi_progress_poll(ofi); taken++) {
+        struct fi_cq_msg_entry entry = ofi->found[ofi->found_first++];
+        n += ofi_progress_one(ofi, &entry, mode);
+    }
+    return n;
+}
+
+/* What found no room. */
+static void ofi_progress_waiting(struct ofi_tp *ofi)
+{
+    for (uint32_t id = 0; id < ofi->params.size; id++)
+        if (ofi->peers[id] != NULL) ofi_transfer_push(ofi, ofi->peers[id]);
+}
+
+unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    (void)now;
+    ofi_lock(ofi);
+    unsigned n = mode == AQI_PROGRESS_ALL ? ofi_message_deliver_held(ofi) : 0;
+    n += ofi_progress_queue(ofi, mode);
+    if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_message_post(ofi);
+    if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
+    if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
+    bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
+    ofi_unlock(ofi);
+    if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);
+    return n;
+}
+
+int ofi_wait_fd(struct aqi_tp *tp)
+{
+    return ((struct ofi_tp *)tp)->fd;
+}
+
+/* What waits for room is not told of by the descriptor. */
+aq_status ofi_arm(struct aqi_tp *tp, bool on)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct fid *fids[] = {&ofi->cq->fid};
+    if (!on) return AQ_OK;
+    ofi_lock(ofi);
+    bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
+              ofi->found_first == ofi->found_count && ofi->posted == ofi->receives;
+    if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
+    ofi_unlock(ofi);
+    return go ? AQ_OK : AQ_AGAIN;
+}

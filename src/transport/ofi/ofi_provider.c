@@ -1,0 +1,134 @@
+/*
+ * ofi: which provider of libfabric is used. Unless one is asked for, those of fabrics, the best
+ * first: what runs over the kernel's network is slower than the transport udp. Nor is libfabric
+ * loaded where there is no such adapter: that alone takes a fifth of a second.
+ */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+#include "base/mac.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* In order of preference; those over RDMA adapters that `ibv` drives are used when asked for. */
+static const struct {
+    const char *name;
+    bool fabric;
+} ofi_providers[] = {
+    {"cxi", true},  {"efa", true},  {"opx", true},
+    {"psm3", true}, {"psm2", true}, {"tcp", false}, /* if the program names `ofi` */
+};
+
+/* What the kernel has where there is an adapter that one of them can drive. */
+static const char *const ofi_adapters[] = {"/sys/class/cxi", "/sys/class/cxi_user",
+                                           "/sys/class/infiniband"};
+
+static bool ofi_provider_may_be_here(void)
+{
+    for (size_t i = 0; i < AQI_COUNT_OF(ofi_adapters); i++)
+        if (access(ofi_adapters[i], F_OK) == 0) return true;
+    return false;
+}
+
+/* psm3 also runs over plain sockets; then its domain is an interface of the kernel. */
+static bool ofi_provider_is_fabric(const struct fi_info *info)
+{
+    char path[300];
+    snprintf(path, sizeof(path), "/sys/class/net/%.256s", info->domain_attr->name);
+    return access(path, F_OK) != 0;
+}
+
+/* "tcp" is also what "tcp;ofi_rxm" begins with: a layer over a provider of this name. */
+static bool ofi_provider_fits(const struct fi_info *info, const char *name)
+{
+    const char *here = info->fabric_attr->prov_name;
+    size_t len = strlen(name);
+    if (strncmp(here, name, len) != 0 || (here[len] != 0 && here[len] != ';')) return false;
+    if (ofi_config.domain[0] != 0) return strcmp(info->domain_attr->name, ofi_config.domain) == 0;
+    return true;
+}
+
+/* Of those with this name: the first that is not the loopback interface. */
+static const struct fi_info *ofi_provider_named(const struct fi_info *list, const char *name)
+{
+    const struct fi_info *found = NULL;
+    for (const struct fi_info *info = list; info != NULL; info = info->next) {
+        if (!ofi_provider_fits(info, name)) continue;
+        if (found == NULL) found = info;
+        if (strcmp(info->domain_attr->name, "lo") != 0) return info;
+    }
+    return found;
+}
+
+static const struct fi_info *ofi_provider_choose(const struct fi_info *list, bool asked)
+{
+    if (ofi_config.provider[0] != 0) return ofi_provider_named(list, ofi_config.provider);
+    for (size_t i = 0; i < AQI_COUNT_OF(ofi_providers); i++) {
+        if (!ofi_providers[i].fabric && !asked) continue;
+        const struct fi_info *info = ofi_provider_named(list, ofi_providers[i].name);
+        if (info != NULL && (!ofi_providers[i].fabric || ofi_provider_is_fabric(info))) return info;
+    }
+    return NULL;
+}
+
+/* All that is served here may be demanded; nothing that is not is offered. */
+static struct fi_info *ofi_provider_hints(void)
+{
+    struct fi_info *hints = ofi_library.dupinfo(NULL);
+    if (hints == NULL) return NULL;
+    hints->caps = FI_MSG | FI_RMA;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode =
+        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    if (ofi_config.provider[0] != 0) hints->fabric_attr->prov_name = strdup(ofi_config.provider);
+    return hints;
+}
+
+struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
+{
+    asked = asked || ofi_config.provider[0] != 0;
+    if (!asked && !ofi_provider_may_be_here()) {
+        snprintf(why, len,
+                 "no adapter of a fabric is here (cxi, efa, opx, psm3, psm2); "
+                 "AQ_OFI_PROVIDER=tcp goes by TCP, slower than udp");
+        return NULL;
+    }
+    const char *missing = ofi_library_missing();
+    if (missing == NULL) missing = aqi_mac_missing();
+    if (missing != NULL) {
+        snprintf(why, len, "%s", missing);
+        return NULL;
+    }
+    struct fi_info *hints = ofi_provider_hints(), *list = NULL, *chosen = NULL;
+    int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
+    const struct fi_info *info = err == 0 ? ofi_provider_choose(list, asked) : NULL;
+    if (info != NULL) chosen = ofi_library.dupinfo(info);
+    if (chosen == NULL)
+        snprintf(why, len,
+                 "libfabric has no provider %s%s%s with messages and remote memory here%s%s: "
+                 "\"fi_info -t FI_EP_RDM\" lists them",
+                 ofi_config.provider[0] != 0 ? ofi_config.provider : "of a fabric",
+                 ofi_config.domain[0] != 0 ? " and domain " : "", ofi_config.domain,
+                 err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "");
+    if (list != NULL) ofi_library.freeinfo(list);
+    if (hints != NULL) ofi_library.freeinfo(hints);
+    return chosen;
+}
+
+bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
+{
+    *probe = (struct aqi_tp_probe){.device = "no provider"};
+    if (device != 0) return false;
+    struct fi_info *info = ofi_provider_find(false, probe->reason, sizeof(probe->reason));
+    if (info == NULL) return true;
+    probe->usable = true;
+    snprintf(probe->device, sizeof(probe->device), "%.40s on %.19s", info->fabric_attr->prov_name,
+             info->domain_attr->name);
+    ofi_library.freeinfo(info);
+    return true;
+}

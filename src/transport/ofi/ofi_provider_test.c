@@ -1,0 +1,88 @@
+/* ofi: loading libfabric, and which provider is taken. Without the library nothing can be tried. */
+#include "transport/ofi/ofi_impl.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void provider_handler(int number)
+{
+    (void)number;
+}
+
+/* Also those that a library of a provider would take. (cmocka has some of its own.) */
+static void provider_leaves_signals_alone(void **state)
+{
+    static const int numbers[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM};
+    struct sigaction mine = {.sa_handler = provider_handler}, was[AQI_COUNT_OF(numbers)], is;
+    struct fi_info *info = NULL, *hints;
+    (void)state;
+    assert_int_equal(sigaction(SIGTERM, &mine, NULL), 0);
+    for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++)
+        assert_int_equal(sigaction(numbers[i], NULL, &was[i]), 0);
+    if (ofi_library_missing() != NULL) {
+        print_message("%s\n", ofi_library_missing());
+        skip();
+    }
+    hints = ofi_library.dupinfo(NULL);
+    assert_non_null(hints);
+    if (ofi_library_getinfo(hints, &info) == 0) ofi_library.freeinfo(info);
+    ofi_library.freeinfo(hints);
+    for (size_t i = 0; i < AQI_COUNT_OF(numbers); i++) {
+        assert_int_equal(sigaction(numbers[i], NULL, &is), 0);
+        assert_true(is.sa_handler == was[i].sa_handler);
+    }
+}
+
+/* What runs over the kernel's network is for who asks for it, or names the transport. */
+static void provider_is_a_surprise_to_nobody(void **state)
+{
+    struct aqi_tp_probe probe;
+    char why[320] = "";
+    (void)state;
+    assert_false(ofi_provider_probe(1, &probe));
+    assert_true(ofi_provider_probe(0, &probe));
+    assert_true(probe.usable || probe.reason[0] != 0);
+    assert_null(strstr(probe.device, "tcp"));
+    if (ofi_library_missing() != NULL) skip();
+    ofi_config.provider = "tcp";
+    assert_true(ofi_provider_probe(0, &probe));
+    ofi_config.provider = "";
+    if (!probe.usable) skip(); /* libfabric may be built without it */
+    assert_non_null(strstr(probe.device, "tcp"));
+    struct fi_info *info = ofi_provider_find(true, why, sizeof(why));
+    assert_non_null(info);
+    ofi_library.freeinfo(info);
+}
+
+static void provider_that_is_not_here(void **state)
+{
+    struct aqi_tp_probe probe;
+    (void)state;
+    if (ofi_library_missing() != NULL) skip();
+    ofi_config.provider = "tc"; /* the beginning of a name is none */
+    assert_true(ofi_provider_probe(0, &probe));
+    assert_false(probe.usable);
+    assert_non_null(strstr(probe.reason, "no provider tc"));
+    ofi_config.provider = "tcp";
+    ofi_config.domain = "nowhere0";
+    assert_true(ofi_provider_probe(0, &probe));
+    assert_false(probe.usable);
+    assert_non_null(strstr(probe.reason, "nowhere0"));
+    ofi_config.provider = ofi_config.domain = "";
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(provider_leaves_signals_alone),
+        cmocka_unit_test(provider_is_a_surprise_to_nobody),
+        cmocka_unit_test(provider_that_is_not_here),
+    };
+    ofi_config.provider = ofi_config.domain = "";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

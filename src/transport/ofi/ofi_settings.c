@@ -1,0 +1,62 @@
+/* ofi: its environment variables. */
+#include "base/settings.h"
+#include "transport/ofi/ofi.h"
+#include "transport/ofi/ofi_config.h"
+
+struct ofi_config ofi_config;
+
+static const struct aqi_setting rows[] = {
+    {.name = "AQ_OFI_PROVIDER",
+     .def = "",
+     .doc = "The provider of libfabric, such as cxi or tcp, by its name in \"fi_info -t "
+            "FI_EP_RDM\", of which what follows a semicolon may be left out; nothing: the first "
+            "that is here of cxi, efa, opx, psm3 and psm2, or tcp if the transport is named.",
+     .advice = "Name one where aqinfo shows that another is used. Those over TCP and UDP are "
+               "slower than the transport udp.",
+     .same = true,
+     AQI_SETTING_IN(TEXT, struct ofi_config, provider)},
+    {.name = "AQ_OFI_DOMAIN",
+     .def = "",
+     .doc = "The domain of the provider, which is an adapter or a network interface, such as cxi0 "
+            "or eth0; nothing: the first that is not the loopback interface.",
+     .advice = "Name one where a host has several.",
+     AQI_SETTING_IN(TEXT, struct ofi_config, domain)},
+    {.name = "AQ_OFI_MEDIUM",
+     .def = "4032",
+     .doc =
+         "Payload bytes of the largest Medium, a multiple of 64; each receive buffer is so large.",
+     .advice = "Raise it where messages are larger and peers are few.",
+     .unit = "bytes",
+     .min = 512,
+     .max = 1 << 16,
+     .same = true,
+     AQI_SETTING_IN(BYTES, struct ofi_config, medium)},
+    {.name = "AQ_OFI_RECEIVE_MEMORY",
+     .def = "256M",
+     .doc = "Memory for messages that have arrived, if all peers send at once, which bounds the "
+            "requests under way to each (AQ_AM_CREDITS).",
+     .advice = "Raise it in jobs of thousands of processes that send many messages to each peer.",
+     .unit = "bytes",
+     .min = 1 << 20,
+     .max = UINT64_C(1) << 40,
+     .same = true,
+     AQI_SETTING_IN(BYTES, struct ofi_config, receive_memory)},
+    {.name = "AQ_OFI_SENDS",
+     .def = "256",
+     .doc = "Messages and pieces of puts and gets under way to all peers; less where the provider "
+            "takes less.",
+     .min = 16,
+     .max = 1 << 16,
+     AQI_SETTING_IN(COUNT, struct ofi_config, sends)},
+    {.name = "AQ_OFI_PIECE",
+     .def = "1M",
+     .doc = "A larger transfer is split into pieces of so many bytes; less where the provider "
+            "takes less.",
+     .unit = "bytes",
+     .min = 4096,
+     .max = 1 << 30,
+     AQI_SETTING_IN(BYTES, struct ofi_config, piece)},
+};
+
+struct aqi_settings_table aqi_ofi_settings = {
+    .group = "ofi", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &ofi_config};

@@ -1,0 +1,273 @@
+/* ofi: puts and gets by remote writes and reads. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+
+#include <string.h>
+
+enum { OFI_CANCELLED = 3 /* times, and it is refused */ };
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+/* For who has started it; the counters are not touched any more. */
+static void ofi_transfer_end(struct ofi_op *op)
+{
+    op->ended = true;
+    if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
+    if (!op->get) aqi_comp_local(op->comp);
+    aqi_comp_remote(op->comp);
+    *op->link = op->next;
+    if (op->next != NULL) op->next->link = op->link;
+}
+
+static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
+{
+    if (piece->buf != NULL) ofi_buf_put(ofi, piece->buf);
+    aqi_pool_put(&ofi->pieces, piece);
+}
+
+/* It is not with the provider any more. */
+static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
+{
+    struct ofi_op *op = piece->op;
+    if (status != AQ_OK) op->status = status;
+    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
+        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
+    op->done += piece->len;
+    ofi_transfer_drop_piece(ofi, piece);
+    if (op->done != op->len) return;
+    if (!op->ended) ofi_transfer_end(op);
+    aqi_pool_put(&ofi->ops, op);
+}
+
+void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
+{
+    ofi->out--;
+    ofi_transfer_piece_end(ofi, piece, status);
+}
+
+/*
+ * Providers over connections say the same of a peer that has died and of one that refuses the
+ * access. The latter does so again, over a new connection; to the former there will be none, and
+ * the job says so.
+ */
+void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
+{
+    if (reached) piece->cancelled++;
+    if (piece->op->ended || piece->cancelled == OFI_CANCELLED) {
+        ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
+        return;
+    }
+    ofi->out--;
+    piece->next_again = ofi->again;
+    ofi->again = piece;
+}
+
+static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    peer->waiting = peer->waiting->next_waiting;
+    if (peer->waiting == NULL) peer->last_waiting = &peer->waiting;
+    ofi->waiting--;
+}
+
+/* All to this peer ends; what the provider has of it is given back when it says so. */
+void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, aq_status status)
+{
+    while (peer->waiting != NULL) {
+        peer->waiting->done += peer->waiting->len - peer->waiting->posted;
+        peer->waiting->posted = peer->waiting->len;
+        ofi_transfer_wait_no_more(ofi, peer);
+    }
+    for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
+        struct ofi_piece *piece = *at;
+        if (piece->op->peer == peer) {
+            *at = piece->next_again;
+            ofi_transfer_piece_end(ofi, piece, status);
+        } else {
+            at = &piece->next_again;
+        }
+    }
+    while (peer->ops != NULL) {
+        struct ofi_op *op = peer->ops;
+        op->status = status;
+        ofi_transfer_end(op);
+        if (op->done == op->len) aqi_pool_put(&ofi->ops, op);
+    }
+}
+
+/* --- posting --------------------------------------------------------------------------------- */
+
+/* Complete is what the peer's processor sees: a provider says less unless it is asked. */
+static ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op,
+                                 struct ofi_piece *piece)
+{
+    void *desc = piece->buf != NULL ? ofi_buf_desc(piece->buf) : op->desc;
+    struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->bytes
+                                                        : (void *)(op->local + piece->offset),
+                         .iov_len = piece->len};
+    struct fi_rma_iov there = {
+        .addr = op->remote + piece->offset, .len = piece->len, .key = op->key};
+    struct fi_msg_rma msg = {.msg_iov = &part,
+                             .desc = &desc,
+                             .iov_count = 1,
+                             .addr = op->peer->addr,
+                             .rma_iov = &there,
+                             .rma_iov_count = 1,
+                             .context = &piece->ctx};
+    return op->get ? fi_readmsg(ofi->ep, &msg, FI_COMPLETION)
+                   : fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+}
+
+/* The next piece of it, of which `posted` does not tell yet. NULL: no memory now. */
+static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    struct ofi_piece *piece = aqi_pool_get(&ofi->pieces);
+    if (piece == NULL) return NULL;
+    size_t most =
+        op->bounced ? ofi->buffer : aqi_min(ofi_config.piece, ofi->info->ep_attr->max_msg_size);
+    *piece = (struct ofi_piece){.ctx.kind = OFI_PIECE,
+                                .op = op,
+                                .offset = op->posted,
+                                .len = aqi_min(op->len - op->posted, most)};
+    if (!op->bounced) return piece;
+    piece->buf = ofi_buf_get(ofi);
+    if (piece->buf == NULL) {
+        aqi_pool_put(&ofi->pieces, piece);
+        return NULL;
+    }
+    if (!op->get) memcpy(piece->buf->bytes, op->local + op->posted, piece->len);
+    return piece;
+}
+
+static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    if (ofi->out >= ofi->room) return AQ_AGAIN;
+    struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
+    if (piece == NULL) return AQ_AGAIN;
+    ssize_t err = ofi_transfer_give(ofi, op, piece);
+    if (err == -FI_EAGAIN) {
+        ofi_transfer_drop_piece(ofi, piece);
+        return AQ_AGAIN;
+    }
+    if (err != 0) {
+        struct ofi_peer *peer = op->peer;
+        bool get = op->get;
+        ofi_transfer_drop_piece(ofi, piece);
+        ofi_peer_fail(ofi, peer, "%s takes no %s: %s", ofi->info->fabric_attr->prov_name,
+                      get ? "remote read" : "remote write", ofi_library.strerror((int)-err));
+        return AQ_EPEER;
+    }
+    op->posted += piece->len;
+    ofi->out++;
+    return AQ_OK;
+}
+
+/* Those that the provider does not take now stay. */
+void ofi_transfer_push_again(struct ofi_tp *ofi)
+{
+    struct ofi_piece *list = ofi->again;
+    ofi->again = NULL;
+    while (list != NULL) {
+        struct ofi_piece *piece = list;
+        list = piece->next_again;
+        ssize_t err = ofi->out < ofi->room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
+        if (err == 0) {
+            ofi->out++;
+        } else {
+            piece->next_again = ofi->again;
+            ofi->again = piece;
+        }
+    }
+}
+
+void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    while (peer->waiting != NULL) {
+        struct ofi_op *op = peer->waiting;
+        if (ofi_transfer_post(ofi, op) != AQ_OK) return;
+        if (op->posted == op->len) ofi_transfer_wait_no_more(ofi, peer);
+    }
+}
+
+/* Where the provider wants local memory registered, what is not is copied. */
+static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
+{
+    const struct ofi_mem *known = (const struct ofi_mem *)mem;
+    bool copied = !op->get && op->len <= sizeof(op->copy);
+    if (copied) {
+        memcpy(op->copy, op->local, op->len);
+        op->local = op->copy;
+    }
+    if (!ofi_wants(ofi, FI_MR_LOCAL)) return;
+    op->bounced = copied || known == NULL;
+    if (!op->bounced) op->desc = fi_mr_desc(known->mr);
+}
+
+static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
+                                    const struct ofi_rmem *rmem, const struct aqi_mem *mem)
+{
+    struct ofi_peer *peer = want->peer;
+    if (!aqi_within(want->remote, want->len, rmem->rmem.addr, rmem->rmem.len))
+        return aqi_fail(AQ_ERANGE, "ofi",
+                        "%zu bytes at 0x%llx of rank %u are not in its registered memory",
+                        want->len, (unsigned long long)want->remote, peer->peer.id);
+    aq_status st = ofi_peer_ready(ofi, peer);
+    if (st != AQ_OK) return st;
+    struct ofi_op *op = aqi_pool_get(&ofi->ops);
+    if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
+    *op = *want;
+    op->key = rmem->key.key;
+    op->remote = rmem->key.base + (want->remote - rmem->rmem.addr);
+    ofi_transfer_local(ofi, op, mem);
+    op->next = peer->ops;
+    op->link = &peer->ops;
+    if (op->next != NULL) op->next->link = &op->next;
+    peer->ops = op;
+    *peer->last_waiting = op;
+    peer->last_waiting = &op->next_waiting;
+    ofi->waiting++;
+    ofi_transfer_push(ofi, peer);
+    return AQ_OK;
+}
+
+aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    if (len == 0) {
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct ofi_op op = {.peer = (struct ofi_peer *)peer,
+                        .comp = comp,
+                        .remote = addr,
+                        .local = (unsigned char *)(uintptr_t)src,
+                        .len = len};
+    ofi_lock(ofi);
+    aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
+    ofi_unlock(ofi);
+    return st;
+}
+
+aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                  uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                  struct aqi_comp *comp)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    if (len == 0) {
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    struct ofi_op op = {.peer = (struct ofi_peer *)peer,
+                        .comp = comp,
+                        .get = true,
+                        .remote = addr,
+                        .local = dst,
+                        .len = len};
+    ofi_lock(ofi);
+    aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
+    ofi_unlock(ofi);
+    return st;
+}
