@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum state { NEVER, STARTING, RUNNING, LEFT };
@@ -50,14 +51,44 @@ static bool init_begin_leaving(void)
     return true;
 }
 
+/* Is there somebody who says for all, once, why the job ends? */
+static bool init_launched(const struct aqi_boot *boot)
+{
+    return boot->kind != &aqi_boot_single;
+}
+
 /* --- ending ---------------------------------------------------------------------------------- */
 
 static atomic_int init_code; /* of the latest of the threads that leave */
 
-static _Noreturn void init_on_alarm(int signal_number)
+/* How long the last steps of a process may take: less than aqrun lets it live. */
+static uint64_t init_patience_ns(void)
 {
+    return aqi_job_config.exit_timeout_ns / 2;
+}
+
+/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
+enum { INIT_ROUNDS = 10 };
+
+static void init_on_alarm(int signal_number)
+{
+    static atomic_int rounds;
     (void)signal_number;
-    _exit(atomic_load(&init_code));
+    if (atomic_fetch_add(&rounds, 1) + 1 >= INIT_ROUNDS) _exit(atomic_load(&init_code));
+}
+
+static void init_limit_leaving(void)
+{
+    uint64_t round_us = init_patience_ns() / INIT_ROUNDS / 1000;
+    struct timeval round = {.tv_sec = (time_t)(round_us / 1000000),
+                            .tv_usec = (suseconds_t)(round_us % 1000000)};
+    sigset_t set;
+    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
+    signal(SIGALRM, init_on_alarm);
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
 }
 
 /*
@@ -83,18 +114,14 @@ static void init_depart(void)
 
 /*
  * The last steps of a process that ends the job or is told to: flush what the program wrote, but
- * not for ever (another thread may hold a stream's lock, or a pipe be full).
+ * not for ever (another thread may hold a stream's lock, or a pipe be full). SIGTERM is for those
+ * that have not heard of the end; here it would cut off what is still written.
  */
 static _Noreturn void init_leave(int code)
 {
-    sigset_t set;
     atomic_store(&init_code, code);
-    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
-    alarm(1);
-    signal(SIGALRM, init_on_alarm);
-    sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
+    signal(SIGTERM, SIG_IGN);
+    init_limit_leaving();
     init_in_turn(lib_outputs_end);
     fflush(NULL);
     if (lib.boot != NULL && lib.pid == getpid()) init_in_turn(init_depart);
@@ -107,9 +134,10 @@ static _Noreturn void init_leave(int code)
  */
 static void init_await_said(void)
 {
-    enum { TICKS = 10000, TICK_NS = 100000 };
+    enum { TICK_NS = 100000 };
     const struct timespec tick = {.tv_nsec = TICK_NS};
-    for (int i = 0; i < TICKS && !atomic_load(&lib.said) && !atomic_load(&lib.told); i++)
+    uint64_t ticks = init_patience_ns() / TICK_NS;
+    for (; ticks != 0 && !atomic_load(&lib.said) && !atomic_load(&lib.told); ticks--)
         (void)nanosleep(&tick, NULL);
 }
 
@@ -179,6 +207,7 @@ static void init_on_process_exit(int code, void *arg)
                  code);
         init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
+    if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN); /* as in init_leave; SIGKILL follows */
     aqi_core_halt_progress();
     init_in_turn(lib_outputs_end);
     init_in_turn(init_depart);
@@ -308,12 +337,6 @@ static aq_status init_boot_agree(void *arg, const uint64_t name[2], aq_status mi
 static int init_boot_fd(void *arg)
 {
     return ((struct aqi_boot *)arg)->fd;
-}
-
-/* Is there somebody who says for all, once, why the job ends? */
-static bool init_launched(const struct aqi_boot *boot)
-{
-    return boot->kind != &aqi_boot_single;
 }
 
 static void init_boot_fatal(void *arg, const char *why)

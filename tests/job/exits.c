@@ -68,18 +68,19 @@ static void exits_start(struct run *run, const struct exit_case *row, unsigned r
     if (row->alone)
         snprintf(command, sizeof(command), "exec \"$1\" %s %s", row->how, row->where);
     else
-        snprintf(command, sizeof(command), "exec \"$0\" -n %u %s %s %s %s \"$1\" %s %s %s", ranks,
-                 row->drive != NULL || row->verbose ? "-v" : "", timeout,
-                 row->set != NULL ? "-E" : "", row->set != NULL ? row->set : "", row->how,
+        snprintf(command, sizeof(command), "exec \"$0\" -n %u %s %s %s %s %s \"$1\" %s %s %s",
+                 ranks, row->drive != NULL || row->verbose ? "-v" : "", row->relayed ? "-p" : "",
+                 timeout, row->set != NULL ? "-E" : "", row->set != NULL ? row->set : "", row->how,
                  row->where, row->shell != NULL ? row->shell : "");
     run_start(run, "sh", "-c", command, JOB_AQRUN, JOB_VICTIM, NULL);
 }
 
-/* Lines that begin with # are the marks of the program. */
+/* Lines that begin with # are the marks of the program, also behind "[RANK] ". */
 static void expect_silence(const struct run *run)
 {
     for (const char *line = run->text[ERR]; *line != '\0';) {
-        if (*line != '#') expect_no_text(run, ERR, line);
+        const char *text = *line == '[' ? line + strcspn(line, "#\n") : line;
+        if (*text != '#') expect_no_text(run, ERR, line);
         line += strcspn(line, "\n");
         line += *line == '\n';
     }

@@ -23,6 +23,7 @@ struct exit_case {
     bool alone;        /* without aqrun */
     bool direct;       /* only where ranks have the output of aqrun itself: on its host */
     bool verbose;      /* aqrun -v */
+    bool relayed;      /* aqrun -p: through it, in whole lines */
     const char *set;   /* a setting, or several with " -E " between */
     const char *shell; /* redirections */
     const char *over;  /* one transport only */

@@ -2,6 +2,8 @@
 #include "exits.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* --- from outside ------------------------------------------------------------------------ */
@@ -59,6 +61,38 @@ static void stop_first_kill_last(struct run *run, unsigned ranks)
 {
     hit_rank(run, 0, SIGSTOP);
     kill_last(run, ranks);
+}
+
+/* Bit N - 1 is signal N; no process: all of them. */
+static unsigned long ignored_signals(pid_t pid)
+{
+    char path[40], line[200];
+    unsigned long mask = ~0ul;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "SigIgn: %lx", &mask) == 1) break;
+    if (file != NULL) fclose(file);
+    return mask;
+}
+
+/*
+ * The last rank has begun to leave, with more to write than a pipe holds, while aqrun reads
+ * nothing. A time that it is stopped counts for no time-out, and SIGTERM is not for it.
+ */
+static void stop_leaving(struct run *run, unsigned ranks)
+{
+    const struct timespec tick = {.tv_nsec = 1000000}, longer_than_half = {2, 200000000};
+    pid_t last = rank_pid(run, ranks - 1);
+    kill(run->pid, SIGSTOP);
+    signal_last(run, ranks);
+    for (int i = 0; i < 10000 && (ignored_signals(last) >> (SIGTERM - 1) & 1) == 0; i++)
+        nanosleep(&tick, NULL);
+    kill(last, SIGSTOP);
+    nanosleep(&longer_than_half, NULL);
+    kill(last, SIGTERM);
+    kill(last, SIGCONT);
+    kill(run->pid, SIGCONT);
 }
 
 static void kill_launcher(struct run *run, unsigned ranks)
@@ -136,7 +170,7 @@ const struct exit_case exit_cases[] = {
      .said = "ended the job with code"},
     {"return5", "nowhere", .code = 5, .said = SAID_5},
     {"threads", "nowhere", .code = 8, .repeats = 5},
-    {"much", "nowhere", .code = 7, .each = "much  ", .times = 16384},
+    {"much", "nowhere", .code = 7, .relayed = true, .each = "much  ", .times = 16384},
     {"handlers", "nowhere", .code = 9},
     {"together6", "nowhere", .code = 6, LATE},
     {"threads6", "nowhere", .code = 6, LATE},
@@ -265,6 +299,12 @@ const struct exit_case exit_cases[] = {
     {"signalled", "barrier", "usr1", .code = 11, .said = ANYTHING, .drive = signal_last},
     {"signalled", "poll", "twice", .code = 11, .said = ANYTHING, .drive = signal_last_twice},
     {"signalled", "poll", "terminate", .code = 11, .said = ANYTHING, .drive = terminate_last},
+    {"signalled_much", "poll", "stopped", .code = 11, .said = ANYTHING, .drive = stop_leaving,
+     .relayed = true, .set = "AQ_EXIT_TIMEOUT=4s", .limit = 5, .ranks = 3, .each = "much  ",
+     .times = 16384},
+    {"asked_much", "poll", "stopped", .code = 5, .said = SAID_5, .drive = stop_leaving,
+     .relayed = true, .set = "AQ_EXIT_TIMEOUT=4s", .limit = 5, .ranks = 3, .each = "much  ",
+     .times = 16384},
     {"signalled", "poll", "stopped", .code = 11, .said = ANYTHING, .drive = stop_first,
      .deaf = true, .prints = PRINT_LAST},
     {"wait", "poll", "stopped", .code = 137, .said = KILLED, .drive = stop_first_kill_last,

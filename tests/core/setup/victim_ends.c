@@ -259,6 +259,23 @@ static void end_signalled(void)
     end_wait();
 }
 
+static volatile sig_atomic_t asked;
+
+static void on_request(int number)
+{
+    (void)number;
+    asked = 1;
+}
+
+/* Return from main, when somebody outside asks for it. */
+static void end_return_when_asked(void)
+{
+    signal(SIGUSR1, on_request);
+    victim_mark("armed");
+    while (!asked)
+        (void)aq_poll();
+}
+
 static void exit_by_handler(void)
 {
     aq_exit(12);
@@ -274,11 +291,13 @@ static void end_exit0(void)
     exit(0);
 }
 
-/* 1 MB that is still in the buffer of each. */
+/* 1 MB that is still in the buffer of each, where the output is not a full disk already; glibc
+ * heeds the size only with a buffer. */
 static void prepare_output(void)
 {
     enum { ROOM = 1 << 21, LINES = 16384 };
-    CHECK_EQUAL(setvbuf(stdout, NULL, _IOFBF, ROOM), 0);
+    static char room[ROOM];
+    (void)setvbuf(stdout, room, _IOFBF, ROOM);
     for (int i = 0; i < LINES; i++)
         printf("%-62s.\n", "much");
 }
@@ -470,6 +489,8 @@ static const struct choice ends[] = {
     {.name = "deaf_endpoint", .run = end_deaf_endpoint},
     {.name = "wait", .run = end_wait},
     {.name = "signalled", .run = end_signalled},
+    {.name = "signalled_much", .run = end_signalled, .prepare = prepare_output},
+    {.name = "asked_much", .run = end_return_when_asked, .prepare = prepare_output, .value = 5},
     {.name = "atexit", .run = end_exit0, .prepare = prepare_atexit},
     {.name = "atexit_first", .run = end_exit0, .before = prepare_atexit},
     {.name = "much", .run = end_aq_exit7, .prepare = prepare_output},
