@@ -502,7 +502,8 @@ struct aqi_transport {
     /* Where connections by URI begin (rendezvous.h); needs no open transport. */
     const struct aqi_rendezvous_ops *rendezvous;
 
-    /* A descriptor that becomes readable when something arrives while armed. */
+    /* A descriptor that becomes readable when something arrives while armed. -1: what was opened
+     * has none after all, and who waits for it naps. */
     int (*wait_fd)(struct aqi_tp *tp);
 
     /*

@@ -484,8 +484,8 @@ static void flow_sleep(struct ct_ep *ep)
 static void flow_wake(struct ct_ep *ep)
 {
     struct flow_state state;
-    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
-        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+    if (ep->tp->ops.wait_fd(ep->tp) < 0) {
+        ct_skip(ep, "nothing to wait for: no descriptor");
         return;
     }
     flow_state_init(ep, &state, WAKE_ROUNDS * CT_MAX_RANKS);
@@ -531,8 +531,8 @@ static void flow_connect(struct ct_ep *ep)
 static void flow_arm(struct ct_ep *ep)
 {
     struct flow_state state;
-    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
-        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+    if (ep->tp->ops.wait_fd(ep->tp) < 0) {
+        ct_skip(ep, "nothing to wait for: no descriptor");
         return;
     }
     flow_state_init(ep, &state, 100);
@@ -556,8 +556,9 @@ static void flow_arm(struct ct_ep *ep)
         ct_meet(ep);
         flow_send_number(ep, ct_next(ep), round);
         ct_meet(ep);
-        /* Of a network with timers it may still be on its way. */
-        if ((ops->caps & AQI_CAP_TIMERS) == 0) CT_EQUAL(ops->arm(ep->tp, true), AQ_AGAIN);
+        /* Of a network it may still be on its way. */
+        if ((ops->caps & (AQI_CAP_TIMERS | AQI_CAP_FAR)) == 0)
+            CT_EQUAL(ops->arm(ep->tp, true), AQ_AGAIN);
         CT_OK(ops->arm(ep->tp, false));
         while (atomic_load(&state.received) <= round)
             ct_progress(ep, AQI_PROGRESS_ALL);
@@ -570,8 +571,8 @@ static void flow_arm(struct ct_ep *ep)
 static void flow_wake_self(struct ct_ep *ep)
 {
     struct flow_state state;
-    if ((ep->tp->ops.caps & AQI_CAP_WAIT_FD) == 0) {
-        ct_skip(ep, "nothing to wait for: no AQI_CAP_WAIT_FD");
+    if (ep->tp->ops.wait_fd(ep->tp) < 0) {
+        ct_skip(ep, "nothing to wait for: no descriptor");
         return;
     }
     flow_state_init(ep, &state, 100);

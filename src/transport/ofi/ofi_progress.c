@@ -135,7 +135,7 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     if (!on) return AQ_OK;
     ofi_lock(ofi);
     bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
-              ofi->found_first == ofi->found_count && ofi->posted == ofi->receives;
+              !ofi_progress_poll(ofi) && ofi->posted == ofi->receives;
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     ofi_unlock(ofi);
     return go ? AQ_OK : AQ_AGAIN;
