@@ -218,6 +218,23 @@ static void test_strays_are_ended(void **state)
     run_free(&run);
 }
 
+/* While the first of many are gone others are not: none is spoken of again. */
+static void test_strays_are_named_once(void **state)
+{
+    (void)state;
+    static const char text[] = "killing process ";
+    struct run run;
+    job_run(&run, "-v", "sh", "-c", "for i in $(seq 100); do setsid sleep 1000 & done; exit 0");
+    expect_code(&run, 0);
+    expect_text(&run, ERR, text);
+    for (const char *at = run.text[ERR]; (at = strstr(at, text)) != NULL; at += strlen(text)) {
+        char named[40];
+        snprintf(named, sizeof(named), "%s%d,", text, atoi(at + strlen(text)));
+        expect_count(&run, ERR, named, 1);
+    }
+    run_free(&run);
+}
+
 static void test_many_ranks_die_at_once(void **state)
 {
     (void)state;
@@ -311,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_after_finalize_nothing_harms),
         cmocka_unit_test(test_a_program_under_a_shell),
         cmocka_unit_test(test_strays_are_ended),
+        cmocka_unit_test(test_strays_are_named_once),
         cmocka_unit_test(test_many_ranks_die_at_once),
         cmocka_unit_test(test_a_rank_killed_from_outside),
         cmocka_unit_test(test_a_killed_rank_that_takes_long),

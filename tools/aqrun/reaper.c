@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -42,6 +43,7 @@ static struct {
     struct sigaction ignored[AQI_COUNT_OF(reaper_ignored)];
     struct sigaction child;
     unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
+    struct bytes named;       /* pids of the strays that the user knows of */
 } reaper;
 
 static void reaper_ready(struct aqi_source *source)
@@ -198,6 +200,15 @@ static bool reaper_is_stray(pid_t pid)
            process.start >= reaper.start;
 }
 
+/* They may take long to be gone. */
+static void reaper_name_stray(pid_t pid)
+{
+    for (size_t i = 0; i < reaper.named.used; i += sizeof(pid))
+        if (memcmp(reaper.named.at + i, &pid, sizeof(pid)) == 0) return;
+    bytes_append(&reaper.named, &pid, sizeof(pid), "what ranks leave behind");
+    tell("killing process %d, which a rank left behind", (int)pid);
+}
+
 /* Kill all strays; how many there were. */
 static size_t reaper_kill_once(void)
 {
@@ -208,7 +219,7 @@ static size_t reaper_kill_once(void)
     while ((entry = readdir(proc)) != NULL) {
         pid_t pid = (pid_t)atoi(entry->d_name);
         if (pid <= 0 || !reaper_is_stray(pid) || tree_has(pid)) continue;
-        tell("killing process %d, which a rank left behind", (int)pid);
+        reaper_name_stray(pid);
         kill(pid, SIGKILL);
         count++;
     }
