@@ -13,9 +13,10 @@
  * Whether the path carries the largest packet shows in CONFIRM and its ACCEPT. After some tries
  * smaller ones go between two large ones. That is a round; it says something only if an answer to a
  * small one comes and to neither of the large ones, which went through the same buffers at the same
- * time. After several such rounds, each twice as long as the one before, the path is small: who
- * began says CONFIRM of that size, agreed, and all is over with an ACCEPT that agrees. Where
- * buffers are full the small ones are lost, too, and nothing is concluded.
+ * time. After several such rounds, each twice as long as the one before, and more of them if a
+ * small one was lost, the path is small: who began says CONFIRM of that size, agreed, and all is
+ * over with an ACCEPT that agrees. Where buffers are full the small ones are lost, too, and nothing
+ * is concluded.
  */
 #include "base/mac.h"
 #include "dgram/dgram_impl.h"
@@ -56,7 +57,8 @@ enum {
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
     CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
     CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
-    CONNECT_ROUNDS = 4, /* in which only small ones pass, more than nothing does: it is the path */
+    CONNECT_ROUNDS = 4, /* in which only small ones pass, more than nothing does: it is the path, */
+    CONNECT_ROUGH = 8,  /* if some of those that it carries are lost */
     CONNECT_SMALL = 1424, /* fits an Ethernet frame, also in most tunnels */
     CONNECT_RESET_PAUSE = 1000000
 };
@@ -202,8 +204,8 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
         conn->rx[c] = (struct dgram_rx){0};
     }
     memset(conn->held, 0, sizeof(conn->held));
-    conn->small = conn->heard_size = conn->rounds = 0;
-    conn->agreed = conn->accepted = false;
+    conn->small = conn->passed = conn->rounds = 0;
+    conn->agreed = conn->accepted = conn->rough = false;
     conn->holding = conn->silences = conn->unacked = 0;
     conn->backoff = 0;
     conn->recovered = 0;
@@ -252,6 +254,9 @@ static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
                                  &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
 }
 
+/* What is tried beside the largest, in falling order. */
+static const uint16_t connect_smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
+
 static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet)
 {
     return connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
@@ -259,11 +264,10 @@ static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer,
 
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
-    static const size_t smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
     if (!connect_confirm_of(dgram, peer, peer->packet)) return false;
     if (peer->tries < CONNECT_PATIENCE || peer->conn->agreed) return true;
-    for (unsigned i = 0; i < AQI_COUNT_OF(smaller); i++)
-        if (smaller[i] < peer->packet) connect_confirm_of(dgram, peer, smaller[i]);
+    for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++)
+        if (connect_smaller[i] < peer->packet) connect_confirm_of(dgram, peer, connect_smaller[i]);
     connect_confirm_of(dgram, peer, peer->packet);
     return true;
 }
@@ -272,19 +276,27 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    size_t heard = conn->heard_size;
-    conn->heard_size = 0;
+    unsigned heard = 0, passed = conn->passed;
+    conn->passed = 0;
     if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
+    for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++) {
+        if ((passed & 1u << i) != 0)
+            heard = heard != 0 ? heard : connect_smaller[i];
+        else if (heard != 0)
+            conn->rough = true;
+    }
+    if (heard < conn->small) conn->rough = true;
     if (heard == 0) {
         if (conn->rounds > 0) conn->rounds--;
         return;
     }
     if (heard > conn->small) {
+        conn->rough |= conn->small != 0;
         conn->small = (uint16_t)heard;
         conn->rounds = 0;
     }
     if (heard == conn->small) conn->rounds++;
-    if (conn->rounds < CONNECT_ROUNDS) return;
+    if (conn->rounds < (conn->rough ? CONNECT_ROUGH : CONNECT_ROUNDS)) return;
     conn->agreed = true;
     conn->rounds--;
     peer->packet = conn->small;
@@ -308,6 +320,18 @@ static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
     peer->nonces[0] = ++dgram->nonce;
     peer->nonces[1] = 0;
     return connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, peer->packet, 0);
+}
+
+/* After the latest try: a quarter more or less, so that peers which began together part and do not
+ * fill the buffers before somebody for each other over and over. */
+static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
+                              bool said)
+{
+    uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << (said ? aqi_min(peer->tries, 16) : 0);
+    pause = aqi_min(pause, CONNECT_LAST_PAUSE);
+    uint64_t chance = aqi_hash(aqi_hash(dgram->config.epoch, dgram->config.self),
+                               (uint64_t)peer->id << 32 | peer->tries);
+    return pause - pause / 4 + (chance >> 32) % (pause / 2);
 }
 
 /* What is due of a handshake that we have begun or are to begin. */
@@ -339,8 +363,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     }
     /* What has not left says nothing of the peer. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
-    uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << (said ? aqi_min(peer->tries, 16) : 0);
-    peer->hello_at = dgram->now + (uint64_t)aqi_min(pause, CONNECT_LAST_PAUSE);
+    peer->hello_at = dgram->now + connect_pause(dgram, peer, said);
     if (dgram->config.dead_after != 0 && dgram->now - peer->conn->heard > dgram->config.dead_after)
         dgram_lose(dgram, peer, "does not answer");
 }
@@ -481,8 +504,8 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
     peer->conn->heard = dgram->now;
     if (hello->packet != peer->packet || (hello->agreed != 0) != peer->conn->agreed) {
-        if (hello->packet < peer->packet && hello->agreed == 0)
-            peer->conn->heard_size = (uint16_t)aqi_max(peer->conn->heard_size, hello->packet);
+        for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller) && hello->agreed == 0; i++)
+            peer->conn->passed |= (uint8_t)((hello->packet == connect_smaller[i]) << i);
         return;
     }
     /* Had it begun, too, it has given that up: what is left of it on the way must not replace this.

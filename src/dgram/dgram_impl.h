@@ -133,7 +133,8 @@ struct dgram_conn {
     bool agreed;                /* the path does not carry the largest packet */
     uint8_t rounds;             /* of the handshake in which none larger than */
     uint16_t small;             /* these bytes passed; */
-    uint16_t heard_size;        /* of the largest that has passed in this one; 0: nothing */
+    bool rough;                 /* and in which ones that it carries were lost; */
+    uint8_t passed;             /* which of the smaller ones passed in this one, as bits */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
     /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
