@@ -1,0 +1,304 @@
+/*
+ * A libfabric that demands what providers of adapters demand and those of every machine do not: it
+ * is loaded in place of the real one, over which it works, and ends the process when it gets less.
+ *
+ *   - Local memory is registered, and its descriptor named (FI_MR_LOCAL).
+ *   - Registrations are bound to the endpoint and enabled (FI_MR_ENDPOINT) before they have a key,
+ *     which is chosen here (FI_MR_PROV_KEY).
+ *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
+ *   - Writes ask to be complete when they are delivered.
+ *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
+ */
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+enum { DEMANDING_MODES = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_PROV_KEY };
+#define DEMANDING_MARK UINT64_C(0x1d5a7e0ff1cab1e5)
+
+/* A registration, as it is handed out; `real` once it is enabled. */
+struct demanding_mr {
+    struct fid_mr mr;
+    uint64_t mark;
+    struct fid_domain *domain;
+    struct fid_mr *real;
+    const unsigned char *addr;
+    size_t len;
+    uint64_t access;
+    int bound;
+};
+
+/* What was there before; the same for all objects, as there is one provider. */
+static struct fi_ops_fabric demanding_fabric_was, demanding_fabric_now;
+static struct fi_ops_domain demanding_domain_was, demanding_domain_now;
+static struct fi_ops_mr demanding_mr_was, demanding_mr_now;
+static struct fi_ops_cq demanding_cq_was, demanding_cq_now;
+static struct fi_ops_msg demanding_msg_was, demanding_msg_now;
+static struct fi_ops_rma demanding_rma_was, demanding_rma_now;
+
+static void *demanding_symbol(const char *name)
+{
+    static void *real;
+    if (real == NULL) real = dlopen(DEMANDING_REAL, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = real != NULL ? dlsym(real, name) : NULL;
+    if (symbol != NULL) return symbol;
+    fprintf(stderr, "demanding: %s: %s\n", DEMANDING_REAL, dlerror());
+    abort();
+}
+
+#define DEMANDING_REAL_CALL(name) ((__typeof__(&(name)))demanding_symbol(#name))
+
+static void demanding_check(int holds, const char *what)
+{
+    if (holds) return;
+    fprintf(stderr, "demanding: not so: %s\n", what);
+    abort();
+}
+
+/* In `n` of 8 cases, drawn from a fixed seed. */
+static int demanding_happens(unsigned n)
+{
+    static _Thread_local uint64_t state = 88172645463325252u;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (state >> 20) % 8 < n;
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+static void demanding_local(const void *addr, size_t len, void *desc)
+{
+    const struct demanding_mr *mr = desc;
+    const unsigned char *bytes = addr;
+    demanding_check(mr != NULL && mr->mark == DEMANDING_MARK, "local memory has its descriptor");
+    demanding_check(mr->real != NULL, "its registration is enabled");
+    demanding_check(bytes >= mr->addr && bytes + len <= mr->addr + mr->len, "it lies in that");
+}
+
+static void demanding_take_context(void *context)
+{
+    demanding_check(context != NULL, "an operation has a context");
+    memset(context, 0xee, sizeof(struct fi_context2));
+}
+
+static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t from,
+                              void *context)
+{
+    demanding_local(buf, len, desc);
+    demanding_take_context(context);
+    if (demanding_happens(1)) return -FI_EAGAIN;
+    return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
+}
+
+static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                              fi_addr_t to, void *context)
+{
+    demanding_local(buf, len, desc);
+    demanding_take_context(context);
+    if (demanding_happens(2)) return -FI_EAGAIN;
+    return demanding_msg_was.send(ep, buf, len, NULL, to, context);
+}
+
+static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
+                             int write)
+{
+    struct fi_msg_rma plain = *msg;
+    for (size_t i = 0; i < msg->iov_count; i++)
+        demanding_local(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len,
+                        msg->desc != NULL ? msg->desc[i] : NULL);
+    demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0, "writes are delivered");
+    demanding_take_context(msg->context);
+    if (demanding_happens(2)) return -FI_EAGAIN;
+    plain.desc = NULL;
+    return write ? demanding_rma_was.writemsg(ep, &plain, flags)
+                 : demanding_rma_was.readmsg(ep, &plain, flags);
+}
+
+static ssize_t demanding_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return demanding_rma(ep, msg, flags, 0);
+}
+
+static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return demanding_rma(ep, msg, flags, 1);
+}
+
+/* The last comes first. */
+static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
+{
+    struct fi_cq_msg_entry *entries = buf;
+    if (demanding_happens(2)) return -FI_EAGAIN;
+    ssize_t got = demanding_cq_was.read(cq, buf, count);
+    for (ssize_t i = 0; i < got / 2; i++) {
+        struct fi_cq_msg_entry entry = entries[i];
+        entries[i] = entries[got - 1 - i];
+        entries[got - 1 - i] = entry;
+    }
+    return got;
+}
+
+/* --- registrations --------------------------------------------------------------------------- */
+
+static int demanding_mr_close(struct fid *fid)
+{
+    struct demanding_mr *mr = (struct demanding_mr *)fid;
+    int err = mr->real != NULL ? fi_close(&mr->real->fid) : 0;
+    mr->mark = 0;
+    free(mr);
+    return err;
+}
+
+static int demanding_mr_bind(struct fid *fid, struct fid *to, uint64_t flags)
+{
+    (void)flags;
+    demanding_check(to->fclass == FI_CLASS_EP, "memory is bound to an endpoint");
+    ((struct demanding_mr *)fid)->bound = 1;
+    return 0;
+}
+
+static int demanding_mr_control(struct fid *fid, int command, void *arg)
+{
+    static _Atomic uint64_t next = 1000;
+    struct demanding_mr *mr = (struct demanding_mr *)fid;
+    (void)arg;
+    demanding_check(command == FI_ENABLE && mr->bound, "memory is bound, then enabled");
+    int err = demanding_mr_was.reg(&mr->domain->fid, mr->addr, mr->len, mr->access, 0, next++, 0,
+                                   &mr->real, NULL);
+    if (err == 0) mr->mr.key = fi_mr_key(mr->real);
+    return err;
+}
+
+static struct fi_ops demanding_mr_ops = {.size = sizeof(struct fi_ops),
+                                         .close = demanding_mr_close,
+                                         .bind = demanding_mr_bind,
+                                         .control = demanding_mr_control};
+
+static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+                         uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **out,
+                         void *context)
+{
+    struct demanding_mr *mr = calloc(1, sizeof(*mr));
+    if (mr == NULL) return -FI_ENOMEM;
+    demanding_check(offset == 0 && key == 0 && flags == 0, "the key is left to the provider");
+    mr->mr.fid = (struct fid){.fclass = FI_CLASS_MR, .context = context, .ops = &demanding_mr_ops};
+    mr->mr.mem_desc = mr;
+    mr->mr.key = FI_KEY_NOTAVAIL;
+    mr->mark = DEMANDING_MARK;
+    mr->domain = (struct fid_domain *)fid;
+    mr->addr = buf;
+    mr->len = len;
+    mr->access = access;
+    *out = &mr->mr;
+    return 0;
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+                             void *context)
+{
+    int err = demanding_domain_was.cq_open(domain, attr, cq, context);
+    if (err != 0) return err;
+    demanding_check(attr->format == FI_CQ_FORMAT_MSG, "completions are of the usual kind");
+    demanding_cq_was = demanding_cq_now = *(*cq)->ops;
+    demanding_cq_now.read = demanding_cq_read;
+    (*cq)->ops = &demanding_cq_now;
+    return 0;
+}
+
+static struct fi_info *demanding_plain(const struct fi_info *info)
+{
+    struct fi_info *plain = fi_dupinfo(info);
+    if (plain == NULL) abort();
+    plain->domain_attr->mr_mode &= ~DEMANDING_MODES;
+    plain->mode &= ~FI_CONTEXT2;
+    return plain;
+}
+
+static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+                              void *context)
+{
+    struct fi_info *plain = demanding_plain(info);
+    int err = demanding_domain_was.endpoint(domain, plain, ep, context);
+    fi_freeinfo(plain);
+    if (err != 0) return err;
+    demanding_msg_was = demanding_msg_now = *(*ep)->msg;
+    demanding_rma_was = demanding_rma_now = *(*ep)->rma;
+    demanding_msg_now.recv = demanding_recv;
+    demanding_msg_now.send = demanding_send;
+    demanding_rma_now.readmsg = demanding_readmsg;
+    demanding_rma_now.writemsg = demanding_writemsg;
+    (*ep)->msg = &demanding_msg_now;
+    (*ep)->rma = &demanding_rma_now;
+    return 0;
+}
+
+static int demanding_domain(struct fid_fabric *fabric, struct fi_info *info,
+                            struct fid_domain **domain, void *context)
+{
+    struct fi_info *plain = demanding_plain(info);
+    int err = demanding_fabric_was.domain(fabric, plain, domain, context);
+    fi_freeinfo(plain);
+    if (err != 0) return err;
+    demanding_domain_was = demanding_domain_now = *(*domain)->ops;
+    demanding_mr_was = demanding_mr_now = *(*domain)->mr;
+    demanding_domain_now.cq_open = demanding_cq_open;
+    demanding_domain_now.endpoint = demanding_endpoint;
+    demanding_mr_now.reg = demanding_reg;
+    (*domain)->ops = &demanding_domain_now;
+    (*domain)->mr = &demanding_mr_now;
+    return 0;
+}
+
+int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+    int err = DEMANDING_REAL_CALL(fi_fabric)(attr, fabric, context);
+    if (err != 0) return err;
+    demanding_fabric_was = demanding_fabric_now = *(*fabric)->ops;
+    demanding_fabric_now.domain = demanding_domain;
+    (*fabric)->ops = &demanding_fabric_now;
+    return 0;
+}
+
+int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+               const struct fi_info *hints, struct fi_info **info)
+{
+    demanding_check((hints->domain_attr->mr_mode & DEMANDING_MODES) == DEMANDING_MODES,
+                    "all modes of registrations are served");
+    demanding_check((hints->mode & FI_CONTEXT2) != 0, "contexts have room");
+    int err = DEMANDING_REAL_CALL(fi_getinfo)(version, node, service, flags, hints, info);
+    for (struct fi_info *at = err == 0 ? *info : NULL; at != NULL; at = at->next) {
+        at->domain_attr->mr_mode |= DEMANDING_MODES;
+        at->mode |= FI_CONTEXT2;
+    }
+    return err;
+}
+
+void fi_freeinfo(struct fi_info *info)
+{
+    DEMANDING_REAL_CALL(fi_freeinfo)(info);
+}
+
+struct fi_info *fi_dupinfo(const struct fi_info *info)
+{
+    return DEMANDING_REAL_CALL(fi_dupinfo)(info);
+}
+
+uint32_t fi_version(void)
+{
+    return DEMANDING_REAL_CALL(fi_version)();
+}
+
+const char *fi_strerror(int err)
+{
+    return DEMANDING_REAL_CALL(fi_strerror)(err);
+}
