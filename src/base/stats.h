@@ -34,6 +34,11 @@ enum aqi_counter {
     AQI_CTR_REG_MISS,         /* ... and that had to be registered, or could not be */
     AQI_CTR_REG_PINNED,       /* bytes registered on demand */
     AQI_CTR_REG_UNPINNED,     /* of these, bytes given back */
+    AQI_CTR_POSTS,            /* what an adapter was given to send, write or read, ... */
+    AQI_CTR_POSTS_TOLD,       /* ... of whose end it tells */
+    AQI_CTR_POSTS_RECEIVE,    /* buffers that it was given to receive in */
+    AQI_CTR_LINKED,           /* peers that an adapter is connected with, ... */
+    AQI_CTR_LINKED_BYTES,     /* ... and what memory that takes */
     AQI_CTR_PACKETS,          /* packets sent, by transports that have to */
     AQI_CTR_PACKETS_AGAIN,    /* packets sent again */
     AQI_CTR_PACKETS_TIMEOUT,  /* times that nothing else showed a loss */

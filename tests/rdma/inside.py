@@ -64,6 +64,7 @@ ROWS = [
     exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term"),
     job("core_am", 2),
     job("core_am", 4, **RAILS),
+    job("core_posts", 2),
     job("core_rma", 2),
     job("core_coll", 2, **RAILS),
     job("core_coll", 4),

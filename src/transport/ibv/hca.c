@@ -228,12 +228,15 @@ static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     hca_unlock(hca);
 }
 
-static bool hca_is_quiet(const struct hca_tp *hca, const struct hca_peer *peer)
+static bool hca_is_quiet(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (peer->busy != 0 || peer->again != NULL || peer->state == HCA_CALLING) return false;
-    for (unsigned r = 0; r < hca->rails; r++)
-        if (peer->link[r].head != peer->link[r].tail) return false;
-    return true;
+    bool quiet = true;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        hca_link_mark(hca, peer, r);
+        quiet = quiet && peer->link[r].head == peer->link[r].tail;
+    }
+    return quiet;
 }
 
 static aq_status hca_quiet(struct aqi_tp *tp, struct aqi_peer *to)
@@ -242,7 +245,7 @@ static aq_status hca_quiet(struct aqi_tp *tp, struct aqi_peer *to)
     bool quiet = true;
     hca_lock(hca);
     for (uint32_t id = 0; id < hca->params.size && quiet; id++) {
-        const struct hca_peer *peer = hca->peers[id];
+        struct hca_peer *peer = hca->peers[id];
         if (peer != NULL && (to == NULL || &peer->peer == to)) quiet = hca_is_quiet(hca, peer);
     }
     hca_unlock(hca);
@@ -265,13 +268,20 @@ static uint64_t hca_next_deadline(struct aqi_tp *tp)
     return at;
 }
 
+/* What a peer takes once it is connected, but for what the driver keeps of its own. */
+size_t hca_peer_memory(const struct hca_tp *hca)
+{
+    return sizeof(struct hca_peer) + 2 * hca->depth * hca->buffer +
+           hca->rails * hca->sends * sizeof(struct hca_sent);
+}
+
 static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct hca_tp *hca = (const struct hca_tp *)tp;
     return snprintf(buf, len, "%s%s%s, %u requests to a peer, %zu KB for each that is connected",
                     hca->rail[0].name, hca->rails > 1 ? " + " : "",
                     hca->rails > 1 ? hca->rail[1].name : "", hca->depth,
-                    2 * hca->depth * hca->buffer / 1024);
+                    hca_peer_memory(hca) / 1024);
 }
 
 static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY,

@@ -24,8 +24,9 @@ enum {
     HCA_CHUNK = 64,     /* buffers that are registered together */
     HCA_GREETINGS = 64, /* receive buffers for greetings */
     HCA_GREETINGS_OUT = 16,
-    HCA_GRH = 40,  /* bytes before a datagram */
-    HCA_BATCH = 16 /* completions taken at once */
+    HCA_GRH = 40,   /* bytes before a datagram */
+    HCA_BATCH = 16, /* completions taken at once */
+    HCA_SILENT = 16 /* messages in a row of whose completion the adapter says nothing, but one */
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -96,13 +97,15 @@ struct hca_buf {
 
 enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
-/* What was posted to a send queue, in order. */
+/* What was posted to a send queue, in order. Without `buf` and `op` it only tells, when it is
+ * complete, that all before it is. */
 struct hca_sent {
     struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
     struct hca_op *op;       /* NULL: a message */
     size_t offset, len;      /* of a piece */
     uint32_t number;         /* of a message to this peer */
     bool refused;            /* by the peer's adapter */
+    bool silent;             /* a later one tells of its completion */
     struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
 };
 
@@ -111,6 +114,7 @@ struct hca_link {
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
     uint32_t pieces;     /* of these */
+    uint32_t silent;     /* at its end, of whose completion nothing will tell */
 };
 
 struct hca_peer {
@@ -213,11 +217,12 @@ struct hca_tp {
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
     uint64_t now;
-    uint32_t depth; /* requests under way to a peer */
-    uint32_t sends; /* places of a link's send queue */
-    uint32_t room;  /* completions of sends that the queues have room for */
-    uint32_t out;   /* of sends under way */
-    size_t buffer;  /* bytes of one */
+    uint32_t depth;  /* requests under way to a peer */
+    uint32_t sends;  /* places of a link's send queue */
+    uint32_t room;   /* completions of sends that the queues have room for */
+    uint32_t out;    /* of sends under way */
+    uint32_t silent; /* of these */
+    size_t buffer;   /* bytes of one */
     struct hca_peer **peers;
     struct hca_chunk *chunks;
     struct hca_buf *free, *spares;
@@ -244,10 +249,14 @@ static inline void hca_unlock(struct hca_tp *hca)
 
 /* The id of a work request: what it is, and where it is found again. */
 enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
+enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
 {
-    return (uint64_t)peer << 32 | (uint64_t)(place & 0xffffff) << 8 | rail << 2 | HCA_WR_SEND;
+    return (uint64_t)peer << 32 | (uint64_t)(place & HCA_PLACES) << 8 | rail << 2 | HCA_WR_SEND;
 }
+
+/* hca.c */
+size_t hca_peer_memory(const struct hca_tp *hca);
 
 /* hca_ports.c: which ports there are, by the filter. How many were found; the usable ones first. */
 unsigned hca_ports_find(struct hca_port *ports, unsigned most);
@@ -300,6 +309,10 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
+/* The oldest of what was posted, which is taken off the queue. */
+struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link);
+/* Post what tells, when it is complete, that all before it is, unless something does. */
+void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail);
 /* What was posted is over: a message, or a piece of a transfer. */
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);

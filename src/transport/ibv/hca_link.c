@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/stats.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -22,13 +23,12 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                                     .cap = {.max_send_wr = hca->sends,
                                             .max_send_sge = 1,
                                             .max_inline_data = (uint32_t)hca_config.inline_limit},
-                                    .qp_type = IBV_QPT_RC,
-                                    .sq_sig_all = 1};
+                                    .qp_type = IBV_QPT_RC};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = rail->port,
                                .pkey_index = (uint16_t)hca_config.pkey,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
-    link->head = link->tail = link->pieces = 0;
+    link->head = link->tail = link->pieces = link->silent = 0;
     if (link->sent == NULL) link->sent = calloc(hca->sends, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
     link->qp = hca_verbs.create_qp(rail->pd, &init);
@@ -55,6 +55,10 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
 {
     aq_status st = AQ_OK;
     peer->links = hca->rails;
+    if (peer->link[0].sent == NULL) {
+        aqi_count(AQI_CTR_LINKED, 1);
+        aqi_count(AQI_CTR_LINKED_BYTES, hca_peer_memory(hca));
+    }
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++)
         if (peer->link[r].qp == NULL) st = hca_link_create(hca, &peer->link[r], &hca->rail[r]);
     return st;
@@ -106,16 +110,17 @@ void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
     if (sent->op != NULL)
         hca_transfer_piece_done(hca, sent, status);
-    else
+    else if (sent->buf != NULL)
         hca_bounce_put(hca, sent->buf);
 }
 
-static void hca_link_end_oldest(struct hca_tp *hca, struct hca_link *link, aq_status status)
+struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
 {
     struct hca_sent *sent = &link->sent[link->tail++ % hca->sends];
     hca->out--;
+    hca->silent -= sent->silent;
     if (sent->op != NULL) link->pieces--;
-    hca_sent_end(hca, sent, status);
+    return sent;
 }
 
 void hca_links_destroy(struct hca_peer *peer)
@@ -133,7 +138,7 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         struct hca_link *link = &peer->link[r];
         while (link->tail != link->head)
-            hca_link_end_oldest(hca, link, status);
+            hca_sent_end(hca, hca_link_take(hca, link), status);
         free(link->sent);
         link->sent = NULL;
     }
@@ -142,13 +147,40 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 
 /* --- using them ------------------------------------------------------------------------------ */
 
+/* Of most messages only the buffers wait for completion, of which others must not run short. */
+static bool hca_link_is_silent(const struct hca_tp *hca, const struct hca_link *link,
+                               const struct hca_sent *sent)
+{
+    return sent->op == NULL && sent->buf != NULL && link->silent < HCA_SILENT - 1 &&
+           hca->silent < aqi_min(hca_config.bounces, hca->room) / 2;
+}
+
+static void hca_link_posted(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link,
+                            const struct hca_sent *sent, bool silent)
+{
+    struct hca_sent *place = &link->sent[link->head++ % hca->sends];
+    *place = *sent;
+    place->silent = silent;
+    link->silent = silent ? link->silent + 1 : 0;
+    hca->silent += silent;
+    if (sent->op != NULL)
+        link->pieces++;
+    else if (sent->buf != NULL)
+        peer->number = sent->number + 1;
+    hca->out++;
+    aqi_count(AQI_CTR_POSTS, 1);
+    if (!silent) aqi_count(AQI_CTR_POSTS_TOLD, 1);
+}
+
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent)
 {
     struct hca_link *link = &peer->link[rail];
     struct ibv_send_wr *bad;
     if (link->head - link->tail == hca->sends || hca->out >= hca->room) return AQ_AGAIN;
+    bool silent = hca_link_is_silent(hca, link, sent);
     wr->wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
+    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
     int err = ibv_post_send(link->qp, wr, &bad);
     if (err == ENOMEM) return AQ_AGAIN;
     if (err != 0) {
@@ -156,19 +188,21 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
                       strerror(err));
         return AQ_EPEER;
     }
-    link->sent[link->head++ % hca->sends] = *sent;
-    if (sent->op == NULL) peer->number = sent->number + 1;
-    if (sent->op != NULL) link->pieces++;
-    hca->out++;
+    hca_link_posted(hca, peer, link, sent, silent);
     return AQ_OK;
 }
 
-/* The first failure on a queue pair is that of the oldest; all others are flushed. */
-static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
-                           enum ibv_wc_status status)
+void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
-    struct hca_link *link = &peer->link[rail];
-    struct hca_sent *sent = &link->sent[link->tail % hca->sends];
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* of nothing, so it needs no key */
+    if (peer->state != HCA_UP || peer->link[rail].silent == 0) return;
+    (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.op = NULL});
+}
+
+/* The first failure on a queue pair is the true one; all others are flushed. */
+static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                           struct hca_sent *sent, enum ibv_wc_status status)
+{
     char why[128];
     snprintf(why, sizeof(why), "%s: %s", hca->rail[rail].name, hca_verbs.wc_status_str(status));
     bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
@@ -187,11 +221,13 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     struct hca_peer *peer = hca->peers[id];
     struct hca_link *link = &peer->link[rail];
     if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an ended one */
+    uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
-        hca_link_end_oldest(hca, link, AQ_OK);
+        while ((int32_t)(place - link->tail) >= 0) /* with those before it, which told nothing */
+            hca_sent_end(hca, hca_link_take(hca, link), AQ_OK);
         return;
     }
-    if (!peer->broken) hca_link_broke(hca, peer, rail, wc->status);
+    if (!peer->broken) hca_link_broke(hca, peer, rail, &link->sent[place % hca->sends], wc->status);
 }
 
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)

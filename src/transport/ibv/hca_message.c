@@ -70,6 +70,7 @@ static bool hca_message_post_buf(struct hca_tp *hca, struct hca_buf *buf)
                             .lkey = buf->chunk->mr[0]->lkey};
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uintptr_t)buf | HCA_WR_RECEIVE, .sg_list = &piece, .num_sge = 1};
+    aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
     return ibv_post_srq_recv(hca->rail[0].srq, &wr, &bad) == 0;
 }
 

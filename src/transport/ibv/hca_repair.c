@@ -35,13 +35,11 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
 /* Take what was posted and has not completed; what was refused ends with that. */
 static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
 {
-    for (; link->tail != link->head; link->tail++) {
-        struct hca_sent *sent = &link->sent[link->tail % hca->sends];
-        hca->out--;
-        if (sent->op != NULL) link->pieces--;
+    while (link->tail != link->head) {
+        struct hca_sent *sent = hca_link_take(hca, link);
         if (sent->refused)
             hca_sent_end(hca, sent, AQ_ERANGE);
-        else
+        else if (sent->op != NULL || sent->buf != NULL)
             peer->again[peer->again_count++] = *sent;
     }
 }
