@@ -24,8 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long a process whose agent is gone may take to notice by itself. */
-#define MANAGED_GRACE_MS 1000
+#define MANAGED_MILLISECOND 1000000u
 
 static const char managed_card_key[] = "aq-host", managed_job_key[] = "aq-key",
                   managed_offer_key[] = "aq-offer";
@@ -279,6 +278,13 @@ static aq_status managed_claim(struct aqi_managed *managed, int *out)
 /* --- the watch -----------------------------------------------------------------------------------
  */
 
+/* How long a process whose agent is gone may take to notice by itself and to leave: as long as
+ * aqrun lets one live. */
+static int managed_grace_ms(void)
+{
+    return (int)(aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND);
+}
+
 /* Where aqrun is the parent the kernel ends us with it. So that nobody is left behind here either,
  * also one that computes for hours, a thread sleeps until the agent is gone. */
 static void *managed_watch(void *arg)
@@ -289,7 +295,7 @@ static void *managed_watch(void *arg)
         continue;
     if (states[1].revents != 0) return NULL;
     /* A program that looks at its messages ends by itself, and in better order. */
-    if (poll(states + 1, 1, MANAGED_GRACE_MS) != 0) return NULL;
+    if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
     aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, and with it this process");
     _exit(AQI_EXIT_FAILED);
 }

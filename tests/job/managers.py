@@ -272,6 +272,13 @@ class Hydra(Manager, Case):
             self.skipTest("no filter of system calls")
         self.assertRegex(result.stderr, "this host's agent: .*epoll_create1")
 
+    def test_time_to_leave(self):
+        """Who may be writing its last output has as long for it as below aqrun."""
+        began = time.monotonic()
+        result = self.program(self.command(2), 2, "orphans", AQ_EXIT_TIMEOUT="4s")
+        self.assertNotEqual(result.returncode, 0, self.said(result))
+        self.assertGreaterEqual(time.monotonic() - began, 3, self.said(result))
+
 
 class HydraPmi2(Hydra):
     """Not taken unless it is asked for: hydra 4.0 now and then hangs when a rank fails in it."""
@@ -280,7 +287,7 @@ class HydraPmi2(Hydra):
     settings = {"AQ_BOOT": "pmi2"}
 
     test_abort = test_one_dies = test_one_does_not_come = test_agent_fails_at_once = None
-    test_aqrun_inside = test_alone_on_purpose = test_hidden_manager = None
+    test_aqrun_inside = test_alone_on_purpose = test_hidden_manager = test_time_to_leave = None
 
 
 class HydraPort(Hydra):

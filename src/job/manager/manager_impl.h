@@ -112,7 +112,7 @@ aq_status manager_stream_message(struct manager_stream *stream, uint64_t patienc
                                  const char *doing, char **message);
 
 /* How long to wait for the last word of a manager. */
-#define MANAGER_LEAVE_NS 1000000000ull
+#define MANAGER_LEAVE_NS (aqi_job_config.exit_timeout_ns / 2)
 
 aq_status manager_silent(const char *doing);
 /* What a fence says when it took longer than AQ_START_TIMEOUT. */
