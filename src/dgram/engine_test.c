@@ -218,10 +218,21 @@ static void end(void)
         free(world.wire[--world.flying].bytes);
 }
 
-/* One step of 1 us: what is due arrives, and both make progress. */
-static void step(void)
+/* The full microsecond at which something is due next, at the latest at `until`. */
+static uint64_t next_time(uint64_t until)
 {
-    world.now += 1000;
+    uint64_t next = until;
+    for (unsigned i = 0; i < world.flying; i++)
+        next = aqi_min(next, world.wire[i].due);
+    for (unsigned i = 0; i < NODES; i++)
+        next = aqi_min(next, aqi_dgram_deadline(world.node[i].dgram));
+    return aqi_max((next + 999) / 1000 * 1000, world.now + 1000);
+}
+
+/* One step: what is due arrives, and both make progress. */
+static void step(uint64_t until)
+{
+    world.now = next_time(until);
     for (unsigned i = 0; i < world.flying;) {
         struct flying f = world.wire[i];
         if (f.due > world.now) {
@@ -242,7 +253,7 @@ static void step(void)
 static void run(uint64_t ns)
 {
     for (uint64_t until = world.now + ns; world.now < until;)
-        step();
+        step(until);
 }
 
 /* Until nothing is under way; within `ns`. */
@@ -251,7 +262,7 @@ static void settle(uint64_t ns)
     uint64_t until = world.now + ns;
     while (!aqi_dgram_idle(world.node[0].dgram) || !aqi_dgram_idle(world.node[1].dgram) ||
            world.flying != 0) {
-        step();
+        step(until);
         assert_true(world.now < until);
     }
 }
@@ -276,7 +287,7 @@ static void messages(unsigned loss, bool authenticate)
     for (unsigned round = 0; round < 20; round++)
         for (size_t i = 0; i < AQI_COUNT_OF(sizes); i++) {
             while (send_one(&world.node[0], sizes[i], sent) == AQ_AGAIN)
-                step();
+                step(world.now + 1000);
             sent++;
             sum += HEAD + sizes[i];
         }
@@ -449,7 +460,7 @@ static void test_late_heads(void **state)
                                      false, head, sizeof(head), &done[i]);
         i += st == AQ_OK;
         assert_true(st == AQ_OK || st == AQ_AGAIN);
-        step();
+        step(world.now + 1000);
         world.headless = world.now < until;
     }
     world.headless = false;
@@ -500,7 +511,7 @@ static void test_forget(void **state)
         aqi_dgram_get(here->dgram, 1, (uintptr_t)there->memory, here->memory, MEMORY, &done),
         AQ_OK);
     while (aqi_dgram_count(there->dgram, AQI_DGRAM_SENT) < 5)
-        step();
+        step(world.now + 1000);
     aqi_dgram_forget(there->dgram, there->memory + 5, 1);
     settle(20000000000);
     assert_int_equal(done.remote, 1);
