@@ -69,7 +69,6 @@ AQ_API aq_segment_mode aq_segment_mode_get(void);
  * @return AQ_OK        `*segment` is valid until aq_finalize.
  * @return AQ_ESIZE     `size` is above aq_segment_max().
  * @return AQ_ESTATE    Not initialised, or the first endpoint has a segment already.
- * @return AQ_ENOTSUP   A mode that one of the transports in use cannot serve.
  * @return AQ_EINVAL    `team` is not the whole job, or a pointer is NULL.
  * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT  As the message says.
  */

@@ -149,20 +149,18 @@ static inline void aqi_comp_fail(struct aqi_comp *comp, aq_status status)
 
 /* What a transport can do; each bit stands for the operations named beside it. */
 enum aqi_caps {
-    AQI_CAP_RESERVE = 1u << 0,  /* am_reserve, am_commit */
-    AQI_CAP_PUT = 1u << 1,      /* put */
-    AQI_CAP_GET = 1u << 2,      /* get */
-    AQI_CAP_ATOMIC = 1u << 3,   /* atomic */
-    AQI_CAP_LONG = 1u << 4,     /* am_long (else fallback: put, then the header) */
-    AQI_CAP_MAP = 1u << 5,      /* mem_map can give pointers for plain loads and stores */
-    AQI_CAP_ALLOC = 1u << 6,    /* mem_alloc */
-    AQI_CAP_REG = 1u << 7,      /* mem_reg, mem_dereg, mem_map, mem_unmap */
-    AQI_CAP_WAIT_FD = 1u << 8,  /* wait_fd, arm */
-    AQI_CAP_FILL = 1u << 9,     /* fill */
-    AQI_CAP_CREDITS = 1u << 10, /* requests under way must be bounded, since receive buffers are
-                                  posted: credit_gate.h says to what, and what else it promises */
-    AQI_CAP_ANY_MEMORY =
-        1u << 11, /* mem_reg takes any memory, even all of it at once (0, SIZE_MAX) */
+    AQI_CAP_RESERVE = 1u << 0,     /* am_reserve, am_commit */
+    AQI_CAP_PUT = 1u << 1,         /* put */
+    AQI_CAP_GET = 1u << 2,         /* get */
+    AQI_CAP_ATOMIC = 1u << 3,      /* atomic */
+    AQI_CAP_LONG = 1u << 4,        /* am_long (else fallback: put, then the header) */
+    AQI_CAP_MAP = 1u << 5,         /* mem_map can give pointers for plain loads and stores */
+    AQI_CAP_ALLOC = 1u << 6,       /* mem_alloc */
+    AQI_CAP_REG = 1u << 7,         /* mem_reg, mem_dereg, mem_map, mem_unmap */
+    AQI_CAP_WAIT_FD = 1u << 8,     /* wait_fd, arm */
+    AQI_CAP_FILL = 1u << 9,        /* fill */
+    AQI_CAP_CREDITS = 1u << 10,    /* requests under way must be bounded, since receive buffers are
+                                     posted: credit_gate.h says to what, and what it promises */
     AQI_CAP_RENDEZVOUS = 1u << 12, /* rendezvous: connections of programs not started together */
     AQI_CAP_MEM_FD = 1u << 13,     /* mem_fd */
     AQI_CAP_PULL = 1u << 14,       /* pull */
@@ -480,8 +478,9 @@ struct aqi_transport {
      */
     aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
-    /* Make memory reachable. A failure, which is not logged as an error, is no more than that:
-     * the caller passes no key on, and peers reach the memory by messages. */
+    /* Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). A failure, which
+     * is not logged as an error, is no more than that: the caller passes no key on, and peers reach
+     * the memory by messages. */
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
     void (*mem_dereg)(struct aqi_tp *tp, struct aqi_mem *mem);
 

@@ -52,22 +52,8 @@ static aq_status attach_agree(size_t size, aq_status mine, size_t *most)
     return st;
 }
 
-/* Modes above FAST promise memory that nobody has prepared, which not every transport reaches. */
-static aq_status attach_check_mode(const char *call)
-{
-    for (unsigned t = 0; t < core.tp_count && aqi_core_config.segment_mode != AQ_SEGMENT_FAST; t++)
-        if ((core.tps[t]->ops.caps & AQI_CAP_ANY_MEMORY) == 0)
-            return aqi_fail(AQ_ENOTSUP, "core",
-                            "%s: AQ_SEGMENT_MODE is not fast, but transport %s reaches only memory "
-                            "that was registered before, and there is no registration cache yet",
-                            call, core.tps[t]->ops.name);
-    return AQ_OK;
-}
-
 static aq_status attach_check_size(size_t *size, const char *call)
 {
-    aq_status st = attach_check_mode(call);
-    if (st != AQ_OK) return st;
     if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) {
         *size = 0;
     } else if (*size > SIZE_MAX - aqi_page_size() || *size > aq_segment_max()) {

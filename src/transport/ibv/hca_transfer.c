@@ -221,6 +221,7 @@ aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
+    if (len == SIZE_MAX) return AQ_ENOTSUP; /* all memory there is */
     struct hca_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct hca_key));
     if (mem == NULL) return AQ_ENOMEM;
     mem->key = (struct hca_key *)(void *)(mem + 1);

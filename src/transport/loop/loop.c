@@ -259,7 +259,7 @@ static void loop_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 const struct aqi_transport aqi_loop_transport = {
     .name = "loop",
     .doc = "messages of a process to itself",
-    .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_ANY_MEMORY | AQI_CAP_WAIT_FD,
+    .caps = AQI_CAP_REG | AQI_CAP_MAP | AQI_CAP_WAIT_FD,
     .key_max = 1,
     .probe = loop_probe,
     .open = loop_open,

@@ -28,6 +28,7 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    if (len == SIZE_MAX) return AQ_ENOTSUP; /* all memory there is */
     struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
     int err;
     if (mem == NULL) return AQ_ENOMEM;
