@@ -304,7 +304,6 @@ uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel);
 /* ops.c: transfers. */
 struct dgram_op *dgram_op_new(struct aqi_dgram *dgram, struct dgram_peer *peer,
                               const struct dgram_op *init);
-void dgram_op_free(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
 struct dgram_op *dgram_op_find(const struct aqi_dgram *dgram, uint32_t id);
 /* It has pieces to send. */
 void dgram_op_join_bulk(struct dgram_conn *conn, struct dgram_op *op);

@@ -72,7 +72,7 @@ void dgram_op_join_bulk(struct dgram_conn *conn, struct dgram_op *op)
     conn->bulk_end = &op->next_bulk;
 }
 
-void dgram_op_free(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op)
+static void dgram_op_free(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op)
 {
     struct dgram_conn *conn = peer->conn;
     dgram_op_leave_bulk(conn, op);

@@ -31,7 +31,7 @@ enum {
     LINK_LAST  /* nothing follows; to be answered with the same */
 };
 
-void link_list_add(struct link_list *list, struct aqi_link *link)
+static void link_list_add(struct link_list *list, struct aqi_link *link)
 {
     link->next = NULL;
     link->prev = list->last;
@@ -43,7 +43,7 @@ void link_list_add(struct link_list *list, struct aqi_link *link)
     list->count++;
 }
 
-void link_list_remove(struct link_list *list, struct aqi_link *link)
+static void link_list_remove(struct link_list *list, struct aqi_link *link)
 {
     if (link->prev != NULL)
         link->prev->next = link->next;
@@ -61,12 +61,14 @@ void link_due(struct aqi_links *links, uint64_t at_ns)
     if (at_ns < links->next_ns) links->next_ns = at_ns;
 }
 
-void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
+/* A random number that has not been used. */
+static void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
 {
     if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
 }
 
-void link_tune(int fd)
+/* An option that every link has; the rest of the world goes on without. */
+static void link_tune(int fd)
 {
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -73,8 +73,6 @@ struct aqi_links {
 
 /* link.c */
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
-void link_list_add(struct link_list *list, struct aqi_link *link);
-void link_list_remove(struct link_list *list, struct aqi_link *link);
 /* It is over: the reason, without the name. The first one counts. */
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
 /* The socket, which is connected, begins its handshake. */
@@ -82,10 +80,6 @@ void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call);
 /* Something is due no later than that. */
 void link_due(struct aqi_links *links, uint64_t at_ns);
-/* An option that every link has; the rest of the world goes on without. */
-void link_tune(int fd);
-/* A random number that has not been used. */
-void link_nonce(uint8_t nonce[AQI_SEAL_NONCE]);
 
 /* link_call.c */
 /* The handshake with the address that was being tried has failed: try others. `again`: it may have

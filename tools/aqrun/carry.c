@@ -33,7 +33,12 @@ static bool carry_same(const char *name, size_t len, const char *pattern)
     return strncmp(name, pattern, fixed) == 0 && (star != NULL ? len >= fixed : len == fixed);
 }
 
-bool carry_wanted(const struct carry *carry, const char *entry)
+/*
+ * All go but those that have a meaning on this host only: of its terminal, its displays, its ssh,
+ * its daemons, and those by which a process finds its own place in a job; unless -E names them.
+ * `entry` is NAME=VALUE.
+ */
+static bool carry_wanted(const struct carry *carry, const char *entry)
 {
     size_t len = strcspn(entry, "=");
     if (entry[len] == '\0' || len == 0) return false;

@@ -101,7 +101,8 @@ static bool hosts_append(struct hosts *hosts, const char *name, bool here)
     return true;
 }
 
-bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
+/* A host by its name, as it is. `slots` 0: not said. */
+static bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
 {
     bool here = hosts_is_here(name);
     if (++hosts->mentions > HOSTS_MENTIONS)

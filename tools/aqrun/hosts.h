@@ -47,8 +47,6 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
 /* What the batch system says in the environment, into an empty list; nothing is added where there
  * is none. `*system` is its name, or NULL. */
 bool hosts_add_batch(struct hosts *hosts, const char **system);
-/* A host by its name, as it is. `slots` 0: not said. */
-bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots);
 
 /* All are added: `slots` and `counted` are right from now on. */
 void hosts_settle(struct hosts *hosts);

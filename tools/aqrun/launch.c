@@ -121,7 +121,8 @@ void launch_manager(void)
     exit(EXIT_CANNOT_RUN);
 }
 
-char **launch_agent(uint32_t host)
+/* The command that starts the agent of a host; freed by one free(). Ends aqrun when it is none. */
+static char **launch_agent(uint32_t host)
 {
     char own[PATH_MAX], why[SSH_WHY];
     const char *there = aqi_launch_config.remote_aqrun;

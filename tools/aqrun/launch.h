@@ -19,8 +19,6 @@ extern struct launch launch;
 void launch_open(void);
 /* Are there ranks on other hosts? */
 bool launch_far(void);
-/* The command that starts the agent of a host; freed by one free(). Ends aqrun when it is none. */
-char **launch_agent(uint32_t host);
 /* With a manager: become it, or with -t print its command; returns when there is none. */
 void launch_manager(void);
 /* For -t: what would be run on all hosts. */

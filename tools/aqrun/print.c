@@ -5,7 +5,8 @@
 
 #include <stdio.h>
 
-void print_word(const char *word)
+/* Quoted so that a shell reads it back. */
+static void print_word(const char *word)
 {
     if (word[0] != '\0' && word[strspn(word, LETTERS_AND_DIGITS "_-+=./:,@%")] == '\0') {
         fputs(word, stdout);

@@ -2,8 +2,6 @@
 #ifndef AQRUN_PRINT_H
 #define AQRUN_PRINT_H
 
-/* Quoted so that a shell reads it back. */
-void print_word(const char *word);
 /* NAME=VALUE and a blank. */
 void print_variable(const char *name, const char *value);
 /* All words of a command. */

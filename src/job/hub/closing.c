@@ -14,7 +14,7 @@ static const unsigned closing_quarters[CLOSING_STEPS] = {
  * asleep where no signal comes, after which it is left behind. */
 enum { CLOSING_LOOKS = 60, CLOSING_LOOKS_ASLEEP = 2 };
 
-void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number)
+static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number)
 {
     if (!local->running) return;
     local->terminated = true;

@@ -54,17 +54,6 @@ void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...)
     end_job_text(hub, code, by, why);
 }
 
-void aqi_hub_end(struct aqi_hub *hub, int code, const char *fmt, ...)
-{
-    char why[AQI_CONTROL_TEXT + 1];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, sizeof(why), fmt, args);
-    va_end(args);
-    end_job_text(hub, code, AQI_NO_RANK, why);
-    hub_pump(hub);
-}
-
 void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
 {
     struct hub_end *end = &hub->root->end;

@@ -19,7 +19,7 @@ uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout)
     return agent == 0 ? AQI_NO_AGENT : (agent - 1) / fanout;
 }
 
-bool flow_below(const struct aqi_hub *hub, uint32_t agent, uint32_t above)
+static bool flow_below(const struct aqi_hub *hub, uint32_t agent, uint32_t above)
 {
     while (agent != above && agent != AQI_NO_AGENT)
         agent = aqi_hub_parent(agent, hub->params.fanout);

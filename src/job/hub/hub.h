@@ -179,8 +179,6 @@ uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout);
 /* --- the root -----------------------------------------------------------------------------------
  */
 
-/* End the job with `code`; the text says why, to the user and to the ranks. */
-void aqi_hub_end(struct aqi_hub *hub, int code, const char *fmt, ...) AQI_PRINTF(3, 4);
 /* The user or the system wants an end; the second time at once. */
 void aqi_hub_signal(struct aqi_hub *hub, int number);
 /* A signal to all ranks, SIGTSTP or SIGCONT; of other agents than the root to those of the host. */
@@ -206,8 +204,6 @@ bool aqi_hub_ending(const struct aqi_hub *hub);
 bool aqi_hub_abandoned(const struct aqi_hub *hub);
 /* At the end: which ranks the job went on without, and of what they died. */
 void aqi_hub_tell_lost(struct aqi_hub *hub);
-/* Agents that have attached. */
-uint32_t aqi_hub_agents_here(const struct aqi_hub *hub);
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent);
 
 #endif

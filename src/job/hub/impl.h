@@ -222,7 +222,6 @@ void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
 /* Root: acknowledge facts, unless too few have come since. */
 void flow_got(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);
-bool flow_below(const struct aqi_hub *hub, uint32_t agent, uint32_t above);
 
 /* local.c */
 aq_status local_open(struct aqi_hub *hub);
@@ -249,7 +248,6 @@ void asks_close(struct aqi_hub *hub);
 /* closing.c */
 void closing_begin(struct aqi_hub *hub, const struct hub_note *note);
 void closing_kill(struct aqi_hub *hub);
-void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number);
 /* Has the last process ended? The root is told. */
 void closing_check(struct aqi_hub *hub);
 uint64_t closing_tick(struct aqi_hub *hub);
@@ -261,7 +259,6 @@ void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
 uint64_t root_tick(struct aqi_hub *hub);
 /* A fact of another agent has come, which is to be acknowledged. */
 void root_had_fact(struct aqi_hub *hub);
-void root_agent_lost(struct aqi_hub *hub, uint32_t agent, const char *why);
 /* Its process does not run any more. */
 void root_stopped(struct aqi_hub *hub, struct hub_rank *rank);
 /* A rank takes no part any more: it left, or died and the job goes on. */

@@ -44,11 +44,6 @@ void root_close(struct aqi_hub *hub)
     free(root);
 }
 
-uint32_t aqi_hub_agents_here(const struct aqi_hub *hub)
-{
-    return hub->root->here;
-}
-
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent)
 {
     return hub->root->agents[agent].here;
@@ -93,7 +88,7 @@ static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note
     hub_say(hub, false, "host %s has joined", hub_host(hub, note->rank));
 }
 
-void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
+static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
 {
     struct hub_root *root = hub->root;
     struct hub_agent *agent = &root->agents[lost];
