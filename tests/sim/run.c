@@ -147,11 +147,17 @@ static bool run_nothing_pending(const struct sim *sim)
     return run_all_begun(sim) && work_pending(sim) == NULL;
 }
 
+/* Nothing of it is under way, or to begin; it was never restarted. */
+static bool run_is_idle(const struct sim *sim, const struct sim_proc *proc)
+{
+    return proc->alive && proc->life == 0 && !work_left(sim, proc);
+}
+
 static bool run_calm(const struct sim *sim)
 {
     for (uint32_t id = 0; id < sim->plan.peers; id++) {
         const struct sim_proc *proc = &sim->procs[id];
-        if (!proc->alive || proc->life != 0 || work_left(sim, proc)) continue;
+        if (!run_is_idle(sim, proc)) continue;
         if (!aqi_dgram_idle(proc->dgram) || !aqi_dgram_quiet(proc->dgram, AQI_DGRAM_ALL) ||
             !aqi_dgram_drained(proc->dgram, sim->now))
             return false;
@@ -180,7 +186,8 @@ static void run_say_who_is_not_calm(const struct sim *sim)
     }
 }
 
-/* Nothing is under way: who sends now, or wakes up, does it for nothing. */
+/* Nothing is under way: who sends now, or wakes up, does it for nothing. Who gives up a dead one
+ * only now was not idle. */
 static void run_idle(struct sim *sim)
 {
     const struct sim_plan *plan = &sim->plan;
@@ -188,11 +195,11 @@ static void run_idle(struct sim *sim)
     sim_until(sim, sim->now + SIM_SECOND); /* what comes late is answered once more */
     uint64_t packets = sim->packets, links = 0;
     for (uint32_t id = 0; id < plan->peers; id++)
-        timers[id] = sim->procs[id].timers;
+        timers[id] = run_is_idle(sim, &sim->procs[id]) ? sim->procs[id].timers : UINT64_MAX;
     sim_until(sim, sim->now + IDLE_FOR);
     for (uint32_t id = 0; id < plan->peers; id++) {
         const struct sim_proc *proc = &sim->procs[id];
-        if (!proc->alive || proc->life != 0 || work_left(sim, proc)) continue;
+        if (timers[id] == UINT64_MAX || !run_is_idle(sim, proc)) continue;
         links += plan->peers;
         SIM_REQUIRE(sim, proc->timers - timers[id] <= 64 + 16 * plan->peers,
                     "process %u is idle, and its deadline came %" PRIu64 " times in %d s", id,
