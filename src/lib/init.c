@@ -67,6 +67,13 @@ static uint64_t init_patience_ns(void)
     return aqi_job_config.exit_timeout_ns / 2;
 }
 
+/* SIGTERM is for those that have not heard of the end; here it would cut off the last output.
+ * SIGKILL follows where there is a launcher. */
+static void init_ignore_requests(void)
+{
+    if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN);
+}
+
 /* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
 enum { INIT_ROUNDS = 10 };
 
@@ -114,13 +121,12 @@ static void init_depart(void)
 
 /*
  * The last steps of a process that ends the job or is told to: flush what the program wrote, but
- * not for ever (another thread may hold a stream's lock, or a pipe be full). SIGTERM is for those
- * that have not heard of the end; here it would cut off what is still written.
+ * not for ever (another thread may hold a stream's lock, or a pipe be full).
  */
 static _Noreturn void init_leave(int code)
 {
     atomic_store(&init_code, code);
-    signal(SIGTERM, SIG_IGN);
+    signal(SIGTERM, SIG_IGN); /* from here on there is a limit, also without a launcher */
     init_limit_leaving();
     init_in_turn(lib_outputs_end);
     fflush(NULL);
@@ -144,6 +150,7 @@ static void init_await_said(void)
 /* The first says it, also from a signal that it gets meanwhile; the others wait for that. */
 static void init_say_exit(bool first, int code, const char *why)
 {
+    init_ignore_requests(); /* the answer may be here before we go on */
     if (first || (leaver && !atomic_load(&lib.said))) {
         lib.boot->kind->exit(lib.boot, code, why);
         atomic_store(&lib.said, true);
@@ -207,7 +214,7 @@ static void init_on_process_exit(int code, void *arg)
                  code);
         init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
-    if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN); /* as in init_leave; SIGKILL follows */
+    init_ignore_requests();
     aqi_core_halt_progress();
     init_in_turn(lib_outputs_end);
     init_in_turn(init_depart);

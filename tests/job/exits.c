@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three. */
+/* AQ_EXIT_TIMEOUT of ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three.
+ * Others have that of the harness, so a job that needs signals does not end. */
 #define DEAF_TIMEOUT 0.6
-#define TIMEOUT      2.0 /* as AQ_EXIT_TIMEOUT is where nothing is set */
+#define LIMIT        2.0
 /* It may be late when other programs have the cores, but not each time. */
 enum { TRIES = 3, NAME = 100 };
 
@@ -28,6 +29,10 @@ static struct {
     unsigned patience; /* time-outs and limits are so many times as long, for busy machines */
     const char *over, *only;
 } options = {.ranks = 3, .repeats = 1, .patience = 1, .over = "shm"};
+
+/* s, of the latest job: as long as a machine that is busy needs until all ranks are there it may
+ * need for their end, too. */
+static double start;
 
 static char folder[] = "/tmp/job-exits-XXXXXX"; /* for temporary files of ranks */
 
@@ -56,15 +61,23 @@ static bool exits_deaf(const struct exit_case *row)
     return row->deaf || (row->killed && exits_far());
 }
 
-static double exits_timeout(const struct exit_case *row)
+static double exits_timeout(void)
 {
-    return (exits_deaf(row) ? DEAF_TIMEOUT : TIMEOUT) * options.patience;
+    return DEAF_TIMEOUT * options.patience + 2 * start;
 }
 
-static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks)
+static double exits_limit(const struct exit_case *row, double timeout)
 {
-    char command[400], timeout[40];
-    snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", exits_timeout(row) * 1000);
+    if (row->limit > 0) return row->limit * options.patience * JOB_SLOWNESS;
+    return (exits_deaf(row) ? timeout : LIMIT * options.patience) * JOB_SLOWNESS + start;
+}
+
+static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks,
+                        double timeout_s)
+{
+    char command[400], timeout[40] = "";
+    if (exits_deaf(row))
+        snprintf(timeout, sizeof(timeout), "-E AQ_EXIT_TIMEOUT=%.0fms", timeout_s * 1000);
     if (row->alone)
         snprintf(command, sizeof(command), "exec \"$1\" %s %s", row->how, row->where);
     else
@@ -145,11 +158,11 @@ static void expect_no_temporary(void)
     closedir(here);
 }
 
-/* How long the end has taken, and the start until all are where they are to be. */
-static double exits_once(const struct exit_case *row, unsigned ranks, double *start)
+/* How long the end has taken. */
+static double exits_once(const struct exit_case *row, unsigned ranks, double timeout)
 {
     struct run run;
-    exits_start(&run, row, ranks);
+    exits_start(&run, row, ranks, timeout);
     if (row->drive != NULL) {
         run_until(&run, ERR, "#ready\n", ranks);
         run_until(&run, ERR, "#armed\n", 1);
@@ -157,7 +170,7 @@ static double exits_once(const struct exit_case *row, unsigned ranks, double *st
         run_until(&run, ERR, "#ends\n", 1);
     }
     double began = exits_now();
-    *start = began - run.began;
+    start = began - run.began;
     if (row->drive != NULL) row->drive(&run, ranks);
     if (row->killed)
         run_wait_killed(&run);
@@ -174,12 +187,12 @@ static double exits_once(const struct exit_case *row, unsigned ranks, double *st
 static void exits_row(const struct exit_case *row, unsigned ranks)
 {
     char name[NAME];
-    double limit = row->limit > 0 ? row->limit * options.patience : exits_timeout(row), start;
-    double took = 0;
-    limit *= JOB_SLOWNESS;
+    double took = 0, limit = 0;
     exits_name(row, name);
     for (int i = 0; i < TRIES; i++) {
-        took = exits_once(row, ranks, &start);
+        double timeout = exits_timeout();
+        took = exits_once(row, ranks, timeout);
+        limit = exits_limit(row, timeout);
         print_message("%s of %u over %s: %.3f s, after %.3f s\n", name, ranks, options.over, took,
                       start);
         if (took <= limit) return;
