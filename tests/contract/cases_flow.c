@@ -671,6 +671,27 @@ static void flow_watch(struct ct_ep *ep)
     free(state.seen);
 }
 
+/* What is not under way has arrived: nobody has to do anything for it any more. */
+static void flow_quiet_is_there(struct ct_ep *ep)
+{
+    enum { COUNT = 20 };
+    struct flow_state state;
+    flow_state_init(ep, &state, COUNT);
+    ep->handlers[REQUEST] = flow_on_request;
+    ct_meet(ep);
+    for (uint32_t i = 0; i < COUNT; i++)
+        while (flow_try(ep, ct_next(ep), i, 0, NULL) == AQ_AGAIN)
+            ct_poll(ep);
+    while (ep->tp->ops.quiet(ep->tp, NULL) == AQ_AGAIN)
+        ct_poll(ep);
+    ct_barrier(ep);
+    for (unsigned empty = 0; empty < 2;)
+        empty = ct_progress(ep, AQI_PROGRESS_ALL) != 0 ? 0 : empty + 1;
+    CT_EQUAL(state.received, COUNT);
+    ct_barrier(ep);
+    free(state.seen);
+}
+
 /* A transport may learn of completions while nobody calls it: they are told first. */
 static void flow_quiet_is_told(struct ct_ep *ep)
 {
@@ -709,6 +730,7 @@ const struct ct_case ct_cases_flow[] = {
     {"a slow handler stalls nobody", flow_slow_handler, CT_PEERS},
     {"all to one", flow_all_to_one, 0},
     {"quiet", flow_quiet, 0},
+    {"quiet: what was sent is there", flow_quiet_is_there, CT_CLEAN},
     {"quiet: not before completions are told", flow_quiet_is_told, 0},
     {"a sleeper is woken", flow_wake, CT_PEERS},
     {"arm: not over what is there, not by what was", flow_arm, CT_CLEAN},

@@ -8,6 +8,7 @@
  *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
  *   - Writes ask to be complete when they are delivered.
  *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
+ *   - Messages are complete long before they leave.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -37,7 +38,25 @@ struct demanding_mr {
     int bound;
 };
 
+/* A message that is complete for who has sent it. */
+struct demanding_sent {
+    struct fi_context2 real;
+    struct demanding_sent *next;
+    struct fid_ep *ep;
+    fi_addr_t to;
+    void *user; /* its context, until it is told of the completion */
+    size_t len;
+    unsigned long due; /* in reads of the completion queue */
+    int left;
+    unsigned char bytes[];
+};
+
+enum { DEMANDING_LATE = 16 };
+static unsigned long demanding_reads;
+static struct demanding_sent *demanding_first, **demanding_last = &demanding_first;
+
 /* What was there before; the same for all objects, as there is one provider. */
+static struct fi_ops demanding_endpoint_was, demanding_endpoint_now;
 static struct fi_ops_fabric demanding_fabric_was, demanding_fabric_now;
 static struct fi_ops_domain demanding_domain_was, demanding_domain_now;
 static struct fi_ops_mr demanding_mr_was, demanding_mr_now;
@@ -103,8 +122,14 @@ static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, vo
 {
     demanding_local(buf, len, desc);
     demanding_take_context(context);
-    if (demanding_happens(2)) return -FI_EAGAIN;
-    return demanding_msg_was.send(ep, buf, len, NULL, to, context);
+    struct demanding_sent *sent = demanding_happens(2) ? NULL : malloc(sizeof(*sent) + len);
+    if (sent == NULL) return -FI_EAGAIN;
+    *sent = (struct demanding_sent){
+        .ep = ep, .to = to, .user = context, .len = len, .due = demanding_reads + DEMANDING_LATE};
+    memcpy(sent->bytes, buf, len);
+    *demanding_last = sent;
+    demanding_last = &sent->next;
+    return 0;
 }
 
 static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
@@ -132,18 +157,70 @@ static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *ms
     return demanding_rma(ep, msg, flags, 1);
 }
 
+/* Give the real provider what is due. */
+static void demanding_leave(void)
+{
+    for (struct demanding_sent *sent = demanding_first; sent != NULL; sent = sent->next) {
+        if (sent->left) continue;
+        if (sent->due > demanding_reads ||
+            demanding_msg_was.send(sent->ep, sent->bytes, sent->len, NULL, sent->to, sent) != 0)
+            return;
+        sent->left = 1;
+    }
+}
+
+/* Is this completion of what has left? Then nobody waits for it. */
+static int demanding_has_left(const void *context)
+{
+    for (struct demanding_sent **at = &demanding_first; *at != NULL; at = &(*at)->next) {
+        struct demanding_sent *sent = *at;
+        if (sent != context) continue;
+        *at = sent->next;
+        if (sent->next == NULL) demanding_last = at;
+        free(sent);
+        return 1;
+    }
+    return 0;
+}
+
+static ssize_t demanding_early(struct fi_cq_msg_entry *entries, size_t count)
+{
+    size_t n = 0;
+    for (struct demanding_sent *sent = demanding_first; sent != NULL && n < count;
+         sent = sent->next) {
+        if (sent->user == NULL) continue;
+        entries[n++] = (struct fi_cq_msg_entry){.op_context = sent->user, .flags = FI_SEND};
+        sent->user = NULL;
+    }
+    return (ssize_t)n;
+}
+
 /* The last comes first. */
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
     struct fi_cq_msg_entry *entries = buf;
     if (demanding_happens(2)) return -FI_EAGAIN;
-    ssize_t got = demanding_cq_was.read(cq, buf, count);
+    demanding_reads++;
+    demanding_leave();
+    ssize_t got = demanding_early(entries, count), kept = 0;
+    if (got > 0) return got;
+    got = demanding_cq_was.read(cq, buf, count);
+    for (ssize_t i = 0; i < got; i++)
+        if (!demanding_has_left(entries[i].op_context)) entries[kept++] = entries[i];
+    if (got > 0) got = kept > 0 ? kept : -FI_EAGAIN;
     for (ssize_t i = 0; i < got / 2; i++) {
         struct fi_cq_msg_entry entry = entries[i];
         entries[i] = entries[got - 1 - i];
         entries[got - 1 - i] = entry;
     }
     return got;
+}
+
+static ssize_t demanding_cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry,
+                                    uint64_t flags)
+{
+    ssize_t got = demanding_cq_was.readerr(cq, entry, flags);
+    return got == 1 && demanding_has_left(entry->op_context) ? -FI_EAGAIN : got;
 }
 
 /* --- registrations --------------------------------------------------------------------------- */
@@ -211,6 +288,7 @@ static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
     demanding_check(attr->format == FI_CQ_FORMAT_MSG, "completions are of the usual kind");
     demanding_cq_was = demanding_cq_now = *(*cq)->ops;
     demanding_cq_now.read = demanding_cq_read;
+    demanding_cq_now.readerr = demanding_cq_readerr;
     (*cq)->ops = &demanding_cq_now;
     return 0;
 }
@@ -222,6 +300,15 @@ static struct fi_info *demanding_plain(const struct fi_info *info)
     plain->domain_attr->mr_mode &= ~DEMANDING_MODES;
     plain->mode &= ~FI_CONTEXT2;
     return plain;
+}
+
+/* With it goes what has not left. */
+static int demanding_endpoint_close(struct fid *fid)
+{
+    int err = demanding_endpoint_was.close(fid);
+    while (demanding_first != NULL)
+        (void)demanding_has_left(demanding_first);
+    return err;
 }
 
 static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
@@ -239,6 +326,9 @@ static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, s
     demanding_rma_now.writemsg = demanding_writemsg;
     (*ep)->msg = &demanding_msg_now;
     (*ep)->rma = &demanding_rma_now;
+    demanding_endpoint_was = demanding_endpoint_now = *(*ep)->fid.ops;
+    demanding_endpoint_now.close = demanding_endpoint_close;
+    (*ep)->fid.ops = &demanding_endpoint_now;
     return 0;
 }
 
@@ -259,12 +349,18 @@ static int demanding_domain(struct fid_fabric *fabric, struct fi_info *info,
     return 0;
 }
 
+static int demanding_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+    return demanding_first != NULL ? -FI_EAGAIN : demanding_fabric_was.trywait(fabric, fids, count);
+}
+
 int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
     int err = DEMANDING_REAL_CALL(fi_fabric)(attr, fabric, context);
     if (err != 0) return err;
     demanding_fabric_was = demanding_fabric_now = *(*fabric)->ops;
     demanding_fabric_now.domain = demanding_domain;
+    demanding_fabric_now.trywait = demanding_trywait;
     (*fabric)->ops = &demanding_fabric_now;
     return 0;
 }

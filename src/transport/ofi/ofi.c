@@ -11,7 +11,7 @@
 
 const unsigned char ofi_magic[4] = {'o', 'f', 'i', '1'};
 
-enum { OFI_RECEIVES_MORE = 16 };
+enum { OFI_RECEIVES_MORE = 16, OFI_FLUSHES = 1 /* of a peer, and as many answers */ };
 
 /* --- opening --------------------------------------------------------------------------------- */
 
@@ -21,11 +21,11 @@ static void ofi_size_queues(struct ofi_tp *ofi)
 {
     uint64_t peers = aqi_max(1, ofi->params.size - 1);
     uint64_t depth = aqi_min(UINT16_MAX, ofi_config.receive_memory / (2 * ofi->buffer * peers));
-    ofi->tp.limits.depth = (uint32_t)aqi_max(1, depth);
+    ofi->tp.limits.depth = (uint32_t)aqi_max(1 + OFI_FLUSHES, depth) - OFI_FLUSHES;
     ofi->depth = aqi_credit_gate_limits(&ofi->params, &ofi->tp.limits).depth;
     ofi->tp.limits.depth = ofi->depth;
-    ofi->receives =
-        (uint32_t)aqi_min(ofi->info->rx_attr->size, 2 * peers * ofi->depth + OFI_RECEIVES_MORE);
+    ofi->receives = (uint32_t)aqi_min(ofi->info->rx_attr->size,
+                                      2 * peers * (ofi->depth + OFI_FLUSHES) + OFI_RECEIVES_MORE);
     /* Replies have half as much again. */
     ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
 }
@@ -120,15 +120,17 @@ static aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
     return AQ_OK;
 }
 
+/* While draining nobody is asked: all have agreed to leave, and may have. */
 static aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     bool quiet = true;
     ofi_lock(ofi);
-    for (uint32_t id = 0; id < ofi->params.size && quiet; id++) {
-        const struct ofi_peer *peer = ofi->peers[id];
-        if (peer != NULL && (to == NULL || &peer->peer == to))
-            quiet = peer->sends == 0 && peer->ops == NULL;
+    for (uint32_t id = 0; id < ofi->params.size; id++) {
+        struct ofi_peer *peer = ofi->peers[id];
+        if (peer == NULL || (to != NULL && &peer->peer != to)) continue;
+        bool arrived = ofi->draining || ofi_flush_confirmed(ofi, peer);
+        quiet = quiet && arrived && peer->sends == 0 && peer->ops == NULL;
     }
     ofi_unlock(ofi);
     return quiet ? AQ_OK : AQ_AGAIN;

@@ -34,7 +34,7 @@ struct ofi_addr {
 
 /* --- what is under way ----------------------------------------------------------------------- */
 
-enum ofi_kind { OFI_RECEIVE, OFI_SEND, OFI_PIECE };
+enum ofi_kind { OFI_RECEIVE, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
 /* The context of an operation of the provider, which may use the first part meanwhile. */
 struct ofi_ctx {
@@ -60,11 +60,15 @@ struct ofi_buf {
 
 struct ofi_peer {
     struct aqi_peer peer;
-    fi_addr_t addr;     /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    bool down;          /* dead: all to it has ended, whatever the provider still has of it */
-    bool lost;          /* to be told, or told */
-    uint32_t sends;     /* messages under way */
-    struct ofi_op *ops; /* all transfers */
+    fi_addr_t addr; /* FI_ADDR_NOTAVAIL: not in the address vector yet */
+    bool down;      /* dead: all to it has ended, whatever the provider still has of it */
+    bool lost;      /* to be told, or told */
+    uint32_t sends; /* messages that the provider has not completed */
+    /* Messages: given to the provider, of which so many have come, of which so many is asked. */
+    uint64_t given, confirmed, asked;
+    bool ask;                  /* that is to be sent */
+    uint64_t received, wanted; /* messages that have come; at how many it wants to hear of it */
+    struct ofi_op *ops;        /* all transfers */
     struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
     struct ofi_peer *next_lost;
     char why[160];
@@ -141,6 +145,7 @@ struct ofi_tp {
     struct ofi_buf *free;
     struct ofi_buf *held, **last_held; /* requests that wait for their turn */
     struct ofi_peer *lost;
+    bool flushes;            /* questions about messages, or answers, are to be sent */
     uint32_t waiting;        /* transfers that are not wholly posted */
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool ops, pieces;
@@ -210,13 +215,29 @@ unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
 /* ofi_message.c */
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* With the lock held, which is released while a handler runs. */
+/* With the lock held, all of these. What is kept free for replies never waits for requests. */
+static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
+{
+    return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
+}
+/* Not AQ_OK: the buffer is free again. */
+aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
+                           size_t len, enum ofi_kind kind);
+/* The lock is released while a handler runs. */
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
 unsigned ofi_message_deliver_held(struct ofi_tp *ofi);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
 /* As many buffers as are to be posted. */
 void ofi_message_post(struct ofi_tp *ofi);
+
+/* ofi_flush.c. With the lock held. */
+/* Have all messages to this peer arrived? It is asked if that is not known. */
+bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer);
+void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am_wire *head);
+void ofi_flush_reached(struct ofi_tp *ofi, struct ofi_peer *peer); /* perhaps what it wanted */
+void ofi_flush_lost(struct ofi_tp *ofi, const struct ofi_buf *buf);
+void ofi_flush_push(struct ofi_tp *ofi);
 
 /* ofi_transfer.c */
 aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

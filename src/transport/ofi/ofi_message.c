@@ -8,15 +8,13 @@
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* What is kept free for replies, so that they never wait for requests. */
-static bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
+aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
+                           size_t len, enum ofi_kind kind)
 {
-    return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
-}
-
-static aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
-{
-    ssize_t err = fi_send(ofi->ep, buf->bytes, buf->len, ofi_buf_desc(buf), peer->addr, &buf->ctx);
+    buf->ctx.kind = kind;
+    buf->peer = peer;
+    ssize_t err = fi_send(ofi->ep, buf->bytes, len, ofi_buf_desc(buf), peer->addr, &buf->ctx);
+    if (err != 0) ofi_buf_put(ofi, buf);
     if (err == -FI_EAGAIN) return AQ_AGAIN;
     if (err != 0) {
         ofi_peer_fail(ofi, peer, "%s takes no message: %s", ofi->info->fabric_attr->prov_name,
@@ -44,11 +42,8 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         aqi_am_encode(buf->bytes, am, ofi->params.self);
         memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
-        buf->len = (uint32_t)(len + payload);
-        buf->ctx.kind = OFI_SEND;
-        buf->peer = peer;
-        st = ofi_message_give(ofi, peer, buf);
-        if (st != AQ_OK) ofi_buf_put(ofi, buf);
+        st = ofi_message_give(ofi, peer, buf, len + payload, OFI_SEND);
+        if (st == AQ_OK) peer->given++;
     }
     ofi_unlock(ofi);
     if (st == AQ_OK) aqi_comp_local(comp);
@@ -80,14 +75,13 @@ void ofi_message_post(struct ofi_tp *ofi)
 }
 
 /* Whose it is, as it says; false: nobody's. */
-static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, bool *reply)
+static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf,
+                             struct aqi_am_wire *head)
 {
-    struct aqi_am_wire head;
-    if (buf->len < sizeof(head)) return false;
-    memcpy(&head, buf->bytes, sizeof(head));
-    if (head.stamp != ofi->stamp || head.source >= ofi->params.size) return false;
-    buf->peer = ofi->peers[head.source];
-    *reply = (head.flags & AQI_AM_IS_REPLY) != 0;
+    if (buf->len < sizeof(*head)) return false;
+    memcpy(head, buf->bytes, sizeof(*head));
+    if (head->stamp != ofi->stamp || head->source >= ofi->params.size) return false;
+    buf->peer = ofi->peers[head->source];
     return buf->peer != NULL;
 }
 
@@ -121,16 +115,23 @@ static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode)
 {
-    bool reply;
+    struct aqi_am_wire head;
     ofi->posted--;
     ofi_message_post(ofi);
     buf->len = (uint32_t)len;
-    if (!ofi_message_head(ofi, buf, &reply)) {
+    if (!ofi_message_head(ofi, buf, &head)) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
         ofi_buf_put(ofi, buf);
         return 0;
     }
-    if (reply || mode == AQI_PROGRESS_ALL) {
+    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE)) {
+        ofi_flush_received(ofi, buf->peer, &head);
+        ofi_buf_put(ofi, buf);
+        return 1;
+    }
+    buf->peer->received++;
+    if (AQI_UNLIKELY(buf->peer->wanted != 0)) ofi_flush_reached(ofi, buf->peer);
+    if ((head.flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
         ofi_message_run(ofi, buf);
     } else {
         buf->next = NULL;

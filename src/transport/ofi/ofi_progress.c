@@ -13,6 +13,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_msg_entr
     case OFI_RECEIVE:
         return ofi_message_received(ofi, (struct ofi_buf *)ctx, entry->len, mode);
     case OFI_SEND:
+    case OFI_CONTROL:
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
         return 1;
     default:
@@ -72,6 +73,9 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
         ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
                       ofi->info->fabric_attr->prov_name, text);
+    } else if (ctx->kind == OFI_CONTROL) {
+        ofi_flush_lost(ofi, (struct ofi_buf *)ctx);
+        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
     } else {
         ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, entry.err, text);
     }
@@ -114,6 +118,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     unsigned n = mode == AQI_PROGRESS_ALL ? ofi_message_deliver_held(ofi) : 0;
     n += ofi_progress_queue(ofi, mode);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_message_post(ofi);
+    if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
     bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
@@ -135,7 +140,7 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     if (!on) return AQ_OK;
     ofi_lock(ofi);
     bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
-              !ofi_progress_poll(ofi) && ofi->posted == ofi->receives;
+              !ofi->flushes && !ofi_progress_poll(ofi) && ofi->posted == ofi->receives;
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     ofi_unlock(ofi);
     return go ? AQ_OK : AQ_AGAIN;
