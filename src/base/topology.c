@@ -75,6 +75,30 @@ static bool topology_read_text(const char *path, char *text, int len)
     return read;
 }
 
+/* Is one of the mask's processors in a list such as "0-15,32"? */
+static bool topology_meets(const char *list, const cpu_set_t *mask, size_t bytes)
+{
+    for (char *end; *list != '\0'; list = end + strspn(end, ",")) {
+        unsigned long first = strtoul(list, &end, 10), last = first;
+        if (end == list) return false;
+        if (*end == '-') last = strtoul(end + 1, &end, 10);
+        for (size_t cpu = first; cpu <= last && cpu < 8 * bytes; cpu++)
+            if (CPU_ISSET_S(cpu, bytes, mask)) return true;
+    }
+    return false;
+}
+
+bool aqi_runs_near(const char *path)
+{
+    char list[1024];
+    size_t bytes;
+    if (!topology_read_text(path, list, sizeof(list)) || list[0] == '\0') return true;
+    cpu_set_t *mask = aqi_allowed_cpus(&bytes);
+    bool near = mask == NULL || topology_meets(list, mask, bytes);
+    CPU_FREE(mask);
+    return near;
+}
+
 static bool topology_read_cpu(unsigned cpu, const char *file, char *text, int len)
 {
     char path[128];

@@ -16,6 +16,10 @@ cpu_set_t *aqi_allowed_cpus(size_t *bytes);
 /* The first processor (hardware thread) of the core that has this one. */
 unsigned aqi_core_of(unsigned cpu);
 
+/* May this process run on a processor of the list that a file of /sys holds, such as "0-15,32"?
+ * Also true where there is no such file, and of no processor in particular. */
+bool aqi_runs_near(const char *path);
+
 /* Physical memory this process may use in bytes (cgroup limit included). */
 uint64_t aqi_memory(void);
 

@@ -5,6 +5,7 @@
 #include "base/cgroup.h"
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void cores_are_within_the_mask(void **state)
@@ -44,12 +45,36 @@ static void description(void **state)
     assert_memory_equal(part, whole, sizeof(part) - 1);
 }
 
+static void near_is_where_the_process_may_run(void **state)
+{
+    static const struct {
+        const char *list;
+        bool near;
+    } rows[] = {
+        {"0-65535", true}, {"60000,0-59999", true}, {"60000-60001", false}, {"60000,60002", false},
+        {"", true},        {"all", false},
+    };
+    (void)state;
+    char path[] = "/tmp/aq-near-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_true(pwrite(fd, rows[i].list, strlen(rows[i].list), 0) >= 0);
+        assert_int_equal(aqi_runs_near(path), rows[i].near);
+    }
+    close(fd);
+    unlink(path);
+    assert_true(aqi_runs_near(path)); /* it is gone */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_within_the_mask),
         cmocka_unit_test(memory_is_plausible),
         cmocka_unit_test(description),
+        cmocka_unit_test(near_is_where_the_process_may_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,9 +51,9 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 static aq_status hca_open_rails(struct hca_tp *hca)
 {
     struct hca_port ports[HCA_PORTS_MOST];
-    unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0;
-    while (active < count && ports[active].active)
-        active++;
+    unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0, near = 0;
+    for (; active < count && ports[active].active; active++)
+        near += ports[active].near;
     if (active == 0)
         return aqi_fail(AQ_ENOTSUP, "ibv", "%s%s%s",
                         count == 0 ? "no port of an RDMA device is here, or AQ_IBV_PORTS lets none "
@@ -62,7 +62,7 @@ static aq_status hca_open_rails(struct hca_tp *hca)
                         count == 0 ? "" : ": ", count == 0 ? "" : ports[0].why);
     unsigned wanted = hca_config.rails != 0 ? (unsigned)hca_config.rails
                                             : (unsigned)aqi_min(active, HCA_RAILS_USUAL);
-    unsigned first = hca_config.spread ? hca->params.local_rank : 0;
+    unsigned first = hca_config.spread ? hca->params.local_rank % (unsigned)aqi_max(near, 1) : 0;
     aq_status st = AQ_OK;
     for (unsigned r = 0; r < wanted && st == AQ_OK; r++) {
         hca->rails = r + 1;

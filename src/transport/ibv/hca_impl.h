@@ -55,6 +55,7 @@ struct hca_port {
     char device[64];
     uint8_t number;
     bool active;
+    bool near;     /* to the processors of this process, or no matter */
     char why[128]; /* not usable */
 };
 

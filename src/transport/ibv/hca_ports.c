@@ -1,6 +1,8 @@
 /* ibv: which ports of which adapters are used. */
 #include "transport/ibv/hca_impl.h"
 
+#include "base/topology.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +46,16 @@ static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
                                                                              : "down");
 }
 
+/* It matters only where processes may begin with different ports: all others must pair them alike.
+ */
+static bool hca_ports_near(const struct ibv_device *device)
+{
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    if (!hca_config.spread) return true;
+    snprintf(path, sizeof(path), "%s/device/local_cpulist", device->ibdev_path);
+    return aqi_runs_near(path);
+}
+
 /* The ports of one device; without a filter the first active one of it. */
 static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, unsigned most)
 {
@@ -57,8 +69,7 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
     for (unsigned p = 1; context != NULL && p <= attr.phys_port_cnt && count < most; p++) {
         if (!all && !hca_ports_allowed(name, p)) continue;
         struct hca_port *port = &ports[count];
-        memset(port, 0, sizeof(*port));
-        port->number = (uint8_t)p;
+        *port = (struct hca_port){.number = (uint8_t)p, .near = hca_ports_near(device)};
         snprintf(port->device, sizeof(port->device), "%s", name);
         hca_ports_look(context, port);
         count++;
@@ -69,7 +80,7 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
         }
     }
     if (context == NULL && count < most && (all || hca_ports_allowed(name, 1))) {
-        memset(&ports[count], 0, sizeof(ports[count]));
+        ports[count] = (struct hca_port){.near = true};
         snprintf(ports[count].device, sizeof(ports[count].device), "%s", name);
         snprintf(ports[count].why, sizeof(ports[count].why),
                  "the device cannot be opened: check the rights of /dev/infiniband/uverbs*");
@@ -83,6 +94,7 @@ static int hca_ports_order(const void *a, const void *b)
 {
     const struct hca_port *x = a, *y = b;
     if (x->active != y->active) return y->active - x->active;
+    if (x->near != y->near) return y->near - x->near;
     int names = strcmp(x->device, y->device);
     return names != 0 ? names : x->number - y->number;
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -133,6 +135,46 @@ static void the_best_when_there_is_no_room_for_all(void **unused)
     assert_string_equal(found_by("dark+mlx5_10", 2), "mlx5_10:1+ dark:1");
 }
 
+/* Where the system says which processors are near. */
+static void near_say(struct ibv_device *device, const char *list)
+{
+    char folder[] = "/tmp/aq-ports-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(device->ibdev_path, sizeof(device->ibdev_path), "%s", folder);
+    snprintf(path, sizeof(path), "%s/device", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    strcat(path, "/local_cpulist");
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(list, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void near_say_no_more(struct ibv_device *device)
+{
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    snprintf(path, sizeof(path), "%s/device/local_cpulist", device->ibdev_path);
+    unlink(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+    rmdir(device->ibdev_path);
+    device->ibdev_path[0] = '\0';
+}
+
+static void near_ones_first_where_they_are_spread(void **unused)
+{
+    (void)unused;
+    near_say(&devices[2], "60000-60001\n");
+    near_say(&devices[1], "0-65535\n");
+    assert_string_equal(found_by("", 3), "mlx5_0:1+ mlx5_1:2+ mlx5_10:1+");
+    hca_config.spread = true;
+    assert_string_equal(found_by("", 3), "mlx5_1:2+ mlx5_10:1+ mlx5_0:1+");
+    assert_string_equal(found_by("mlx5_0", FOUND_MOST), "mlx5_0:1+ mlx5_0:2");
+    hca_config.spread = false;
+    near_say_no_more(&devices[1]);
+    near_say_no_more(&devices[2]);
+}
+
 static void what_is_wrong_is_told(void **unused)
 {
     struct hca_port ports[2];
@@ -151,6 +193,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters),
         cmocka_unit_test(the_best_when_there_is_no_room_for_all),
+        cmocka_unit_test(near_ones_first_where_they_are_spread),
         cmocka_unit_test(what_is_wrong_is_told),
     };
     hca_verbs = (struct hca_verbs){.get_device_list = list_get,

@@ -25,8 +25,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_IBV_SPREAD",
      .def = "no",
      .doc =
-         "Whether the processes of a host begin with different ports, so that their messages are "
-         "spread over the adapters.",
+         "Whether the processes of a host begin with different ports, each with one whose adapter "
+         "is near its processors, so that their messages are spread over the adapters.",
      .advice = "yes where all ports are in one network.",
      AQI_SETTING_IN(BOOL, struct hca_config, spread)},
     {.name = "AQ_IBV_GID",
