@@ -487,7 +487,10 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
         return;
     }
     if (hello->nonces[0] <= peer->last_nonce) return;
-    if (peer->state == DGRAM_CONNECTING && dgram->config.self < peer->id) return;
+    if (peer->state == DGRAM_CONNECTING && dgram->config.self < peer->id) {
+        peer->conn->heard = dgram->now; /* it waits for our CONFIRM, and lives */
+        return;
+    }
     if (dgram_conn_make(dgram, peer) != AQ_OK) return;
     /* We still have one, which it has closed: our word of agreement was the last. */
     if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);

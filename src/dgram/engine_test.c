@@ -37,6 +37,7 @@ static struct {
     unsigned choke;           /* likewise, more of DATA */
     bool deaf;                /* node 0 hears nothing */
     bool headless;            /* what node 0 sends on COMMAND is lost, but for the handshake */
+    bool unasked;             /* node 0 does not begin: its HELLO is lost */
     bool computes;            /* node 1 makes no call, and is helped */
     size_t path;              /* bytes of the largest packet that passes, */
     bool one_way;             /* to node 1 only */
@@ -77,6 +78,7 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
         if (channel == AQI_DGRAM_DATA && dice(1000) < world.choke) continue;
         if (world.deaf && to->bytes[0] == 0) continue;
         if (world.headless && to->bytes[0] == 1 && channel == AQI_DGRAM_COMMAND) continue;
+        if (world.unasked && to->bytes[0] == 1 && n == 112 && all[at + 9] == 1) continue;
         struct flying *f = &world.wire[world.flying++];
         uint64_t delay = world.late + (channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000);
         *f = (struct flying){world.now + delay + dice(1000), to->bytes[0], n,
@@ -557,6 +559,26 @@ static void test_silence(void **state)
     end();
 }
 
+/* Both begin, and the one who is to go on is not heard: that the other lives, it hears. */
+static void test_unheard_beginner(void **state)
+{
+    (void)state;
+    dead_after = 5000000000;
+    begin(0, false);
+    world.unasked = true;
+    for (unsigned i = 0; i < NODES; i++)
+        assert_int_equal(send_one(&world.node[i], 10, i), AQ_OK);
+    run(30000000000);
+    world.unasked = false;
+    settle(2000000000);
+    for (unsigned i = 0; i < NODES; i++) {
+        assert_int_equal(world.node[i].lost, 0);
+        assert_int_equal(world.node[i].requests, 1);
+    }
+    end();
+    dead_after = 0;
+}
+
 /* How long acknowledgements were lost is not how long the path is. What was sent in bulk is lost;
  * small messages arrive, but nobody hears so before the first of the bulk comes. */
 static void test_lost_acknowledgements(void **state)
@@ -758,6 +780,7 @@ int main(void)
         cmocka_unit_test(test_small_lossy_path), cmocka_unit_test(test_restart),
         cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_acknowledgements),
         cmocka_unit_test(test_window_lost),      cmocka_unit_test(test_down),
+        cmocka_unit_test(test_unheard_beginner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,7 +85,8 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
     if (sim_has(sim, SIM_REFUSE)) plan->refuse = odds;
     plan->burst_loss = (uint32_t)ONE_OF(sim, 300000, 900000, 1000000);
     plan->burst_every = draw(sim, 2 * SIM_MS, 50 * SIM_MS);
-    plan->burst_last = draw(sim, 20 * SIM_US, 5 * SIM_MS);
+    /* One that loses most of all packets for good is as good as dead to some. */
+    plan->burst_last = aqi_min(draw(sim, 20 * SIM_US, 5 * SIM_MS), plan->burst_every);
     plan->room = plan->config.room;
     size_t mtu = ONE_OF(sim, AQI_DGRAM_LEAST_PACKET, 1400, 1472, 4000);
     plan->mtu = aqi_min(mtu, plan->config.packet);
