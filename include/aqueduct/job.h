@@ -189,6 +189,14 @@ AQ_API aq_thread_mode aq_job_thread_mode(void);
 AQ_API int aq_job_progress_thread(void);
 
 /**
+ * How long the end of the job may take, in nanoseconds: what AQ_EXIT_TIMEOUT says. A program that
+ * does something of its own when a signal ends it bounds that with a part of this.
+ *
+ * Threads     Any, also inside handlers.
+ */
+AQ_API uint64_t aq_job_exit_timeout(void);
+
+/**
  * The caller's rank in `team`.
  *
  * Threads     Any, also inside handlers.

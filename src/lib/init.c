@@ -61,6 +61,11 @@ static bool init_launched(const struct aqi_boot *boot)
 
 static atomic_int init_code; /* of the latest of the threads that leave */
 
+uint64_t aq_job_exit_timeout(void)
+{
+    return aqi_job_config.exit_timeout_ns;
+}
+
 /* How long the last steps of a process may take: less than aqrun lets it live. */
 static uint64_t init_patience_ns(void)
 {

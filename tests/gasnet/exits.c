@@ -126,6 +126,17 @@ static int one_is_signalled(int number, int handles_quit)
     return 0;
 }
 
+/* A crash, with more in the buffer than a pipe holds. */
+static void crash_with_output(void)
+{
+    enum { ROOM = 1 << 20, LINES = 8192 };
+    static char room[ROOM];
+    (void)setvbuf(stdout, room, _IOFBF, ROOM);
+    for (int i = 0; i < LINES; i++)
+        printf("%-62s.\n", "much");
+    raise(SIGSEGV);
+}
+
 static int run(void)
 {
     void (*const others[])(void) = {in_barrier, in_poll, in_sends, in_loop, in_loop_with_output};
@@ -159,6 +170,10 @@ static int run(void)
     case 32: /* one fails */
         if (gasnet_mynode() == last) gasnett_fatalerror_nopos("on purpose");
         in_poll();
+        break;
+    case 33: /* one crashes with much to write */
+        if (gasnet_mynode() == last) crash_with_output();
+        in_barrier();
         break;
     case 35: /* the others handle SIGQUIT, polling */
     case 36: /* or not looking */

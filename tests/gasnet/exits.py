@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 CODE = 42
 # Case -> (exit codes that are right, ranks to run it with, a line that must be there).
@@ -91,6 +92,19 @@ def run(aqrun, program, case, ranks):
     return None
 
 
+def run_unread(aqrun, program):
+    """Nobody reads for longer than the default AQ_EXIT_TIMEOUT allows; then all of it is there."""
+    with subprocess.Popen([aqrun, "-n", "2", program, "33"], stdout=subprocess.PIPE, text=True,
+                          stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          env={**os.environ, "GASNET_EXITTIMEOUT": "60"}) as job:
+        first = job.stdout.read(1)  # the rank writes
+        time.sleep(1.5)
+        lines = (first + job.stdout.read()).count("much")
+    if (lines, job.returncode) != (8192, 139):
+        return f"writes {lines} lines and ends with {job.returncode}"
+    return None
+
+
 def main():
     aqrun, seq, par = sys.argv[1:4]
     deaf = DEAF if "late-signals" in sys.argv[4:] else ()
@@ -101,6 +115,8 @@ def main():
     # Most of them spend their time waiting for ranks that will not come.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         findings = list(pool.map(lambda job: run(aqrun, *job), jobs))
+    jobs.append((seq, (33,), 2))
+    findings.append(run_unread(aqrun, seq))
     wrong = 0
     for (_, case, ranks), finding in zip(jobs, findings):
         if finding:

@@ -2,6 +2,7 @@
 #include "aqg.h"
 
 #include <signal.h>
+#include <sys/time.h>
 
 /* As in GASNet, processes that come to their end one after the other all get there. */
 void gasnet_exit(int exitcode)
@@ -43,10 +44,22 @@ static void exit_let_go(int number)
 
 static volatile sig_atomic_t dying_of;
 
+/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
+enum { EXIT_ROUNDS = 10 };
+
 static void exit_on_alarm(int number)
 {
+    static volatile sig_atomic_t rounds;
     (void)number;
-    raise(dying_of);
+    rounds = rounds + 1;
+    if (rounds >= EXIT_ROUNDS) raise(dying_of);
+}
+
+static void exit_set_alarm(uint64_t round_us)
+{
+    struct timeval round = {.tv_sec = (time_t)(round_us / 1000000),
+                            .tv_usec = (suseconds_t)(round_us % 1000000)};
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
 }
 
 /*
@@ -59,13 +72,13 @@ static void exit_flush_output(int number)
     FILE *const streams[] = {stdout, stderr};
     dying_of = number;
     signal(SIGALRM, exit_on_alarm);
-    alarm(1);
+    exit_set_alarm(aq_job_exit_timeout() / 2 / EXIT_ROUNDS / 1000);
     for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++)
         if (ftrylockfile(streams[i]) == 0) {
             fflush_unlocked(streams[i]);
             funlockfile(streams[i]);
         }
-    alarm(0);
+    exit_set_alarm(0);
 }
 
 static void exit_tell(const char *kind, int number)
