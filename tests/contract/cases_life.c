@@ -2,6 +2,8 @@
 #include "harness.h"
 #include "toy.h"
 
+#include "base/clock.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -278,6 +280,38 @@ static void life_death_asleep(struct ct_ep *ep)
     life_death(ep, true);
 }
 
+/* Rank 1 is said to be dead, and lives: what has failed is not written to any more. */
+static void life_let_go(struct ct_ep *ep)
+{
+    enum { SIZE = 1 << 20, OTHERS = 1, OWN = 2, LATER = 50000000 /* ns */ };
+    ct_mem_open(ep, SIZE);
+    memset(ep->mem.addr, OTHERS, SIZE);
+    ct_barrier(ep);
+    if (ep->self == 0) {
+        unsigned char *buffer = calloc(1, SIZE);
+        struct aqi_comp comp;
+        ct_comp_init(ep, &comp);
+        CT_CHECK(buffer != NULL);
+        ct_get(ep, 1, 0, buffer, 8, &comp); /* with the connection there, all of the next begins */
+        while (ct_comp_remote(&comp) != 0)
+            ct_poll(ep);
+        ct_get(ep, 1, 0, buffer, SIZE, &comp);
+        aqi_tp_peer_down(ep->tp, 1);
+        while (ct_comp_remote(&comp) != 0)
+            ct_poll(ep);
+        memset(buffer, OWN, SIZE);
+        for (uint64_t until = aqi_now_ns() + LATER; aqi_now_ns() < until;)
+            ct_poll(ep);
+        for (size_t i = 0; i < SIZE; i++)
+            CT_EQUAL(buffer[i], OWN);
+        free(buffer);
+        atomic_store(&ep->world->flag[0], 1);
+    }
+    while (atomic_load(&ep->world->flag[0]) == 0)
+        ct_poll(ep);
+    if (ep->self == 1) aqi_tp_peer_down(ep->tp, 0); /* which does not listen any more */
+}
+
 /* The decorator says that rank 1 is dead: told once, and nothing is left hanging. */
 static void life_fault_death(struct ct_ep *ep)
 {
@@ -313,6 +347,7 @@ const struct ct_case ct_cases_life[] = {
     {"close while busy", life_close_busy, CT_CLOSED},
     {"a peer is killed", life_death_awake, CT_PEERS | CT_PROCESSES},
     {"a peer is killed in its sleep", life_death_asleep, CT_PEERS | CT_PROCESSES},
+    {"what failed with a peer is let go", life_let_go, CT_PEERS | CT_CLEAN},
     {"the fault decorator kills a peer", life_fault_death, CT_PEERS | CT_DEADLY},
     {NULL, NULL, 0},
 };

@@ -50,7 +50,7 @@ static void ofi_close(struct aqi_tp *tp)
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     ofi->draining = true;
     for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], AQ_EPEER);
+        if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], true);
     ofi_endpoint_close(ofi);
     aqi_pool_destroy(&ofi->pieces);
     aqi_pool_destroy(&ofi->ops);

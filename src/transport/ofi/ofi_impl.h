@@ -60,10 +60,11 @@ struct ofi_buf {
 
 struct ofi_peer {
     struct aqi_peer peer;
-    fi_addr_t addr; /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    bool down;      /* dead: all to it has ended, whatever the provider still has of it */
-    bool lost;      /* to be told, or told */
-    uint32_t sends; /* messages that the provider has not completed */
+    fi_addr_t addr;  /* FI_ADDR_NOTAVAIL: not in the address vector yet */
+    bool down;       /* dead: nothing is begun any more, all has ended or does so soon */
+    bool lost;       /* to be told, or told */
+    uint64_t end_by; /* when transfers end whose memory the provider keeps, in ns; 0: none */
+    uint32_t sends;  /* messages that the provider has not completed */
     /* Messages: given to the provider, of which so many have come, of which so many is asked. */
     uint64_t given, confirmed, asked;
     bool ask;                  /* that is to be sent */
@@ -147,6 +148,7 @@ struct ofi_tp {
     struct ofi_peer *lost;
     bool flushes;            /* questions about messages, or answers, are to be sent */
     uint32_t waiting;        /* transfers that are not wholly posted */
+    uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool ops, pieces;
     /* Completions that were taken and not looked at. */
@@ -210,6 +212,8 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
+/* Transfers with the dead end, though the provider never says so of some. */
+void ofi_peer_end_transfers(struct ofi_tp *ofi);
 unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
 
 /* ofi_message.c */
@@ -253,7 +257,8 @@ void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_sta
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
-void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, aq_status status);
+/* All to this peer fails; `now`: also what uses memory that the provider has not let go of. */
+void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
 
 /* ofi_progress.c */
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);

@@ -1,6 +1,7 @@
 /* ofi: peers: finding them, and what becomes of those that are lost. */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 
@@ -8,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const uint64_t ofi_peer_last_ns = 1000000000;
 
 /* Its address, checked. AQ_AGAIN: it is being fetched. */
 static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr)
@@ -67,7 +70,8 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
     return ofi_peer_insert(ofi, peer);
 }
 
-/* What the provider has of it ends some time, or never; whoever waits for it does not have to. */
+/* What the provider has of it ends some time, or never: whoever waits for it does so no longer than
+ * what a dead peer had sent may take to come. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
 {
     va_list args;
@@ -78,11 +82,28 @@ void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, .
     aqi_log(AQI_LOG_INFO, "ofi", "peer %u is lost: %s", peer->peer.id, peer->why);
     peer->down = true;
     peer->sends = 0;
-    ofi_transfer_fail(ofi, peer, AQ_EPEER);
+    ofi_transfer_fail(ofi, peer, false);
+    if (peer->ops != NULL) {
+        peer->end_by = aqi_now_ns() + ofi_peer_last_ns;
+        ofi->dying++;
+    }
     if (peer->lost || ofi->draining) return;
     peer->lost = true;
     peer->next_lost = ofi->lost;
     ofi->lost = peer;
+}
+
+void ofi_peer_end_transfers(struct ofi_tp *ofi)
+{
+    uint64_t now = aqi_now_ns();
+    for (uint32_t id = 0; id < ofi->params.size; id++) {
+        struct ofi_peer *peer = ofi->peers[id];
+        if (peer == NULL || peer->end_by == 0 || (peer->ops != NULL && now < peer->end_by))
+            continue;
+        ofi_transfer_fail(ofi, peer, true);
+        peer->end_by = 0;
+        ofi->dying--;
+    }
 }
 
 void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *to)

@@ -121,6 +121,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
+    if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
     bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
     ofi_unlock(ofi);
     if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);
@@ -140,7 +141,8 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     if (!on) return AQ_OK;
     ofi_lock(ofi);
     bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
-              !ofi->flushes && !ofi_progress_poll(ofi) && ofi->posted == ofi->receives;
+              ofi->dying == 0 && !ofi->flushes && !ofi_progress_poll(ofi) &&
+              ofi->posted == ofi->receives;
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     ofi_unlock(ofi);
     return go ? AQ_OK : AQ_AGAIN;

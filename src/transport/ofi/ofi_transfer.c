@@ -30,7 +30,7 @@ static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
     struct ofi_op *op = piece->op;
-    if (status != AQ_OK) op->status = status;
+    if (op->status == AQ_OK) op->status = status;
     if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
         memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
     op->done += piece->len;
@@ -54,7 +54,7 @@ void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_sta
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
 {
     if (reached) piece->cancelled++;
-    if (piece->op->ended || piece->cancelled == OFI_CANCELLED) {
+    if (piece->op->peer->down || piece->cancelled == OFI_CANCELLED) {
         ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
         return;
     }
@@ -70,8 +70,13 @@ static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
     ofi->waiting--;
 }
 
-/* All to this peer ends; what the provider has of it is given back when it says so. */
-void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, aq_status status)
+/* May the provider still read or write memory of who has started it? */
+static bool ofi_transfer_is_exposed(const struct ofi_op *op)
+{
+    return !op->bounced && op->local != op->copy && op->done != op->len;
+}
+
+void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
     while (peer->waiting != NULL) {
         peer->waiting->done += peer->waiting->len - peer->waiting->posted;
@@ -82,14 +87,15 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, aq_status stat
         struct ofi_piece *piece = *at;
         if (piece->op->peer == peer) {
             *at = piece->next_again;
-            ofi_transfer_piece_end(ofi, piece, status);
+            ofi_transfer_piece_end(ofi, piece, AQ_EPEER);
         } else {
             at = &piece->next_again;
         }
     }
-    while (peer->ops != NULL) {
-        struct ofi_op *op = peer->ops;
-        op->status = status;
+    for (struct ofi_op *op = peer->ops, *next; op != NULL; op = next) {
+        next = op->next;
+        op->status = AQ_EPEER;
+        if (!now && ofi_transfer_is_exposed(op)) continue;
         ofi_transfer_end(op);
         if (op->done == op->len) aqi_pool_put(&ofi->ops, op);
     }
