@@ -42,6 +42,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_POSTS_RECEIVE] = {"posts_receive", "calls", "that gave it a buffer to receive in"},
     [AQI_CTR_LINKED] = {"linked", "peers", "that queue pairs were made for"},
     [AQI_CTR_LINKED_BYTES] = {"linked_bytes", "bytes", "for these, receive buffers included"},
+    [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "that others took over from a connection"},
     [AQI_CTR_PACKETS] = {"packets", "packets", "sent, by transports that make them"},
     [AQI_CTR_PACKETS_AGAIN] = {"packets_again", "packets", "sent again"},
     [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times", "that only time showed a loss"},

@@ -48,6 +48,15 @@ EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/po
          "wait/hang/int_twice,wait/spin/kill_9,kill/survival")
 
 
+def failover(program, *words, wire, **variables):
+    """Two ranks with two wires, of which one fails for good."""
+    ports = "AQ_IBV_PORTS=rxe$AQ_RANK+rxe$((AQ_RANK + 2)) exec \"$@\""
+    variables = {"AQ_IBV_SPREAD": "no", **RAILS, **variables}
+    return (f"{program}.{wire}", variables,
+            ["tools/aqrun/aqrun", "-n", "2", "sh", "-c", ports, "-", f"BUILD/tests/core/{program}",
+             *words], 120, wire)
+
+
 def exits(ranks, rows=EXITS):
     return (f"exits.{ranks}", {},
             ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--patience", "3",
@@ -89,6 +98,8 @@ ROWS = [
     job("core_stress", 4, "3000"),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
+    failover("core_stress", "10000", wire="parted", **HASTY),
+    failover("core_stress", "10000", wire="unplugged"),  # the last: routes are gone with the link
 ]
 
 
@@ -98,7 +109,8 @@ def netem(*words):
 
 @contextlib.contextmanager
 def wire_that(fault):
-    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again."""
+    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again; or from
+    some time on all are, whereof the adapter says nothing (parted), or that the port is down."""
     over = threading.Event()
 
     def breaks():
@@ -107,16 +119,26 @@ def wire_that(fault):
             time.sleep(0.6)
             netem("del")
 
-    thread = threading.Thread(target=breaks)
+    def ends():
+        if over.wait(2):
+            return
+        if fault == "unplugged":
+            subprocess.run(["ip", "link", "set", "w0b", "down"], check=True)
+            return
+        netem("add", "netem", "loss", "100%")
+        over.wait()
+        netem("del")
+
+    thread = threading.Thread(target=breaks if fault == "broken" else ends)
     if fault == "loss":
         netem("add", "netem", "loss", "1%")
-    if fault == "broken":
+    elif fault != "":
         thread.start()
     try:
         yield
     finally:
         over.set()
-        if fault == "broken":
+        if thread.ident is not None:
             thread.join()
         if fault == "loss":
             netem("del")

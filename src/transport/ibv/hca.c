@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-const unsigned char hca_magic[4] = {'i', 'b', 'v', '1'};
+const unsigned char hca_magic[4] = {'i', 'b', 'v', '2'};
 
 enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 
@@ -75,8 +75,12 @@ static aq_status hca_open_rails(struct hca_tp *hca)
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
 {
     uint64_t peers = aqi_max(1, hca->params.size - 1);
-    const struct ibv_device_attr *device = &hca->rail[0].device;
-    uint64_t entries = aqi_min((size_t)device->max_srq_wr, (size_t)device->max_cqe / 2);
+    uint64_t cqes = UINT64_MAX, entries = UINT64_MAX;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        cqes = aqi_min(cqes, (size_t)hca->rail[r].device.max_cqe);
+        entries = aqi_min(entries, (size_t)hca->rail[r].device.max_srq_wr);
+    }
+    entries = aqi_min(entries, cqes / 2);
     uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
     depth = aqi_min(depth, (entries - hca_config.spares) / (2 * peers));
     hca->tp.limits.depth = (uint32_t)aqi_max(1, depth);
@@ -84,8 +88,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     hca->tp.limits.depth = hca->depth;
     *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_config.spares);
     hca->sends = 2 * hca->depth + (uint32_t)hca_config.sends;
-    hca->room =
-        (uint32_t)aqi_min((size_t)device->max_cqe - *receives - HCA_CQ_SLACK, peers * hca->sends);
+    hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }
 
@@ -100,7 +103,7 @@ static aq_status hca_open_queues(struct hca_tp *hca)
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
         struct hca_rail *rail = &hca->rail[r];
         struct epoll_event event = {.events = EPOLLIN};
-        st = hca_rail_queues(rail, r == 0 ? receives : 1, completions);
+        st = hca_rail_queues(rail, receives, completions);
         if (st != AQ_OK) break;
         if (epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->channel->fd, &event) != 0 ||
             epoll_ctl(hca->epoll, EPOLL_CTL_ADD, rail->context->async_fd, &event) != 0)
@@ -189,9 +192,11 @@ static aq_status hca_address(struct aqi_tp *tp, void *out, size_t *len)
     memset(&addr, 0, sizeof(addr));
     memcpy(addr.magic, hca_magic, sizeof(addr.magic));
     addr.qkey = hca->greeter.qkey;
-    addr.place = hca->rail[0].place;
-    *len = sizeof(addr);
-    memcpy(out, &addr, sizeof(addr));
+    addr.rails = hca->rails;
+    for (unsigned r = 0; r < hca->rails; r++)
+        addr.place[r] = hca->rail[r].place;
+    *len = offsetof(struct hca_addr, place) + hca->rails * sizeof(addr.place[0]);
+    memcpy(out, &addr, *len);
     return AQ_OK;
 }
 
@@ -206,7 +211,7 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->last_op = &peer->ops;
     hca_lock(hca);
     aq_status st = hca_greet_find(hca, peer);
-    if (st == AQ_OK && peer->addr.place.link_layer != hca->rail[0].place.link_layer)
+    if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer)
         st = AQ_ENOTSUP; /* InfiniBand there, Ethernet here */
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u makes no sense", id);

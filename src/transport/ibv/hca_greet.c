@@ -3,8 +3,9 @@
  *
  * They are the same both ways: "mine are these, and I know yours", or not yet. Who has heard one
  * connects its own to what it says; who knows that the other has heard its own may send. A greeting
- * is repeated with growing pauses until the other says that it knows, so that loss, crossing and
- * repetition need no cases of their own. Each is signed with the job's key.
+ * is repeated with growing pauses, over one rail after the other, until the other says that it
+ * knows, so that loss, crossing and repetition need no cases of their own. Each is signed with the
+ * job's key.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -17,7 +18,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { GREET_KNOWS = 1, GREET_VERSION = 1 };
+/* What a greeting says: it knows your queue pairs; and it waits for no answer. */
+enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 2 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
 #define GREET_DOUBT_NS UINT64_C(10000000000)
@@ -25,7 +27,7 @@ enum { GREET_KNOWS = 1, GREET_VERSION = 1 };
 struct hca_greeting {
     unsigned char magic[4];
     uint8_t version, flags;
-    uint8_t links, reads;
+    uint8_t failed, reads; /* failed: rails that are not to be used, as bits */
     uint32_t from, to;
     uint64_t epoch, to_epoch; /* 0: not known yet */
     uint32_t generation;      /* of the connection */
@@ -46,41 +48,21 @@ static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeti
 
 /* --- the queue pair for them ----------------------------------------------------------------- */
 
+/* Each rail has HCA_GREETINGS buffers. */
 static void hca_greet_post(struct hca_tp *hca, uint32_t i)
 {
+    unsigned rail = i / HCA_GREETINGS;
     struct ibv_sge piece = {.addr = (uintptr_t)hca->greeter.memory + i * GREET_ROOM,
                             .length = GREET_ROOM,
-                            .lkey = hca->greeter.mr->lkey};
+                            .lkey = hca->greeter.mr[rail]->lkey};
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uint64_t)i << 8 | HCA_WR_GREETING, .sg_list = &piece, .num_sge = 1};
-    (void)ibv_post_recv(hca->greeter.qp, &wr, &bad);
+    (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
 }
 
-static aq_status hca_greet_start(struct hca_tp *hca)
+static aq_status hca_greet_start(struct hca_tp *hca, unsigned r)
 {
-    struct hca_rail *rail = &hca->rail[0];
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = rail->port,
-                               .pkey_index = (uint16_t)hca_config.pkey,
-                               .qkey = hca->greeter.qkey};
-    int err = hca_verbs.modify_qp(hca->greeter.qp, &attr,
-                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR};
-    if (err == 0) err = hca_verbs.modify_qp(hca->greeter.qp, &attr, IBV_QP_STATE);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
-    if (err == 0) err = hca_verbs.modify_qp(hca->greeter.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    if (err != 0)
-        return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
-                              rail->name);
-    for (uint32_t i = 0; i < HCA_GREETINGS; i++)
-        hca_greet_post(hca, i);
-    return AQ_OK;
-}
-
-aq_status hca_greet_open(struct hca_tp *hca)
-{
-    struct hca_rail *rail = &hca->rail[0];
-    size_t len = (HCA_GREETINGS + HCA_GREETINGS_OUT) * GREET_ROOM;
+    struct hca_rail *rail = &hca->rail[r];
     struct ibv_qp_init_attr init = {.send_cq = rail->cq,
                                     .recv_cq = rail->cq,
                                     .cap = {.max_send_wr = HCA_GREETINGS_OUT,
@@ -89,25 +71,49 @@ aq_status hca_greet_open(struct hca_tp *hca)
                                             .max_recv_sge = 1},
                                     .qp_type = IBV_QPT_UD,
                                     .sq_sig_all = 1};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = rail->port,
+                               .pkey_index = (uint16_t)hca_config.pkey,
+                               .qkey = hca->greeter.qkey};
+    struct ibv_qp *qp = hca->greeter.qp[r] = hca_verbs.create_qp(rail->pd, &init);
+    if (qp == NULL)
+        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "%s gives no queue pair", rail->name);
+    rail->place.qpn = qp->qp_num;
+    int err = hca_verbs.modify_qp(qp, &attr,
+                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR};
+    if (err == 0) err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
+    if (err == 0) err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    if (err != 0)
+        return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
+                              rail->name);
+    for (uint32_t i = 0; i < HCA_GREETINGS; i++)
+        hca_greet_post(hca, r * HCA_GREETINGS + i);
+    return AQ_OK;
+}
+
+aq_status hca_greet_open(struct hca_tp *hca)
+{
+    struct hca_greeter *greeter = &hca->greeter;
+    size_t len = (hca->rails * HCA_GREETINGS + HCA_GREETINGS_OUT) * GREET_ROOM;
     uint64_t random[2];
-    aq_status st = aqi_mac_open(AQI_MAC_HMAC, &hca->greeter.mac);
+    aq_status st = aqi_mac_open(AQI_MAC_HMAC, &greeter->mac);
     if (st != AQ_OK) return st;
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         return aqi_fail(AQ_ESYS, "ibv", "the kernel gives no random numbers (getrandom)");
-    hca->greeter.epoch = random[0] | 1;
-    hca->greeter.qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is for the system */
-    for (unsigned r = 0; r < hca->rails; r++)
+    greeter->epoch = random[0] | 1;
+    greeter->qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is for the system */
+    greeter->memory = aligned_alloc(4096, aqi_round_up(len, 4096));
+    if (greeter->memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
+    memset(greeter->memory, 0, len);
+    if (!hca_rails_register(hca, greeter->mr, greeter->memory, len, IBV_ACCESS_LOCAL_WRITE))
+        return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
+    for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
         hca->rail[r].place.psn = (uint32_t)(random[1] >> 32) & 0xffffff;
-    hca->greeter.memory = aligned_alloc(4096, aqi_round_up(len, 4096));
-    if (hca->greeter.memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
-    memset(hca->greeter.memory, 0, len);
-    hca->greeter.mr = hca_rail_register(rail, hca->greeter.memory, len, IBV_ACCESS_LOCAL_WRITE);
-    if (hca->greeter.mr == NULL) return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
-    hca->greeter.qp = hca_verbs.create_qp(rail->pd, &init);
-    if (hca->greeter.qp == NULL)
-        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "%s gives no queue pair", rail->name);
-    rail->place.qpn = hca->greeter.qp->qp_num;
-    return hca_greet_start(hca);
+        st = hca_greet_start(hca, r);
+    }
+    return st;
 }
 
 void hca_greet_close(struct hca_tp *hca)
@@ -115,8 +121,9 @@ void hca_greet_close(struct hca_tp *hca)
     struct hca_greeter *greeter = &hca->greeter;
     while (greeter->calling != NULL)
         hca_greet_end(hca, greeter->calling);
-    if (greeter->qp != NULL) hca_verbs.destroy_qp(greeter->qp);
-    if (greeter->mr != NULL) hca_verbs.dereg_mr(greeter->mr);
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        if (greeter->qp[r] != NULL) hca_verbs.destroy_qp(greeter->qp[r]);
+    hca_rails_deregister(greeter->mr);
     free(greeter->memory);
     aqi_mac_close(greeter->mac);
 }
@@ -131,23 +138,25 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     aq_status st = hca->tp.hooks.lookup(hca->tp.hooks.host, &hca->tp, peer->peer.id, bytes, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    if (len != sizeof(peer->addr)) return AQ_EPROTO;
-    memcpy(&peer->addr, bytes, sizeof(peer->addr));
-    if (memcmp(peer->addr.magic, hca_magic, 4) != 0) return AQ_EPROTO;
+    if (len < offsetof(struct hca_addr, place) || len > sizeof(peer->addr)) return AQ_EPROTO;
+    memcpy(&peer->addr, bytes, len);
+    if (memcmp(peer->addr.magic, hca_magic, 4) != 0 || peer->addr.rails == 0 ||
+        len != offsetof(struct hca_addr, place) + peer->addr.rails * sizeof(struct hca_place))
+        return AQ_EPROTO;
     peer->known = true;
     return AQ_OK;
 }
 
-static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer)
+/* A rail without a way, as where its port is down, matters only if it is the only one. */
+static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_ah_attr path;
-    if (peer->ah != NULL) return true;
-    if (hca_greet_find(hca, peer) != AQ_OK) return false;
-    hca_rail_path(&hca->rail[0], &peer->addr.place, &path);
-    peer->ah = hca_verbs.create_ah(hca->rail[0].pd, &path);
-    if (peer->ah == NULL)
-        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[0].name, strerror(errno));
-    return peer->ah != NULL;
+    if (peer->ah[rail] != NULL) return true;
+    hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
+    peer->ah[rail] = hca_verbs.create_ah(hca->rail[rail].pd, &path);
+    if (peer->ah[rail] == NULL && hca_rails_of(hca, peer) == 1)
+        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[rail].name, strerror(errno));
+    return peer->ah[rail] != NULL;
 }
 
 static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca_greeting *greeting)
@@ -155,8 +164,9 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
     memset(greeting, 0, sizeof(*greeting));
     memcpy(greeting->magic, hca_magic, sizeof(greeting->magic));
     greeting->version = GREET_VERSION;
-    greeting->flags = peer->connected ? GREET_KNOWS : 0;
-    greeting->links = (uint8_t)hca->rails;
+    greeting->flags =
+        (uint8_t)((peer->connected ? GREET_KNOWS : 0) | (peer->state == HCA_UP ? GREET_UP : 0));
+    greeting->failed = (uint8_t)peer->failed;
     greeting->reads = (uint8_t)aqi_min(255, (size_t)hca->rail[0].device.max_qp_rd_atom);
     greeting->from = hca->params.self;
     greeting->to = peer->peer.id;
@@ -173,25 +183,25 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
     hca_greet_sign(hca, greeting, greeting->tag);
 }
 
-static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer)
+static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_greeter *greeter = &hca->greeter;
-    if (greeter->out == HCA_GREETINGS_OUT || !hca_greet_reach(hca, peer)) return;
-    uint32_t slot = HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
+    if (greeter->out == HCA_GREETINGS_OUT || !hca_greet_reach(hca, peer, rail)) return;
+    uint32_t slot = hca->rails * HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
     struct hca_greeting greeting;
     unsigned char *bytes = greeter->memory + slot * GREET_ROOM;
     struct ibv_sge piece = {
-        .addr = (uintptr_t)bytes, .length = sizeof(greeting), .lkey = greeter->mr->lkey};
+        .addr = (uintptr_t)bytes, .length = sizeof(greeting), .lkey = greeter->mr[rail]->lkey};
     struct ibv_send_wr *bad, wr = {.wr_id = HCA_WR_GREETED,
                                    .sg_list = &piece,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND,
-                                   .wr.ud = {.ah = peer->ah,
-                                             .remote_qpn = peer->addr.place.qpn,
+                                   .wr.ud = {.ah = peer->ah[rail],
+                                             .remote_qpn = peer->addr.place[rail].qpn,
                                              .remote_qkey = peer->addr.qkey}};
     hca_greet_fill(hca, peer, &greeting);
     memcpy(bytes, &greeting, sizeof(greeting));
-    if (ibv_post_send(greeter->qp, &wr, &bad) == 0) greeter->out++;
+    if (ibv_post_send(greeter->qp[rail], &wr, &bad) == 0) greeter->out++;
 }
 
 void hca_greet_sent(struct hca_tp *hca)
@@ -211,6 +221,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
     peer->state = HCA_CALLING;
     peer->pause = GREET_PAUSE_NS;
     peer->greeted = 0;
+    peer->voice = 0;
     peer->next_calling = hca->greeter.calling;
     hca->greeter.calling = peer;
 }
@@ -221,8 +232,10 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
     while (*at != NULL && *at != peer)
         at = &(*at)->next_calling;
     if (*at == peer) *at = peer->next_calling;
-    if (peer->ah != NULL) hca_verbs.destroy_ah(peer->ah);
-    peer->ah = NULL;
+    for (unsigned r = 0; r < HCA_RAILS; r++) {
+        if (peer->ah[r] != NULL) hca_verbs.destroy_ah(peer->ah[r]);
+        peer->ah[r] = NULL;
+    }
 }
 
 /* It may only be computing; but a port of another network never answers. */
@@ -236,6 +249,18 @@ static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
             peer->peer.id, hca->rail[0].name, (unsigned)(GREET_DOUBT_NS / 1000000000));
 }
 
+/* Over one rail after the other, and first over those that work. */
+static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
+{
+    if (hca_greet_find(hca, peer) != AQ_OK) return;
+    uint32_t all = hca_rails_of(hca, peer), good = all & ~peer->failed;
+    if (good == 0) good = all;
+    while ((good >> peer->voice & 1) == 0)
+        peer->voice = (peer->voice + 1) % HCA_RAILS;
+    hca_greet_say(hca, peer, peer->voice);
+    peer->voice = (peer->voice + 1) % HCA_RAILS;
+}
+
 void hca_greet_timers(struct hca_tp *hca)
 {
     for (struct hca_peer *peer = hca->greeter.calling, *next; peer != NULL; peer = next) {
@@ -245,7 +270,7 @@ void hca_greet_timers(struct hca_tp *hca)
         if (peer->greeted == 0) peer->called = hca->now;
         peer->greeted = hca->now | 1;
         hca_greet_doubt(hca, peer);
-        hca_greet_say(hca, peer);
+        hca_greet_call(hca, peer);
     }
 }
 
@@ -268,7 +293,7 @@ static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_
     memcpy(greeting, bytes, sizeof(*greeting));
     if (memcmp(greeting->magic, hca_magic, 4) != 0 || greeting->version != GREET_VERSION ||
         greeting->to != hca->params.self || greeting->from >= hca->params.size ||
-        greeting->from == hca->params.self || greeting->links == 0 || greeting->links > HCA_RAILS)
+        greeting->from == hca->params.self)
         return false;
     hca_greet_sign(hca, greeting, tag);
     return aqi_mac_same(tag, greeting->tag);
@@ -287,26 +312,31 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     peer->epoch = greeting->epoch;
     peer->arrived = greeting->received;
     peer->connected = true;
-    if (!peer->posted) hca_message_post(hca, hca->depth);
-    peer->posted = true;
-    if (hca_links_connect(hca, peer, greeting->place, greeting->links, greeting->reads) != AQ_OK)
-        hca_peer_fail(hca, peer, "%s", aq_error_message());
+    uint32_t all = hca_rails_of(hca, peer), before = peer->first;
+    peer->used = all & ~(peer->failed | greeting->failed);
+    if (peer->used == 0) peer->used = all;
+    peer->first = (unsigned)__builtin_ctz(peer->used);
+    hca_message_prepare(hca, peer, before);
+    hca_links_connect(hca, peer, greeting->place, greeting->reads);
 }
 
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
 {
     hca_greet_end(hca, peer);
     peer->state = HCA_UP;
+    peer->failed = hca_rails_of(hca, peer) & ~peer->used; /* now that both agree */
     if (peer->again != NULL) hca_repair_resume(hca, peer);
 }
 
-static void hca_greet_heard(struct hca_tp *hca, const struct hca_greeting *greeting)
+static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_greeting *greeting)
 {
     struct hca_peer *peer = hca->peers[greeting->from];
     if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will ask again */
+    if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
     if ((int32_t)(greeting->generation - peer->generation) > 0) {
+        peer->failed = greeting->failed | hca_rails_down(hca);
         if (peer->state != HCA_IDLE) {
             hca_repair_begin(hca, peer, greeting->generation, "the peer asks for that");
             return;
@@ -317,23 +347,22 @@ static void hca_greet_heard(struct hca_tp *hca, const struct hca_greeting *greet
     bool ours = greeting->generation == peer->generation; /* else it has to hear of the next one */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
-    if (peer->state == HCA_DOWN) return;
+    if (peer->state == HCA_DOWN || peer->broken) return;
     bool knows = ours && (greeting->flags & GREET_KNOWS) != 0;
-    if (!knows || peer->state == HCA_CALLING) hca_greet_say(hca, peer);
-    if (knows && peer->state == HCA_CALLING) {
-        hca_greet_up(hca, peer);
-    }
+    if (knows && peer->state == HCA_CALLING) hca_greet_up(hca, peer);
+    if (peer->state == HCA_DOWN) return;
+    if (!ours || (greeting->flags & GREET_UP) == 0) hca_greet_say(hca, peer, rail);
 }
 
-void hca_greet_received(struct hca_tp *hca, const struct ibv_wc *wc)
+void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
 {
-    uint32_t i = (uint32_t)(wc->wr_id >> 8) % HCA_GREETINGS;
+    uint32_t i = (uint32_t)(wc->wr_id >> 8) % (hca->rails * HCA_GREETINGS);
     struct hca_greeting greeting;
     if (wc->status != IBV_WC_SUCCESS) return;
     if (wc->byte_len >= HCA_GRH &&
         hca_greet_read(hca, hca->greeter.memory + i * GREET_ROOM + HCA_GRH, wc->byte_len - HCA_GRH,
                        &greeting))
-        hca_greet_heard(hca, &greeting);
+        hca_greet_heard(hca, rail, &greeting);
     else
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
     hca_greet_post(hca, i);

@@ -2,7 +2,8 @@
  * What the files of ibv share. A *rail* is a port of an adapter with its queues. A peer is reached
  * by a *link* on each rail: a reliable connection with its queue pair. Links come about when a peer
  * is first used, by greetings over unreliable datagrams (hca_greet.c). Messages go over the first
- * link that works; transfers are spread over all.
+ * link that works; transfers are spread over all that do. Where one fails the others take over
+ * (hca_repair.c).
  *
  * One lock guards everything; it is not held while handlers run.
  */
@@ -22,7 +23,7 @@
 enum {
     HCA_FRAME = 96,     /* bytes before the payload of a message, at most */
     HCA_CHUNK = 64,     /* buffers that are registered together */
-    HCA_GREETINGS = 64, /* receive buffers for greetings */
+    HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
     HCA_GRH = 40,   /* bytes before a datagram */
     HCA_BATCH = 16, /* completions taken at once */
@@ -41,11 +42,11 @@ struct hca_place {
     uint32_t qpn, psn;
 };
 
-/* The address of a process: where its greetings go. */
+/* The address of a process: where its greetings go, on each of its rails. */
 struct hca_addr {
     unsigned char magic[4];
-    uint32_t qkey;
-    struct hca_place place;
+    uint32_t qkey, rails;
+    struct hca_place place[HCA_RAILS];
 };
 
 /* --- rails ----------------------------------------------------------------------------------- */
@@ -66,6 +67,7 @@ struct hca_rail {
     uint8_t port;
     int gid_index;
     struct hca_place place;
+    bool down; /* as the adapter says of the port */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
@@ -92,6 +94,7 @@ struct hca_buf {
     unsigned char *bytes;
     uint32_t len;
     struct hca_peer *source; /* of a message that waits for its turn */
+    unsigned rail;           /* on which it came */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
@@ -121,17 +124,20 @@ struct hca_link {
 struct hca_peer {
     struct aqi_peer peer;
     enum hca_state state;
-    bool known;       /* its address */
-    uint64_t epoch;   /* of the process; 0: not heard of */
-    bool connected;   /* these queue pairs know those of the peer */
-    bool broken;      /* it is to be connected anew */
-    bool posted;      /* buffers for its requests */
-    bool lost;        /* to be told */
-    uint32_t links;   /* that there are */
-    uint32_t replies; /* buffers posted for its replies */
-    uint32_t turn;    /* of the next piece */
+    bool known;                  /* its address */
+    uint64_t epoch;              /* of the process; 0: not heard of */
+    bool connected;              /* these queue pairs know those of the peer */
+    bool broken;                 /* it is to be connected anew */
+    bool lost;                   /* to be told */
+    uint32_t failed;             /* rails that are not to be used, as bits */
+    uint32_t used;               /* rails with a link that works, as bits */
+    unsigned first;              /* the first of these: that of messages */
+    uint32_t posted;             /* rails with buffers for its requests, as bits */
+    uint32_t replies[HCA_RAILS]; /* buffers posted for its replies */
+    uint32_t turn;               /* of the next piece */
     struct hca_addr addr;
-    struct ibv_ah *ah;
+    struct ibv_ah *ah[HCA_RAILS];
+    unsigned voice; /* the rail of the next greeting */
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
@@ -192,8 +198,8 @@ struct hca_rmem {
 /* --- the transport --------------------------------------------------------------------------- */
 
 struct hca_greeter {
-    struct ibv_qp *qp;
-    struct ibv_mr *mr;
+    struct ibv_qp *qp[HCA_RAILS];
+    struct ibv_mr *mr[HCA_RAILS];
     unsigned char *memory;
     uint32_t qkey, next, out;
     struct aqi_mac *mac;
@@ -217,13 +223,13 @@ struct hca_tp {
     bool locks, draining;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint64_t now;
-    uint32_t depth;  /* requests under way to a peer */
-    uint32_t sends;  /* places of a link's send queue */
-    uint32_t room;   /* completions of sends that the queues have room for */
-    uint32_t out;    /* of sends under way */
-    uint32_t silent; /* of these */
-    size_t buffer;   /* bytes of one */
+    uint64_t now, looked; /* looked: for what adapters say of themselves */
+    uint32_t depth;       /* requests under way to a peer */
+    uint32_t sends;       /* places of a link's send queue */
+    uint32_t room;        /* completions of sends that the queues have room for */
+    uint32_t out;         /* of sends under way */
+    uint32_t silent;      /* of these */
+    size_t buffer;        /* bytes of one */
     struct hca_peer **peers;
     struct hca_chunk *chunks;
     struct hca_buf *free, *spares;
@@ -254,6 +260,21 @@ enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
 {
     return (uint64_t)peer << 32 | (uint64_t)(place & HCA_PLACES) << 8 | rail << 2 | HCA_WR_SEND;
+}
+
+/* The rails that both this process and the peer have, as bits. */
+static inline uint32_t hca_rails_of(const struct hca_tp *hca, const struct hca_peer *peer)
+{
+    return (1u << aqi_min(hca->rails, peer->addr.rails)) - 1;
+}
+
+/* Those whose port is down. */
+static inline uint32_t hca_rails_down(const struct hca_tp *hca)
+{
+    uint32_t down = 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        down |= (uint32_t)hca->rail[r].down << r;
+    return down;
 }
 
 /* hca.c */
@@ -302,8 +323,9 @@ void hca_pins_advise(char *advice, size_t len);
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
-aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
-                            const struct hca_place *places, unsigned count, unsigned reads);
+/* Those of the rails that are used. */
+void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
+                       unsigned reads);
 /* The queue pairs; then what was posted to them ends with `status`. */
 void hca_links_destroy(struct hca_peer *peer);
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
@@ -324,6 +346,9 @@ void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, .
 /* hca_repair.c. With the lock held. */
 void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
                       const char *why);
+/* Go on without this rail, if there is another one. */
+void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
+void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* the same, with all peers */
 void hca_repair(struct hca_tp *hca); /* those that have begun; releases the lock meanwhile */
 void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
 void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
@@ -334,7 +359,7 @@ void hca_greet_close(struct hca_tp *hca);
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
-void hca_greet_received(struct hca_tp *hca, const struct ibv_wc *wc);
+void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
 void hca_greet_sent(struct hca_tp *hca);
 void hca_greet_timers(struct hca_tp *hca);
 uint64_t hca_greet_deadline(const struct hca_tp *hca);
@@ -347,10 +372,11 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 /* With the lock held: post what `sent` has. */
 aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 /* With the lock held, which is released while a handler runs. */
-unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
+unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
 unsigned hca_message_deliver_held(struct hca_tp *hca);
-void hca_message_post(struct hca_tp *hca, uint32_t count);
+/* Post the buffers that the first rail needs. */
+void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned before);
 
 /* hca_transfer.c */
 aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

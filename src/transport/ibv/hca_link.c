@@ -54,7 +54,6 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
 {
     aq_status st = AQ_OK;
-    peer->links = hca->rails;
     if (peer->link[0].sent == NULL) {
         aqi_count(AQI_CTR_LINKED, 1);
         aqi_count(AQI_CTR_LINKED_BYTES, hca_peer_memory(hca));
@@ -96,14 +95,19 @@ static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_
                                      rail->name);
 }
 
-aq_status hca_links_connect(struct hca_tp *hca, struct hca_peer *peer,
-                            const struct hca_place *places, unsigned count, unsigned reads)
+void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
+                       unsigned reads)
 {
-    aq_status st = AQ_OK;
-    peer->links = (uint32_t)aqi_min(hca->rails, count);
-    for (unsigned r = 0; r < peer->links && st == AQ_OK; r++)
-        st = hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads);
-    return st;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        if ((peer->used >> r & 1) == 0 ||
+            hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads) == AQ_OK)
+            continue;
+        if (peer->used == 1u << r)
+            hca_peer_fail(hca, peer, "%s", aq_error_message());
+        else
+            hca_repair_without(hca, peer, r, aq_error_message());
+        return;
+    }
 }
 
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
@@ -129,6 +133,7 @@ void hca_links_destroy(struct hca_peer *peer)
         if (peer->link[r].qp != NULL) hca_verbs.destroy_qp(peer->link[r].qp);
         peer->link[r].qp = NULL;
     }
+    peer->used = 0;
 }
 
 /* A queue pair is gone with what was posted to it: its buffers are ours again. */
@@ -208,7 +213,9 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
                    status == IBV_WC_REM_OP_ERR;
     if (refused && sent->op != NULL) sent->refused = true;
-    if (sent->refused || status == IBV_WC_WR_FLUSH_ERR || status == IBV_WC_RETRY_EXC_ERR)
+    if (status == IBV_WC_RETRY_EXC_ERR)
+        hca_repair_without(hca, peer, rail, why);
+    else if (sent->refused || status == IBV_WC_WR_FLUSH_ERR)
         hca_repair_begin(hca, peer, 0, why);
     else
         hca_peer_fail(hca, peer, "%s", why);

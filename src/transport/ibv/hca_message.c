@@ -10,6 +10,8 @@
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* May a message be posted? For a request a buffer is posted first, in which its reply comes. */
+static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
+
 static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (AQI_UNLIKELY(peer->state != HCA_UP)) {
@@ -26,10 +28,10 @@ aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hc
 {
     struct ibv_sge piece = {.addr = (uintptr_t)sent->buf->bytes,
                             .length = sent->buf->len,
-                            .lkey = sent->buf->chunk->mr[0]->lkey};
+                            .lkey = sent->buf->chunk->mr[peer->first]->lkey};
     struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND};
-    if (piece.length <= hca->rail[0].max_inline) wr.send_flags = IBV_SEND_INLINE;
-    return hca_link_post(hca, peer, 0, &wr, sent);
+    if (piece.length <= hca->rail[peer->first].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    return hca_link_post(hca, peer, peer->first, &wr, sent);
 }
 
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
@@ -49,9 +51,9 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
         buf->len = (uint32_t)len;
-        if (!reply && peer->replies < hca->depth) {
-            hca_message_post(hca, 1);
-            peer->replies++;
+        if (!reply && peer->replies[peer->first] < hca->depth) {
+            hca_message_post(hca, peer->first, 1);
+            peer->replies[peer->first]++;
         }
         st = hca_message_issue(hca, peer, &(struct hca_sent){.buf = buf, .number = peer->number});
         if (st != AQ_OK) hca_bounce_put(hca, buf);
@@ -63,22 +65,22 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-static bool hca_message_post_buf(struct hca_tp *hca, struct hca_buf *buf)
+static bool hca_message_post_buf(struct hca_tp *hca, unsigned rail, struct hca_buf *buf)
 {
     struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
                             .length = (uint32_t)hca->buffer,
-                            .lkey = buf->chunk->mr[0]->lkey};
+                            .lkey = buf->chunk->mr[rail]->lkey};
     struct ibv_recv_wr *bad,
         wr = {.wr_id = (uintptr_t)buf | HCA_WR_RECEIVE, .sg_list = &piece, .num_sge = 1};
     aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
-    return ibv_post_srq_recv(hca->rail[0].srq, &wr, &bad) == 0;
+    return ibv_post_srq_recv(hca->rail[rail].srq, &wr, &bad) == 0;
 }
 
-void hca_message_post(struct hca_tp *hca, uint32_t count)
+static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct hca_buf *buf = hca_buf_get(hca);
-        if (buf == NULL || !hca_message_post_buf(hca, buf)) {
+        if (buf == NULL || !hca_message_post_buf(hca, rail, buf)) {
             static atomic_bool once;
             if (!atomic_exchange(&once, true))
                 aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s",
@@ -87,6 +89,17 @@ void hca_message_post(struct hca_tp *hca, uint32_t count)
             return;
         }
     }
+}
+
+/* Requests that are on their way, or come again, are answered on the first rail of today. */
+void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned before)
+{
+    unsigned rail = peer->first;
+    uint32_t replies = peer->replies[rail];
+    if ((peer->posted >> rail & 1) == 0) hca_message_post(hca, rail, hca->depth);
+    peer->posted |= 1u << rail;
+    peer->replies[rail] = (uint32_t)aqi_max(replies, peer->replies[before]);
+    hca_message_post(hca, rail, peer->replies[rail] - replies);
 }
 
 static bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
@@ -123,7 +136,7 @@ static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
     struct hca_buf *spare = hca->spares, was = *buf;
     if (spare != NULL) {
         hca->spares = spare->next;
-        (void)hca_message_post_buf(hca, spare);
+        (void)hca_message_post_buf(hca, buf->rail, spare);
         hca_message_run(hca, buf, buf->bytes);
         buf->next = hca->spares;
         hca->spares = buf;
@@ -132,12 +145,12 @@ static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
     unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
     if (copy != NULL) {
         memcpy(copy, buf->bytes, buf->len);
-        (void)hca_message_post_buf(hca, buf);
+        (void)hca_message_post_buf(hca, buf->rail, buf);
         hca_message_run(hca, &was, copy);
         free(copy);
     } else {
         hca_message_run(hca, buf, buf->bytes);
-        (void)hca_message_post_buf(hca, buf);
+        (void)hca_message_post_buf(hca, buf->rail, buf);
     }
 }
 
@@ -148,27 +161,27 @@ static bool hca_message_is_reply(const struct hca_buf *buf)
 }
 
 /* Whose it is: what the sender says, if that is its queue pair. */
-static struct hca_peer *hca_message_source(struct hca_tp *hca, const struct hca_buf *buf,
+static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struct hca_buf *buf,
                                            uint32_t qpn)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     struct hca_peer *peer = NULL;
     if (buf->len >= sizeof(*head) && head->source < hca->params.size)
         peer = hca->peers[head->source];
-    for (unsigned r = 0; peer != NULL && r < hca->rails; r++)
-        if (peer->link[r].qp != NULL && peer->link[r].qp->qp_num == qpn) return peer;
-    return NULL;
+    const struct ibv_qp *qp = peer != NULL ? peer->link[buf->rail].qp : NULL;
+    return qp != NULL && qp->qp_num == qpn ? peer : NULL;
 }
 
-unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
+unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode)
 {
     struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
     buf->len = wc->byte_len;
+    buf->rail = rail;
     buf->source = wc->status == IBV_WC_SUCCESS ? hca_message_source(hca, buf, wc->qp_num) : NULL;
     if (buf->source == NULL) {
         if (wc->status == IBV_WC_SUCCESS) aqi_count(AQI_CTR_AM_DROPPED, 1);
-        (void)hca_message_post_buf(hca, buf);
+        (void)hca_message_post_buf(hca, rail, buf);
         return 0;
     }
     /* It has sent, so it has heard our greeting. */
@@ -176,7 +189,7 @@ unsigned hca_message_received(struct hca_tp *hca, const struct ibv_wc *wc,
         hca_greet_up(hca, buf->source);
     buf->source->received++;
     if (hca_message_is_reply(buf)) {
-        if (buf->source->replies != 0) buf->source->replies--;
+        if (buf->source->replies[rail] != 0) buf->source->replies[rail]--;
         hca_message_run(hca, buf, buf->bytes);
         hca_buf_put(hca, buf);
     } else if (mode == AQI_PROGRESS_ALL) {

@@ -5,17 +5,19 @@
 
 #include <string.h>
 
-static unsigned hca_progress_one(struct hca_tp *hca, const struct ibv_wc *wc,
+#define HCA_LOOK_NS UINT64_C(10000000)
+
+static unsigned hca_progress_one(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                                  enum aqi_progress_mode mode)
 {
     switch (wc->wr_id & 3) {
     case HCA_WR_RECEIVE:
-        return hca_message_received(hca, wc, mode);
+        return hca_message_received(hca, rail, wc, mode);
     case HCA_WR_SEND:
         hca_link_completed(hca, wc);
         return 1;
     case HCA_WR_GREETING:
-        hca_greet_received(hca, wc);
+        hca_greet_received(hca, rail, wc);
         return 1;
     default:
         hca_greet_sent(hca);
@@ -24,9 +26,9 @@ static unsigned hca_progress_one(struct hca_tp *hca, const struct ibv_wc *wc,
 }
 
 /* One by one, since handlers of other threads, or nested ones, may take the next. */
-static unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
-                                  enum aqi_progress_mode mode)
+static unsigned hca_progress_rail(struct hca_tp *hca, unsigned r, enum aqi_progress_mode mode)
 {
+    struct hca_rail *rail = &hca->rail[r];
     unsigned n = 0;
     for (unsigned taken = 0; taken < HCA_BATCH; taken++) {
         if (rail->found_first == rail->found_count) {
@@ -36,7 +38,7 @@ static unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
             if (got <= 0) break;
         }
         struct ibv_wc wc = rail->found[rail->found_first++];
-        n += hca_progress_one(hca, &wc, mode);
+        n += hca_progress_one(hca, r, &wc, mode);
     }
     return n;
 }
@@ -45,7 +47,7 @@ unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
 {
     unsigned n = 0;
     for (unsigned r = 0; r < hca->rails; r++)
-        n += hca_progress_rail(hca, &hca->rail[r], mode);
+        n += hca_progress_rail(hca, r, mode);
     return n;
 }
 
@@ -73,6 +75,34 @@ static void hca_progress_waiting(struct hca_tp *hca)
     }
 }
 
+/* What the adapter has to say of itself. */
+static void hca_progress_events(struct hca_tp *hca, unsigned r)
+{
+    struct hca_rail *rail = &hca->rail[r];
+    struct ibv_async_event event;
+    while (hca_verbs.get_async_event(rail->context, &event) == 0) {
+        bool ours = event.element.port_num == rail->port;
+        bool down = event.event_type == IBV_EVENT_PORT_ERR;
+        bool bad = down || event.event_type == IBV_EVENT_CQ_ERR ||
+                   event.event_type == IBV_EVENT_SRQ_ERR ||
+                   event.event_type == IBV_EVENT_DEVICE_FATAL;
+        aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
+                hca_verbs.event_type_str(event.event_type));
+        if (down && ours) rail->down = true;
+        if (event.event_type == IBV_EVENT_PORT_ACTIVE && ours) rail->down = false;
+        hca_verbs.ack_async_event(&event);
+        if (down && ours) hca_repair_port_down(hca, r);
+    }
+}
+
+/* Now and then: it costs a system call each. */
+static void hca_progress_look(struct hca_tp *hca)
+{
+    hca->looked = hca->now;
+    for (unsigned r = 0; r < hca->rails; r++)
+        hca_progress_events(hca, r);
+}
+
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
@@ -80,6 +110,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     hca->now = aqi_max(hca->now, now);
     unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
     n += hca_progress_queues(hca, mode);
+    if (AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
@@ -95,20 +126,6 @@ int hca_wait_fd(struct aqi_tp *tp)
     return ((struct hca_tp *)tp)->epoll;
 }
 
-/* What the adapter has to say of itself. */
-static void hca_progress_events(const struct hca_rail *rail)
-{
-    struct ibv_async_event event;
-    while (hca_verbs.get_async_event(rail->context, &event) == 0) {
-        bool bad = event.event_type == IBV_EVENT_PORT_ERR || event.event_type == IBV_EVENT_CQ_ERR ||
-                   event.event_type == IBV_EVENT_SRQ_ERR ||
-                   event.event_type == IBV_EVENT_DEVICE_FATAL;
-        aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
-                hca_verbs.event_type_str(event.event_type));
-        hca_verbs.ack_async_event(&event);
-    }
-}
-
 static void hca_progress_disarm(struct hca_tp *hca)
 {
     struct ibv_cq *cq;
@@ -117,7 +134,7 @@ static void hca_progress_disarm(struct hca_tp *hca)
         struct hca_rail *rail = &hca->rail[r];
         while (hca_verbs.get_cq_event(rail->channel, &cq, &user) == 0)
             hca_verbs.ack_cq_events(cq, 1);
-        hca_progress_events(rail);
+        hca_progress_events(hca, r);
     }
 }
 

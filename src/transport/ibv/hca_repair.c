@@ -5,12 +5,19 @@
  * end a connection at both ends, with all that is under way on it. Neither means that the peer is
  * dead: that its job says. So both ends take new queue pairs, of the next *generation*, and greet
  * each other again. A greeting tells how many messages have arrived, so what is sent again is what
- * has not: each message arrives once. Pieces of puts and gets are all done again.
+ * has not: each message arrives once, in its place. Pieces of puts and gets are all done again.
+ *
+ * What is not acknowledged, or a port that goes down, ends the use of that rail: the next
+ * generation is of the others. A greeting says which those are; who asks for a generation says it
+ * for both, and if both ask at the same time, what either leaves out is left out. A rail is tried
+ * again when all others have failed.
  */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/log.h"
+#include "base/stats.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
@@ -28,6 +35,30 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
     peer->broken = true;
     peer->next_broken = hca->broken;
     hca->broken = peer;
+}
+
+void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)
+{
+    uint32_t all = hca_rails_of(hca, peer);
+    if (peer->broken || peer->state == HCA_DOWN) return;
+    peer->failed |= 1u << rail;
+    if ((peer->failed & all) == all) peer->failed = hca_rails_down(hca);
+    if ((peer->failed & all) == all) peer->failed = 0;
+    if (peer->failed != 0) aqi_count(AQI_CTR_RAILS_FAILED, 1);
+    hca_repair_begin(hca, peer, 0, why);
+}
+
+void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
+{
+    char why[128];
+    snprintf(why, sizeof(why), "%s is down", hca->rail[rail].name);
+    for (uint32_t id = 0; id < hca->params.size; id++) {
+        struct hca_peer *peer = hca->peers[id];
+        bool uses = peer != NULL && (peer->state == HCA_UP || peer->state == HCA_CALLING) &&
+                    (peer->failed >> rail & 1) == 0;
+        if (uses && (hca_rails_of(hca, peer) & ~(1u << rail)) != 0)
+            hca_repair_without(hca, peer, rail, why);
+    }
 }
 
 /* --- what was under way ---------------------------------------------------------------------- */

@@ -59,9 +59,9 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 /* The link for the next piece: in turn, of those with room; HCA_RAILS: none has. */
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_peer *peer)
 {
-    for (unsigned i = 0; i < peer->links && hca->out < hca->room; i++) {
-        unsigned r = (peer->turn + i) % peer->links;
-        if (peer->link[r].qp != NULL && peer->link[r].pieces < hca_config.sends) return r;
+    for (unsigned i = 0; i < hca->rails && hca->out < hca->room; i++) {
+        unsigned r = (peer->turn + i) % hca->rails;
+        if ((peer->used >> r & 1) != 0 && peer->link[r].pieces < hca_config.sends) return r;
     }
     return HCA_RAILS;
 }
