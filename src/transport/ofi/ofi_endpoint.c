@@ -15,13 +15,15 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
                     ofi_library.strerror(-err));
 }
 
-/* With a descriptor if the provider has that. */
+/* With a descriptor if the provider has that; that of `net` is always readable once there are
+ * connections, which wakes up whoever waits for it again and again. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
     struct fi_cq_attr attr = {.size = ofi->receives + 2 * ofi->room + OFI_CQ_SLACK,
                               .format = FI_CQ_FORMAT_MSG,
                               .wait_obj = FI_WAIT_FD};
-    int err = fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
+    int err = ofi_provider_is(ofi->info, "net") ? -FI_ENOSYS
+                                                : fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
     if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->fd) == 0 && ofi->fd >= 0) return 0;
     ofi->fd = -1;
     if (err == 0) fi_close(&ofi->cq->fid);

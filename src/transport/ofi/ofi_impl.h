@@ -175,6 +175,8 @@ static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 /* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
  * `asked`: the transport was named. */
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
+/* Is it the one of this name? "tcp" is also what "tcp;ofi_rxm" begins with: a layer over it. */
+bool ofi_provider_is(const struct fi_info *info, const char *name);
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 
 /* ofi_endpoint.c: the objects of libfabric. */

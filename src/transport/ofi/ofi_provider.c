@@ -40,12 +40,16 @@ static bool ofi_provider_is_fabric(const struct fi_info *info)
     return access(path, F_OK) != 0;
 }
 
-/* "tcp" is also what "tcp;ofi_rxm" begins with: a layer over a provider of this name. */
-static bool ofi_provider_fits(const struct fi_info *info, const char *name)
+bool ofi_provider_is(const struct fi_info *info, const char *name)
 {
     const char *here = info->fabric_attr->prov_name;
     size_t len = strlen(name);
-    if (strncmp(here, name, len) != 0 || (here[len] != 0 && here[len] != ';')) return false;
+    return strncmp(here, name, len) == 0 && (here[len] == 0 || here[len] == ';');
+}
+
+static bool ofi_provider_fits(const struct fi_info *info, const char *name)
+{
+    if (!ofi_provider_is(info, name)) return false;
     if (ofi_config.domain[0] != 0) return strcmp(info->domain_attr->name, ofi_config.domain) == 0;
     return true;
 }
