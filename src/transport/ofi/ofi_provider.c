@@ -78,7 +78,7 @@ static const struct fi_info *ofi_provider_choose(const struct fi_info *list, boo
 }
 
 /* All that is served here may be demanded; nothing that is not is offered. */
-static struct fi_info *ofi_provider_hints(void)
+static struct fi_info *ofi_provider_hints(const char *name)
 {
     struct fi_info *hints = ofi_library.dupinfo(NULL);
     if (hints == NULL) return NULL;
@@ -89,7 +89,7 @@ static struct fi_info *ofi_provider_hints(void)
         FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-    if (ofi_config.provider[0] != 0) hints->fabric_attr->prov_name = strdup(ofi_config.provider);
+    if (name[0] != 0) hints->fabric_attr->prov_name = strdup(name);
     return hints;
 }
 
@@ -108,7 +108,7 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
         snprintf(why, len, "%s", missing);
         return NULL;
     }
-    struct fi_info *hints = ofi_provider_hints(), *list = NULL, *chosen = NULL;
+    struct fi_info *hints = ofi_provider_hints(ofi_config.provider), *list = NULL, *chosen = NULL;
     int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
     const struct fi_info *info = err == 0 ? ofi_provider_choose(list, asked) : NULL;
     if (info != NULL) chosen = ofi_library.dupinfo(info);
@@ -124,15 +124,63 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
     return chosen;
 }
 
+static void ofi_provider_say(struct aqi_tp_probe *probe, const struct fi_info *info, bool usable)
+{
+    probe->usable = usable;
+    snprintf(probe->device, sizeof(probe->device), "%.40s on %.19s", info->fabric_attr->prov_name,
+             info->domain_attr->name);
+}
+
+static bool ofi_provider_is_in(const struct fi_info *list, const struct fi_info *end,
+                               const char *name)
+{
+    for (; list != end; list = list->next)
+        if (strcmp(list->fabric_attr->prov_name, name) == 0) return true;
+    return false;
+}
+
+/* Of those that are not used, each once. */
+static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
+                                     struct aqi_tp_probe *probe)
+{
+    struct fi_info *hints = ofi_provider_hints(""), *fit = NULL, *all = NULL;
+    const struct fi_info *info = NULL;
+    if (hints != NULL && ofi_library_getinfo(hints, &fit) == 0) {
+        hints->caps = 0;
+        hints->mode = UINT64_MAX;
+        hints->domain_attr->mr_mode |= FI_MR_RAW | FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_HMEM;
+        (void)ofi_library_getinfo(hints, &all);
+    }
+    for (info = all; info != NULL; info = info->next) {
+        const char *name = info->fabric_attr->prov_name;
+        if (strcmp(name, used->fabric_attr->prov_name) == 0) continue;
+        if (!ofi_provider_is_in(all, info, name) && index-- == 0) break;
+    }
+    if (info != NULL) {
+        const char *name = info->fabric_attr->prov_name;
+        ofi_provider_say(probe, info, ofi_provider_is_in(fit, NULL, name));
+        snprintf(probe->reason, sizeof(probe->reason),
+                 probe->usable ? "not used: AQ_OFI_PROVIDER=\"%.40s\" chooses it"
+                               : "%.40s has no messages and remote memory as they are needed here",
+                 name);
+    }
+    if (all != NULL) ofi_library.freeinfo(all);
+    if (fit != NULL) ofi_library.freeinfo(fit);
+    if (hints != NULL) ofi_library.freeinfo(hints);
+    return info != NULL;
+}
+
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.device = "no provider"};
-    if (device != 0) return false;
     struct fi_info *info = ofi_provider_find(false, probe->reason, sizeof(probe->reason));
+    if (device != 0) {
+        bool found = info != NULL && ofi_provider_probe_other(device - 1, info, probe);
+        if (info != NULL) ofi_library.freeinfo(info);
+        return found;
+    }
     if (info == NULL) return true;
-    probe->usable = true;
-    snprintf(probe->device, sizeof(probe->device), "%.40s on %.19s", info->fabric_attr->prov_name,
-             info->domain_attr->name);
+    ofi_provider_say(probe, info, true);
     ofi_library.freeinfo(info);
     return true;
 }
