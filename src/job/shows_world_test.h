@@ -1,0 +1,127 @@
+/* For the tests of what ranks show: the hub of a job of one host, whose hooks are those of its
+ * agent as far as they show something. */
+#ifndef JOB_SHOWS_WORLD_TEST_H
+#define JOB_SHOWS_WORLD_TEST_H
+
+#include "base/clock.h"
+#include "job/loop.h"
+#include "job/records.h"
+#include "job/top.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 2 };
+
+static struct aqi_hub *hub;
+static uint64_t told_ns; /* how often to show, by the hub */
+static unsigned told;    /* how many times it said so */
+static char said[2048];  /* to the user */
+
+static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const void *bytes,
+                                size_t len)
+{
+    (void)arg, (void)rank;
+    if (stream == AQI_STREAM_TOP)
+        aqi_top_came(bytes, len);
+    else
+        aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
+}
+
+static inline void shows_watch(void *arg, uint64_t interval_ns)
+{
+    (void)arg;
+    told_ns = interval_ns;
+    told++;
+    aqi_top_watch(interval_ns);
+}
+
+static inline void shows_say(void *arg, bool always, const char *text)
+{
+    (void)arg, (void)always;
+    snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", text);
+}
+
+static inline void shows_to_rank(void *arg, uint32_t rank, const struct aqi_control *message,
+                                 struct aqi_parcel *parcel)
+{
+    (void)arg, (void)rank, (void)message, (void)parcel;
+}
+
+static inline void shows_kill(void *arg, uint32_t rank, int number)
+{
+    (void)arg, (void)rank, (void)number;
+}
+
+static inline void shows_over(void *arg, int code)
+{
+    (void)arg, (void)code;
+}
+
+static inline void shows_failed(const char *why)
+{
+    fail_msg("%s", why);
+}
+
+static inline void shows_die(void *arg, const char *why)
+{
+    (void)arg;
+    shows_failed(why);
+}
+
+static inline int shows_open(void **state)
+{
+    (void)state;
+    int epoll;
+    struct aqi_hub_params params = {.ranks = RANKS,
+                                    .agents = 1,
+                                    .fanout = 2,
+                                    .program = "./program",
+                                    .launcher = "aqrun",
+                                    .start_timeout_ns = 60000000000,
+                                    .exit_timeout_ns = 60000000000,
+                                    .host_timeout_ns = 60000000000,
+                                    .now_ns = aqi_now_ns(),
+                                    .hooks = {.to_rank = shows_to_rank,
+                                              .kill = shows_kill,
+                                              .say = shows_say,
+                                              .output = shows_output,
+                                              .watch = shows_watch,
+                                              .over = shows_over,
+                                              .die = shows_die}};
+    told_ns = told = 0;
+    said[0] = '\0';
+    if (aqi_loop_open(shows_failed, &epoll) != AQ_OK) return -1;
+    if (aqi_hub_open(&params, &hub) != AQ_OK) return -1;
+    aqi_top_open(&(struct aqi_top_params){
+        .hub = hub, .host = "here", .program = params.program, .root = true});
+    aqi_records_open(&(struct aqi_records_params){.hub = hub, .host = "here"});
+    return 0;
+}
+
+static inline int shows_close(void **state)
+{
+    (void)state;
+    aqi_records_drain();
+    aqi_records_close();
+    aqi_top_close();
+    aqi_hub_close(hub);
+    aqi_loop_close();
+    return 0;
+}
+
+/* All that has come is served, and this is the time. */
+static inline void shows_at(uint64_t now)
+{
+    aqi_loop_once(0);
+    aqi_records_tick();
+    (void)aqi_top_tick(now);
+}
+
+#define SHOWS_TEST(test) cmocka_unit_test_setup_teardown(test, shows_open, shows_close)
+
+#endif

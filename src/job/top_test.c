@@ -1,0 +1,162 @@
+/* Unit test of top.c: who may watch, how often they are shown the counters, and what. */
+#include "job/shows_world_test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define MS 1000000ull
+/* Watchers at most, as top.c has them. */
+enum { WATCHERS = 16 };
+
+static int counters = -1; /* of this process, which stands for rank 1 */
+
+static int share(void **state)
+{
+    (void)state;
+    return aqi_counters_share(&counters) == AQ_OK ? 0 : -1;
+}
+
+static int unshare(void **state)
+{
+    (void)state;
+    return close(counters);
+}
+
+static int watcher(void)
+{
+    struct sockaddr_un address;
+    socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
+    aqi_loop_once(0); /* it is taken */
+    return fd;
+}
+
+static void ask(int fd, uint32_t version, uint32_t interval_ms)
+{
+    const struct aqi_top_ask words = {.version = version, .interval_ms = interval_ms};
+    assert_int_equal(send(fd, &words, sizeof(words), MSG_NOSIGNAL), sizeof(words));
+}
+
+/* Bytes that are there; -1: none, 0: it is shut. */
+static ssize_t hear(int fd, struct aqi_top_packet *packet)
+{
+    ssize_t len = recv(fd, packet, sizeof(*packet), MSG_DONTWAIT);
+    if (len < 0) assert_int_equal(errno, EAGAIN);
+    return len;
+}
+
+static void test_counters(void **state)
+{
+    uint64_t value[AQI_CTR_COUNT], before = aqi_counter_sum(AQI_CTR_PUT);
+    (void)state;
+    assert_false(aqi_top_counters(1, value));
+    aqi_top_take(1, dup(counters));
+    aqi_count(AQI_CTR_PUT, 3);
+    assert_true(aqi_top_counters(1, value));
+    assert_int_equal(value[AQI_CTR_PUT], before + 3);
+    assert_false(aqi_top_counters(0, value));
+}
+
+/* A second one of a rank is closed. */
+static void test_refused_counters(void **state)
+{
+    (void)state;
+    aqi_top_take(1, dup(counters));
+    int fd = dup(counters);
+    aqi_top_take(1, fd);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
+static void test_shown(void **state)
+{
+    static struct aqi_top_packet packet;
+    (void)state;
+    aqi_top_take(1, dup(counters));
+    int fd = watcher();
+    shows_at(1000 * MS);
+    assert_int_equal(told, 0);
+    ask(fd, AQI_TOP_VERSION, 200);
+    shows_at(1000 * MS);
+    assert_int_equal(told_ns, 200 * MS);
+    ssize_t len = hear(fd, &packet);
+    assert_int_equal(len, offsetof(struct aqi_top_packet, row) + sizeof(packet.row[0]));
+    assert_int_equal(packet.version, AQI_TOP_VERSION);
+    assert_int_equal(packet.row_bytes, sizeof(packet.row[0]));
+    assert_int_equal(packet.ranks, RANKS);
+    assert_int_equal(packet.rows, 1); /* nothing is known of rank 0 */
+    assert_string_equal(packet.host, "here");
+    assert_string_equal(packet.program, "./program");
+    assert_int_equal(packet.row[0].rank, 1);
+    assert_int_equal(packet.row[0].state, AQI_RANK_WAITING);
+    assert_int_equal(packet.row[0].looks, 1);
+    assert_int_equal(packet.row[0].value[AQI_CTR_PUT], aqi_counter_sum(AQI_CTR_PUT));
+    shows_at(1199 * MS); /* a look, and not yet shown */
+    assert_int_equal(hear(fd, &packet), -1);
+    aqi_count(AQI_CTR_PUT, 5);
+    shows_at(1200 * MS);
+    assert_int_equal(hear(fd, &packet), len);
+    assert_int_equal(packet.row[0].looks, 2);
+    assert_int_equal(packet.row[0].value[AQI_CTR_PUT], aqi_counter_sum(AQI_CTR_PUT));
+    close(fd);
+    shows_at(1400 * MS);
+    assert_int_equal(told_ns, 0);
+    assert_int_equal(aqi_top_tick(1600 * MS), UINT64_MAX);
+}
+
+/* The most eager counts, within bounds. */
+static void test_intervals(void **state)
+{
+    static const struct {
+        uint32_t ms;
+        uint64_t ns;
+    } rows[] = {{0, 100 * MS}, {1, 100 * MS}, {250, 250 * MS}, {UINT32_MAX, 3600000 * MS}};
+    (void)state;
+    int fd = watcher(), other = watcher();
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
+        ask(fd, AQI_TOP_VERSION, rows[i].ms);
+        shows_at(1);
+        assert_int_equal(told_ns, rows[i].ns);
+    }
+    ask(other, AQI_TOP_VERSION, 300);
+    shows_at(2);
+    assert_int_equal(told_ns, 300 * MS);
+    ask(fd, AQI_TOP_VERSION, 200);
+    shows_at(3);
+    assert_int_equal(told_ns, 200 * MS);
+    close(fd);
+    shows_at(4);
+    assert_int_equal(told_ns, 300 * MS);
+    close(other);
+}
+
+/* Another version, and too many. */
+static void test_refused_watchers(void **state)
+{
+    static struct aqi_top_packet packet;
+    int fds[WATCHERS + 1];
+    (void)state;
+    fds[0] = watcher();
+    ask(fds[0], AQI_TOP_VERSION + 1, 200);
+    shows_at(1);
+    assert_int_equal(hear(fds[0], &packet), 0);
+    assert_int_equal(told, 0);
+    close(fds[0]);
+    for (unsigned i = 0; i <= WATCHERS; i++)
+        fds[i] = watcher();
+    for (unsigned i = 0; i <= WATCHERS; i++) {
+        assert_int_equal(hear(fds[i], &packet), i < WATCHERS ? -1 : 0);
+        close(fds[i]);
+    }
+    shows_at(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SHOWS_TEST(test_counters),  SHOWS_TEST(test_refused_counters), SHOWS_TEST(test_shown),
+        SHOWS_TEST(test_intervals), SHOWS_TEST(test_refused_watchers),
+    };
+    return cmocka_run_group_tests(tests, share, unshare);
+}
