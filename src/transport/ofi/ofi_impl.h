@@ -60,11 +60,13 @@ struct ofi_buf {
 
 struct ofi_peer {
     struct aqi_peer peer;
-    fi_addr_t addr;  /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    bool down;       /* dead: nothing is begun any more, all has ended or does so soon */
-    bool lost;       /* to be told, or told */
-    uint64_t end_by; /* when transfers end whose memory the provider keeps, in ns; 0: none */
-    uint32_t sends;  /* messages that the provider has not completed */
+    fi_addr_t addr;   /* FI_ADDR_NOTAVAIL: not in the address vector yet */
+    bool down;        /* dead: nothing is begun any more, all has ended or does so soon */
+    bool lost;        /* to be told, or told */
+    uint64_t end_by;  /* when transfers end whose memory the provider keeps, in ns; 0: none */
+    uint64_t refused; /* since when the provider takes nothing for it, in ns; 0: it does */
+    bool doubted;     /* that has been told */
+    uint32_t sends;   /* messages that the provider has not completed */
     /* Messages: given to the provider, of which so many have come, of which so many is asked. */
     uint64_t given, confirmed, asked;
     bool ask;                  /* that is to be sent */
@@ -214,6 +216,8 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
+/* The provider has no room for something to this peer: after half a minute that is told. */
+aq_status ofi_peer_refused(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now);
 /* Transfers with the dead end, though the provider never says so of some. */
 void ofi_peer_end_transfers(struct ofi_tp *ofi);
 unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */

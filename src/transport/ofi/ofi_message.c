@@ -1,6 +1,7 @@
 /* ofi: active messages. */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/stats.h"
 
@@ -15,12 +16,13 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     buf->peer = peer;
     ssize_t err = fi_send(ofi->ep, buf->bytes, len, ofi_buf_desc(buf), peer->addr, &buf->ctx);
     if (err != 0) ofi_buf_put(ofi, buf);
-    if (err == -FI_EAGAIN) return AQ_AGAIN;
+    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer, aqi_now_ns());
     if (err != 0) {
         ofi_peer_fail(ofi, peer, "%s takes no message: %s", ofi->info->fabric_attr->prov_name,
                       ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }
+    peer->refused = 0;
     peer->sends++;
     ofi->out++;
     return AQ_OK;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t ofi_peer_last_ns = 1000000000;
+static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
 
 /* Its address, checked. AQ_AGAIN: it is being fetched. */
 static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr)
@@ -68,6 +68,22 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
     if (AQI_UNLIKELY(peer->down)) return AQ_EPEER;
     if (AQI_LIKELY(peer->addr != FI_ADDR_NOTAVAIL)) return AQ_OK;
     return ofi_peer_insert(ofi, peer);
+}
+
+/* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.
+ */
+AQI_COLD aq_status ofi_peer_refused(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
+{
+    if (peer->refused == 0) peer->refused = now;
+    if (peer->doubted || now - peer->refused < ofi_peer_doubt_ns) return AQ_AGAIN;
+    peer->doubted = true;
+    aqi_log(AQI_LOG_WARN, "ofi",
+            "%s on %s has had no room for messages to rank %u for %u s: if that makes calls, the "
+            "network does not reach it: look for a firewall, and set AQ_OFI_DOMAIN to an interface "
+            "of one network on all hosts; ofi goes on trying",
+            ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
+            (unsigned)(ofi_peer_doubt_ns / 1000000000));
+    return AQ_AGAIN;
 }
 
 /* What the provider has of it ends some time, or never: whoever waits for it does so no longer than

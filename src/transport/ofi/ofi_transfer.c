@@ -1,6 +1,7 @@
 /* ofi: puts and gets by remote writes and reads. */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 
 #include <string.h>
@@ -153,7 +154,7 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err == -FI_EAGAIN) {
         ofi_transfer_drop_piece(ofi, piece);
-        return AQ_AGAIN;
+        return ofi_peer_refused(ofi, op->peer, aqi_now_ns());
     }
     if (err != 0) {
         struct ofi_peer *peer = op->peer;
@@ -164,6 +165,7 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
         return AQ_EPEER;
     }
     op->posted += piece->len;
+    op->peer->refused = 0;
     ofi->out++;
     return AQ_OK;
 }
@@ -176,10 +178,12 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
     while (list != NULL) {
         struct ofi_piece *piece = list;
         list = piece->next_again;
-        ssize_t err = ofi->out < ofi->room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
-        if (err == 0) {
+        bool room = ofi->out < ofi->room;
+        if (room && ofi_transfer_give(ofi, piece->op, piece) == 0) {
             ofi->out++;
+            piece->op->peer->refused = 0;
         } else {
+            if (room) (void)ofi_peer_refused(ofi, piece->op->peer, aqi_now_ns());
             piece->next_again = ofi->again;
             ofi->again = piece;
         }
