@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 struct stepped {
-    uint32_t instructions;
-    uint32_t locked;   /* of them: lock prefix, xchg with memory, mfence */
-    uint32_t syscalls; /* of them: system calls */
-    uint64_t at;       /* where the first locked one is */
-    uint8_t bytes[8];  /* and its first bytes */
+    uint32_t instructions; /* but for those that read the clock */
+    uint32_t locked;       /* of them: lock prefix, xchg with memory, mfence */
+    uint32_t syscalls;     /* of them: system calls */
+    uint64_t at;           /* where the first locked one is */
+    uint8_t bytes[8];      /* and its first bytes */
 };
 
 /* Start the helper, before any other thread. NULL, or why this machine or container has none. */

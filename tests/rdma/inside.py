@@ -57,6 +57,13 @@ def failover(program, *words, wire, **variables):
              *words], 120, wire)
 
 
+def steps():
+    """Instructions: the stepper and what it steps through on one processor."""
+    return ("rdma_steps.2", {},
+            ["tools/aqrun/aqrun", "-n", "2", "sh", "-c", "exec taskset -c $AQ_RANK \"$@\"", "-",
+             "BUILD/tests/rdma/rdma_steps"], 120, "")
+
+
 def exits(ranks, rows=EXITS):
     return (f"exits.{ranks}", {},
             ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--patience", "3",
@@ -72,6 +79,7 @@ ROWS = [
     exits(2),
     exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term"),
     job("core_am", 2),
+    steps(),
     job("core_am", 4, **RAILS),
     job("core_posts", 2),
     job("core_rma", 2),

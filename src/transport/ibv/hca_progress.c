@@ -110,7 +110,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     hca->now = aqi_max(hca->now, now);
     unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
     n += hca_progress_queues(hca, mode);
-    if (AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
+    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
