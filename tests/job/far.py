@@ -547,7 +547,8 @@ class Near(World, Work, Mistakes, Ends):
                 os.sched_setaffinity(0, cores)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             took[wait] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        self.assertLess(took["auto"], 3 * took["share"] + 1, took)
+        # With "spin" it does not come to its end; other programs on the core make it more, too.
+        self.assertLess(took["auto"], 5 * took["share"] + 5, took)
 
     def test_what_logins_say(self):
         out, said = self.ends("echo", "x", hosts=["h1", "talks"])
