@@ -104,11 +104,11 @@ static struct {
 static int verbs_gid(struct ibv_context *context, union ibv_gid *gid)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    for (int i = 0; i < 16; i++)
-        if (ibv_query_gid(context, 1, i, gid) == 0 && memcmp(gid, mapped, sizeof(mapped)) == 0)
-            return i;
-    CHECK(!"an address of IPv4");
-    return 0;
+    int index = 0;
+    while (ibv_query_gid(context, 1, index, gid) == 0 && memcmp(gid, mapped, sizeof(mapped)) != 0)
+        index++;
+    CHECK(memcmp(gid, mapped, sizeof(mapped)) == 0);
+    return index;
 }
 
 static void verbs_connect(struct ibv_context *context)
