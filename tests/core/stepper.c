@@ -62,6 +62,22 @@ static void read_code(pid_t pid, uint64_t at, uint8_t bytes[16])
     }
 }
 
+/* Go on to where this function returns to. */
+static bool skip(pid_t pid, struct user_regs_struct *regs)
+{
+    int status;
+    void *stack = (void *)(uintptr_t)regs->rsp;
+    void *back = (void *)(uintptr_t)ptrace(PTRACE_PEEKTEXT, pid, stack, NULL);
+    long word = ptrace(PTRACE_PEEKTEXT, pid, back, NULL);
+    if (ptrace(PTRACE_POKETEXT, pid, back, (void *)((word & ~0xffL) | TRAP)) != 0 ||
+        ptrace(PTRACE_CONT, pid, NULL, NULL) != 0 || waitpid(pid, &status, 0) != pid ||
+        !WIFSTOPPED(status) || ptrace(PTRACE_POKETEXT, pid, back, (void *)word) != 0 ||
+        ptrace(PTRACE_GETREGS, pid, NULL, regs) != 0)
+        return false;
+    regs->rip = (uintptr_t)back;
+    return ptrace(PTRACE_SETREGS, pid, NULL, regs) == 0;
+}
+
 /* From the first mark to the second, which is passed over. False: the process ended. */
 static bool step(pid_t pid, struct stepped *result)
 {
@@ -71,11 +87,13 @@ static bool step(pid_t pid, struct stepped *result)
     for (int status;;) {
         uint8_t code[16];
         if (ptrace(PTRACE_GETREGS, pid, NULL, &regs) != 0) return false;
+        /* Reading the clock takes the longer the slower it is stepped through: the kernel changes
+         * what is read meanwhile. */
+        if (regs.rip - vdso < VDSO_BYTES && !skip(pid, &regs)) return false;
         read_code(pid, regs.rip, code);
         if (code[0] == TRAP) break;
-        /* A repeated string instruction stops after each round. Reading the clock takes the longer
-         * the slower it is stepped through: the kernel changes what is read meanwhile. */
-        if (regs.rip != previous && regs.rip - vdso >= VDSO_BYTES) result->instructions++;
+        /* A repeated string instruction stops after each round. */
+        if (regs.rip != previous) result->instructions++;
         previous = regs.rip;
         enum stepper_kind kind = stepper_decode(code);
         if (kind == STEPPER_SYSCALL) result->syscalls++;
