@@ -280,18 +280,22 @@ static void life_death_asleep(struct ct_ep *ep)
     life_death(ep, true);
 }
 
-/* Rank 1 is said to be dead, and lives: what has failed is not written to any more. */
+/* Rank 1 is said to be dead, and lives: what has failed is not written to any more. By messages it
+ * would wait for room to answer who does not listen. */
 static void life_let_go(struct ct_ep *ep)
 {
     enum { SIZE = 1 << 20, OTHERS = 1, OWN = 2, LATER = 50000000 /* ns */ };
+    if ((ep->tp->ops.caps & AQI_CAP_GET) == 0) {
+        ct_skip(ep, "gets are messages");
+        return;
+    }
     ct_mem_open(ep, SIZE);
     memset(ep->mem.addr, OTHERS, SIZE);
     ct_barrier(ep);
     if (ep->self == 0) {
-        unsigned char *buffer = calloc(1, SIZE);
+        unsigned char *buffer = ep->mem.addr; /* registered, so that the network does it */
         struct aqi_comp comp;
         ct_comp_init(ep, &comp);
-        CT_CHECK(buffer != NULL);
         ct_get(ep, 1, 0, buffer, 8, &comp); /* with the connection there, all of the next begins */
         while (ct_comp_remote(&comp) != 0)
             ct_poll(ep);
@@ -304,7 +308,6 @@ static void life_let_go(struct ct_ep *ep)
             ct_poll(ep);
         for (size_t i = 0; i < SIZE; i++)
             CT_EQUAL(buffer[i], OWN);
-        free(buffer);
         atomic_store(&ep->world->flag[0], 1);
     }
     while (atomic_load(&ep->world->flag[0]) == 0)
