@@ -205,7 +205,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     }
     memset(conn->held, 0, sizeof(conn->held));
     conn->small = conn->passed = conn->rounds = 0;
-    conn->agreed = conn->accepted = conn->rough = false;
+    conn->agreed = conn->accepted = conn->rough = conn->whole = false;
     conn->holding = conn->silences = conn->unacked = 0;
     conn->backoff = 0;
     conn->recovered = 0;
@@ -266,19 +266,23 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     if (!connect_confirm_of(dgram, peer, peer->packet)) return false;
     if (peer->tries < CONNECT_PATIENCE || peer->conn->agreed) return true;
+    bool whole = true;
     for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++)
-        if (connect_smaller[i] < peer->packet) connect_confirm_of(dgram, peer, connect_smaller[i]);
-    connect_confirm_of(dgram, peer, peer->packet);
+        if (connect_smaller[i] < peer->packet)
+            whole &= connect_confirm_of(dgram, peer, connect_smaller[i]);
+    peer->conn->whole = connect_confirm_of(dgram, peer, peer->packet) && whole;
     return true;
 }
 
-/* A round is over: does the path carry small packets only? */
+/* A round is over: does the path carry small packets only? What has not left says nothing of it. */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     unsigned heard = 0, passed = conn->passed;
+    bool whole = conn->whole;
     conn->passed = 0;
-    if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
+    conn->whole = false;
+    if (conn->agreed || peer->tries <= CONNECT_PATIENCE || !whole) return;
     for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++) {
         if ((passed & 1u << i) != 0)
             heard = heard != 0 ? heard : connect_smaller[i];
