@@ -266,11 +266,11 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     if (!connect_confirm_of(dgram, peer, peer->packet)) return false;
     if (peer->tries < CONNECT_PATIENCE || peer->conn->agreed) return true;
-    bool whole = true;
+    peer->conn->whole = true;
     for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++)
         if (connect_smaller[i] < peer->packet)
-            whole &= connect_confirm_of(dgram, peer, connect_smaller[i]);
-    peer->conn->whole = connect_confirm_of(dgram, peer, peer->packet) && whole;
+            peer->conn->whole &= connect_confirm_of(dgram, peer, connect_smaller[i]);
+    connect_confirm_of(dgram, peer, peer->packet);
     return true;
 }
 

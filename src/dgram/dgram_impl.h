@@ -134,7 +134,7 @@ struct dgram_conn {
     uint8_t rounds;             /* of the handshake in which none larger than */
     uint16_t small;             /* these bytes passed; */
     bool rough;                 /* and in which ones that it carries were lost; */
-    bool whole;                 /* all packets of the latest round have left */
+    bool whole;                 /* the smaller packets of the latest round have left */
     uint8_t passed;             /* which of the smaller ones passed in this one, as bits */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
