@@ -312,8 +312,6 @@ class OpenMpi(Manager, Case):
         need("mpirun.openmpi")
         super().setUpClass()
         cls.shell = cls.write("shell", SHELL, 0o755)
-        # s between the two signals to who is left, which pass also where nobody is
-        cls.environment["OMPI_MCA_odls_base_sigkill_timeout"] = "0"
 
     def command(self, ranks):
         return ["mpirun.openmpi", "--mca", "plm_rsh_agent", self.shell, "--oversubscribe", "-np",
