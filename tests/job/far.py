@@ -738,7 +738,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
         with contextlib.ExitStack() as stack:
             for host in (1, 2):
                 stack.enter_context(spaces.rules(host, ("prerouting", drop)))
-            _, said = self.ends(BUILD / "tests/core/core_am", ranks=8, hosts=self.hosts(2))
+            _, said = self.ends(BUILD / "tests/core/core_am", ranks=4, hosts=self.hosts(2))
         told = re.findall(r"aq\[\d\] udp: peer \d .* but not those of \d+ bytes", said)
         self.assertIn(len(told), (1, 2), said)
 
