@@ -1,12 +1,13 @@
 #!/bin/bash
 # Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
 # for every network and mode, in C and C++; run them alone, with the launchers and with
-# GASNET_PSHM_NODES. With udp, programs for this network also have to use it. Those for ibv run over
-# shared memory: adapters are for tests/rdma.
-# usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp]
+# GASNET_PSHM_NODES. With udp or ofi, programs for this network also have to use it. Those for ibv
+# and ofi run over shared memory first: adapters are for tests/rdma.
+# usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp] [ofi]
 set -euo pipefail
 build=$1
-udp=${3-}
+case " ${*:3} " in *" udp "*) udp=udp ;; *) udp= ;; esac
+case " ${*:3} " in *" ofi "*) ofi=ofi ;; *) ofi= ;; esac
 here=$2/tests/install/gasnet
 
 top=$(mktemp -d)
@@ -34,9 +35,9 @@ for part in MAJOR MINOR PATCH; do
     version=$version${version:+.}$number
 done
 [ "$(pkg-config --modversion gasnet-smp-par)" = "$version" ] || fail "pkg-config: other version"
-[ "$(cd "$tree/include" && echo *-conduit)" = "ibv-conduit smp-conduit udp-conduit" ] ||
+[ "$(cd "$tree/include" && echo *-conduit)" = "ibv-conduit ofi-conduit smp-conduit udp-conduit" ] ||
     fail "other conduits"
-for net in smp udp ibv; do
+for net in smp udp ibv ofi; do
     [ -f "$tree/include/$net-conduit/gasnet_core.h" ] || fail "there is no gasnet_core.h of $net"
 done
 names="GASNET_CC GASNET_CXX GASNET_LD GASNET_LIBS GASNET_DEFINES GASNET_LD_REQUIRES_MPI"
@@ -76,9 +77,9 @@ strict="-Wall -Wextra -Werror"
 mkdir "$top/bin"
 modes_of() # NET: with those of two networks it is known how modes differ
 {
-    if [ "$1" = ibv ]; then echo par; else echo seq par parsync; fi
+    case $1 in ibv | ofi) echo par ;; *) echo seq par parsync ;; esac
 }
-for net in smp udp ibv; do
+for net in smp udp ibv ofi; do
     for mode in $(modes_of "$net"); do
         for language in c cxx; do
             make -s -f "$here/Makefile" FRAGMENT="$tree/include/$net-conduit/$net-$mode.mak" \
@@ -165,7 +166,7 @@ for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
     grep -qx "client 0 of 1 in mode ${net^^}:" "$top/out" ||
         fail "$program alone: $(cat "$top/out")"
     run=$tree/bin/gasnetrun_$net
-    if [ "$net" = ibv ]; then export AQ_TRANSPORTS=loop,shm; else unset AQ_TRANSPORTS; fi
+    case $net in ibv | ofi) export AQ_TRANSPORTS=loop,shm ;; *) unset AQ_TRANSPORTS ;; esac
     "$run" -n 2 "$program" 'a b' "$awkward" '' >"$top/out" || fail "$run -n 2 $program: exit $?"
     [ "$(grep -cF "of 2 in mode ${net^^}: [a b] [$awkward] []" "$top/out")" = 2 ] ||
         fail "$run -n 2 $program: $(cat "$top/out")"
@@ -176,7 +177,7 @@ for program in "$top"/bin/*-c "$top"/bin/*-cxx; do
         fail "GASNET_PSHM_NODES=3 $program: $(cat "$top/out")"
 done
 unset AQ_TRANSPORTS
-[ "$ran" = 30 ] || fail "$ran clients were built instead of 30"
+[ "$ran" = 34 ] || fail "$ran clients were built instead of 34"
 
 # --- the network ibv: without an adapter it says so; what names a spawner -------------------------
 program=$top/bin/ibv-mak-par-c
@@ -185,8 +186,26 @@ if [ ! -d /sys/class/infiniband ]; then
     ! "$run" -n 2 "$program" >"$top/out" 2>"$top/log" || fail "ibv: it runs without an adapter"
     grep -q 'ibv\|RDMA' "$top/log" || fail "ibv without an adapter: $(cat "$top/log")"
 fi
-GASNET_IBV_SPAWNER=none GASNET_SPAWNFN=L "$run" -n 2 "$program" 2>"$top/log" && fail "spawner none"
-grep -q 'no spawner "none"' "$top/log" || fail "GASNET_IBV_SPAWNER: $(cat "$top/log")"
+for net in ibv ofi; do
+    env "GASNET_${net^^}_SPAWNER=none" GASNET_SPAWNFN=L "$tree/bin/gasnetrun_$net" -n 2 \
+        "$top/bin/$net-mak-par-c" 2>"$top/log" && fail "$net: spawner none"
+    grep -q 'no spawner "none"' "$top/log" || fail "spawner none of $net: $(cat "$top/log")"
+done
+
+# --- the network ofi: a provider that there is, and one that there is not -------------------------
+program=$top/bin/ofi-mak-par-c
+run=$tree/bin/gasnetrun_ofi
+over_ofi() # PROVIDER: a job of two whose processes are no neighbours
+{
+    env GASNET_SUPERNODE_MAXSIZE=1 GASNET_OFI_PROVIDER="$1" "$run" -n 2 "$program" 3 \
+        >"$top/out" 2>"$top/log"
+}
+if [ -n "$ofi" ]; then
+    over_ofi tcp || fail "over tcp: $(cat "$top/out" "$top/log")"
+    [ "$(grep -c 'of 2 in mode OFI: \[3\]' "$top/out")" = 2 ] || fail "over tcp: $(cat "$top/out")"
+    ! over_ofi none || fail "the provider none: it runs"
+    grep -q 'libfabric has no provider none' "$top/log" || fail "none: $(cat "$top/log")"
+fi
 
 # --- the network udp: who uses it, and how it is started ------------------------------------------
 program=$top/bin/udp-mak-par-c
@@ -251,7 +270,7 @@ for arguments in '4x' '-4' '0' 'x 4'; do
     "$program" $arguments >/dev/null || fail "$program $arguments: exit $?"
 done
 "$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 for a number of processes"
-for launcher in gasnetrun_smp gasnetrun_udp gasnetrun_ibv amudprun; do
+for launcher in gasnetrun_smp gasnetrun_udp gasnetrun_ibv gasnetrun_ofi amudprun; do
     "$tree/bin/$launcher" --help | grep -q "^usage: $launcher -n N" || fail "$launcher --help"
 done
 

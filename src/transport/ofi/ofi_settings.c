@@ -7,6 +7,7 @@ struct ofi_config ofi_config;
 
 static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_PROVIDER",
+     .alias = "GASNET_OFI_PROVIDER",
      .def = "",
      .doc = "The provider of libfabric, such as cxi or tcp, by its name in \"fi_info -t "
             "FI_EP_RDM\", of which what follows a semicolon may be left out; nothing: the first "
@@ -16,12 +17,14 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(TEXT, struct ofi_config, provider)},
     {.name = "AQ_OFI_DOMAIN",
+     .alias = "GASNET_OFI_DEVICE",
      .def = "",
      .doc = "The domain of the provider, which is an adapter or a network interface, such as cxi0 "
             "or eth0; nothing: the first that is not the loopback interface.",
      .advice = "Name one where a host has several.",
      AQI_SETTING_IN(TEXT, struct ofi_config, domain)},
     {.name = "AQ_OFI_MEDIUM",
+     .alias = "GASNET_OFI_MAX_MEDIUM",
      .def = "4032",
      .doc =
          "Payload bytes of the largest Medium, a multiple of 64; each receive buffer is so large.",
@@ -42,6 +45,7 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(BYTES, struct ofi_config, receive_memory)},
     {.name = "AQ_OFI_SENDS",
+     .alias = "GASNET_GNI_NUM_PD",
      .def = "256",
      .doc = "Messages and pieces of puts and gets under way to all peers; less where the provider "
             "takes less.",
