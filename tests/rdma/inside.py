@@ -74,6 +74,7 @@ ROWS = [
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
+    contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
     contract("4", "--ranks", "4", "--case", "slow|everyone|put"),
     contract("2.deadly", "--ranks", "2", "--fault", "die=1@50"),
     exits(2),
@@ -84,6 +85,8 @@ ROWS = [
     job("core_posts", 2),
     job("core_rma", 2),
     job("core_rma", 2, AQ_SEGMENT_MODE="large"),
+    job("core_rma", 2, AQ_IBV_REGISTRATION="128K"),  # 24 parts
+    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: by messages
     job("core_endpoints", 2),
     job("core_endpoints", 2, "everything", AQ_SEGMENT_MODE="everything"),
     job("core_coll", 2, **RAILS),

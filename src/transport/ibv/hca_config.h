@@ -9,8 +9,8 @@ enum { HCA_RAILS = 4 };
 struct hca_config {
     const char *ports, *gid;
     uint64_t rails, spread, medium, receive_memory, sends, bounce_limit, bounces, piece,
-        inline_limit, timeout, retries, rnr_retries, mtu, service_level, traffic_class, pkey,
-        spares;
+        registration, inline_limit, timeout, retries, rnr_retries, mtu, service_level,
+        traffic_class, pkey, spares;
 };
 extern struct hca_config hca_config;
 

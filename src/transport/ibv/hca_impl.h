@@ -173,21 +173,24 @@ struct hca_op {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
     size_t len, posted, done;
-    uint32_t rkey[HCA_RAILS];
-    uint32_t lkey[HCA_RAILS]; /* HCA_BY_KNOWN */
+    const struct hca_mem *here; /* HCA_BY_KNOWN */
+    const struct hca_rmem *there;
+};
+
+/* What peers get of memory that is registered in parts of a power of two (`shift`): the keys of
+ * each part, one for each rail. */
+enum { HCA_KEYS = 32 };
+struct hca_key {
+    unsigned char magic[4];
+    uint8_t rails, shift;
+    uint16_t parts;
+    uint32_t rkey[HCA_KEYS];
 };
 
 struct hca_mem {
     struct aqi_mem mem;
-    struct hca_key *key;
-    struct ibv_mr *mr[HCA_RAILS];
-};
-
-/* What peers get of a registration: a key for each rail. */
-struct hca_key {
-    unsigned char magic[4];
-    uint32_t rails;
-    uint32_t rkey[HCA_RAILS];
+    struct hca_key key;
+    struct ibv_mr *mr[][HCA_RAILS]; /* of each part */
 };
 
 struct hca_rmem {
@@ -390,6 +393,8 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+
+/* hca_memory.c */
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,

@@ -88,6 +88,18 @@ static const struct aqi_setting rows[] = {
      .min = 4096,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct hca_config, piece)},
+    {.name = "AQ_IBV_REGISTRATION",
+     .alias = "GASNET_PIN_MAXSZ",
+     .def = "1T",
+     .doc =
+         "A larger segment is registered in parts of so many bytes, or of what the adapter takes "
+         "if that is less; 32 on all ports together, or it is reached by messages.",
+     .advice = "Lower it where an adapter is slow with large registrations.",
+     .unit = "bytes",
+     .min = 1 << 16,
+     .max = UINT64_C(1) << 60,
+     .power_of_two = true,
+     AQI_SETTING_IN(BYTES, struct hca_config, registration)},
     {.name = "AQ_IBV_INLINE",
      .alias = "GASNET_INLINESEND_LIMIT",
      .def = "72",

@@ -1,14 +1,9 @@
-/* ibv: puts and gets by remote writes and reads, and the memory that they reach. */
+/* ibv: puts and gets by remote writes and reads. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static const unsigned char hca_key_magic[4] = {'i', 'b', 'v', 'k'};
-
-enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -66,35 +61,67 @@ static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_pee
     return HCA_RAILS;
 }
 
+static uint32_t hca_transfer_rkey(const struct hca_rmem *there, uint64_t addr, unsigned rail)
+{
+    const struct hca_key *key = &there->key;
+    return key->rkey[((addr - there->rmem.addr) >> key->shift) * key->rails + rail];
+}
+
+/* Where a piece is here. */
+static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned rail)
+{
+    const struct hca_op *op = sent->op;
+    const unsigned char *at = op->local + sent->offset;
+    struct ibv_sge piece = {.addr = (uintptr_t)at, .length = (uint32_t)sent->len};
+    if (sent->buf != NULL) {
+        piece.addr = (uintptr_t)sent->buf->bytes;
+        piece.lkey = sent->buf->chunk->mr[rail]->lkey;
+    } else if (sent->pin != NULL) {
+        piece.lkey = hca_pins_lkey(sent, rail);
+    } else {
+        size_t offset = (size_t)(at - (const unsigned char *)op->here->mem.addr);
+        piece.lkey = op->here->mr[offset >> op->here->key.shift][rail]->lkey;
+    }
+    return piece;
+}
+
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
 {
     const struct hca_op *op = sent->op;
     unsigned rail = hca_transfer_link(hca, peer);
     if (rail == HCA_RAILS) return AQ_AGAIN;
     peer->turn = rail + 1;
-    struct ibv_sge piece = {.addr = (uintptr_t)op->local + sent->offset,
-                            .length = (uint32_t)sent->len,
-                            .lkey = op->lkey[rail]};
+    uint64_t remote = op->remote + sent->offset;
+    struct ibv_sge piece = hca_transfer_piece(sent, rail);
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,
         .opcode = op->get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = op->remote + sent->offset, .rkey = op->rkey[rail]}};
-    if (sent->buf != NULL) {
-        piece.addr = (uintptr_t)sent->buf->bytes;
-        piece.lkey = sent->buf->chunk->mr[rail]->lkey;
-    } else if (sent->pin != NULL) {
-        piece.lkey = hca_pins_lkey(sent, rail);
-    }
+        .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op->there, remote, rail)}};
     if (!op->get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
 
+/* Bytes from here to the end of the part that they lie in. */
+static inline uint64_t hca_transfer_part(uint64_t offset, uint8_t shift)
+{
+    return (((offset >> shift) + 1) << shift) - offset;
+}
+
+/* How long the next piece is, if nothing has to be pinned or copied for it. */
+static size_t hca_transfer_piece_len(const struct hca_op *op)
+{
+    uint64_t len = aqi_min(op->len - op->posted, hca_config.piece);
+    uint64_t remote = op->remote + op->posted - op->there->rmem.addr;
+    len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
+    if (op->by != HCA_BY_KNOWN) return (size_t)len;
+    uint64_t local = (uintptr_t)op->local + op->posted - (uintptr_t)op->here->mem.addr;
+    return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
+}
+
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
-    struct hca_sent sent = {.op = op,
-                            .offset = op->posted,
-                            .len = aqi_min(op->len - op->posted, (size_t)hca_config.piece)};
+    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(op)};
     /* Before memory is pinned, or looked up again and again. */
     if (hca_transfer_link(hca, op->peer) == HCA_RAILS) return AQ_AGAIN;
     if (op->by == HCA_BY_PINS && !hca_pins_get(hca, &sent)) op->by = HCA_BY_BOUNCE;
@@ -126,19 +153,16 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 }
 
 /* Memory of no registration is copied through buffers, or, if it is long enough, pinned. */
-static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
-                               const struct aqi_mem *mem)
+static void hca_transfer_local(struct hca_op *op, const struct aqi_mem *mem)
 {
-    const struct hca_mem *known = (const struct hca_mem *)mem;
+    op->here = (const struct hca_mem *)mem;
     if (!op->get && op->len <= sizeof(op->copy)) {
         memcpy(op->copy, op->local, op->len);
         op->local = op->copy;
         op->by = HCA_BY_BOUNCE;
-    } else if (known == NULL) {
+    } else if (mem == NULL) {
         op->by = op->len <= hca_config.bounce_limit ? HCA_BY_BOUNCE : HCA_BY_PINS;
     }
-    for (unsigned r = 0; r < hca->rails && op->by == HCA_BY_KNOWN; r++)
-        op->lkey[r] = known->mr[r]->lkey;
 }
 
 static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer,
@@ -163,8 +187,8 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     struct hca_op *op = aqi_pool_get(&hca->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
-    memcpy(op->rkey, rmem->key.rkey, sizeof(op->rkey));
-    hca_transfer_local(hca, op, mem);
+    op->there = rmem;
+    hca_transfer_local(op, mem);
     op->peer->busy++;
     hca->waiting++;
     op->next = NULL;
@@ -214,58 +238,4 @@ aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     aq_status st = hca_transfer_begin(hca, &op, (const struct hca_rmem *)rmem, mem);
     hca_unlock(hca);
     return st;
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    if (len == SIZE_MAX) return AQ_ENOTSUP; /* all memory there is */
-    struct hca_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct hca_key));
-    if (mem == NULL) return AQ_ENOMEM;
-    mem->key = (struct hca_key *)(void *)(mem + 1);
-    memcpy(mem->key->magic, hca_key_magic, sizeof(hca_key_magic));
-    mem->key->rails = hca->rails;
-    mem->mem =
-        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = sizeof(*mem->key)};
-    if (!hca_rails_register(hca, mem->mr, addr, len, HCA_ACCESS)) {
-        hca_mem_dereg(tp, &mem->mem);
-        return AQ_ELIMIT;
-    }
-    for (unsigned r = 0; r < hca->rails; r++)
-        mem->key->rkey[r] = mem->mr[r]->rkey;
-    *out = &mem->mem;
-    return AQ_OK;
-}
-
-void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
-{
-    struct hca_mem *mem = (struct hca_mem *)out;
-    (void)tp;
-    hca_rails_deregister(mem->mr);
-    free(mem);
-}
-
-aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
-                      uint64_t addr, size_t len, struct aqi_rmem **out)
-{
-    struct hca_key given;
-    (void)tp;
-    if (key_len == sizeof(given)) memcpy(&given, key, sizeof(given));
-    if (key_len != sizeof(given) || memcmp(given.magic, hca_key_magic, 4) != 0 ||
-        given.rails == 0 || given.rails > HCA_RAILS)
-        return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a memory key that makes no sense",
-                        peer->id);
-    struct hca_rmem *rmem = malloc(sizeof(*rmem));
-    if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to map memory");
-    *rmem = (struct hca_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
-    *out = &rmem->rmem;
-    return AQ_OK;
-}
-
-void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
-{
-    (void)tp;
-    free(rmem);
 }

@@ -5,7 +5,7 @@
 #include "transport/transport.h"
 
 /* Bytes of an address and of a key, also in a library that was built without it. */
-enum { IBV_ADDR = 124, IBV_KEY = 24 };
+enum { IBV_ADDR = 124, IBV_KEY = 136 };
 
 extern const struct aqi_transport aqi_ibv_transport;
 extern struct aqi_settings_table aqi_ibv_settings;

@@ -1,0 +1,215 @@
+/* Twin of hca_transfer.c and of hca_memory.c, with an adapter that takes down what is asked of it.
+ */
+#include "transport/ibv/hca_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RAILS = 2, PART = 1 << 16, LEN = 3 * PART + 4096, BASE = 0x7000000, SENDS = 64 };
+
+/* Keys tell of which part and rail they are. */
+static struct {
+    struct ibv_pd pd[RAILS];
+    struct ibv_context context;
+    struct ibv_qp qp[RAILS];
+    unsigned made, live, refuse_from;
+    size_t len[HCA_KEYS];
+    unsigned posts;
+    struct ibv_send_wr wr[SENDS];
+    struct ibv_sge piece[SENDS];
+} card;
+
+static struct ibv_mr *card_register(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+    (void)access;
+    if (card.refuse_from != 0 && card.made >= card.refuse_from) return NULL;
+    struct ibv_mr *mr = calloc(1, sizeof(*mr));
+    assert_non_null(mr);
+    card.len[card.made++] = len;
+    card.live++;
+    *mr = (struct ibv_mr){.pd = pd, .addr = addr, .length = len};
+    mr->lkey = (uint32_t)((uintptr_t)addr / PART * RAILS + (uintptr_t)(pd - card.pd));
+    mr->rkey = mr->lkey + 1000000;
+    return mr;
+}
+
+static int card_deregister(struct ibv_mr *mr)
+{
+    card.live--;
+    free(mr);
+    return 0;
+}
+
+static int card_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)bad;
+    assert_true(card.posts < SENDS);
+    assert_int_equal(wr->num_sge, 1);
+    card.wr[card.posts] = *wr;
+    card.wr[card.posts].imm_data = (uint32_t)(qp - card.qp);
+    card.piece[card.posts++] = wr->sg_list[0];
+    return 0;
+}
+
+static struct hca_tp hca;
+static struct hca_peer peer;
+
+static void open_with(uint64_t registration, uint64_t largest)
+{
+    memset(&card, 0, sizeof(card));
+    memset(&hca, 0, sizeof(hca));
+    memset(&peer, 0, sizeof(peer));
+    hca_verbs.reg_mr = card_register;
+    hca_verbs.dereg_mr = card_deregister;
+    card.context.ops.post_send = card_post;
+    hca_config = (struct hca_config){
+        .registration = registration, .piece = 1 << 20, .sends = SENDS, .bounces = SENDS};
+    hca.rails = RAILS;
+    hca.sends = hca.room = SENDS;
+    aqi_pool_init(&hca.ops, sizeof(struct hca_op), SENDS, false);
+    peer.state = HCA_UP;
+    peer.used = (1u << RAILS) - 1;
+    peer.last_op = &peer.ops;
+    for (unsigned r = 0; r < RAILS; r++) {
+        hca.rail[r].pd = &card.pd[r];
+        hca.rail[r].device.max_mr_size = largest;
+        card.qp[r].context = &card.context;
+        peer.link[r].qp = &card.qp[r];
+        peer.link[r].sent = calloc(SENDS, sizeof(struct hca_sent));
+    }
+}
+
+static void close_all(void)
+{
+    for (unsigned r = 0; r < RAILS; r++) {
+        while (peer.link[r].tail != peer.link[r].head)
+            hca_sent_end(&hca, hca_link_take(&hca, &peer.link[r]), AQ_OK);
+        free(peer.link[r].sent);
+    }
+    assert_int_equal(peer.busy, 0);
+    aqi_pool_destroy(&hca.ops);
+    assert_int_equal(card.live, 0);
+}
+
+/* Each piece lies in one part here and in one part there, and has their keys, of its rail. */
+static void check_pieces(uint64_t remote, uint64_t local, size_t len, bool known)
+{
+    for (unsigned i = 0; i < card.posts; i++) {
+        const struct ibv_send_wr *wr = &card.wr[i];
+        uint64_t there = wr->wr.rdma.remote_addr, last = card.piece[i].length - 1;
+        assert_int_equal(there, remote);
+        assert_int_equal(card.piece[i].addr, local);
+        assert_int_equal((there - BASE) / PART, (there + last - BASE) / PART);
+        assert_int_equal(wr->wr.rdma.rkey,
+                         1000000 + (BASE / PART + (there - BASE) / PART) * RAILS + wr->imm_data);
+        assert_true(!known || (local - BASE) / PART == (local + last - BASE) / PART);
+        if (known)
+            assert_int_equal(card.piece[i].lkey,
+                             (BASE / PART + (local - BASE) / PART) * RAILS + wr->imm_data);
+        remote += last + 1;
+        local += last + 1;
+        len -= last + 1;
+    }
+    assert_int_equal(len, 0);
+}
+
+static void a_large_segment_has_several_registrations(void **unused)
+{
+    static const struct {
+        uint64_t registration, largest;
+    } rows[] = {{PART, UINT64_MAX}, {1 << 30, PART}, {1 << 30, 2 * PART - 1}};
+    (void)unused;
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct aqi_mem *mem;
+        struct aqi_rmem *rmem;
+        open_with(rows[i].registration, rows[i].largest);
+        assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+        assert_int_equal(card.made, 4 * RAILS);
+        for (unsigned r = 0; r < card.made; r++)
+            assert_int_equal(card.len[r], r < 3 * RAILS ? PART : 4096);
+        assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, mem->key, mem->key_len, BASE, LEN, &rmem),
+                         AQ_OK);
+        struct aqi_comp comp = {.local = 1, .remote = 1};
+        void *from = (void *)(uintptr_t)(BASE + 5000);
+        assert_int_equal(
+            hca_put(&hca.tp, &peer.peer, rmem, BASE + PART - 3, from, 2 * PART, mem, &comp), AQ_OK);
+        assert_int_equal(card.posts, 5);
+        check_pieces(BASE + PART - 3, BASE + 5000, 2 * PART, true);
+        hca_mem_unmap(&hca.tp, rmem);
+        hca_mem_dereg(&hca.tp, mem);
+        close_all();
+        assert_int_equal(comp.remote, 0);
+        assert_int_equal(comp.status, AQ_OK);
+    }
+}
+
+static void what_is_small_has_one(void **unused)
+{
+    struct aqi_mem *mem;
+    (void)unused;
+    open_with(UINT64_C(1) << 40, UINT64_MAX);
+    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(card.made, RAILS);
+    assert_int_equal(mem->key_len, 8 + 4 * RAILS);
+    hca_mem_dereg(&hca.tp, mem);
+    close_all();
+}
+
+/* More than a key can tell of, or than the adapter gives: then all goes by messages. */
+static void too_many_are_refused_and_none_is_left(void **unused)
+{
+    struct aqi_mem *mem;
+    void *at = (void *)(uintptr_t)BASE;
+    (void)unused;
+    open_with(PART, UINT64_MAX);
+    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
+    hca_mem_dereg(&hca.tp, mem);
+    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
+    assert_int_equal(card.live, 0);
+    card.refuse_from = card.made + 5;
+    assert_int_equal(hca_mem_reg(&hca.tp, at, LEN, &mem), AQ_ELIMIT);
+    close_all();
+}
+
+static void keys_without_sense_are_refused(void **unused)
+{
+    static const struct hca_key good = {.magic = "ibvk", .rails = 2, .shift = 16, .parts = 4};
+    struct hca_key bad[8];
+    struct aqi_rmem *rmem;
+    size_t len = offsetof(struct hca_key, rkey) + 8 * 4;
+    (void)unused;
+    open_with(PART, UINT64_MAX);
+    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, len, BASE, LEN, &rmem), AQ_OK);
+    hca_mem_unmap(&hca.tp, rmem);
+    for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
+        bad[i] = good;
+    bad[0].magic[0] = 'x';
+    bad[1].rails = 0;
+    bad[2].rails = HCA_RAILS + 1;
+    bad[3].parts = 3;
+    bad[4].parts = 0;
+    bad[5].shift = 17;
+    bad[6].shift = 64;
+    bad[7].rails = 4, bad[7].parts = 16;
+    for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
+        assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &bad[i], len, BASE, LEN, &rmem),
+                         AQ_EPROTO);
+    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, len - 1, BASE, LEN, &rmem), AQ_EPROTO);
+    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, 0, BASE, LEN, &rmem), AQ_EPROTO);
+    close_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_segment_has_several_registrations),
+        cmocka_unit_test(what_is_small_has_one),
+        cmocka_unit_test(too_many_are_refused_and_none_is_left),
+        cmocka_unit_test(keys_without_sense_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
