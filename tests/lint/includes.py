@@ -34,6 +34,8 @@ RULES = (
     ("src/lib", ("lib/", "job/", "core/", "transport/", "reg/limits.h", "base/", "aqueduct/")),
     ("tools/aqrun", ("aqueduct/", "job/", "job/hub/hub.h", "base/", "tools/util/")),
     ("tools/aqtop", ("aqueduct/", "job/top.h", "base/", "tools/util/")),
+    ("tools/aqperf", ("aqueduct/", "tools/util/", "base/nearest.h", "transport/ofi/ofi_library.h",
+                      "transport/ibv/hca_verbs.h")),
     ("tools/util", ("base/nearest.h",)),
     ("tools/*", ("aqueduct/", "tools/util/", "base/nearest.h")),
     ("examples", ("aqueduct/",)),

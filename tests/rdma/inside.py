@@ -41,6 +41,12 @@ def gasnet(name, **variables):
              f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, "")
 
 
+def aqperf():
+    """Each pattern beside the same by verbs alone."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/aqperf_plain.py")
+    return ("aqperf.2", {}, ["/usr/bin/env", "python3", script, "BUILD", "ibv"], 200, "")
+
+
 # One of each kind in the table of how jobs end (tests/job/exits_table.c).
 EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/poll,handler/send,"
          "kill/send/bare,segv/get,return5/finalize,kill/spin,aq_exit7/spin/helped,"
@@ -104,6 +110,7 @@ ROWS = [
     gasnet("everything"),
     gasnet("rma_large"),
     gasnet("vis"),
+    aqperf(),
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
     job("core_stress", 4, "3000"),

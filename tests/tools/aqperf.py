@@ -86,24 +86,6 @@ class Aqperf(Case):
         for name in UNITS:
             self.assertIn(name, titles)
 
-    def test_without_shared_memory_the_limits_are_those_of_sockets(self):
-        names = {"am-short-rtt": ["udp-rtt"], "am-medium-rtt": ["udp-echo"] * 2,
-                 "am-medium-rate": ["udp-stream"] * 2, "put-lat": ["udp-put"] * 2,
-                 "get-lat": ["udp-get"] * 2, "put-bw": ["udp-stream"] * 2, "put-self":
-                 ["store", "memcpy"], "poll-empty": ["call"], "barrier": ["udp-rounds"]}
-        if RANKS != 2:
-            self.skipTest("of two ranks")
-        result = job(RANKS, AQPERF, *QUICK, "--api", "gasnet", "--pattern", ",".join(names),
-                     "--json", "-", AQ_NEIGHBORHOOD="1")
-        found = {}
-        for row in json.loads(self.expect(result, 0).stdout):
-            found.setdefault(row["pattern"], []).append(row["limit_name"])
-            self.assertGreater(row["limit"], 0, row)
-            self.assertIsNone(row["cma"], row)
-            if row["limit_name"] in ("udp-rtt", "udp-echo", "udp-put", "udp-get"):
-                self.assertGreater(row["limit"], 500, row)  # two system calls and more
-        self.assertEqual(found, names)
-
     def test_json_on_standard_output_is_all_there_is(self):
         result = job(RANKS, AQPERF, *QUICK, "--no-pin", "--pattern", "put-*,barrier", "--json", "-")
         names = [row["pattern"] for row in json.loads(self.expect(result, 0).stdout)]

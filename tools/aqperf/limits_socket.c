@@ -169,32 +169,3 @@ bool limits_meet_socket(struct perf *perf, uint64_t port)
     return recv(channel, &heard_pid, sizeof heard_pid, 0) == sizeof heard_pid &&
            heard_pid == perf->peer_pid;
 }
-
-/* What stands for a limit of mapped memory: one at a time, and many under way. */
-static const enum limit_id instead[LIMIT_COUNT][2] = {
-    [LIMIT_LINE_RTT] = {LIMIT_SOCKET_RTT},
-    [LIMIT_LINE_ECHO] = {LIMIT_SOCKET_ECHO},
-    [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET_ROUNDS},
-    [LIMIT_LINE_HOP] = {LIMIT_SOCKET_HOP},
-    [LIMIT_STORE] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_LOAD] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_ATOMIC] = {LIMIT_SOCKET_RTT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_MEMCPY_OUT] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_MEMCPY_IN] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_STRIDED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_STRIDED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_VECTOR_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_VECTOR_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_INDEXED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_INDEXED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_DOUBLE_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_DOUBLE_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-};
-
-enum limit_id limits_by_socket(const struct perf *perf, const struct kind *kind, enum limit_id id)
-{
-    bool alone = kind->limit == LIMIT_CALL || (kind->endpoints && !kind->either);
-    if (!perf->by_socket || alone) return id;
-    return instead[id][kind->unit != UNIT_NS];
-}

@@ -138,6 +138,7 @@ int main(int argc, char **argv)
         if (rows == 0) fprintf(stderr, "aqperf: nothing was measured: no size fits its pattern\n");
         if (outputs_write(outputs, &perf) != 0 || rows == 0 || !command_written()) result = 1;
     }
+    limits_close_fabric();
     perf.api->finish();
     return result;
 }

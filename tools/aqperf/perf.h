@@ -60,6 +60,10 @@ struct limit {
      * they need the mappings of all. */
     struct work work;
 };
+/* Of ranks that share no memory, by whatever is between them: in this order for each. */
+#define PLAIN_LIMITS(NET)                                                                          \
+    LIMIT_##NET##_RTT, LIMIT_##NET##_ECHO, LIMIT_##NET##_ROUNDS, LIMIT_##NET##_HOP,                \
+        LIMIT_##NET##_OUT, LIMIT_##NET##_IN, LIMIT_##NET##_STREAM_OUT, LIMIT_##NET##_STREAM_IN
 enum limit_id {
     LIMIT_NONE,
     LIMIT_LINE_RTT,
@@ -89,14 +93,9 @@ enum limit_id {
     LIMIT_DOUBLE_IN,
     LIMIT_CMA_PRIVATE_WRITE,
     LIMIT_CMA_PRIVATE_READ,
-    LIMIT_SOCKET_RTT,
-    LIMIT_SOCKET_ECHO,
-    LIMIT_SOCKET_ROUNDS,
-    LIMIT_SOCKET_HOP,
-    LIMIT_SOCKET_OUT,
-    LIMIT_SOCKET_IN,
-    LIMIT_SOCKET_STREAM_OUT,
-    LIMIT_SOCKET_STREAM_IN,
+    PLAIN_LIMITS(SOCKET),
+    PLAIN_LIMITS(OFI),
+    PLAIN_LIMITS(IBV),
     LIMIT_COUNT
 };
 extern const struct limit limits[LIMIT_COUNT];
@@ -144,8 +143,9 @@ struct line {
 };
 #define RING_LINES 256u
 /* The ring of the double copy. */
-#define FRAGMENTS      8u
-#define FRAGMENT_BYTES ((size_t)32768)
+#define FRAGMENTS         8u
+#define FRAGMENT_BYTES    ((size_t)32768)
+#define FABRIC_CARD_WORDS 34u /* where to find the peer of limits_fabric.c, and what it lends */
 
 /* The segment of ranks 0 and 1; the others have it without data. */
 struct shared {
@@ -163,6 +163,7 @@ struct shared {
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
     uint64_t operations; /* of a limit, in which rank 1 has a part */
     uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
+    uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
 };
@@ -270,7 +271,7 @@ struct perf {
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
     bool both_map;            /* both of the pair have the other's segment mapped */
-    bool by_socket;           /* the pair shares no memory, but a host */
+    enum limit_id plain;      /* the first limit of what is between the pair, or LIMIT_NONE */
     bool all_map;             /* all ranks have all segments mapped */
     struct shared *next;      /* the segment of the rank after ours, if all_map */
     struct shared *peer_addr; /* the peer's segment in its own address space */
@@ -325,10 +326,16 @@ loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cm
  * this host. */
 uint64_t limits_open_socket(const struct perf *perf);
 bool limits_meet_socket(struct perf *perf, uint64_t port);
-/* What takes the place of a limit where no memory is shared. */
-enum limit_id limits_by_socket(const struct perf *perf, const struct kind *kind, enum limit_id id);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
 loop_fn limits_socket_stream_in;
+/* limits_fabric.c: what the peer must know, if a transport over a fabric reaches it; the first of
+ * its limits, or LIMIT_NONE; whether it moves so much at once. */
+void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
+enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
+bool limits_fabric_takes(size_t size);
+void limits_close_fabric(void);
+loop_fn limits_fabric_echo, limits_fabric_out, limits_fabric_in, limits_fabric_stream_out;
+loop_fn limits_fabric_stream_in;
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 

@@ -12,6 +12,19 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
     perf->peer = rank == 0 && ranks > 1 ? 1 : 0;
 }
 
+/* What is between the pair, if it shares no memory. */
+static enum limit_id meet_plain(struct perf *perf)
+{
+    struct shared *there = perf->peer_addr;
+    uint64_t card[FABRIC_CARD_WORDS];
+    for (unsigned i = 0; i < FABRIC_CARD_WORDS; i++)
+        card[i] = perf->api->get_word(perf->peer, &there->card[i]);
+    enum limit_id first = limits_meet_fabric(perf, card);
+    if (first != LIMIT_NONE) return first;
+    bool met = limits_meet_socket(perf, perf->api->get_word(perf->peer, &there->socket));
+    return met ? LIMIT_SOCKET_RTT : LIMIT_NONE;
+}
+
 /* Tell the other of the pair whether we see its memory, and learn its part. */
 static void introduce(struct perf *perf)
 {
@@ -19,13 +32,13 @@ static void introduce(struct perf *perf)
     perf->mine->pid = (uint64_t)getpid();
     perf->mine->maps_peer = perf->theirs != NULL;
     perf->mine->socket = limits_open_socket(perf);
+    limits_open_fabric(perf, perf->mine->card);
     perf->api->barrier();
     if (perf->rank > 1) return;
     perf->peer_pid = perf->api->get_word(perf->peer, &there->pid);
     perf->both_map =
         perf->api->get_word(perf->peer, &there->maps_peer) != 0 && perf->theirs != NULL;
-    if (!perf->both_map)
-        perf->by_socket = limits_meet_socket(perf, perf->api->get_word(perf->peer, &there->socket));
+    if (!perf->both_map) perf->plain = meet_plain(perf);
 }
 
 void talk_meet(struct perf *perf)

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""aqperf: two ranks that share no memory are measured beside what is between them without the
+library: plain sockets, or the fewest calls of libfabric or verbs.
+
+usage: aqperf_plain.py BUILD_DIR udp|ofi|ibv
+"""
+
+import json
+
+from programs import AQPERF, ARGUMENTS, Case, job, main
+
+NET = ARGUMENTS[0]
+QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
+VARIABLES = {"udp": {"AQ_NEIGHBORHOOD": "1"},
+             # Messages of 4 KB are above the largest of fabrics, with their headers.
+             "ofi": {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "tcp", "AQ_OFI_MEDIUM": "8K"},
+             # in the machine of tests/rdma, where each has an end of the wire
+             "ibv": {"AQ_TRANSPORTS": "ibv", "AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes",
+                     "AQ_IBV_RAILS": "1", "AQ_IBV_MEDIUM": "8K"}}[NET]
+# Pattern -> the limits of its sizes.
+LIMITS = {"am-short-rtt": [f"{NET}-rtt"], "am-medium-rtt": [f"{NET}-echo"] * 2,
+          "am-medium-rate": [f"{NET}-stream"] * 2, "put-lat": [f"{NET}-put"] * 2,
+          "get-lat": [f"{NET}-get"] * 2, "put-bw": [f"{NET}-stream"] * 2,
+          "get-bw": [f"{NET}-stream"] * 2, "put-self": ["store", "memcpy"], "poll-empty": ["call"],
+          "barrier": [f"{NET}-rounds"]}
+
+
+class AqperfPlain(Case):
+    def check_through(self, api):
+        result = job(2, AQPERF, *QUICK, "--api", api, "--pattern", ",".join(LIMITS),
+                     "--json", "-", **VARIABLES)
+        found = {}
+        for row in json.loads(self.expect(result, 0).stdout):
+            found.setdefault(row["pattern"], []).append(row["limit_name"])
+            self.assertGreater(row["limit"], 0, row)
+            self.assertGreater(row["ratio"], 0, row)
+            self.assertIsNone(row["cma"], row)
+            if row["unit"] == "ns" and row["limit_name"].startswith(NET):
+                self.assertGreater(row["limit"], 500, row)  # two system calls and more
+        self.assertEqual(found, LIMITS)
+
+    def test_limits_beside_the_native_calls(self):
+        self.check_through("aq")
+
+    def test_limits_beside_the_gasnet_interface(self):
+        self.check_through("gasnet")
+
+
+main()

@@ -1,0 +1,193 @@
+/* What a fabric can do by the fewest calls of libfabric or verbs, for ranks that a transport over
+ * it connects: the same kind of operations, between the same two processes, without the library. */
+#include "limits_fabric.h"
+#include <aqueduct/info.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD = 8, RECEIVES = 2, LOOK = 4096 /* turns */ };
+
+static const struct fabric *const fabrics[] = {
+#if AQPERF_OFI
+    &fabric_ofi,
+#endif
+#if AQPERF_IBV
+    &fabric_ibv,
+#endif
+    NULL};
+
+static const struct fabric *fabric; /* in use */
+static size_t most;
+static struct fabric_memory memory;
+static uint64_t posted[FABRIC_OPS], over[FABRIC_OPS], taken;
+
+/* --- one operation ------------------------------------------------------------------------------
+ */
+
+static void fail(struct perf *perf, const char *why)
+{
+    fprintf(stderr, "aqperf: rank %u: %s without the library: %s\n", perf->rank, fabric->transport,
+            why);
+    perf->api->quit(1);
+}
+
+static int after_a_turn(void *turns)
+{
+    return ++*(unsigned *)turns > 1;
+}
+
+/* From time to time the library goes on, too: its last message may not have left. */
+static void progress(struct perf *perf, unsigned *turns)
+{
+    char why[FABRIC_WHY];
+    enum fabric_op op;
+    int found = fabric->poll(&op, why);
+    if (found < 0) fail(perf, why);
+    if (found > 0) over[op]++;
+    if (found != 0) return;
+    limits_wait_turn(perf, turns);
+    unsigned own = 0;
+    if (*turns % LOOK == 0) perf->api->until(after_a_turn, &own);
+}
+
+static void give(struct perf *perf, enum fabric_op op, size_t size)
+{
+    unsigned turns = 0;
+    while (posted[op] - over[op] >= FABRIC_UNDER_WAY || !fabric->post(op, size))
+        progress(perf, &turns);
+    posted[op]++;
+}
+
+static void await(struct perf *perf, enum fabric_op op, uint64_t count)
+{
+    unsigned turns = 0;
+    while (over[op] < count)
+        progress(perf, &turns);
+}
+
+static void take_message(struct perf *perf)
+{
+    await(perf, FABRIC_RECEIVE, ++taken);
+}
+
+/* A receive for the next message follows, for which there is one already. */
+static void give_message(struct perf *perf, size_t size)
+{
+    give(perf, FABRIC_SEND, size);
+    give(perf, FABRIC_RECEIVE, memory.len);
+}
+
+/* --- the loops, in both ranks -------------------------------------------------------------------
+ */
+
+static size_t at_least_word(size_t size)
+{
+    return size < WORD ? WORD : size;
+}
+
+void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (perf->rank == 0) give_message(perf, at_least_word(size));
+        take_message(perf);
+        if (perf->rank != 0) give_message(perf, at_least_word(size));
+    }
+}
+
+/* Rank 0 moves the bytes, and a message tells rank 1, which keeps polling, that it may go on. */
+static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)
+{
+    for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
+        give(perf, op, at_least_word(size));
+        if (each) await(perf, op, posted[op]);
+    }
+    await(perf, op, posted[op]);
+    limits_fabric_echo(perf, WORD, 1);
+}
+
+#define FABRIC_LIMIT(name, op, each)                                                               \
+    void limits_fabric_##name(struct perf *perf, size_t size, uint64_t n)                          \
+    {                                                                                              \
+        move(perf, op, size, n, each);                                                             \
+    }
+FABRIC_LIMIT(out, FABRIC_PUT, true)
+FABRIC_LIMIT(in, FABRIC_GET, true)
+FABRIC_LIMIT(stream_out, FABRIC_PUT, false)
+FABRIC_LIMIT(stream_in, FABRIC_GET, false)
+
+/* --- beginning and end --------------------------------------------------------------------------
+ */
+
+/* Other interfaces do not say what reaches the peer; then it must be the only one allowed. */
+static bool reaches(const struct perf *perf, const char *transport)
+{
+    const char *allowed = getenv("AQ_TRANSPORTS");
+    return strcmp(perf->transport, transport) == 0 ||
+           (allowed != NULL && strcmp(allowed, transport) == 0);
+}
+
+void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS])
+{
+    char why[FABRIC_WHY] = "no memory";
+    memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
+    for (size_t i = 0; fabrics[i] != NULL; i++)
+        if (reaches(perf, fabrics[i]->transport)) fabric = fabrics[i];
+    if (perf->rank > 1 || perf->ranks < 2 || fabric == NULL) {
+        fabric = NULL;
+        return;
+    }
+    memory.len = (at_least_word(perf->max_size) + 4095) & ~(size_t)4095;
+    memory.outgoing = aligned_alloc(4096, 2 * memory.len);
+    if (memory.outgoing != NULL) {
+        memset(memory.outgoing, 1, 2 * memory.len);
+        memory.incoming = memory.outgoing + memory.len;
+        most = fabric->open(perf->rank, &memory, card, why);
+    }
+    if (most != 0) return;
+    fprintf(stderr, "aqperf: rank %u: what %s can do without the library is not measured: %s\n",
+            perf->rank, fabric->transport, why);
+    limits_close_fabric();
+    memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
+}
+
+/* One that could not open it has an empty card. */
+enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
+{
+    static const uint64_t empty[FABRIC_CARD_WORDS];
+    char why[FABRIC_WHY];
+    if (fabric == NULL || memcmp(card, empty, sizeof(empty)) == 0) return LIMIT_NONE;
+    if (!fabric->meet(card, why)) fail(perf, why);
+    for (unsigned i = 0; i < RECEIVES; i++)
+        give(perf, FABRIC_RECEIVE, memory.len);
+    return fabric->first;
+}
+
+void limits_close_fabric(void)
+{
+    if (fabric != NULL) fabric->close();
+    free(memory.outgoing);
+    memory.outgoing = NULL;
+    fabric = NULL;
+}
+
+bool limits_fabric_takes(size_t size)
+{
+    return fabric == NULL || size <= most;
+}
+
+const char *fabric_setting(const char *name)
+{
+    aq_setting_info info;
+    for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++)
+        if (strcmp(info.name, name) == 0) return info.value;
+    return "";
+}
+
+const char *fabric_device(const char *transport, unsigned index)
+{
+    aq_transport_info info;
+    for (size_t i = 0; aq_info_transport(i, &info) == AQ_OK; i++)
+        if (strcmp(info.name, transport) == 0 && info.usable && index-- == 0) return info.device;
+    return "";
+}

@@ -1,0 +1,38 @@
+/* What the limits of a fabric need of the interface below a transport: limits_fabric.c has the
+ * loops, and a row of its table for each. */
+#ifndef AQPERF_LIMITS_FABRIC_H
+#define AQPERF_LIMITS_FABRIC_H
+
+#include "perf.h"
+
+enum fabric_op { FABRIC_SEND, FABRIC_RECEIVE, FABRIC_PUT, FABRIC_GET, FABRIC_OPS };
+enum { FABRIC_UNDER_WAY = 64 /* operations */, FABRIC_WHY = 200 };
+
+/* What is sent, and what is received or put there, or got to; `len` bytes each. */
+struct fabric_memory {
+    unsigned char *outgoing, *incoming;
+    size_t len;
+};
+
+struct fabric {
+    const char *transport; /* of the library, beside which it is measured */
+    enum limit_id first;   /* of its limits */
+    /* The largest size that it moves at once; what the peer has to know is in `card` then. 0: the
+     * reason is in `why`. */
+    size_t (*open)(unsigned rank, const struct fabric_memory *memory,
+                   uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
+    bool (*meet)(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
+    /* False: there is no room now. A put is over when it is visible. */
+    bool (*post)(enum fabric_op op, size_t size);
+    /* 1 and what is over, 0, or -1 and the reason. */
+    int (*poll)(enum fabric_op *over, char why[FABRIC_WHY]);
+    void (*close)(void);
+};
+extern const struct fabric fabric_ofi, fabric_ibv;
+
+/* The value of a setting of the library; what it would use for a transport: the `index`-th that is
+ * usable, "" if there is none. */
+const char *fabric_setting(const char *name);
+const char *fabric_device(const char *transport, unsigned index);
+
+#endif

@@ -1,0 +1,221 @@
+/* The limits of a fabric by libfabric: the provider that the transport ofi uses, asked for the same
+ * things. */
+#include "limits_fabric.h"
+#include "transport/ofi/ofi_library.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_WORDS = 32, SLOTS = 3 * FABRIC_UNDER_WAY };
+
+/* An operation under way. */
+struct slot {
+    struct fi_context2 context; /* the first: of the provider */
+    enum fabric_op op;
+    struct slot *next; /* that is free */
+};
+
+static struct {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    struct fid_mr *mr;
+    struct fabric_memory memory;
+    fi_addr_t peer;
+    uint64_t key, there;
+    struct slot slots[SLOTS], *free;
+    unsigned injected; /* sends that were over at once and have not been told of */
+} ofi;
+
+/* --- opening ------------------------------------------------------------------------------------
+ */
+
+static struct fi_info *ofi_hints(void)
+{
+    const char *provider = fabric_setting("AQ_OFI_PROVIDER");
+    struct fi_info *hints = ofi_library.dupinfo(NULL);
+    if (hints == NULL) return NULL;
+    if (provider[0] == 0) provider = fabric_device("ofi", 0);
+    if (provider[0] == 0) provider = "tcp";
+    hints->caps = FI_MSG | FI_RMA;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode =
+        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->fabric_attr->prov_name = strndup(provider, strcspn(provider, " "));
+    return hints;
+}
+
+/* The domain that is asked for, or the first that is not the loopback interface. */
+static int ofi_find(void)
+{
+    const char *domain = fabric_setting("AQ_OFI_DOMAIN");
+    struct fi_info *list = NULL, *found = NULL, *hints = ofi_hints();
+    int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
+    for (struct fi_info *info = list; info != NULL; info = info->next) {
+        bool loopback = strcmp(info->domain_attr->name, "lo") == 0;
+        if (domain[0] != 0 ? strcmp(info->domain_attr->name, domain) != 0
+                           : found != NULL && loopback)
+            continue;
+        found = info;
+        if (!loopback) break;
+    }
+    if (found != NULL) ofi.info = ofi_library.dupinfo(found);
+    if (list != NULL) ofi_library.freeinfo(list);
+    if (hints != NULL) ofi_library.freeinfo(hints);
+    return ofi.info != NULL ? 0 : err != 0 ? err : -FI_ENODATA;
+}
+
+static int ofi_open_endpoint(void)
+{
+    struct fi_cq_attr cq = {.size = 2 * SLOTS, .format = FI_CQ_FORMAT_CONTEXT};
+    struct fi_av_attr av = {.type = ofi.info->domain_attr->av_type, .count = 2};
+    int err = ofi_library.fabric(ofi.info->fabric_attr, &ofi.fabric, NULL);
+    if (err == 0) err = fi_domain(ofi.fabric, ofi.info, &ofi.domain, NULL);
+    if (err == 0) err = fi_av_open(ofi.domain, &av, &ofi.av, NULL);
+    if (err == 0) err = fi_cq_open(ofi.domain, &cq, &ofi.cq, NULL);
+    if (err == 0) err = fi_endpoint(ofi.domain, ofi.info, &ofi.ep, NULL);
+    if (err == 0) err = fi_ep_bind(ofi.ep, &ofi.av->fid, 0);
+    if (err == 0) err = fi_ep_bind(ofi.ep, &ofi.cq->fid, FI_TRANSMIT | FI_RECV);
+    return err == 0 ? fi_enable(ofi.ep) : err;
+}
+
+static int ofi_register(void)
+{
+    uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    int err = fi_mr_reg(ofi.domain, ofi.memory.outgoing, 2 * ofi.memory.len, access, 0, 1, 0,
+                        &ofi.mr, NULL);
+    if (err != 0 || (ofi.info->domain_attr->mr_mode & FI_MR_ENDPOINT) == 0) return err;
+    err = fi_mr_bind(ofi.mr, &ofi.ep->fid, 0);
+    return err == 0 ? fi_mr_enable(ofi.mr) : err;
+}
+
+static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
+                       uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
+{
+    size_t len = NAME_WORDS * sizeof(*card);
+    const char *missing = ofi_library_missing();
+    (void)rank;
+    ofi.memory = *memory;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        ofi.slots[i].next = ofi.free;
+        ofi.free = &ofi.slots[i];
+    }
+    int err = missing == NULL ? ofi_find() : 0;
+    if (missing == NULL && err == 0) err = ofi_open_endpoint();
+    if (missing == NULL && err == 0) err = ofi_register();
+    if (missing == NULL && err == 0) err = fi_getname(&ofi.ep->fid, card, &len);
+    if (missing != NULL || err != 0) {
+        snprintf(why, FABRIC_WHY, "%s", missing != NULL ? missing : ofi_library.strerror(-err));
+        return 0;
+    }
+    bool virtual = (ofi.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    card[NAME_WORDS] = fi_mr_key(ofi.mr);
+    card[NAME_WORDS + 1] = (virtual ? (uintptr_t)memory->outgoing : 0) + memory->len;
+    return ofi.info->ep_attr->max_msg_size;
+}
+
+static bool ofi_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
+{
+    ofi.key = card[NAME_WORDS];
+    ofi.there = card[NAME_WORDS + 1];
+    if (fi_av_insert(ofi.av, card, 1, &ofi.peer, 0, NULL) == 1) return true;
+    snprintf(why, FABRIC_WHY, "the address of the peer makes no sense");
+    return false;
+}
+
+static void ofi_drop(struct fid *fid)
+{
+    if (fid != NULL) (void)fi_close(fid);
+}
+
+static void ofi_close(void)
+{
+    ofi_drop(ofi.mr != NULL ? &ofi.mr->fid : NULL);
+    ofi_drop(ofi.ep != NULL ? &ofi.ep->fid : NULL);
+    ofi_drop(ofi.cq != NULL ? &ofi.cq->fid : NULL);
+    ofi_drop(ofi.av != NULL ? &ofi.av->fid : NULL);
+    ofi_drop(ofi.domain != NULL ? &ofi.domain->fid : NULL);
+    ofi_drop(ofi.fabric != NULL ? &ofi.fabric->fid : NULL);
+    if (ofi.info != NULL) ofi_library.freeinfo(ofi.info);
+}
+
+/* --- operations ---------------------------------------------------------------------------------
+ */
+
+static ssize_t ofi_give(enum fabric_op op, size_t size, struct slot *slot)
+{
+    bool out = op == FABRIC_SEND || op == FABRIC_PUT;
+    void *desc = fi_mr_desc(ofi.mr);
+    struct iovec part = {out ? ofi.memory.outgoing : ofi.memory.incoming, size};
+    struct fi_rma_iov there = {.addr = ofi.there, .len = size, .key = ofi.key};
+    struct fi_msg_rma msg = {.msg_iov = &part,
+                             .desc = &desc,
+                             .iov_count = 1,
+                             .addr = ofi.peer,
+                             .rma_iov = &there,
+                             .rma_iov_count = 1,
+                             .context = slot};
+    switch (op) {
+    case FABRIC_SEND:
+        return fi_send(ofi.ep, part.iov_base, size, desc, ofi.peer, slot);
+    case FABRIC_RECEIVE:
+        return fi_recv(ofi.ep, part.iov_base, size, desc, FI_ADDR_UNSPEC, slot);
+    case FABRIC_PUT:
+        return fi_writemsg(ofi.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    default:
+        return fi_readmsg(ofi.ep, &msg, FI_COMPLETION);
+    }
+}
+
+static bool ofi_post(enum fabric_op op, size_t size)
+{
+    struct slot *slot = ofi.free;
+    if (op == FABRIC_SEND && size <= ofi.info->tx_attr->inject_size) {
+        bool left = fi_inject(ofi.ep, ofi.memory.outgoing, size, ofi.peer) == 0;
+        ofi.injected += left;
+        return left;
+    }
+    if (slot == NULL) return false;
+    struct slot *next = slot->next;
+    slot->op = op;
+    if (ofi_give(op, size, slot) != 0) return false;
+    ofi.free = next;
+    return true;
+}
+
+static int ofi_poll(enum fabric_op *over, char why[FABRIC_WHY])
+{
+    struct fi_cq_entry entry;
+    struct fi_cq_err_entry error = {0};
+    if (ofi.injected > 0) {
+        ofi.injected--;
+        *over = FABRIC_SEND;
+        return 1;
+    }
+    ssize_t got = fi_cq_read(ofi.cq, &entry, 1);
+    if (got == -FI_EAGAIN) return 0;
+    if (got != 1) {
+        if (fi_cq_readerr(ofi.cq, &error, 0) == 1) got = -error.err;
+        snprintf(why, FABRIC_WHY, "%s", ofi_library.strerror((int)-got));
+        return -1;
+    }
+    struct slot *slot = entry.op_context;
+    *over = slot->op;
+    slot->next = ofi.free;
+    ofi.free = slot;
+    return 1;
+}
+
+const struct fabric fabric_ofi = {.transport = "ofi",
+                                  .first = LIMIT_OFI_RTT,
+                                  .open = ofi_open,
+                                  .meet = ofi_meet,
+                                  .post = ofi_post,
+                                  .poll = ofi_poll,
+                                  .close = ofi_close};
