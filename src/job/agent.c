@@ -110,19 +110,24 @@ static void agent_detach(void *arg, uint32_t number)
     agent_peer_reset(peer);
 }
 
-static void agent_attach(void *arg, uint32_t ancestor)
+static void agent_call(uint32_t ancestor, uint64_t within_ns)
 {
     struct agent_peer *peer = agent_peer(ancestor);
     const struct aqi_seal_call call = {.from = agent.params.hub.agent, .to = ancestor};
     const char *where = agent.params.where(agent.params.hub.arg, ancestor);
-    (void)arg;
     peer->called = true;
     agent.above = peer;
     aq_status status = AQ_EPEER;
     if (where != NULL)
-        status = aqi_link_connect(agent.links, where, &call, agent.params.hub.host_timeout_ns, peer,
-                                  &peer->link);
+        status = aqi_link_connect(agent.links, where, &call, within_ns, peer, &peer->link);
     if (status != AQ_OK) agent.uncalled = peer; /* the next tick tells the hub */
+}
+
+/* In time for the next one above, before the root gives us up. */
+static void agent_attach(void *arg, uint32_t ancestor)
+{
+    (void)arg;
+    agent_call(ancestor, agent.params.hub.host_timeout_ns / 2);
 }
 
 static void agent_pause(void *arg, bool paused)
@@ -208,7 +213,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     }
     if (peer->link != NULL) { /* it has given up the old one, of which we have not heard */
         agent_detach(NULL, peer->number);
-        aqi_hub_link_lost(agent.hub, peer->number, "it has called again");
+        aqi_hub_link_lost(agent.hub, peer->number, false, "it has called again");
     }
     peer->link = link;
     peer->open = true;
@@ -217,13 +222,13 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, peer->number);
 }
 
-static void agent_drop(struct agent_peer *peer, const char *why)
+static void agent_drop(struct agent_peer *peer, bool ended, const char *why)
 {
     bool open = peer->open, called = peer->called;
     uint32_t number = peer->number;
     agent_peer_reset(peer);
     if (open)
-        aqi_hub_link_lost(agent.hub, number, why);
+        aqi_hub_link_lost(agent.hub, number, ended, why);
     else if (called)
         aqi_hub_unreachable(agent.hub, number, why);
 }
@@ -268,7 +273,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     }
     if (status == AQ_OK || aqi_link_owner(link) != peer) return;
     agent_detach(NULL, number);
-    aqi_hub_link_lost(agent.hub, number, "it sent what makes no sense");
+    aqi_hub_link_lost(agent.hub, number, true, "it sent what makes no sense");
 }
 
 static void agent_on_ended(struct aqi_link *link, aq_status status, const char *why)
@@ -276,7 +281,8 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
     agent_tell();
-    agent_drop(peer, status == AQ_OK ? "its agent has ended" : why);
+    agent_drop(peer, status == AQ_OK || status == AQ_EPEER,
+               status == AQ_OK ? "its agent has ended" : why);
 }
 
 static void agent_on_room(struct aqi_link *link)
@@ -381,7 +387,7 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
 void aqi_agent_start(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
-    if (own->agent != 0) agent_attach(NULL, aqi_hub_parent(own->agent, own->fanout));
+    if (own->agent != 0) agent_call(aqi_hub_parent(own->agent, own->fanout), own->host_timeout_ns);
 }
 
 aq_status aqi_agent_offer(char *text, size_t len)
@@ -394,7 +400,7 @@ static void agent_tell_unreachable(void)
     struct agent_peer *peer = agent.uncalled;
     if (peer == NULL) return;
     agent.uncalled = NULL;
-    agent_drop(peer, "no address of it is known");
+    agent_drop(peer, false, "no address of it is known");
 }
 
 uint64_t aqi_agent_tick(void)

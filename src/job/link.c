@@ -106,9 +106,17 @@ static void link_let_go(struct aqi_link *link)
     link_drop_queue(link);
 }
 
+/* A plain close would look to the other side as if our process had ended. */
+static void link_reset(const struct aqi_link *link)
+{
+    const struct linger none = {.l_onoff = 1};
+    (void)setsockopt(link->source.fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...)
 {
     if (link->state == LINK_DOOMED) return;
+    if (link->state == LINK_OPEN && status != AQ_OK && status != AQ_EPEER) link_reset(link);
     char *why;
     va_list args;
     va_start(args, fmt);
@@ -222,6 +230,8 @@ static void link_cut(struct aqi_link *link)
 static void link_broke(struct aqi_link *link, int error)
 {
     bool reset = error == ECONNRESET || error == EPIPE;
+    /* EPIPE: it had closed the connection before. */
+    aq_status status = error == EPIPE ? AQ_EPEER : AQ_ESYS;
     const char *why = reset
                           ? "the connection was reset: the process there has ended, or a firewall "
                             "between has cut it"
@@ -231,9 +241,9 @@ static void link_broke(struct aqi_link *link, int error)
     else if (link->stranger && reset)
         link_cut(link);
     else if (link->state == LINK_CLOSING && link->backlog != 0)
-        link_doom(link, AQ_EPEER, "%s, and %zu bytes had not been sent", why, link->backlog);
+        link_doom(link, status, "%s, and %zu bytes had not been sent", why, link->backlog);
     else
-        link_doom(link, AQ_EPEER, "%s", why);
+        link_doom(link, status, "%s", why);
 }
 
 static void link_closed(struct aqi_link *link)
@@ -255,7 +265,7 @@ static void link_sent(struct aqi_link *link, size_t len)
     }
 }
 
-static bool link_receive(struct aqi_link *link);
+static bool link_receive(struct aqi_link *link, int error);
 
 /* As much as goes at once: false when the socket takes no more, or is broken. */
 static bool link_send_some(struct aqi_link *link, size_t *len)
@@ -273,7 +283,7 @@ static bool link_send_some(struct aqi_link *link, size_t *len)
         int error = errno;
         if (error == EAGAIN || error == EINTR) return false;
         /* What the other side has said before it went shall not be lost. */
-        while (link_receive(link))
+        while (link_receive(link, error))
             ;
         link_broke(link, error);
         return false;
@@ -385,15 +395,18 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
         link_say(link);
 }
 
-/* False: there is nothing more to receive. */
-static bool link_receive(struct aqi_link *link)
+/* False: there is nothing more to receive. `error`: what the system has said already, and so does
+ * not say again. */
+static bool link_receive(struct aqi_link *link, int error)
 {
     struct aqi_links *links = link->links;
     ssize_t len = recv(link->source.fd, links->room, LINK_ROOM, MSG_DONTWAIT);
     if (len > 0)
         link_feed(link, links->room, (size_t)len);
-    else if (len == 0)
+    else if (len == 0 && error == 0)
         link_cut(link);
+    else if (len == 0)
+        link_broke(link, error);
     else if (errno != EAGAIN && errno != EINTR)
         link_broke(link, errno);
     return len > 0 && link->state != LINK_DOOMED;
@@ -404,7 +417,8 @@ static void link_ready(struct aqi_source *source)
     struct aqi_link *link = AQI_SOURCE_OF(source, struct aqi_link, source);
     uint32_t events = source->events;
     if ((events & EPOLLOUT) != 0 && link->first != NULL) link_flush(link);
-    if (link->state != LINK_DOOMED && (events & ~(uint32_t)EPOLLOUT) != 0) (void)link_receive(link);
+    if (link->state != LINK_DOOMED && (events & ~(uint32_t)EPOLLOUT) != 0)
+        (void)link_receive(link, 0);
 }
 
 void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
@@ -433,7 +447,7 @@ static bool link_is_silent(struct aqi_link *link, uint64_t now)
     if (link->links->patient) link->heard_ns = now;
     uint64_t heard = link->heard_ns, silence = link->links->config.silence_ns;
     if (now < heard + silence) return false;
-    while (link->heard_ns == heard && link_receive(link))
+    while (link->heard_ns == heard && link_receive(link, 0))
         ;
     return link->state != LINK_DOOMED && link->heard_ns == heard;
 }

@@ -257,7 +257,7 @@ static void test_reset(void **state)
     aqi_links_close(hosts[1].links);
     hosts[1].links = NULL;
     UNTIL(hosts[0].ended == 1);
-    assert_int_equal(hosts[0].status, AQ_EPEER);
+    assert_int_equal(hosts[0].status, AQ_ESYS);
     assert_non_null(strstr(hosts[0].why, "host 1 (127.0.0.1:"));
     assert_non_null(strstr(hosts[0].why, "the process there has ended"));
     /* In the middle of the handshake. */

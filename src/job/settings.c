@@ -55,8 +55,9 @@ static const struct aqi_setting job_rows[] = {
          .unit = "s",
          .min = 200 * JOB_MILLISECOND,
          .max = 60 * JOB_MINUTE,
-         .doc = "In a job over several hosts, how long one of them may be silent before it counts "
-                "as dead, with all its processes; each says four times as often that it lives.",
+         .doc = "In a job over several hosts, how long one of them may be silent before its line "
+                "counts as broken, and again how long it then has to come by another; else it is "
+                "dead, with all its processes. Each says four times as often that it lives.",
          .advice = "Raise it where hosts or the network between them stall for seconds, lower it "
                    "where a host that is gone is to be noticed sooner. The same on every host.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, host_timeout_ns)},

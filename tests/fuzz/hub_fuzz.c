@@ -177,7 +177,7 @@ static void target_event(struct target *target, uint8_t what, uint8_t which, uin
         aqi_hub_now(target->hub, *now);
         break;
     case 1:
-        aqi_hub_link_lost(target->hub, which % AGENTS, "it was closed");
+        aqi_hub_link_lost(target->hub, which % AGENTS, which / AGENTS % 2 != 0, "it was closed");
         break;
     case 2:
         if (target->agent == 0)

@@ -221,6 +221,20 @@ static const struct small every_jobs[] = {
      .steps = {WAITS, EXITS(4)},
      .fault = FAULT_DEATH,
      .fault_of = 1},
+    {.name = "a line breaks",
+     .agents = 2,
+     .ranks = 2,
+     .fanout = 2,
+     .steps = {EXITS(3), EXITS(4)},
+     .fault = FAULT_RESET,
+     .fault_of = 1},
+    {.name = "a line below another breaks",
+     .agents = 3,
+     .ranks = 2,
+     .fanout = 1,
+     .steps = {EXITS(3), EXITS(4)},
+     .fault = FAULT_RESET,
+     .fault_of = 2},
 };
 
 static void every_plan(const struct small *small, struct plan *plan)
@@ -243,7 +257,7 @@ static void every_plan(const struct small *small, struct plan *plan)
     plan->calls[0] = (struct plan_call){AQI_CALL_ALLGATHER, 8};
     plan->calls[1] = (struct plan_call){AQI_CALL_TABLE, 100};
     if (small->fault_of == 0) return;
-    plan->lossy = true;
+    plan->lossy = small->fault != FAULT_RESET;
     plan->faults[plan->fault_count++] = (struct fault){small->fault, small->fault_of, 0};
 }
 

@@ -114,7 +114,7 @@ static void bounds_size(uint32_t agents, uint32_t ranks)
     plan_close(&plan);
 }
 
-enum { LONG_ENTRIES = 5000, LONG_KEPT = 24 };
+enum { LONG_ENTRIES = 7000, LONG_KEPT = 24 };
 
 static void bounds_on_input(struct sim *sim, struct event *event)
 {
@@ -146,7 +146,7 @@ static void bounds_long(void)
         plan_add(&plan, i, STEP_JOIN, 0, 0);
         plan_add(&plan, i, STEP_CALL, 0, 0);
         plan_add(&plan, i, STEP_READY, 0, 0);
-        for (uint32_t k = 0; k < 30; k++)
+        for (uint32_t k = 0; k < 45; k++)
             plan_add(&plan, i, STEP_PRINT, 100, 150 * MS);
         plan_add(&plan, i, STEP_EXIT, 0, SECOND);
     }
@@ -154,8 +154,9 @@ static void bounds_long(void)
     sim_open(&sim, &plan, 1);
     for (uint64_t i = 0; i < LONG_ENTRIES; i++)
         sim_post(&sim, NO_CHANNEL, 10 * MS + i * MS, bounds_on_input);
-    /* Until then what the host lacks is kept for those below it. */
-    sim_post(&sim, NO_CHANNEL, 500 * MS + HOST_NS + 2 * HOST_NS + 100 * MS, bounds_on_forget);
+    /* It is missed, waited for, and given up; until then what it lacks is kept for those below. */
+    sim_post(&sim, NO_CHANNEL, 500 * MS + 5 * HOST_NS / 4 + HOST_NS + 2 * HOST_NS + 100 * MS,
+             bounds_on_forget);
     sim_run(&sim);
     check_end(&sim);
     for (uint32_t i = 0; i < AGENTS; i++) {

@@ -112,7 +112,7 @@ struct plan {
     uint32_t full_host; /* has no room for results; NOBODY: all have */
     bool waits_for_one; /* all wait until one rank ends the job */
     bool may_hang;      /* somebody waits for ever, until the user ends the job */
-    bool lossy;         /* hosts or links are lost */
+    bool lossy;         /* more goes wrong with hosts than that one line breaks */
     bool slow_links;
     uint32_t inputs; /* lines for rank 0, each so long after the one before */
     uint64_t input_ns;
@@ -197,7 +197,8 @@ struct rank {
 struct agent {
     struct aqi_hub *hub;
     bool up, over, dead, silent;
-    bool excused; /* it, or its way to the root, was broken: it may be given up */
+    bool excused; /* it, or all its ways to the root, were broken: it may be given up */
+    bool broken;  /* the line to its parent; the second time it is excused */
     int code;
     uint64_t tick_ns;
     uint64_t lost_after_ns; /* of what it sent, when it died */
@@ -292,7 +293,9 @@ struct sim {
     struct event *timers; /* every: those that wait, earliest first */
     struct agent *agents;
     struct rank *ranks;
-    uint8_t *open; /* agents x agents: is this one's end of the link open? */
+    /* agents x agents: the number of the link that this one's end belongs to, 0: it is closed; and
+     * of the last link between the two; and is that cut? */
+    uint32_t *open, *links;
     uint8_t *cut;
     struct bytes *last; /* frame that was sent */
     uint32_t partition; /* 0: there is none */

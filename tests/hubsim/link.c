@@ -3,9 +3,14 @@
 
 #include <stdlib.h>
 
-static uint8_t *link_end(struct sim *sim, uint32_t a, uint32_t b)
+static uint32_t *link_end(struct sim *sim, uint32_t a, uint32_t b)
 {
     return &sim->open[(size_t)a * sim->plan->agents + b];
+}
+
+static uint32_t *link_number(struct sim *sim, uint32_t a, uint32_t b)
+{
+    return &sim->links[(size_t)aqi_min(a, b) * sim->plan->agents + aqi_max(a, b)];
 }
 
 static uint8_t *link_is_cut(struct sim *sim, uint32_t a, uint32_t b)
@@ -30,22 +35,38 @@ uint64_t link_delay(struct sim *sim)
     return 10 * US + sim_random(sim, 200 * US);
 }
 
-/* This end is closed, whatever the hub thinks of it. */
-static void link_lost(struct sim *sim, uint32_t at, uint32_t other, const char *why)
+/* This end is closed, whatever the hub thinks of it. `ended`: and so is the agent there. */
+static void link_lost(struct sim *sim, uint32_t at, uint32_t other, bool ended, const char *why)
 {
-    if (!link_open(sim, at, other)) return;
     *link_end(sim, at, other) = 0;
     if (!sim->agents[at].up) return;
     sim_trace(sim, "agent %u: link to %u is lost: %s", at, other, why);
-    aqi_hub_link_lost(agent_hub(sim, at), other, why);
+    aqi_hub_link_lost(agent_hub(sim, at), other, ended, why);
     agent_after(sim, at);
+}
+
+/* Something that is to happen to agent `a`'s end of its link to `b`. */
+static struct event *link_post(struct sim *sim, uint32_t channel, uint64_t delay_ns, uint32_t a,
+                               uint32_t b, void (*run)(struct sim *, struct event *))
+{
+    struct event *event = sim_post(sim, channel, delay_ns, run);
+    event->a = a;
+    event->b = b;
+    event->number = *link_number(sim, a, b);
+    return event;
+}
+
+/* There may be another by now. */
+static bool link_is_meant(struct sim *sim, const struct event *event)
+{
+    return *link_end(sim, event->a, event->b) == event->number;
 }
 
 static void link_on_frame(struct sim *sim, struct event *event)
 {
-    uint32_t from = event->a, at = event->b;
+    uint32_t at = event->a, from = event->b;
     struct agent *agent = &sim->agents[at];
-    if (!agent->up || !link_open(sim, at, from) || *link_is_cut(sim, from, at)) return;
+    if (!agent->up || !link_is_meant(sim, event) || *link_is_cut(sim, from, at)) return;
     if (sim->agents[from].dead && event->time > sim->agents[from].lost_after_ns) return;
     agent->frames_in++;
     agent->bytes_in += event->bytes->len;
@@ -83,29 +104,27 @@ void link_send(struct sim *sim, uint32_t from, uint32_t to, const void *frame, s
     sim->agents[from].bytes_out += len;
     check_entry(sim, frame, len);
     struct event *event =
-        sim_post(sim, channel_link(sim, from, to), link_delay(sim), link_on_frame);
-    event->a = from;
-    event->b = to;
+        link_post(sim, channel_link(sim, from, to), link_delay(sim), to, from, link_on_frame);
     event->bytes = link_bytes(sim, frame, len);
 }
 
 static void link_on_end(struct sim *sim, struct event *event)
 {
-    if (!*link_is_cut(sim, event->a, event->b)) link_lost(sim, event->b, event->a, "it was closed");
+    if (!*link_is_cut(sim, event->a, event->b) && link_is_meant(sim, event))
+        link_lost(sim, event->a, event->b, true, "it was closed");
 }
 
 void link_close(struct sim *sim, uint32_t from, uint32_t to)
 {
     if (!link_open(sim, from, to)) return;
     *link_end(sim, from, to) = 0;
-    struct event *event = sim_post(sim, channel_link(sim, from, to), link_delay(sim), link_on_end);
-    event->a = from;
-    event->b = to;
+    link_post(sim, channel_link(sim, from, to), link_delay(sim), to, from, link_on_end);
 }
 
 static void link_on_silence(struct sim *sim, struct event *event)
 {
-    link_lost(sim, event->a, event->b, "nothing was heard from it");
+    if (link_is_meant(sim, event))
+        link_lost(sim, event->a, event->b, false, "nothing was heard from it");
 }
 
 /* Each end that lives finds out by its own time-out. */
@@ -113,12 +132,10 @@ void link_cut(struct sim *sim, uint32_t a, uint32_t b)
 {
     if (!link_open(sim, a, b) && !link_open(sim, b, a)) return;
     *link_is_cut(sim, a, b) = 1;
-    for (int i = 0; i < 2; i++) {
-        struct event *event =
-            sim_post(sim, NO_CHANNEL, HOST_NS / 2 + sim_random(sim, HOST_NS / 2), link_on_silence);
-        event->a = i == 0 ? a : b;
-        event->b = i == 0 ? b : a;
-    }
+    uint64_t silence = HOST_NS + sim_random(sim, HOST_NS / 4);
+    for (int i = 0; i < 2; i++)
+        link_post(sim, NO_CHANNEL, silence - sim_random(sim, HOST_NS / 4), i == 0 ? a : b,
+                  i == 0 ? b : a, link_on_silence);
 }
 
 void link_of_dead(struct sim *sim, uint32_t agent, bool silent)
@@ -136,7 +153,7 @@ void link_of_dead(struct sim *sim, uint32_t agent, bool silent)
 
 static void link_on_reset(struct sim *sim, struct event *event)
 {
-    link_lost(sim, event->a, event->b, "it was reset");
+    if (link_is_meant(sim, event)) link_lost(sim, event->a, event->b, false, "it was reset");
 }
 
 /* The link to wherever this agent is attached ends for both. */
@@ -145,12 +162,9 @@ void link_reset(struct sim *sim, uint32_t agent)
     for (uint32_t i = 0; i < agent; i++) {
         if (!link_open(sim, agent, i)) continue;
         *link_is_cut(sim, agent, i) = 1;
-        sim->agents[agent].excused = true;
-        for (int k = 0; k < 2; k++) {
-            struct event *event = sim_post(sim, NO_CHANNEL, link_delay(sim), link_on_reset);
-            event->a = k == 0 ? agent : i;
-            event->b = k == 0 ? i : agent;
-        }
+        for (int k = 0; k < 2; k++)
+            link_post(sim, NO_CHANNEL, link_delay(sim), k == 0 ? agent : i, k == 0 ? i : agent,
+                      link_on_reset);
     }
 }
 
@@ -180,12 +194,13 @@ static void link_on_connect(struct sim *sim, struct event *event)
     if (refused || !sim->agents[to].up || link_apart(sim, agent, to)) {
         struct event *later =
             sim_post(sim, refused ? channel_agent(sim, agent, AGENT_CONNECT) : NO_CHANNEL,
-                     refused ? 50 * US : HOST_NS / 4, link_on_refused);
+                     refused ? 50 * US : HOST_NS / 2, link_on_refused);
         later->a = agent;
         later->b = to;
         return;
     }
-    *link_end(sim, agent, to) = *link_end(sim, to, agent) = 1;
+    if (link_open(sim, to, agent)) link_lost(sim, to, agent, false, "it has called again");
+    *link_end(sim, agent, to) = *link_end(sim, to, agent) = ++*link_number(sim, agent, to);
     *link_is_cut(sim, agent, to) = 0;
     sim_trace(sim, "agent %u is connected to %u", agent, to);
     aqi_hub_attached(agent_hub(sim, agent), to);

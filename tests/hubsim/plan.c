@@ -231,11 +231,11 @@ static void draw_losses(struct draw *from)
     struct plan *plan = from->plan;
     uint64_t span = chance(from, 50) ? 100 * MS : 3 * SECOND;
     uint32_t count = 1 + (uint32_t)draw(from, 3);
-    plan->lossy = true;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t agent = 1 + (uint32_t)draw(from, plan->agents - 1);
         uint64_t at = draw(from, span);
         enum fault_kind kind = (enum fault_kind)draw(from, FAULT_PARTITION + 1);
+        plan->lossy = i != 0 || (kind != FAULT_RESET && kind != FAULT_CUT);
         if (kind == FAULT_DEATH && chance(from, 5)) agent = 0;
         if (kind == FAULT_PARTITION) {
             uint32_t bits = (uint32_t)draw(from, UINT32_MAX) & ~1u;
@@ -248,6 +248,7 @@ static void draw_losses(struct draw *from)
         if (agent != 0 && chance(from, 30)) { /* and its parent, at the same time or soon */
             uint32_t parent = aqi_hub_parent(agent, plan->fanout);
             uint64_t later = chance(from, 50) ? 0 : draw(from, 2 * MS);
+            plan->lossy = plan->lossy || parent != 0;
             if (parent != 0) add_fault(plan, kind, parent, at + later);
         }
     }

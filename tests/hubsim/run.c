@@ -52,6 +52,15 @@ bool sim_chance(struct sim *sim, unsigned percent)
     return !sim->every && sim_random(sim, 100) < percent;
 }
 
+/* Once it comes again; twice it may come too late. */
+static void sim_break(struct sim *sim, uint32_t number)
+{
+    struct agent *agent = &sim->agents[number];
+    if (agent->broken) check_cause(sim, 1);
+    agent->excused = agent->excused || agent->broken;
+    agent->broken = true;
+}
+
 static void sim_fault(struct sim *sim, struct event *event)
 {
     const struct fault *fault = &sim->plan->faults[event->a];
@@ -63,12 +72,11 @@ static void sim_fault(struct sim *sim, struct event *event)
         agent_die(sim, fault->a, fault->kind == FAULT_SILENCE);
         break;
     case FAULT_RESET:
-        check_cause(sim, 1);
+        sim_break(sim, fault->a);
         link_reset(sim, fault->a);
         break;
     case FAULT_CUT:
-        check_cause(sim, 1);
-        sim->agents[fault->a].excused = true;
+        sim_break(sim, fault->a);
         for (uint32_t i = 0; i < fault->a; i++)
             link_cut(sim, fault->a, i);
         break;
@@ -139,7 +147,8 @@ void sim_open(struct sim *sim, const struct plan *plan, uint64_t seed)
     size_t pairs = (size_t)plan->agents * plan->agents;
     sim->agents = sim_alloc(plan->agents, sizeof(*sim->agents));
     sim->ranks = sim_alloc(plan->ranks, sizeof(*sim->ranks));
-    sim->open = sim_alloc(pairs, 1);
+    sim->open = sim_alloc(pairs, sizeof(*sim->open));
+    sim->links = sim_alloc(pairs, sizeof(*sim->links));
     sim->cut = sim_alloc(pairs, 1);
     sim->up = plan->agents;
     queue_open(sim);
@@ -169,6 +178,7 @@ void sim_close(struct sim *sim)
     free(sim->agents);
     free(sim->ranks);
     free(sim->open);
+    free(sim->links);
     free(sim->cut);
     free(sim->hosts);
     free(sim->host_names);

@@ -5,8 +5,11 @@ usage: lost.py BUILD_DIR [CLASS[.TEST]]…
 """
 
 import contextlib
+import pathlib
 import re
+import signal
 import subprocess
+import time
 
 import far
 
@@ -58,6 +61,39 @@ class WideLost(far.Bridged):
             host = "10.8.0.4" if victims > 0 else "10.8.0.1"
             with self.subTest(harm=harm.__name__, host=host, fanout=fanout):
                 self.survives(victims, harm, fanout)
+
+    @staticmethod
+    def line_above(agent):
+        """The port of an agent's line to its parent, which is not that of ssh."""
+        ports = set()
+        for line in pathlib.Path(f"/proc/{agent}/net/tcp").read_text("ascii").splitlines()[1:]:
+            _, local, remote, state = line.split()[:4]
+            own, other = (int(end.partition(":")[2], 16) for end in (local, remote))
+            if state == "01" and 2222 not in (own, other):
+                ports.add(own)
+        return ports
+
+    def test_lines(self):
+        """A line that breaks costs nobody, whether one end hears of it or none, as long as there
+        is another way: past the host above, or to aqrun once more."""
+        rows = [(host, fate) for host in (4, 2) for fate in ("reject with tcp reset", "drop")]
+        for host, fate in rows if far.SOAK else (rows[0], rows[-1]):
+            says = f"host 10.8.0.{host} has joined"
+            with self.subTest(host=host, fate=fate), self.job(
+                    "-v", "sh", "-c", far.Ends.STAY, ranks=4, AQ_SSH_FANOUT="2",
+                    AQ_HOST_TIMEOUT="1s") as job:
+                agents, _, everything = job.ready(4, 4)
+                port, = self.line_above(agents[f"10.8.0.{host}"])
+                with far.spaces.rules(host, ("output", f"tcp sport {port} {fate}"),
+                                      ("input", f"tcp dport {port} drop")):
+                    far.until(lambda job=job, says=says: job.said(1).count(says) == 2)
+                    self.assertEqual(job.said(1).count(says), 2, job.said(1))
+                time.sleep(2.5)  # longer than one that is missed is waited for
+                self.assertIsNone(job.run.poll(), job.said(1))
+                self.assertEqual(sorted(job.mine()[2]), sorted(everything), job.said(1))
+                self.assertNotIn("is lost with its host", job.said(1))
+                job.kill(job.run.pid, number=signal.SIGTERM)
+                self.assertEqual(job.wait(), 143, job.said(1))
 
     def test_partition(self):
         """The half without aqrun ends, and says why where ssh gets through; the other goes on."""

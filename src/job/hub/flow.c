@@ -181,8 +181,7 @@ static void flow_trim(struct aqi_hub *hub)
     if (hub->root == NULL && flow->attached) flow_send(hub, flow->parent, &frame);
 }
 
-/* How long the root waits for those whose parent it has given up. */
-static uint64_t flow_orphans_ns(const struct aqi_hub *hub)
+uint64_t flow_orphans_ns(const struct aqi_hub *hub)
 {
     return 2 * hub->params.host_timeout_ns;
 }
@@ -322,7 +321,11 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
     if (hub->root != NULL && frame->number > flow->applied) return AQ_EPROTO;
     /* It may well have more than we have: then it knows what it gets. */
     if (frame->number < kept) {
-        flow_refuse(hub, agent, "it was away for too long");
+        /* Somebody above may have kept it: those below us may have gone there meanwhile. */
+        if (hub->root != NULL)
+            flow_refuse(hub, agent, "it was away for too long");
+        else
+            hub->params.hooks.detach(hub->params.arg, agent);
         return AQ_OK;
     }
     struct hub_child *child = flow_child(hub, agent);
@@ -358,20 +361,27 @@ void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor)
     flow_resend(hub);
 }
 
-void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, const char *why)
+/* Nobody is left to call: `why`. */
+static void flow_call(struct aqi_hub *hub, uint32_t ancestor, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
-    uint32_t next = aqi_hub_parent(ancestor, hub->params.fanout);
-    if (hub->flow.hopeless || hub->over) return;
-    if (next != AQI_NO_AGENT) {
-        hub->flow.parent = next;
-        hub->params.hooks.attach(hub->params.arg, next);
+    if (ancestor != AQI_NO_AGENT) {
+        hub->flow.parent = ancestor;
+        hub->params.hooks.attach(hub->params.arg, ancestor);
         return;
     }
     snprintf(text, sizeof(text),
              "host %.60s has lost its way to %s, and ends its part of the job: %.300s",
              hub_host(hub, hub->params.agent), hub->params.launcher, why);
     flow_hopeless(hub, text);
+}
+
+/* Who was attached calls one between and then the root, which does not wait for more. */
+void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, const char *why)
+{
+    uint32_t next = aqi_hub_parent(ancestor, hub->params.fanout);
+    if (hub->flow.hopeless || hub->over) return;
+    flow_call(hub, hub->flow.epoch != 0 && ancestor != 0 ? 0 : next, why);
 }
 
 void aqi_hub_forsaken(struct aqi_hub *hub)
@@ -392,23 +402,33 @@ static aq_status flow_on_gone(struct aqi_hub *hub, const struct hub_frame *frame
     return AQ_OK;
 }
 
-void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, const char *why)
+/* The root is called once more where only the line to it broke. */
+static void flow_lose_parent(struct aqi_hub *hub, bool ended, const char *why)
+{
+    struct hub_flow *flow = &hub->flow;
+    flow->attached = false;
+    flow->alone_ns = hub->now;
+    if (hub->closing.closed && flow->facts.first == NULL)
+        hub_over(hub, 0); /* nobody needs us: the root knows all we know */
+    else if (!flow->hopeless)
+        flow_call(
+            hub, flow->parent == 0 && !ended ? 0 : aqi_hub_parent(flow->parent, hub->params.fanout),
+            why);
+}
+
+void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const char *why)
 {
     struct hub_flow *flow = &hub->flow;
     struct hub_child *child = flow_child(hub, agent);
     if (hub->over) return;
     if (hub->root == NULL && agent == flow->parent && flow->attached) {
-        flow->attached = false;
-        flow->alone_ns = hub->now;
-        if (hub->closing.closed && flow->facts.first == NULL)
-            hub_over(hub, 0); /* nobody needs us: the root knows all we know */
-        else
-            aqi_hub_unreachable(hub, agent, why);
+        flow_lose_parent(hub, ended, why);
     } else if (child != NULL && child->attached) {
         flow_lose_child(hub, child);
         const struct hub_note lost = {.type = HUB_HOST_LOST,
                                       .rank = agent,
                                       .seq = child->epoch,
+                                      .code = !ended,
                                       .data = why,
                                       .len = strlen(why)};
         flow_fact(hub, &lost);

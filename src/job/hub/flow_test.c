@@ -28,6 +28,8 @@ static struct {
     struct sent sent[SENT_MAX];
     unsigned count;
     uint32_t detached; /* a bit for each */
+    unsigned called;   /* ancestors, and the last of them */
+    uint32_t last_called;
     bool over;
 } one;
 
@@ -52,7 +54,9 @@ static void on_agent(void *arg, uint32_t agent, const void *bytes, size_t len)
 
 static void on_attach(void *arg, uint32_t agent)
 {
-    (void)arg, (void)agent;
+    (void)arg;
+    one.called++;
+    one.last_called = agent;
 }
 
 static void on_detach(void *arg, uint32_t agent)
@@ -220,10 +224,10 @@ static void entries_are_kept_for_all_below(void **state)
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
     note(0, HUB_FRAME_ENTRY, 0, 2, &entry);
     frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
-    aqi_hub_link_lost(one.hub, 3, "it died");
+    aqi_hub_link_lost(one.hub, 3, true, "it died");
     attach(7, 2, 2);
     pass(3 * TIME_OUT); /* nothing is kept for 3 any more */
-    aqi_hub_link_lost(one.hub, 7, "it died, too");
+    aqi_hub_link_lost(one.hub, 7, true, "it died, too");
     attach(15, 2, 0);
     assert_int_equal(sent(15, HUB_FRAME_GONE, 15, 0), 0);
     assert_int_equal(sent(15, HUB_FRAME_ENTRY, 1, 1), 1);
@@ -242,7 +246,7 @@ static void entries_are_kept_for_orphans(void **state)
     attach(3, 1, 0);
     attach(4, 1, 0);
     note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
-    aqi_hub_link_lost(one.hub, 3, "it died");
+    aqi_hub_link_lost(one.hub, 3, true, "it died");
     note(0, HUB_FRAME_ENTRY, 0, 2, &lost);
     frame(4, HUB_FRAME_APPLIED, 4, 2, NULL, 0);
     pass(TIME_OUT);
@@ -250,8 +254,9 @@ static void entries_are_kept_for_orphans(void **state)
     assert_int_equal(sent(8, HUB_FRAME_ENTRY, 1, 1), 1);
     pass(TIME_OUT + 1);
     frame(8, HUB_FRAME_APPLIED, 8, 2, NULL, 0);
-    attach(7, 2, 0); /* for it, it is too late */
-    assert_int_equal(sent(7, HUB_FRAME_GONE, 7, 0), 1);
+    attach(7, 2, 0); /* too late here, but perhaps not further up */
+    assert_int_equal(one.detached, 1u << 7);
+    assert_int_equal(sent(7, HUB_FRAME_GONE, 7, 0), 0);
     aqi_hub_close(one.hub);
 }
 
@@ -286,9 +291,68 @@ static void old_news_of_links_count_for_nothing(void **state)
     fact(1, 1, 2, &lost);
     assert_true(aqi_hub_agent_here(one.hub, 3));
     assert_false(aqi_hub_ending(one.hub));
-    aqi_hub_link_lost(one.hub, 3, "it died");
+    aqi_hub_link_lost(one.hub, 3, true, "it died");
     assert_false(aqi_hub_agent_here(one.hub, 3));
     assert_true(aqi_hub_ending(one.hub));
+    aqi_hub_close(one.hub);
+}
+
+/* Here, or between others: who comes again in time is not lost. */
+static void whose_line_breaks_has_a_while_to_come_again(void **state)
+{
+    (void)state;
+    const struct hub_note here = {.type = HUB_HERE, .rank = 3, .seq = 1};
+    const struct hub_note lost = {
+        .type = HUB_HOST_LOST, .rank = 3, .seq = 1, .code = 1, .data = "reset", .len = 5};
+    for (int between = 0; between < 2; between++)
+        for (int comes = 0; comes < 2; comes++) {
+            open_one(0);
+            attach(1, 1, 0);
+            fact(1, 1, 1, &here);
+            if (between != 0)
+                fact(1, 1, 2, &lost);
+            else
+                aqi_hub_link_lost(one.hub, 1, false, "reset");
+            uint32_t who = between != 0 ? 3 : 1;
+            pass(TIME_OUT - 1);
+            assert_true(aqi_hub_agent_here(one.hub, who));
+            if (comes != 0) attach(who, 2, 0);
+            pass(TIME_OUT);
+            assert_int_equal(aqi_hub_agent_here(one.hub, who), comes != 0);
+            assert_int_equal(aqi_hub_ending(one.hub), comes == 0);
+            aqi_hub_close(one.hub);
+        }
+}
+
+/* But not if the root has ended: there is nobody to call. */
+static void the_root_is_called_again_when_the_line_broke(void **state)
+{
+    (void)state;
+    for (int ended = 0; ended < 2; ended++) {
+        open_one(1);
+        aqi_hub_attached(one.hub, 0);
+        aqi_hub_link_lost(one.hub, 0, ended != 0, "reset");
+        assert_int_equal(one.called, ended == 0);
+        assert_int_equal(one.over, ended != 0);
+        if (ended == 0) aqi_hub_unreachable(one.hub, 0, "no answer");
+        assert_true(one.over);
+        aqi_hub_close(one.hub);
+    }
+}
+
+/* One between and the root: there is no time for more. */
+static void who_has_lost_its_parent_calls_twice(void **state)
+{
+    (void)state;
+    open_one(15);
+    aqi_hub_attached(one.hub, 7);
+    aqi_hub_link_lost(one.hub, 7, true, "it died");
+    assert_int_equal(one.last_called, 3);
+    aqi_hub_unreachable(one.hub, 3, "no answer");
+    assert_int_equal(one.last_called, 0);
+    assert_int_equal(one.called, 2);
+    aqi_hub_unreachable(one.hub, 0, "no answer");
+    assert_true(one.over);
     aqi_hub_close(one.hub);
 }
 
@@ -318,7 +382,7 @@ static void ranks_that_have_ended_are_not_lost_with_their_host(void **state)
     attach(1, 1, 0);
     fact(1, 1, 1, &started);
     fact(1, 1, 2, &ended);
-    aqi_hub_link_lost(one.hub, 1, "it died");
+    aqi_hub_link_lost(one.hub, 1, true, "it died");
     assert_false(aqi_hub_ending(one.hub));
     aqi_hub_close(one.hub);
 }
@@ -335,7 +399,7 @@ static void who_has_closed_leaves_when_the_root_knows_all(void **state)
         assert_int_equal(sent(1, HUB_FRAME_FACT, 3, 1), 1); /* CLOSED */
         if (known != 0) frame(1, HUB_FRAME_GOT, 3, 1, NULL, 0);
         assert_false(one.over);
-        aqi_hub_link_lost(one.hub, 1, "it was closed");
+        aqi_hub_link_lost(one.hub, 1, true, "it was closed");
         assert_int_equal(one.over, known != 0);
         if (known == 0) aqi_hub_unreachable(one.hub, 0, "refused");
         assert_true(one.over);
@@ -349,7 +413,7 @@ static void who_is_alone_gives_up(void **state)
     (void)state;
     open_one(3);
     aqi_hub_attached(one.hub, 1);
-    aqi_hub_link_lost(one.hub, 1, "it died");
+    aqi_hub_link_lost(one.hub, 1, true, "it died");
     pass(2 * TIME_OUT - 1);
     assert_false(one.over);
     pass(1);
@@ -402,6 +466,9 @@ int main(void)
         cmocka_unit_test(entries_are_kept_for_orphans),
         cmocka_unit_test(who_is_ahead_is_taken),
         cmocka_unit_test(old_news_of_links_count_for_nothing),
+        cmocka_unit_test(whose_line_breaks_has_a_while_to_come_again),
+        cmocka_unit_test(the_root_is_called_again_when_the_line_broke),
+        cmocka_unit_test(who_has_lost_its_parent_calls_twice),
         cmocka_unit_test(who_is_given_up_hears_it_from_the_log),
         cmocka_unit_test(ranks_that_have_ended_are_not_lost_with_their_host),
         cmocka_unit_test(who_has_closed_leaves_when_the_root_knows_all),

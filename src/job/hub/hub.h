@@ -11,10 +11,14 @@
  * - Down goes a *log*: results, events, the end, in one order. Every agent keeps it, applies it in
  *   this order and passes it on. So all the living hear the same.
  *
- * An agent that loses its parent attaches to the grandparent, and so on up to the root: it says
+ * An agent that loses its parent attaches to the grandparent, or else to the root: it says
  * which entry it had last and gets those after it, and it and all below it send again what is not
  * acknowledged. So the loss of an agent costs the ranks of its host and no others. Who finds no way
  * to the root ends its ranks.
+ *
+ * A line that breaks says nothing of those at its ends: the lower one calls the next above, or the
+ * root itself again, and the root waits for it for a while. An agent that has ended is given up at
+ * once.
  */
 #ifndef AQI_HUB_H
 #define AQI_HUB_H
@@ -55,7 +59,8 @@ struct aqi_hub_hooks {
                     struct aqi_parcel *parcel);
     /* Queue a frame for the parent or for a child that is attached. */
     void (*to_agent)(void *arg, uint32_t agent, const void *frame, size_t len);
-    /* The parent is lost: connect to this ancestor; then call aqi_hub_attached or _unreachable. */
+    /* The parent is lost: connect to this ancestor, within half of `host_timeout_ns`; then call
+     * aqi_hub_attached or _unreachable. */
     void (*attach)(void *arg, uint32_t ancestor);
     /* This agent's link is of no use any more: it is not part of the job, or said so itself. */
     void (*detach)(void *arg, uint32_t agent);
@@ -106,7 +111,7 @@ struct aqi_hub_params {
     uint8_t key[AQI_JOB_KEY_BYTES];
     bool survive;
     uint64_t start_timeout_ns, exit_timeout_ns;
-    uint64_t host_timeout_ns; /* an agent without a way to the root is given up after it */
+    uint64_t host_timeout_ns; /* an agent whose line broke is given up after it */
     uint64_t timeout_ns;      /* of the job; 0: none */
     uint64_t now_ns;
     struct aqi_hub_hooks hooks;
@@ -167,8 +172,8 @@ void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, const char *why
  */
 void aqi_hub_forsaken(struct aqi_hub *hub);
 /* The link to this agent, up or down, is gone. Not called for those that `detach` was called for.
- */
-void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, const char *why);
+ * `ended`: and so is the agent; else only the line is known to be broken. */
+void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const char *why);
 /* A frame came. AQ_EPROTO: it makes no sense, and the link should be given up. */
 aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *frame, size_t len);
 /* This agent never came, and will not: why, for people. Root, or the one who should start it. */

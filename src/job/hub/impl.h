@@ -104,13 +104,14 @@ struct hub_rank {
 struct hub_agent {
     bool here; /* it has attached */
     bool lost;
-    bool closed;        /* no process runs there, and none will */
-    uint32_t at;        /* the agent it is attached to */
-    uint32_t epoch;     /* by the how many-th of its links to an ancestor */
-    uint64_t facts;     /* had from it */
-    uint64_t got;       /* it has been told that we had them */
-    size_t bytes;       /* of facts since then */
-    uint64_t orphan_ns; /* its parent is lost since; 0: it is not */
+    bool closed;       /* no process runs there, and none will */
+    uint32_t at;       /* the agent it is attached to */
+    uint32_t epoch;    /* by the how many-th of its links to an ancestor */
+    uint64_t facts;    /* had from it */
+    uint64_t got;      /* it has been told that we had them */
+    size_t bytes;      /* of facts since then */
+    uint64_t until_ns; /* without a way to us, it is given up then; 0: it has one */
+    char *broken;      /* how its line broke; NULL: its parent is lost */
     /* Of the object that the ranks of its host share: each host has one of its own size. */
     uint32_t share_seq, share_first;
     uint64_t share_bytes;
@@ -217,6 +218,8 @@ void flow_close(struct aqi_hub *hub);
 void flow_fact(struct aqi_hub *hub, const struct hub_note *note);
 /* Root: append to the log, apply here, pass on. */
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
+/* How long those are waited for whose parent is given up: it may have been waited for itself. */
+uint64_t flow_orphans_ns(const struct aqi_hub *hub);
 /* Root: the agent, and what it has not said yet, is not part of the job any more. */
 void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
 /* Root: acknowledge facts, unless too few have come since. */

@@ -14,7 +14,7 @@ struct note_row {
 
 static const struct note_row note_rows[HUB_NOTES] = {
     [HUB_HERE] = {true, {NOTE_FIELD(rank), NOTE_FIELD(seq)}},
-    [HUB_HOST_LOST] = {true, {NOTE_FIELD(rank), NOTE_FIELD(seq)}},
+    [HUB_HOST_LOST] = {true, {NOTE_FIELD(rank), NOTE_FIELD(seq), NOTE_FIELD(code)}},
     [HUB_STARTED] = {true, {NOTE_FIELD(rank), NOTE_FIELD(pid)}},
     [HUB_JOINED] = {true, {NOTE_FIELD(rank), NOTE_FIELD(pid)}},
     [HUB_SAID] = {true, {NOTE_FIELD(rank), NOTE_FIELD(event), NOTE_FIELD(code), NOTE_FIELD(wait)}},

@@ -7,7 +7,8 @@
 enum hub_note_type {
     /* facts */
     HUB_HERE = 1,    /* `rank`: the agent; it has attached to the sender, as its `seq`-th parent */
-    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never came; text: why */
+    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never came; `code`: it may come
+                        again, its line broke; text: why */
     HUB_STARTED,     /* `rank`, `pid` */
     HUB_JOINED,      /* `rank`, `pid`; text: its program, if not the one that was started */
     HUB_SAID,        /* `rank`; `event`: type of the message; `code`, `wait`; text */

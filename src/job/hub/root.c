@@ -38,6 +38,8 @@ void root_close(struct aqi_hub *hub)
         free(gone);
     }
     agree_close(hub);
+    for (uint32_t i = 0; root->agents != NULL && i < hub->params.agents; i++)
+        free(root->agents[i].broken);
     free(root->call.parts);
     free(root->ranks);
     free(root->agents);
@@ -71,6 +73,16 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
 
 /* --- facts about agents --------------------------------------------------------------------- */
 
+/* From now on; or not any more: 0. */
+static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t wait_ns)
+{
+    hub->root->orphans -= agent->until_ns != 0;
+    hub->root->orphans += wait_ns != 0;
+    agent->until_ns = wait_ns != 0 ? hub->now + wait_ns : 0;
+    free(agent->broken);
+    agent->broken = NULL;
+}
+
 static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     struct hub_root *root = hub->root;
@@ -80,11 +92,10 @@ static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note
     if (agent->lost || note->seq <= agent->epoch) return;
     root->here += !agent->here;
     root->open += !agent->here && !agent->closed;
-    root->orphans -= agent->orphan_ns != 0;
     agent->here = true;
     agent->at = by;
     agent->epoch = note->seq;
-    agent->orphan_ns = 0;
+    root_orphan(hub, agent, 0);
     hub_say(hub, false, "host %s has joined", hub_host(hub, note->rank));
 }
 
@@ -96,15 +107,13 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
     if (agent->lost || lost == 0) return;
     root->here -= agent->here;
     root->open -= agent->here && !agent->closed;
-    root->orphans -= agent->orphan_ns != 0;
     agent->lost = agent->closed = true;
     agent->here = false;
-    agent->orphan_ns = 0;
+    root_orphan(hub, agent, 0);
     for (uint32_t i = 0; i < hub->params.agents; i++) {
         struct hub_agent *below = &root->agents[i];
-        if (i == 0 || below->at != lost || below->lost || below->orphan_ns != 0) continue;
-        below->orphan_ns = hub->now;
-        root->orphans++;
+        if (i == 0 || below->at != lost || below->lost || below->until_ns != 0) continue;
+        root_orphan(hub, below, flow_orphans_ns(hub));
     }
     flow_give_up(hub, lost, why);
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
@@ -117,6 +126,18 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
     }
 }
 
+/* It hears of it no later than those above, but for a sign of life; then it has time for two calls.
+ */
+static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
+{
+    struct hub_agent *agent = &hub->root->agents[number];
+    if (agent->lost || agent->until_ns != 0) return;
+    root_orphan(hub, agent, hub->params.host_timeout_ns);
+    agent->broken = strdup(why);
+    hub_say(hub, false, "host %s has %.3g s to come again: %s", hub_host(hub, number),
+            (double)hub->params.host_timeout_ns / 1e9, why);
+}
+
 static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
@@ -126,7 +147,10 @@ static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub
     if (hub->root->end.over) return;
     if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
     hub_note_text(note, why);
-    root_agent_lost(hub, note->rank, why);
+    if (note->code != 0)
+        root_line_broken(hub, note->rank, why);
+    else
+        root_agent_lost(hub, note->rank, why);
 }
 
 static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
@@ -293,14 +317,18 @@ void root_fact(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
 static uint64_t root_tick_orphans(struct aqi_hub *hub)
 {
     uint64_t next = UINT64_MAX;
+    char why[AQI_CONTROL_TEXT + 1];
     for (uint32_t i = 0; hub->root->orphans != 0 && i < hub->params.agents; i++) {
-        uint64_t since = hub->root->agents[i].orphan_ns;
-        if (since == 0) continue;
-        uint64_t at = since + 2 * hub->params.host_timeout_ns;
-        if (hub->now >= at)
-            root_agent_lost(hub, i, "no way to it was found after the loss of another host");
-        else
-            next = aqi_min(next, at);
+        const struct hub_agent *agent = &hub->root->agents[i];
+        if (agent->until_ns == 0) continue;
+        if (hub->now < agent->until_ns) {
+            next = aqi_min(next, agent->until_ns);
+            continue;
+        }
+        snprintf(why, sizeof(why), "%s",
+                 agent->broken != NULL ? agent->broken
+                                       : "no way to it was found after the loss of another host");
+        root_agent_lost(hub, i, why);
     }
     return next;
 }
