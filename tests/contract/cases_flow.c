@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { REQUEST = 100, ANSWER = 101, HOLD = 102 };
 
@@ -169,6 +170,44 @@ static void flow_flood_long(struct ct_ep *ep)
         ct_poll(ep);
     ct_mem_close(ep);
     free(buffer);
+    free(state.seen);
+}
+
+/* --- connections that break -------------------------------------------------------------- */
+
+/* End each connection of this process, with what is on its way there and in the kernel. */
+static void flow_cut(void)
+{
+    enum { MOST_FDS = 1024 };
+    for (int fd = 3; fd < MOST_FDS; fd++) {
+        struct sockaddr_storage to;
+        socklen_t len = sizeof(to), type_len = sizeof(int);
+        int type = 0;
+        if (getpeername(fd, (struct sockaddr *)&to, &len) != 0) continue;
+        if (to.ss_family != AF_INET && to.ss_family != AF_INET6) continue;
+        (void)getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len);
+        if (type == SOCK_STREAM) (void)shutdown(fd, SHUT_RDWR);
+    }
+}
+
+static void flow_connections_break(struct ct_ep *ep)
+{
+    enum { COUNT = 400, EVERY = 80, SIZE = 40 };
+    struct flow_state state;
+    unsigned char buffer[SIZE];
+    flow_state_init(ep, &state, COUNT);
+    ep->handlers[REQUEST] = flow_on_request;
+    ct_meet(ep);
+    for (uint32_t sent = 0; sent < COUNT; sent++) {
+        aq_status status;
+        while ((status = flow_try(ep, ct_next(ep), sent, SIZE, buffer)) == AQ_AGAIN)
+            ct_poll(ep);
+        CT_EQUAL(status, AQ_OK);
+        if (sent % EVERY == EVERY / 2 + ep->self) flow_cut();
+    }
+    while (atomic_load(&state.received) < COUNT)
+        ct_poll(ep);
+    ct_barrier(ep);
     free(state.seen);
 }
 
@@ -728,6 +767,7 @@ const struct ct_case ct_cases_flow[] = {
     {"flood of longs: bounded, each arrives once", flow_flood_long, 0},
     {"replies go while requests are full both ways", flow_full_both_ways, 0},
     {"progress(REPLIES) delivers no request", flow_progress_replies, 0},
+    {"connections that break lose nothing", flow_connections_break, CT_PEERS | CT_PROCESSES},
     {"a slow handler stalls nobody", flow_slow_handler, CT_PEERS},
     {"all to one", flow_all_to_one, 0},
     {"quiet", flow_quiet, 0},

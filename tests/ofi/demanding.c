@@ -9,6 +9,8 @@
  *   - Writes ask to be complete when they are delivered.
  *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
  *   - Messages are complete long before they leave.
+ *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
+ * had not left to the same peer, which is an error of the last one or is not told at all.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -46,8 +48,8 @@ struct demanding_sent {
     fi_addr_t to;
     void *user; /* its context, until it is told of the completion */
     size_t len;
-    unsigned long due; /* in reads of the completion queue */
-    int left;
+    unsigned long due;      /* in reads of the completion queue */
+    int left, lost, failed; /* lost: with a connection; failed: and that is told */
     unsigned char bytes[];
 };
 
@@ -83,12 +85,25 @@ static void demanding_check(int holds, const char *what)
     abort();
 }
 
-/* In `n` of 8 cases, drawn from a fixed seed. */
-static int demanding_happens(unsigned n)
+/* In `n` of `of` cases, drawn from a fixed seed. */
+static int demanding_draws(unsigned n, unsigned of)
 {
     static _Thread_local uint64_t state = 88172645463325252u;
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (state >> 20) % 8 < n;
+    return (state >> 20) % of < n;
+}
+
+static int demanding_happens(unsigned n)
+{
+    return demanding_draws(n, 8);
+}
+
+static unsigned demanding_cuts(void)
+{
+    static int cuts = -1;
+    const char *value = cuts < 0 ? getenv("DEMANDING_CUTS") : NULL;
+    if (cuts < 0) cuts = value != NULL ? atoi(value) : 0;
+    return (unsigned)cuts;
 }
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -117,6 +132,13 @@ static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *de
     return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
 }
 
+static void demanding_cut(struct demanding_sent *newest)
+{
+    for (struct demanding_sent *sent = demanding_first; sent != NULL; sent = sent->next)
+        if (!sent->left && sent->to == newest->to) sent->left = sent->lost = 1;
+    newest->failed = demanding_happens(4);
+}
+
 static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
                               fi_addr_t to, void *context)
 {
@@ -129,6 +151,7 @@ static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, vo
     memcpy(sent->bytes, buf, len);
     *demanding_last = sent;
     demanding_last = &sent->next;
+    if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(sent);
     return 0;
 }
 
@@ -188,11 +211,22 @@ static ssize_t demanding_early(struct fi_cq_msg_entry *entries, size_t count)
     size_t n = 0;
     for (struct demanding_sent *sent = demanding_first; sent != NULL && n < count;
          sent = sent->next) {
-        if (sent->user == NULL) continue;
+        if (sent->user == NULL || sent->failed) continue;
         entries[n++] = (struct fi_cq_msg_entry){.op_context = sent->user, .flags = FI_SEND};
         sent->user = NULL;
     }
     return (ssize_t)n;
+}
+
+/* Forget what is lost and has been told of. Returns the first that is to be told as an error. */
+static struct demanding_sent *demanding_lost(void)
+{
+    for (struct demanding_sent *sent = demanding_first, *next; sent != NULL; sent = next) {
+        next = sent->next;
+        if (sent->user != NULL && sent->failed) return sent;
+        if (sent->user == NULL && sent->lost) (void)demanding_has_left(sent);
+    }
+    return NULL;
 }
 
 /* The last comes first. */
@@ -202,6 +236,7 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
     if (demanding_happens(2)) return -FI_EAGAIN;
     demanding_reads++;
     demanding_leave();
+    if (demanding_lost() != NULL) return -FI_EAVAIL;
     ssize_t got = demanding_early(entries, count), kept = 0;
     if (got > 0) return got;
     got = demanding_cq_was.read(cq, buf, count);
@@ -219,6 +254,12 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 static ssize_t demanding_cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry,
                                     uint64_t flags)
 {
+    struct demanding_sent *sent = demanding_lost();
+    if (sent != NULL) {
+        *entry = (struct fi_cq_err_entry){.op_context = sent->user, .err = FI_ECONNRESET};
+        sent->user = NULL;
+        return 1;
+    }
     ssize_t got = demanding_cq_was.readerr(cq, entry, flags);
     return got == 1 && demanding_has_left(entry->op_context) ? -FI_EAGAIN : got;
 }

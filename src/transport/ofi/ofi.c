@@ -1,7 +1,6 @@
 /* ofi: opening, the own address, and closing. */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/mac.h"
 
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const unsigned char ofi_magic[4] = {'o', 'f', 'i', '1'};
+const unsigned char ofi_magic[4] = {'o', 'f', 'i', '2'};
 
 enum { OFI_RECEIVES_MORE = 16, OFI_FLUSHES = 1 /* of a peer, and as many answers */ };
 
@@ -75,10 +74,11 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     ofi->tp.hooks = params->hooks;
     ofi->locks = params->threads;
     ofi->fd = -1;
+    ofi->look_at = AQI_NO_DEADLINE;
     ofi->last_held = &ofi->held;
     size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), ofi_config.medium / 64 * 64);
     ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
-    ofi->buffer = aqi_round_up(OFI_FRAME + medium, 64);
+    ofi->buffer = aqi_round_up(OFI_FRAME + medium + sizeof(struct ofi_tail), 64);
     aqi_pool_init(&ofi->ops, sizeof(struct ofi_op), 64, false);
     aqi_pool_init(&ofi->pieces, sizeof(struct ofi_piece), 64, false);
     ofi->peers = calloc(params->size, sizeof(struct ofi_peer *));
@@ -140,7 +140,7 @@ static aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     ofi->draining = true;
-    return aqi_now_ns() >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
+    return ofi->now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
 }
 
 static int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
@@ -158,7 +158,7 @@ const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
     .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
     .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
-            AQI_CAP_LOCAL | AQI_CAP_FAR,
+            AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,
     .settings = &aqi_ofi_settings,
@@ -178,6 +178,7 @@ const struct aqi_transport aqi_ofi_transport = {
     .mem_dereg = ofi_mem_dereg,
     .mem_map = ofi_mem_map,
     .mem_unmap = ofi_mem_unmap,
+    .next_deadline = ofi_next_deadline,
     .wait_fd = ofi_wait_fd,
     .arm = ofi_arm,
     .describe = ofi_describe,

@@ -1,96 +1,236 @@
 /*
  * ofi: whether messages have arrived. A provider's completion of a message says that it has left,
- * not that it has come: an endpoint that is closed then takes with it what its connections still
- * hold. So messages are counted at both ends, and who wants to know of the last one asks for the
- * peer's count: FLUSH, which the peer answers with FLUSHED once as many have come.
+ * not that it has come: with a connection that breaks, or an endpoint that is closed, goes what
+ * these still hold. So messages to a peer have numbers, and each says how many of the peer's have
+ * come without a gap. What has not is kept, by who has sent it; credits bound how much that is.
  *
- * There is at most one of each under way to a peer; buffers for them are among those for messages.
- * What is asked and answered stays the same if it is sent again, which is done when one is lost.
+ * Who wants to know more asks: FLUSH, which the peer answers at once with FLUSHED. It is asked
+ *   - before nothing is said to be under way,
+ *   - after the provider has reported a broken connection, with growing pauses,
+ *   - of what has not arrived for long, as a connection may break without a report.
+ * What the answer to the latest question shows to be missing is sent again. It may only be late;
+ * who gets a message twice drops it, and keeps one that comes early until its turn.
+ *
+ * Questions and answers have no such numbers: of those that get lost the next ones do the same.
  */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/log.h"
 #include "base/stats.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { OFI_FLUSH = 1, OFI_FLUSHED = 2 }; /* the `handler` of such a message; `addr` is the count */
+enum { OFI_FLUSH = 1, OFI_FLUSHED = 2 }; /* the `handler` of such a message */
+
+static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,
+                      ofi_flush_pause_ns = 1000000000; /* the longest one of broken connections */
+
+/* --- what is kept ---------------------------------------------------------------------------- */
+
+void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+{
+    peer->given = buf->number;
+    buf->kept = true;
+    buf->next = NULL;
+    *peer->last_kept = buf;
+    peer->last_kept = &buf->next;
+    if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
+}
+
+static void ofi_flush_release(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    struct ofi_buf *buf = peer->kept;
+    peer->kept = buf->next;
+    if (peer->kept == NULL) peer->last_kept = &peer->kept;
+    if (AQI_UNLIKELY(peer->again == buf)) peer->again = buf->next;
+    peer->confirmed++;
+    buf->kept = false;
+    if (!buf->busy) ofi_buf_put(ofi, buf);
+}
+
+/* A number that cannot be says nothing. */
+void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived)
+{
+    if (arrived - peer->confirmed > peer->given - peer->confirmed) return;
+    if (arrived == peer->confirmed) return;
+    peer->broken = 0;
+    if (AQI_UNLIKELY(peer->pause > ofi_flush_late_ns)) ofi->look_at = 0;
+    while (arrived != peer->confirmed)
+        ofi_flush_release(ofi, peer);
+}
+
+void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    while (peer->kept != NULL)
+        ofi_flush_release(ofi, peer);
+    while (peer->early != NULL) {
+        struct ofi_buf *buf = peer->early;
+        peer->early = buf->next;
+        ofi_buf_put(ofi, buf);
+    }
+    peer->ask = peer->answer = false;
+}
+
+/* --- what comes early or twice --------------------------------------------------------------- */
+
+/* Credits bound how far ahead a message may be. */
+bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+{
+    struct ofi_buf **at = &peer->early;
+    if (peer->down || buf->number - peer->received - 1 > 8 * ofi->depth + 64) return false;
+    while (*at != NULL && (int32_t)((*at)->number - buf->number) < 0)
+        at = &(*at)->next;
+    if (*at != NULL && (*at)->number == buf->number) return false;
+    buf->next = *at;
+    *at = buf;
+    return true;
+}
+
+/* --- questions and answers ------------------------------------------------------------------- */
 
 /* AQ_AGAIN: progress tries again. */
 static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
-                                uint64_t count)
+                                uint32_t number)
 {
     struct aqi_am_wire head = {.stamp = ofi->stamp,
                                .kind = AQI_AM_NONE,
                                .handler = what,
                                .flags = AQI_AM_IS_REPLY,
-                               .source = ofi->params.self,
-                               .addr = count};
+                               .source = ofi->params.self};
     aq_status st = ofi_peer_ready(ofi, peer);
     struct ofi_buf *buf = st == AQ_OK && ofi_message_room(ofi, true) ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
         memcpy(buf->bytes, &head, sizeof(head));
-        st = ofi_message_give(ofi, peer, buf, sizeof(head), OFI_CONTROL);
+        buf->len = sizeof(head);
+        buf->number = number;
+        st = ofi_message_give(ofi, peer, buf, OFI_CONTROL);
+        if (st != AQ_OK) ofi_buf_put(ofi, buf);
     }
     if (st == AQ_AGAIN) ofi->flushes = true;
     return st;
 }
 
+/* False: not all now. What the provider still has is sent again when that is over. */
+static bool ofi_flush_repeat(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    while (peer->again != NULL && (int32_t)(peer->until - peer->again->number) >= 0) {
+        struct ofi_buf *buf = peer->again;
+        if (buf->busy) return false;
+        bool given =
+            ofi_message_room(ofi, true) && ofi_message_give(ofi, peer, buf, OFI_SEND) == AQ_OK;
+        if (peer->down) return false;
+        if (!given) {
+            ofi->flushes = true;
+            return false;
+        }
+        aqi_count(AQI_CTR_PACKETS_AGAIN, 1);
+        peer->again = buf->next;
+    }
+    peer->again = NULL;
+    return true;
+}
+
 static void ofi_flush_push_peer(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    if (peer->ask && ofi_flush_send(ofi, peer, OFI_FLUSH, peer->asked) != AQ_AGAIN)
-        peer->ask = false;
-    if (peer->wanted != 0 && peer->received >= peer->wanted &&
-        ofi_flush_send(ofi, peer, OFI_FLUSHED, peer->wanted) != AQ_AGAIN)
-        peer->wanted = 0;
+    if (peer->answer && ofi_flush_send(ofi, peer, OFI_FLUSHED, peer->answered) == AQ_OK)
+        peer->answer = false;
+    if (!ofi_flush_repeat(ofi, peer) || !peer->ask) return;
+    if (ofi_flush_send(ofi, peer, OFI_FLUSH, peer->question + 1) != AQ_OK) return;
+    peer->question++;
+    peer->until = peer->given;
+    peer->ask = false;
+    peer->asked = true;
 }
 
 void ofi_flush_push(struct ofi_tp *ofi)
 {
     ofi->flushes = false;
     for (uint32_t id = 0; id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL) ofi_flush_push_peer(ofi, ofi->peers[id]);
+        if (ofi->peers[id] != NULL && !ofi->peers[id]->down)
+            ofi_flush_push_peer(ofi, ofi->peers[id]);
 }
 
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    if (peer->down || peer->confirmed == peer->given) return true;
-    if (peer->asked == 0) {
-        peer->asked = peer->given;
+    if (peer->kept == NULL) return true;
+    if (!peer->ask && !peer->asked && peer->again == NULL) {
         peer->ask = true;
         ofi_flush_push_peer(ofi, peer);
     }
-    return false;
+    return peer->kept == NULL;
 }
 
-void ofi_flush_reached(struct ofi_tp *ofi, struct ofi_peer *peer)
+void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number)
 {
-    if (peer->received >= peer->wanted) ofi_flush_push_peer(ofi, peer);
-}
-
-/* A number that we did not ask for says nothing; one that is never reached is never answered. */
-void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am_wire *head)
-{
-    if (head->handler == OFI_FLUSH) {
-        peer->wanted = head->addr;
-        ofi_flush_push_peer(ofi, peer);
-    } else if (head->handler == OFI_FLUSHED && head->addr == peer->asked) {
-        peer->confirmed = peer->asked;
-        peer->asked = 0;
-        peer->ask = false;
+    if (peer->down) return;
+    if (what == OFI_FLUSH) {
+        peer->answer = true;
+        peer->answered = number;
+    } else if (what == OFI_FLUSHED && peer->asked && number == peer->question) {
+        peer->asked = false;
+        peer->broken = 0;
+        peer->again = peer->kept;
     } else {
-        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        return; /* an earlier one */
     }
+    ofi_flush_push_peer(ofi, peer);
 }
 
-void ofi_flush_lost(struct ofi_tp *ofi, const struct ofi_buf *buf)
+/* --- watching -------------------------------------------------------------------------------- */
+
+void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why)
 {
-    struct ofi_peer *peer = buf->peer;
-    struct aqi_am_wire head;
-    memcpy(&head, buf->bytes, sizeof(head));
-    if (head.handler == OFI_FLUSH)
-        peer->ask = peer->asked == head.addr;
-    else if (peer->wanted == 0)
-        peer->wanted = head.addr;
-    ofi->flushes = true;
+    if (peer->down) return;
+    if (ofi->draining) {
+        ofi_peer_fail(ofi, peer, "its connection broke at the end: %s", why);
+        return;
+    }
+    if (peer->broken == 0)
+        aqi_log(AQI_LOG_INFO, "ofi", "the connection to rank %u broke: %s", peer->peer.id, why);
+    snprintf(peer->why, sizeof(peer->why), "%s", why);
+    peer->failed = true;
+    ofi->look_at = 0;
+}
+
+/* Broken again, or for the first time. */
+static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
+{
+    char why[sizeof(peer->why)];
+    peer->failed = false;
+    if (peer->broken == 0) {
+        peer->broken = now;
+        peer->pause = ofi_flush_broken_ns;
+    } else if (now - peer->broken > ofi_config.repair_ns) {
+        memcpy(why, peer->why, sizeof(why));
+        ofi_peer_fail(ofi, peer,
+                      "its connection broke %u s ago and cannot be made anew "
+                      "(AQ_OFI_REPAIR_TIMEOUT): %.80s",
+                      (unsigned)((now - peer->broken) / 1000000000), why);
+        return;
+    }
+    peer->pause = aqi_min(peer->pause, ofi_flush_pause_ns);
+    peer->seen = peer->confirmed;
+    peer->ask_at = now + peer->pause;
+}
+
+uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
+{
+    if (peer->failed) ofi_flush_fail(ofi, peer, now);
+    if (peer->kept == NULL && peer->broken == 0) {
+        peer->ask_at = 0;
+        return AQI_NO_DEADLINE;
+    }
+    if (peer->ask_at == 0 || peer->seen != peer->confirmed) {
+        peer->seen = peer->confirmed;
+        peer->pause = ofi_flush_late_ns;
+        peer->ask_at = now + peer->pause;
+    } else if (now >= peer->ask_at) {
+        peer->pause *= 2;
+        peer->ask_at = now + peer->pause;
+        peer->ask = true;
+        ofi_flush_push_peer(ofi, peer);
+    }
+    return peer->ask_at;
 }

@@ -16,7 +16,7 @@
 #include "transport/ofi/ofi_library.h"
 
 enum {
-    OFI_FRAME = 96, /* bytes before the payload of a message, at most */
+    OFI_FRAME = 96, /* bytes before the payload of a message, at most; a tail follows it */
     OFI_CHUNK = 64, /* buffers that are registered together */
     OFI_BATCH = 16, /* completions taken at once */
     OFI_NAME = 64   /* bytes of a provider's address, at most */
@@ -30,6 +30,12 @@ struct ofi_addr {
     uint32_t protocol, format; /* of the provider: both ends must have the same */
     uint32_t len;              /* of the provider's address, which follows */
     unsigned char name[OFI_NAME];
+};
+
+/* The last bytes of each message. */
+struct ofi_tail {
+    uint32_t number;  /* of the message, or of the question that is asked or answered */
+    uint32_t arrived; /* messages of who gets it, without a gap */
 };
 
 /* --- what is under way ----------------------------------------------------------------------- */
@@ -54,7 +60,8 @@ struct ofi_buf {
     struct ofi_buf *next;
     struct ofi_chunk *chunk;
     unsigned char *bytes;
-    uint32_t len;
+    uint32_t len, number;  /* without the tail; of a message */
+    bool busy, kept;       /* with the provider; until the peer has it */
     struct ofi_peer *peer; /* who is sent to, or has sent */
 };
 
@@ -67,11 +74,21 @@ struct ofi_peer {
     uint64_t refused; /* since when the provider takes nothing for it, in ns; 0: it does */
     bool doubted;     /* that has been told */
     uint32_t sends;   /* messages that the provider has not completed */
-    /* Messages: given to the provider, of which so many have come, of which so many is asked. */
-    uint64_t given, confirmed, asked;
-    bool ask;                  /* that is to be sent */
-    uint64_t received, wanted; /* messages that have come; at how many it wants to hear of it */
-    struct ofi_op *ops;        /* all transfers */
+    /* Messages: the number of the last one; those after `confirmed` are kept, in order. */
+    uint32_t given, confirmed;
+    struct ofi_buf *kept, **last_kept;
+    struct ofi_buf *again; /* the next of them that is sent again, the last one is `until` */
+    uint32_t until;
+    uint32_t received;     /* messages that have come without a gap */
+    struct ofi_buf *early; /* those after a gap, in order */
+    /* Questions: the last one, which is to be sent, or is not answered; one to be answered. */
+    uint32_t question, answered;
+    bool ask, asked, answer;
+    bool failed;            /* the connection broke, which has not been looked at */
+    uint64_t broken;        /* since when, in ns, without a sign that it is well; 0: it is */
+    uint64_t ask_at, pause; /* what is kept since it was `seen`, in ns; 0: nothing was */
+    uint32_t seen;
+    struct ofi_op *ops;                     /* all transfers */
     struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
     struct ofi_peer *next_lost;
     char why[160];
@@ -136,6 +153,8 @@ struct ofi_tp {
     struct fid_cq *cq;
     struct fid_ep *ep;
     int fd;            /* readable when there are completions; -1: the provider has none */
+    uint64_t now;      /* as progress was told */
+    uint64_t look_at;  /* when peers are to be looked at, in ns */
     uint32_t stamp;    /* in each message: who knows the job's key */
     uint32_t depth;    /* requests under way to a peer */
     size_t buffer;     /* bytes of one */
@@ -148,7 +167,7 @@ struct ofi_tp {
     struct ofi_buf *free;
     struct ofi_buf *held, **last_held; /* requests that wait for their turn */
     struct ofi_peer *lost;
-    bool flushes;            /* questions about messages, or answers, are to be sent */
+    bool flushes;            /* questions, answers or messages are to be sent again */
     uint32_t waiting;        /* transfers that are not wholly posted */
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
@@ -216,8 +235,13 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
+/* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
+ */
+bool ofi_peer_is_cut(int err);
 /* The provider has no room for something to this peer: after half a minute that is told. */
-aq_status ofi_peer_refused(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now);
+aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
+/* Is something late? */
+void ofi_peer_look(struct ofi_tp *ofi);
 /* Transfers with the dead end, though the provider never says so of some. */
 void ofi_peer_end_transfers(struct ofi_tp *ofi);
 unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
@@ -230,9 +254,9 @@ static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {
     return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
 }
-/* Not AQ_OK: the buffer is free again. */
+/* What is in the buffer, with a tail. */
 aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
-                           size_t len, enum ofi_kind kind);
+                           enum ofi_kind kind);
 /* The lock is released while a handler runs. */
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
@@ -242,12 +266,20 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_message_post(struct ofi_tp *ofi);
 
 /* ofi_flush.c. With the lock held. */
+/* Until it has arrived. */
+void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived);
+/* Keep a message that is not the next one of the peer; false: it makes no sense, or came before. */
+bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* Have all messages to this peer arrived? It is asked if that is not known. */
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer);
-void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am_wire *head);
-void ofi_flush_reached(struct ofi_tp *ofi, struct ofi_peer *peer); /* perhaps what it wanted */
-void ofi_flush_lost(struct ofi_tp *ofi, const struct ofi_buf *buf);
+void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number);
 void ofi_flush_push(struct ofi_tp *ofi);
+/* The connection to it broke, and what it held may be lost. */
+void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why);
+/* Is something late? When is that to be asked again, in ns? */
+uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now);
+void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost */
 
 /* ofi_transfer.c */
 aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
@@ -268,6 +300,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
 
 /* ofi_progress.c */
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+uint64_t ofi_next_deadline(struct aqi_tp *tp);
 int ofi_wait_fd(struct aqi_tp *tp);
 aq_status ofi_arm(struct aqi_tp *tp, bool on);
 

@@ -1,7 +1,6 @@
 /* ofi: active messages. */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/stats.h"
 
@@ -10,20 +9,27 @@
 /* --- sending --------------------------------------------------------------------------------- */
 
 aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
-                           size_t len, enum ofi_kind kind)
+                           enum ofi_kind kind)
 {
+    struct ofi_tail tail = {.number = buf->number, .arrived = peer->received};
+    memcpy(buf->bytes + buf->len, &tail, sizeof(tail));
     buf->ctx.kind = kind;
     buf->peer = peer;
-    ssize_t err = fi_send(ofi->ep, buf->bytes, len, ofi_buf_desc(buf), peer->addr, &buf->ctx);
-    if (err != 0) ofi_buf_put(ofi, buf);
-    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer, aqi_now_ns());
-    if (err != 0) {
+    ssize_t err = fi_send(ofi->ep, buf->bytes, buf->len + sizeof(tail), ofi_buf_desc(buf),
+                          peer->addr, &buf->ctx);
+    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer);
+    if (AQI_UNLIKELY(err != 0)) {
+        if (ofi_peer_is_cut((int)-err)) {
+            ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));
+            return peer->down ? AQ_EPEER : AQ_AGAIN;
+        }
         ofi_peer_fail(ofi, peer, "%s takes no message: %s", ofi->info->fabric_attr->prov_name,
                       ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }
     peer->refused = 0;
     peer->sends++;
+    buf->busy = true;
     ofi->out++;
     return AQ_OK;
 }
@@ -44,8 +50,13 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         aqi_am_encode(buf->bytes, am, ofi->params.self);
         memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
-        st = ofi_message_give(ofi, peer, buf, len + payload, OFI_SEND);
-        if (st == AQ_OK) peer->given++;
+        buf->len = (uint32_t)(len + payload);
+        buf->number = peer->given + 1;
+        st = ofi_message_give(ofi, peer, buf, OFI_SEND);
+        if (st == AQ_OK)
+            ofi_flush_keep(ofi, peer, buf);
+        else
+            ofi_buf_put(ofi, buf);
     }
     ofi_unlock(ofi);
     if (st == AQ_OK) aqi_comp_local(comp);
@@ -56,7 +67,9 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     ofi->out--;
     if (!buf->peer->down) buf->peer->sends--;
-    ofi_buf_put(ofi, buf);
+    buf->busy = false;
+    if (AQI_UNLIKELY(buf->peer->again == buf)) ofi->flushes = true;
+    if (!buf->kept) ofi_buf_put(ofi, buf);
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -76,12 +89,15 @@ void ofi_message_post(struct ofi_tp *ofi)
     }
 }
 
-/* Whose it is, as it says; false: nobody's. */
-static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf,
-                             struct aqi_am_wire *head)
+/* Whose it is, as it says; false: nobody's. The tail is taken off. */
+static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
+                             struct aqi_am_wire *head, struct ofi_tail *tail)
 {
-    if (buf->len < sizeof(*head)) return false;
+    if (len < sizeof(*head) + sizeof(*tail)) return false;
+    buf->len = (uint32_t)(len - sizeof(*tail));
     memcpy(head, buf->bytes, sizeof(*head));
+    memcpy(tail, buf->bytes + buf->len, sizeof(*tail));
+    buf->number = tail->number;
     if (head->stamp != ofi->stamp || head->source >= ofi->params.size) return false;
     buf->peer = ofi->peers[head->source];
     return buf->peer != NULL;
@@ -114,31 +130,46 @@ static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
     ofi_buf_put(ofi, buf);
 }
 
-unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
-                              enum aqi_progress_mode mode)
+/* It is its turn, of those of the peer. */
+static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_progress_mode mode)
 {
-    struct aqi_am_wire head;
-    ofi->posted--;
-    ofi_message_post(ofi);
-    buf->len = (uint32_t)len;
-    if (!ofi_message_head(ofi, buf, &head)) {
-        aqi_count(AQI_CTR_AM_DROPPED, 1);
-        ofi_buf_put(ofi, buf);
-        return 0;
-    }
-    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE)) {
-        ofi_flush_received(ofi, buf->peer, &head);
-        ofi_buf_put(ofi, buf);
-        return 1;
-    }
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
     buf->peer->received++;
-    if (AQI_UNLIKELY(buf->peer->wanted != 0)) ofi_flush_reached(ofi, buf->peer);
-    if ((head.flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
+    if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
         ofi_message_run(ofi, buf);
     } else {
         buf->next = NULL;
         *ofi->last_held = buf;
         ofi->last_held = &buf->next;
+    }
+}
+
+unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
+                              enum aqi_progress_mode mode)
+{
+    struct aqi_am_wire head;
+    struct ofi_tail tail;
+    ofi->posted--;
+    ofi_message_post(ofi);
+    if (!ofi_message_head(ofi, buf, len, &head, &tail)) {
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        ofi_buf_put(ofi, buf);
+        return 0;
+    }
+    struct ofi_peer *peer = buf->peer;
+    ofi_flush_arrived(ofi, peer, tail.arrived);
+    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE)) {
+        ofi_flush_received(ofi, peer, head.handler, tail.number);
+        ofi_buf_put(ofi, buf);
+    } else if (AQI_LIKELY(tail.number == peer->received + 1)) {
+        ofi_message_take(ofi, buf, mode);
+    } else if (!ofi_flush_early(ofi, peer, buf)) {
+        ofi_buf_put(ofi, buf);
+    }
+    while (AQI_UNLIKELY(peer->early != NULL) && peer->early->number == peer->received + 1) {
+        buf = peer->early;
+        peer->early = buf->next;
+        ofi_message_take(ofi, buf, mode);
     }
     return 1;
 }

@@ -1,7 +1,6 @@
 /* ofi: peers: finding them, and what becomes of those that are lost. */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 
@@ -38,6 +37,7 @@ aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_
     peer->peer.id = id;
     peer->addr = FI_ADDR_NOTAVAIL;
     peer->last_waiting = &peer->waiting;
+    peer->last_kept = &peer->kept;
     ofi_lock(ofi);
     aq_status st = ofi_peer_look_up(ofi, id, &addr);
     if (st == AQ_AGAIN) st = AQ_OK; /* it is asked again when that is needed */
@@ -70,12 +70,42 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
     return ofi_peer_insert(ofi, peer);
 }
 
+bool ofi_peer_is_cut(int err)
+{
+    static const int cut[] = {FI_ECANCELED,
+                              FI_ENOTCONN,
+                              FI_ECONNRESET,
+                              FI_ECONNABORTED,
+                              FI_ECONNREFUSED,
+                              FI_ETIMEDOUT,
+                              FI_ESHUTDOWN,
+                              FI_EHOSTUNREACH,
+                              FI_ENETUNREACH,
+                              FI_EHOSTDOWN,
+                              FI_ENETDOWN,
+                              FI_EIO,
+                              EPIPE};
+    for (size_t i = 0; i < AQI_COUNT_OF(cut); i++)
+        if (err == cut[i]) return true;
+    return false;
+}
+
+aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    if (peer->refused == 0) {
+        peer->refused = AQI_NO_DEADLINE; /* progress says since when */
+        ofi->look_at = 0;
+    }
+    return AQ_AGAIN;
+}
+
 /* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.
  */
-AQI_COLD aq_status ofi_peer_refused(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
+static uint64_t ofi_peer_doubt(const struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    if (peer->refused == 0) peer->refused = now;
-    if (peer->doubted || now - peer->refused < ofi_peer_doubt_ns) return AQ_AGAIN;
+    if (peer->refused == 0 || peer->doubted) return AQI_NO_DEADLINE;
+    peer->refused = aqi_min(peer->refused, ofi->now);
+    if (ofi->now - peer->refused < ofi_peer_doubt_ns) return peer->refused + ofi_peer_doubt_ns;
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ofi",
             "%s on %s has had no room for messages to rank %u for %u s: if that makes calls, the "
@@ -83,7 +113,19 @@ AQI_COLD aq_status ofi_peer_refused(const struct ofi_tp *ofi, struct ofi_peer *p
             "of one network on all hosts; ofi goes on trying",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
             (unsigned)(ofi_peer_doubt_ns / 1000000000));
-    return AQ_AGAIN;
+    return AQI_NO_DEADLINE;
+}
+
+void ofi_peer_look(struct ofi_tp *ofi)
+{
+    uint64_t at = ofi->look_at = AQI_NO_DEADLINE;
+    for (uint32_t id = 0; id < ofi->params.size && !ofi->draining; id++) {
+        struct ofi_peer *peer = ofi->peers[id];
+        if (peer == NULL || peer->down) continue;
+        at = aqi_min(at, ofi_peer_doubt(ofi, peer));
+        at = aqi_min(at, ofi_flush_look(ofi, peer, ofi->now));
+    }
+    ofi->look_at = aqi_min(ofi->look_at, at);
 }
 
 /* What the provider has of it ends some time, or never: whoever waits for it does so no longer than
@@ -98,9 +140,10 @@ void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, .
     aqi_log(AQI_LOG_INFO, "ofi", "peer %u is lost: %s", peer->peer.id, peer->why);
     peer->down = true;
     peer->sends = 0;
+    ofi_flush_forget(ofi, peer);
     ofi_transfer_fail(ofi, peer, false);
     if (peer->ops != NULL) {
-        peer->end_by = aqi_now_ns() + ofi_peer_last_ns;
+        peer->end_by = AQI_NO_DEADLINE; /* progress says when */
         ofi->dying++;
     }
     if (peer->lost || ofi->draining) return;
@@ -111,11 +154,11 @@ void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, .
 
 void ofi_peer_end_transfers(struct ofi_tp *ofi)
 {
-    uint64_t now = aqi_now_ns();
     for (uint32_t id = 0; id < ofi->params.size; id++) {
         struct ofi_peer *peer = ofi->peers[id];
-        if (peer == NULL || peer->end_by == 0 || (peer->ops != NULL && now < peer->end_by))
-            continue;
+        if (peer == NULL || peer->end_by == 0) continue;
+        peer->end_by = aqi_min(peer->end_by, ofi->now + ofi_peer_last_ns);
+        if (peer->ops != NULL && ofi->now < peer->end_by) continue;
         ofi_transfer_fail(ofi, peer, true);
         peer->end_by = 0;
         ofi->dying--;

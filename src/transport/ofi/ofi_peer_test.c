@@ -9,11 +9,13 @@
 #define SECOND UINT64_C(1000000000)
 
 /* What standard error gets of it. */
-static const char *refuse(struct capture *told, const struct ofi_tp *ofi, struct ofi_peer *peer,
+static const char *refuse(struct capture *told, struct ofi_tp *ofi, struct ofi_peer *peer,
                           uint64_t now)
 {
     capture_start(told);
-    aq_status st = ofi_peer_refused(ofi, peer, now);
+    aq_status st = ofi_peer_refused(ofi, peer);
+    ofi->now = now;
+    if (now >= ofi->look_at) ofi_peer_look(ofi);
     const char *text = capture_end(told);
     assert_int_equal(st, AQ_AGAIN);
     return text;
@@ -24,8 +26,9 @@ static void peer_is_doubted_once(void **state)
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
     struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
     struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_tp ofi = {.info = &info};
-    struct ofi_peer peer = {.peer.id = 3};
+    struct ofi_peer peer = {.peer.id = 3}, *peers[] = {NULL, NULL, NULL, &peer};
+    struct ofi_tp ofi = {
+        .info = &info, .peers = peers, .params.size = 4, .look_at = AQI_NO_DEADLINE};
     struct capture told;
     (void)state;
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);

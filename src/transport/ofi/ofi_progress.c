@@ -17,6 +17,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_msg_entr
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
         return 1;
     default:
+        ((struct ofi_piece *)ctx)->op->peer->broken = 0;
         ofi_transfer_piece_done(ofi, (struct ofi_piece *)ctx, AQ_OK);
         return 1;
     }
@@ -28,13 +29,6 @@ static bool ofi_progress_is_refused(int err)
     return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL || err == FI_EFAULT;
 }
 
-/* The connection below an endpoint without connections, which makes a new one. */
-static bool ofi_progress_is_broken(int err)
-{
-    return err == FI_ECANCELED || err == FI_ENOTCONN || err == FI_ECONNRESET ||
-           err == FI_ECONNABORTED;
-}
-
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
                                       const char *text)
 {
@@ -43,8 +37,9 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
         ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
         return;
     }
-    if (ofi_progress_is_broken(err)) {
-        ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED);
+    if (ofi_peer_is_cut(err)) {
+        ofi_flush_broken(ofi, peer, text);
+        ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED || err == FI_EIO);
         return;
     }
     bool get = piece->op->get;
@@ -68,14 +63,14 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
         ofi_buf_put(ofi, (struct ofi_buf *)ctx);
         aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
                 text);
-    } else if (ctx->kind == OFI_SEND) {
+    } else if (ctx->kind == OFI_SEND || ctx->kind == OFI_CONTROL) {
         struct ofi_peer *peer = ((struct ofi_buf *)ctx)->peer;
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
-        ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
-                      ofi->info->fabric_attr->prov_name, text);
-    } else if (ctx->kind == OFI_CONTROL) {
-        ofi_flush_lost(ofi, (struct ofi_buf *)ctx);
-        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
+        if (ofi_peer_is_cut(entry.err))
+            ofi_flush_broken(ofi, peer, text);
+        else
+            ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
+                          ofi->info->fabric_attr->prov_name, text);
     } else {
         ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, entry.err, text);
     }
@@ -113,11 +108,12 @@ static void ofi_progress_waiting(struct ofi_tp *ofi)
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    (void)now;
     ofi_lock(ofi);
+    ofi->now = now;
     unsigned n = mode == AQI_PROGRESS_ALL ? ofi_message_deliver_held(ofi) : 0;
     n += ofi_progress_queue(ofi, mode);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_message_post(ofi);
+    if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
@@ -126,6 +122,15 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     ofi_unlock(ofi);
     if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);
     return n;
+}
+
+uint64_t ofi_next_deadline(struct aqi_tp *tp)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    ofi_lock(ofi);
+    uint64_t at = ofi->look_at;
+    ofi_unlock(ofi);
+    return at;
 }
 
 int ofi_wait_fd(struct aqi_tp *tp)

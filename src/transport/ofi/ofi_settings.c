@@ -60,6 +60,14 @@ static const struct aqi_setting rows[] = {
      .min = 4096,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct ofi_config, piece)},
+    {.name = "AQ_OFI_REPAIR_TIMEOUT",
+     .def = "60s",
+     .doc = "A connection of the provider that breaks is made anew and what it held is sent again; "
+            "where it goes on breaking for so long, the peer counts as lost.",
+     .advice = "More where a network may be down for minutes.",
+     .unit = "s",
+     .max = UINT64_C(86400000000000),
+     AQI_SETTING_IN(TIME, struct ofi_config, repair_ns)},
 };
 
 struct aqi_settings_table aqi_ofi_settings = {

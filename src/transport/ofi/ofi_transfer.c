@@ -1,7 +1,6 @@
 /* ofi: puts and gets by remote writes and reads. */
 #include "transport/ofi/ofi_impl.h"
 
-#include "base/clock.h"
 #include "base/fail.h"
 
 #include <string.h>
@@ -154,7 +153,7 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err == -FI_EAGAIN) {
         ofi_transfer_drop_piece(ofi, piece);
-        return ofi_peer_refused(ofi, op->peer, aqi_now_ns());
+        return ofi_peer_refused(ofi, op->peer);
     }
     if (err != 0) {
         struct ofi_peer *peer = op->peer;
@@ -183,7 +182,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             ofi->out++;
             piece->op->peer->refused = 0;
         } else {
-            if (room) (void)ofi_peer_refused(ofi, piece->op->peer, aqi_now_ns());
+            if (room) (void)ofi_peer_refused(ofi, piece->op->peer);
             piece->next_again = ofi->again;
             ofi->again = piece;
         }
