@@ -145,23 +145,28 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
     return piece;
 }
 
+/* The provider has not taken a piece. AQ_EPEER: it never will; the peer is lost. */
+static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
+{
+    const char *text = ofi_library.strerror((int)-err);
+    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer);
+    if (ofi_peer_is_cut((int)-err))
+        ofi_flush_broken(ofi, peer, text);
+    else
+        ofi_peer_fail(ofi, peer, "%s takes no remote write or read: %s",
+                      ofi->info->fabric_attr->prov_name, text);
+    return peer->down ? AQ_EPEER : AQ_AGAIN;
+}
+
 static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
 {
     if (ofi->out >= ofi->room) return AQ_AGAIN;
     struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
     if (piece == NULL) return AQ_AGAIN;
     ssize_t err = ofi_transfer_give(ofi, op, piece);
-    if (err == -FI_EAGAIN) {
-        ofi_transfer_drop_piece(ofi, piece);
-        return ofi_peer_refused(ofi, op->peer);
-    }
     if (err != 0) {
-        struct ofi_peer *peer = op->peer;
-        bool get = op->get;
         ofi_transfer_drop_piece(ofi, piece);
-        ofi_peer_fail(ofi, peer, "%s takes no %s: %s", ofi->info->fabric_attr->prov_name,
-                      get ? "remote read" : "remote write", ofi_library.strerror((int)-err));
-        return AQ_EPEER;
+        return ofi_transfer_not_taken(ofi, op->peer, err);
     }
     op->posted += piece->len;
     op->peer->refused = 0;
@@ -169,24 +174,34 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     return AQ_OK;
 }
 
-/* Those that the provider does not take now stay. */
+/* Those that the provider does not take now stay; with a peer that gets lost all of its go. */
 void ofi_transfer_push_again(struct ofi_tp *ofi)
 {
     struct ofi_piece *list = ofi->again;
+    struct ofi_peer *hard = NULL;
+    ssize_t hard_err = 0;
     ofi->again = NULL;
     while (list != NULL) {
         struct ofi_piece *piece = list;
+        struct ofi_peer *peer = piece->op->peer;
         list = piece->next_again;
         bool room = ofi->out < ofi->room;
-        if (room && ofi_transfer_give(ofi, piece->op, piece) == 0) {
+        ssize_t err = room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
+        if (err == 0) {
             ofi->out++;
-            piece->op->peer->refused = 0;
-        } else {
-            if (room) (void)ofi_peer_refused(ofi, piece->op->peer);
-            piece->next_again = ofi->again;
-            ofi->again = piece;
+            peer->refused = 0;
+            continue;
+        }
+        piece->next_again = ofi->again;
+        ofi->again = piece;
+        if (room && err == -FI_EAGAIN) {
+            (void)ofi_peer_refused(ofi, peer);
+        } else if (room) {
+            hard = peer;
+            hard_err = err;
         }
     }
+    if (hard != NULL) (void)ofi_transfer_not_taken(ofi, hard, hard_err);
 }
 
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
