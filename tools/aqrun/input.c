@@ -45,8 +45,7 @@ static void input_pipe_ready(struct aqi_source *source)
         input_close();
         return;
     }
-    waiting->used -= (size_t)written;
-    memmove(waiting->at, waiting->at + written, waiting->used);
+    bytes_drop(waiting, (size_t)written);
     if (waiting->used != 0) return;
     aqi_source_watch(&input.pipe, 0);
     if (input.ended) input_close();

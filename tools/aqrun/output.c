@@ -112,8 +112,7 @@ static void output_drain(struct output *output)
     while (output->waiting.used != 0 && !output->closed) {
         ssize_t written = output_attempt(output);
         if (written > 0) {
-            output->waiting.used -= (size_t)written;
-            memmove(output->waiting.at, output->waiting.at + written, output->waiting.used);
+            bytes_drop(&output->waiting, (size_t)written);
         } else if (written < 0 && errno == EAGAIN) {
             aqi_source_watch(&output->source, EPOLLOUT);
             return;
@@ -139,9 +138,26 @@ static void output_ready(struct aqi_source *source)
     output_tick(AQI_SOURCE_OF(source, struct output, source));
 }
 
+static void bytes_to_front(struct bytes *bytes)
+{
+    char *first = bytes->at - bytes->dropped;
+    if (bytes->dropped == 0) return;
+    memmove(first, bytes->at, bytes->used);
+    *bytes = (struct bytes){first, bytes->used, bytes->room + bytes->dropped, 0};
+}
+
+/* Moving the rest costs no more than what has gone. */
+void bytes_drop(struct bytes *bytes, size_t len)
+{
+    *bytes =
+        (struct bytes){bytes->at + len, bytes->used - len, bytes->room - len, bytes->dropped + len};
+    if (bytes->dropped >= bytes->used) bytes_to_front(bytes);
+}
+
 void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what)
 {
     if (len == 0) return;
+    if (bytes->room - bytes->used < len) bytes_to_front(bytes);
     if (bytes->room - bytes->used < len) {
         size_t room = aqi_max(2 * bytes->room, bytes->used + len);
         char *larger = realloc(bytes->at, room);

@@ -17,7 +17,8 @@ enum output_way {
 struct bytes {
     char *at;
     size_t used;
-    size_t room;
+    size_t room;    /* from `at` on */
+    size_t dropped; /* before `at` */
 };
 
 struct output {
@@ -32,6 +33,8 @@ struct output {
 
 /* Append; dies, telling what it was for, when there is no memory. */
 void bytes_append(struct bytes *bytes, const void *from, size_t len, const char *what);
+/* The first of them are not needed any more. */
+void bytes_drop(struct bytes *bytes, size_t len);
 
 void output_open(struct output *output, int fd, const char *name);
 /* What goes to standard output (0) or error (1) of the aqrun that the user has started. */

@@ -25,12 +25,15 @@ int relay_open(struct relay *relay, uint32_t rank, struct output *to)
     return ends[1];
 }
 
-/* Write one line: what was kept of it, the `len` bytes at `bytes`, and a newline. */
+/* Write one line, or without a prefix several: what was kept of it, the `len` bytes at `bytes`, and
+ * a newline. */
 static void relay_line(struct relay *relay, const char *bytes, size_t len)
 {
     char prefix[16];
-    int prefix_len = snprintf(prefix, sizeof(prefix), "[%u] ", relay->rank);
-    if (job.options.prefix) output_append(relay->to, prefix, (size_t)prefix_len);
+    if (job.options.prefix) {
+        int prefix_len = snprintf(prefix, sizeof(prefix), "[%u] ", relay->rank);
+        output_append(relay->to, prefix, (size_t)prefix_len);
+    }
     output_append(relay->to, relay->line.at, relay->line.used);
     output_append(relay->to, bytes, len);
     output_append(relay->to, "\n", 1);
@@ -40,7 +43,8 @@ static void relay_line(struct relay *relay, const char *bytes, size_t len)
 static void relay_lines(struct relay *relay, const char *bytes, size_t len)
 {
     const char *newline;
-    while (len != 0 && (newline = memchr(bytes, '\n', len)) != NULL) {
+    while (len != 0 && (newline = job.options.prefix ? memchr(bytes, '\n', len)
+                                                     : memrchr(bytes, '\n', len)) != NULL) {
         size_t line = (size_t)(newline - bytes);
         relay_line(relay, bytes, line);
         bytes += line + 1;
