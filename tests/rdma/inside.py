@@ -47,6 +47,17 @@ def aqperf():
     return ("aqperf.2", {}, ["/usr/bin/env", "python3", script, "BUILD", "ibv"], 200, "")
 
 
+# Messages are written to all peers from the first one on; or to one peer, and another one all the
+# time.
+RINGS = {"AQ_IBV_RING_CYCLE": "1"}
+MOVED = {**RINGS, "AQ_IBV_RING_PEERS": "1", "AQ_IBV_RING_DEPTH": "4"}
+
+
+def rings(row, variables):
+    return (f"{row[0]}.{'moved' if 'AQ_IBV_RING_PEERS' in variables else 'rings'}",
+            {**row[1], **variables}, *row[2:])
+
+
 # One of each kind in the table of how jobs end (tests/job/exits_table.c).
 EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/poll,handler/send,"
          "kill/send/bare,segv/get,return5/finalize,kill/spin,aq_exit7/spin/helped,"
@@ -104,6 +115,13 @@ ROWS = [
     job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
     job("core_outside", 2, "kept", wire="broken", **HASTY),
     job("core_outside", 2, "some", wire="broken", AQ_REG_VICTIM="256K", **HASTY, **RAILS),
+    rings(contract("2", "--ranks", "2", "--case", f"{CASES}|arm|put"), RINGS),
+    rings(contract("4", "--ranks", "4", "--case", "slow|everyone|put"), MOVED),
+    rings(job("core_am", 2), RINGS),
+    rings(job("core_am", 4), MOVED),
+    rings(steps(), {"AQ_IBV_RING_CYCLE": "2"}),
+    rings(job("core_stress", 4, "3000"), MOVED),
+    rings(job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS), RINGS),
     gasnet("am"),
     gasnet("rma", **RAILS),
     gasnet("coll"),
@@ -116,6 +134,7 @@ ROWS = [
     job("core_stress", 4, "3000"),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
+    rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
     failover("core_stress", "10000", wire="parted", **HASTY),
     failover("core_stress", "10000", wire="unplugged"),  # the last: routes are gone with the link
 ]

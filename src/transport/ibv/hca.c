@@ -143,6 +143,7 @@ static void hca_close(struct aqi_tp *tp)
         hca->rail[r].srq = NULL;
     }
     hca_pins_close(hca);
+    hca_rings_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);
     for (unsigned r = 0; r < hca->rails; r++)
@@ -173,6 +174,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
     if (st == AQ_OK) st = hca_open_buffers(hca);
+    if (st == AQ_OK) st = hca_rings_open(hca);
     if (st == AQ_OK) st = hca_pins_open(hca);
     if (st == AQ_OK) st = hca_greet_open(hca);
     if (st != AQ_OK) {
@@ -283,10 +285,13 @@ size_t hca_peer_memory(const struct hca_tp *hca)
 static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct hca_tp *hca = (const struct hca_tp *)tp;
-    return snprintf(buf, len, "%s%s%s, %u requests to a peer, %zu KB for each that is connected",
+    return snprintf(buf, len,
+                    "%s%s%s, %u requests to a peer, %zu KB for each that is connected, and %zu KB "
+                    "for %u rings",
                     hca->rail[0].name, hca->rails > 1 ? " + " : "",
                     hca->rails > 1 ? hca->rail[1].name : "", hca->depth,
-                    hca_peer_memory(hca) / 1024);
+                    hca_peer_memory(hca) / 1024, hca->rings.len / 1024,
+                    hca->rings.memory != NULL ? hca->rings.count : 0);
 }
 
 static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY,

@@ -19,7 +19,7 @@
 #include <sys/random.h>
 
 /* What a greeting says: it knows your queue pairs; and it waits for no answer. */
-enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 2 };
+enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 3 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
 #define GREET_DOUBT_NS UINT64_C(10000000000)
@@ -34,6 +34,7 @@ struct hca_greeting {
     uint32_t received;        /* messages of the other, in all */
     uint32_t depth, buffer;
     struct hca_place place[HCA_RAILS];
+    struct hca_ring_place rings;
     uint8_t tag[AQI_MAC_BYTES];
 };
 enum { GREET_ROOM = 512 };
@@ -180,6 +181,7 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
         greeting->place[r] = hca->rail[r].place;
         greeting->place[r].qpn = peer->link[r].qp->qp_num;
     }
+    hca_rings_place(hca, &greeting->rings);
     hca_greet_sign(hca, greeting, greeting->tag);
 }
 
@@ -317,6 +319,7 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     if (peer->used == 0) peer->used = all;
     peer->first = (unsigned)__builtin_ctz(peer->used);
     hca_message_prepare(hca, peer, before);
+    hca_ring_meet(hca, peer, &greeting->rings);
     hca_links_connect(hca, peer, greeting->place, greeting->reads);
 }
 

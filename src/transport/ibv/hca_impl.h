@@ -49,6 +49,14 @@ struct hca_addr {
     struct hca_place place[HCA_RAILS];
 };
 
+/* Where a process keeps rings for its peers (hca_ring.c), as these need it. */
+struct hca_ring_place {
+    uint64_t addr; /* 0: there are none */
+    uint32_t rkey[HCA_RAILS];
+    uint16_t count, depth;
+    uint32_t slot;
+};
+
 /* --- rails ----------------------------------------------------------------------------------- */
 
 /* A port that the filter lets through, as found by hca_ports_find. */
@@ -94,7 +102,38 @@ struct hca_buf {
     unsigned char *bytes;
     uint32_t len;
     struct hca_peer *source; /* of a message that waits for its turn */
-    unsigned rail;           /* on which it came */
+    unsigned rail;           /* on which it came; HCA_RAILS: by a ring */
+};
+
+/* --- rings ----------------------------------------------------------------------------------- */
+
+/* Those of this process, and the blocks of all peers. */
+struct hca_rings {
+    unsigned char *memory, *slots;
+    size_t len;
+    struct ibv_mr *mr[HCA_RAILS];
+    uint32_t count, depth, slot; /* of the rings; slots of each; bytes of one */
+    uint32_t open;               /* that are lent, or not yet taken back */
+    uint32_t heard;              /* messages in this cycle */
+    struct hca_peer **owner;
+};
+
+/* The ring that is lent to a peer. */
+struct hca_ring_in {
+    uint16_t ring; /* which, from 1; 0: none */
+    bool due;      /* something is to be said to the peer */
+    bool closing;  /* it is taken back: */
+    bool probing;  /* the peer's count is being read, */
+    bool probed;   /* and was read: */
+    uint32_t written;
+    uint32_t consumed, told; /* messages; as the peer was told */
+    uint32_t heard;          /* messages lately, by whatever way */
+};
+
+/* Those of a peer, of which one may be lent to this process. */
+struct hca_ring_out {
+    struct hca_ring_place place;
+    uint32_t head, freed; /* messages written, and of these consumed */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
@@ -110,6 +149,7 @@ struct hca_sent {
     uint32_t number;         /* of a message to this peer */
     bool refused;            /* by the peer's adapter */
     bool silent;             /* a later one tells of its completion */
+    bool word, probe;        /* of a ring: says something to the peer; asks it for something */
     struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
 };
 
@@ -146,8 +186,10 @@ struct hca_peer {
     uint32_t generation, wanted;   /* of the queue pairs */
     uint32_t number;               /* of the next message */
     uint32_t received;             /* messages of it */
-    uint32_t arrived;              /* messages of ours, as it said when it was connected anew */
-    struct hca_sent *again;        /* to be posted to the new queue pairs, before all others */
+    struct hca_ring_in in;
+    struct hca_ring_out out;
+    uint32_t arrived;       /* messages of ours, as it said when it was connected anew */
+    struct hca_sent *again; /* to be posted to the new queue pairs, before all others */
     uint32_t again_first, again_count;
     struct hca_peer *next_calling, *next_lost, *next_broken;
     char why[160];
@@ -244,6 +286,7 @@ struct hca_tp {
     struct aqi_pool ops;
     struct hca_greeter greeter;
     struct hca_pins pins;
+    struct hca_rings rings;
     int epoll;
 };
 
@@ -330,7 +373,7 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
 void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
                        unsigned reads);
 /* The queue pairs; then what was posted to them ends with `status`. */
-void hca_links_destroy(struct hca_peer *peer);
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer);
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
@@ -380,6 +423,28 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
 unsigned hca_message_deliver_held(struct hca_tp *hca);
 /* Post the buffers that the first rail needs. */
 void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned before);
+/* What has come in `buf` is handled, or held. */
+void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
+
+/* hca_ring.c. With the lock held. */
+aq_status hca_rings_open(struct hca_tp *hca);
+void hca_rings_close(struct hca_tp *hca); /* no peer is connected any more */
+void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
+/* Where the rings of the peer are, as it says. */
+void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
+/* Its queue pairs are gone: it has no ring, nor has this process one of it. */
+void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
+/* Write a message into the peer's ring. AQ_ENOTSUP: it is to be sent. */
+aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf);
+/* The next message of the ring lent to it, if its turn has come; NULL: none. */
+struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer);
+/* A message has come; now and then it is chosen who gets a ring. */
+void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
+void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);
+/* Take all rings back. True: nothing will be written any more. */
+bool hca_rings_sleep(struct hca_tp *hca);
+/* Releases the lock while handlers run. */
+unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode);
 
 /* hca_transfer.c */
 aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

@@ -127,19 +127,20 @@ struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
     return sent;
 }
 
-void hca_links_destroy(struct hca_peer *peer)
+void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
 {
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         if (peer->link[r].qp != NULL) hca_verbs.destroy_qp(peer->link[r].qp);
         peer->link[r].qp = NULL;
     }
     peer->used = 0;
+    hca_ring_reset(hca, peer);
 }
 
 /* A queue pair is gone with what was posted to it: its buffers are ours again. */
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
-    hca_links_destroy(peer);
+    hca_links_destroy(hca, peer);
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         struct hca_link *link = &peer->link[r];
         while (link->tail != link->head)
@@ -156,7 +157,7 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 static bool hca_link_is_silent(const struct hca_tp *hca, const struct hca_link *link,
                                const struct hca_sent *sent)
 {
-    return sent->op == NULL && sent->buf != NULL && link->silent < HCA_SILENT - 1 &&
+    return sent->op == NULL && (sent->buf != NULL || sent->word) && link->silent < HCA_SILENT - 1 &&
            hca->silent < aqi_min(hca_config.bounces, hca->room) / 2;
 }
 
@@ -230,8 +231,11 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an ended one */
     uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
-        while ((int32_t)(place - link->tail) >= 0) /* with those before it, which told nothing */
-            hca_sent_end(hca, hca_link_take(hca, link), AQ_OK);
+        while ((int32_t)(place - link->tail) >= 0) { /* with those before it, which told nothing */
+            struct hca_sent *sent = hca_link_take(hca, link);
+            if (AQI_UNLIKELY(sent->probe)) hca_ring_probed(hca, peer);
+            hca_sent_end(hca, sent, AQ_OK);
+        }
         return;
     }
     if (!peer->broken) hca_link_broke(hca, peer, rail, &link->sent[place % hca->sends], wc->status);

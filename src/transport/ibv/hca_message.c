@@ -55,7 +55,10 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
             hca_message_post(hca, peer->first, 1);
             peer->replies[peer->first]++;
         }
-        st = hca_message_issue(hca, peer, &(struct hca_sent){.buf = buf, .number = peer->number});
+        st = peer->out.place.addr != 0 ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
+        if (st == AQ_ENOTSUP)
+            st = hca_message_issue(hca, peer,
+                                   &(struct hca_sent){.buf = buf, .number = peer->number});
         if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
     hca_unlock(hca);
@@ -134,6 +137,11 @@ static void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf, unsig
 static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
 {
     struct hca_buf *spare = hca->spares, was = *buf;
+    if (buf->rail == HCA_RAILS) {
+        hca_message_run(hca, buf, buf->bytes);
+        hca_buf_put(hca, buf);
+        return;
+    }
     if (spare != NULL) {
         hca->spares = spare->next;
         (void)hca_message_post_buf(hca, buf->rail, spare);
@@ -172,6 +180,40 @@ static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struc
     return qp != NULL && qp->qp_num == qpn ? peer : NULL;
 }
 
+void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
+{
+    uint32_t *replies = buf->source->replies;
+    if (hca->rings.memory != NULL) hca_ring_heard(hca, buf->source, buf->len);
+    if (hca_message_is_reply(buf)) {
+        if (buf->rail < HCA_RAILS && replies[buf->rail] != 0) replies[buf->rail]--;
+        hca_message_run(hca, buf, buf->bytes);
+        hca_buf_put(hca, buf);
+    } else if (mode == AQI_PROGRESS_ALL) {
+        hca_message_request(hca, buf);
+    } else {
+        buf->next = NULL;
+        *hca->last_held = buf;
+        hca->last_held = &buf->next;
+    }
+}
+
+/* Those in its ring that come before what was sent go first. All are counted before handlers run,
+ * since meanwhile other threads take what comes next. */
+static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
+                                enum aqi_progress_mode mode)
+{
+    struct hca_buf *first = NULL, **last = &first, *next;
+    while ((*last = hca_ring_take(hca, buf->source)) != NULL)
+        last = &(*last)->next;
+    buf->source->received++;
+    buf->next = NULL;
+    *last = buf;
+    for (; first != NULL; first = next) {
+        next = first->next;
+        hca_message_dispatch(hca, first, mode);
+    }
+}
+
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode)
 {
@@ -187,17 +229,11 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
     /* It has sent, so it has heard our greeting. */
     if (AQI_UNLIKELY(buf->source->state == HCA_CALLING && !buf->source->broken))
         hca_greet_up(hca, buf->source);
-    buf->source->received++;
-    if (hca_message_is_reply(buf)) {
-        if (buf->source->replies[rail] != 0) buf->source->replies[rail]--;
-        hca_message_run(hca, buf, buf->bytes);
-        hca_buf_put(hca, buf);
-    } else if (mode == AQI_PROGRESS_ALL) {
-        hca_message_request(hca, buf);
+    if (buf->source->in.ring != 0) {
+        hca_message_in_turn(hca, buf, mode);
     } else {
-        buf->next = NULL;
-        *hca->last_held = buf;
-        hca->last_held = &buf->next;
+        buf->source->received++;
+        hca_message_dispatch(hca, buf, mode);
     }
     return 1;
 }

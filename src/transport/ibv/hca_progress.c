@@ -45,7 +45,7 @@ static unsigned hca_progress_rail(struct hca_tp *hca, unsigned r, enum aqi_progr
 
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
 {
-    unsigned n = 0;
+    unsigned n = hca->rings.open != 0 ? hca_rings_progress(hca, mode) : 0;
     for (unsigned r = 0; r < hca->rails; r++)
         n += hca_progress_rail(hca, r, mode);
     return n;
@@ -155,7 +155,7 @@ aq_status hca_arm(struct aqi_tp *tp, bool on)
     hca_lock(hca);
     bool go = true;
     if (!on) hca_progress_disarm(hca);
-    if (on) go = hca->held == NULL && hca->lost == NULL;
+    if (on) go = hca->held == NULL && hca->lost == NULL && hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
         go = hca_progress_rail_arm(&hca->rail[r]);
     hca_unlock(hca);

@@ -123,7 +123,7 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
         hca_peer_fail(hca, peer, "no memory to make its connection anew");
         return;
     }
-    hca_links_destroy(peer);
+    hca_links_destroy(hca, peer);
     peer->generation++;
     if ((int32_t)(peer->wanted - peer->generation) > 0) peer->generation = peer->wanted;
     peer->broken = peer->connected = false;

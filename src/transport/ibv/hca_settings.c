@@ -156,6 +156,38 @@ static const struct aqi_setting rows[] = {
      .min = 1,
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, spares)},
+    {.name = "AQ_IBV_RING_PEERS",
+     .alias = "GASNET_AMRDMA_MAX_PEERS",
+     .def = "32",
+     .doc = "To so many peers, those it hears most of, a process lends a ring, into which they "
+            "write small messages; 0: none.",
+     .advice = "As many as peers are talked with all the time; each makes a poll a little longer.",
+     .max = 1024,
+     AQI_SETTING_IN(COUNT, struct hca_config, ring_peers)},
+    {.name = "AQ_IBV_RING_DEPTH",
+     .alias = "GASNET_AMRDMA_DEPTH",
+     .def = "16",
+     .doc = "Messages that a ring holds, a power of two (others are rounded down); what finds no "
+            "room is sent.",
+     .min = 1,
+     .max = 32,
+     AQI_SETTING_IN(COUNT, struct hca_config, ring_depth)},
+    {.name = "AQ_IBV_RING_LIMIT",
+     .alias = "GASNET_AMRDMA_LIMIT",
+     .def = "4K",
+     .doc =
+         "Bytes of a message in a ring, with its header and tail (at most 112), and of each place "
+         "there: a multiple of 64; 0: no rings.",
+     .unit = "bytes",
+     .max = 1 << 15,
+     AQI_SETTING_IN(BYTES, struct hca_config, ring_limit)},
+    {.name = "AQ_IBV_RING_CYCLE",
+     .alias = "GASNET_AMRDMA_CYCLE",
+     .def = "1024",
+     .doc = "After so many small messages it is chosen anew which peers have a ring; 0: no rings.",
+     .advice = "Less where peers change often.",
+     .max = 1 << 30,
+     AQI_SETTING_IN(COUNT, struct hca_config, ring_cycle)},
 };
 
 struct aqi_settings_table aqi_ibv_settings = {
