@@ -91,11 +91,13 @@ static double run(struct perf *perf, const struct subject *subject, size_t size,
     return ns;
 }
 
-/* How many operations take about the time asked for. Runs enough of them to be a warm-up. */
+/* How many operations take about the time asked for. Runs enough of them to be a warm-up; the first
+ * one tells nothing, as it may make a connection. */
 static void calibrate(struct perf *perf, struct subject *subject, size_t size)
 {
     double wanted = perf->options.min_time_ns, factor = 0;
     uint64_t n = 1;
+    (void)run(perf, subject, size, n);
     for (;;) {
         double ns = run(perf, subject, size, n);
         if (ns < 1) ns = 1;
