@@ -238,24 +238,24 @@ void limits_probe_cma(struct perf *perf)
 /* What stands for a limit of mapped memory: one at a time, and many under way; of
  * sockets, as each of what may be between the ranks has the same. */
 static const enum limit_id instead[LIMIT_COUNT][2] = {
-    [LIMIT_LINE_RTT] = {LIMIT_SOCKET_RTT},
-    [LIMIT_LINE_ECHO] = {LIMIT_SOCKET_ECHO},
-    [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET_ROUNDS},
-    [LIMIT_LINE_HOP] = {LIMIT_SOCKET_HOP},
-    [LIMIT_STORE] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_LOAD] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_ATOMIC] = {LIMIT_SOCKET_RTT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_MEMCPY_OUT] = {LIMIT_SOCKET_OUT, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_MEMCPY_IN] = {LIMIT_SOCKET_IN, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_STRIDED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_STRIDED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_VECTOR_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_VECTOR_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_INDEXED_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_INDEXED_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
-    [LIMIT_DOUBLE_OUT] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_OUT},
-    [LIMIT_DOUBLE_IN] = {LIMIT_NONE, LIMIT_SOCKET_STREAM_IN},
+    [LIMIT_LINE_RTT] = {LIMIT_SOCKET + PLAIN_RTT},
+    [LIMIT_LINE_ECHO] = {LIMIT_SOCKET + PLAIN_ECHO},
+    [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET + PLAIN_ROUNDS},
+    [LIMIT_LINE_HOP] = {LIMIT_SOCKET + PLAIN_HOP},
+    [LIMIT_STORE] = {LIMIT_SOCKET + PLAIN_OUT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_LOAD] = {LIMIT_SOCKET + PLAIN_IN, LIMIT_SOCKET + PLAIN_STREAM_IN},
+    [LIMIT_ATOMIC] = {LIMIT_SOCKET + PLAIN_RTT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_MEMCPY_OUT] = {LIMIT_SOCKET + PLAIN_OUT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_MEMCPY_IN] = {LIMIT_SOCKET + PLAIN_IN, LIMIT_SOCKET + PLAIN_STREAM_IN},
+    [LIMIT_STRIDED_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_STRIDED_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
+    [LIMIT_VECTOR_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_VECTOR_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
+    [LIMIT_INDEXED_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_INDEXED_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
+    [LIMIT_DOUBLE_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
+    [LIMIT_DOUBLE_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
 };
 
 static enum limit_id plain(const struct perf *perf, const struct kind *kind, enum limit_id id)
@@ -263,7 +263,7 @@ static enum limit_id plain(const struct perf *perf, const struct kind *kind, enu
     bool alone = kind->limit == LIMIT_CALL || (kind->endpoints && !kind->either);
     if (perf->plain == LIMIT_NONE || alone) return id;
     enum limit_id found = instead[id][kind->unit != UNIT_NS];
-    return found == LIMIT_NONE ? found : found - LIMIT_SOCKET_RTT + perf->plain;
+    return found == LIMIT_NONE ? found : found - LIMIT_SOCKET + perf->plain;
 }
 
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size)
@@ -273,7 +273,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
     /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
     if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
     id = plain(perf, pattern->kind, id);
-    if (id >= LIMIT_SOCKET_RTT) return limits_fabric_takes(size) ? id : LIMIT_NONE;
+    if (id >= LIMIT_SOCKET) return limits_fabric_takes(size) ? id : LIMIT_NONE;
     if (limits[id].work.all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
     if (limits[id].work.serve != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
     if (id == LIMIT_LINE_HOP && perf->crowded) return LIMIT_NONE;
@@ -281,25 +281,28 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 }
 
 /* Both ranks run the same loop. */
-#define BOTH_RUN(name) .work.loop = name, .work.serve = name
-#define ECHO           .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
+#define BOTH_RUN(name)  .work.loop = name, .work.serve = name
+#define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
+#define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
 
 /* What ranks that share no memory can do through what is between them. */
-#define PLAIN_ROWS(NET, loops, name, how, put, stream)                                             \
-    [LIMIT_##NET##_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how, BOTH_RUN(loops##_echo), \
-                           .work.bare = true},                                                     \
-    [LIMIT_##NET##                                                                                 \
-        _ECHO] = {name "-echo", name "-rtt with the payload both ways", BOTH_RUN(loops##_echo)},   \
-    [LIMIT_##NET##                                                                                 \
-        _ROUNDS] = {name "-rounds",                                                                \
-                    "half a " name "-rtt for each of the log2(ranks) rounds of a barrier",         \
-                    BOTH_RUN(loops##_echo), .work.bare = true, .work.parts = rounds_in_rtt},       \
-    [LIMIT_##NET##_HOP] = {name "-hop", "half a " name "-rtt", BOTH_RUN(loops##_echo),             \
-                           .work.bare = true, .work.parts = two},                                  \
-    [LIMIT_##NET##_OUT] = {name "-put", put, BOTH_RUN(loops##_out)},                               \
-    [LIMIT_##NET##_IN] = {name "-get", "", BOTH_RUN(loops##_in)},                                  \
-    [LIMIT_##NET##_STREAM_OUT] = {name "-stream", stream, BOTH_RUN(loops##_stream_out)},           \
-    [LIMIT_##NET##_STREAM_IN] = {name "-stream", "", BOTH_RUN(loops##_stream_in)}
+#define PLAIN_ROWS(first, loops, name, run, how, put, stream)                                      \
+    [(first) + PLAIN_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how,                       \
+                             BOTH_RUN(loops##_echo), .work.bare = true},                           \
+               [(first) + PLAIN_ECHO] = {name "-echo", name "-rtt with the payload both ways",     \
+                                         BOTH_RUN(loops##_echo)},                                  \
+               [(first) + PLAIN_ROUNDS] = {name "-rounds",                                         \
+                                           "half a " name                                          \
+                                           "-rtt for each of the log2(ranks) rounds of a barrier", \
+                                           BOTH_RUN(loops##_echo), .work.bare = true,              \
+                                           .work.parts = rounds_in_rtt},                           \
+               [(first) + PLAIN_HOP] = {name "-hop", "half a " name "-rtt",                        \
+                                        BOTH_RUN(loops##_echo), .work.bare = true,                 \
+                                        .work.parts = two},                                        \
+               [(first) + PLAIN_OUT] = {name "-put", put, run(loops##_out)},                       \
+               [(first) + PLAIN_IN] = {name "-get", "", run(loops##_in)},                          \
+               [(first) + PLAIN_STREAM_OUT] = {name "-stream", stream, run(loops##_stream_out)},   \
+               [(first) + PLAIN_STREAM_IN] = {name "-stream", "", run(loops##_stream_in)}
 
 /* What has no text of its own is told of by the one before it with its name. */
 const struct limit limits[LIMIT_COUNT] = {
@@ -352,13 +355,16 @@ const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_DOUBLE_IN] = {"double-copy", "", BOTH_RUN(limits_double_in)},
     [LIMIT_CMA_PRIVATE_WRITE] = {"cma", "", .work.loop = limits_cma_private_write},
     [LIMIT_CMA_PRIVATE_READ] = {"cma", "", .work.loop = limits_cma_private_read},
-    PLAIN_ROWS(SOCKET, limits_socket, "udp", "between plain UDP sockets, where no memory is shared",
+    PLAIN_ROWS(LIMIT_SOCKET, limits_socket, "udp", BOTH_RUN,
+               "between plain UDP sockets, where no memory is shared",
                "udp-rtt with the payload one way (get: udp-get)",
                "datagrams of that size, many under way (GSO, GRO)"),
-    PLAIN_ROWS(OFI, limits_fabric, "ofi", "by messages of libfabric, over the provider of ofi",
+    PLAIN_ROWS(LIMIT_OFI, limits_fabric, "ofi", BOTH_RUN,
+               "by messages of libfabric, over the provider of ofi",
                "a write by libfabric until it is visible (get: ofi-get, a read)",
                "writes or reads of that size by libfabric, 64 under way"),
-    PLAIN_ROWS(IBV, limits_fabric, "ibv", "by messages of verbs, over the adapter of ibv",
+    PLAIN_ROWS(LIMIT_IBV, limits_fabric, "ibv", LEAD_RUNS,
+               "by messages of verbs, over the adapter of ibv",
                "a write by verbs until it is complete (get: ibv-get, a read)",
                "writes or reads of that size by verbs, 64 under way"),
 };

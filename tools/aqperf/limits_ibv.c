@@ -189,7 +189,7 @@ static int hca_poll(enum fabric_op *over, char why[FABRIC_WHY])
 }
 
 const struct fabric fabric_ibv = {.transport = "ibv",
-                                  .first = LIMIT_IBV_RTT,
+                                  .first = LIMIT_IBV,
                                   .open = hca_open,
                                   .meet = hca_meet,
                                   .post = hca_post,

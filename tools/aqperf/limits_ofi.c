@@ -228,7 +228,7 @@ static int ofi_poll(enum fabric_op *over, char why[FABRIC_WHY])
 }
 
 const struct fabric fabric_ofi = {.transport = "ofi",
-                                  .first = LIMIT_OFI_RTT,
+                                  .first = LIMIT_OFI,
                                   .open = ofi_open,
                                   .meet = ofi_meet,
                                   .post = ofi_post,

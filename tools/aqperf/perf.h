@@ -60,10 +60,18 @@ struct limit {
      * they need the mappings of all. */
     struct work work;
 };
-/* Of ranks that share no memory, by whatever is between them: in this order for each. */
-#define PLAIN_LIMITS(NET)                                                                          \
-    LIMIT_##NET##_RTT, LIMIT_##NET##_ECHO, LIMIT_##NET##_ROUNDS, LIMIT_##NET##_HOP,                \
-        LIMIT_##NET##_OUT, LIMIT_##NET##_IN, LIMIT_##NET##_STREAM_OUT, LIMIT_##NET##_STREAM_IN
+/* Of ranks that share no memory, by whatever is between them: each has these. */
+enum plain_limit {
+    PLAIN_RTT,
+    PLAIN_ECHO,
+    PLAIN_ROUNDS,
+    PLAIN_HOP,
+    PLAIN_OUT,
+    PLAIN_IN,
+    PLAIN_STREAM_OUT,
+    PLAIN_STREAM_IN,
+    PLAIN_COUNT
+};
 enum limit_id {
     LIMIT_NONE,
     LIMIT_LINE_RTT,
@@ -93,10 +101,10 @@ enum limit_id {
     LIMIT_DOUBLE_IN,
     LIMIT_CMA_PRIVATE_WRITE,
     LIMIT_CMA_PRIVATE_READ,
-    PLAIN_LIMITS(SOCKET),
-    PLAIN_LIMITS(OFI),
-    PLAIN_LIMITS(IBV),
-    LIMIT_COUNT
+    LIMIT_SOCKET,
+    LIMIT_OFI = LIMIT_SOCKET + PLAIN_COUNT,
+    LIMIT_IBV = LIMIT_OFI + PLAIN_COUNT,
+    LIMIT_COUNT = LIMIT_IBV + PLAIN_COUNT
 };
 extern const struct limit limits[LIMIT_COUNT];
 

@@ -22,7 +22,7 @@ static enum limit_id meet_plain(struct perf *perf)
     enum limit_id first = limits_meet_fabric(perf, card);
     if (first != LIMIT_NONE) return first;
     bool met = limits_meet_socket(perf, perf->api->get_word(perf->peer, &there->socket));
-    return met ? LIMIT_SOCKET_RTT : LIMIT_NONE;
+    return met ? LIMIT_SOCKET : LIMIT_NONE;
 }
 
 /* Tell the other of the pair whether we see its memory, and learn its part. */
