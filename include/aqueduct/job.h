@@ -189,12 +189,14 @@ AQ_API aq_thread_mode aq_job_thread_mode(void);
 AQ_API int aq_job_progress_thread(void);
 
 /**
- * How long the end of the job may take, in nanoseconds: what AQ_EXIT_TIMEOUT says. A program that
- * does something of its own when a signal ends it bounds that with a part of this.
+ * For the program's handler of a signal that ends it: write what it has printed and stdio still
+ * has. The program may be inside stdio itself, so a stream that another thread holds is left out.
+ * The signal's action must not be this handler any more.
  *
- * Threads     Any, also inside handlers.
+ * Blocking    For half of AQ_EXIT_TIMEOUT; then `signal` is raised again.
+ * Threads     Any, in a signal handler.
  */
-AQ_API uint64_t aq_job_exit_timeout(void);
+AQ_API void aq_job_flush(int signal);
 
 /**
  * The caller's rank in `team`.

@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 enum state { NEVER, STARTING, RUNNING, LEFT };
@@ -61,17 +60,6 @@ static bool init_launched(const struct aqi_boot *boot)
 
 static atomic_int init_code; /* of the latest of the threads that leave */
 
-uint64_t aq_job_exit_timeout(void)
-{
-    return aqi_job_config.exit_timeout_ns;
-}
-
-/* How long the last steps of a process may take: less than aqrun lets it live. */
-static uint64_t init_patience_ns(void)
-{
-    return aqi_job_config.exit_timeout_ns / 2;
-}
-
 /* SIGTERM is for those that have not heard of the end; here it would cut off the last output.
  * SIGKILL follows where there is a launcher. */
 static void init_ignore_requests(void)
@@ -79,28 +67,9 @@ static void init_ignore_requests(void)
     if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN);
 }
 
-/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
-enum { INIT_ROUNDS = 10 };
-
-static void init_on_alarm(int signal_number)
+static void init_over(void)
 {
-    static atomic_int rounds;
-    (void)signal_number;
-    if (atomic_fetch_add(&rounds, 1) + 1 >= INIT_ROUNDS) _exit(atomic_load(&init_code));
-}
-
-static void init_limit_leaving(void)
-{
-    uint64_t round_us = init_patience_ns() / INIT_ROUNDS / 1000;
-    struct timeval round = {.tv_sec = (time_t)(round_us / 1000000),
-                            .tv_usec = (suseconds_t)(round_us % 1000000)};
-    sigset_t set;
-    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
-    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
-    signal(SIGALRM, init_on_alarm);
-    sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
+    _exit(atomic_load(&init_code));
 }
 
 /*
@@ -132,7 +101,7 @@ static _Noreturn void init_leave(int code)
 {
     atomic_store(&init_code, code);
     signal(SIGTERM, SIG_IGN); /* from here on there is a limit, also without a launcher */
-    init_limit_leaving();
+    lib_limit(init_over);
     init_in_turn(lib_outputs_end);
     fflush(NULL);
     if (lib.boot != NULL && lib.pid == getpid()) init_in_turn(init_depart);
@@ -147,7 +116,7 @@ static void init_await_said(void)
 {
     enum { TICK_NS = 100000 };
     const struct timespec tick = {.tv_nsec = TICK_NS};
-    uint64_t ticks = init_patience_ns() / TICK_NS;
+    uint64_t ticks = lib_patience_ns() / TICK_NS;
     for (; ticks != 0 && !atomic_load(&lib.said) && !atomic_load(&lib.told); ticks--)
         (void)nanosleep(&tick, NULL);
 }

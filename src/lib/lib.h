@@ -32,6 +32,11 @@ aq_status lib_outputs_begin(struct aqi_boot *boot);
 /* Write what there is, the first time only. Also in a signal handler. */
 void lib_outputs_end(void);
 
+/* How long the last steps of a process may take: less than aqrun lets it live. */
+uint64_t lib_patience_ns(void);
+/* After that, `over` is called in a signal's handler. */
+void lib_limit(void (*over)(void));
+
 /*
  * Compare the rows marked `same` with those of all ranks. Collective.
  *

@@ -2,7 +2,6 @@
 #include "aqg.h"
 
 #include <signal.h>
-#include <sys/time.h>
 
 /* As in GASNet, processes that come to their end one after the other all get there. */
 void gasnet_exit(int exitcode)
@@ -42,45 +41,6 @@ static void exit_let_go(int number)
     sigaction(number, &caught[i].next, NULL);
 }
 
-static volatile sig_atomic_t dying_of;
-
-/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
-enum { EXIT_ROUNDS = 10 };
-
-static void exit_on_alarm(int number)
-{
-    static volatile sig_atomic_t rounds;
-    (void)number;
-    rounds = rounds + 1;
-    if (rounds >= EXIT_ROUNDS) raise(dying_of);
-}
-
-static void exit_set_alarm(uint64_t round_us)
-{
-    struct timeval round = {.tv_sec = (time_t)(round_us / 1000000),
-                            .tv_usec = (suseconds_t)(round_us % 1000000)};
-    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
-}
-
-/*
- * What the program printed and stdio still has. This is a signal handler, where the program may be
- * inside stdio itself: so only a stream that no other thread holds, and not for ever. At worst the
- * process dies of what it is about to die of.
- */
-static void exit_flush_output(int number)
-{
-    FILE *const streams[] = {stdout, stderr};
-    dying_of = number;
-    signal(SIGALRM, exit_on_alarm);
-    exit_set_alarm(aq_job_exit_timeout() / 2 / EXIT_ROUNDS / 1000);
-    for (size_t i = 0; i < sizeof(streams) / sizeof(*streams); i++)
-        if (ftrylockfile(streams[i]) == 0) {
-            fflush_unlocked(streams[i]);
-            funlockfile(streams[i]);
-        }
-    exit_set_alarm(0);
-}
-
 static void exit_tell(const char *kind, int number)
 {
     char line[128];
@@ -95,7 +55,7 @@ static void exit_tell(const char *kind, int number)
 static void exit_on_fatal(int number)
 {
     exit_let_go(number);
-    exit_flush_output(number);
+    aq_job_flush(number);
     exit_tell("fatal signal", number);
     aqgi_explain();
     raise(number);
@@ -113,7 +73,7 @@ static void exit_on_terminate(int number)
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
         action.sa_handler != SIG_IGN)
         raise(SIGQUIT);
-    exit_flush_output(number);
+    aq_job_flush(number);
     if (number != SIGTERM) exit_tell("signal", number);
     aq_exit(EXIT_FAILURE);
 }

@@ -1,0 +1,76 @@
+/* A limit to the last steps of a process, and the output that it writes in them. */
+#include "job/settings.h"
+#include "lib/lib.h"
+
+#include <aqueduct/aqueduct.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
+enum { LIMIT_ROUNDS = 10 };
+
+static struct {
+    void (*_Atomic over)(void); /* NULL: there is no limit */
+    atomic_int rounds;
+    atomic_int number; /* of the signal that the process is about to die of */
+} limit;
+
+static void limit_on_alarm(int number)
+{
+    void (*over)(void) = atomic_load(&limit.over);
+    (void)number;
+    if (over != NULL && atomic_fetch_add(&limit.rounds, 1) + 1 >= LIMIT_ROUNDS) over();
+}
+
+static void limit_set_timer(uint64_t round_us)
+{
+    struct timeval round = {.tv_sec = (time_t)(round_us / 1000000),
+                            .tv_usec = (suseconds_t)(round_us % 1000000)};
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = round, .it_interval = round}, NULL);
+}
+
+void lib_limit(void (*over)(void))
+{
+    sigset_t set;
+    atomic_store(&limit.over, over);
+    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
+    limit_set_timer(lib_patience_ns() / LIMIT_ROUNDS / 1000);
+    signal(SIGALRM, limit_on_alarm);
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* this may be the progress thread */
+}
+
+uint64_t lib_patience_ns(void)
+{
+    return aqi_job_config.exit_timeout_ns / 2;
+}
+
+static void limit_die(void)
+{
+    int number = atomic_load(&limit.number);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    raise(number);
+}
+
+void aq_job_flush(int number)
+{
+    FILE *const streams[] = {stdout, stderr};
+    bool ours = atomic_load(&limit.over) == NULL; /* else the process leaves already */
+    void (*over)(void) = limit_die;
+    atomic_store(&limit.number, number);
+    if (ours) lib_limit(limit_die);
+    for (size_t i = 0; i < AQI_COUNT_OF(streams); i++)
+        if (ftrylockfile(streams[i]) == 0) {
+            fflush_unlocked(streams[i]);
+            funlockfile(streams[i]);
+        }
+    if (ours && atomic_compare_exchange_strong(&limit.over, &over, NULL)) limit_set_timer(0);
+}
