@@ -87,6 +87,20 @@ bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     return true;
 }
 
+/* While a handler runs, a copy of one of these may have come in its turn. */
+struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    while (peer->early != NULL) {
+        struct ofi_buf *buf = peer->early;
+        int32_t ahead = (int32_t)(buf->number - peer->received);
+        if (ahead > 1) return NULL;
+        peer->early = buf->next;
+        if (ahead == 1) return buf;
+        ofi_buf_put(ofi, buf);
+    }
+    return NULL;
+}
+
 /* --- questions and answers ------------------------------------------------------------------- */
 
 /* AQ_AGAIN: progress tries again. */

@@ -271,6 +271,8 @@ void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *b
 void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived);
 /* Keep a message that is not the next one of the peer; false: it makes no sense, or came before. */
 bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+/* Of those that were kept so, what is its turn now, or NULL. */
+struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Have all messages to this peer arrived? It is asked if that is not known. */
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number);

@@ -166,11 +166,8 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
     } else if (!ofi_flush_early(ofi, peer, buf)) {
         ofi_buf_put(ofi, buf);
     }
-    while (AQI_UNLIKELY(peer->early != NULL) && peer->early->number == peer->received + 1) {
-        buf = peer->early;
-        peer->early = buf->next;
+    while (AQI_UNLIKELY(peer->early != NULL) && (buf = ofi_flush_next(ofi, peer)) != NULL)
         ofi_message_take(ofi, buf, mode);
-    }
     return 1;
 }
 
