@@ -8,7 +8,7 @@
  *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
  *   - Writes ask to be complete when they are delivered.
  *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
- *   - Messages are complete long before they leave.
+ *   - Messages are complete long before they leave; those that are injected have to be small.
  *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
  * had not left to the same peer, which is an error of the last one or is not told at all.
  */
@@ -55,6 +55,7 @@ struct demanding_sent {
 
 enum { DEMANDING_LATE = 16 };
 static unsigned long demanding_reads;
+static size_t demanding_inject_size;
 static struct demanding_sent *demanding_first, **demanding_last = &demanding_first;
 
 /* What was there before; the same for all objects, as there is one provider. */
@@ -139,11 +140,10 @@ static void demanding_cut(struct demanding_sent *newest)
     newest->failed = demanding_happens(4);
 }
 
-static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
-                              fi_addr_t to, void *context)
+/* `context` NULL: nobody is told. */
+static ssize_t demanding_queue(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
+                               void *context)
 {
-    demanding_local(buf, len, desc);
-    demanding_take_context(context);
     struct demanding_sent *sent = demanding_happens(2) ? NULL : malloc(sizeof(*sent) + len);
     if (sent == NULL) return -FI_EAGAIN;
     *sent = (struct demanding_sent){
@@ -153,6 +153,20 @@ static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, vo
     demanding_last = &sent->next;
     if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(sent);
     return 0;
+}
+
+static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                              fi_addr_t to, void *context)
+{
+    demanding_local(buf, len, desc);
+    demanding_take_context(context);
+    return demanding_queue(ep, buf, len, to, context);
+}
+
+static ssize_t demanding_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
+{
+    demanding_check(len <= demanding_inject_size, "what is injected is small");
+    return demanding_queue(ep, buf, len, to, NULL);
 }
 
 static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
@@ -363,6 +377,8 @@ static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, s
     demanding_rma_was = demanding_rma_now = *(*ep)->rma;
     demanding_msg_now.recv = demanding_recv;
     demanding_msg_now.send = demanding_send;
+    demanding_msg_now.inject = demanding_inject;
+    demanding_inject_size = info->tx_attr->inject_size;
     demanding_rma_now.readmsg = demanding_readmsg;
     demanding_rma_now.writemsg = demanding_writemsg;
     (*ep)->msg = &demanding_msg_now;

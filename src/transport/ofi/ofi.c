@@ -26,6 +26,7 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     ofi->receives = (uint32_t)aqi_min(ofi->info->rx_attr->size,
                                       2 * peers * (ofi->depth + OFI_FLUSHES) + OFI_RECEIVES_MORE);
     /* Replies have half as much again. */
+    ofi->inject = aqi_min(ofi_config.inject, ofi->info->tx_attr->inject_size);
     ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
 }
 

@@ -158,6 +158,7 @@ struct ofi_tp {
     uint32_t stamp;    /* in each message: who knows the job's key */
     uint32_t depth;    /* requests under way to a peer */
     size_t buffer;     /* bytes of one */
+    size_t inject;     /* bytes of the largest message that the provider copies */
     uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be under way, and are */

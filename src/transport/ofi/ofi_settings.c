@@ -52,6 +52,13 @@ static const struct aqi_setting rows[] = {
      .min = 16,
      .max = 1 << 16,
      AQI_SETTING_IN(COUNT, struct ofi_config, sends)},
+    {.name = "AQ_OFI_INJECT",
+     .def = "4K",
+     .doc = "Messages of up to so many bytes, with their header, are injected: the provider copies "
+            "them and says nothing more of them; less where it takes less. 0: none.",
+     .unit = "bytes",
+     .max = 1 << 16,
+     AQI_SETTING_IN(BYTES, struct ofi_config, inject)},
     {.name = "AQ_OFI_PIECE",
      .def = "1M",
      .doc = "A larger transfer is split into pieces of so many bytes; less where the provider "
