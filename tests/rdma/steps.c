@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SINK = 100, RUNS = 3, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
+enum { SINK = 100, RUNS = 6, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
 enum command { IDLE, POLL, SEND, QUIT };
 
 static _Atomic uint32_t *command, *answered; /* in the segment of rank 1; in that of rank 0 */
