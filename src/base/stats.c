@@ -43,6 +43,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_LINKED] = {"linked", "peers", "that queue pairs were made for"},
     [AQI_CTR_LINKED_BYTES] = {"linked_bytes", "bytes", "for these, receive buffers included"},
     [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "that others took over from a connection"},
+    [AQI_CTR_RAILS_BACK] = {"rails_back", "times", "that one whose port was back was used again"},
     [AQI_CTR_RINGS_LENT] = {"rings_lent", "times", "that a peer could begin to write messages"},
     [AQI_CTR_RINGS_BACK] = {"rings_back", "times", "that it may no more"},
     [AQI_CTR_AM_RING] = {"am_ring", "messages", "written into the memory of a peer"},

@@ -40,6 +40,7 @@ enum aqi_counter {
     AQI_CTR_LINKED,           /* peers that an adapter is connected with, ... */
     AQI_CTR_LINKED_BYTES,     /* ... and what memory that takes */
     AQI_CTR_RAILS_FAILED,     /* times that others took over from a connection that failed */
+    AQI_CTR_RAILS_BACK,       /* times that one was used again */
     AQI_CTR_RINGS_LENT,       /* rings that peers may write messages into, ... */
     AQI_CTR_RINGS_BACK,       /* ... and that were taken back */
     AQI_CTR_AM_RING,          /* messages written into rings of peers */

@@ -20,6 +20,7 @@ RAILS = {"AQ_IBV_RAILS": "2"}
 # With these the adapter gives up after 0.13 s, and the connection is made anew.
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
 CASES = "hundreds|local|slow|everyone|both ways|given back"
+MANY = 1000  # packets, more than greetings are
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
 
 
@@ -136,6 +137,8 @@ ROWS = [
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
     rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
     failover("core_stress", "10000", wire="parted", **HASTY),
+    failover("core_stress", "30000", wire="replugged"),
+    job("core_stress", 2, "20000", wire="moved", **HASTY),
     failover("core_stress", "10000", wire="unplugged"),  # the last: routes are gone with the link
 ]
 
@@ -144,11 +147,56 @@ def netem(*words):
     subprocess.run(["tc", "qdisc", *words[:1], "dev", "w0a", "root", *words[1:]], check=True)
 
 
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+def counter(device, name):
+    path = f"/sys/class/infiniband/{device}/ports/1/hw_counters/{name}"
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+def way_back():
+    """What goes with the link, or with its address."""
+    ip("route", "replace", "10.77.0.1", "dev", "w0b", "src", "10.77.0.2", "table", "101")
+    ip("neigh", "replace", "10.77.0.1", "lladdr", "02:77:00:00:00:0a", "dev", "w0b", "nud",
+       "permanent")
+
+
+def replug():
+    ip("link", "set", "w0b", "down")
+    time.sleep(2)
+    ip("link", "set", "w0b", "up")
+    way_back()
+
+
+def move():
+    """The address gets another index, and the connection breaks."""
+    ip("addr", "del", "10.77.0.2/24", "dev", "w0b")
+    ip("addr", "add", "10.77.0.2/24", "dev", "w0b")
+    way_back()
+    netem("add", "netem", "loss", "100%")
+    time.sleep(0.6)
+    netem("del")
+
+
 @contextlib.contextmanager
 def wire_that(fault):
     """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again; or from
-    some time on all are, whereof the adapter says nothing (parted), or that the port is down."""
-    over = threading.Event()
+    some time on all are, whereof the adapter says nothing (parted), or that the port is down; or
+    the port is down and comes back (replugged), or its address does (moved), and is then to be used
+    again. Yields what is amiss at the end."""
+    over, amiss = threading.Event(), []
+
+    def is_used():
+        """Packets leave the end of the wire that is unplugged or moved."""
+        before = counter("rxe1", "sent_pkts")
+        while counter("rxe1", "sent_pkts") < before + MANY:
+            if over.wait(0.1):
+                amiss.append("a port was not used")
+                return False
+        return True
 
     def breaks():
         while not over.wait(0.7):
@@ -157,7 +205,7 @@ def wire_that(fault):
             netem("del")
 
     def ends():
-        if over.wait(2):
+        if not is_used():
             return
         if fault == "unplugged":
             subprocess.run(["ip", "link", "set", "w0b", "down"], check=True)
@@ -166,13 +214,19 @@ def wire_that(fault):
         over.wait()
         netem("del")
 
-    thread = threading.Thread(target=breaks if fault == "broken" else ends)
+    def returns():
+        if is_used():
+            {"replugged": replug, "moved": move}[fault]()
+            is_used()
+
+    act = {"broken": breaks, "replugged": returns, "moved": returns}.get(fault, ends)
+    thread = threading.Thread(target=act)
     if fault == "loss":
         netem("add", "netem", "loss", "1%")
     elif fault != "":
         thread.start()
     try:
-        yield
+        yield amiss
     finally:
         over.set()
         if thread.ident is not None:
@@ -188,10 +242,10 @@ def run(build, name, variables, command, seconds, wire):
     try:
         words = [os.path.join(build, command[0])]
         words += [word.replace("BUILD", build) for word in command[1:]]
-        with wire_that(wire):
+        with wire_that(wire) as amiss:
             done = subprocess.run(words, env=env, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=seconds)
-        code, text = done.returncode, done.stdout
+        code, text = done.returncode or " and ".join(amiss) or 0, done.stdout
     except subprocess.TimeoutExpired as late:
         code, text = "no end", late.stdout or b""
     took = time.monotonic() - begun
@@ -206,11 +260,7 @@ def run(build, name, variables, command, seconds, wire):
 def refusals():
     """How often adapters said that they were not ready, as rxe does also where its memory is short.
     A message without a receive buffer would fail its test: AQ_IBV_RNR_RETRIES is 0."""
-    total = 0
-    for device in os.listdir("/sys/class/infiniband"):
-        path = f"/sys/class/infiniband/{device}/ports/1/hw_counters/send_rnr_err"
-        total += int(open(path, encoding="ascii").read())
-    return total
+    return sum(counter(device, "send_rnr_err") for device in os.listdir("/sys/class/infiniband"))
 
 
 def main():

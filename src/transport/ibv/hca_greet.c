@@ -156,7 +156,7 @@ static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned 
     hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
     peer->ah[rail] = hca_verbs.create_ah(hca->rail[rail].pd, &path);
     if (peer->ah[rail] == NULL && hca_rails_of(hca, peer) == 1)
-        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[rail].name, strerror(errno));
+        hca_peer_unreached(hca, peer, rail, strerror(errno));
     return peer->ah[rail] != NULL;
 }
 
@@ -331,6 +331,21 @@ void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
     if (peer->again != NULL) hca_repair_resume(hca, peer);
 }
 
+/* Its ports may have moved since it told where they are. */
+static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
+                             const struct hca_greeting *greeting)
+{
+    for (unsigned r = 0; hca_rails_of(hca, peer) >> r != 0; r++) {
+        struct hca_place *known = &peer->addr.place[r], said = greeting->place[r];
+        said.qpn = known->qpn; /* that of greetings */
+        said.psn = known->psn;
+        if (memcmp(known, &said, sizeof(said)) == 0) continue;
+        *known = said;
+        if (peer->ah[r] != NULL) hca_verbs.destroy_ah(peer->ah[r]);
+        peer->ah[r] = NULL;
+    }
+}
+
 static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_greeting *greeting)
 {
     struct hca_peer *peer = hca->peers[greeting->from];
@@ -338,6 +353,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
+    hca_greet_follow(hca, peer, greeting);
     if ((int32_t)(greeting->generation - peer->generation) > 0) {
         peer->failed = greeting->failed | hca_rails_down(hca);
         if (peer->state != HCA_IDLE) {
@@ -350,7 +366,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     bool ours = greeting->generation == peer->generation; /* else it has to hear of the next one */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
-    if (peer->state == HCA_DOWN || peer->broken) return;
+    if (peer->state == HCA_DOWN || peer->broken || (ours && !peer->connected)) return;
     bool knows = ours && (greeting->flags & GREET_KNOWS) != 0;
     if (knows && peer->state == HCA_CALLING) hca_greet_up(hca, peer);
     if (peer->state == HCA_DOWN) return;

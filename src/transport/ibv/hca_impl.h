@@ -73,9 +73,10 @@ struct hca_rail {
     struct ibv_device_attr device;
     struct ibv_port_attr attr;
     uint8_t port;
-    int gid_index;
+    int gid_index, gid_rank;
     struct hca_place place;
-    bool down; /* as the adapter says of the port */
+    bool down;     /* as the adapter says of the port */
+    uint64_t back; /* when it may be used again; 0: nothing has changed */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
@@ -340,6 +341,8 @@ struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t
 bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
                         int access);
 void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; NULL: none */
+/* The address of the port once more, which may have `moved`. False: it has none now. */
+bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 /* How `to` is reached from here. */
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
@@ -385,6 +388,9 @@ void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail);
 /* What was posted is over: a message, or a piece of a transfer. */
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
+/* There is no way to it by its only rail. Where there was one, the address may be moving: then it
+ * is looked up again, and tried with the next greeting; else the peer fails. */
+void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
@@ -395,6 +401,8 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
 /* Go on without this rail, if there is another one. */
 void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
 void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* the same, with all peers */
+/* It may be used again by those that go on without it; by all, anew, if its address has `moved`. */
+void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved);
 void hca_repair(struct hca_tp *hca); /* those that have begun; releases the lock meanwhile */
 void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
 void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
@@ -465,6 +473,10 @@ void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
 void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+
+/* hca_events.c. With the lock held. */
+void hca_events_look(struct hca_tp *hca); /* costs a system call for each rail */
+uint64_t hca_events_deadline(const struct hca_tp *hca);
 
 /* hca_progress.c */
 /* All that has completed. With the lock held, which is released while handlers run. */

@@ -103,7 +103,7 @@ void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct h
             hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads) == AQ_OK)
             continue;
         if (peer->used == 1u << r)
-            hca_peer_fail(hca, peer, "%s", aq_error_message());
+            hca_peer_unreached(hca, peer, r, aq_error_message());
         else
             hca_repair_without(hca, peer, r, aq_error_message());
         return;
@@ -214,7 +214,9 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
                    status == IBV_WC_REM_OP_ERR;
     if (refused && sent->op != NULL) sent->refused = true;
-    if (status == IBV_WC_RETRY_EXC_ERR)
+    bool gone = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR || /* no route */
+                status == IBV_WC_FATAL_ERR;
+    if (gone)
         hca_repair_without(hca, peer, rail, why);
     else if (sent->refused || status == IBV_WC_WR_FLUSH_ERR)
         hca_repair_begin(hca, peer, 0, why);
@@ -239,6 +241,16 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
         return;
     }
     if (!peer->broken) hca_link_broke(hca, peer, rail, &link->sent[place % hca->sends], wc->status);
+}
+
+void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)
+{
+    bool moved;
+    peer->connected = false;
+    if (peer->generation == 0)
+        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[rail].name, why);
+    else
+        (void)hca_rail_look_again(&hca->rail[rail], &moved);
 }
 
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)

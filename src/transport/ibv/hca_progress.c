@@ -1,8 +1,6 @@
 /* ibv: completions, timers, losses, and sleeping until there are some. */
 #include "transport/ibv/hca_impl.h"
 
-#include "base/log.h"
-
 #include <string.h>
 
 #define HCA_LOOK_NS UINT64_C(10000000)
@@ -75,34 +73,6 @@ static void hca_progress_waiting(struct hca_tp *hca)
     }
 }
 
-/* What the adapter has to say of itself. */
-static void hca_progress_events(struct hca_tp *hca, unsigned r)
-{
-    struct hca_rail *rail = &hca->rail[r];
-    struct ibv_async_event event;
-    while (hca_verbs.get_async_event(rail->context, &event) == 0) {
-        bool ours = event.element.port_num == rail->port;
-        bool down = event.event_type == IBV_EVENT_PORT_ERR;
-        bool bad = down || event.event_type == IBV_EVENT_CQ_ERR ||
-                   event.event_type == IBV_EVENT_SRQ_ERR ||
-                   event.event_type == IBV_EVENT_DEVICE_FATAL;
-        aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
-                hca_verbs.event_type_str(event.event_type));
-        if (down && ours) rail->down = true;
-        if (event.event_type == IBV_EVENT_PORT_ACTIVE && ours) rail->down = false;
-        hca_verbs.ack_async_event(&event);
-        if (down && ours) hca_repair_port_down(hca, r);
-    }
-}
-
-/* Now and then: it costs a system call each. */
-static void hca_progress_look(struct hca_tp *hca)
-{
-    hca->looked = hca->now;
-    for (unsigned r = 0; r < hca->rails; r++)
-        hca_progress_events(hca, r);
-}
-
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
@@ -110,7 +80,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     hca->now = aqi_max(hca->now, now);
     unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
     n += hca_progress_queues(hca, mode);
-    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
+    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_events_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
@@ -134,8 +104,8 @@ static void hca_progress_disarm(struct hca_tp *hca)
         struct hca_rail *rail = &hca->rail[r];
         while (hca_verbs.get_cq_event(rail->channel, &cq, &user) == 0)
             hca_verbs.ack_cq_events(cq, 1);
-        hca_progress_events(hca, r);
     }
+    hca->looked = 0; /* it may have been an event of an adapter */
 }
 
 /* An event comes only for what completes after the queue was armed: so look once more. */

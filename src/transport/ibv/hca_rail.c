@@ -33,33 +33,63 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
     return rank + (gid->raw[0] != 0xfe); /* a link-local one last */
 }
 
-static aq_status hca_rail_gid(struct hca_rail *rail, const char *device)
+/* The best one, or the one that is asked for; how good it is. */
+static int hca_rail_gid_find(struct hca_rail *rail, bool any, union ibv_gid *gid)
 {
-    union ibv_gid gid;
-    char *end;
-    int best = -1;
+    const char *device = hca_verbs.get_device_name(rail->context->device);
     bool ethernet = rail->attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-    bool given = strcmp(hca_config.gid, "auto") != 0;
-    long index = given ? strtol(hca_config.gid, &end, 10) : 0;
-    if (given && (hca_config.gid[0] == 0 || *end != 0 || index < 0))
-        return aqi_fail(AQ_ESETTING, "ibv", "AQ_IBV_GID=\"%s\": give auto or an index",
-                        hca_config.gid);
-    rail->gid_index = (int)index;
-    for (int i = 0; ethernet && !given && i < rail->attr.gid_tbl_len; i++) {
-        if (hca_verbs.query_gid(rail->context, rail->port, i, &gid) != 0) continue;
-        int rank = hca_rail_gid_rank(rail, device, i, &gid);
+    int best = -1;
+    for (int i = 0; ethernet && any && i < rail->attr.gid_tbl_len; i++) {
+        if (hca_verbs.query_gid(rail->context, rail->port, i, gid) != 0) continue;
+        int rank = hca_rail_gid_rank(rail, device, i, gid);
         if (rank <= best) continue;
         best = rank;
         rail->gid_index = i;
     }
-    if (hca_verbs.query_gid(rail->context, rail->port, rail->gid_index, &gid) != 0 ||
-        (ethernet && hca_rail_gid_rank(rail, device, rail->gid_index, &gid) < 0))
+    if (hca_verbs.query_gid(rail->context, rail->port, rail->gid_index, gid) != 0) return -1;
+    return ethernet ? hca_rail_gid_rank(rail, device, rail->gid_index, gid) : 0;
+}
+
+static aq_status hca_rail_gid(struct hca_rail *rail)
+{
+    union ibv_gid gid;
+    char *end;
+    bool any = strcmp(hca_config.gid, "auto") == 0;
+    long index = any ? 0 : strtol(hca_config.gid, &end, 10);
+    if (!any && (hca_config.gid[0] == 0 || *end != 0 || index < 0))
+        return aqi_fail(AQ_ESETTING, "ibv", "AQ_IBV_GID=\"%s\": give auto or an index",
+                        hca_config.gid);
+    rail->gid_index = (int)index;
+    rail->gid_rank = hca_rail_gid_find(rail, any, &gid);
+    if (rail->gid_rank < 0)
         return aqi_fail(AQ_ESYS, "ibv",
                         "%s has no address (GID) with index %d: give its network interface an IP "
                         "address, or set AQ_IBV_GID to one that \"show_gids\" lists",
                         rail->name, rail->gid_index);
     memcpy(rail->place.gid, gid.raw, sizeof(rail->place.gid));
     return AQ_OK;
+}
+
+/* Where an address is taken away and given again it has another index; meanwhile there may be
+ * others of another kind, by which no peer is reached. */
+bool hca_rail_look_again(struct hca_rail *rail, bool *moved)
+{
+    union ibv_gid gid;
+    struct hca_place was = rail->place;
+    int index = rail->gid_index;
+    if (hca_verbs.query_port(rail->context, rail->port, &rail->attr) != 0) return false;
+    bool same = hca_verbs.query_gid(rail->context, rail->port, index, &gid) == 0 &&
+                memcmp(gid.raw, was.gid, sizeof(was.gid)) == 0;
+    if (!same &&
+        hca_rail_gid_find(rail, strcmp(hca_config.gid, "auto") == 0, &gid) < rail->gid_rank) {
+        rail->gid_index = index;
+        return false;
+    }
+    memcpy(rail->place.gid, gid.raw, sizeof(rail->place.gid));
+    rail->place.lid = rail->attr.lid;
+    rail->place.mtu = (uint8_t)aqi_min(rail->place.mtu, (size_t)rail->attr.active_mtu);
+    *moved = memcmp(&was, &rail->place, sizeof(was)) != 0;
+    return true;
 }
 
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah)
@@ -121,7 +151,7 @@ aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port)
         return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot ask about %s", rail->name);
     rail->place.lid = rail->attr.lid;
     rail->place.link_layer = rail->attr.link_layer;
-    aq_status st = hca_rail_gid(rail, port->device);
+    aq_status st = hca_rail_gid(rail);
     if (st == AQ_OK) st = hca_rail_mtu(rail);
     if (st != AQ_OK) return st;
     rail->pd = hca_verbs.alloc_pd(rail->context);

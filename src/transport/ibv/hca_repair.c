@@ -10,7 +10,7 @@
  * What is not acknowledged, or a port that goes down, ends the use of that rail: the next
  * generation is of the others. A greeting says which those are; who asks for a generation says it
  * for both, and if both ask at the same time, what either leaves out is left out. A rail is tried
- * again when all others have failed.
+ * again when its port is back, which makes a generation with it, or when all others have failed.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -58,6 +58,22 @@ void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
                     (peer->failed >> rail & 1) == 0;
         if (uses && (hca_rails_of(hca, peer) & ~(1u << rail)) != 0)
             hca_repair_without(hca, peer, rail, why);
+    }
+}
+
+void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
+{
+    char why[128];
+    snprintf(why, sizeof(why), "%s is back%s", hca->rail[rail].name,
+             moved ? " with another address" : "");
+    for (uint32_t id = 0; id < hca->params.size && !hca->draining; id++) {
+        struct hca_peer *peer = hca->peers[id];
+        if (peer == NULL || (hca_rails_of(hca, peer) >> rail & 1) == 0) continue;
+        bool left_out = (peer->failed >> rail & 1) != 0;
+        if ((peer->state != HCA_UP && peer->state != HCA_CALLING) || !(left_out || moved)) continue;
+        if (left_out) aqi_count(AQI_CTR_RAILS_BACK, 1);
+        peer->failed &= ~(1u << rail);
+        hca_repair_begin(hca, peer, 0, why);
     }
 }
 
