@@ -1,0 +1,136 @@
+/* ofi: what is kept until it has arrived, what comes early or twice, and connections that break. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/capture_test.h"
+
+#include <string.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* As it is when it is connected; there is no room, so nothing reaches a provider. */
+static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    *ofi = (struct ofi_tp){.depth = 4, .look_at = AQI_NO_DEADLINE};
+    *peer = (struct ofi_peer){.peer.id = 3};
+    peer->last_kept = &peer->kept;
+    peer->last_waiting = &peer->waiting;
+}
+
+static unsigned buffers_free(const struct ofi_tp *ofi)
+{
+    unsigned n = 0;
+    for (const struct ofi_buf *buf = ofi->free; buf != NULL; buf = buf->next)
+        n++;
+    return n;
+}
+
+static void counts_of_the_peer_release(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct ofi_buf bufs[3] = {{.number = UINT32_MAX}, {.number = 0, .busy = true}, {.number = 1}};
+    (void)state;
+    begin(&ofi, &peer);
+    peer.given = peer.confirmed = UINT32_MAX - 1;
+    for (unsigned i = 0; i < 3; i++)
+        ofi_flush_keep(&ofi, &peer, &bufs[i]);
+    ofi_flush_arrived(&ofi, &peer, 2); /* more than was sent */
+    ofi_flush_arrived(&ofi, &peer, UINT32_MAX - 2);
+    assert_ptr_equal(peer.kept, &bufs[0]);
+    peer.again = &bufs[0];
+    ofi_flush_arrived(&ofi, &peer, 0);
+    assert_ptr_equal(peer.kept, &bufs[2]);
+    assert_ptr_equal(peer.again, &bufs[2]);
+    assert_int_equal(buffers_free(&ofi), 1); /* the provider has the second one */
+    assert_false(bufs[1].kept);
+    ofi_flush_arrived(&ofi, &peer, UINT32_MAX); /* an older count */
+    assert_ptr_equal(peer.kept, &bufs[2]);
+    ofi_flush_arrived(&ofi, &peer, 1);
+    assert_null(peer.kept);
+    assert_ptr_equal(peer.last_kept, &peer.kept);
+}
+
+static void each_comes_once_and_in_order(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct ofi_buf five = {.number = 5}, four = {.number = 4}, again = {.number = 5},
+                   before = {.number = 2}, far = {.number = 1000}, seven = {.number = 7};
+    (void)state;
+    begin(&ofi, &peer);
+    peer.received = 2;
+    assert_true(ofi_flush_early(&ofi, &peer, &five));
+    assert_true(ofi_flush_early(&ofi, &peer, &seven));
+    assert_true(ofi_flush_early(&ofi, &peer, &four));
+    assert_false(ofi_flush_early(&ofi, &peer, &again));
+    assert_false(ofi_flush_early(&ofi, &peer, &before));
+    assert_false(ofi_flush_early(&ofi, &peer, &far));
+    assert_null(ofi_flush_next(&ofi, &peer)); /* the third is missing */
+    peer.received = 3;
+    assert_ptr_equal(ofi_flush_next(&ofi, &peer), &four);
+    peer.received = 5; /* the fifth has come again, in its turn */
+    assert_null(ofi_flush_next(&ofi, &peer));
+    assert_int_equal(buffers_free(&ofi), 1);
+    peer.received = 6;
+    assert_ptr_equal(ofi_flush_next(&ofi, &peer), &seven);
+    assert_null(peer.early);
+}
+
+static void what_is_late_is_asked_for(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
+    (void)state;
+    begin(&ofi, &peer);
+    assert_int_equal(ofi_flush_look(&ofi, &peer, SECOND), AQI_NO_DEADLINE);
+    ofi_flush_keep(&ofi, &peer, &bufs[0]);
+    assert_int_equal(ofi.look_at, 0);
+    ofi_flush_keep(&ofi, &peer, &bufs[1]);
+    uint64_t at = ofi_flush_look(&ofi, &peer, SECOND);
+    ofi_flush_arrived(&ofi, &peer, 1);
+    uint64_t later = ofi_flush_look(&ofi, &peer, at);
+    assert_true(later > at);
+    assert_false(peer.ask); /* something has come meanwhile */
+    uint64_t last = ofi_flush_look(&ofi, &peer, later);
+    assert_true(peer.ask);
+    assert_true(last - later > later - at);
+}
+
+static void who_goes_on_breaking_is_lost(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    (void)state;
+    begin(&ofi, &peer);
+    ofi_config.repair_ns = 60 * SECOND;
+    for (unsigned s = 1; s <= 61; s++) {
+        ofi_flush_broken(&ofi, &peer, "torn");
+        assert_int_equal(ofi.look_at, 0);
+        (void)ofi_flush_look(&ofi, &peer, s * SECOND);
+        assert_false(peer.down);
+    }
+    peer.asked = true; /* an answer: it is well */
+    ofi_flush_received(&ofi, &peer, 2, peer.question);
+    for (unsigned s = 100; s <= 160; s++) {
+        ofi_flush_broken(&ofi, &peer, "torn");
+        (void)ofi_flush_look(&ofi, &peer, s * SECOND);
+        assert_false(peer.down);
+    }
+    ofi_flush_broken(&ofi, &peer, "torn");
+    (void)ofi_flush_look(&ofi, &peer, 161 * SECOND);
+    assert_true(peer.down);
+    assert_ptr_equal(ofi.lost, &peer);
+    assert_non_null(strstr(peer.why, "61 s"));
+    assert_non_null(strstr(peer.why, "AQ_OFI_REPAIR_TIMEOUT"));
+    assert_non_null(strstr(peer.why, "torn"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_of_the_peer_release),
+                                       cmocka_unit_test(each_comes_once_and_in_order),
+                                       cmocka_unit_test(what_is_late_is_asked_for),
+                                       cmocka_unit_test(who_goes_on_breaking_is_lost)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
