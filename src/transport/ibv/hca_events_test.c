@@ -1,0 +1,226 @@
+/* Twin of hca_events.c, with an adapter of two ports whose events and addresses the test makes. */
+#include "transport/ibv/hca_impl.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RAILS = 2, GIDS = 4, SECOND = 1000000000 };
+
+static struct {
+    struct ibv_device device;
+    struct ibv_context context[RAILS];
+    struct ibv_async_event event[RAILS];
+    bool told[RAILS];
+    unsigned char gid[RAILS][GIDS][16];
+} card;
+
+static struct hca_tp hca;
+static struct hca_peer peer, *peers[] = {&peer};
+
+static int card_event(struct ibv_context *context, struct ibv_async_event *event)
+{
+    unsigned r = (unsigned)(context - card.context);
+    if (!card.told[r]) {
+        errno = EAGAIN;
+        return -1;
+    }
+    card.told[r] = false;
+    *event = card.event[r];
+    return 0;
+}
+
+static void card_ack(struct ibv_async_event *event)
+{
+    (void)event;
+}
+
+static const char *card_event_text(enum ibv_event_type type)
+{
+    (void)type;
+    return "an event";
+}
+
+static const char *card_name(struct ibv_device *device)
+{
+    (void)device;
+    return "no_such_adapter";
+}
+
+static int card_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr)
+{
+    (void)context, (void)port;
+    memset(attr, 0, sizeof(*attr));
+    attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+    attr->active_mtu = IBV_MTU_1024;
+    attr->gid_tbl_len = GIDS;
+    return 0;
+}
+
+static int card_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid)
+{
+    (void)port;
+    memcpy(gid->raw, card.gid[context - card.context][index], sizeof(gid->raw));
+    return 0;
+}
+
+/* Of an IPv4 network that ends with `last`, or of the link. */
+static void give_address(unsigned rail, unsigned index, unsigned char last)
+{
+    unsigned char *gid = card.gid[rail][index];
+    memset(gid, 0, 16);
+    if (last == 0) gid[0] = 0xfe;
+    if (last != 0) gid[10] = gid[11] = 0xff;
+    gid[15] = last;
+}
+
+static void tell(unsigned rail, enum ibv_event_type type, int port)
+{
+    card.told[rail] = true;
+    card.event[rail] = (struct ibv_async_event){.element.port_num = port, .event_type = type};
+}
+
+/* As after the connection was made anew: both have agreed on what is left out. */
+static void agree(void)
+{
+    hca.broken = NULL;
+    peer.broken = false;
+    peer.state = HCA_UP;
+}
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    memset(&card, 0, sizeof(card));
+    memset(&hca, 0, sizeof(hca));
+    memset(&peer, 0, sizeof(peer));
+    hca_verbs.get_async_event = card_event;
+    hca_verbs.ack_async_event = card_ack;
+    hca_verbs.event_type_str = card_event_text;
+    hca_verbs.get_device_name = card_name;
+    hca_verbs.query_port = card_port;
+    hca_verbs.query_gid = card_gid;
+    hca_config = (struct hca_config){.gid = "auto"};
+    hca.peers = peers;
+    hca.params.size = 1;
+    hca.rails = peer.addr.rails = RAILS;
+    hca.now = SECOND;
+    for (unsigned r = 0; r < RAILS; r++) {
+        card.context[r].device = &card.device;
+        give_address(r, 0, 0);
+        give_address(r, 1, (unsigned char)(r + 1));
+        struct hca_rail *rail = &hca.rail[r];
+        rail->context = &card.context[r];
+        rail->port = (uint8_t)(r + 1);
+        rail->gid_index = 1;
+        rail->gid_rank = 2;
+        memcpy(rail->place.gid, card.gid[r][1], 16);
+        rail->place.mtu = IBV_MTU_1024;
+    }
+    agree();
+    return 0;
+}
+
+static void look(uint64_t later)
+{
+    hca.now += later;
+    hca_events_look(&hca);
+}
+
+static void lose(unsigned rail)
+{
+    tell(rail, IBV_EVENT_PORT_ERR, (int)rail + 1);
+    look(0);
+    assert_true(peer.broken);
+    assert_int_equal(peer.failed, 1u << rail);
+    agree();
+}
+
+static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
+{
+    (void)unused;
+    lose(0);
+    assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
+    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
+    look(0);
+    assert_true(hca_events_deadline(&hca) == hca.now + SECOND);
+    look(SECOND - 1);
+    assert_false(peer.broken);
+    look(1);
+    assert_true(peer.broken);
+    assert_int_equal(peer.failed, 0);
+    assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
+}
+
+static void one_that_flaps_is_not(void **unused)
+{
+    (void)unused;
+    lose(1);
+    tell(1, IBV_EVENT_PORT_ACTIVE, 2);
+    look(0);
+    tell(1, IBV_EVENT_PORT_ERR, 2);
+    look(SECOND / 2);
+    look(SECOND);
+    assert_false(peer.broken);
+    assert_int_equal(peer.failed, 2);
+}
+
+static void events_of_the_adapters_other_port_are_nothing_to_us(void **unused)
+{
+    (void)unused;
+    tell(0, IBV_EVENT_PORT_ERR, 2);
+    look(0);
+    assert_false(peer.broken || hca.rail[0].down);
+}
+
+/* Meanwhile only that of the link is there, by which nobody is reached. */
+static void an_address_that_is_gone_is_waited_for(void **unused)
+{
+    (void)unused;
+    lose(0);
+    memset(card.gid[0][1], 0, 16);
+    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
+    look(0);
+    look(SECOND);
+    assert_false(peer.broken);
+    assert_int_equal(hca.rail[0].gid_index, 1);
+    give_address(0, 2, 1);
+    look(SECOND);
+    assert_true(peer.broken);
+    assert_int_equal(peer.failed, 0);
+    assert_int_equal(hca.rail[0].gid_index, 2);
+}
+
+/* With the same address nothing that works is disturbed; another one is told to all. */
+static void only_another_address_makes_connections_anew(void **unused)
+{
+    (void)unused;
+    memset(card.gid[1][1], 0, 16);
+    give_address(1, 3, 2);
+    tell(1, IBV_EVENT_GID_CHANGE, 2);
+    look(0);
+    look(SECOND);
+    assert_false(peer.broken);
+    assert_int_equal(hca.rail[1].gid_index, 3);
+    give_address(1, 3, 9);
+    tell(1, IBV_EVENT_GID_CHANGE, 2);
+    look(0);
+    look(SECOND);
+    assert_true(peer.broken);
+    assert_int_equal(hca.rail[1].place.gid[15], 9);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_port_that_is_back_is_used_again_a_second_later, open_all),
+        cmocka_unit_test_setup(one_that_flaps_is_not, open_all),
+        cmocka_unit_test_setup(events_of_the_adapters_other_port_are_nothing_to_us, open_all),
+        cmocka_unit_test_setup(an_address_that_is_gone_is_waited_for, open_all),
+        cmocka_unit_test_setup(only_another_address_makes_connections_anew, open_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
