@@ -11,6 +11,7 @@
 #include "exits.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,9 @@ int main(int argc, char **argv)
                         "[--repeats N] [--patience N], with N > 1 ranks\n");
         return 2;
     }
+    /* A shell that starts us in the background has them ignored. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
     /* Over udp each rank is a host of its own. */
     setenv("AQ_TRANSPORTS", exits_transports(), 1);
     if (strcmp(options.over, "udp") == 0) setenv("AQ_NEIGHBORHOOD", "1", 1);
