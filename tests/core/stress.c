@@ -2,14 +2,16 @@
  * A random mixture of everything, from a seed that is printed: each message carries a checksum, at
  * the end every rank knows how many it should have got from each and what they add up to.
  *
- *   stress [STEPS]; TEST_SEED repeats a run. The order of arrival is printed as a hash: equal
- *   hashes of two runs say that they saw the same order.
+ *   stress [STEPS [UNTIL]]; TEST_SEED repeats a run. The order of arrival is printed as a hash:
+ *   equal hashes of two runs say that they saw the same order. STEPS are taken again until there is
+ *   a file UNTIL.
  */
 #include "support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MESSAGE = 100, QUESTION, ANSWER, WINDOW = 16, ROOM = 8192, LARGE = 60000 };
 
@@ -280,14 +282,24 @@ static void setup(void)
     job_handlers(table, COUNT_OF(table));
 }
 
+/* Rank 0 looks for all. */
+static bool is_there(const char *path)
+{
+    bool there = access(path, F_OK) == 0;
+    CHECK_OK(aq_coll_broadcast(job.team, 0, &there, &there, sizeof(there)));
+    return there;
+}
+
 int main(int argc, char **argv)
 {
     setup();
     unsigned long steps = argc > 1 ? strtoul(argv[1], NULL, 0) : 40000 / job.size + 500;
-    for (unsigned long i = 0; i < steps; i++) {
-        step();
-        if (i % 1000 == 999 && mix(job.seed + i) % 2 == 0) job_barrier();
-    }
+    do {
+        for (unsigned long i = 0; i < steps; i++) {
+            step();
+            if (i % 1000 == 999 && mix(job.seed + i) % 2 == 0) job_barrier();
+        }
+    } while (argc > 2 && !is_there(argv[2]));
     for (size_t i = 0; i < WINDOW; i++) {
         settle(&window[i]);
         free(window[i].out);

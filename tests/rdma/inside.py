@@ -21,6 +21,7 @@ RAILS = {"AQ_IBV_RAILS": "2"}
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
 CASES = "hundreds|local|slow|everyone|both ways|given back"
 MANY = 1000  # packets, more than greetings are
+IS_USED = "/tmp/is-used"  # there when what was away is in use again
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
 
 
@@ -137,8 +138,8 @@ ROWS = [
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
     rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
     failover("core_stress", "10000", wire="parted", **HASTY),
-    failover("core_stress", "30000", wire="replugged"),
-    job("core_stress", 2, "20000", wire="moved", **HASTY),
+    failover("core_stress", "5000", IS_USED, wire="replugged"),
+    job("core_stress", 2, "5000", IS_USED, wire="moved", **HASTY),
     failover("core_stress", "10000", wire="unplugged"),  # the last: routes are gone with the link
 ]
 
@@ -217,7 +218,9 @@ def wire_that(fault):
     def returns():
         if is_used():
             {"replugged": replug, "moved": move}[fault]()
-            is_used()
+            if is_used():
+                with open(IS_USED, "xb"):
+                    pass
 
     act = {"broken": breaks, "replugged": returns, "moved": returns}.get(fault, ends)
     thread = threading.Thread(target=act)
@@ -231,6 +234,8 @@ def wire_that(fault):
         over.set()
         if thread.ident is not None:
             thread.join()
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(IS_USED)
         if fault == "loss":
             netem("del")
 
