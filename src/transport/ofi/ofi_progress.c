@@ -87,13 +87,15 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
     return got > 0;
 }
 
-/* One by one, since handlers of other threads, or nested ones, may take the next. */
+/* One by one, since handlers of other threads, or nested ones, may take the next. After a batch
+ * that was not full there is hardly more. */
 static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
 {
     unsigned n = 0;
     for (unsigned taken = 0; taken < OFI_BATCH && ofi_progress_poll(ofi); taken++) {
         struct fi_cq_msg_entry entry = ofi->found[ofi->found_first++];
         n += ofi_progress_one(ofi, &entry, mode);
+        if (ofi->found_first == ofi->found_count && ofi->found_count < OFI_BATCH) break;
     }
     return n;
 }
