@@ -68,9 +68,8 @@ static const struct aqi_setting rows[] = {
      .def = "64K",
      .doc =
          "A put or get of up to so many bytes of memory that is not registered is copied through "
-         "buffers that are; for a larger one the memory is registered, and kept so where that can "
-         "be "
-         "(AQ_REG_MONITOR).",
+         "buffers that are; for a larger one the memory is registered. Where it is kept so "
+         "(AQ_REG_MONITOR), only what fits one buffer is copied.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct hca_config, bounce_limit)},

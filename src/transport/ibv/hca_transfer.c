@@ -152,8 +152,10 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
     }
 }
 
-/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. */
-static void hca_transfer_local(struct hca_op *op, const struct aqi_mem *mem)
+/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. Where it
+ * stays so, each further buffer, which is a write of its own, costs more than that. */
+static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
+                               const struct aqi_mem *mem)
 {
     op->here = (const struct hca_mem *)mem;
     if (!op->get && op->len <= sizeof(op->copy)) {
@@ -161,7 +163,9 @@ static void hca_transfer_local(struct hca_op *op, const struct aqi_mem *mem)
         op->local = op->copy;
         op->by = HCA_BY_BOUNCE;
     } else if (mem == NULL) {
-        op->by = op->len <= hca_config.bounce_limit ? HCA_BY_BOUNCE : HCA_BY_PINS;
+        uint64_t most = hca_config.bounce_limit;
+        if (hca->pins.monitor != NULL) most = aqi_min(most, hca->buffer);
+        op->by = op->len <= most ? HCA_BY_BOUNCE : HCA_BY_PINS;
     }
 }
 
@@ -188,7 +192,7 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
     op->there = rmem;
-    hca_transfer_local(op, mem);
+    hca_transfer_local(hca, op, mem);
     op->peer->busy++;
     hca->waiting++;
     op->next = NULL;
