@@ -140,8 +140,8 @@ static void output_ready(struct aqi_source *source)
 
 static void bytes_to_front(struct bytes *bytes)
 {
+    if (bytes->dropped == 0) return; /* there may be nothing at all */
     char *first = bytes->at - bytes->dropped;
-    if (bytes->dropped == 0) return;
     memmove(first, bytes->at, bytes->used);
     *bytes = (struct bytes){first, bytes->used, bytes->room + bytes->dropped, 0};
 }
@@ -149,6 +149,7 @@ static void bytes_to_front(struct bytes *bytes)
 /* Moving the rest costs no more than what has gone. */
 void bytes_drop(struct bytes *bytes, size_t len)
 {
+    if (len == 0) return;
     *bytes =
         (struct bytes){bytes->at + len, bytes->used - len, bytes->room - len, bytes->dropped + len};
     if (bytes->dropped >= bytes->used) bytes_to_front(bytes);
