@@ -17,7 +17,7 @@ static struct {
     struct ibv_context context;
     struct ibv_qp qp[RAILS];
     unsigned made, live, refuse_from;
-    size_t len[HCA_KEYS];
+    size_t len[2 * HCA_KEYS];
     unsigned posts;
     struct ibv_send_wr wr[SENDS];
     struct ibv_sge piece[SENDS];
