@@ -1,0 +1,165 @@
+/* Twin of limit.c: the last output of a process, into pipes of which the other end is slow. */
+#include "job/settings.h"
+#include "lib/lib.h"
+
+#include <aqueduct/job.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char text[] = "the last line\n";
+
+/* A process that prints into the pipe, and flushes for a signal; what has become of it. */
+static int run_child(const int *pipe_fd, void (*prepare)(void))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct itimerval timer;
+        dup2(pipe_fd[1], STDOUT_FILENO);
+        setvbuf(stdout, NULL, _IOFBF, 4096);
+        fputs(text, stdout);
+        aqi_job_config.exit_timeout_ns = 400000000;
+        if (prepare != NULL) prepare();
+        aq_job_flush(SIGUSR1);
+        getitimer(ITIMER_REAL, &timer);
+        _exit(timer.it_interval.tv_sec != 0 || timer.it_interval.tv_usec != 0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void make_pipe(int *pipe_fd)
+{
+    assert_int_equal(pipe(pipe_fd), 0);
+}
+
+static void close_pipe(const int *pipe_fd)
+{
+    close(pipe_fd[0]);
+    close(pipe_fd[1]);
+}
+
+/* So that the next write waits. */
+static void fill_pipe(const int *pipe_fd)
+{
+    static const char bytes[4096];
+    int flags = fcntl(pipe_fd[1], F_GETFL);
+    fcntl(pipe_fd[1], F_SETFL, flags | O_NONBLOCK);
+    while (write(pipe_fd[1], bytes, sizeof(bytes)) > 0)
+        ;
+    fcntl(pipe_fd[1], F_SETFL, flags);
+}
+
+static void what_was_printed_is_written(void **state)
+{
+    int pipe_fd[2];
+    char buf[2 * sizeof(text)];
+    (void)state;
+    make_pipe(pipe_fd);
+    int status = run_child(pipe_fd, NULL);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(read(pipe_fd[0], buf, sizeof(buf)), strlen(text));
+    assert_memory_equal(buf, text, strlen(text));
+    close_pipe(pipe_fd);
+}
+
+/* As inside the handler of that signal. */
+static void block_signal(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static void who_cannot_write_dies_of_the_signal(void **state)
+{
+    void (*const prepare[])(void) = {NULL, block_signal};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(prepare); i++) {
+        int pipe_fd[2];
+        make_pipe(pipe_fd);
+        fill_pipe(pipe_fd);
+        int status = run_child(pipe_fd, prepare[i]);
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), SIGUSR1);
+        close_pipe(pipe_fd);
+    }
+}
+
+static pthread_barrier_t held;
+
+static void *hold_stream(void *arg)
+{
+    (void)arg;
+    flockfile(stdout);
+    pthread_barrier_wait(&held);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+static void begin_holding(void)
+{
+    pthread_t thread;
+    pthread_barrier_init(&held, NULL, 2);
+    pthread_create(&thread, NULL, hold_stream, NULL);
+    pthread_barrier_wait(&held);
+}
+
+static void a_stream_that_is_held_is_left_out(void **state)
+{
+    int pipe_fd[2];
+    (void)state;
+    make_pipe(pipe_fd);
+    int status = run_child(pipe_fd, begin_holding);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close_pipe(pipe_fd);
+}
+
+static void leave_already(void)
+{
+    _exit(7);
+}
+
+static void begin_leaving(void)
+{
+    lib_limit(leave_already);
+}
+
+/* The limit that there is stays: it is the whole process's. */
+static void who_leaves_already_has_one_limit(void **state)
+{
+    int pipe_fd[2];
+    (void)state;
+    make_pipe(pipe_fd);
+    fill_pipe(pipe_fd);
+    int status = run_child(pipe_fd, begin_leaving);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 7);
+    close_pipe(pipe_fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_printed_is_written),
+        cmocka_unit_test(who_cannot_write_dies_of_the_signal),
+        cmocka_unit_test(a_stream_that_is_held_is_left_out),
+        cmocka_unit_test(who_leaves_already_has_one_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
