@@ -380,7 +380,8 @@ class Ends(Case):
             talk.hear()
             said = talk.end()
         self.assertEqual(warnings(said), [])
-        self.assertLess(count(said, "packets_again"), 100, said)
+        # With the time-out that a path so short begins with, it would be 10,000.
+        self.assertLess(count(said, "packets_again"), 1000, said)
 
     def refused(self, said, **settings):
         result = job(2, *PLACE, TALK, **{**SETTINGS, **settings})
