@@ -484,9 +484,9 @@ struct aqi_transport {
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
     void (*mem_dereg)(struct aqi_tp *tp, struct aqi_mem *mem);
 
-    /* Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on; and
-     * give it back when no operation on it is under way, or right before close. A key that makes no
-     * sense: AQ_EPROTO. */
+    /* Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on
+     * (NULL: it is reached by messages); and give it back when no operation on it is under way, or
+     * right before close. A key that makes no sense: AQ_EPROTO. */
     aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                          uint64_t addr, size_t len, struct aqi_rmem **rmem);
     void (*mem_unmap)(struct aqi_tp *tp, struct aqi_rmem *rmem);

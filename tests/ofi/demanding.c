@@ -11,12 +11,17 @@
  *   - Messages are complete long before they leave; those that are injected have to be small.
  *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
  * had not left to the same peer, which is an error of the last one or is not told at all.
+ *
+ * With DEMANDING_BREAKS=WHAT one thing is not as it should be (trial.c has them).
  */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <sys/eventfd.h>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -55,11 +60,13 @@ struct demanding_sent {
 
 enum { DEMANDING_LATE = 16 };
 static unsigned long demanding_reads;
+static int demanding_is_empty; /* the queue, when it was read last */
 static size_t demanding_inject_size;
 static struct demanding_sent *demanding_first, **demanding_last = &demanding_first;
 
 /* What was there before; the same for all objects, as there is one provider. */
 static struct fi_ops demanding_endpoint_was, demanding_endpoint_now;
+static struct fi_ops demanding_queue_was, demanding_queue_now;
 static struct fi_ops_fabric demanding_fabric_was, demanding_fabric_now;
 static struct fi_ops_domain demanding_domain_was, demanding_domain_now;
 static struct fi_ops_mr demanding_mr_was, demanding_mr_now;
@@ -107,6 +114,12 @@ static unsigned demanding_cuts(void)
     return (unsigned)cuts;
 }
 
+static int demanding_breaks(const char *what)
+{
+    const char *value = getenv("DEMANDING_BREAKS");
+    return value != NULL && strcmp(value, what) == 0;
+}
+
 /* --- operations ------------------------------------------------------------------------------ */
 
 static void demanding_local(const void *addr, size_t len, void *desc)
@@ -140,58 +153,15 @@ static void demanding_cut(struct demanding_sent *newest)
     newest->failed = demanding_happens(4);
 }
 
-/* `context` NULL: nobody is told. */
-static ssize_t demanding_queue(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
-                               void *context)
+/* A message that is not as it was sent. */
+enum { DEMANDING_LARGE = 256 };
+static void demanding_spoil(struct demanding_sent *sent, int injected)
 {
-    struct demanding_sent *sent = demanding_happens(2) ? NULL : malloc(sizeof(*sent) + len);
-    if (sent == NULL) return -FI_EAGAIN;
-    *sent = (struct demanding_sent){
-        .ep = ep, .to = to, .user = context, .len = len, .due = demanding_reads + DEMANDING_LATE};
-    memcpy(sent->bytes, buf, len);
-    *demanding_last = sent;
-    demanding_last = &sent->next;
-    if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(sent);
-    return 0;
-}
-
-static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
-                              fi_addr_t to, void *context)
-{
-    demanding_local(buf, len, desc);
-    demanding_take_context(context);
-    return demanding_queue(ep, buf, len, to, context);
-}
-
-static ssize_t demanding_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
-{
-    demanding_check(len <= demanding_inject_size, "what is injected is small");
-    return demanding_queue(ep, buf, len, to, NULL);
-}
-
-static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
-                             int write)
-{
-    struct fi_msg_rma plain = *msg;
-    for (size_t i = 0; i < msg->iov_count; i++)
-        demanding_local(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len,
-                        msg->desc != NULL ? msg->desc[i] : NULL);
-    demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0, "writes are delivered");
-    demanding_take_context(msg->context);
-    if (demanding_happens(2)) return -FI_EAGAIN;
-    plain.desc = NULL;
-    return write ? demanding_rma_was.writemsg(ep, &plain, flags)
-                 : demanding_rma_was.readmsg(ep, &plain, flags);
-}
-
-static ssize_t demanding_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
-{
-    return demanding_rma(ep, msg, flags, 0);
-}
-
-static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
-{
-    return demanding_rma(ep, msg, flags, 1);
+    if (demanding_breaks("itself") || (injected && demanding_breaks("inject")))
+        sent->left = sent->lost = 1;
+    if (sent->len <= DEMANDING_LARGE) return;
+    if (demanding_breaks("flip")) sent->bytes[sent->len - 1] ^= 1;
+    if (demanding_breaks("cut")) sent->len = DEMANDING_LARGE;
 }
 
 /* Give the real provider what is due. */
@@ -204,6 +174,83 @@ static void demanding_leave(void)
             return;
         sent->left = 1;
     }
+}
+
+/* `context` NULL: nobody is told. */
+static ssize_t demanding_queue(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
+                               void *context)
+{
+    struct demanding_sent *sent = demanding_happens(2) ? NULL : malloc(sizeof(*sent) + len);
+    if (sent == NULL) return -FI_EAGAIN;
+    *sent = (struct demanding_sent){
+        .ep = ep, .to = to, .user = context, .len = len, .due = demanding_reads + DEMANDING_LATE};
+    memcpy(sent->bytes, buf, len);
+    *demanding_last = sent;
+    demanding_last = &sent->next;
+    if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(sent);
+    demanding_spoil(sent, context == NULL);
+    return 0;
+}
+
+static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                              fi_addr_t to, void *context)
+{
+    demanding_local(buf, len, desc);
+    demanding_take_context(context);
+    if (len > DEMANDING_LARGE && demanding_breaks("refuse")) return -FI_EMSGSIZE;
+    return demanding_queue(ep, buf, len, to, context);
+}
+
+static ssize_t demanding_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
+{
+    demanding_check(len <= demanding_inject_size, "what is injected is small");
+    return demanding_queue(ep, buf, len, to, NULL);
+}
+
+/* A transfer that is not as it was asked for. */
+static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int write)
+{
+    if (demanding_breaks("base")) there->addr += 8;
+    if (demanding_breaks("key")) there->key += 1000000;
+    if (demanding_breaks("wide")) {
+        part->iov_base = (char *)part->iov_base - 8;
+        part->iov_len = there->len += 8;
+        there->addr -= 8;
+    }
+    if (part->iov_len > DEMANDING_LARGE && demanding_breaks(write ? "write" : "read"))
+        part->iov_len = --there->len;
+}
+
+static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
+                             int write)
+{
+    struct fi_msg_rma plain = *msg;
+    for (size_t i = 0; i < msg->iov_count; i++)
+        demanding_local(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len,
+                        msg->desc != NULL ? msg->desc[i] : NULL);
+    demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0, "writes are delivered");
+    demanding_check(msg->iov_count == 1 && msg->rma_iov_count == 1, "there is one part");
+    demanding_take_context(msg->context);
+    if (demanding_happens(2)) return -FI_EAGAIN;
+    struct iovec part = *msg->msg_iov;
+    struct fi_rma_iov there = *msg->rma_iov;
+    demanding_bend(&part, &there, write);
+    plain.desc = NULL;
+    plain.msg_iov = &part;
+    plain.rma_iov = &there;
+    if (demanding_breaks("silent")) return 0;
+    return write ? demanding_rma_was.writemsg(ep, &plain, flags)
+                 : demanding_rma_was.readmsg(ep, &plain, flags);
+}
+
+static ssize_t demanding_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return demanding_rma(ep, msg, flags, 0);
+}
+
+static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+    return demanding_rma(ep, msg, flags, 1);
 }
 
 /* Is this completion of what has left? Then nobody waits for it. */
@@ -247,6 +294,7 @@ static struct demanding_sent *demanding_lost(void)
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
     struct fi_cq_msg_entry *entries = buf;
+    demanding_is_empty = 0;
     if (demanding_happens(2)) return -FI_EAGAIN;
     demanding_reads++;
     demanding_leave();
@@ -254,6 +302,7 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
     ssize_t got = demanding_early(entries, count), kept = 0;
     if (got > 0) return got;
     got = demanding_cq_was.read(cq, buf, count);
+    demanding_is_empty = got == -FI_EAGAIN;
     for (ssize_t i = 0; i < got; i++)
         if (!demanding_has_left(entries[i].op_context)) entries[kept++] = entries[i];
     if (got > 0) got = kept > 0 ? kept : -FI_EAGAIN;
@@ -335,6 +384,18 @@ static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t 
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* A descriptor that says nothing, or always something. */
+static int demanding_cq_control(struct fid *fid, int command, void *arg)
+{
+    int err = demanding_queue_was.control(fid, command, arg);
+    int restless = demanding_breaks("restless");
+    if (err != 0 || command != FI_GETWAIT || (!restless && !demanding_breaks("asleep"))) return err;
+    static int fd = -1;
+    if (fd >= 0) close(fd);
+    *(int *)arg = fd = eventfd((unsigned)restless, EFD_CLOEXEC);
+    return 0;
+}
+
 static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
                              void *context)
 {
@@ -345,6 +406,9 @@ static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
     demanding_cq_now.read = demanding_cq_read;
     demanding_cq_now.readerr = demanding_cq_readerr;
     (*cq)->ops = &demanding_cq_now;
+    demanding_queue_was = demanding_queue_now = *(*cq)->fid.ops;
+    demanding_queue_now.control = demanding_cq_control;
+    (*cq)->fid.ops = &demanding_queue_now;
     return 0;
 }
 
@@ -408,7 +472,10 @@ static int demanding_domain(struct fid_fabric *fabric, struct fi_info *info,
 
 static int demanding_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
-    return demanding_first != NULL ? -FI_EAGAIN : demanding_fabric_was.trywait(fabric, fids, count);
+    if (demanding_breaks("asleep")) return FI_SUCCESS;
+    return demanding_first != NULL || !demanding_is_empty
+               ? -FI_EAGAIN
+               : demanding_fabric_was.trywait(fabric, fids, count);
 }
 
 int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)

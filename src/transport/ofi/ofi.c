@@ -52,6 +52,7 @@ static void ofi_close(struct aqi_tp *tp)
     for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
         if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], true);
     ofi_endpoint_close(ofi);
+    if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
     aqi_pool_destroy(&ofi->ops);
     for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
@@ -90,13 +91,12 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = ofi_make_secrets(ofi);
     if (st == AQ_OK) {
         ofi_size_queues(ofi);
-        st = ofi_endpoint_open(ofi);
+        st = ofi_trial_open(ofi);
     }
     if (st != AQ_OK) {
         ofi_close(&ofi->tp);
         return st;
     }
-    ofi_message_post(ofi);
     *tp = &ofi->tp;
     return AQ_OK;
 }
@@ -147,9 +147,11 @@ static aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 static int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
-    return snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes",
-                    ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi->depth,
-                    ofi->receives, ofi->buffer);
+    int n = snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes",
+                     ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi->depth,
+                     ofi->receives, ofi->buffer);
+    size_t used = aqi_min((size_t)n, len);
+    return n + ofi_trial_describe(ofi, buf + used, len - used);
 }
 
 static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == OFI_KEY,

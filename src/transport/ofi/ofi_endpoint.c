@@ -15,15 +15,13 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
                     ofi_library.strerror(-err));
 }
 
-/* With a descriptor if the provider has that; that of `net` is always readable once there are
- * connections, which wakes up whoever waits for it again and again. */
+/* With a descriptor if the provider has that. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
     struct fi_cq_attr attr = {.size = ofi->receives + 2 * ofi->room + OFI_CQ_SLACK,
                               .format = FI_CQ_FORMAT_MSG,
                               .wait_obj = FI_WAIT_FD};
-    int err = ofi_provider_is(ofi->info, "net") ? -FI_ENOSYS
-                                                : fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
+    int err = ofi->without & OFI_WAKE ? -FI_ENOSYS : fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
     if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->fd) == 0 && ofi->fd >= 0) return 0;
     ofi->fd = -1;
     if (err == 0) fi_close(&ofi->cq->fid);
@@ -72,5 +70,11 @@ void ofi_endpoint_close(struct ofi_tp *ofi)
     ofi_endpoint_drop(ofi->av != NULL ? &ofi->av->fid : NULL);
     ofi_endpoint_drop(ofi->domain != NULL ? &ofi->domain->fid : NULL);
     ofi_endpoint_drop(ofi->fabric != NULL ? &ofi->fabric->fid : NULL);
-    if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
+    ofi->ep = NULL;
+    ofi->cq = NULL;
+    ofi->av = NULL;
+    ofi->domain = NULL;
+    ofi->fabric = NULL;
+    ofi->fd = -1;
+    ofi->posted = 0;
 }

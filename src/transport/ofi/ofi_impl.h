@@ -40,6 +40,14 @@ struct ofi_tail {
 
 /* --- what is under way ----------------------------------------------------------------------- */
 
+/* What can be done without, where the self-test finds that the provider does not do it. */
+enum ofi_part {
+    OFI_ITSELF = 1 << 0, /* it reaches itself: else nothing can be tried */
+    OFI_INJECT = 1 << 1,
+    OFI_REMOTE = 1 << 2, /* remote writes and reads */
+    OFI_WAKE = 1 << 3    /* by the descriptor of the completion queue */
+};
+
 enum ofi_kind { OFI_RECEIVE, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
 /* The context of an operation of the provider, which may use the first part meanwhile. */
@@ -152,6 +160,7 @@ struct ofi_tp {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
+    unsigned without;  /* enum ofi_part */
     int fd;            /* readable when there are completions; -1: the provider has none */
     uint64_t now;      /* as progress was told */
     uint64_t look_at;  /* when peers are to be looked at, in ns */
@@ -197,13 +206,16 @@ static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 /* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
  * `asked`: the transport was named. */
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
-/* Is it the one of this name? "tcp" is also what "tcp;ofi_rxm" begins with: a layer over it. */
-bool ofi_provider_is(const struct fi_info *info, const char *name);
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 
-/* ofi_endpoint.c: the objects of libfabric. */
+/* ofi_endpoint.c: the objects of libfabric, which may be opened again. */
 aq_status ofi_endpoint_open(struct ofi_tp *ofi);
 void ofi_endpoint_close(struct ofi_tp *ofi);
+
+/* ofi_trial.c: open the endpoint and try what will be relied on. */
+aq_status ofi_trial_open(struct ofi_tp *ofi);
+/* What came of it, in words that follow others. */
+int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len);
 
 /* ofi_buffer.c. With the lock held. */
 struct ofi_buf *ofi_buf_get(struct ofi_tp *ofi);
@@ -248,6 +260,10 @@ void ofi_peer_end_transfers(struct ofi_tp *ofi);
 unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
 
 /* ofi_message.c */
+/* As the provider answers; the completion, if there is one to come, has the buffer as its context.
+ */
+ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
+                              size_t len);
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held, all of these. What is kept free for replies never waits for requests. */
@@ -292,6 +308,8 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
 /* With the lock held. */
+/* Post a piece; as the provider answers. */
+ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
 /* The connection broke under it, if it had `reached` the peer perhaps since the memory there has
  * been given back. */
@@ -302,6 +320,8 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
 
 /* ofi_progress.c */
+/* The error that the queue has, also in words; NULL: none. */
+struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len);
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 uint64_t ofi_next_deadline(struct aqi_tp *tp);
 int ofi_wait_fd(struct aqi_tp *tp);

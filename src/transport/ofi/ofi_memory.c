@@ -28,7 +28,8 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    if (len == SIZE_MAX) return AQ_ENOTSUP; /* all memory there is */
+    /* All memory there is, or none can be reached. */
+    if (len == SIZE_MAX || (ofi->without & OFI_REMOTE) != 0) return AQ_ENOTSUP;
     struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
     int err;
     if (mem == NULL) return AQ_ENOMEM;
@@ -63,12 +64,14 @@ void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **out)
 {
+    const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
     struct ofi_key given;
-    (void)tp;
     if (key_len == sizeof(given)) memcpy(&given, key, sizeof(given));
     if (key_len != sizeof(given) || memcmp(given.magic, ofi_key_magic, 4) != 0)
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a memory key that makes no sense",
                         peer->id);
+    *out = NULL; /* by messages, though the peer could do without */
+    if ((ofi->without & OFI_REMOTE) != 0) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
     *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len}, .key = given};

@@ -10,8 +10,8 @@
 
 /* What is injected is the provider's at once, and is never heard of again; so questions and answers
  * are not, which have to leave before the endpoint is closed. */
-static ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer,
-                                     struct ofi_buf *buf, size_t len)
+ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
+                              size_t len)
 {
     if (buf->ctx.kind == OFI_SEND && len <= ofi->inject)
         return fi_inject(ofi->ep, buf->bytes, len, peer->addr);

@@ -48,16 +48,25 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
                   get ? "read" : "write", text);
 }
 
-static void ofi_progress_failed(struct ofi_tp *ofi)
+struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len)
 {
     struct fi_cq_err_entry entry = {0};
-    char detail[128] = "", text[192];
-    if (fi_cq_readerr(ofi->cq, &entry, 0) != 1 || entry.op_context == NULL) return;
-    struct ofi_ctx *ctx = entry.op_context;
+    char detail[128] = "";
+    if (fi_cq_readerr(ofi->cq, &entry, 0) != 1) return NULL;
     const char *more =
         fi_cq_strerror(ofi->cq, entry.prov_errno, entry.err_data, detail, sizeof(detail));
-    snprintf(text, sizeof(text), "%s (the provider says: %s)", ofi_library.strerror(entry.err),
+    snprintf(text, len, "%s (the provider says: %s)", ofi_library.strerror(entry.err),
              more != NULL ? more : "nothing");
+    *err = entry.err;
+    return entry.op_context;
+}
+
+static void ofi_progress_failed(struct ofi_tp *ofi)
+{
+    char text[192];
+    int err;
+    struct ofi_ctx *ctx = ofi_progress_error(ofi, &err, text, sizeof(text));
+    if (ctx == NULL) return;
     if (ctx->kind == OFI_RECEIVE) {
         ofi->posted--;
         ofi_buf_put(ofi, (struct ofi_buf *)ctx);
@@ -66,13 +75,13 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
     } else if (ctx->kind == OFI_SEND || ctx->kind == OFI_CONTROL) {
         struct ofi_peer *peer = ((struct ofi_buf *)ctx)->peer;
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
-        if (ofi_peer_is_cut(entry.err))
+        if (ofi_peer_is_cut(err))
             ofi_flush_broken(ofi, peer, text);
         else
             ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
                           ofi->info->fabric_attr->prov_name, text);
     } else {
-        ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, entry.err, text);
+        ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, err, text);
     }
 }
 

@@ -40,7 +40,8 @@ static bool ofi_provider_is_fabric(const struct fi_info *info)
     return access(path, F_OK) != 0;
 }
 
-bool ofi_provider_is(const struct fi_info *info, const char *name)
+/* Is it the one of this name? "tcp" is also what "tcp;ofi_rxm" begins with: a layer over it. */
+static bool ofi_provider_is(const struct fi_info *info, const char *name)
 {
     const char *here = info->fabric_attr->prov_name;
     size_t len = strlen(name);

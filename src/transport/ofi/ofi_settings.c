@@ -75,6 +75,14 @@ static const struct aqi_setting rows[] = {
      .unit = "s",
      .max = UINT64_C(86400000000000),
      AQI_SETTING_IN(TIME, struct ofi_config, repair_ns)},
+    {.name = "AQ_OFI_SELF_TEST",
+     .def = "5s",
+     .doc = "When ofi opens it tries with messages and transfers to itself what it will rely on; "
+            "each of these trials may take so long. 0: the provider is believed.",
+     .advice = "0 where a provider serves its peers but not itself.",
+     .unit = "s",
+     .max = UINT64_C(3600000000000),
+     AQI_SETTING_IN(TIME, struct ofi_config, self_test_ns)},
 };
 
 struct aqi_settings_table aqi_ofi_settings = {

@@ -104,8 +104,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 /* --- posting --------------------------------------------------------------------------------- */
 
 /* Complete is what the peer's processor sees: a provider says less unless it is asked. */
-static ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op,
-                                 struct ofi_piece *piece)
+ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
     void *desc = piece->buf != NULL ? ofi_buf_desc(piece->buf) : op->desc;
     struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->bytes

@@ -1,0 +1,441 @@
+/*
+ * ofi: the self-test at open. What a provider says of itself is not believed: what will be relied
+ * on is tried once, by messages and transfers of this process to itself, each within a bound of
+ * time (AQ_OFI_SELF_TEST). What can be done without is switched off if it fails; then the endpoint,
+ * in which something may still be under way, is opened anew and the rest is tried on that.
+ *
+ * A remote key that nobody has is not tried: some providers never complete anything after it. So
+ * they are never given one, nor a range that is not registered (ofi_transfer.c).
+ */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    OFI_TRIAL_MESSAGE = 16,
+    OFI_TRIAL_SMALL = 8,
+    OFI_TRIAL_PAGES = 3 * 4096,
+    OFI_TRIAL_AREA = 4 * 4096, /* that is written or read, and as much for the other end of it */
+    OFI_TRIAL_OFFSET = 1000,   /* in both */
+    OFI_TRIAL_NAP_MS = 10,     /* until a descriptor wakes */
+    OFI_TRIAL_NAPS = 3,
+    OFI_TRIAL_LOOKS = 200
+};
+
+struct ofi_trial {
+    struct ofi_tp *ofi;
+    struct ofi_peer self;
+    unsigned char *areas; /* the second one is the local end */
+    struct aqi_mem *mem;
+    struct ofi_op op;
+    struct ofi_piece piece;
+    size_t len;         /* of the message under way */
+    unsigned char seed; /* of its bytes */
+    bool arrived, done; /* here; for who has sent it */
+    uint64_t limit;     /* in ns */
+    unsigned looks;
+    char came[256]; /* what came of it, if it failed */
+};
+
+static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...) AQI_PRINTF(2, 3);
+static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(trial->came, sizeof(trial->came), fmt, args);
+    va_end(args);
+}
+
+static bool ofi_trial_failed(const struct ofi_trial *trial)
+{
+    return trial->came[0] != 0;
+}
+
+/* --- bytes that can be recognised ------------------------------------------------------------ */
+
+static unsigned char ofi_trial_byte(const struct ofi_trial *trial, size_t i)
+{
+    return (unsigned char)(i * 7 + i / 256 + trial->seed);
+}
+
+static void ofi_trial_fill(const struct ofi_trial *trial, unsigned char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = ofi_trial_byte(trial, i);
+}
+
+static void ofi_trial_check(struct ofi_trial *trial, const unsigned char *bytes, size_t first,
+                            size_t len)
+{
+    for (size_t i = first; i < len && !ofi_trial_failed(trial); i++)
+        if (bytes[i] != ofi_trial_byte(trial, i))
+            ofi_trial_say(trial, "its byte %zu of %zu is 0x%02x instead of 0x%02x", i, len,
+                          bytes[i], ofi_trial_byte(trial, i));
+}
+
+/* --- the completion queue -------------------------------------------------------------------- */
+
+/* A message that has come. Those of strangers, who do not know the stamp, are dropped. */
+static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, size_t len)
+{
+    struct ofi_tp *ofi = trial->ofi;
+    size_t stamp = aqi_min(sizeof(ofi->stamp), trial->len);
+    if (len >= stamp && memcmp(buf->bytes, &ofi->stamp, stamp) == 0) {
+        trial->arrived = true;
+        if (len != trial->len)
+            ofi_trial_say(trial, "%zu bytes come instead of %zu", len, trial->len);
+        else
+            ofi_trial_check(trial, buf->bytes, stamp, len);
+    }
+    ofi->posted--;
+    ofi_buf_put(ofi, buf);
+}
+
+static void ofi_trial_error(struct ofi_trial *trial)
+{
+    char text[192];
+    int err;
+    if (ofi_progress_error(trial->ofi, &err, text, sizeof(text)) != NULL)
+        ofi_trial_say(trial, "it ends with: %s", text);
+}
+
+/* False: there was no completion. */
+static bool ofi_trial_poll(struct ofi_trial *trial)
+{
+    struct ofi_tp *ofi = trial->ofi;
+    struct fi_cq_msg_entry entry;
+    ofi_message_post(ofi);
+    ssize_t got = fi_cq_read(ofi->cq, &entry, 1);
+    if (got == -FI_EAVAIL)
+        ofi_trial_error(trial);
+    else if (got < 0 && got != -FI_EAGAIN)
+        ofi_trial_say(trial, "the completion queue says: %s", ofi_library.strerror((int)-got));
+    if (got != 1) return false;
+    struct ofi_ctx *ctx = entry.op_context;
+    if (ctx->kind == OFI_RECEIVE) {
+        ofi_trial_received(trial, (struct ofi_buf *)ctx, entry.len);
+        return true;
+    }
+    trial->done = true;
+    if (ctx->kind == OFI_PIECE) return true;
+    ((struct ofi_buf *)ctx)->busy = false;
+    ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+    return true;
+}
+
+/* The same, and too late is failed; not because this process was stopped for so long. */
+static bool ofi_trial_look(struct ofi_trial *trial)
+{
+    bool last = aqi_now_ns() >= trial->limit && trial->looks++ >= OFI_TRIAL_LOOKS;
+    if (ofi_trial_poll(trial)) return true;
+    if (last && !ofi_trial_failed(trial))
+        ofi_trial_say(trial, "after %llu ms it %s",
+                      (unsigned long long)(ofi_config.self_test_ns / 1000000),
+                      trial->done ? "has left and not come" : "is not complete");
+    sched_yield();
+    return false;
+}
+
+static bool ofi_trial_is_over(const struct ofi_trial *trial)
+{
+    return ofi_trial_failed(trial) || (trial->arrived && trial->done);
+}
+
+static void ofi_trial_wait(struct ofi_trial *trial)
+{
+    while (!ofi_trial_is_over(trial))
+        (void)ofi_trial_look(trial);
+}
+
+/* --- what is tried --------------------------------------------------------------------------- */
+
+/* A message, or without one the transfer. */
+static void ofi_trial_post(struct ofi_trial *trial, struct ofi_buf *buf)
+{
+    ssize_t err = -FI_EAGAIN;
+    while (err == -FI_EAGAIN && !ofi_trial_failed(trial)) {
+        err = buf != NULL ? ofi_message_post_send(trial->ofi, &trial->self, buf, trial->len)
+                          : ofi_transfer_give(trial->ofi, &trial->op, &trial->piece);
+        if (err == -FI_EAGAIN) (void)ofi_trial_look(trial);
+    }
+    if (err != 0 && !ofi_trial_failed(trial))
+        ofi_trial_say(trial, "it is refused: %s", ofi_library.strerror((int)-err));
+}
+
+static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind kind)
+{
+    struct ofi_tp *ofi = trial->ofi;
+    struct ofi_buf *buf = ofi_buf_get(ofi);
+    if (buf == NULL) {
+        ofi_trial_say(trial, "there is no memory for it, or it cannot be registered");
+        return;
+    }
+    trial->len = len;
+    trial->arrived = trial->done = false;
+    trial->seed++;
+    ofi_trial_fill(trial, buf->bytes, len);
+    memcpy(buf->bytes, &ofi->stamp, aqi_min(sizeof(ofi->stamp), len));
+    buf->ctx.kind = kind;
+    ofi_trial_post(trial, buf);
+    if (buf->busy || ofi_trial_failed(trial)) return;
+    trial->done = true;
+    ofi_buf_put(ofi, buf);
+}
+
+static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
+{
+    struct ofi_tp *ofi = trial->ofi;
+    unsigned char name[OFI_NAME];
+    size_t room = sizeof(name);
+    int err = fi_getname(&ofi->ep->fid, name, &room);
+    /* It stays in: shm never answers who gets the place of an address that was taken out. */
+    if (err == 0) err = fi_av_insert(ofi->av, name, 1, &trial->self.addr, 0, NULL) == 1 ? 0 : -1;
+    if (err != 0) {
+        ofi_trial_say(trial, "its own address is not taken");
+        return;
+    }
+    ofi_trial_send(trial, len, OFI_CONTROL);
+    ofi_trial_wait(trial);
+}
+
+static void ofi_trial_inject(struct ofi_trial *trial, size_t len)
+{
+    (void)len;
+    if (trial->ofi->inject == 0) return;
+    ofi_trial_send(trial, aqi_min(trial->ofi->inject, trial->ofi->buffer), OFI_SEND);
+    ofi_trial_wait(trial);
+}
+
+static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
+{
+    (void)len;
+    ofi_trial_send(trial, trial->ofi->buffer, OFI_CONTROL);
+    ofi_trial_wait(trial);
+}
+
+static bool ofi_trial_register(struct ofi_trial *trial)
+{
+    if (trial->mem != NULL) return true;
+    unsigned char *areas =
+        mmap(NULL, 2 * OFI_TRIAL_AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    trial->areas = areas != MAP_FAILED ? areas : NULL;
+    if (trial->areas != NULL &&
+        ofi_mem_reg(&trial->ofi->tp, trial->areas, 2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
+        return true;
+    ofi_trial_say(trial, "%d bytes cannot be registered for it", 2 * OFI_TRIAL_AREA);
+    return false;
+}
+
+/* What was not to be written is as it was. */
+static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *area, size_t len)
+{
+    ofi_trial_check(trial, area + OFI_TRIAL_OFFSET, 0, len);
+    for (size_t i = 0; i < OFI_TRIAL_AREA && !ofi_trial_failed(trial); i++)
+        if (area[i] != 0 && (i < OFI_TRIAL_OFFSET || i >= OFI_TRIAL_OFFSET + len))
+            ofi_trial_say(trial, "memory %td bytes from where it begins is written, too",
+                          (ptrdiff_t)i - OFI_TRIAL_OFFSET);
+}
+
+static void ofi_trial_remote(struct ofi_trial *trial, size_t len, bool get)
+{
+    if (!ofi_trial_register(trial)) return;
+    const struct ofi_mem *mem = (const struct ofi_mem *)trial->mem;
+    unsigned char *local = trial->areas + OFI_TRIAL_AREA;
+    unsigned char *from = get ? trial->areas : local, *to = get ? local : trial->areas;
+    trial->seed++;
+    trial->arrived = true;
+    trial->done = false;
+    memset(to, 0, OFI_TRIAL_AREA);
+    memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
+    ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
+    trial->op =
+        (struct ofi_op){.peer = &trial->self,
+                        .get = get,
+                        .remote = mem->key->base + OFI_TRIAL_OFFSET,
+                        .key = mem->key->key,
+                        .local = local + OFI_TRIAL_OFFSET,
+                        .desc = ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
+    trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
+    ofi_trial_post(trial, NULL);
+    ofi_trial_wait(trial);
+    if (!ofi_trial_failed(trial)) ofi_trial_check_area(trial, to, len);
+}
+
+static void ofi_trial_write(struct ofi_trial *trial, size_t len)
+{
+    ofi_trial_remote(trial, len, false);
+}
+
+static void ofi_trial_read(struct ofi_trial *trial, size_t len)
+{
+    ofi_trial_remote(trial, len, true);
+}
+
+/* Is the descriptor readable, or becomes so? -1: it is not to be waited for now. */
+static int ofi_trial_nap(const struct ofi_trial *trial, int ms)
+{
+    const struct ofi_tp *ofi = trial->ofi;
+    struct fid *fids[] = {&ofi->cq->fid};
+    struct pollfd fd = {.fd = ofi->fd, .events = POLLIN};
+    return fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS ? poll(&fd, 1, ms) : -1;
+}
+
+/* Is there something to be read of which the descriptor did not tell? */
+static bool ofi_trial_sleeps_on(struct ofi_trial *trial)
+{
+    bool missed = false, silent = false;
+    while (!ofi_trial_is_over(trial)) {
+        bool found = ofi_trial_look(trial);
+        missed = missed || (found && silent);
+        silent = !found && ofi_trial_nap(trial, OFI_TRIAL_NAP_MS) == 0;
+    }
+    return missed;
+}
+
+/* Does it tell of something, again and again, when there is nothing? */
+static bool ofi_trial_is_restless(struct ofi_trial *trial)
+{
+    bool readable = false;
+    for (unsigned n = 0; n < OFI_TRIAL_LOOKS; n++) {
+        while (ofi_trial_poll(trial)) {
+        }
+        int woken = ofi_trial_nap(trial, 0);
+        if (woken == 0) return false;
+        readable = readable || woken > 0;
+        sched_yield();
+    }
+    return readable;
+}
+
+/* More than once, as what comes after a nap may have been late. */
+static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
+{
+    bool missed = true;
+    if (trial->ofi->fd < 0) return; /* it has none */
+    for (unsigned n = 0; n < OFI_TRIAL_NAPS && missed && !ofi_trial_failed(trial); n++) {
+        ofi_trial_send(trial, len, OFI_CONTROL);
+        missed = ofi_trial_sleeps_on(trial);
+    }
+    if (ofi_trial_failed(trial)) return;
+    if (missed)
+        ofi_trial_say(trial, "it was not readable when there were completions");
+    else if (ofi_trial_is_restless(trial))
+        ofi_trial_say(trial, "it is readable when there are no completions");
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static const struct ofi_trial_row {
+    const char *what;
+    unsigned without; /* enum ofi_part, or 0: the provider is of no use */
+    void (*run)(struct ofi_trial *trial, size_t len);
+    size_t len;
+} ofi_trial_rows[] = {
+    {"a message to itself", OFI_ITSELF, ofi_trial_itself, OFI_TRIAL_MESSAGE},
+    {"an injected message", OFI_INJECT, ofi_trial_inject, 0},
+    {"a message that fills a buffer", 0, ofi_trial_largest, 0},
+    {"a remote write of 8 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_SMALL},
+    {"a remote write of 12288 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_PAGES},
+    {"a remote read of 8 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_SMALL},
+    {"a remote read of 12288 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_PAGES},
+    {"the descriptor of the completion queue", OFI_WAKE, ofi_trial_wake, OFI_TRIAL_MESSAGE},
+};
+
+static const struct {
+    unsigned part;
+    enum aqi_log_level level; /* waiting is only a little slower */
+    const char *instead;
+} ofi_trial_parts[] = {
+    {OFI_ITSELF, AQI_LOG_INFO, "not self-tested, as it does not reach itself"},
+    {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
+    {OFI_REMOTE, AQI_LOG_WARN, "puts and gets go by messages"},
+    {OFI_WAKE, AQI_LOG_INFO, "who waits polls"},
+};
+
+int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len)
+{
+    char text[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++)
+        if (ofi->without & ofi_trial_parts[i].part)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, ", %s", ofi_trial_parts[i].instead);
+    if (ofi_config.self_test_ns == 0) return snprintf(buf, len, ", not self-tested");
+    return snprintf(buf, len, "%s%s", ofi->without & OFI_ITSELF ? "" : ", self-tested", text);
+}
+
+/* NULL: all is well. */
+static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
+{
+    const struct ofi_trial_row *failed = NULL;
+    for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_rows) && failed == NULL; i++) {
+        const struct ofi_trial_row *row = &ofi_trial_rows[i];
+        if (trial->ofi->without & row->without) continue;
+        trial->limit = aqi_now_ns() + ofi_config.self_test_ns;
+        trial->looks = 0;
+        row->run(trial, row->len);
+        if (ofi_trial_failed(trial)) failed = row;
+    }
+    if (trial->mem != NULL) ofi_mem_dereg(&trial->ofi->tp, trial->mem);
+    return failed;
+}
+
+/* Of no use, or to be done without. */
+static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row *row,
+                                 const char *came)
+{
+    const char *provider = ofi->info->fabric_attr->prov_name,
+               *domain = ofi->info->domain_attr->name;
+    ofi->without |= row->without;
+    if (row->without == OFI_INJECT) ofi->inject = 0;
+    for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++) {
+        if (ofi_trial_parts[i].part != row->without) continue;
+        aqi_log(ofi_trial_parts[i].level, "ofi",
+                "%s on %s: self-test of %s: %s: %s; AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
+                "another",
+                provider, domain, row->what, came, ofi_trial_parts[i].instead);
+        return AQ_OK;
+    }
+    return aqi_fail(AQ_ENOTSUP, "ofi",
+                    "%s on %s: self-test of %s: %s: AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
+                    "another, \"fi_info -t FI_EP_RDM\" lists them",
+                    provider, domain, row->what, came);
+}
+
+/* Once on an endpoint. `*again`: on another one, as something is done without. */
+static aq_status ofi_trial_attempt(struct ofi_tp *ofi, bool *again)
+{
+    struct ofi_trial trial = {.ofi = ofi, .self.addr = FI_ADDR_NOTAVAIL};
+    const struct ofi_trial_row *failed = NULL;
+    aq_status st = ofi_endpoint_open(ofi);
+    if (st != AQ_OK) return st;
+    *again = false;
+    if (ofi_config.self_test_ns != 0 && (ofi->without & OFI_ITSELF) == 0)
+        failed = ofi_trial_run(&trial);
+    if (failed != NULL) {
+        st = ofi_trial_judge(ofi, failed, trial.came);
+        *again = st == AQ_OK;
+        ofi_endpoint_close(ofi); /* then nothing uses the trial's memory */
+    }
+    if (trial.areas != NULL) munmap(trial.areas, 2 * OFI_TRIAL_AREA);
+    if (st == AQ_OK && !*again) ofi_message_post(ofi);
+    return st;
+}
+
+aq_status ofi_trial_open(struct ofi_tp *ofi)
+{
+    bool again = true;
+    aq_status st = AQ_OK;
+    while (st == AQ_OK && again)
+        st = ofi_trial_attempt(ofi, &again);
+    return st;
+}

@@ -1,0 +1,155 @@
+/*
+ * The self-test of ofi.
+ *
+ *   ofi_trial PROVIDER TEXT...   it opens, and says each TEXT of itself
+ *   ofi_trial broken             over the libfabric of this folder, which breaks one thing after
+ *                                the other: what is said, and what is done without
+ */
+#include "transport/ofi/ofi_config.h"
+
+#include "base/capture_test.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "transport/ofi/ofi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct aqi_tp_params params = {
+    .size = 2, .max_medium = 4032, .local_size = 2, .key = "of the self-test"};
+
+static const char *describe(struct aqi_tp *tp)
+{
+    static char text[512];
+    aqi_ofi_transport.describe(tp, text, sizeof(text));
+    return text;
+}
+
+/* --- as they are ----------------------------------------------------------------------------- */
+
+static aq_status open_timed(uint64_t bound_ns, struct aqi_tp **tp)
+{
+    ofi_config.self_test_ns = bound_ns;
+    uint64_t start = aqi_now_ns();
+    aq_status st = aqi_ofi_transport.open(&params, tp);
+    printf("%s self-test: %.1f ms\n", bound_ns != 0 ? "with" : "without",
+           (double)(aqi_now_ns() - start) / 1e6);
+    return st;
+}
+
+/* The first one loads what the provider needs. */
+static int provider_opens(int count, char *const *texts)
+{
+    struct aqi_tp *tp;
+    uint64_t bound_ns = ofi_config.self_test_ns;
+    for (unsigned n = 0; n < 2; n++) {
+        if (open_timed(0, &tp) != AQ_OK) return 77;
+        if (strstr(describe(tp), "not self-tested") == NULL) return 1;
+        aqi_ofi_transport.close(tp);
+    }
+    if (open_timed(bound_ns, &tp) != AQ_OK) return 1;
+    puts(describe(tp));
+    for (int i = 0; i < count; i++)
+        if (strstr(describe(tp), texts[i]) == NULL) return 1;
+    aqi_ofi_transport.close(tp);
+    return 0;
+}
+
+/* --- with something broken ------------------------------------------------------------------- */
+
+#define LATE   "after 2000 ms it "
+#define REMOTE "puts and gets go by messages"
+#define POLLS  "who waits polls"
+
+static const struct row {
+    const char *breaks, *tried, *came;
+    const char *instead; /* NULL: it does not open */
+} rows[] = {
+    {"itself", "a message to itself", LATE "has left and not come", "it does not reach itself"},
+    {"inject", "an injected message", LATE "has left and not come", "messages are not injected"},
+    {"flip", "a message that fills a buffer", "its byte", NULL},
+    {"cut", "a message that fills a buffer", "256 bytes come instead of", NULL},
+    {"refuse", "a message that fills a buffer", "it is refused: ", NULL},
+    {"base", "a remote write of 8 bytes", "its byte 0 of 8 is 0x00", REMOTE},
+    {"wide", "a remote write of 8 bytes", "memory -8 bytes from where it begins", REMOTE},
+    {"key", "a remote write of 8 bytes", "it ends with: ", REMOTE},
+    {"silent", "a remote write of 8 bytes", LATE "is not complete", REMOTE},
+    {"write", "a remote write of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
+    {"read", "a remote read of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
+    {"asleep", "the descriptor of the completion queue", "it was not readable", POLLS},
+    {"restless", "the descriptor of the completion queue", "when there are no comp", POLLS},
+};
+
+static void says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) fail_msg("\"%s\" is not in: %s", part, text);
+}
+
+static void check_open(const struct row *row, struct aqi_tp *tp)
+{
+    static unsigned char memory[4096];
+    struct aqi_mem *mem;
+    bool remote = strcmp(row->instead, REMOTE) != 0, waits = strcmp(row->instead, POLLS) != 0;
+    says(describe(tp), row->instead);
+    assert_int_equal(aqi_ofi_transport.wait_fd(tp) >= 0, waits);
+    aq_status st = aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory), &mem);
+    assert_int_equal(st, remote ? AQ_OK : AQ_ENOTSUP);
+    if (remote) aqi_ofi_transport.mem_dereg(tp, mem);
+    aqi_ofi_transport.close(tp);
+}
+
+static void broken(void **state)
+{
+    const struct row *row = *state;
+    struct capture capture;
+    struct aqi_tp *tp = NULL;
+    assert_int_equal(setenv("DEMANDING_BREAKS", row->breaks, 1), 0);
+    capture_start(&capture);
+    aq_status st = aqi_ofi_transport.open(&params, &tp);
+    const char *text = capture_end(&capture);
+    print_message("%s", text);
+    says(text, "tcp;ofi_rxm on ");
+    says(text, "AQ_OFI_PROVIDER");
+    says(text, row->tried);
+    says(text, row->came);
+    assert_int_equal(st, row->instead != NULL ? AQ_OK : AQ_ENOTSUP);
+    if (st == AQ_OK) check_open(row, tp);
+}
+
+static void whole(void **state)
+{
+    struct capture capture;
+    struct aqi_tp *tp;
+    (void)state;
+    capture_start(&capture);
+    aq_status st = aqi_ofi_transport.open(&params, &tp);
+    const char *text = capture_end(&capture);
+    assert_int_equal(st, AQ_OK);
+    assert_string_equal(text, "");
+    const char *end = strstr(describe(tp), ", self-tested");
+    assert_non_null(end);
+    assert_string_equal(end, ", self-tested");
+    aqi_ofi_transport.close(tp);
+}
+
+static int run_broken(void)
+{
+    struct CMUnitTest tests[AQI_COUNT_OF(rows) + 1] = {cmocka_unit_test(whole)};
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
+        tests[i + 1] = (struct CMUnitTest){.name = rows[i].breaks,
+                                           .test_func = broken,
+                                           .initial_state = (void *)(uintptr_t)&rows[i]};
+    ofi_config.self_test_ns = 2000000000;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};
+    if (argc < 2 || setenv("AQ_OFI_PROVIDER", strcmp(argv[1], "broken") ? argv[1] : "tcp", 1) != 0)
+        return 2;
+    if (aqi_settings_load(tables, 1) != AQ_OK || aqi_log_configure("info") != AQ_OK) return 2;
+    return strcmp(argv[1], "broken") == 0 ? run_broken() : provider_opens(argc - 2, argv + 2);
+}
