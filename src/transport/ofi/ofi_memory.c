@@ -12,9 +12,9 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
                                    int *err)
 {
     struct fid_mr *mr = NULL;
-    /* Without FI_MR_PROV_KEY the keys are ours to choose, each one once. */
+    /* Without FI_MR_PROV_KEY the keys are ours to choose, each one once; not FI_KEY_NOTAVAIL. */
     size_t bits = 8 * ofi->info->domain_attr->mr_key_size;
-    uint64_t most = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX - 1; /* FI_KEY_NOTAVAIL */
+    uint64_t most = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX >> 1;
     uint64_t key = ofi_wants(ofi, FI_MR_PROV_KEY) ? 0 : ofi->next_key++ & most;
     *err = -fi_mr_reg(ofi->domain, addr, len, access, 0, key, 0, &mr, NULL);
     if (*err != 0 || !ofi_wants(ofi, FI_MR_ENDPOINT)) return *err == 0 ? mr : NULL;
