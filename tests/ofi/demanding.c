@@ -363,10 +363,12 @@ static struct fi_ops demanding_mr_ops = {.size = sizeof(struct fi_ops),
                                          .bind = demanding_mr_bind,
                                          .control = demanding_mr_control};
 
+enum { DEMANDING_REGISTERED = 1 << 20 };
 static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
                          uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **out,
                          void *context)
 {
+    if (len > DEMANDING_REGISTERED && demanding_breaks("full")) return -FI_ENOSPC;
     struct demanding_mr *mr = calloc(1, sizeof(*mr));
     if (mr == NULL) return -FI_ENOMEM;
     demanding_check(offset == 0 && key == 0 && flags == 0, "the key is left to the provider");

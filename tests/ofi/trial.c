@@ -134,13 +134,39 @@ static void whole(void **state)
     aqi_ofi_transport.close(tp);
 }
 
+/* Two registrations are refused, and that is told once. */
+static void full(void **state)
+{
+    static unsigned char memory[(1 << 20) + 1];
+    struct aqi_mem *mem;
+    struct capture capture;
+    struct aqi_tp *tp;
+    (void)state;
+    assert_int_equal(setenv("DEMANDING_BREAKS", "full", 1), 0);
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_OK);
+    capture_start(&capture);
+    aq_status refused = aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory), &mem);
+    const char *text = capture_end(&capture);
+    assert_int_equal(refused, AQ_ELIMIT);
+    says(text, "tcp;ofi_rxm does not register 1048577 bytes (No space left on device)");
+    capture_start(&capture);
+    refused = aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory), &mem);
+    assert_string_equal(capture_end(&capture), "");
+    assert_int_equal(refused, AQ_ELIMIT);
+    assert_int_equal(aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory) - 1, &mem), AQ_OK);
+    aqi_ofi_transport.mem_dereg(tp, mem);
+    aqi_ofi_transport.close(tp);
+}
+
 static int run_broken(void)
 {
-    struct CMUnitTest tests[AQI_COUNT_OF(rows) + 1] = {cmocka_unit_test(whole)};
+    enum { WHOLE = 2 };
+    struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {cmocka_unit_test(whole),
+                                                           cmocka_unit_test(full)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
-        tests[i + 1] = (struct CMUnitTest){.name = rows[i].breaks,
-                                           .test_func = broken,
-                                           .initial_state = (void *)(uintptr_t)&rows[i]};
+        tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
+                                               .test_func = broken,
+                                               .initial_state = (void *)(uintptr_t)&rows[i]};
     ofi_config.self_test_ns = 2000000000;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

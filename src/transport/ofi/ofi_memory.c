@@ -2,6 +2,7 @@
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,7 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    static atomic_bool told;
     /* All memory there is, or none can be reached. */
     if (len == SIZE_MAX || (ofi->without & OFI_REMOTE) != 0) return AQ_ENOTSUP;
     struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
@@ -38,6 +40,12 @@ aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
                                   FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, &err);
     ofi_unlock(ofi);
     if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
+        aqi_log_once(&told, AQI_LOG_WARN, "ofi",
+                     "%s does not register %zu bytes (%s): they are reached by messages, and so is "
+                     "what it refuses from now on; \"ulimit -l\" shows whether locked memory is "
+                     "limited",
+                     ofi->info->fabric_attr->prov_name, len,
+                     mem->mr == NULL ? ofi_library.strerror(err) : "no key for it");
         ofi_mem_dereg(tp, &mem->mem);
         return AQ_ELIMIT;
     }
