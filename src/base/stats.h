@@ -34,6 +34,10 @@ enum aqi_counter {
     AQI_CTR_REG_MISS,         /* ... and that had to be registered, or could not be */
     AQI_CTR_REG_PINNED,       /* bytes registered on demand */
     AQI_CTR_REG_UNPINNED,     /* of these, bytes given back */
+    AQI_CTR_REG_FAR_HIT,      /* parts of transfers whose memory at the peer was held, ... */
+    AQI_CTR_REG_FAR_MISS,     /* ... that had to ask for it, ... */
+    AQI_CTR_REG_FAR_REFUSED,  /* ... and that went by messages */
+    AQI_CTR_REG_RIDES,        /* puts that rode on such a question */
     AQI_CTR_POSTS,            /* what an adapter was given to send, write or read, ... */
     AQI_CTR_POSTS_TOLD,       /* ... of whose end it tells */
     AQI_CTR_POSTS_RECEIVE,    /* buffers that it was given to receive in */

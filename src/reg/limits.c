@@ -9,8 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define LIMITS_MAX      "2/3"
-#define LIMITS_NOT_LENT "No network lends memory to peers on demand yet."
+#define LIMITS_MAX "2/3"
 
 /* Of what may be pinned, parts of 16 that peers may hold: where segments are registered on demand,
  * as the document of vapi-conduit has it; and where they are registered from the start. */
@@ -42,8 +41,10 @@ static const struct aqi_setting limits_rows[] = {
      .def = "",
      .doc = "Of the share of AQ_REG_MAX that a process has, how much its peers may hold, all "
             "together: a part, or a size; a bare number is in M. Nothing: three quarters where "
-            "segments are registered on demand, else a sixteenth.",
-     .advice = LIMITS_NOT_LENT,
+            "segments may be registered on demand (modes large and everything, ibv), else a "
+            "sixteenth.",
+     .advice = "Raise it where peers reach more memory than that, again and again "
+               "(counter reg_far_refused).",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
     {.name = "AQ_REG_VICTIM",
@@ -56,7 +57,6 @@ static const struct aqi_setting limits_rows[] = {
      .alias = "GASNET_FIREHOSE_R",
      .def = "0",
      .doc = "The most registrations that peers may hold; 0: as many as fit.",
-     .advice = LIMITS_NOT_LENT,
      .same = true,
      AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
     {.name = "AQ_REG_VICTIM_REGIONS",
@@ -80,13 +80,15 @@ static const struct aqi_setting limits_rows[] = {
      .def = "3K",
      .max = AQI_REG_RIDE_MAX,
      .same = true,
-     .doc = "The largest put that rides on the message that asks for its destination.",
-     .advice = LIMITS_NOT_LENT,
+     .doc = "The largest put that rides on the message that asks for its destination; over ibv "
+            "at most what AQ_IBV_MEDIUM leaves.",
      AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
     {.name = "AQ_REG_MONITOR",
      .def = "auto",
      .doc = "How to hear of memory that is unmapped: auto (by userfaultfd, where that can be), or "
             "none: memory outside the segments is then registered for each transfer.",
+     .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
+               "time: as long as a peer holds a key of what was given back nothing is sent.",
      .type = AQI_SET_CHOICE,
      .choices = limits_monitors,
      .offset = offsetof(struct aqi_reg_config, monitor)},

@@ -40,6 +40,25 @@ static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
     fb->up.peer_lost(fb->up.arg, id, why);
 }
 
+static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, bool get,
+                                uint64_t addr, void *local, size_t len, struct aqi_comp *comp)
+{
+    struct fallback_op op = {.kind = get ? FB_OP_GET : FB_OP_PUT,
+                             .peer = peer,
+                             .local = local,
+                             .addr = addr,
+                             .len = len,
+                             .comp = comp};
+    return fallback_submit(fb, &op, false);
+}
+
+static aq_status fallback_hook_by_messages(void *arg, uint32_t id, bool get, uint64_t addr,
+                                           void *local, size_t len, struct aqi_comp *comp)
+{
+    struct aqi_fallback *fb = arg;
+    return fallback_carry(fb, fb->peers[id], get, addr, local, len, comp);
+}
+
 /* --- what the caller calls, wrapped around the transport's own ------------------------------- */
 
 static aq_status fallback_wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host,
@@ -73,7 +92,10 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
-    return fb->own.quiet(tp, peer);
+    aq_status st = fb->own.quiet(tp, peer);
+    /* Another thread may have handed over what was not quiet (by_messages). */
+    bool more = atomic_load_explicit(&fb->active, memory_order_acquire) != 0;
+    return st == AQ_OK && more ? AQ_AGAIN : st;
 }
 
 /* --- the gaps -------------------------------------------------------------------------------- */
@@ -96,13 +118,7 @@ static aq_status fallback_any_put(struct aqi_tp *tp, struct aqi_peer *peer,
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct fallback_op op = {.kind = FB_OP_PUT,
-                             .peer = peer,
-                             .local = (unsigned char *)(uintptr_t)src,
-                             .addr = addr,
-                             .len = len,
-                             .comp = comp};
-    return fallback_submit(tp->fallback, &op, false);
+    return fallback_carry(tp->fallback, peer, false, addr, (void *)(uintptr_t)src, len, comp);
 }
 
 static aq_status fallback_any_get(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -115,9 +131,7 @@ static aq_status fallback_any_get(struct aqi_tp *tp, struct aqi_peer *peer,
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct fallback_op op = {
-        .kind = FB_OP_GET, .peer = peer, .local = dst, .addr = addr, .len = len, .comp = comp};
-    return fallback_submit(tp->fallback, &op, false);
+    return fallback_carry(tp->fallback, peer, true, addr, dst, len, comp);
 }
 
 static aq_status fallback_any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -348,6 +362,8 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
     inner->hooks.deliver = credits ? fallback_hook_deliver_credited : fallback_hook_deliver;
     inner->hooks.peer_lost = fallback_hook_peer_lost;
     inner->hooks.arg = fb;
+    inner->hooks.by_messages = fallback_hook_by_messages;
+    inner->hooks.messenger = fb;
     *fallback = fb;
     return AQ_OK;
 no_memory:

@@ -213,6 +213,15 @@ struct aqi_tp_hooks {
     /* The time, for a progress that a layer below makes of its own accord. */
     uint64_t (*now)(void *host);
     void *host; /* of the five above, whoever calls */
+
+    /*
+     * Of fallback.c, for a put or get that was taken on and can after all not be done: carry this
+     * part of it in messages. The caller has added to the counters, as for put and get, which says
+     * the rest. From progress(ALL), with no lock held.
+     */
+    aq_status (*by_messages)(void *messenger, uint32_t id, bool get, uint64_t addr, void *local,
+                             size_t len, struct aqi_comp *comp);
+    void *messenger;
 };
 
 struct aqi_tp_params {
@@ -223,6 +232,7 @@ struct aqi_tp_params {
     uint32_t local_rank; /* our place among the ranks of this host */
     uint32_t local_size;
     bool threads;      /* several threads call at once */
+    bool on_demand;    /* segments may be too large to be registered: modes large, everything */
     bool stranger;     /* the peer may be another user: do nothing with our rights on its word */
     uint8_t key[16];   /* the job's secret */
     size_t max_medium; /* wanted; the transport may offer less, never below 512 */
@@ -478,7 +488,9 @@ struct aqi_transport {
      */
     aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
-    /* Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). A failure, which
+    /* Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). What cannot be
+     * registered as a whole may have a key all the same, with params.on_demand: then peers register
+     * parts of it as they put and get, and what cannot be had so goes by messages. A failure, which
      * is not logged as an error, is no more than that: the caller passes no key on, and peers reach
      * the memory by messages. */
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);

@@ -23,6 +23,7 @@ CASES = "hundreds|local|slow|everyone|both ways|given back"
 MANY = 1000  # packets, more than greetings are
 IS_USED = "/tmp/is-used"  # there when what was away is in use again
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
+EVERYTHING = {"AQ_SEGMENT_MODE": "everything"}
 
 
 def contract(name, *options, wire="", **variables):
@@ -107,7 +108,7 @@ ROWS = [
     job("core_rma", 2, AQ_IBV_REGISTRATION="128K"),  # 24 parts
     job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: by messages
     job("core_endpoints", 2),
-    job("core_endpoints", 2, "everything", AQ_SEGMENT_MODE="everything"),
+    job("core_endpoints", 2, "everything", **EVERYTHING),
     job("core_coll", 2, **RAILS),
     job("core_coll", 4),
     job("core_leave", 2),
@@ -117,6 +118,11 @@ ROWS = [
     job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
     job("core_outside", 2, "kept", wire="broken", **HASTY),
     job("core_outside", 2, "some", wire="broken", AQ_REG_VICTIM="256K", **HASTY, **RAILS),
+    job("core_lent", 3, "kept", **EVERYTHING, **RAILS),
+    job("core_lent", 2, "once", **EVERYTHING, **NOT_KEPT),
+    job("core_lent", 2, "kept", wire="broken", **EVERYTHING, **HASTY, **RAILS),
+    job("core_rma", 2, AQ_SEGMENT_MODE="large", AQ_IBV_REGISTRATION="64K", AQ_REG_MAIN="1M",
+        **RAILS),  # too many: lent, if there is room
     rings(contract("2", "--ranks", "2", "--case", f"{CASES}|arm|put"), RINGS),
     rings(contract("4", "--ranks", "4", "--case", "slow|everyone|put"), MOVED),
     rings(job("core_am", 2), RINGS),

@@ -76,6 +76,7 @@ static void context_tp_params(void)
         .local_size = p->local_size,
         .host = p->host,
         .threads = core.multi,
+        .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
         .max_medium = context_max_medium(),
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,

@@ -78,8 +78,8 @@ static const struct aqi_setting rows[] = {
      .def = "fast",
      .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
             "memory of each process accessible.",
-     .advice = "The same in every process. Over ibv and ofi everything goes by messages, which is "
-               "slower.",
+     .advice = "The same in every process. Of everything ibv registers on demand what is put and "
+               "got (AQ_REG_MAIN); over ofi all goes by messages, which is slower.",
      .choices = segment_modes,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, segment_mode)},

@@ -81,13 +81,16 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
         entries = aqi_min(entries, (size_t)hca->rail[r].device.max_srq_wr);
     }
     entries = aqi_min(entries, cqes / 2);
+    if (peers * HCA_CONTROL_BUFFERS > entries / 4) hca->lending.on = false; /* for all alike */
+    entries -= peers * hca_control_buffers(hca);
     uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
     depth = aqi_min(depth, (entries - hca_config.spares) / (2 * peers));
     hca->tp.limits.depth = (uint32_t)aqi_max(1, depth);
     hca->depth = aqi_credit_gate_limits(&hca->params, &hca->tp.limits).depth;
     hca->tp.limits.depth = hca->depth;
-    *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_config.spares);
-    hca->sends = 2 * hca->depth + (uint32_t)hca_config.sends;
+    *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_config.spares) +
+                (uint32_t)peers * hca_control_buffers(hca);
+    hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }
@@ -131,6 +134,7 @@ static void hca_close(struct aqi_tp *tp)
         struct hca_peer *peer = hca->peers[id];
         if (peer == NULL) continue;
         hca_greet_end(hca, peer);
+        if (hca->lending.on && hca->pins.reg != NULL) aqi_reg_peer_down(hca->pins.reg, id);
         hca_links_end(hca, peer, AQ_EPEER);
         hca_transfer_fail(hca, peer, AQ_EPEER);
         free(peer);
@@ -161,6 +165,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->params = *params;
     hca->tp.hooks = params->hooks;
     hca->locks = params->threads;
+    hca->lending.on = params->on_demand && params->size > 1;
     hca->epoll = -1;
     hca->last_held = &hca->held;
     hca->tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
@@ -211,6 +216,7 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
     peer->peer.id = id;
     peer->last_op = &peer->ops;
+    peer->last_want = &peer->wants;
     hca_lock(hca);
     aq_status st = hca_greet_find(hca, peer);
     if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer)
@@ -232,6 +238,7 @@ static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     hca_lock(hca);
     peer->lost = true; /* who says so knows it */
     hca_peer_fail(hca, peer, "the job says that it is dead");
+    hca_far_forget(hca);
     hca_unlock(hca);
 }
 
@@ -278,7 +285,7 @@ static uint64_t hca_next_deadline(struct aqi_tp *tp)
 /* What a peer takes once it is connected, but for what the driver keeps of its own. */
 size_t hca_peer_memory(const struct hca_tp *hca)
 {
-    return sizeof(struct hca_peer) + 2 * hca->depth * hca->buffer +
+    return sizeof(struct hca_peer) + (2 * hca->depth + hca_control_buffers(hca)) * hca->buffer +
            hca->rails * hca->sends * sizeof(struct hca_sent);
 }
 

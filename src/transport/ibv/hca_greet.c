@@ -19,7 +19,7 @@
 #include <sys/random.h>
 
 /* What a greeting says: it knows your queue pairs; and it waits for no answer. */
-enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 3 };
+enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 4 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
 #define GREET_DOUBT_NS UINT64_C(10000000000)
@@ -29,10 +29,10 @@ struct hca_greeting {
     uint8_t version, flags;
     uint8_t failed, reads; /* failed: rails that are not to be used, as bits */
     uint32_t from, to;
-    uint64_t epoch, to_epoch; /* 0: not known yet */
-    uint32_t generation;      /* of the connection */
-    uint32_t received;        /* messages of the other, in all */
-    uint32_t depth, buffer;
+    uint64_t epoch, to_epoch;        /* 0: not known yet */
+    uint32_t generation;             /* of the connection */
+    uint32_t received;               /* messages of the other, in all */
+    uint32_t depth, buffer, control; /* control: buffers beyond those of requests */
     struct hca_place place[HCA_RAILS];
     struct hca_ring_place rings;
     uint8_t tag[AQI_MAC_BYTES];
@@ -176,6 +176,7 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
     greeting->generation = peer->generation;
     greeting->received = peer->received;
     greeting->depth = hca->depth;
+    greeting->control = hca_control_buffers(hca);
     greeting->buffer = (uint32_t)hca->buffer;
     for (unsigned r = 0; r < hca->rails; r++) {
         greeting->place[r] = hca->rail[r].place;
@@ -309,6 +310,12 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
                       "it keeps %u buffers of %u bytes for a peer, and we %u of %zu: give all "
                       "processes the same AQ_AM_CREDITS, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
                       greeting->depth, greeting->buffer, hca->depth, hca->buffer);
+        return;
+    }
+    if (greeting->control != hca_control_buffers(hca)) {
+        hca_peer_fail(hca, peer,
+                      "only one of it and us lends memory on demand: give all processes the same "
+                      "AQ_SEGMENT_MODE, and adapters with as many receive buffers");
         return;
     }
     peer->epoch = greeting->epoch;

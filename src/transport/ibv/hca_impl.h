@@ -25,8 +25,10 @@ enum {
     HCA_CHUNK = 64,     /* buffers that are registered together */
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
-    HCA_GRH = 40,   /* bytes before a datagram */
-    HCA_BATCH = 16, /* completions taken at once */
+    HCA_GRH = 40,                          /* bytes before a datagram */
+    HCA_BATCH = 16,                        /* completions taken at once */
+    HCA_CONTROL = 8,                       /* control messages to a peer under way, ... */
+    HCA_CONTROL_BUFFERS = HCA_CONTROL + 2, /* ... and what they need to be received */
     HCA_SILENT = 16 /* messages in a row of whose completion the adapter says nothing, but one */
 };
 
@@ -56,6 +58,9 @@ struct hca_ring_place {
     uint16_t count, depth;
     uint32_t slot;
 };
+
+/* What a peer may do with memory whose key it has; the local part is what a get here needs. */
+enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 /* --- rails ----------------------------------------------------------------------------------- */
 
@@ -139,6 +144,12 @@ struct hca_ring_out {
 
 /* --- peers ----------------------------------------------------------------------------------- */
 
+/* Control messages to a peer, and of these, those that it has taken; the same the other way. */
+struct hca_control {
+    uint32_t sent, taken;
+    uint32_t received, told;
+};
+
 enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
 /* What was posted to a send queue, in order. Without `buf` and `op` it only tells, when it is
@@ -182,11 +193,15 @@ struct hca_peer {
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
-    struct hca_op *ops, **last_op; /* that are not wholly posted */
-    uint32_t busy;                 /* operations under way */
-    uint32_t generation, wanted;   /* of the queue pairs */
-    uint32_t number;               /* of the next message */
-    uint32_t received;             /* messages of it */
+    struct hca_op *ops, **last_op;     /* that are not wholly posted */
+    struct hca_op *wants, **last_want; /* that have not asked for their memory there */
+    uint32_t parts;                    /* of what has asked, those under way */
+    struct hca_control control;
+    bool forget;                 /* the cache is to hear that it is gone */
+    uint32_t busy;               /* operations under way */
+    uint32_t generation, wanted; /* of the queue pairs */
+    uint32_t number;             /* of the next message */
+    uint32_t received;           /* messages of it */
     struct hca_ring_in in;
     struct hca_ring_out out;
     uint32_t arrived;       /* messages of ours, as it said when it was connected anew */
@@ -218,10 +233,20 @@ struct hca_op {
     size_t len, posted, done;
     const struct hca_mem *here; /* HCA_BY_KNOWN */
     const struct hca_rmem *there;
+    struct hca_far *far; /* NULL: `there` is registered, or nothing was asked for yet */
+};
+
+/* The memory there of a part of a transfer, if it is lent on demand (hca_far.c). */
+struct hca_far {
+    struct aqi_reg_wait wait;
+    struct hca_tp *hca;
+    struct hca_op *op;
+    bool held;  /* wait.use is that memory */
+    bool stale; /* which the peer's adapter has refused */
 };
 
 /* What peers get of memory that is registered in parts of a power of two (`shift`): the keys of
- * each part, one for each rail. */
+ * each part, one for each rail. No parts: it is lent on demand. */
 enum { HCA_KEYS = 32 };
 struct hca_key {
     unsigned char magic[4];
@@ -232,6 +257,7 @@ struct hca_key {
 
 struct hca_mem {
     struct aqi_mem mem;
+    struct hca_mem *next; /* of segments that are lent on demand */
     struct hca_key key;
     struct ibv_mr *mr[][HCA_RAILS]; /* of each part */
 };
@@ -258,8 +284,22 @@ struct hca_pins {
     struct aqi_monitor *monitor; /* NULL: nothing may be kept */
     struct aqi_pool uses;
     uint64_t page;
-    struct hca_op *op; /* that memory is being pinned for */
-    bool due;          /* something may be unpinned */
+    uint64_t region;   /* where pieces of a peer's memory end */
+    size_t ride;       /* bytes of a put that may ride on the question for its memory */
+    struct hca_op *op; /* that memory is being pinned for; NULL: for a peer */
+    bool once;         /* just for that */
+    bool due;          /* something may be unpinned, or sent */
+};
+
+/* Memory that peers reach is registered on demand, theirs and ours. */
+struct hca_lending {
+    bool on;
+    bool full; /* a question found no room */
+    bool owed; /* somebody is to hear of the control messages that were taken */
+    bool gone; /* the cache is to hear of peers that are */
+    struct aqi_pool fars;
+    struct hca_mem *segments;
+    struct hca_op *refused, **last_refused; /* parts that are to go by messages */
 };
 
 struct hca_tp {
@@ -287,6 +327,7 @@ struct hca_tp {
     struct aqi_pool ops;
     struct hca_greeter greeter;
     struct hca_pins pins;
+    struct hca_lending lending;
     struct hca_rings rings;
     int epoll;
 };
@@ -322,6 +363,12 @@ static inline uint32_t hca_rails_down(const struct hca_tp *hca)
     for (unsigned r = 0; r < hca->rails; r++)
         down |= (uint32_t)hca->rail[r].down << r;
     return down;
+}
+
+/* Buffers for the control messages of a peer. */
+static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
+{
+    return hca->lending.on ? HCA_CONTROL_BUFFERS : 0;
 }
 
 /* hca.c */
@@ -365,8 +412,17 @@ void hca_pins_close(struct hca_tp *hca); /* nothing is in use */
 bool hca_pins_get(struct hca_tp *hca, struct hca_sent *sent);
 void hca_pins_put(struct hca_tp *hca, struct hca_sent *sent);
 uint32_t hca_pins_lkey(const struct hca_sent *sent, unsigned rail);
-/* Unpin what was unmapped or is not kept. */
+/* Unpin what was unmapped or is not kept, and say so to those that hold it. */
 void hca_pins_progress(struct hca_tp *hca);
+/* Does a peer hold a key of memory that has changed? Then no message may leave, and no put begin:
+ * those that have begun know nothing of it. If they waited, their memory there were not given back,
+ * and processes might wait for each other. */
+static inline bool hca_pins_fenced(struct hca_tp *hca)
+{
+    return AQI_UNLIKELY(hca->lending.on) && !hca->draining &&
+           aqi_reg_counts(hca->pins.reg)->sent != 0 && /* something was ever lent */
+           aqi_reg_fenced(hca->pins.reg);
+}
 /* What would make it better, for aqinfo; "": nothing. */
 void hca_pins_advise(char *advice, size_t len);
 
@@ -420,7 +476,29 @@ uint64_t hca_greet_deadline(const struct hca_tp *hca);
 /* Where it is. AQ_AGAIN: it is asked again when that is needed. */
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
+/* hca_control.c. With the lock held. */
+aq_status hca_control_send(void *host, uint32_t id, const void *bytes, size_t len);
+bool hca_control_is(const struct hca_tp *hca, const struct hca_buf *buf);
+void hca_control_received(struct hca_tp *hca, struct hca_buf *buf);
+void hca_control_progress(struct hca_tp *hca);
+
+/* hca_far.c. With the lock held. */
+void hca_far_begin(struct hca_tp *hca, struct hca_op *op);
+void hca_far_push(struct hca_tp *hca, struct hca_peer *peer);
+void hca_far_end(struct hca_tp *hca, struct hca_op *op); /* give back op->far */
+/* The peer's adapter has refused this piece: do it again, by messages. False: it is not lent. */
+bool hca_far_again(struct hca_tp *hca, struct hca_sent *sent);
+void hca_far_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
+/* Tell the cache of the peers that are gone. */
+void hca_far_forget(struct hca_tp *hca);
+/* Without the lock: hand over what goes by messages. */
+unsigned hca_far_by_messages(struct hca_tp *hca);
+
 /* hca_message.c */
+/* With the lock held: may a message be posted? AQ_AGAIN: not now. */
+aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
+/* Its message has been taken. */
+void hca_message_again(struct hca_tp *hca, struct hca_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held: post what `sent` has. */
@@ -462,6 +540,8 @@ aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
 /* With the lock held. */
+void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op); /* it is posted by `push` */
+void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);

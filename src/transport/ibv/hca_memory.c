@@ -1,4 +1,5 @@
-/* ibv: the memory that remote writes and reads reach, registered in parts where it is large. */
+/* ibv: the memory that remote writes and reads reach, registered in parts where it is large, or
+ * lent on demand. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
@@ -8,8 +9,6 @@
 #include <string.h>
 
 static const unsigned char hca_memory_magic[4] = {'i', 'b', 'v', 'k'};
-
-enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 static size_t hca_memory_key_len(const struct hca_key *key)
 {
@@ -39,59 +38,100 @@ static bool hca_memory_register(struct hca_tp *hca, struct hca_mem *mem)
     return true;
 }
 
-aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+static struct hca_mem *hca_memory_new(const struct hca_tp *hca, void *addr, size_t len,
+                                      uint8_t shift, size_t parts)
 {
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    if (len == SIZE_MAX) return AQ_ENOTSUP; /* all memory there is */
-    uint8_t shift = hca_memory_shift(hca);
-    size_t parts = ((len - 1) >> shift) + 1, keys = parts * hca->rails;
-    if (parts > HCA_KEYS || keys > HCA_KEYS) {
-        aqi_log(AQI_LOG_WARN, "ibv",
-                "%zu bytes would take %zu registrations, and %u are the most, so they are reached "
-                "by messages: raise AQ_IBV_REGISTRATION, or lower AQ_IBV_RAILS",
-                len, keys, HCA_KEYS);
-        return AQ_ELIMIT;
-    }
     struct hca_mem *mem = calloc(1, sizeof(*mem) + parts * sizeof(mem->mr[0]));
-    if (mem == NULL) return AQ_ENOMEM;
+    if (mem == NULL) return NULL;
     mem->key =
         (struct hca_key){.rails = (uint8_t)hca->rails, .shift = shift, .parts = (uint16_t)parts};
     memcpy(mem->key.magic, hca_memory_magic, sizeof(hca_memory_magic));
     mem->mem = (struct aqi_mem){
         .addr = addr, .len = len, .key = &mem->key, .key_len = hca_memory_key_len(&mem->key)};
+    return mem;
+}
+
+/* A key without a registration: peers ask for pieces, and get them if pools and limits allow. */
+static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, struct aqi_mem **out)
+{
+    if (!hca->lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
+    struct hca_mem *mem = hca_memory_new(hca, addr, len, 0, 0);
+    if (mem == NULL) return AQ_ENOMEM;
+    hca_lock(hca);
+    if (len != SIZE_MAX) {
+        mem->next = hca->lending.segments;
+        hca->lending.segments = mem;
+    }
+    hca_unlock(hca);
+    *out = &mem->mem;
+    return AQ_OK;
+}
+
+aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    if (len == SIZE_MAX) return hca_memory_lend(hca, addr, len, out); /* all memory there is */
+    uint8_t shift = hca_memory_shift(hca);
+    size_t parts = ((len - 1) >> shift) + 1, keys = parts * hca->rails;
+    if (parts > HCA_KEYS || keys > HCA_KEYS) {
+        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
+                "%zu bytes would take %zu registrations, and %u are the most, so they are %s: "
+                "raise AQ_IBV_REGISTRATION, or lower AQ_IBV_RAILS",
+                len, keys, HCA_KEYS,
+                hca->lending.on ? "registered on demand" : "reached by messages");
+        return hca_memory_lend(hca, addr, len, out);
+    }
+    struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);
+    if (mem == NULL) return AQ_ENOMEM;
     if (!hca_memory_register(hca, mem)) {
         hca_mem_dereg(tp, &mem->mem);
-        return AQ_ELIMIT;
+        return hca_memory_lend(hca, addr, len, out);
     }
     *out = &mem->mem;
     return AQ_OK;
 }
 
+/* What was lent of it is asked back; meanwhile nothing leaves that could tell of other memory in
+ * its place. */
+static void hca_memory_unlend(struct hca_tp *hca, const struct hca_mem *mem)
+{
+    struct hca_mem **at = &hca->lending.segments;
+    while (*at != NULL && *at != mem)
+        at = &(*at)->next;
+    if (*at == NULL) return;
+    *at = mem->next;
+    aqi_reg_invalidate(hca->pins.reg, (uintptr_t)mem->mem.addr, mem->mem.len);
+}
+
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 {
+    struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_mem *mem = (struct hca_mem *)out;
-    (void)tp;
+    hca_lock(hca);
+    hca_memory_unlend(hca, mem);
+    hca_unlock(hca);
     for (unsigned p = 0; p < mem->key.parts; p++)
         hca_rails_deregister(mem->mr[p]);
     free(mem);
 }
 
 /* Does a key of a peer make sense, of memory of `len` bytes? */
-static bool hca_memory_key_valid(const struct hca_key *key, size_t key_len, size_t len)
+static bool hca_memory_key_valid(const struct hca_tp *hca, const struct hca_key *key,
+                                 size_t key_len, size_t len)
 {
-    return memcmp(key->magic, hca_memory_magic, 4) == 0 && key->rails != 0 && key->parts != 0 &&
-           key->rails <= HCA_RAILS && key->parts <= HCA_KEYS / key->rails && key->shift < 63 &&
-           len != 0 && (len - 1) >> key->shift == key->parts - 1u &&
-           key_len == hca_memory_key_len(key);
+    if (memcmp(key->magic, hca_memory_magic, 4) != 0 || key->rails == 0 || key->rails > HCA_RAILS ||
+        key->parts > HCA_KEYS / key->rails || key->shift >= 63 || len == 0 ||
+        key_len != hca_memory_key_len(key))
+        return false;
+    return key->parts != 0 ? (len - 1) >> key->shift == key->parts - 1u : hca->lending.on;
 }
 
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **out)
 {
     struct hca_key given = {.rails = 0};
-    (void)tp;
     memcpy(&given, key, aqi_min(key_len, sizeof(given)));
-    if (!hca_memory_key_valid(&given, key_len, len))
+    if (!hca_memory_key_valid((const struct hca_tp *)tp, &given, key_len, len))
         return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a memory key that makes no sense",
                         peer->id);
     struct hca_rmem *rmem = malloc(sizeof(*rmem));

@@ -9,10 +9,10 @@
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* May a message be posted? For a request a buffer is posted first, in which its reply comes. */
+/* For a request a buffer is posted first, in which its reply comes. */
 static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
 
-static aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
+aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (AQI_UNLIKELY(peer->state != HCA_UP)) {
         if (peer->state == HCA_DOWN) return AQ_EPEER;
@@ -43,7 +43,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
     hca_lock(hca);
-    aq_status st = hca_message_ready(hca, peer);
+    aq_status st = hca_pins_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
     struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
@@ -79,6 +79,14 @@ static bool hca_message_post_buf(struct hca_tp *hca, unsigned rail, struct hca_b
     return ibv_post_srq_recv(hca->rail[rail].srq, &wr, &bad) == 0;
 }
 
+void hca_message_again(struct hca_tp *hca, struct hca_buf *buf)
+{
+    if (buf->rail < HCA_RAILS)
+        (void)hca_message_post_buf(hca, buf->rail, buf);
+    else
+        hca_buf_put(hca, buf);
+}
+
 static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -99,7 +107,8 @@ void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned bef
 {
     unsigned rail = peer->first;
     uint32_t replies = peer->replies[rail];
-    if ((peer->posted >> rail & 1) == 0) hca_message_post(hca, rail, hca->depth);
+    if ((peer->posted >> rail & 1) == 0)
+        hca_message_post(hca, rail, hca->depth + hca_control_buffers(hca));
     peer->posted |= 1u << rail;
     peer->replies[rail] = (uint32_t)aqi_max(replies, peer->replies[before]);
     hca_message_post(hca, rail, peer->replies[rail] - replies);
@@ -183,6 +192,10 @@ static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struc
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
 {
     uint32_t *replies = buf->source->replies;
+    if (hca_control_is(hca, buf)) {
+        hca_control_received(hca, buf);
+        return;
+    }
     if (hca->rings.memory != NULL) hca_ring_heard(hca, buf->source, buf->len);
     if (hca_message_is_reply(buf)) {
         if (buf->rail < HCA_RAILS && replies[buf->rail] != 0) replies[buf->rail]--;
@@ -197,8 +210,9 @@ void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_prog
     }
 }
 
-/* Those in its ring that come before what was sent go first. All are counted before handlers run,
- * since meanwhile other threads take what comes next. */
+/* Those in its ring that come before what was sent go first, but for control messages, for which
+ * their handlers may wait. All are counted before handlers run, since meanwhile other threads take
+ * what comes next. */
 static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
                                 enum aqi_progress_mode mode)
 {
@@ -207,7 +221,10 @@ static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
         last = &(*last)->next;
     buf->source->received++;
     buf->next = NULL;
-    *last = buf;
+    if (hca_control_is(hca, buf))
+        hca_control_received(hca, buf);
+    else
+        *last = buf;
     for (; first != NULL; first = next) {
         next = first->next;
         hca_message_dispatch(hca, first, mode);

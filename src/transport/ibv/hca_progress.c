@@ -69,6 +69,7 @@ static void hca_progress_waiting(struct hca_tp *hca)
         struct hca_peer *peer = hca->peers[id];
         if (peer == NULL) continue;
         if (peer->again != NULL) hca_repair_resume(hca, peer);
+        if (peer->wants != NULL) hca_far_push(hca, peer);
         if (peer->ops != NULL) hca_transfer_push(hca, peer);
     }
 }
@@ -86,7 +87,9 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
     hca_pins_progress(hca);
     bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
+    bool refused = hca->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
     hca_unlock(hca);
+    if (AQI_UNLIKELY(refused)) n += hca_far_by_messages(hca);
     if (AQI_UNLIKELY(lost)) n += hca_progress_tell_lost(hca);
     return n;
 }
@@ -125,7 +128,9 @@ aq_status hca_arm(struct aqi_tp *tp, bool on)
     hca_lock(hca);
     bool go = true;
     if (!on) hca_progress_disarm(hca);
-    if (on) go = hca->held == NULL && hca->lost == NULL && hca_rings_sleep(hca);
+    if (on)
+        go = hca->held == NULL && hca->lost == NULL && hca->lending.refused == NULL &&
+             hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
         go = hca_progress_rail_arm(&hca->rail[r]);
     hca_unlock(hca);

@@ -84,7 +84,9 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
 {
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
-        if (sent->refused)
+        if (hca_far_again(hca, sent))
+            hca_sent_end(hca, sent, AQ_OK);
+        else if (sent->refused)
             hca_sent_end(hca, sent, AQ_ERANGE);
         else if (sent->op != NULL || sent->buf != NULL)
             peer->again[peer->again_count++] = *sent;

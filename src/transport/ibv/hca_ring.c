@@ -84,9 +84,7 @@ aq_status hca_rings_open(struct hca_tp *hca)
     rings->slots = rings->memory + hca_ring_blocks(hca);
     rings->owner = calloc(rings->count, sizeof(struct hca_peer *));
     if (rings->owner == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for rings");
-    if (!hca_rails_register(hca, rings->mr, memory, rings->len,
-                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                IBV_ACCESS_REMOTE_READ))
+    if (!hca_rails_register(hca, rings->mr, memory, rings->len, HCA_ACCESS))
         return aqi_fail(AQ_ELIMIT, "ibv", "%s (or give AQ_IBV_RING_PEERS=0)", aq_error_message());
     return AQ_OK;
 }

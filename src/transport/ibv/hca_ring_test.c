@@ -1,193 +1,7 @@
-/* Twin of hca_ring.c: three processes in one, with adapters that do what they are given later. */
-#include "transport/ibv/hca_impl.h"
+/* Twin of hca_ring.c: three processes whose messages come once and in order, also by rings. */
+#include "transport/ibv/hca_world_test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-enum { ENDS = 3, DEPTH = 8, SENDS = 64, MEDIUM = 256, WIRE = 256, CQES = 1024, STEPS = 200000 };
-
-/* What was posted and has not arrived. */
-struct parcel {
-    enum ibv_wr_opcode opcode;
-    uint64_t wr_id, remote;
-    unsigned char *local;
-    unsigned char bytes[512];
-    uint32_t len;
-    bool told, halfway;
-};
-
-struct wire {
-    struct parcel parcels[WIRE];
-    uint32_t head, tail;
-};
-
-static struct end {
-    struct hca_tp *hca;
-    struct ibv_context context;
-    struct ibv_cq cq;
-    struct ibv_srq srq;
-    struct ibv_pd pd;
-    struct ibv_qp qp[ENDS];
-    struct wire to[ENDS];
-    struct ibv_wc cqes[CQES];
-    uint32_t cq_head, cq_tail;
-    struct hca_buf *posted;
-    bool asleep;
-    uint32_t sent[ENDS], replied[ENDS], handled[ENDS], owed[ENDS], answers[ENDS];
-} ends[ENDS];
-
-static struct {
-    uint64_t state;
-    uint32_t written, slept;
-} world;
-
-static uint32_t dice(uint32_t sides)
-{
-    world.state = world.state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(world.state >> 33) % sides;
-}
-
-static struct end *end_of(const struct ibv_context *context)
-{
-    for (unsigned i = 0; i < ENDS; i++)
-        if (&ends[i].context == context) return &ends[i];
-    abort();
-}
-
-/* --- the adapter ----------------------------------------------------------------------------- */
-
-static int card_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
-{
-    struct end *end = end_of(qp->context);
-    struct wire *wire = &end->to[qp - end->qp];
-    (void)bad;
-    assert_true(wire->head - wire->tail < WIRE);
-    struct parcel *parcel = &wire->parcels[wire->head++ % WIRE];
-    *parcel = (struct parcel){.opcode = wr->opcode,
-                              .wr_id = wr->wr_id,
-                              .remote = wr->wr.rdma.remote_addr,
-                              .told = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
-    if (wr->num_sge == 0) return 0;
-    parcel->len = wr->sg_list->length;
-    parcel->local = (unsigned char *)(uintptr_t)wr->sg_list->addr;
-    assert_true(parcel->len <= sizeof(parcel->bytes));
-    if (wr->opcode != IBV_WR_RDMA_READ) memcpy(parcel->bytes, parcel->local, parcel->len);
-    return 0;
-}
-
-static int card_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
-{
-    struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wr->wr_id & ~(uint64_t)3);
-    struct end *end = end_of(srq->context);
-    (void)bad;
-    buf->next = end->posted;
-    end->posted = buf;
-    return 0;
-}
-
-static int card_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc)
-{
-    struct end *end = end_of(cq->context);
-    int n = 0;
-    while (n < most && end->cq_tail != end->cq_head)
-        wc[n++] = end->cqes[end->cq_tail++ % CQES];
-    return n;
-}
-
-static int card_arm(struct ibv_cq *cq, int solicited)
-{
-    (void)cq;
-    (void)solicited;
-    return 0;
-}
-
-static int no_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **user)
-{
-    (void)channel;
-    (void)cq;
-    (void)user;
-    return -1;
-}
-
-static int no_async(struct ibv_context *context, struct ibv_async_event *event)
-{
-    (void)context;
-    (void)event;
-    return -1;
-}
-
-static struct ibv_mr *card_register(struct ibv_pd *pd, void *addr, size_t len, int access)
-{
-    struct ibv_mr *mr = calloc(1, sizeof(*mr));
-    (void)access;
-    assert_non_null(mr);
-    *mr = (struct ibv_mr){.pd = pd, .addr = addr, .length = len};
-    return mr;
-}
-
-static int card_deregister(struct ibv_mr *mr)
-{
-    free(mr);
-    return 0;
-}
-
-static int card_destroy(struct ibv_qp *qp)
-{
-    (void)qp;
-    return 0;
-}
-
-static void card_complete(struct end *end, unsigned peer, uint64_t wr_id, uint32_t len)
-{
-    assert_true(end->cq_head - end->cq_tail < CQES);
-    end->cqes[end->cq_head++ % CQES] = (struct ibv_wc){
-        .wr_id = wr_id, .byte_len = len, .status = IBV_WC_SUCCESS, .qp_num = end->qp[peer].qp_num};
-    end->asleep = false; /* it is woken */
-}
-
-/* The parts of a write come one after the other; who sleeps gets none but in its block. */
-static bool card_write(struct end *there, struct parcel *parcel)
-{
-    const struct hca_rings *rings = &there->hca->rings;
-    unsigned char *to = (unsigned char *)(uintptr_t)parcel->remote;
-    uint32_t cut = parcel->halfway ? 0 : parcel->len / 2;
-    assert_true(to >= rings->memory && to + parcel->len <= rings->memory + rings->len);
-    if (to >= rings->slots) {
-        assert_false(there->asleep);
-        world.written += !parcel->halfway;
-    } else {
-        cut = 0;
-    }
-    memcpy(to, parcel->bytes, cut != 0 ? cut : parcel->len);
-    parcel->halfway = true;
-    return cut == 0;
-}
-
-static void card_deliver(unsigned from, unsigned to)
-{
-    struct end *here = &ends[from], *there = &ends[to];
-    struct wire *wire = &here->to[to];
-    if (wire->head == wire->tail) return;
-    struct parcel *parcel = &wire->parcels[wire->tail % WIRE];
-    if (parcel->opcode == IBV_WR_SEND) {
-        struct hca_buf *buf = there->posted;
-        assert_non_null(buf); /* nobody finds no buffer */
-        there->posted = buf->next;
-        memcpy(buf->bytes, parcel->bytes, parcel->len);
-        card_complete(there, from, (uintptr_t)buf | HCA_WR_RECEIVE, parcel->len);
-    } else if (parcel->opcode == IBV_WR_RDMA_READ) {
-        memcpy(parcel->local, (void *)(uintptr_t)parcel->remote, parcel->len);
-    } else if (parcel->len != 0 && !card_write(there, parcel)) {
-        return;
-    }
-    wire->tail++;
-    if (parcel->told) card_complete(here, to, parcel->wr_id, 0);
-}
+enum { MEDIUM = 256, STEPS = 200000 };
 
 /* --- the processes --------------------------------------------------------------------------- */
 
@@ -233,51 +47,6 @@ static void request(struct end *end, unsigned to)
     if (hca_am_send(&end->hca->tp, &end->hca->peers[to]->peer, &am, NULL) == AQ_OK) end->sent[to]++;
 }
 
-static void end_open(unsigned self)
-{
-    struct end *end = &ends[self];
-    struct hca_tp *hca = end->hca = calloc(1, sizeof(*hca));
-    end->context.ops = (struct ibv_context_ops){.post_send = card_send,
-                                                .post_srq_recv = card_receive,
-                                                .poll_cq = card_poll,
-                                                .req_notify_cq = card_arm};
-    end->cq.context = end->srq.context = end->pd.context = &end->context;
-    hca->rails = 1;
-    hca->rail[0] = (struct hca_rail){.context = &end->context,
-                                     .cq = &end->cq,
-                                     .srq = &end->srq,
-                                     .pd = &end->pd,
-                                     .max_inline = 64};
-    hca->params.self = self;
-    hca->params.size = ENDS;
-    hca->depth = DEPTH;
-    hca->sends = SENDS;
-    hca->room = ENDS * SENDS;
-    hca->tp.limits.max_medium = MEDIUM;
-    hca->tp.hooks.deliver = on_message;
-    hca->tp.hooks.arg = end;
-    hca->buffer = HCA_FRAME + MEDIUM + 32;
-    hca->last_held = &hca->held;
-    hca->peers = calloc(ENDS, sizeof(struct hca_peer *));
-    assert_int_equal(hca_rings_open(hca), AQ_OK);
-}
-
-static void end_meet(unsigned self, unsigned id)
-{
-    struct end *end = &ends[self];
-    struct hca_peer *peer = end->hca->peers[id] = calloc(1, sizeof(*peer));
-    struct hca_ring_place place = {.addr = 0};
-    peer->peer.id = id;
-    peer->state = HCA_UP;
-    peer->used = 1;
-    end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
-    peer->link[0].qp = &end->qp[id];
-    peer->link[0].sent = calloc(SENDS, sizeof(struct hca_sent));
-    hca_message_prepare(end->hca, peer, 0);
-    hca_rings_place(ends[id].hca, &place);
-    hca_ring_meet(end->hca, peer, &place);
-}
-
 static void open_with(uint64_t peers, uint64_t depth, uint64_t limit, uint64_t cycle)
 {
     memset(ends, 0, sizeof(ends));
@@ -286,29 +55,12 @@ static void open_with(uint64_t peers, uint64_t depth, uint64_t limit, uint64_t c
     hca_config.ring_depth = depth;
     hca_config.ring_limit = limit;
     hca_config.ring_cycle = cycle;
-    for (unsigned i = 0; i < ENDS; i++)
-        end_open(i);
-    for (unsigned i = 0; i < ENDS; i++)
-        for (unsigned j = 0; j < ENDS; j++)
-            if (i != j) end_meet(i, j);
-}
-
-static void close_all(void)
-{
+    world.keys = world.live = 0;
     for (unsigned i = 0; i < ENDS; i++) {
-        struct hca_tp *hca = ends[i].hca;
-        for (unsigned j = 0; j < ENDS; j++) {
-            if (i == j) continue;
-            hca_links_end(hca, hca->peers[j], AQ_EPEER);
-            assert_int_equal(hca->peers[j]->in.ring, 0);
-            free(hca->peers[j]);
-        }
-        assert_int_equal(hca->rings.open, 0);
-        free(hca->peers);
-        hca_rings_close(hca);
-        hca_buf_close(hca);
-        free(hca);
+        end_open(i, MEDIUM);
+        ends[i].hca->tp.hooks.deliver = on_message;
     }
+    world_meet();
 }
 
 static void end_sleep(struct end *end)
@@ -379,7 +131,7 @@ static void once_and_in_order(void **unused)
             run(sleeps != 0);
             assert_true(world.written > 100);
             assert_true((world.slept > 20) == (sleeps != 0));
-            close_all();
+            world_close();
         }
 }
 
@@ -413,7 +165,7 @@ static void follows_the_traffic(void **unused)
     talk(2, 0, 100);
     assert_true(has_ring(0, 2));
     assert_false(has_ring(0, 1));
-    close_all();
+    world_close();
 }
 
 static void nothing_without_them(void **unused)
@@ -424,7 +176,7 @@ static void nothing_without_them(void **unused)
         talk(1, 0, 200);
         assert_int_equal(world.written, 0);
         assert_null(ends[0].hca->rings.memory);
-        close_all();
+        world_close();
     }
 }
 
@@ -447,7 +199,7 @@ static void nonsense_is_dropped(void **unused)
         (void)hca_rings_progress(hca, AQI_PROGRESS_ALL);
         assert_int_equal(peer->in.consumed, was + 1);
     }
-    close_all();
+    world_close();
 }
 
 int main(void)
@@ -458,11 +210,6 @@ int main(void)
         cmocka_unit_test(nothing_without_them),
         cmocka_unit_test(nonsense_is_dropped),
     };
-    hca_verbs = (struct hca_verbs){.reg_mr = card_register,
-                                   .dereg_mr = card_deregister,
-                                   .destroy_qp = card_destroy,
-                                   .get_cq_event = no_event,
-                                   .get_async_event = no_async};
-    hca_config.bounces = 64;
+    world_cards();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

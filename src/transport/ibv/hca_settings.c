@@ -92,7 +92,8 @@ static const struct aqi_setting rows[] = {
      .def = "1T",
      .doc =
          "A larger segment is registered in parts of so many bytes, or of what the adapter takes "
-         "if that is less; 32 on all ports together, or it is reached by messages.",
+         "if that is less; 32 on all ports together, or it is reached by messages, in mode large "
+         "registered on demand.",
      .advice = "Lower it where an adapter is slow with large registrations.",
      .unit = "bytes",
      .min = 1 << 16,

@@ -7,8 +7,9 @@
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-static void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
+void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
+    if (AQI_UNLIKELY(op->far != NULL)) hca_far_end(hca, op);
     if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
     if (!op->get) aqi_comp_local(op->comp);
     aqi_comp_remote(op->comp);
@@ -47,6 +48,7 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
         if (op->done == op->len) hca_transfer_end(hca, op);
     }
     peer->last_op = &peer->ops;
+    hca_far_fail(hca, peer, status);
 }
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -61,10 +63,15 @@ static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_pee
     return HCA_RAILS;
 }
 
-static uint32_t hca_transfer_rkey(const struct hca_rmem *there, uint64_t addr, unsigned rail)
+static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsigned rail)
 {
-    const struct hca_key *key = &there->key;
-    return key->rkey[((addr - there->rmem.addr) >> key->shift) * key->rails + rail];
+    const struct hca_key *key = &op->there->key;
+    uint32_t rkey;
+    if (AQI_LIKELY(op->far == NULL))
+        return key->rkey[((addr - op->there->rmem.addr) >> key->shift) * key->rails + rail];
+    const unsigned char *far = op->far->wait.use.mem->key;
+    memcpy(&rkey, far + rail * sizeof(rkey), sizeof(rkey));
+    return rkey;
 }
 
 /* Where a piece is here. */
@@ -97,7 +104,7 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
         .sg_list = &piece,
         .num_sge = 1,
         .opcode = op->get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-        .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op->there, remote, rail)}};
+        .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op, remote, rail)}};
     if (!op->get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
@@ -113,7 +120,7 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 {
     uint64_t len = aqi_min(op->len - op->posted, hca_config.piece);
     uint64_t remote = op->remote + op->posted - op->there->rmem.addr;
-    len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
+    if (op->far == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
     if (op->by != HCA_BY_KNOWN) return (size_t)len;
     uint64_t local = (uintptr_t)op->local + op->posted - (uintptr_t)op->here->mem.addr;
     return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
@@ -140,6 +147,15 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     return st;
 }
 
+void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op)
+{
+    struct hca_peer *peer = op->peer;
+    hca->waiting++;
+    op->next = NULL;
+    *peer->last_op = op;
+    peer->last_op = &op->next;
+}
+
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 {
     while (peer->ops != NULL && peer->state == HCA_UP && peer->again == NULL) {
@@ -157,12 +173,13 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
                                const struct aqi_mem *mem)
 {
-    op->here = (const struct hca_mem *)mem;
+    const struct hca_mem *here = (const struct hca_mem *)mem;
+    op->here = here != NULL && here->key.parts != 0 ? here : NULL;
     if (!op->get && op->len <= sizeof(op->copy)) {
         memcpy(op->copy, op->local, op->len);
         op->local = op->copy;
         op->by = HCA_BY_BOUNCE;
-    } else if (mem == NULL) {
+    } else if (op->here == NULL) {
         uint64_t most = hca_config.bounce_limit;
         if (hca->pins.monitor != NULL) most = aqi_min(most, hca->buffer);
         op->by = op->len <= most ? HCA_BY_BOUNCE : HCA_BY_PINS;
@@ -188,16 +205,19 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     struct hca_peer *peer = want->peer;
     aq_status st = hca_transfer_ready(hca, peer, rmem, want->remote, want->len);
     if (st != AQ_OK) return st;
+    if (!want->get && hca_pins_fenced(hca)) return AQ_AGAIN;
     struct hca_op *op = aqi_pool_get(&hca->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
     op->there = rmem;
     hca_transfer_local(hca, op, mem);
     op->peer->busy++;
-    hca->waiting++;
-    op->next = NULL;
-    *peer->last_op = op;
-    peer->last_op = &op->next;
+    if (rmem->key.parts != 0) {
+        hca_transfer_queue(hca, op);
+    } else {
+        hca_far_begin(hca, op);
+        hca_far_push(hca, peer);
+    }
     hca_transfer_push(hca, peer);
     return AQ_OK;
 }

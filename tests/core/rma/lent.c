@@ -1,0 +1,117 @@
+/*
+ * Mode everything: puts and gets of memory of the next rank that its program maps, also anew and
+ * beside what is being transferred, and that a network may have registered on demand. Each moves
+ * what is there now.
+ *
+ * usage: core_lent [kept | once]    what the network is to do with such memory
+ */
+#include "../support.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LEN = 512 << 10, HALF = 32 << 10, ROUNDS = 6, SMALL = 100, MOST = 6000 };
+
+static unsigned char *memory, *there; /* of the next rank */
+static unsigned char local[LEN], back[LEN];
+
+static void map(void *at, size_t len)
+{
+    int fixed = at != NULL ? MAP_FIXED : 0;
+    void *got = mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+    CHECK(got != MAP_FAILED && (at == NULL || got == at));
+    if (at == NULL) memory = got;
+}
+
+static void find_next(void)
+{
+    unsigned char **all = calloc(job.size, sizeof(*all));
+    CHECK(all != NULL);
+    CHECK_OK(aq_coll_allgather(job.team, all, &memory, sizeof(memory)));
+    there = all[job_next()];
+    free(all);
+}
+
+static unsigned char byte_of(aq_rank rank, unsigned round)
+{
+    return (unsigned char)(16 * round + rank + 1);
+}
+
+static void round_trip(unsigned round)
+{
+    memset(local, byte_of(job.self, round), LEN);
+    CHECK_OK(aq_put(job.team, job_next(), there, local, LEN, 0));
+    job_barrier();
+    CHECK(all_bytes(memory, LEN, byte_of(job_previous(), round)));
+    CHECK_OK(aq_get(job.team, back, job_next(), there, LEN, 0));
+    CHECK(all_bytes(back, LEN, byte_of(job.self, round)));
+    job_barrier();
+}
+
+/* Of all sizes, of which the first may ride on a question. */
+static void small_ones(void)
+{
+    map(memory, LEN);
+    memset(local, 0, LEN);
+    job_barrier();
+    CHECK_OK(aq_put(job.team, job_next(), there, local, 1, 0));
+    for (unsigned i = 0; i < SMALL; i++) {
+        size_t len = 1 + job_random() % MOST, at = job_random() % (LEN - len);
+        for (size_t k = 0; k < len; k++)
+            local[at + k] = (unsigned char)(i + k);
+        CHECK_OK(aq_put(job.team, job_next(), there + at, local + at, len, 0));
+        len = 1 + job_random() % MOST, at = job_random() % (LEN - len);
+        CHECK_OK(aq_get(job.team, back, job_next(), there + at, len, 0));
+        CHECK(memcmp(back, local + at, len) == 0);
+    }
+    job_barrier();
+}
+
+/* Each maps a part of its memory anew while the other parts of it are written and read. */
+static void beside(void)
+{
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        aq_event put;
+        memset(local, byte_of(job.self, i), HALF);
+        CHECK_OK(aq_put(job.team, job_next(), there, back, HALF / 2, 0));
+        job_barrier();
+        CHECK_OK(aq_put_nb(job.team, job_next(), there + HALF, local, HALF, 0, &put));
+        map(memory, HALF);
+        CHECK_OK(aq_event_wait(&put));
+        CHECK_OK(aq_get(job.team, back, job_next(), there + HALF, HALF, 0));
+        CHECK(all_bytes(back, HALF, byte_of(job.self, i)));
+        job_barrier();
+        CHECK(all_bytes(memory, HALF, 0));
+        job_barrier();
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    bool lent = *what != '\0', kept = strcmp(what, "kept") == 0;
+    job_open(AQ_THREAD_SINGLE, 0);
+    CHECK_OK(aq_segment_attach(job.team, 0, &job.segment));
+    map(NULL, LEN);
+    find_next();
+    round_trip(0);
+    uint64_t misses = job_counter("reg_far_miss"), hits = job_counter("reg_far_hit");
+    CHECK((misses != 0) == lent);
+    CHECK_EQUAL(job_counter("reg_far_refused"), 0);
+    round_trip(1);
+    CHECK((job_counter("reg_far_miss") == misses) == (kept || !lent));
+    CHECK((job_counter("reg_far_hit") > hits) == kept);
+    for (unsigned round = 2; round < ROUNDS; round++) {
+        misses = job_counter("reg_far_miss");
+        map(memory, LEN);
+        job_barrier(); /* which nobody leaves before the keys of what was there are gone */
+        round_trip(round);
+        CHECK((job_counter("reg_far_miss") > misses) == lent);
+    }
+    small_ones();
+    CHECK((job_counter("reg_rides") != 0) == lent);
+    beside();
+    job_close();
+    return 0;
+}
