@@ -46,6 +46,7 @@ struct aqi_core_config {
     uint64_t progress_thread, check_threads;
     uint64_t max_segment;
     uint64_t scratch;
+    uint64_t barrier; /* 1: by remote writes */
     uint64_t vis_pack;
     uint64_t segment_mode;
     uint64_t wait;

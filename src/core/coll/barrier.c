@@ -1,6 +1,7 @@
 /*
  * Barriers in two phases, with names. In shared memory to notify is to arrive, and nothing is left
- * to do until the wait; by messages a barrier is an all-reduce of the names, pushed by progress.
+ * to do until the wait; else a barrier is an all-reduce of the names, pushed by progress, by
+ * messages or by remote writes.
  */
 #include "core/coll/coll.h"
 
@@ -74,6 +75,7 @@ static aq_status barrier_start(aq_team *team, struct coll_name name)
                                       .src = &b->agreed,
                                       .nbytes = sizeof(b->agreed),
                                       .element = sizeof(b->agreed),
+                                      .written = coll_words_begin(team->coll->words),
                                       .fn = barrier_fold_names}};
     aq_status st = coll_begin(team, &b->op);
     if (st != AQ_OK) b->notified = false;

@@ -39,6 +39,7 @@ struct coll_args {
     uint32_t table; /* of one whose sizes are: a hash of them */
     uint8_t code;   /* COLL_CODE_, or of a built-in reduction: api.c */
     bool ordered;   /* a reduction in the order of the ranks */
+    bool written;   /* a barrier by remote writes: words.c */
     size_t element;
     aq_reduce_fn *fn;
     const void *context;
@@ -150,6 +151,7 @@ enum { COLL_LOOKS = 4, COLL_TURNS = 4 };
 /* A team's block of scratch memory: shm.h has its layout. */
 struct coll_shm;
 struct coll_early;
+struct coll_words;
 
 enum { COLL_THROTTLE_EVERY = 16, COLL_PAST = 2 * COLL_THROTTLE_EVERY };
 
@@ -171,6 +173,7 @@ struct core_coll {
     } past[COLL_PAST];
     struct coll_early *early; /* messages for operations that are not started here */
     struct coll_shm *shm;     /* NULL: messages only */
+    struct coll_words *words; /* NULL: barriers by messages, too */
 };
 
 /* A hash of two words, good in its upper half. */
@@ -319,6 +322,24 @@ AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /*
 /* Tell those whom we wait for which operation we are in; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
+
+/* words.c: barriers by remote writes, where AQ_BARRIER wants them. Collective: */
+aq_status coll_words_open(void);
+void coll_words_close(void);
+/* A place in the memory of this process, for a team; 0: there is none, and its barriers go by
+ * messages. coll_words_new takes it over, and learns those of the others (NULL: the same). */
+uint32_t coll_words_built_in(unsigned part); /* SCRATCH_ */
+uint32_t coll_words_take(void);
+void coll_words_give(uint32_t place);
+aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places);
+void coll_words_free(struct coll_words *w, bool failed);
+/* The next barrier begins; true: by words, for which coll_args.written is set. */
+bool coll_words_begin(struct coll_words *w);
+/* AQ_AGAIN: no room. */
+aq_status coll_words_send(const aq_team *team, const struct coll_op *op,
+                          const struct coll_step *step);
+bool coll_words_receive(const aq_team *team, const struct coll_op *op,
+                        const struct coll_step *step); /* true: it has come */
 
 /* barrier.c */
 aq_status core_barrier_open(aq_team *team);

@@ -100,6 +100,7 @@ static struct coll_args *hier_part(struct coll_op *part, bool *has, const struct
     part->args = *v->args;
     part->args.kind = kind;
     part->args.root = v->local_root;
+    part->args.written = false;
     part->args.send_counts = part->args.send_offsets = NULL;
     part->args.recv_counts = part->args.recv_offsets = NULL;
     return &part->args;

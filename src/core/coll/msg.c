@@ -317,6 +317,11 @@ static aq_status coll_msg_send_bytes(const aq_team *team, const struct coll_op *
 static aq_status coll_msg_push_send(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     aq_status st = AQ_OK;
+    if (op->args.written) {
+        st = coll_words_send(team, op, step);
+        step->done = st == AQ_OK;
+        return st;
+    }
     if (step->len > coll_msg_eager() && !step->ready) return AQ_OK;
     while (step->moved < step->len && st == AQ_OK) {
         size_t len = aqi_min(step->len - step->moved, core.max_medium);
@@ -330,6 +335,10 @@ static aq_status coll_msg_push_send(aq_team *team, struct coll_op *op, struct co
 static aq_status coll_msg_push_recv(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     if (step->begun) return AQ_OK;
+    if (op->args.written) {
+        step->done = coll_words_receive(team, op, step);
+        return step->done ? AQ_OK : AQ_AGAIN; /* its coming is not announced */
+    }
     if (step->early != NULL) {
         memcpy(step->to, step->early, step->len);
         step->done = true;

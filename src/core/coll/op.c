@@ -49,6 +49,7 @@ void coll_close(aq_team *team)
         coll_op_free(op);
     }
     coll_msg_close(coll);
+    coll_words_free(coll->words, coll_broken(team));
     coll_shm_free(coll->shm);
     free(coll);
     team->coll = NULL;

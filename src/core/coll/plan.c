@@ -264,12 +264,28 @@ static void plan_reduce(struct maker *m)
     }
 }
 
+/* Of what may be folded more than once: names of barriers. */
+static void plan_dissemination(struct maker *m, unsigned char *in)
+{
+    const struct coll_args *args = m->args;
+    uint32_t tag = 0;
+    for (uint64_t k = 1; k < m->n; k *= 2, tag++) {
+        plan_send(m, (aq_rank)(m->self + k), tag, args->dst, args->nbytes);
+        plan_recv(m, (aq_rank)(m->self + m->n - k), tag, in, args->nbytes);
+        plan_fold(m, in, args->dst, args->nbytes);
+    }
+}
+
 static void plan_allreduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
     unsigned char *in = plan_temporary(m, args->nbytes);
     if (in == NULL) return;
     plan_copy(m, args->dst, args->src, args->nbytes);
+    if (args->written) {
+        plan_dissemination(m, in);
+        return;
+    }
     if (!plan_in_parts(m)) {
         plan_copy(m, args->dst, plan_doubling(m, args->dst, in, args->nbytes), args->nbytes);
         return;

@@ -295,6 +295,31 @@ static void test_barrier(void **state)
     }
 }
 
+static void greatest(const void *left, void *right_and_out, size_t count, const void *context)
+{
+    const uint64_t *a = left;
+    uint64_t *b = right_and_out;
+    (void)context;
+    for (size_t i = 0; i < count; i++)
+        b[i] = aqi_max(a[i], b[i]);
+}
+
+/* What may be folded more than once, as words (words.c) bring it. */
+static void test_written(void **state)
+{
+    (void)state;
+    for (aq_rank n = 1; n <= MOST; n++)
+        for (aq_rank most = 0; most < n; most++) {
+            struct coll_args args = {
+                .kind = COLL_ALLREDUCE, .nbytes = 8, .element = 8, .fn = greatest, .written = true};
+            for (aq_rank rank = 0; rank < n; rank++)
+                world.src[rank][0] = (rank + n - most - 1) % n;
+            carry_out(n, &args);
+            for (aq_rank rank = 0; rank < n; rank++)
+                assert_int_equal(world.dst[rank][0], n - 1);
+        }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -323,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_broadcast), cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_gather),    cmocka_unit_test(test_exchange),
         cmocka_unit_test(test_barrier),   cmocka_unit_test(test_known_sizes),
+        cmocka_unit_test(test_written),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

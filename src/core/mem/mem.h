@@ -65,6 +65,7 @@ size_t core_segment_card_size(void);
 void core_segment_register(aq_segment *segment);
 void core_segment_deregister(aq_segment *segment);
 void core_segment_card(const aq_segment *segment, void *card);
+uint64_t core_segment_card_addr(const void *card);
 aq_status core_segment_map(const struct core_route *route, const void *card, struct aqi_rmem **rmem,
                            size_t *size);
 aq_status core_segment_learn(struct core_route *route, const void *card);
@@ -76,6 +77,8 @@ static inline const struct aqi_mem *core_local_mem(const struct aqi_tp *tp, cons
     if (AQI_LIKELY((tp->ops.caps & AQI_CAP_LOCAL) == 0)) return NULL;
     return core_segment_mem(tp, addr, len);
 }
+/* What aq_segment_create makes, for `call`; addr NULL: memory of its own, zeroed. */
+aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const char *call);
 void core_segments_close(void); /* while the transports are still open */
 
 /* endpoint.c: make the routes to the endpoints with this index. */

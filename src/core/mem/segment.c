@@ -96,6 +96,13 @@ void core_segment_card(const aq_segment *segment, void *card)
                           segment->mems[t]->key_len);
 }
 
+uint64_t core_segment_card_addr(const void *card)
+{
+    struct fixed_part fixed;
+    memcpy(&fixed, card, sizeof(fixed));
+    return fixed.addr;
+}
+
 aq_status core_segment_map(const struct core_route *route, const void *card, struct aqi_rmem **rmem,
                            size_t *size)
 {
@@ -175,20 +182,17 @@ static aq_status segment_check_new(void *addr, size_t size, aq_segment **segment
     return AQ_OK;
 }
 
-aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
+aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const char *call)
 {
-    aq_status st = segment_check_new(addr, size, segment, __func__);
-    if (st != AQ_OK) return st;
     aq_segment *made = calloc(1, sizeof(*made));
-    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
     *made = (aq_segment){.addr = addr, .size = size};
     if (addr == NULL) {
         made->size = aqi_round_up(size, aqi_page_size());
         made->addr = made->mapped = segment_map_private(made->size);
         if (made->mapped == NULL) {
             free(made);
-            return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", __func__,
-                                  size);
+            return aqi_fail_errno(AQ_ENOMEM, errno, "core", "%s: cannot map %zu bytes", call, size);
         }
     }
     aqi_spin_lock(&core.lock);
@@ -197,6 +201,12 @@ aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
     aqi_spin_unlock(&core.lock);
     *segment = made;
     return AQ_OK;
+}
+
+aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
+{
+    aq_status st = segment_check_new(addr, size, segment, __func__);
+    return st == AQ_OK ? core_segment_new(addr, size, segment, __func__) : st;
 }
 
 bool core_is_segment(const aq_segment *segment)

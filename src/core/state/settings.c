@@ -9,6 +9,7 @@ static const char *const wait_modes[] = {"auto", "spin", "yield", "block", "shar
 /* In the order of enum aqi_copy_method. */
 static const char *const copy_methods[] = {"memcpy", "string", "stream", "pages", "auto", NULL};
 
+static const char *const barrier_ways[] = {"messages", "writes", NULL};
 static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
 
 /* The names of the first documents (2003) for what later ones call credits. */
@@ -110,6 +111,15 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      .same = true,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, scratch)},
+    {.name = "AQ_BARRIER",
+     .def = "messages",
+     .doc = "How barriers of processes that share no memory go: by messages, or by remote writes "
+            "into words of the library (dissemination), which the peers' processors look for.",
+     .advice = "Try writes where an adapter writes by itself (ibv, ofi) and waits poll: aqperf "
+               "--pattern barrier; who sleeps looks each millisecond.",
+     .choices = barrier_ways,
+     .same = true,
+     AQI_SETTING_IN(CHOICE, struct aqi_core_config, barrier)},
     {.name = "AQ_NEIGHBORHOOD",
      .alias = "GASNET_SUPERNODE_MAXSIZE",
      .def = "0",

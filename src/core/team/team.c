@@ -100,6 +100,7 @@ static aq_status team_equip_wide(aq_team *team, uint32_t root, uint32_t id, uint
     scratch_block_of(team, part, coll_shm_least(team->size), &block);
     aq_status st = team_equip(team, root, id, &block);
     if (st == AQ_OK) st = coll_shape_make(team);
+    if (st == AQ_OK) st = coll_words_new(team, coll_words_built_in(part), NULL);
     if (st != AQ_OK || team->local == NULL) return st;
     scratch_block_of(team->local, part, coll_shm_least(team->local->size), &block);
     return team_equip(team->local, team->local->map[0], local_id, &block);
@@ -112,13 +113,15 @@ aq_status core_teams_open(void)
     core_teams_reset();
     teams.made = TEAM_ID_FIRST;
     coll_register();
-    aq_status st =
-        team_equip_wide(&core.world, 0, TEAM_ID_WORLD, TEAM_ID_WORLD_LOCAL, SCRATCH_WORLD);
+    aq_status st = coll_words_open();
+    if (st == AQ_OK)
+        st = team_equip_wide(&core.world, 0, TEAM_ID_WORLD, TEAM_ID_WORLD_LOCAL, SCRATCH_WORLD);
     aq_team *near = &teams.neighborhood.team, *host = &teams.host.team;
     if (st == AQ_OK) st = team_gather_places(&teams.neighborhood, core_node_of);
     if (st == AQ_OK) {
         scratch_block_of(near, SCRATCH_NEIGHBORS, coll_shm_least(near->size), &block);
         st = team_equip(near, near->map[0], TEAM_ID_NEIGHBORHOOD, &block);
+        if (st == AQ_OK) st = coll_words_new(near, coll_words_built_in(SCRATCH_NEIGHBORS), NULL);
     }
     if (st == AQ_OK) st = team_gather_places(&teams.host, team_host_of);
     if (st == AQ_OK)
@@ -140,6 +143,7 @@ void core_teams_close(void)
         team_unequip(team);
         free(team);
     }
+    coll_words_close();
 }
 
 /* The scratch memory of a team, if it is ours to free: rank 0 has given it. */
@@ -172,6 +176,7 @@ struct offer {
     struct scratch_block block;
     struct scratch_block local_block; /* by the first member of each neighbourhood */
     uint32_t local_count;
+    uint32_t words; /* the place of its words (coll_words_take) */
     int32_t status;
     uint32_t size;
     uint64_t hash; /* of the members and their endpoints: the lists must be the same */
@@ -255,6 +260,7 @@ static void team_make_offer(aq_team *team, struct offer *offer)
 {
     offer->hash = team_hash_members(team);
     offer->size = team->size;
+    offer->words = coll_words_take();
     if (team->rank == 0) {
         offer->root = core.params.rank;
         offer->count = atomic_fetch_add(&teams.made, 1);
@@ -266,10 +272,22 @@ static void team_make_offer(aq_team *team, struct offer *offer)
     team_take_block(team->local, &offer->local_block);
 }
 
+static aq_status team_take_words(const aq_team *parent, aq_team *team, const struct offer *offers)
+{
+    uint32_t *places = malloc(team->size * sizeof(*places));
+    if (places == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for a team");
+    for (aq_rank i = 0; i < team->size; i++)
+        places[i] = offers[aq_team_from_job(parent, team->map[i])].words;
+    aq_status st = coll_words_new(team, places[team->rank], places);
+    free(places);
+    return st;
+}
+
 static aq_status team_take_offers(const aq_team *parent, aq_team *team, const struct offer *offers)
 {
     const struct offer *first = &offers[aq_team_from_job(parent, team->map[0])];
     aq_status st = team_equip(team, first->root, first->count, &first->block);
+    if (st == AQ_OK) st = team_take_words(parent, team, offers);
     if (st != AQ_OK || team->local == NULL) return st;
     aq_rank lead = team->local->map[0];
     first = &offers[aq_team_from_job(parent, lead)];
@@ -305,6 +323,7 @@ aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status 
     if (team == NULL) return st;
     scratch_free(&offer.block);
     scratch_free(&offer.local_block);
+    if (team->coll == NULL || team->coll->words == NULL) coll_words_give(offer.words);
     team_unequip(team);
     free(team);
     return st;

@@ -4,6 +4,7 @@
  */
 #include "../../job/harness.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct pair {
@@ -77,6 +78,15 @@ static void test_messages(void **state)
     run_pairs("2", "AQ_FAULT=hide=map,again=30,late=5");
 }
 
+/* Barriers by remote writes, of which others know by the questions of messages, and by words. */
+static void test_written(void **state)
+{
+    (void)state;
+    setenv("AQ_BARRIER", "writes", 1);
+    run_pairs("3", "AQ_COLL_SCRATCH=0");
+    unsetenv("AQ_BARRIER");
+}
+
 /* Parts of them, in each neighbourhood and between them. */
 static void test_neighborhoods(void **state)
 {
@@ -116,9 +126,13 @@ static void test_progress_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few),       cmocka_unit_test(test_many),
-        cmocka_unit_test(test_messages),  cmocka_unit_test(test_neighborhoods),
-        cmocka_unit_test(test_survivors), cmocka_unit_test(test_progress_thread),
+        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_written),
+        cmocka_unit_test(test_neighborhoods),
+        cmocka_unit_test(test_survivors),
+        cmocka_unit_test(test_progress_thread),
     };
     return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
 }
