@@ -27,9 +27,8 @@ enum { TRIES = 3, NAME = 100 };
 
 static struct {
     unsigned ranks, repeats;
-    unsigned patience; /* time-outs and limits are so many times as long, for busy machines */
     const char *over, *only;
-} options = {.ranks = 3, .repeats = 1, .patience = 1, .over = "shm"};
+} options = {.ranks = 3, .repeats = 1, .over = "shm"};
 
 /* s, of the latest job: as long as a machine that is busy needs until all ranks are there it may
  * need for their end, too. */
@@ -64,13 +63,13 @@ static bool exits_deaf(const struct exit_case *row)
 
 static double exits_timeout(void)
 {
-    return DEAF_TIMEOUT * options.patience + 2 * start;
+    return DEAF_TIMEOUT * run_patience + 2 * start;
 }
 
 static double exits_limit(const struct exit_case *row, double timeout)
 {
-    if (row->limit > 0) return row->limit * options.patience * JOB_SLOWNESS;
-    return (exits_deaf(row) ? timeout : LIMIT * options.patience) * JOB_SLOWNESS + start;
+    if (row->limit > 0) return row->limit * run_patience * JOB_SLOWNESS;
+    return (exits_deaf(row) ? timeout : LIMIT * run_patience) * JOB_SLOWNESS + start;
 }
 
 static void exits_start(struct run *run, const struct exit_case *row, unsigned ranks,
@@ -266,7 +265,7 @@ static int exits_read(int argc, char **argv)
         else if (strcmp(argv[i], "--repeats") == 0)
             options.repeats = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--patience") == 0)
-            options.patience = (unsigned)atoi(argv[i + 1]);
+            run_patience = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--over") == 0)
             options.over = argv[i + 1];
         else if (strcmp(argv[i], "--only") == 0)
@@ -274,7 +273,7 @@ static int exits_read(int argc, char **argv)
         else
             return -1;
     }
-    if (options.patience == 0 || exits_transports() == NULL) return -1;
+    if (run_patience == 0 || exits_transports() == NULL) return -1;
     return argc % 2 == 1 && options.ranks > 1 ? 0 : -1;
 }
 

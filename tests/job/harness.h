@@ -22,6 +22,9 @@ struct run {
     char mark[64]; /* in the environment of all its processes */
 };
 
+/* All time-outs, of the harness and of the jobs, are so many times as long: for busy machines. */
+extern unsigned run_patience;
+
 #define OUT 0
 #define ERR 1
 
