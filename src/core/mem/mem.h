@@ -5,10 +5,11 @@
 #include "core/state/state.h"
 
 /* neighbors.c: where the ranks are, and who may load and store whose memory. */
-struct core_place {
+struct core_place { /* what a rank tells the others of itself; its addresses follow */
     uint32_t host, group, crowded; /* more ranks on the host than cores */
     uint32_t allocator;            /* the first transport that allocates memory */
 };
+aq_status core_neighbors_here(struct core_place *place);
 aq_status core_neighbors_open(void);
 /* The group of AQ_NEIGHBORHOOD of this place among the ranks of a host; the sizes repeat. */
 aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group);

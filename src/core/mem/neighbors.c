@@ -6,11 +6,9 @@
 #include "core/mem/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static struct {
-    struct core_place *places; /* by job rank */
-    uint32_t *nodes;           /* the lowest rank of the neighbourhood */
-} neighbors;
+static uint32_t *neighbors_nodes; /* by job rank: the lowest rank of the neighbourhood */
 
 aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group)
 {
@@ -38,7 +36,7 @@ aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group)
 static aq_status neighbors_same_allocator(void)
 {
     for (uint32_t rank = 1; rank < core.params.size; rank++)
-        if (neighbors.places[rank].allocator != neighbors.places[0].allocator)
+        if (core_place_of(rank)->allocator != core_place_of(0)->allocator)
             return aqi_fail(AQ_ESETTING, "core",
                             "rank %u gets its memory from another transport than rank 0: give all "
                             "processes the same hide=alloc in AQ_FAULT",
@@ -46,93 +44,81 @@ static aq_status neighbors_same_allocator(void)
     return AQ_OK;
 }
 
+aq_status core_neighbors_here(struct core_place *place)
+{
+    *place = (struct core_place){.host = core.params.host,
+                                 .crowded = core.params.local_size > core.params.cores,
+                                 .allocator = core_scratch_allocator()};
+    return core_neighbors_group(core.params.local_rank, &place->group);
+}
+
 aq_status core_neighbors_open(void)
 {
     uint32_t size = core.params.size;
-    struct core_place mine = {.host = core.params.host,
-                              .crowded = core.params.local_size > core.params.cores,
-                              .allocator = core_scratch_allocator()};
-    aq_status st = core_neighbors_group(core.params.local_rank, &mine.group);
-    if (st != AQ_OK) return st;
-    neighbors.places = calloc(size, sizeof(*neighbors.places));
-    neighbors.nodes = calloc(size, sizeof(*neighbors.nodes));
-    if (neighbors.places == NULL || neighbors.nodes == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory for the places of %u ranks", size);
-    st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), neighbors.places);
-    return st == AQ_OK ? neighbors_same_allocator() : st;
+    neighbors_nodes = calloc(size, sizeof(*neighbors_nodes));
+    if (neighbors_nodes == NULL)
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
+    return neighbors_same_allocator();
 }
 
 void core_neighbors_close(void)
 {
-    free(neighbors.places);
-    free(neighbors.nodes);
-    neighbors.places = NULL;
-    neighbors.nodes = NULL;
-}
-
-bool core_is_apart(uint32_t job_rank)
-{
-    const struct core_place *a = &neighbors.places[job_rank],
-                            *b = &neighbors.places[core.params.rank];
-    return a->host != b->host || a->group != b->group;
+    free(neighbors_nodes);
+    neighbors_nodes = NULL;
 }
 
 const struct core_place *core_place_of(uint32_t job_rank)
 {
-    return &neighbors.places[job_rank];
+    return (const void *)(core.cards + (size_t)job_rank * core.card_bytes);
+}
+
+bool core_is_apart(uint32_t job_rank)
+{
+    const struct core_place *a = core_place_of(job_rank), *b = core_place_of(core.params.rank);
+    return a->host != b->host || a->group != b->group;
 }
 
 uint32_t core_node_of(uint32_t job_rank)
 {
-    return neighbors.nodes[job_rank];
+    return neighbors_nodes[job_rank];
 }
 
-/* What a rank found out: the lowest rank that it maps, and whether it maps all who say the same. */
-static uint32_t neighbors_lowest(bool (*maps)(uint32_t job_rank))
+/* Whom a rank maps. As each maps itself, those who say the same map each other. */
+struct neighbors_claim {
+    uint32_t lowest, count; /* 0: not even itself */
+    uint64_t hash;
+};
+
+static struct neighbors_claim neighbors_claim_of(bool (*maps)(uint32_t job_rank))
 {
-    for (uint32_t rank = 0; rank < core.params.size; rank++)
-        if (maps(rank)) return rank;
-    return core.params.rank;
+    struct neighbors_claim claim = {.lowest = core.params.rank, .hash = AQI_HASH_SEED};
+    for (uint32_t rank = 0; maps(core.params.rank) && rank < core.params.size; rank++) {
+        if (!maps(rank)) continue;
+        if (claim.count++ == 0) claim.lowest = rank;
+        claim.hash = aqi_hash(claim.hash, rank);
+    }
+    return claim;
 }
 
-static uint8_t neighbors_maps_all(bool (*maps)(uint32_t job_rank), const uint32_t *claims)
+static void neighbors_settle(const struct neighbors_claim *claims)
 {
-    for (uint32_t rank = 0; rank < core.params.size; rank++)
-        if (claims[rank] == claims[core.params.rank] && !maps(rank)) return 0;
-    return 1;
-}
-
-/* Who does not map all is alone; the rest of those with the same claim map each other. */
-static void neighbors_settle(const uint32_t *claims, const uint8_t *able, uint32_t *first_of)
-{
-    uint32_t size = core.params.size;
-    for (uint32_t rank = 0; rank < size; rank++)
-        first_of[rank] = size;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        uint32_t claim = claims[rank] < size ? claims[rank] : rank;
-        neighbors.nodes[rank] = rank;
-        if (!able[rank]) continue;
-        if (first_of[claim] == size) first_of[claim] = rank;
-        neighbors.nodes[rank] = first_of[claim];
+    for (uint32_t rank = 0; rank < core.params.size; rank++) {
+        uint32_t node = claims[rank].count != 0 ? claims[rank].lowest : rank;
+        if (node > rank) node = rank;
+        while (node < rank && memcmp(&claims[node], &claims[rank], sizeof(*claims)) != 0)
+            node++;
+        neighbors_nodes[rank] = node;
     }
 }
 
 aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank))
 {
-    uint32_t size = core.params.size, claim = neighbors_lowest(maps);
-    uint32_t *claims = calloc(size, sizeof(*claims)), *first_of = calloc(size, sizeof(*first_of));
-    uint8_t mine, *able = calloc(size, sizeof(*able));
-    aq_status st = AQ_OK;
-    if (claims == NULL || first_of == NULL || able == NULL)
-        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
-    if (st == AQ_OK) st = core.boot.allgather(core.boot.arg, &claim, sizeof(claim), claims);
-    if (st == AQ_OK) {
-        mine = neighbors_maps_all(maps, claims);
-        st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), able);
-    }
-    if (st == AQ_OK) neighbors_settle(claims, able, first_of);
+    uint32_t size = core.params.size;
+    struct neighbors_claim mine = neighbors_claim_of(maps), *claims = calloc(size, sizeof(mine));
+    if (claims == NULL)
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
+    aq_status st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), claims);
+    if (st == AQ_OK) neighbors_settle(claims);
     free(claims);
-    free(first_of);
-    free(able);
     return st;
 }

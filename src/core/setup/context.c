@@ -16,16 +16,6 @@
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* What a rank tells the others of itself; its address for each transport follows. */
-struct context_card {
-    uint32_t host, group; /* the group of AQ_NEIGHBORHOOD */
-};
-
-static const void *context_card_of(uint32_t rank)
-{
-    return core.cards + rank * core_card_size(sizeof(struct context_card), CORE_ADDRESSES);
-}
-
 static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
@@ -39,8 +29,8 @@ static aq_status context_hook_lookup(void *arg, const struct aqi_tp *tp, uint32_
                                      size_t *len)
 {
     (void)arg;
-    const void *blob = core_card_get(context_card_of(id), sizeof(struct context_card),
-                                     CORE_ADDRESSES, core_tp_index(tp), len);
+    const void *blob = core_card_get(core_place_of(id), sizeof(struct core_place), CORE_ADDRESSES,
+                                     core_tp_index(tp), len);
     memcpy(addr, blob, *len);
     return AQ_OK;
 }
@@ -208,16 +198,16 @@ static aq_status context_find_route(uint32_t rank, uint32_t host)
     return AQ_ENOTSUP;
 }
 
-static aq_status context_write_card(struct context_card *mine, void *card)
+static aq_status context_write_card(void *card)
 {
     unsigned char addr[AQI_ADDR_MAX];
-    mine->host = core.params.host;
-    aq_status st = core_neighbors_group(core.params.local_rank, &mine->group);
-    memcpy(card, mine, sizeof(*mine));
+    struct core_place mine;
+    aq_status st = core_neighbors_here(&mine);
+    memcpy(card, &mine, sizeof(mine));
     for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++) {
         size_t len = 0;
         st = core.tps[t]->ops.address(core.tps[t], addr, &len);
-        core_card_set(card, sizeof(*mine), CORE_ADDRESSES, t, addr, len);
+        core_card_set(card, sizeof(mine), CORE_ADDRESSES, t, addr, len);
     }
     return st;
 }
@@ -226,18 +216,17 @@ static aq_status context_write_card(struct context_card *mine, void *card)
 static aq_status context_find_routes(void)
 {
     static const uint32_t elsewhere = UINT32_MAX;
-    unsigned char bytes[CORE_CARD_MAX] = {0};
-    struct context_card mine, card;
+    unsigned char mine[CORE_CARD_MAX] = {0};
     const void *all;
-    aq_status st = context_write_card(&mine, bytes);
-    size_t len = core_card_size(sizeof(mine), CORE_ADDRESSES);
-    if (st == AQ_OK) st = core.boot.table(core.boot.arg, bytes, len, &all);
+    aq_status st = context_write_card(mine);
+    core.card_bytes = core_card_size(sizeof(struct core_place), CORE_ADDRESSES);
+    if (st == AQ_OK) st = core.boot.table(core.boot.arg, mine, core.card_bytes, &all);
     if (st == AQ_OK) core.cards = all;
     for (uint32_t rank = 0; rank < core.params.size && st == AQ_OK; rank++) {
-        memcpy(&card, context_card_of(rank), sizeof(card));
-        bool apart = card.host == mine.host && card.group != mine.group;
-        st = context_find_route(rank, apart ? elsewhere : card.host);
-        if (st == AQ_ENOTSUP && apart) st = context_find_route(rank, card.host);
+        uint32_t host = core_place_of(rank)->host;
+        bool apart = host == core.params.host && core_is_apart(rank);
+        st = context_find_route(rank, apart ? elsewhere : host);
+        if (st == AQ_ENOTSUP && apart) st = context_find_route(rank, host);
         if (st == AQ_ENOTSUP)
             st = aqi_fail(AQ_EPEER, "core",
                           "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does "
@@ -275,16 +264,6 @@ static void context_close_transports(void)
         aqi_tp_close(core.tps[--core.tp_count]);
 }
 
-/* Nobody sends before everybody is ready to be sent to. */
-static aq_status context_await_all(void)
-{
-    char byte = 0, *all = malloc(core.params.size);
-    if (all == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory to start");
-    aq_status st = core.boot.allgather(core.boot.arg, &byte, 1, all);
-    free(all);
-    return st;
-}
-
 /* Opened in this order, closed in the reverse one, also where opening has failed. */
 static const struct {
     aq_status (*open)(void);
@@ -301,11 +280,12 @@ static const struct {
     {NULL, core_segments_close},
     {context_find_routes, NULL},
     {core_neighbors_open, core_neighbors_close},
+    /* Its agreement is the last exchange: nobody sends before all can be sent to. What comes while
+     * this rank waits there or opens the rest is looked at later (aqi_core_idle). */
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
     {NULL, core_domains_close},
     {core_conns_open, core_conns_close},
-    {context_await_all, NULL},
 };
 static size_t modules_open;
 

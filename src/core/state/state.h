@@ -133,7 +133,8 @@ struct core {
     struct aqi_core_boot boot;
     struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
     struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
-    const unsigned char *cards;     /* by job rank: host and addresses, see core_card_size */
+    const unsigned char *cards;     /* by job rank: place and addresses, see core_card_size */
+    size_t card_bytes;              /* of one of them */
     /* What some rank of the job may open, alike in all; and where in it each that is open here is.
      */
     const struct aqi_transport *offered[CORE_MAX_TRANSPORTS];
