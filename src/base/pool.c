@@ -61,7 +61,7 @@ static void *pool_take(struct aqi_pool *pool)
     return object;
 }
 
-void *aqi_pool_get(struct aqi_pool *pool)
+void *aqi_pool_get_slow(struct aqi_pool *pool)
 {
     if (!pool->locked) return pool_take(pool);
     aqi_spin_lock(&pool->lock);
@@ -70,20 +70,11 @@ void *aqi_pool_get(struct aqi_pool *pool)
     return object;
 }
 
-static void pool_give(struct aqi_pool *pool, void *object)
+void aqi_pool_put_locked(struct aqi_pool *pool, void *object)
 {
+    aqi_spin_lock(&pool->lock);
     *(void **)object = pool->free;
     pool->free = object;
     pool->outstanding--;
-}
-
-void aqi_pool_put(struct aqi_pool *pool, void *object)
-{
-    if (!pool->locked) {
-        pool_give(pool, object);
-        return;
-    }
-    aqi_spin_lock(&pool->lock);
-    pool_give(pool, object);
     aqi_spin_unlock(&pool->lock);
 }

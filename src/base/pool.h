@@ -29,7 +29,26 @@ void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objec
 size_t aqi_pool_destroy(struct aqi_pool *pool);
 
 /* An object, not zeroed (but its first use is zeroed memory), 16-byte aligned; NULL: no memory. */
-void *aqi_pool_get(struct aqi_pool *pool);
-void aqi_pool_put(struct aqi_pool *pool, void *object);
+void *aqi_pool_get_slow(struct aqi_pool *pool);
+static inline void *aqi_pool_get(struct aqi_pool *pool)
+{
+    void *object = pool->free;
+    if (AQI_UNLIKELY(pool->locked || object == NULL)) return aqi_pool_get_slow(pool);
+    pool->free = *(void **)object;
+    pool->outstanding++;
+    return object;
+}
+
+void aqi_pool_put_locked(struct aqi_pool *pool, void *object);
+static inline void aqi_pool_put(struct aqi_pool *pool, void *object)
+{
+    if (AQI_UNLIKELY(pool->locked)) {
+        aqi_pool_put_locked(pool, object);
+        return;
+    }
+    *(void **)object = pool->free;
+    pool->free = object;
+    pool->outstanding--;
+}
 
 #endif

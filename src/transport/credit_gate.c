@@ -89,11 +89,18 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
 
 /* --- giving back ----------------------------------------------------------------------------- */
 
+static void credit_gate_count_due(struct aqi_credit_gate *g, uint32_t by)
+{
+    g->due_count += by;
+    aqi_count_on(&aqi_tp_pending, g->params.threads, by);
+}
+
 static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
 {
     if (g->due[id]) return;
     g->due[id] = true;
-    g->queue[(g->due_head + g->due_count++) % g->params.size] = id;
+    g->queue[(g->due_head + g->due_count) % g->params.size] = id;
+    credit_gate_count_due(g, 1);
 }
 
 /* More than the slack is banked for a peer: send it home. Without room, progress tries again. */
@@ -129,7 +136,7 @@ static AQI_COLD unsigned credit_gate_flush_due(struct aqi_credit_gate *g)
         uint32_t id = g->queue[g->due_head];
         if (some) {
             g->due_head = (g->due_head + 1) % g->params.size;
-            g->due_count--;
+            credit_gate_count_due(g, UINT32_MAX);
             g->due[id] = false;
         }
         credit_gate_unlock(g);
@@ -153,7 +160,8 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
     }
     if (g->credits.limits.bytes == 0) request.bytes = 0;
     credit_gate_lock(g);
-    bool honest = aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
+    bool honest = (am->flags & AQI_AM_CREDITS) == 0 ||
+                  aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
     if (!is_reply) aqi_credits_arrived(&g->credits, source, request.bytes);
     credit_gate_unlock(g);
     if (AQI_UNLIKELY(!honest)) aqi_count(AQI_CTR_AM_DROPPED, 1);
@@ -410,6 +418,7 @@ void aqi_credit_gate_complete(struct aqi_credit_gate *g, struct aqi_peer *const 
 void aqi_credit_gate_destroy(struct aqi_credit_gate *g)
 {
     if (g == NULL) return;
+    credit_gate_count_due(g, 0 - g->due_count);
     free(g->accounts);
     free(g->due);
     free(g->queue);

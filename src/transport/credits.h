@@ -62,6 +62,19 @@ struct aqi_credits {
     struct aqi_credit_peer *peer; /* by number */
 };
 
+static inline void aqi_credit_note_add(struct aqi_credit_note *to, uint32_t count, uint64_t bytes)
+{
+    to->count += count;
+    to->bytes += bytes;
+}
+
+static inline void aqi_credit_note_subtract(struct aqi_credit_note *from, uint32_t count,
+                                            uint64_t bytes)
+{
+    from->count -= count;
+    from->bytes -= bytes;
+}
+
 /* `peer` is memory for `peers` of them, which stays the caller's. */
 void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *limits,
                       struct aqi_credit_peer *peer, uint32_t peers);
@@ -69,25 +82,62 @@ void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *lim
 /* --- the requester --- */
 
 /* Before a request is sent: may it be? Then its credit is taken. */
-bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
+{
+    struct aqi_credit_peer *p = &c->peer[peer];
+    if (AQI_UNLIKELY(p->dead)) return true;
+    if (p->out.count >= c->limits.depth || c->out >= c->limits.total) return false;
+    if (c->limits.bytes != 0 && p->out.count != 0 && p->out.bytes + bytes > c->limits.bytes)
+        return false;
+    aqi_credit_note_add(&p->out, 1, bytes);
+    c->out++;
+    return true;
+}
 /* It was not sent after all, or only `kept` bytes of it (then the request stays). */
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
 /* A message gave this back. False: more than was taken, so the peer is broken; nothing changes. */
-bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note);
+static inline bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer,
+                                        struct aqi_credit_note note)
+{
+    struct aqi_credit_peer *p = &c->peer[peer];
+    if (p->dead) return true;
+    if (note.count > p->out.count || note.bytes > p->out.bytes) return false;
+    aqi_credit_note_subtract(&p->out, note.count, note.bytes);
+    c->out -= note.count;
+    return true;
+}
 
 /* --- the responder --- */
 
 /* A request has arrived; its handler will run. */
-void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+static inline void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
+{
+    if (!c->peer[peer].dead) aqi_credit_note_add(&c->peer[peer].held, 1, bytes);
+}
 /* Its handler replies or has returned: what it took is to be given back. And not yet, after all. */
-void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
+static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
+{
+    struct aqi_credit_peer *p = &c->peer[peer];
+    if (p->dead) return;
+    aqi_credit_note_subtract(&p->held, 1, bytes);
+    aqi_credit_note_add(&p->banked, 1, bytes);
+}
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 /* A message is about to go to `peer`: what rides on it. And if it did not go after all. */
-struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer);
+static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
+{
+    struct aqi_credit_note note = c->peer[peer].banked;
+    c->peer[peer].banked = (struct aqi_credit_note){0};
+    return note;
+}
 void aqi_credits_unride(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note);
 /* Is more banked than the slack allows, so that a hidden reply must go out? */
-bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer);
+static inline bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer)
+{
+    const struct aqi_credit_note *banked = &c->peer[peer].banked;
+    return banked->count > c->limits.slack || banked->bytes > c->bank_bytes;
+}
 
 /* --- both --- */
 

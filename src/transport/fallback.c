@@ -383,8 +383,8 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
-    /* Faults come and credits go home by the number of polls. */
-    if (fb->gate != NULL || tp->fault != NULL) {
+    /* Faults come by the number of polls. */
+    if (tp->fault != NULL) {
         tp->watched = false;
         tp->moved = NULL;
     }
@@ -398,6 +398,8 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(am_reserve, fallback_gap_reserve);
     FILL(am_commit, fallback_gap_commit);
     ops->am_long = fallback_any_long;
+    tp->straight_put = ops->put;
+    tp->straight_get = ops->get;
     ops->put = fallback_any_put;
     ops->get = fallback_any_get;
     ops->put_rows = fallback_any_put_rows;

@@ -537,9 +537,19 @@ struct aqi_tp {
     struct aqi_transport ops;
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
-    bool watched; /* else progress is called in every poll */
-    /* The part of progress(ALL) that this word tells of: the short way to a message. NULL: all. */
+    unsigned index; /* of whoever has opened it, among others */
+    bool watched;   /* else progress is called in every poll */
+    /* The part of progress(ALL) that this word tells of, or, if it is not watched, that every poll
+     * has to see to: the short way to a message. NULL: all. */
     unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
+    /* The transport's own put and get, past fallback.c, for memory that is registered; what they
+     * answer with AQ_ENOTSUP is for `ops`. NULL: there are none. */
+    aq_status (*straight_put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp);
+    aq_status (*straight_get)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                              uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                              struct aqi_comp *comp);
     struct aqi_watch *watch;
     _Atomic uint32_t watches; /* how many; may change while it is open */
     struct aqi_fallback *fallback;

@@ -6,31 +6,15 @@ struct core_stuck_check core_stuck_check;
 /* A leaf is its root's pointer with the kinds it stands for in the lowest bits. */
 #define LEAF_BITS ((uintptr_t)AQ_NBI_ALL)
 
-struct aqi_op *core_op_get(struct core_thread *me)
+struct aqi_op *core_op_none(void)
 {
-    struct aqi_op *op = aqi_pool_get(&me->ops);
-    if (op == NULL) {
-        aqi_fail(AQ_ENOMEM, "core", "no memory for another event");
-        return NULL;
-    }
-    core_set_init(&op->set);
-    op->owner = me;
-    return op;
+    aqi_fail(AQ_ENOMEM, "core", "no memory for another event");
+    return NULL;
 }
 
-void core_op_put(struct aqi_op *op)
-{
-    aqi_pool_put(&op->owner->ops, op);
-}
-
-static inline struct aqi_comp *event_kind_at(struct core_set *set, size_t kind)
-{
-    return (struct aqi_comp *)(void *)((char *)set + kind);
-}
-
-static aq_status event_carry_and_wait(const struct core_route *route,
-                                      aq_status (*start)(void *arg, struct aqi_comp *comp),
-                                      void *arg, const char *call)
+aq_status core_carry_and_wait(const struct core_route *route,
+                              aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
+                              const char *call)
 {
     struct aqi_comp comp = {.shared = core.multi};
     aq_status st = start(arg, &comp);
@@ -39,23 +23,6 @@ static aq_status event_carry_and_wait(const struct core_route *route,
     core_wait_zero(&comp.local);
     if (st != AQ_OK || comp.status == AQ_OK) return st;
     return core_failed(route, (aq_status)comp.status, call);
-}
-
-aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *route,
-                     aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
-                     aq_event *event, const char *call)
-{
-    struct core_thread *me = core_self();
-    if (mode == IMPLICIT) return start(arg, event_kind_at(core_implicit(me), kind));
-    if (mode == BLOCKING) return event_carry_and_wait(route, start, arg, call);
-    struct aqi_op *op = core_op_get(me);
-    if (op == NULL) return AQ_ENOMEM;
-    aq_status st = start(arg, event_kind_at(&op->set, kind));
-    if (st == AQ_OK)
-        *event = op;
-    else
-        core_op_put(op);
-    return st;
 }
 
 /* --- what is complete ------------------------------------------------------------------------ */
@@ -87,7 +54,7 @@ static bool event_set_complete(struct core_set *set, unsigned mask)
 }
 
 /* The first failure of the kinds in `mask`, which is forgotten with that. */
-static aq_status event_set_status(struct core_set *set, unsigned mask)
+static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
 {
     struct {
         unsigned bit;
@@ -105,6 +72,18 @@ static aq_status event_set_status(struct core_set *set, unsigned mask)
                         aq_status_text(st));
     }
     return AQ_OK;
+}
+
+static inline int32_t event_status_of(const struct aqi_comp *comp)
+{
+    return atomic_load_explicit(&comp->status, memory_order_relaxed);
+}
+
+static inline aq_status event_set_status(struct core_set *set, unsigned mask)
+{
+    int32_t any = event_status_of(&set->put) | event_status_of(&set->get) |
+                  event_status_of(&set->atomic) | event_status_of(&set->message);
+    return AQI_LIKELY(any == AQ_OK) ? AQ_OK : event_set_failure(set, mask);
 }
 
 static bool event_complete(aq_event event)

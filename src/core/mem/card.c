@@ -44,8 +44,5 @@ const void *core_card_get(const void *card, size_t fixed, enum core_blob what, u
 
 unsigned core_tp_index(const struct aqi_tp *tp)
 {
-    unsigned t = 0;
-    while (t < core.tp_count && core.tps[t] != tp)
-        t++;
-    return t;
+    return core.tps[tp->index] == tp ? tp->index : core.tp_count;
 }

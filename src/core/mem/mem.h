@@ -75,7 +75,11 @@ const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr
 static inline const struct aqi_mem *core_local_mem(const struct aqi_tp *tp, const void *addr,
                                                    size_t len)
 {
+    const struct aq_segment *first = &core.segment;
     if (AQI_LIKELY((tp->ops.caps & AQI_CAP_LOCAL) == 0)) return NULL;
+    if (AQI_LIKELY(core.tps[tp->index] == tp &&
+                   aqi_within((uintptr_t)addr, len, (uintptr_t)first->addr, first->size)))
+        return first->mems[tp->index];
     return core_segment_mem(tp, addr, len);
 }
 /* What aq_segment_create makes, for `call`; addr NULL: memory of its own, zeroed. */

@@ -37,18 +37,41 @@ static aq_status rma_submit(const struct transfer *t, struct aqi_comp *comp)
     return tp->ops.fill(tp, route->peer, route->rmem, t->remote, t->byte, t->len, comp);
 }
 
+/* Straight to the transport, where the memory there is registered with it; AQ_ENOTSUP: it is not,
+ * or not taken so. */
+static inline aq_status rma_submit_straight(const struct transfer *t, struct aqi_comp *comp)
+{
+    struct core_route *route = t->route;
+    struct aqi_tp *tp = route->tp;
+    if (route->rmem == NULL || t->kind == FILL) return AQ_ENOTSUP;
+    if (t->kind == PUT && tp->straight_put != NULL)
+        return tp->straight_put(tp, route->peer, route->rmem, t->remote, t->local, t->len,
+                                core_local_mem(tp, t->local, t->len), comp);
+    if (t->kind == GET && tp->straight_get != NULL)
+        return tp->straight_get(tp, route->peer, route->rmem, t->remote, t->local, t->len,
+                                core_local_mem(tp, t->local, t->len), comp);
+    return AQ_ENOTSUP;
+}
+
+static AQI_NOINLINE aq_status rma_submit_again(const struct transfer *t, struct aqi_comp *comp,
+                                               aq_status st)
+{
+    struct core_wait wait = {0};
+    if (st == AQ_ENOTSUP) st = rma_submit(t, comp);
+    while (core_retry(&st, &wait, t->route, false, t->flags))
+        st = rma_submit(t, comp);
+    return st;
+}
+
 /* Hand it to the transport, with the counters added, waiting for room unless told not to. */
-static aq_status rma_start(void *arg, struct aqi_comp *comp)
+static inline aq_status rma_start(void *arg, struct aqi_comp *comp)
 {
     const struct transfer *t = arg;
-    struct core_wait wait = {0};
     uint32_t local = t->kind == PUT ? 1 : 0;
-    aq_status st;
     if (local) aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
-    do
-        st = rma_submit(t, comp);
-    while (core_retry(&st, &wait, t->route, false, t->flags));
+    aq_status st = rma_submit_straight(t, comp);
+    if (AQI_UNLIKELY(st != AQ_OK)) st = rma_submit_again(t, comp, st);
     if (st == AQ_OK) {
         if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
         return AQ_OK;
@@ -69,6 +92,11 @@ aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, vo
                          .flags = flags,
                          .call = call};
     return rma_start(&t, comp);
+}
+
+static AQI_NOINLINE aq_status rma_carry(enum core_mode mode, struct transfer *t, aq_event *event)
+{
+    return core_carry(mode, KIND_OF(t->kind), t->route, rma_start, t, event, t->call);
 }
 
 static inline void rma_copy(const struct core_route *route, enum kind kind, uint64_t remote,
@@ -123,7 +151,7 @@ static inline aq_status rma_transfer_now(enum kind kind, enum core_mode mode, aq
                              .len = len,
                              .flags = flags,
                              .call = call};
-        return core_carry(mode, KIND_OF(kind), route, rma_start, &t, event, call);
+        return rma_carry(mode, &t, event);
     }
     if (len != 0) rma_copy(route, kind, remote, local, byte, len);
     if (mode == EXPLICIT) *event = AQ_EVENT_DONE;

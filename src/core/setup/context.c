@@ -88,6 +88,7 @@ static aq_status context_open_transport(const struct aqi_transport *transport)
     aq_status st = aqi_tp_open(transport, &core.tp_params, &tp);
     if (st != AQ_OK) return st;
     core.place[core.tp_count] = core.offered_count - 1;
+    tp->index = core.tp_count;
     core.tps[core.tp_count++] = tp;
     if (!tp->watched || tp->watch != NULL) core.looked_at[core.looks++] = tp;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;

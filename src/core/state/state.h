@@ -200,7 +200,11 @@ static inline struct core_thread *core_self(void)
     return AQI_LIKELY(me != NULL) ? me : core_thread_attach();
 }
 
-void core_set_init(struct core_set *set);
+static inline void core_set_init(struct core_set *set)
+{
+    struct aqi_comp none = {.shared = core.multi};
+    *set = (struct core_set){none, none, none, none};
+}
 
 /* errors.c: the errors that many calls share. */
 /* May this thread make a call that communicates? Inside a handler it may not. */

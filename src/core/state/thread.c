@@ -12,12 +12,6 @@ AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-void core_set_init(struct core_set *set)
-{
-    struct aqi_comp none = {.shared = core.multi};
-    *set = (struct core_set){none, none, none, none};
-}
-
 /* Call with core.lock held, when a thread has come or gone. */
 static void thread_count_threads(void)
 {

@@ -164,6 +164,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
     hca->params = *params;
     hca->tp.hooks = params->hooks;
+    hca->tp.moved = hca_progress_short;
     hca->locks = params->threads;
     hca->lending.on = params->on_demand && params->size > 1;
     hca->epoll = -1;

@@ -152,18 +152,38 @@ struct hca_control {
 
 enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
-/* What was posted to a send queue, in order. Without `buf` and `op` it only tells, when it is
- * complete, that all before it is. */
+/* What was posted to a send queue, in order: a message, a piece of an operation, or a whole
+ * transfer, which goes `straight` and is no operation. Without `buf` and `op` it only tells, when
+ * it is complete, that all before it is. */
 struct hca_sent {
-    struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
-    struct hca_op *op;       /* NULL: a message */
-    size_t offset, len;      /* of a piece */
-    uint32_t number;         /* of a message to this peer */
-    bool refused;            /* by the peer's adapter */
-    bool silent;             /* a later one tells of its completion */
-    bool word, probe;        /* of a ring: says something to the peer; asks it for something */
-    struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
+    union {
+        struct {
+            struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
+            struct hca_op *op;       /* NULL: a message */
+            size_t offset;           /* of a piece */
+            struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
+        };
+        struct { /* straight */
+            struct aqi_comp *comp;
+            uint64_t remote;
+            unsigned char *local;
+            const struct hca_mem *here; /* NULL: it went inline */
+            const struct hca_rmem *there;
+            unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
+        };
+    };
+    size_t len;       /* of a piece, or straight */
+    uint32_t number;  /* of a message to this peer */
+    bool refused;     /* by the peer's adapter */
+    bool silent;      /* a later one tells of its completion */
+    bool word, probe; /* of a ring: says something to the peer; asks it for something */
+    bool straight, get;
 };
+
+static inline bool hca_sent_is_piece(const struct hca_sent *sent)
+{
+    return sent->straight || sent->op != NULL;
+}
 
 struct hca_link {
     struct ibv_qp *qp;
@@ -186,7 +206,7 @@ struct hca_peer {
     unsigned first;              /* the first of these: that of messages */
     uint32_t posted;             /* rails with buffers for its requests, as bits */
     uint32_t replies[HCA_RAILS]; /* buffers posted for its replies */
-    uint32_t turn;               /* of the next piece */
+    unsigned turn;               /* the rail of the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
     unsigned voice; /* the rail of the next greeting */
@@ -544,6 +564,15 @@ void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op); /* it is posted 
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
+/* Its connection has ended before it was done: it becomes an operation, to be posted again. */
+void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent);
+static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_status status)
+{
+    struct aqi_comp *comp = sent->comp;
+    if (AQI_UNLIKELY(status != AQ_OK)) aqi_comp_fail(comp, status);
+    if (!sent->get) aqi_comp_local(comp);
+    aqi_comp_remote(comp);
+}
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
@@ -562,6 +591,7 @@ uint64_t hca_events_deadline(const struct hca_tp *hca);
 /* All that has completed. With the lock held, which is released while handlers run. */
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode);
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
+unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch); /* what all polls are for */
 int hca_wait_fd(struct aqi_tp *tp);
 aq_status hca_arm(struct aqi_tp *tp, bool on);
 

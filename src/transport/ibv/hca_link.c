@@ -112,7 +112,9 @@ void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct h
 
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
-    if (sent->op != NULL)
+    if (sent->straight)
+        hca_transfer_straight_end(sent, status);
+    else if (sent->op != NULL)
         hca_transfer_piece_done(hca, sent, status);
     else if (sent->buf != NULL)
         hca_bounce_put(hca, sent->buf);
@@ -123,7 +125,7 @@ struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
     struct hca_sent *sent = &link->sent[link->tail++ % hca->sends];
     hca->out--;
     hca->silent -= sent->silent;
-    if (sent->op != NULL) link->pieces--;
+    if (hca_sent_is_piece(sent)) link->pieces--;
     return sent;
 }
 
@@ -213,7 +215,7 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     snprintf(why, sizeof(why), "%s: %s", hca->rail[rail].name, hca_verbs.wc_status_str(status));
     bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
                    status == IBV_WC_REM_OP_ERR;
-    if (refused && sent->op != NULL) sent->refused = true;
+    if (refused && hca_sent_is_piece(sent)) sent->refused = true;
     bool gone = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR || /* no route */
                 status == IBV_WC_FATAL_ERR;
     if (gone)

@@ -9,11 +9,11 @@ static unsigned hca_progress_one(struct hca_tp *hca, unsigned rail, const struct
                                  enum aqi_progress_mode mode)
 {
     switch (wc->wr_id & 3) {
-    case HCA_WR_RECEIVE:
-        return hca_message_received(hca, rail, wc, mode);
     case HCA_WR_SEND:
         hca_link_completed(hca, wc);
         return 1;
+    case HCA_WR_RECEIVE:
+        return hca_message_received(hca, rail, wc, mode);
     case HCA_WR_GREETING:
         hca_greet_received(hca, rail, wc);
         return 1;
@@ -23,20 +23,25 @@ static unsigned hca_progress_one(struct hca_tp *hca, unsigned rail, const struct
     }
 }
 
-/* One by one, since handlers of other threads, or nested ones, may take the next. */
+static unsigned hca_progress_find(struct hca_rail *rail)
+{
+    int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
+    rail->found_first = 0;
+    rail->found_count = got > 0 ? (unsigned)got : 0;
+    return rail->found_count;
+}
+
+/* One by one, since handlers of other threads, or nested ones, may take the next, and find others
+ * in the place of this one. Where fewer were found than might have been there are no more. */
 static unsigned hca_progress_rail(struct hca_tp *hca, unsigned r, enum aqi_progress_mode mode)
 {
     struct hca_rail *rail = &hca->rail[r];
-    unsigned n = 0;
+    unsigned n = 0, found = HCA_BATCH;
     for (unsigned taken = 0; taken < HCA_BATCH; taken++) {
-        if (rail->found_first == rail->found_count) {
-            int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
-            rail->found_first = 0;
-            rail->found_count = got > 0 ? (unsigned)got : 0;
-            if (got <= 0) break;
-        }
-        struct ibv_wc wc = rail->found[rail->found_first++];
-        n += hca_progress_one(hca, r, &wc, mode);
+        if (rail->found_first == rail->found_count &&
+            (found < HCA_BATCH || (found = hca_progress_find(rail)) == 0))
+            break;
+        n += hca_progress_one(hca, r, &rail->found[rail->found_first++], mode);
     }
     return n;
 }
@@ -74,12 +79,34 @@ static void hca_progress_waiting(struct hca_tp *hca)
     }
 }
 
+/* Beside what adapters tell. What depends on the time, and memory that was unmapped, is looked for
+ * in whole rounds. */
+static inline bool hca_progress_is_due(const struct hca_tp *hca)
+{
+    return hca->held != NULL || hca->broken != NULL || hca->lost != NULL ||
+           hca->greeter.calling != NULL || hca->waiting + hca->repeating != 0 || hca->pins.due ||
+           hca->lending.on;
+}
+
+unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    (void)watch;
+    hca_lock(hca);
+    bool due = hca_progress_is_due(hca);
+    unsigned n = AQI_LIKELY(!due) ? hca_progress_queues(hca, AQI_PROGRESS_ALL) : 0;
+    hca_unlock(hca);
+    return AQI_LIKELY(!due) ? n
+                            : tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
+}
+
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     hca_lock(hca);
     hca->now = aqi_max(hca->now, now);
-    unsigned n = mode == AQI_PROGRESS_ALL ? hca_message_deliver_held(hca) : 0;
+    bool held = AQI_UNLIKELY(hca->held != NULL) && mode == AQI_PROGRESS_ALL;
+    unsigned n = held ? hca_message_deliver_held(hca) : 0;
     n += hca_progress_queues(hca, mode);
     if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_events_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
@@ -116,10 +143,7 @@ static bool hca_progress_rail_arm(struct hca_rail *rail)
 {
     if (rail->found_first != rail->found_count) return false;
     if (ibv_req_notify_cq(rail->cq, 0) != 0) return false;
-    int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
-    rail->found_first = 0;
-    rail->found_count = got > 0 ? (unsigned)got : 0;
-    return got == 0;
+    return hca_progress_find(rail) == 0;
 }
 
 aq_status hca_arm(struct aqi_tp *tp, bool on)

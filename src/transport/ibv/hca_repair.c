@@ -84,10 +84,12 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
 {
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
-        if (hca_far_again(hca, sent))
+        if (!sent->straight && hca_far_again(hca, sent))
             hca_sent_end(hca, sent, AQ_OK);
         else if (sent->refused)
             hca_sent_end(hca, sent, AQ_ERANGE);
+        else if (sent->straight)
+            hca_transfer_again(hca, peer, sent);
         else if (sent->op != NULL || sent->buf != NULL)
             peer->again[peer->again_count++] = *sent;
     }

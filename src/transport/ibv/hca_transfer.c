@@ -2,6 +2,7 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
+#include "base/stats.h"
 
 #include <string.h>
 
@@ -97,7 +98,7 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     const struct hca_op *op = sent->op;
     unsigned rail = hca_transfer_link(hca, peer);
     if (rail == HCA_RAILS) return AQ_AGAIN;
-    peer->turn = rail + 1;
+    peer->turn = (rail + 1) % hca->rails;
     uint64_t remote = op->remote + sent->offset;
     struct ibv_sge piece = hca_transfer_piece(sent, rail);
     struct ibv_send_wr wr = {
@@ -222,44 +223,163 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     return AQ_OK;
 }
 
+/* --- the usual transfer ---------------------------------------------------------------------- */
+
+/* The key of [addr, addr + len) of the peer; false: it is not all in one registration. */
+static inline bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint64_t addr,
+                                               size_t len, unsigned rail, uint32_t *rkey)
+{
+    const struct hca_key *key = &rmem->key;
+    uint64_t at = addr - rmem->rmem.addr, part = at >> key->shift;
+    if (key->parts == 0 || at > rmem->rmem.len || len > rmem->rmem.len - at) return false;
+    *rkey = key->rkey[part * key->rails + rail];
+    return (at + len - 1) >> key->shift == part;
+}
+
+/* The same of local memory. */
+static inline bool hca_transfer_straight_here(const struct hca_mem *here,
+                                              const unsigned char *local, size_t len, unsigned rail,
+                                              uint32_t *lkey)
+{
+    if (here == NULL || here->key.parts == 0) return false;
+    size_t at = (size_t)(local - (const unsigned char *)here->mem.addr);
+    size_t part = at >> here->key.shift;
+    *lkey = here->mr[part][rail]->lkey;
+    return (at + len - 1) >> here->key.shift == part;
+}
+
+/* Does nothing come before it, and is there room on this link? */
+static inline bool hca_transfer_straight_may(struct hca_tp *hca, const struct hca_peer *peer,
+                                             const struct hca_link *link, unsigned rail)
+{
+    return peer->state == HCA_UP && peer->ops == NULL && peer->again == NULL &&
+           (peer->used >> rail & 1) != 0 && link->pieces < hca_config.sends &&
+           link->head - link->tail != hca->sends && hca->out < hca->room;
+}
+
+/* It was posted. */
+static inline void hca_transfer_straight_note(struct hca_tp *hca, struct hca_link *link,
+                                              const struct hca_sent *what)
+{
+    struct hca_sent *sent = &link->sent[link->head++ % hca->sends];
+    *sent = *what;
+    if (!what->get && what->len <= AQI_PUT_COPIED) memcpy(sent->copy, what->local, what->len);
+    link->pieces++;
+    link->silent = 0;
+    hca->out++;
+    aqi_count(AQI_CTR_POSTS, 1);
+    aqi_count(AQI_CTR_POSTS_TOLD, 1);
+}
+
+/*
+ * Nearly all transfers: to a peer that is connected, between memory that is registered, in one
+ * piece. Such a one is posted at once and keeps in the send queue what its completion needs. False:
+ * it has to take the long way, and nothing has happened.
+ */
+static inline bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
+                                         const struct hca_rmem *rmem, uint64_t addr,
+                                         unsigned char *local, size_t len,
+                                         const struct hca_mem *here, struct aqi_comp *comp,
+                                         bool get)
+{
+    unsigned rail = peer->turn;
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_sge piece = {.addr = (uintptr_t)local, .length = (uint32_t)len};
+    struct ibv_send_wr wr, *bad;
+    bool in_line = !get && len <= hca->rail[rail].max_inline;
+    if (AQI_UNLIKELY(!hca_transfer_straight_may(hca, peer, link, rail) ||
+                     len - 1 >= hca_config.piece ||
+                     !hca_transfer_straight_there(rmem, addr, len, rail, &wr.wr.rdma.rkey)))
+        return false;
+    if (AQI_UNLIKELY(!get && hca_pins_fenced(hca))) return false;
+    if (!in_line && AQI_UNLIKELY(!hca_transfer_straight_here(here, local, len, rail, &piece.lkey) ||
+                                 (!get && len <= AQI_PUT_COPIED)))
+        return false;
+    wr.wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
+    wr.next = NULL;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+    wr.send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = addr;
+    if (AQI_UNLIKELY(ibv_post_send(link->qp, &wr, &bad) != 0)) return false; /* it is tried again */
+    hca_transfer_straight_note(hca, link,
+                               &(struct hca_sent){.comp = comp,
+                                                  .remote = addr,
+                                                  .local = local,
+                                                  .here = here,
+                                                  .there = rmem,
+                                                  .len = len,
+                                                  .straight = true,
+                                                  .get = get});
+    if (hca->rails > 1) peer->turn = (rail + 1) % hca->rails;
+    return true;
+}
+
+void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent)
+{
+    struct hca_op *op = aqi_pool_get(&hca->ops);
+    if (op == NULL) {
+        hca_transfer_straight_end(sent, AQ_ENOMEM);
+        return;
+    }
+    *op = (struct hca_op){.peer = peer,
+                          .comp = sent->comp,
+                          .get = sent->get,
+                          .remote = sent->remote,
+                          .local = sent->local,
+                          .len = sent->len,
+                          .there = sent->there};
+    if (!op->get && op->len <= sizeof(sent->copy))
+        op->local = memcpy(op->copy, sent->copy, sizeof(sent->copy));
+    hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);
+    peer->busy++;
+    hca_transfer_queue(hca, op);
+}
+
+/* --- the two operations ------------------------------------------------------------------------
+ */
+
+static AQI_NOINLINE aq_status hca_transfer_other(struct hca_tp *hca, struct hca_op *op,
+                                                 const struct hca_rmem *rmem,
+                                                 const struct aqi_mem *mem)
+{
+    if (op->len != 0) return hca_transfer_begin(hca, op, rmem, mem);
+    if (!op->get) aqi_comp_local(op->comp);
+    aqi_comp_remote(op->comp);
+    return AQ_OK;
+}
+
+static inline aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to,
+                                     const struct aqi_rmem *there, uint64_t addr, void *local,
+                                     size_t len, const struct aqi_mem *mem, struct aqi_comp *comp,
+                                     bool get)
+{
+    struct hca_peer *peer = (struct hca_peer *)to;
+    const struct hca_rmem *rmem = (const struct hca_rmem *)there;
+    aq_status st = AQ_OK;
+    hca_lock(hca);
+    if (AQI_UNLIKELY(!hca_transfer_straight(hca, peer, rmem, addr, local, len,
+                                            (const struct hca_mem *)mem, comp, get))) {
+        struct hca_op op = {
+            .peer = peer, .comp = comp, .get = get, .remote = addr, .local = local, .len = len};
+        st = hca_transfer_other(hca, &op, rmem, mem);
+    }
+    hca_unlock(hca);
+    return st;
+}
+
 aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    if (len == 0) {
-        aqi_comp_local(comp);
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    struct hca_op op = {.peer = (struct hca_peer *)peer,
-                        .comp = comp,
-                        .remote = addr,
-                        .local = (unsigned char *)(uintptr_t)src,
-                        .len = len};
-    hca_lock(hca);
-    aq_status st = hca_transfer_begin(hca, &op, (const struct hca_rmem *)rmem, mem);
-    hca_unlock(hca);
-    return st;
+    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem,
+                        comp, false);
 }
 
 aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    if (len == 0) {
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    struct hca_op op = {.peer = (struct hca_peer *)peer,
-                        .comp = comp,
-                        .get = true,
-                        .remote = addr,
-                        .local = dst,
-                        .len = len};
-    hca_lock(hca);
-    aq_status st = hca_transfer_begin(hca, &op, (const struct hca_rmem *)rmem, mem);
-    hca_unlock(hca);
-    return st;
+    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, dst, len, mem, comp, true);
 }

@@ -204,6 +204,116 @@ static void keys_without_sense_are_refused(void **unused)
     close_all();
 }
 
+/* Memory here and there, both registered in parts. */
+static struct {
+    struct aqi_mem *mem;
+    struct aqi_rmem *rmem;
+    struct aqi_comp comp;
+} both;
+
+static void open_both(void)
+{
+    open_with(PART, UINT64_MAX);
+    for (unsigned r = 0; r < RAILS; r++)
+        hca.rail[r].max_inline = 64;
+    hca.buffer = 4096;
+    both.comp = (struct aqi_comp){.local = 1, .remote = 1};
+    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &both.mem), AQ_OK);
+    assert_int_equal(
+        hca_mem_map(&hca.tp, &peer.peer, both.mem->key, both.mem->key_len, BASE, LEN, &both.rmem),
+        AQ_OK);
+}
+
+static void close_both(void)
+{
+    hca_mem_unmap(&hca.tp, both.rmem);
+    hca_mem_dereg(&hca.tp, both.mem);
+    hca_buf_close(&hca);
+    close_all();
+}
+
+static aq_status get(uint64_t there, uint64_t here, size_t len)
+{
+    return hca_get(&hca.tp, &peer.peer, both.rmem, there, (void *)(uintptr_t)here, len, both.mem,
+                   &both.comp);
+}
+
+static void one_piece_goes_straight(void **unused)
+{
+    (void)unused;
+    for (unsigned rail = 0; rail < RAILS; rail++) {
+        open_both();
+        peer.turn = rail;
+        both.comp.local = 0;
+        assert_int_equal(get(BASE + PART - 100, BASE + 2 * PART, 100), AQ_OK);
+        assert_int_equal(hca.ops.outstanding, 0);
+        assert_int_equal(card.posts, 1);
+        assert_int_equal(card.wr[0].imm_data, rail);
+        assert_int_equal(card.wr[0].opcode, IBV_WR_RDMA_READ);
+        check_pieces(BASE + PART - 100, BASE + 2 * PART, 100, true);
+        assert_int_equal(peer.turn, 1 - rail);
+        assert_int_equal(both.comp.remote, 1);
+        hca_sent_end(&hca, hca_link_take(&hca, &peer.link[rail]), AQ_EPEER);
+        assert_int_equal(both.comp.remote, 0);
+        assert_int_equal(both.comp.status, AQ_EPEER);
+        assert_int_equal(peer.link[rail].pieces, 0);
+        close_both();
+    }
+}
+
+/* It ends beyond its part, there or here, or there is no room, or no connection. */
+static void what_is_not_one_piece_is_an_operation(void **unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < 4; i++) {
+        open_both();
+        both.comp.local = 0;
+        if (i == 2) peer.link[0].pieces = peer.link[1].pieces = SENDS;
+        if (i == 3) peer.state = HCA_CALLING;
+        aq_status st = get(BASE + (i == 0 ? PART - 50 : 0), BASE + (i == 1 ? PART - 50 : 0), 100);
+        assert_int_equal(st, i == 3 ? AQ_AGAIN : AQ_OK);
+        assert_int_equal(card.posts, i < 2 ? 2 : 0);
+        assert_int_equal(hca.ops.outstanding, i == 3 ? 0 : 1);
+        if (i == 2) peer.link[0].pieces = peer.link[1].pieces = 0;
+        hca_transfer_push(&hca, &peer);
+        close_both();
+    }
+    open_both();
+    assert_int_equal(get(BASE + LEN - 99, BASE, 100), AQ_ERANGE);
+    assert_int_equal(get(BASE - 1, BASE, 100), AQ_ERANGE);
+    assert_int_equal(both.comp.remote, 1);
+    assert_int_equal(card.posts, 0);
+    close_both();
+}
+
+/* With what the source was then, and the counters go down once. */
+static void what_a_connection_breaks_is_done_again(void **unused)
+{
+    uint64_t word = 0x0123456789abcdef, was = word;
+    struct hca_sent *sent;
+    (void)unused;
+    open_both();
+    assert_int_equal(
+        hca_put(&hca.tp, &peer.peer, both.rmem, BASE + 8, &word, sizeof(word), NULL, &both.comp),
+        AQ_OK);
+    word = 0;
+    assert_int_equal(card.wr[0].send_flags & IBV_SEND_INLINE, IBV_SEND_INLINE);
+    sent = hca_link_take(&hca, &peer.link[0]);
+    assert_true(sent->straight);
+    hca_transfer_again(&hca, &peer, sent);
+    assert_int_equal(hca.waiting, 1);
+    assert_int_equal(both.comp.remote, 1);
+    hca_transfer_push(&hca, &peer);
+    assert_int_equal(card.posts, 2);
+    assert_int_equal(card.wr[1].wr.rdma.remote_addr, BASE + 8);
+    assert_memory_equal((void *)(uintptr_t)card.piece[1].addr, &was, sizeof(was));
+    hca_sent_end(&hca, hca_link_take(&hca, &peer.link[card.wr[1].imm_data]), AQ_OK);
+    assert_int_equal(both.comp.remote, 0);
+    assert_int_equal(both.comp.local, 0);
+    assert_int_equal(both.comp.status, AQ_OK);
+    close_both();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +321,9 @@ int main(void)
         cmocka_unit_test(what_is_small_has_one),
         cmocka_unit_test(too_many_are_refused_and_none_is_left),
         cmocka_unit_test(keys_without_sense_are_refused),
+        cmocka_unit_test(one_piece_goes_straight),
+        cmocka_unit_test(what_is_not_one_piece_is_an_operation),
+        cmocka_unit_test(what_a_connection_breaks_is_done_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
