@@ -42,7 +42,7 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
              ports[device].number);
     probe->usable = ports[device].active;
     snprintf(probe->reason, sizeof(probe->reason), "%s", ports[device].why);
-    if (probe->usable) hca_pins_advise(probe->reason, sizeof(probe->reason));
+    if (probe->usable) aqi_pins_advise(probe->reason, sizeof(probe->reason));
     return true;
 }
 
@@ -146,7 +146,8 @@ static void hca_close(struct aqi_tp *tp)
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;
     }
-    hca_pins_close(hca);
+    aqi_pins_close(&hca->pins);
+    aqi_pool_destroy(&hca->lending.fars);
     hca_rings_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);

@@ -57,18 +57,18 @@ static struct hca_op *hca_far_new(struct hca_tp *hca, const struct hca_op *op, s
     struct hca_op *part = aqi_pool_get(&hca->ops);
     if (part == NULL) return NULL;
     *part = *op;
-    part->remote += offset;
-    part->local += offset;
-    uintptr_t copied = (uintptr_t)part->local - (uintptr_t)op->copy;
-    if (copied < sizeof(op->copy)) part->local = part->copy + copied;
-    part->len = len;
-    part->posted = part->done = 0;
+    part->op.remote += offset;
+    part->op.local += offset;
+    uintptr_t copied = (uintptr_t)part->op.local - (uintptr_t)op->op.copy;
+    if (copied < sizeof(op->op.copy)) part->op.local = part->op.copy + copied;
+    part->op.len = len;
+    part->op.posted = part->op.done = 0;
     part->far = NULL;
-    part->status = AQ_OK;
+    part->op.status = AQ_OK;
     op->peer->busy++;
-    if (op->comp != NULL) {
-        if (!op->get) aqi_comp_add(op->comp, &op->comp->local, 1);
-        aqi_comp_add(op->comp, &op->comp->remote, 1);
+    if (op->op.comp != NULL) {
+        if (!op->op.get) aqi_comp_add(op->op.comp, &op->op.comp->local, 1);
+        aqi_comp_add(op->op.comp, &op->op.comp->remote, 1);
     }
     return part;
 }
@@ -76,10 +76,10 @@ static struct hca_op *hca_far_new(struct hca_tp *hca, const struct hca_op *op, s
 /* Let `op` be its first `len` bytes; the rest is wanted next. False: no memory. */
 static bool hca_far_cut(struct hca_tp *hca, struct hca_op *op, size_t len)
 {
-    if (op->len <= len) return true;
-    struct hca_op *rest = hca_far_new(hca, op, len, op->len - len);
+    if (op->op.len <= len) return true;
+    struct hca_op *rest = hca_far_new(hca, op, len, op->op.len - len);
     if (rest == NULL) return false;
-    op->len = len;
+    op->op.len = len;
     hca_far_want(hca, rest);
     return true;
 }
@@ -100,7 +100,7 @@ void hca_far_end(struct hca_tp *hca, struct hca_op *op)
 
 static void hca_far_over(struct hca_tp *hca, struct hca_op *op, aq_status status)
 {
-    op->status = status;
+    op->op.status = status;
     hca_transfer_end(hca, op);
 }
 
@@ -140,21 +140,23 @@ static void hca_far_ready(struct aqi_reg_wait *wait, aq_status st)
 static bool hca_far_ask(struct hca_tp *hca, struct hca_peer *peer)
 {
     struct hca_op *op = hca_far_wanted(hca, peer);
-    size_t most = hca->pins.region - (op->remote & (hca->pins.region - 1));
+    size_t most = hca->pins.region - (op->op.remote & (hca->pins.region - 1));
     struct hca_far *far = aqi_pool_get(&hca->lending.fars);
     if (far == NULL || !hca_far_cut(hca, op, most)) {
         if (far != NULL) aqi_pool_put(&hca->lending.fars, far);
         hca_far_refuse(hca, op);
         return true;
     }
-    size_t rides = !op->get && op->len <= hca->pins.ride ? op->len : 0;
-    *far = (struct hca_far){.wait = {.ready = hca_far_ready, .bytes = op->local, .nbytes = rides},
-                            .hca = hca,
-                            .op = op};
+    size_t rides = !op->op.get && op->op.len <= hca->pins.ride ? op->op.len : 0;
+    *far =
+        (struct hca_far){.wait = {.ready = hca_far_ready, .bytes = op->op.local, .nbytes = rides},
+                         .hca = hca,
+                         .op = op};
     op->far = far;
     peer->parts++;
     hca->lending.full = false;
-    aq_status st = aqi_reg_remote(hca->pins.reg, peer->peer.id, op->remote, op->len, &far->wait);
+    aq_status st =
+        aqi_reg_remote(hca->pins.reg, peer->peer.id, op->op.remote, op->op.len, &far->wait);
     aqi_count(st == AQ_OK ? AQI_CTR_REG_FAR_HIT : AQI_CTR_REG_FAR_MISS, st >= AQ_OK);
     if (st == AQ_AGAIN) {
         aqi_count(AQI_CTR_REG_RIDES, far->wait.rode);
@@ -195,14 +197,15 @@ static void hca_far_stop(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_op **at = &op->peer->ops;
     op->far->stale = true;
-    if (op->posted == op->len || !hca_far_instead(hca, op, op->posted, op->len - op->posted))
+    if (op->op.posted == op->op.len ||
+        !hca_far_instead(hca, op, op->op.posted, op->op.len - op->op.posted))
         return;
     while (*at != op)
         at = &(*at)->next;
     *at = op->next;
     if (*at == NULL) op->peer->last_op = at;
     hca->waiting--;
-    op->len = op->posted;
+    op->op.len = op->op.posted;
 }
 
 bool hca_far_again(struct hca_tp *hca, struct hca_sent *sent)
@@ -248,13 +251,13 @@ void hca_far_forget(struct hca_tp *hca)
 static aq_status hca_far_hand_over(const struct hca_tp *hca, const struct hca_op *op)
 {
     const struct aqi_tp_hooks *hooks = &hca->params.hooks;
-    struct aqi_comp *comp = op->comp;
-    if (comp != NULL && !op->get) aqi_comp_add(comp, &comp->local, 1);
+    struct aqi_comp *comp = op->op.comp;
+    if (comp != NULL && !op->op.get) aqi_comp_add(comp, &comp->local, 1);
     if (comp != NULL) aqi_comp_add(comp, &comp->remote, 1);
-    aq_status st = hooks->by_messages(hooks->messenger, op->peer->peer.id, op->get, op->remote,
-                                      op->local, op->len, comp);
+    aq_status st = hooks->by_messages(hooks->messenger, op->peer->peer.id, op->op.get,
+                                      op->op.remote, op->op.local, op->op.len, comp);
     if (st == AQ_OK) return st;
-    if (!op->get) aqi_comp_local(comp);
+    if (!op->op.get) aqi_comp_local(comp);
     aqi_comp_remote(comp);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Twin of hca_far.c, hca_control.c and of what hca_pins.c lends: three processes that put and get.
+/* Twin of hca_far.c, hca_control.c and of what pins.c lends: three processes that put and get.
  */
 #include "base/stats.h"
 #include "reg/limits.h"
@@ -309,9 +309,9 @@ static void nothing_leaves_behind_the_fence(void **unused)
     hold(true, PLOT);
     settle();
     struct hca_tp *hca = ends[0].hca;
-    assert_false(hca_pins_fenced(hca));
+    assert_false(hca_fenced(hca));
     change(0);
-    assert_true(hca_pins_fenced(hca));
+    assert_true(hca_fenced(hca));
     const struct wire *wire = &ends[0].to[2];
     uint32_t before = wire->head;
     places[0].slot[2][0].len = 64;
@@ -325,7 +325,7 @@ static void nothing_leaves_behind_the_fence(void **unused)
     poll_at(1); /* it gives back what it holds, also while a handler waits */
     pass_on(1, 0);
     (void)hca_progress(&hca->tp, AQI_PROGRESS_REPLIES, 0);
-    assert_false(hca_pins_fenced(hca));
+    assert_false(hca_fenced(hca));
     assert_int_equal(tell(0, 2), AQ_OK);
     settle();
     close_all();
@@ -360,7 +360,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     ends[0].answers[1] = 0;
     uint64_t by_ring = aqi_counter_sum(AQI_CTR_AM_RING);
     change(0);
-    assert_true(hca_pins_fenced(ends[0].hca));
+    assert_true(hca_fenced(ends[0].hca));
     pass_on(0, 1);
     assert_int_equal(hca_am_send(&ends[1].hca->tp, &ends[1].hca->peers[0]->peer, &am, NULL), AQ_OK);
     assert_int_equal(tell(1, 0), AQ_OK);
@@ -461,12 +461,12 @@ static void memory_of_any_kind(void **unused)
         assert_int_equal(hca_mem_reg(&hca->tp, NULL, SIZE_MAX, &places[0].mem), AQ_OK);
         struct slot *slot = hold(false, 2 * PAGE);
         settle();
-        assert_false(hca_pins_fenced(hca));
+        assert_false(hca_fenced(hca));
         assert_int_equal(aqi_reg_counts(hca->pins.reg)->lent.regions != 0, watched);
         void *at = mmap(plot_of(1, 0, 0), 2 * PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         assert_ptr_equal(at, plot_of(1, 0, 0));
-        assert_int_equal(hca_pins_fenced(hca), watched);
+        assert_int_equal(hca_fenced(hca), watched);
         for (unsigned i = 0; i < STEPS && tell(0, 1) != AQ_OK; i++)
             step(false);
         memset(slot->local, 'x', slot->len);

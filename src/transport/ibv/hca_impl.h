@@ -13,12 +13,11 @@
 #include "base/mac.h"
 #include "base/pool.h"
 #include "base/spin.h"
-#include "reg/monitor.h"
-#include "reg/reg.h"
 #include "transport/credit_gate.h"
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
 #include "transport/ibv/ibv.h"
+#include "transport/pins.h"
 
 enum {
     HCA_FRAME = 96,     /* bytes before the payload of a message, at most */
@@ -231,27 +230,12 @@ struct hca_peer {
     char why[160];
 };
 
-/* How what a transfer begins or ends in is reached. */
-enum hca_by {
-    HCA_BY_KNOWN, /* it lies in a registration that the caller knows */
-    HCA_BY_PINS,  /* it is pinned on demand */
-    HCA_BY_BOUNCE /* it is copied */
-};
-
 /* A transfer. */
 struct hca_op {
+    struct aqi_op op;
     struct hca_op *next;
     struct hca_peer *peer;
-    struct aqi_comp *comp;
-    bool get;
-    enum hca_by by;
-    enum aqi_reg_how how; /* of what is pinned for it; AQI_REG_NEVER: not asked yet */
-    aq_status status;
-    uint64_t remote;
-    unsigned char *local;
-    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
-    size_t len, posted, done;
-    const struct hca_mem *here; /* HCA_BY_KNOWN */
+    const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
     struct hca_far *far; /* NULL: `there` is registered, or nothing was asked for yet */
 };
@@ -277,7 +261,7 @@ struct hca_key {
 
 struct hca_mem {
     struct aqi_mem mem;
-    struct hca_mem *next; /* of segments that are lent on demand */
+    struct aqi_pins_segment segment; /* if it is lent on demand */
     struct hca_key key;
     struct ibv_mr *mr[][HCA_RAILS]; /* of each part */
 };
@@ -299,18 +283,6 @@ struct hca_greeter {
     struct hca_peer *calling;
 };
 
-struct hca_pins {
-    struct aqi_reg *reg;
-    struct aqi_monitor *monitor; /* NULL: nothing may be kept */
-    struct aqi_pool uses;
-    uint64_t page;
-    uint64_t region;   /* where pieces of a peer's memory end */
-    size_t ride;       /* bytes of a put that may ride on the question for its memory */
-    struct hca_op *op; /* that memory is being pinned for; NULL: for a peer */
-    bool once;         /* just for that */
-    bool due;          /* something may be unpinned, or sent */
-};
-
 /* Memory that peers reach is registered on demand, theirs and ours. */
 struct hca_lending {
     bool on;
@@ -318,7 +290,6 @@ struct hca_lending {
     bool owed; /* somebody is to hear of the control messages that were taken */
     bool gone; /* the cache is to hear of peers that are */
     struct aqi_pool fars;
-    struct hca_mem *segments;
     struct hca_op *refused, **last_refused; /* parts that are to go by messages */
 };
 
@@ -346,7 +317,7 @@ struct hca_tp {
     uint32_t repeating; /* peers to which something is posted again */
     struct aqi_pool ops;
     struct hca_greeter greeter;
-    struct hca_pins pins;
+    struct aqi_pins pins;
     struct hca_lending lending;
     struct hca_rings rings;
     int epoll;
@@ -391,6 +362,12 @@ static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
     return hca->lending.on ? HCA_CONTROL_BUFFERS : 0;
 }
 
+/* May no message leave, and no put begin, because of what a peer holds? */
+static inline bool hca_fenced(struct hca_tp *hca)
+{
+    return !hca->draining && aqi_pins_fenced(&hca->pins);
+}
+
 /* hca.c */
 size_t hca_peer_memory(const struct hca_tp *hca);
 
@@ -424,27 +401,6 @@ static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
 struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more);
 void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf);
 void hca_buf_close(struct hca_tp *hca);
-
-/* hca_pins.c. With the lock held. */
-aq_status hca_pins_open(struct hca_tp *hca);
-void hca_pins_close(struct hca_tp *hca); /* nothing is in use */
-/* Pin the beginning of what `sent` is to move, and make it as long as that. False: not so. */
-bool hca_pins_get(struct hca_tp *hca, struct hca_sent *sent);
-void hca_pins_put(struct hca_tp *hca, struct hca_sent *sent);
-uint32_t hca_pins_lkey(const struct hca_sent *sent, unsigned rail);
-/* Unpin what was unmapped or is not kept, and say so to those that hold it. */
-void hca_pins_progress(struct hca_tp *hca);
-/* Does a peer hold a key of memory that has changed? Then no message may leave, and no put begin:
- * those that have begun know nothing of it. If they waited, their memory there were not given back,
- * and processes might wait for each other. */
-static inline bool hca_pins_fenced(struct hca_tp *hca)
-{
-    return AQI_UNLIKELY(hca->lending.on) && !hca->draining &&
-           aqi_reg_counts(hca->pins.reg)->sent != 0 && /* something was ever lent */
-           aqi_reg_fenced(hca->pins.reg);
-}
-/* What would make it better, for aqinfo; "": nothing. */
-void hca_pins_advise(char *advice, size_t len);
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
@@ -577,6 +533,9 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
 /* hca_memory.c */
+aq_status hca_pins_open(struct hca_tp *hca);
+/* Of what is pinned on demand. */
+uint32_t hca_pins_lkey(const struct aqi_reg_use *use, unsigned rail);
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,

@@ -1,10 +1,11 @@
 /* ibv: the memory that remote writes and reads reach, registered in parts where it is large, or
- * lent on demand. */
+ * lent on demand; and what is pinned on demand. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,11 +58,9 @@ static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, str
     if (!hca->lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
     struct hca_mem *mem = hca_memory_new(hca, addr, len, 0, 0);
     if (mem == NULL) return AQ_ENOMEM;
+    mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)addr, .len = len};
     hca_lock(hca);
-    if (len != SIZE_MAX) {
-        mem->next = hca->lending.segments;
-        hca->lending.segments = mem;
-    }
+    if (len != SIZE_MAX) aqi_pins_offer(&hca->pins, &mem->segment);
     hca_unlock(hca);
     *out = &mem->mem;
     return AQ_OK;
@@ -91,24 +90,12 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     return AQ_OK;
 }
 
-/* What was lent of it is asked back; meanwhile nothing leaves that could tell of other memory in
- * its place. */
-static void hca_memory_unlend(struct hca_tp *hca, const struct hca_mem *mem)
-{
-    struct hca_mem **at = &hca->lending.segments;
-    while (*at != NULL && *at != mem)
-        at = &(*at)->next;
-    if (*at == NULL) return;
-    *at = mem->next;
-    aqi_reg_invalidate(hca->pins.reg, (uintptr_t)mem->mem.addr, mem->mem.len);
-}
-
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_mem *mem = (struct hca_mem *)out;
     hca_lock(hca);
-    hca_memory_unlend(hca, mem);
+    aqi_pins_withdraw(&hca->pins, &mem->segment);
     hca_unlock(hca);
     for (unsigned p = 0; p < mem->key.parts; p++)
         hca_rails_deregister(mem->mr[p]);
@@ -145,4 +132,62 @@ void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 {
     (void)tp;
     free(rmem);
+}
+
+/* --- on demand ------------------------------------------------------------------------------- */
+
+struct hca_pinned {
+    struct aqi_pinned pinned;
+    struct ibv_mr *mr[HCA_RAILS];
+    uint32_t rkey[HCA_RAILS]; /* what peers get */
+};
+
+static aq_status hca_memory_pin(void *host, uint64_t addr, uint64_t len,
+                                enum aqi_pins_access access, struct aqi_reg_mem *mem)
+{
+    static const int rights[] = {[AQI_PINS_READ] = 0,
+                                 [AQI_PINS_WRITE] = IBV_ACCESS_LOCAL_WRITE,
+                                 [AQI_PINS_PEERS] = HCA_ACCESS};
+    struct hca_tp *hca = host;
+    struct hca_pinned *pinned = calloc(1, sizeof(*pinned));
+    if (pinned == NULL) return AQ_ENOTSUP;
+    *mem = (struct aqi_reg_mem){
+        .handle = pinned, .key = pinned->rkey, .key_len = hca->rails * sizeof(pinned->rkey[0])};
+    if (hca_rails_register(hca, pinned->mr, (void *)(uintptr_t)addr, len, rights[access])) {
+        for (unsigned r = 0; r < hca->rails; r++)
+            pinned->rkey[r] = pinned->mr[r]->rkey;
+        return AQ_OK;
+    }
+    bool full = errno == ENOMEM;
+    hca_rails_deregister(pinned->mr);
+    free(pinned);
+    return full ? AQ_ELIMIT : AQ_ENOTSUP;
+}
+
+static void hca_memory_unpin(void *host, const struct aqi_reg_mem *mem)
+{
+    struct hca_pinned *pinned = mem->handle;
+    (void)host;
+    hca_rails_deregister(pinned->mr);
+    free(pinned);
+}
+
+uint32_t hca_pins_lkey(const struct aqi_reg_use *use, unsigned rail)
+{
+    const struct hca_pinned *pinned = use->mem->handle;
+    return pinned->mr[rail]->lkey;
+}
+
+aq_status hca_pins_open(struct hca_tp *hca)
+{
+    const struct aqi_pins_params params = {.tp = &hca->params,
+                                           .name = "ibv",
+                                           .max_medium = hca->tp.limits.max_medium,
+                                           .lends = hca->lending.on,
+                                           .pin = hca_memory_pin,
+                                           .unpin = hca_memory_unpin,
+                                           .send = hca_control_send,
+                                           .host = hca};
+    aqi_pool_init(&hca->lending.fars, sizeof(struct hca_far), 64, false);
+    return aqi_pins_open(&params, &hca->pins);
 }

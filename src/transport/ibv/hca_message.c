@@ -43,7 +43,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
     hca_lock(hca);
-    aq_status st = hca_pins_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
+    aq_status st = hca_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
     struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {

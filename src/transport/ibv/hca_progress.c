@@ -112,7 +112,11 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
-    hca_pins_progress(hca);
+    if (AQI_UNLIKELY(hca->lending.on)) {
+        hca_far_forget(hca);
+        hca_control_progress(hca);
+    }
+    aqi_pins_progress(&hca->pins);
     bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
     bool refused = hca->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
     hca_unlock(hca);

@@ -11,9 +11,9 @@
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
     if (AQI_UNLIKELY(op->far != NULL)) hca_far_end(hca, op);
-    if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
-    if (!op->get) aqi_comp_local(op->comp);
-    aqi_comp_remote(op->comp);
+    if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
+    if (!op->op.get) aqi_comp_local(op->op.comp);
+    aqi_comp_remote(op->op.comp);
     op->peer->busy--;
     aqi_pool_put(&hca->ops, op);
 }
@@ -22,18 +22,18 @@ void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
 {
     if (sent->buf != NULL) hca_bounce_put(hca, sent->buf);
-    if (sent->pin != NULL) hca_pins_put(hca, sent);
+    if (sent->pin != NULL) aqi_pins_put(&hca->pins, sent->pin);
 }
 
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
     struct hca_op *op = sent->op;
-    if (status != AQ_OK) op->status = status;
-    if (sent->buf != NULL && op->get && status == AQ_OK)
-        memcpy(op->local + sent->offset, sent->buf->bytes, sent->len);
+    if (status != AQ_OK) op->op.status = status;
+    if (sent->buf != NULL && op->op.get && status == AQ_OK)
+        memcpy(op->op.local + sent->offset, sent->buf->bytes, sent->len);
     hca_transfer_release(hca, sent);
-    op->done += sent->len;
-    if (op->done == op->len) hca_transfer_end(hca, op);
+    op->op.done += sent->len;
+    if (op->op.done == op->op.len) hca_transfer_end(hca, op);
 }
 
 /* Those that are not wholly posted end when what was posted has. */
@@ -43,10 +43,10 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
         struct hca_op *op = peer->ops;
         peer->ops = op->next;
         hca->waiting--;
-        op->status = status;
-        op->done += op->len - op->posted;
-        op->posted = op->len;
-        if (op->done == op->len) hca_transfer_end(hca, op);
+        op->op.status = status;
+        op->op.done += op->op.len - op->op.posted;
+        op->op.posted = op->op.len;
+        if (op->op.done == op->op.len) hca_transfer_end(hca, op);
     }
     peer->last_op = &peer->ops;
     hca_far_fail(hca, peer, status);
@@ -79,13 +79,13 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
 static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned rail)
 {
     const struct hca_op *op = sent->op;
-    const unsigned char *at = op->local + sent->offset;
+    const unsigned char *at = op->op.local + sent->offset;
     struct ibv_sge piece = {.addr = (uintptr_t)at, .length = (uint32_t)sent->len};
     if (sent->buf != NULL) {
         piece.addr = (uintptr_t)sent->buf->bytes;
         piece.lkey = sent->buf->chunk->mr[rail]->lkey;
     } else if (sent->pin != NULL) {
-        piece.lkey = hca_pins_lkey(sent, rail);
+        piece.lkey = hca_pins_lkey(sent->pin, rail);
     } else {
         size_t offset = (size_t)(at - (const unsigned char *)op->here->mem.addr);
         piece.lkey = op->here->mr[offset >> op->here->key.shift][rail]->lkey;
@@ -99,14 +99,14 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     unsigned rail = hca_transfer_link(hca, peer);
     if (rail == HCA_RAILS) return AQ_AGAIN;
     peer->turn = (rail + 1) % hca->rails;
-    uint64_t remote = op->remote + sent->offset;
+    uint64_t remote = op->op.remote + sent->offset;
     struct ibv_sge piece = hca_transfer_piece(sent, rail);
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,
-        .opcode = op->get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+        .opcode = op->op.get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
         .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op, remote, rail)}};
-    if (!op->get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    if (!op->op.get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
 
@@ -119,31 +119,34 @@ static inline uint64_t hca_transfer_part(uint64_t offset, uint8_t shift)
 /* How long the next piece is, if nothing has to be pinned or copied for it. */
 static size_t hca_transfer_piece_len(const struct hca_op *op)
 {
-    uint64_t len = aqi_min(op->len - op->posted, hca_config.piece);
-    uint64_t remote = op->remote + op->posted - op->there->rmem.addr;
+    uint64_t len = aqi_min(op->op.len - op->op.posted, hca_config.piece);
+    uint64_t remote = op->op.remote + op->op.posted - op->there->rmem.addr;
     if (op->far == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
-    if (op->by != HCA_BY_KNOWN) return (size_t)len;
-    uint64_t local = (uintptr_t)op->local + op->posted - (uintptr_t)op->here->mem.addr;
+    if (op->op.by != AQI_BY_KNOWN) return (size_t)len;
+    uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->mem.addr;
     return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
 }
 
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
-    struct hca_sent sent = {.op = op, .offset = op->posted, .len = hca_transfer_piece_len(op)};
+    struct hca_sent sent = {.op = op, .offset = op->op.posted, .len = hca_transfer_piece_len(op)};
     /* Before memory is pinned, or looked up again and again. */
     if (hca_transfer_link(hca, op->peer) == HCA_RAILS) return AQ_AGAIN;
-    if (op->by == HCA_BY_PINS && !hca_pins_get(hca, &sent)) op->by = HCA_BY_BOUNCE;
-    if (op->by == HCA_BY_BOUNCE) {
+    if (op->op.by == AQI_BY_PINS) {
+        sent.pin = aqi_pins_get(&hca->pins, &op->op, sent.offset, &sent.len);
+        if (sent.pin == NULL) op->op.by = AQI_BY_BOUNCE;
+    }
+    if (op->op.by == AQI_BY_BOUNCE) {
         sent.len = aqi_min(sent.len, hca->buffer);
         sent.buf = hca_bounce_get(hca, 0);
         if (sent.buf == NULL) return AQ_AGAIN;
-        if (!op->get) memcpy(sent.buf->bytes, op->local + op->posted, sent.len);
+        if (!op->op.get) memcpy(sent.buf->bytes, op->op.local + op->op.posted, sent.len);
     }
-    op->posted += sent.len; /* first: a failure ends what is posted */
+    op->op.posted += sent.len; /* first: a failure ends what is posted */
     aq_status st = hca_transfer_issue(hca, op->peer, &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
-    op->posted -= sent.len;
+    op->op.posted -= sent.len;
     hca_transfer_release(hca, &sent);
     return st;
 }
@@ -162,28 +165,25 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
     while (peer->ops != NULL && peer->state == HCA_UP && peer->again == NULL) {
         struct hca_op *op = peer->ops;
         if (hca_transfer_post(hca, op) != AQ_OK) return;
-        if (op->posted != op->len) continue;
+        if (op->op.posted != op->op.len) continue;
         peer->ops = op->next;
         hca->waiting--;
         if (peer->ops == NULL) peer->last_op = &peer->ops;
     }
 }
 
-/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. Where it
- * stays so, each further buffer, which is a write of its own, costs more than that. */
+/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. */
 static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
                                const struct aqi_mem *mem)
 {
     const struct hca_mem *here = (const struct hca_mem *)mem;
     op->here = here != NULL && here->key.parts != 0 ? here : NULL;
-    if (!op->get && op->len <= sizeof(op->copy)) {
-        memcpy(op->copy, op->local, op->len);
-        op->local = op->copy;
-        op->by = HCA_BY_BOUNCE;
+    if (!op->op.get && op->op.len <= sizeof(op->op.copy)) {
+        memcpy(op->op.copy, op->op.local, op->op.len);
+        op->op.local = op->op.copy;
+        op->op.by = AQI_BY_BOUNCE;
     } else if (op->here == NULL) {
-        uint64_t most = hca_config.bounce_limit;
-        if (hca->pins.monitor != NULL) most = aqi_min(most, hca->buffer);
-        op->by = op->len <= most ? HCA_BY_BOUNCE : HCA_BY_PINS;
+        op->op.by = aqi_pins_by(&hca->pins, op->op.len, hca_config.bounce_limit, hca->buffer);
     }
 }
 
@@ -204,9 +204,9 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
                                     const struct hca_rmem *rmem, const struct aqi_mem *mem)
 {
     struct hca_peer *peer = want->peer;
-    aq_status st = hca_transfer_ready(hca, peer, rmem, want->remote, want->len);
+    aq_status st = hca_transfer_ready(hca, peer, rmem, want->op.remote, want->op.len);
     if (st != AQ_OK) return st;
-    if (!want->get && hca_pins_fenced(hca)) return AQ_AGAIN;
+    if (!want->op.get && hca_fenced(hca)) return AQ_AGAIN;
     struct hca_op *op = aqi_pool_get(&hca->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
@@ -291,7 +291,7 @@ static inline bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *pe
                      len - 1 >= hca_config.piece ||
                      !hca_transfer_straight_there(rmem, addr, len, rail, &wr.wr.rdma.rkey)))
         return false;
-    if (AQI_UNLIKELY(!get && hca_pins_fenced(hca))) return false;
+    if (AQI_UNLIKELY(!get && hca_fenced(hca))) return false;
     if (!in_line && AQI_UNLIKELY(!hca_transfer_straight_here(here, local, len, rail, &piece.lkey) ||
                                  (!get && len <= AQI_PUT_COPIED)))
         return false;
@@ -324,14 +324,14 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
         return;
     }
     *op = (struct hca_op){.peer = peer,
-                          .comp = sent->comp,
-                          .get = sent->get,
-                          .remote = sent->remote,
-                          .local = sent->local,
-                          .len = sent->len,
+                          .op = {.comp = sent->comp,
+                                 .get = sent->get,
+                                 .remote = sent->remote,
+                                 .local = sent->local,
+                                 .len = sent->len},
                           .there = sent->there};
-    if (!op->get && op->len <= sizeof(sent->copy))
-        op->local = memcpy(op->copy, sent->copy, sizeof(sent->copy));
+    if (!sent->get && sent->len <= sizeof(sent->copy))
+        op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
     hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);
     peer->busy++;
     hca_transfer_queue(hca, op);
@@ -344,9 +344,9 @@ static AQI_NOINLINE aq_status hca_transfer_other(struct hca_tp *hca, struct hca_
                                                  const struct hca_rmem *rmem,
                                                  const struct aqi_mem *mem)
 {
-    if (op->len != 0) return hca_transfer_begin(hca, op, rmem, mem);
-    if (!op->get) aqi_comp_local(op->comp);
-    aqi_comp_remote(op->comp);
+    if (op->op.len != 0) return hca_transfer_begin(hca, op, rmem, mem);
+    if (!op->op.get) aqi_comp_local(op->op.comp);
+    aqi_comp_remote(op->op.comp);
     return AQ_OK;
 }
 
@@ -362,7 +362,8 @@ static inline aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to,
     if (AQI_UNLIKELY(!hca_transfer_straight(hca, peer, rmem, addr, local, len,
                                             (const struct hca_mem *)mem, comp, get))) {
         struct hca_op op = {
-            .peer = peer, .comp = comp, .get = get, .remote = addr, .local = local, .len = len};
+            .peer = peer,
+            .op = {.comp = comp, .get = get, .remote = addr, .local = local, .len = len}};
         st = hca_transfer_other(hca, &op, rmem, mem);
     }
     hca_unlock(hca);

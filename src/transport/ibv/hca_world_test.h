@@ -316,7 +316,8 @@ static inline void end_close(struct end *end)
     }
     assert_int_equal(hca->rings.open, 0);
     free(hca->peers);
-    if (hca->pins.reg != NULL) hca_pins_close(hca);
+    aqi_pins_close(&hca->pins);
+    aqi_pool_destroy(&hca->lending.fars);
     hca_rings_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);

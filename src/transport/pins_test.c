@@ -1,8 +1,8 @@
-/* Twin of hca_pins.c, with an adapter that only counts. */
-#include "reg/limits.h"
-#include "transport/ibv/hca_impl.h"
+/* Twin of pins.c, with an adapter that only counts. */
+#include "transport/pins.h"
 
-#include <errno.h>
+#include "reg/limits.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,58 +18,62 @@ enum { LEN = 1 << 20, PIECES = 64 };
 static struct {
     unsigned made, ended;
     size_t bytes, most;
-    int access, error;
+    enum aqi_pins_access access;
+    aq_status status;
 } card;
 
-static struct ibv_mr *card_register(struct ibv_pd *pd, void *addr, size_t len, int access)
+static struct aqi_pins pins;
+static struct aqi_tp_params params = {.local_size = 1};
+
+static aq_status card_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
+                          struct aqi_reg_mem *mem)
 {
-    errno = card.error;
-    if (card.error != 0) return NULL;
-    struct ibv_mr *mr = calloc(1, sizeof(*mr));
-    assert_non_null(mr);
-    *mr = (struct ibv_mr){.pd = pd, .addr = addr, .length = len, .lkey = ++card.made};
+    assert_ptr_equal(host, &card);
+    assert_int_equal(addr % pins.page, 0);
+    if (card.status != AQ_OK) return card.status;
+    *mem = (struct aqi_reg_mem){.handle = calloc(1, sizeof(struct aqi_pinned))};
+    assert_non_null(mem->handle);
+    card.made++;
     card.access = access;
     card.bytes += len;
     card.most = aqi_max(card.most, card.bytes);
-    return mr;
+    return AQ_OK;
 }
 
-static int card_deregister(struct ibv_mr *mr)
+static void card_unpin(void *host, const struct aqi_reg_mem *mem)
 {
+    assert_ptr_equal(host, &card);
     card.ended++;
-    card.bytes -= mr->length;
-    free(mr);
-    return 0;
+    card.bytes -= ((struct aqi_pinned *)mem->handle)->len;
+    free(mem->handle);
 }
 
-static struct hca_tp *hca;
-
-static void open_with(unsigned monitor, const char *victim)
+static void open_with(unsigned monitor, const char *victim, uint64_t registrations)
 {
+    const struct aqi_pins_params with = {.tp = &params,
+                                         .name = "test",
+                                         .registrations = registrations,
+                                         .pin = card_pin,
+                                         .unpin = card_unpin,
+                                         .host = &card};
     memset(&card, 0, sizeof(card));
-    hca_verbs.reg_mr = card_register;
-    hca_verbs.dereg_mr = card_deregister;
+    memset(&pins, 0, sizeof(pins));
     aqi_reg_config.monitor = monitor;
     aqi_reg_config.victim = victim;
-    hca = calloc(1, sizeof(*hca));
-    assert_non_null(hca);
-    hca->rails = 1;
-    hca->params.local_size = 1;
-    assert_int_equal(hca_pins_open(hca), AQ_OK);
+    assert_int_equal(aqi_pins_open(&with, &pins), AQ_OK);
 }
 
 static void close_all(void)
 {
-    hca_pins_close(hca);
-    free(hca);
+    aqi_pins_close(&pins);
     assert_int_equal(card.bytes, 0);
     assert_int_equal(card.made, card.ended);
 }
 
 static void open_with_monitor_or_skip(void)
 {
-    open_with(AQI_REG_MONITOR_AUTO, "");
-    if (hca->pins.monitor != NULL) return;
+    open_with(AQI_REG_MONITOR_AUTO, "", 0);
+    if (pins.monitor != NULL) return;
     close_all();
     skip();
 }
@@ -85,24 +89,23 @@ static unsigned char *map(void *at)
 /* Pin for a transfer, all pieces at once, and let go; how much of it could be. */
 static size_t transfer(unsigned char *at, bool get)
 {
-    struct hca_op op = {.get = get, .by = HCA_BY_PINS, .local = at, .len = LEN};
-    struct hca_sent sent[PIECES];
+    struct aqi_op op = {.get = get, .by = AQI_BY_PINS, .local = at, .len = LEN};
+    struct aqi_reg_use *uses[PIECES];
     unsigned count = 0;
     size_t done = 0;
     while (done < LEN) {
         assert_true(count < PIECES);
-        struct hca_sent *piece = &sent[count];
-        *piece = (struct hca_sent){.op = &op, .offset = done, .len = LEN - done};
-        if (!hca_pins_get(hca, piece)) break;
-        assert_true(piece->len != 0 && piece->len <= LEN - done);
-        assert_int_not_equal(hca_pins_lkey(piece, 0), 0);
-        done += piece->len;
+        size_t len = LEN - done;
+        uses[count] = aqi_pins_get(&pins, &op, done, &len);
+        if (uses[count] == NULL) break;
+        assert_true(len != 0 && len <= LEN - done);
+        done += len;
         count++;
     }
     while (count != 0)
-        hca_pins_put(hca, &sent[--count]);
-    while (hca->pins.due)
-        hca_pins_progress(hca);
+        aqi_pins_put(&pins, uses[--count]);
+    while (pins.due)
+        aqi_pins_progress(&pins);
     return done;
 }
 
@@ -114,7 +117,7 @@ static void what_is_kept_costs_no_call(void **unused)
     assert_int_equal(transfer(at, false), LEN);
     unsigned made = card.made;
     assert_true(made >= LEN / aqi_reg_config.region);
-    assert_int_equal(card.access, IBV_ACCESS_LOCAL_WRITE); /* since a get may use it, too */
+    assert_int_equal(card.access, AQI_PINS_WRITE); /* since a get may use it, too */
     assert_int_equal(transfer(at, true), LEN);
     assert_int_equal(transfer(at, false), LEN);
     assert_int_equal(card.made, made);
@@ -135,8 +138,8 @@ static void what_changes_is_pinned_anew(void **unused)
     assert_int_equal(card.made, 2 * made);
     munmap(at, LEN);
     do /* without another transfer; a call unpins a few */
-        hca_pins_progress(hca);
-    while (hca->pins.due);
+        aqi_pins_progress(&pins);
+    while (pins.due);
     assert_int_equal(card.bytes, 0);
     close_all();
 }
@@ -144,15 +147,15 @@ static void what_changes_is_pinned_anew(void **unused)
 static void without_a_monitor_nothing_is_kept(void **unused)
 {
     (void)unused;
-    open_with(AQI_REG_MONITOR_NONE, "");
-    assert_null(hca->pins.monitor);
+    open_with(AQI_REG_MONITOR_NONE, "", 0);
+    assert_null(pins.monitor);
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
-    assert_int_equal(card.access, 0); /* it may be for reading only */
+    assert_int_equal(card.access, AQI_PINS_READ);
     assert_int_equal(card.bytes, 0);
     unsigned made = card.made;
     assert_int_equal(transfer(at, true), LEN);
-    assert_int_equal(card.access, IBV_ACCESS_LOCAL_WRITE);
+    assert_int_equal(card.access, AQI_PINS_WRITE);
     assert_int_equal(card.made, 2 * made);
     munmap(at, LEN);
     close_all();
@@ -167,10 +170,10 @@ static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    open_with(AQI_REG_MONITOR_AUTO, "");
-    hca_pins_advise(advice, sizeof(advice));
+    open_with(AQI_REG_MONITOR_AUTO, "", 0);
+    aqi_pins_advise(advice, sizeof(advice));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_null(hca->pins.monitor);
+    assert_null(pins.monitor);
     assert_non_null(strstr(advice, "memory outside the segments is registered for each transfer"));
     unsigned char *at = map(NULL);
     assert_int_equal(transfer(at, false), LEN);
@@ -178,14 +181,14 @@ static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
     munmap(at, LEN);
     close_all();
     aqi_reg_config.monitor = AQI_REG_MONITOR_NONE; /* as wanted */
-    hca_pins_advise(advice, sizeof(advice));
+    aqi_pins_advise(advice, sizeof(advice));
     assert_string_equal(advice, "");
 }
 
 static void files_are_not_kept(void **unused)
 {
     (void)unused;
-    open_with(AQI_REG_MONITOR_AUTO, "");
+    open_with(AQI_REG_MONITOR_AUTO, "", 0);
     void *at = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
     assert_int_equal(transfer(at, false), LEN);
@@ -194,22 +197,38 @@ static void files_are_not_kept(void **unused)
     close_all();
 }
 
+/* A provider may have few. */
+static void registrations_are_bounded(void **unused)
+{
+    (void)unused;
+    open_with(AQI_REG_MONITOR_AUTO, "", 3);
+    unsigned char *at = map(NULL), *other = map(NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        size_t done = transfer(i % 2 != 0 ? other : at, i > 1);
+        assert_in_range(done, 2 * aqi_reg_config.region + 1, 3 * aqi_reg_config.region);
+        assert_true(card.made - card.ended <= 3);
+    }
+    munmap(other, LEN);
+    munmap(at, LEN);
+    close_all();
+}
+
 /* What is refused is copied by the caller, and asked for again by the next transfer. */
 static void refusals_and_limits(void **unused)
 {
     (void)unused;
-    open_with(AQI_REG_MONITOR_NONE, "");
+    open_with(AQI_REG_MONITOR_NONE, "", 0);
     unsigned char *at = map(NULL);
-    card.error = EFAULT;
+    card.status = AQ_ENOTSUP;
     assert_int_equal(transfer(at, false), 0);
-    card.error = 0;
+    card.status = AQ_OK;
     assert_int_equal(transfer(at, false), LEN);
-    card.error = ENOMEM; /* lowers the limit for a while */
+    card.status = AQ_ELIMIT; /* lowers the limit for a while */
     assert_int_equal(transfer(at, false), 0);
-    card.error = 0;
+    card.status = AQ_OK;
     assert_int_not_equal(transfer(at, false), 0);
     close_all();
-    open_with(AQI_REG_MONITOR_AUTO, "256K");
+    open_with(AQI_REG_MONITOR_AUTO, "256K", 0);
     assert_in_range(transfer(at, false), 128 << 10, 256 << 10);
     assert_in_range(transfer(at, true), 128 << 10, 256 << 10);
     assert_true(card.most <= 256 << 10);
@@ -225,6 +244,7 @@ int main(void)
         cmocka_unit_test(without_a_monitor_nothing_is_kept),
         cmocka_unit_test(where_userfaultfd_is_refused_aqinfo_says_so),
         cmocka_unit_test(files_are_not_kept),
+        cmocka_unit_test(registrations_are_bounded),
         cmocka_unit_test(refusals_and_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,218 @@
+/*
+ * Memory that a transport registers on demand.
+ *
+ * Of what was unmapped no message and no put leaves before all peers who hold it have given it back
+ * (aqi_pins_fenced). What else may tell of it, such as another network, knows nothing of that, so
+ * with the next call such memory is deregistered, too (`cut`): a transfer to other pages of the
+ * piece that is under way is refused by the adapter, and done again by messages.
+ */
+#include "transport/pins.h"
+
+#include "base/log.h"
+#include "base/stats.h"
+#include "reg/limits.h"
+
+#include <string.h>
+
+/* --- what the cache asks for ----------------------------------------------------------------- */
+
+/* What is kept serves puts, gets and peers; else what is put may lie in memory for reading only. */
+static enum aqi_pins_access pins_access(const struct aqi_pins *pins)
+{
+    if (pins->op != NULL && pins->once) return pins->op->get ? AQI_PINS_WRITE : AQI_PINS_READ;
+    return pins->params.lends ? AQI_PINS_PEERS : AQI_PINS_WRITE;
+}
+
+static aq_status pins_pin(void *host, uint64_t addr, uint64_t len, struct aqi_reg_mem *mem)
+{
+    const struct aqi_pins *pins = host;
+    aq_status st = pins->params.pin(pins->params.host, addr, len, pins_access(pins), mem);
+    if (st != AQ_OK) return st;
+    ((struct aqi_pinned *)mem->handle)->len = len;
+    aqi_count(AQI_CTR_REG_PINNED, len);
+    return AQ_OK;
+}
+
+static void pins_unpin(void *host, const struct aqi_reg_mem *mem)
+{
+    const struct aqi_pins *pins = host;
+    aqi_count(AQI_CTR_REG_UNPINNED, ((const struct aqi_pinned *)mem->handle)->len);
+    pins->params.unpin(pins->params.host, mem);
+}
+
+/* Are these pages in a segment, which is not unmapped while it may be reached? Then all of its
+ * other pages may be pinned along. */
+static bool pins_segment(const struct aqi_pins *pins, uint64_t addr, uint64_t len, uint64_t *from,
+                         uint64_t *to)
+{
+    uint64_t page = pins->page, first = addr & ~(page - 1);
+    uint64_t end = aqi_round_up(addr + len, page);
+    for (const struct aqi_pins_segment *at = pins->segments; at != NULL; at = at->next) {
+        uint64_t begin = aqi_round_up(at->addr, page), behind = (at->addr + at->len) & ~(page - 1);
+        if (first < begin || end > behind) continue;
+        *from = begin;
+        *to = behind;
+        return true;
+    }
+    return false;
+}
+
+static bool pins_watch(struct aqi_pins *pins, uint64_t addr, uint64_t len)
+{
+    uint64_t first = addr & ~(pins->page - 1), end = aqi_round_up(addr + len, pins->page);
+    return pins->monitor != NULL && aqi_monitor_watch(pins->monitor, first, end - first);
+}
+
+/* A key opens whole pages. What cannot be kept costs more than a message. */
+static enum aqi_reg_how pins_how_lent(struct aqi_pins *pins, uint64_t addr, uint64_t len)
+{
+    const struct aqi_tp_hooks *hooks = &pins->params.tp->hooks;
+    uint64_t page = pins->page, first = addr & ~(page - 1);
+    if (!hooks->range_ok(hooks->host, first, aqi_round_up(addr + len, page) - first))
+        return AQI_REG_NEVER;
+    if (pins_watch(pins, addr, len)) return AQI_REG_KEEP;
+    return len > pins->params.max_medium ? AQI_REG_ONCE : AQI_REG_NEVER;
+}
+
+/* All pages of a transfer are watched at once. */
+static enum aqi_reg_how pins_how(void *host, uint32_t who, uint64_t addr, uint64_t len,
+                                 uint64_t *from, uint64_t *to)
+{
+    struct aqi_pins *pins = host;
+    struct aqi_op *op = pins->op;
+    pins->once = false;
+    if (pins_segment(pins, addr, len, from, to)) return AQI_REG_KEEP;
+    if (who != AQI_REG_SELF) return pins_how_lent(pins, addr, len);
+    if (op->how == AQI_REG_NEVER)
+        op->how = pins_watch(pins, (uintptr_t)op->local, op->len) ? AQI_REG_KEEP : AQI_REG_ONCE;
+    pins->once = op->how == AQI_REG_ONCE;
+    return op->how;
+}
+
+static aq_status pins_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const void *bytes,
+                           size_t nbytes)
+{
+    const struct aqi_tp_hooks *hooks = &((struct aqi_pins *)host)->params.tp->hooks;
+    (void)peer, (void)tag;
+    if (!hooks->range_ok(hooks->host, addr, nbytes)) return AQ_ERANGE;
+    memcpy((void *)(uintptr_t)addr, bytes, nbytes);
+    return AQ_OK;
+}
+
+static bool pins_changed(void *host, uint64_t *addr, uint64_t *len)
+{
+    struct aqi_monitor *monitor = ((struct aqi_pins *)host)->monitor;
+    return monitor != NULL && aqi_monitor_next(monitor, addr, len);
+}
+
+static aq_status pins_send(void *host, uint32_t peer, const void *bytes, size_t len)
+{
+    const struct aqi_pins *pins = host;
+    return pins->params.send(pins->params.host, peer, bytes, len);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static aq_status pins_limits(struct aqi_pins *pins, struct aqi_reg_limits *limits)
+{
+    const struct aqi_pins_params *params = &pins->params;
+    struct aqi_reg_machine machine = {.processes = params->tp->local_size,
+                                      .on_demand = params->lends};
+    aqi_reg_machine_look(&machine);
+    pins->page = machine.page;
+    aq_status st = aqi_reg_limits_from(&aqi_reg_config, &machine, limits);
+    if (st != AQ_OK) return st;
+    if (params->lends) /* a control message fits a buffer */
+        limits->ride = (uint32_t)aqi_min(
+            limits->ride, params->max_medium - (AQI_REG_MESSAGE_MAX - AQI_REG_RIDE_MAX));
+    if (params->registrations != 0) {
+        uint64_t lent = params->lends ? params->registrations / 4 * 3 : 0;
+        if (params->lends) limits->main.regions = aqi_min(limits->main.regions, lent);
+        limits->victim.regions = aqi_min(limits->victim.regions, params->registrations - lent);
+    }
+    pins->region = limits->region;
+    pins->ride = limits->ride;
+    return AQ_OK;
+}
+
+aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins)
+{
+    struct aqi_reg_params reg = {.peers = params->lends ? params->tp->size : 1,
+                                 .cut = true,
+                                 .hooks = {.pin = pins_pin,
+                                           .unpin = pins_unpin,
+                                           .how = pins_how,
+                                           .changed = pins_changed,
+                                           .send = pins_send,
+                                           .ride = pins_ride,
+                                           .host = pins}};
+    char why[160];
+    pins->params = *params;
+    aqi_pool_init(&pins->uses, sizeof(struct aqi_reg_use), 64, false);
+    aq_status st = pins_limits(pins, &reg.limits);
+    if (st != AQ_OK) return st;
+    if (aqi_reg_config.probe)
+        reg.limits.victim.bytes = aqi_reg_probe(&reg.hooks, reg.limits.victim.bytes);
+    /* Threads that make no calls here may unmap memory all the same. */
+    if (aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
+        aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
+        aqi_log(AQI_LOG_INFO, params->name, "%s", why);
+    return aqi_reg_open(&reg, &pins->reg);
+}
+
+void aqi_pins_close(struct aqi_pins *pins)
+{
+    if (pins->reg != NULL) aqi_reg_close(pins->reg);
+    if (pins->monitor != NULL) aqi_monitor_close(pins->monitor);
+    aqi_pool_destroy(&pins->uses);
+}
+
+void aqi_pins_advise(char *advice, size_t len)
+{
+    *advice = '\0';
+    if (aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO) aqi_monitor_check(advice, len);
+}
+
+/* --- using it -------------------------------------------------------------------------------- */
+
+struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_op *op, size_t offset,
+                                 size_t *len)
+{
+    const struct aqi_reg_counts *counts = aqi_reg_counts(pins->reg);
+    uint64_t addr = (uintptr_t)op->local + offset, hits = counts->hits;
+    struct aqi_reg_use *use = aqi_pool_get(&pins->uses);
+    if (use == NULL) return NULL;
+    pins->op = op;
+    aq_status st = aqi_reg_local(pins->reg, addr, *len, use);
+    pins->op = NULL;
+    aqi_count(counts->hits != hits ? AQI_CTR_REG_HIT : AQI_CTR_REG_MISS, 1);
+    if (st != AQ_OK) {
+        aqi_pool_put(&pins->uses, use);
+        return NULL;
+    }
+    *len = (size_t)use->len;
+    return use;
+}
+
+void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use)
+{
+    aqi_reg_release(pins->reg, use);
+    aqi_pool_put(&pins->uses, use);
+    pins->due = true;
+}
+
+void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment)
+{
+    segment->next = pins->segments;
+    pins->segments = segment;
+}
+
+void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment)
+{
+    struct aqi_pins_segment **at = &pins->segments;
+    while (*at != NULL && *at != segment)
+        at = &(*at)->next;
+    if (*at == NULL) return;
+    *at = segment->next;
+    aqi_reg_invalidate(pins->reg, segment->addr, segment->len);
+}

@@ -1,0 +1,126 @@
+/*
+ * Memory that a transport registers on demand, by the cache of src/reg. What a put or get begins or
+ * ends in here is pinned piece by piece as the pieces are posted, and kept where the monitor tells
+ * when it changes. Where segments may be too large to be registered, pieces of them are lent to
+ * peers that ask.
+ *
+ * One caller at a time: a transport calls with its lock held.
+ */
+#ifndef AQI_PINS_H
+#define AQI_PINS_H
+
+#include "base/pool.h"
+#include "reg/monitor.h"
+#include "reg/reg.h"
+#include "transport/transport.h"
+
+/* How what a transfer begins or ends in is reached. */
+enum aqi_op_by {
+    AQI_BY_KNOWN, /* it lies in a registration that the caller knows, or needs none */
+    AQI_BY_PINS,  /* it is pinned on demand */
+    AQI_BY_BOUNCE /* it is copied */
+};
+
+/* A put or get, as far as it is known here: the first member of the transport's own. */
+struct aqi_op {
+    struct aqi_comp *comp;
+    bool get;
+    enum aqi_op_by by;
+    enum aqi_reg_how how; /* of what is pinned for it; AQI_REG_NEVER: not asked yet */
+    aq_status status;
+    uint64_t remote;
+    unsigned char *local;
+    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
+    size_t len, posted, done;
+};
+
+/* What the memory is for. */
+enum aqi_pins_access {
+    AQI_PINS_READ,  /* a put, which may read from memory that cannot be written */
+    AQI_PINS_WRITE, /* puts and gets */
+    AQI_PINS_PEERS  /* these, and those of peers */
+};
+
+/* The first member of what a transport keeps of a registration (aqi_reg_mem.handle). */
+struct aqi_pinned {
+    uint64_t len;
+};
+
+struct aqi_pins_params {
+    const struct aqi_tp_params *tp; /* as the transport was opened */
+    const char *name;               /* of it */
+    size_t max_medium;
+    uint64_t registrations; /* the most of them; 0: as many as fit */
+    bool lends;             /* to peers, and the same in all processes */
+    /* As those of aqi_reg_hooks; `send` only for who lends. */
+    aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
+                     struct aqi_reg_mem *mem);
+    void (*unpin)(void *host, const struct aqi_reg_mem *mem);
+    aq_status (*send)(void *host, uint32_t peer, const void *bytes, size_t len);
+    void *host;
+};
+
+/* Memory that is not unmapped while peers may reach it. */
+struct aqi_pins_segment {
+    uint64_t addr, len;
+    struct aqi_pins_segment *next;
+};
+
+struct aqi_pins {
+    struct aqi_pins_params params;
+    struct aqi_reg *reg;         /* NULL: it is not open */
+    struct aqi_monitor *monitor; /* NULL: nothing may be kept */
+    struct aqi_pins_segment *segments;
+    struct aqi_pool uses;
+    uint64_t page;
+    uint64_t region;   /* where pieces of a peer's memory end */
+    size_t ride;       /* bytes of a put that may ride on the question for its memory */
+    struct aqi_op *op; /* that memory is being pinned for; NULL: for a peer */
+    bool once;         /* just for that */
+    bool due;          /* something may be unpinned, or sent */
+};
+
+/* @return AQ_ESETTING, AQ_ENOMEM: to be closed all the same */
+aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins);
+void aqi_pins_close(struct aqi_pins *pins); /* nothing is in use; nothing happens if not open */
+/* What would make it better, for aqinfo; "": nothing. */
+void aqi_pins_advise(char *advice, size_t len);
+
+/* So many bytes that are nowhere registered: by pins if they are more than `bounce` or, where what
+ * is pinned stays so, than `buffer`, a bounce buffer: each further one costs more than that. */
+static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len, uint64_t bounce,
+                                         size_t buffer)
+{
+    uint64_t most = pins->monitor != NULL ? aqi_min(bounce, buffer) : bounce;
+    return len <= most ? AQI_BY_BOUNCE : AQI_BY_PINS;
+}
+
+/* Pin the beginning of `*len` bytes of what `op` is to move, from `offset` on, and make them as
+ * many as that. NULL: it cannot be. */
+struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_op *op, size_t offset,
+                                 size_t *len);
+void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
+
+/* Of this memory pieces are lent as a whole. */
+void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment);
+/* It is going to be changed, if it was offered: what was lent of it is asked back. */
+void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment);
+
+/* Does a peer hold a key of memory that has changed? Then no message may leave, and no put begin:
+ * those that have begun know nothing of it. If they waited, their memory there were not given back,
+ * and processes might wait for each other. */
+static inline bool aqi_pins_fenced(struct aqi_pins *pins)
+{
+    return AQI_UNLIKELY(pins->params.lends) &&
+           aqi_reg_counts(pins->reg)->sent != 0 && /* something was ever lent */
+           aqi_reg_fenced(pins->reg);
+}
+
+/* Unpin what was unmapped or is not kept, and say so to those that hold it. */
+static inline void aqi_pins_progress(struct aqi_pins *pins)
+{
+    if (AQI_UNLIKELY(pins->due || (pins->monitor != NULL && aqi_monitor_told(pins->monitor))))
+        pins->due = aqi_reg_progress(pins->reg);
+}
+
+#endif
