@@ -12,7 +12,8 @@
  *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
  * had not left to the same peer, which is an error of the last one or is not told at all.
  *
- * With DEMANDING_BREAKS=WHAT one thing is not as it should be (trial.c has them).
+ * With DEMANDING_BREAKS=WHAT one thing is not as it should be (trial.c has them); "pins": memory of
+ * the program that is no segment is often not registered.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -369,6 +370,9 @@ static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t 
                          void *context)
 {
     if (len > DEMANDING_REGISTERED && demanding_breaks("full")) return -FI_ENOSPC;
+    if ((access & (FI_SEND | FI_REMOTE_READ)) == 0 && demanding_breaks("pins") &&
+        demanding_happens(4))
+        return demanding_happens(4) ? -FI_ENOSPC : -FI_EINVAL;
     struct demanding_mr *mr = calloc(1, sizeof(*mr));
     if (mr == NULL) return -FI_ENOMEM;
     demanding_check(offset == 0 && key == 0 && flags == 0, "the key is left to the provider");

@@ -93,6 +93,7 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
         ofi_size_queues(ofi);
         st = ofi_trial_open(ofi);
     }
+    if (st == AQ_OK) st = ofi_pins_open(ofi);
     if (st != AQ_OK) {
         ofi_close(&ofi->tp);
         return st;

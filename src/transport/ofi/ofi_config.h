@@ -7,6 +7,7 @@
 struct ofi_config {
     const char *provider, *domain;
     uint64_t medium, receive_memory, sends, inject, piece, repair_ns, self_test_ns;
+    uint64_t bounce_limit, registrations;
 };
 extern struct ofi_config ofi_config;
 

@@ -66,6 +66,7 @@ void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);
     ofi_buf_close(ofi);
+    aqi_pins_close(&ofi->pins);
     ofi_endpoint_drop(ofi->cq != NULL ? &ofi->cq->fid : NULL);
     ofi_endpoint_drop(ofi->av != NULL ? &ofi->av->fid : NULL);
     ofi_endpoint_drop(ofi->domain != NULL ? &ofi->domain->fid : NULL);

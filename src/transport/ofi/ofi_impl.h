@@ -14,6 +14,7 @@
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"
+#include "transport/pins.h"
 
 enum {
     OFI_FRAME = 96, /* bytes before the payload of a message, at most; a tail follows it */
@@ -104,25 +105,22 @@ struct ofi_peer {
 
 /* A transfer. */
 struct ofi_op {
+    struct aqi_op op;
     struct ofi_op *next, **link; /* of the peer's */
     struct ofi_op *next_waiting;
     struct ofi_peer *peer;
-    struct aqi_comp *comp;
-    bool get, bounced;
-    bool ended; /* for who has started it; pieces of it may still be under way */
-    aq_status status;
-    uint64_t remote, key;
-    unsigned char *local;
-    void *desc;
-    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
-    size_t len, posted, done;
+    bool ended;   /* for who has started it; pieces of it may still be under way */
+    bool exposed; /* the provider was given memory of who has started it */
+    uint64_t key;
+    void *desc; /* AQI_BY_KNOWN */
 };
 
 /* A part of a transfer, as it is given to the provider. */
 struct ofi_piece {
     struct ofi_ctx ctx;
     struct ofi_op *op;
-    struct ofi_buf *buf; /* bounce buffer, or NULL */
+    struct ofi_buf *buf;     /* bounce buffer, or NULL */
+    struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
     size_t offset, len;
     unsigned cancelled; /* how often */
     struct ofi_piece *next_again;
@@ -182,6 +180,7 @@ struct ofi_tp {
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool ops, pieces;
+    struct aqi_pins pins; /* open where the provider wants local memory registered */
     /* Completions that were taken and not looked at. */
     struct fi_cq_msg_entry found[OFI_BATCH];
     unsigned found_first, found_count;
@@ -234,6 +233,8 @@ void ofi_buf_close(struct ofi_tp *ofi);
 /* NULL, with `*err` as the provider has it. */
 struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
                                    int *err);
+aq_status ofi_pins_open(struct ofi_tp *ofi);
+void *ofi_pins_desc(const struct aqi_reg_use *use); /* of what is pinned on demand */
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,

@@ -1,4 +1,5 @@
-/* ofi: the memory that remote writes and reads reach, registered as the provider wants it. */
+/* ofi: the memory that remote writes and reads reach, and what is pinned on demand, registered as
+ * the provider wants it. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -91,4 +92,60 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 {
     (void)tp;
     free(rmem);
+}
+
+/* --- on demand ------------------------------------------------------------------------------- */
+
+struct ofi_pinned {
+    struct aqi_pinned pinned;
+    struct fid_mr *mr;
+};
+
+static aq_status ofi_pins_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
+                              struct aqi_reg_mem *mem)
+{
+    struct ofi_pinned *pinned = calloc(1, sizeof(*pinned));
+    int err;
+    if (pinned == NULL) return AQ_ENOTSUP;
+    pinned->mr = ofi_memory_register(host, (void *)(uintptr_t)addr, len,
+                                     access == AQI_PINS_READ ? FI_WRITE : FI_WRITE | FI_READ, &err);
+    if (pinned->mr != NULL) {
+        *mem = (struct aqi_reg_mem){.handle = pinned};
+        return AQ_OK;
+    }
+    free(pinned);
+    return err == FI_ENOMEM || err == FI_ENOSPC || err == FI_EAGAIN ? AQ_ELIMIT : AQ_ENOTSUP;
+}
+
+static void ofi_pins_unpin(void *host, const struct aqi_reg_mem *mem)
+{
+    struct ofi_pinned *pinned = mem->handle;
+    (void)host;
+    fi_close(&pinned->mr->fid);
+    free(pinned);
+}
+
+void *ofi_pins_desc(const struct aqi_reg_use *use)
+{
+    return fi_mr_desc(((const struct ofi_pinned *)use->mem->handle)->mr);
+}
+
+/* How many registrations; half of the provider's are for segments and buffers. */
+static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
+{
+    uint64_t most = ofi->info->domain_attr->mr_cnt / 2;
+    if (most == 0 || ofi_config.registrations == 0) return aqi_max(most, ofi_config.registrations);
+    return aqi_min(most, ofi_config.registrations);
+}
+
+aq_status ofi_pins_open(struct ofi_tp *ofi)
+{
+    const struct aqi_pins_params params = {.tp = &ofi->params,
+                                           .name = "ofi",
+                                           .max_medium = ofi->tp.limits.max_medium,
+                                           .registrations = ofi_pins_most(ofi),
+                                           .pin = ofi_pins_pin,
+                                           .unpin = ofi_pins_unpin,
+                                           .host = ofi};
+    return ofi_wants(ofi, FI_MR_LOCAL) ? aqi_pins_open(&params, &ofi->pins) : AQ_OK;
 }

@@ -42,7 +42,7 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
         ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED || err == FI_EIO);
         return;
     }
-    bool get = piece->op->get;
+    bool get = piece->op->op.get;
     ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
     ofi_peer_fail(ofi, peer, "%s: a remote %s failed: %s", ofi->info->fabric_attr->prov_name,
                   get ? "read" : "write", text);
@@ -129,6 +129,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
+    aqi_pins_progress(&ofi->pins);
     bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
     ofi_unlock(ofi);
     if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);

@@ -67,6 +67,24 @@ static const struct aqi_setting rows[] = {
      .min = 4096,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct ofi_config, piece)},
+    {.name = "AQ_OFI_BOUNCE_LIMIT",
+     .alias = "GASNET_GNI_PUT_BOUNCE_REGISTER_CUTOVER",
+     .def = "64K",
+     .doc = "Where the provider wants local memory registered, a put or get of up to so many bytes "
+            "of memory that is not is copied through buffers that are; for a larger one the memory "
+            "is registered. Where it is kept so (AQ_REG_MONITOR), only what fits one buffer is "
+            "copied.",
+     .unit = "bytes",
+     .max = 1 << 20,
+     AQI_SETTING_IN(BYTES, struct ofi_config, bounce_limit)},
+    {.name = "AQ_OFI_REGISTRATIONS",
+     .alias = "GASNET_GNI_MEMREG",
+     .def = "0",
+     .doc = "The most registrations that are made so; less where the provider takes less. 0: as "
+            "many as fit.",
+     .advice = "Lower it where other programs need those of the adapter.",
+     .max = 1 << 30,
+     AQI_SETTING_IN(COUNT, struct ofi_config, registrations)},
     {.name = "AQ_OFI_REPAIR_TIMEOUT",
      .def = "60s",
      .doc = "A connection of the provider that breaks is made anew and what it held is sent again; "

@@ -13,9 +13,9 @@ enum { OFI_CANCELLED = 3 /* times, and it is refused */ };
 static void ofi_transfer_end(struct ofi_op *op)
 {
     op->ended = true;
-    if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
-    if (!op->get) aqi_comp_local(op->comp);
-    aqi_comp_remote(op->comp);
+    if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
+    if (!op->op.get) aqi_comp_local(op->op.comp);
+    aqi_comp_remote(op->op.comp);
     *op->link = op->next;
     if (op->next != NULL) op->next->link = op->link;
 }
@@ -23,6 +23,7 @@ static void ofi_transfer_end(struct ofi_op *op)
 static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     if (piece->buf != NULL) ofi_buf_put(ofi, piece->buf);
+    if (piece->pin != NULL) aqi_pins_put(&ofi->pins, piece->pin);
     aqi_pool_put(&ofi->pieces, piece);
 }
 
@@ -30,12 +31,12 @@ static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
     struct ofi_op *op = piece->op;
-    if (op->status == AQ_OK) op->status = status;
-    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
-        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
-    op->done += piece->len;
+    if (op->op.status == AQ_OK) op->op.status = status;
+    if (piece->buf != NULL && op->op.get && status == AQ_OK && !op->ended)
+        memcpy(op->op.local + piece->offset, piece->buf->bytes, piece->len);
+    op->op.done += piece->len;
     ofi_transfer_drop_piece(ofi, piece);
-    if (op->done != op->len) return;
+    if (op->op.done != op->op.len) return;
     if (!op->ended) ofi_transfer_end(op);
     aqi_pool_put(&ofi->ops, op);
 }
@@ -73,14 +74,14 @@ static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
 /* May the provider still read or write memory of who has started it? */
 static bool ofi_transfer_is_exposed(const struct ofi_op *op)
 {
-    return !op->bounced && op->local != op->copy && op->done != op->len;
+    return op->exposed && op->op.done != op->op.len;
 }
 
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
     while (peer->waiting != NULL) {
-        peer->waiting->done += peer->waiting->len - peer->waiting->posted;
-        peer->waiting->posted = peer->waiting->len;
+        peer->waiting->op.done += peer->waiting->op.len - peer->waiting->op.posted;
+        peer->waiting->op.posted = peer->waiting->op.len;
         ofi_transfer_wait_no_more(ofi, peer);
     }
     for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
@@ -94,10 +95,10 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
     }
     for (struct ofi_op *op = peer->ops, *next; op != NULL; op = next) {
         next = op->next;
-        op->status = AQ_EPEER;
+        op->op.status = AQ_EPEER;
         if (!now && ofi_transfer_is_exposed(op)) continue;
         ofi_transfer_end(op);
-        if (op->done == op->len) aqi_pool_put(&ofi->ops, op);
+        if (op->op.done == op->op.len) aqi_pool_put(&ofi->ops, op);
     }
 }
 
@@ -106,12 +107,14 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 /* Complete is what the peer's processor sees: a provider says less unless it is asked. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
-    void *desc = piece->buf != NULL ? ofi_buf_desc(piece->buf) : op->desc;
+    void *desc = piece->buf != NULL   ? ofi_buf_desc(piece->buf)
+                 : piece->pin != NULL ? ofi_pins_desc(piece->pin)
+                                      : op->desc;
     struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->bytes
-                                                        : (void *)(op->local + piece->offset),
+                                                        : (void *)(op->op.local + piece->offset),
                          .iov_len = piece->len};
     struct fi_rma_iov there = {
-        .addr = op->remote + piece->offset, .len = piece->len, .key = op->key};
+        .addr = op->op.remote + piece->offset, .len = piece->len, .key = op->key};
     struct fi_msg_rma msg = {.msg_iov = &part,
                              .desc = &desc,
                              .iov_count = 1,
@@ -119,8 +122,25 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
                              .rma_iov = &there,
                              .rma_iov_count = 1,
                              .context = &piece->ctx};
-    return op->get ? fi_readmsg(ofi->ep, &msg, FI_COMPLETION)
-                   : fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    return op->op.get ? fi_readmsg(ofi->ep, &msg, FI_COMPLETION)
+                      : fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+}
+
+/* Let the piece have memory that the provider may use; false: there is none now. What cannot be
+ * pinned is copied. */
+static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, struct ofi_piece *piece)
+{
+    if (op->op.by == AQI_BY_KNOWN) return true;
+    if (op->op.by == AQI_BY_PINS) {
+        piece->pin = aqi_pins_get(&ofi->pins, &op->op, op->op.posted, &piece->len);
+        if (piece->pin != NULL) return true;
+        op->op.by = AQI_BY_BOUNCE;
+    }
+    piece->len = aqi_min(piece->len, ofi->buffer);
+    piece->buf = ofi_buf_get(ofi);
+    if (piece->buf == NULL) return false;
+    if (!op->op.get) memcpy(piece->buf->bytes, op->op.local + op->op.posted, piece->len);
+    return true;
 }
 
 /* The next piece of it, of which `posted` does not tell yet. NULL: no memory now. */
@@ -128,20 +148,14 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
 {
     struct ofi_piece *piece = aqi_pool_get(&ofi->pieces);
     if (piece == NULL) return NULL;
-    size_t most =
-        op->bounced ? ofi->buffer : aqi_min(ofi_config.piece, ofi->info->ep_attr->max_msg_size);
+    size_t most = aqi_min(ofi_config.piece, ofi->info->ep_attr->max_msg_size);
     *piece = (struct ofi_piece){.ctx.kind = OFI_PIECE,
                                 .op = op,
-                                .offset = op->posted,
-                                .len = aqi_min(op->len - op->posted, most)};
-    if (!op->bounced) return piece;
-    piece->buf = ofi_buf_get(ofi);
-    if (piece->buf == NULL) {
-        aqi_pool_put(&ofi->pieces, piece);
-        return NULL;
-    }
-    if (!op->get) memcpy(piece->buf->bytes, op->local + op->posted, piece->len);
-    return piece;
+                                .offset = op->op.posted,
+                                .len = aqi_min(op->op.len - op->op.posted, most)};
+    if (ofi_transfer_local_piece(ofi, op, piece)) return piece;
+    aqi_pool_put(&ofi->pieces, piece);
+    return NULL;
 }
 
 /* The provider has not taken a piece. AQ_EPEER: it never will; the peer is lost. */
@@ -167,7 +181,8 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
         ofi_transfer_drop_piece(ofi, piece);
         return ofi_transfer_not_taken(ofi, op->peer, err);
     }
-    op->posted += piece->len;
+    op->op.posted += piece->len;
+    op->exposed = op->exposed || (piece->buf == NULL && op->op.local != op->op.copy);
     op->peer->refused = 0;
     ofi->out++;
     return AQ_OK;
@@ -208,39 +223,43 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
     while (peer->waiting != NULL) {
         struct ofi_op *op = peer->waiting;
         if (ofi_transfer_post(ofi, op) != AQ_OK) return;
-        if (op->posted == op->len) ofi_transfer_wait_no_more(ofi, peer);
+        if (op->op.posted == op->op.len) ofi_transfer_wait_no_more(ofi, peer);
     }
 }
 
-/* Where the provider wants local memory registered, what is not is copied. */
+/* Where the provider wants local memory registered, what is not is copied or pinned. */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
 {
     const struct ofi_mem *known = (const struct ofi_mem *)mem;
-    bool copied = !op->get && op->len <= sizeof(op->copy);
+    bool copied = !op->op.get && op->op.len <= sizeof(op->op.copy);
     if (copied) {
-        memcpy(op->copy, op->local, op->len);
-        op->local = op->copy;
+        memcpy(op->op.copy, op->op.local, op->op.len);
+        op->op.local = op->op.copy;
     }
     if (!ofi_wants(ofi, FI_MR_LOCAL)) return;
-    op->bounced = copied || known == NULL;
-    if (!op->bounced) op->desc = fi_mr_desc(known->mr);
+    if (copied)
+        op->op.by = AQI_BY_BOUNCE;
+    else if (known != NULL)
+        op->desc = fi_mr_desc(known->mr);
+    else
+        op->op.by = aqi_pins_by(&ofi->pins, op->op.len, ofi_config.bounce_limit, ofi->buffer);
 }
 
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                                     const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
     struct ofi_peer *peer = want->peer;
-    if (!aqi_within(want->remote, want->len, rmem->rmem.addr, rmem->rmem.len))
+    if (!aqi_within(want->op.remote, want->op.len, rmem->rmem.addr, rmem->rmem.len))
         return aqi_fail(AQ_ERANGE, "ofi",
                         "%zu bytes at 0x%llx of rank %u are not in its registered memory",
-                        want->len, (unsigned long long)want->remote, peer->peer.id);
+                        want->op.len, (unsigned long long)want->op.remote, peer->peer.id);
     aq_status st = ofi_peer_ready(ofi, peer);
     if (st != AQ_OK) return st;
     struct ofi_op *op = aqi_pool_get(&ofi->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
     op->key = rmem->key.key;
-    op->remote = rmem->key.base + (want->remote - rmem->rmem.addr);
+    op->op.remote = rmem->key.base + (want->op.remote - rmem->rmem.addr);
     ofi_transfer_local(ofi, op, mem);
     op->next = peer->ops;
     op->link = &peer->ops;
@@ -263,11 +282,9 @@ aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct ofi_op op = {.peer = (struct ofi_peer *)peer,
-                        .comp = comp,
-                        .remote = addr,
-                        .local = (unsigned char *)(uintptr_t)src,
-                        .len = len};
+    struct ofi_op op = {
+        .peer = (struct ofi_peer *)peer,
+        .op = {.comp = comp, .remote = addr, .local = (unsigned char *)(uintptr_t)src, .len = len}};
     ofi_lock(ofi);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
     ofi_unlock(ofi);
@@ -283,12 +300,9 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct ofi_op op = {.peer = (struct ofi_peer *)peer,
-                        .comp = comp,
-                        .get = true,
-                        .remote = addr,
-                        .local = dst,
-                        .len = len};
+    struct ofi_op op = {
+        .peer = (struct ofi_peer *)peer,
+        .op = {.comp = comp, .get = true, .remote = addr, .local = dst, .len = len}};
     ofi_lock(ofi);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
     ofi_unlock(ofi);

@@ -260,10 +260,10 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, bool get)
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
     trial->op =
         (struct ofi_op){.peer = &trial->self,
-                        .get = get,
-                        .remote = mem->key->base + OFI_TRIAL_OFFSET,
+                        .op = {.get = get,
+                               .remote = mem->key->base + OFI_TRIAL_OFFSET,
+                               .local = local + OFI_TRIAL_OFFSET},
                         .key = mem->key->key,
-                        .local = local + OFI_TRIAL_OFFSET,
                         .desc = ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
     ofi_trial_post(trial, NULL);
