@@ -545,14 +545,14 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
         fault_free(f);
         return st;
     }
-    f->own = *transport;
+    if (f->tp->ops.open == NULL) f->tp->ops = *transport;
+    f->own = f->tp->ops;
     f->up = params->hooks;
     f->threads = params->threads;
     f->random = fault_config.seed * 0x9e3779b97f4a7c15u + params->self + 1;
     if (fault_config.depth != 0) f->tp->limits.depth = (uint32_t)fault_config.depth;
     if (f->credits != NULL) fault_credits_limit(f->credits, &f->tp->limits);
     f->tp->fault = f;
-    f->tp->ops = *transport;
     fault_decorate(&f->tp->ops);
     *tp = f->tp;
     return AQ_OK;

@@ -109,7 +109,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
         aqi_fallback_destroy(fallback);
         return st;
     }
-    if (!aqi_fault_wanted()) open->ops = *transport;
+    if (open->ops.open == NULL) open->ops = *transport;
     if (caps & AQI_CAP_CREDITS) open->ops.caps |= AQI_CAP_CREDITS;
     aqi_fallback_complete(fallback, open);
     *tp = open;

@@ -531,7 +531,7 @@ struct aqi_transport {
  * The common head of every open transport. Its open sets `hooks` (from params: fallback.c sits
  * between them and the caller) and `limits`, and `watch` if it has words to watch: the first of
  * them is for fallback.c, the others it keeps true itself, with their number; the registry sets the
- * rest. `ops` is complete: fallback.c has filled the gaps.
+ * rest. `ops` are those of its table, or what open has put there, and complete: fallback.c.
  */
 struct aqi_tp {
     struct aqi_transport ops;

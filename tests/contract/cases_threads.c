@@ -106,6 +106,7 @@ static void *threads_work(void *arg)
 {
     struct threads_worker *w = arg;
     struct threads_state *state = w->ep->user;
+    aqi_tp_thread = w->index;
     for (uint32_t round = 0; round < ROUNDS; round++) {
         w->random = mix(w->random + round);
         uint32_t to = ct_next(w->ep);
@@ -167,6 +168,7 @@ static void *threads_reserve_work(void *arg)
 {
     struct threads_worker *w = arg;
     struct ct_ep *ep = w->ep;
+    aqi_tp_thread = w->index;
     const struct aqi_transport *ops = &ep->tp->ops;
     uint32_t to = ct_next(ep);
     for (uint32_t round = 0; round < ROUNDS; round++) {

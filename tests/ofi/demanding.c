@@ -59,11 +59,16 @@ struct demanding_sent {
     unsigned char bytes[];
 };
 
-enum { DEMANDING_LATE = 16 };
-static unsigned long demanding_reads;
-static int demanding_is_empty; /* the queue, when it was read last */
+/* An endpoint with its completion queue, which only one thread uses at a time. */
+enum { DEMANDING_LATE = 16, DEMANDING_LANES = 16 };
+static struct demanding_lane {
+    struct fid_ep *ep;
+    struct fid_cq *cq;
+    unsigned long reads;
+    int is_empty; /* the queue, when it was read last */
+    struct demanding_sent *first, **last;
+} demanding_lanes[DEMANDING_LANES];
 static size_t demanding_inject_size;
-static struct demanding_sent *demanding_first, **demanding_last = &demanding_first;
 
 /* What was there before; the same for all objects, as there is one provider. */
 static struct fi_ops demanding_endpoint_was, demanding_endpoint_now;
@@ -121,6 +126,16 @@ static int demanding_breaks(const char *what)
     return value != NULL && strcmp(value, what) == 0;
 }
 
+/* That of an endpoint or a queue; of `NULL` a free one. */
+static struct demanding_lane *demanding_lane(const struct fid_ep *ep, const struct fid_cq *cq)
+{
+    for (int i = 0; i < DEMANDING_LANES; i++)
+        if (ep != NULL || cq == NULL ? demanding_lanes[i].ep == ep : demanding_lanes[i].cq == cq)
+            return &demanding_lanes[i];
+    fprintf(stderr, "demanding: more than %d endpoints\n", DEMANDING_LANES);
+    abort();
+}
+
 /* --- operations ------------------------------------------------------------------------------ */
 
 static void demanding_local(const void *addr, size_t len, void *desc)
@@ -147,9 +162,9 @@ static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *de
     return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
 }
 
-static void demanding_cut(struct demanding_sent *newest)
+static void demanding_cut(const struct demanding_lane *lane, struct demanding_sent *newest)
 {
-    for (struct demanding_sent *sent = demanding_first; sent != NULL; sent = sent->next)
+    for (struct demanding_sent *sent = lane->first; sent != NULL; sent = sent->next)
         if (!sent->left && sent->to == newest->to) sent->left = sent->lost = 1;
     newest->failed = demanding_happens(4);
 }
@@ -166,11 +181,11 @@ static void demanding_spoil(struct demanding_sent *sent, int injected)
 }
 
 /* Give the real provider what is due. */
-static void demanding_leave(void)
+static void demanding_leave(const struct demanding_lane *lane)
 {
-    for (struct demanding_sent *sent = demanding_first; sent != NULL; sent = sent->next) {
+    for (struct demanding_sent *sent = lane->first; sent != NULL; sent = sent->next) {
         if (sent->left) continue;
-        if (sent->due > demanding_reads ||
+        if (sent->due > lane->reads ||
             demanding_msg_was.send(sent->ep, sent->bytes, sent->len, NULL, sent->to, sent) != 0)
             return;
         sent->left = 1;
@@ -181,14 +196,15 @@ static void demanding_leave(void)
 static ssize_t demanding_queue(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
                                void *context)
 {
+    struct demanding_lane *lane = demanding_lane(ep, NULL);
     struct demanding_sent *sent = demanding_happens(2) ? NULL : malloc(sizeof(*sent) + len);
     if (sent == NULL) return -FI_EAGAIN;
     *sent = (struct demanding_sent){
-        .ep = ep, .to = to, .user = context, .len = len, .due = demanding_reads + DEMANDING_LATE};
+        .ep = ep, .to = to, .user = context, .len = len, .due = lane->reads + DEMANDING_LATE};
     memcpy(sent->bytes, buf, len);
-    *demanding_last = sent;
-    demanding_last = &sent->next;
-    if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(sent);
+    *lane->last = sent;
+    lane->last = &sent->next;
+    if (demanding_draws(demanding_cuts(), 1000)) demanding_cut(lane, sent);
     demanding_spoil(sent, context == NULL);
     return 0;
 }
@@ -255,24 +271,24 @@ static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *ms
 }
 
 /* Is this completion of what has left? Then nobody waits for it. */
-static int demanding_has_left(const void *context)
+static int demanding_has_left(struct demanding_lane *lane, const void *context)
 {
-    for (struct demanding_sent **at = &demanding_first; *at != NULL; at = &(*at)->next) {
+    for (struct demanding_sent **at = &lane->first; *at != NULL; at = &(*at)->next) {
         struct demanding_sent *sent = *at;
         if (sent != context) continue;
         *at = sent->next;
-        if (sent->next == NULL) demanding_last = at;
+        if (sent->next == NULL) lane->last = at;
         free(sent);
         return 1;
     }
     return 0;
 }
 
-static ssize_t demanding_early(struct fi_cq_msg_entry *entries, size_t count)
+static ssize_t demanding_early(const struct demanding_lane *lane, struct fi_cq_msg_entry *entries,
+                               size_t count)
 {
     size_t n = 0;
-    for (struct demanding_sent *sent = demanding_first; sent != NULL && n < count;
-         sent = sent->next) {
+    for (struct demanding_sent *sent = lane->first; sent != NULL && n < count; sent = sent->next) {
         if (sent->user == NULL || sent->failed) continue;
         entries[n++] = (struct fi_cq_msg_entry){.op_context = sent->user, .flags = FI_SEND};
         sent->user = NULL;
@@ -281,12 +297,12 @@ static ssize_t demanding_early(struct fi_cq_msg_entry *entries, size_t count)
 }
 
 /* Forget what is lost and has been told of. Returns the first that is to be told as an error. */
-static struct demanding_sent *demanding_lost(void)
+static struct demanding_sent *demanding_lost(struct demanding_lane *lane)
 {
-    for (struct demanding_sent *sent = demanding_first, *next; sent != NULL; sent = next) {
+    for (struct demanding_sent *sent = lane->first, *next; sent != NULL; sent = next) {
         next = sent->next;
         if (sent->user != NULL && sent->failed) return sent;
-        if (sent->user == NULL && sent->lost) (void)demanding_has_left(sent);
+        if (sent->user == NULL && sent->lost) (void)demanding_has_left(lane, sent);
     }
     return NULL;
 }
@@ -295,17 +311,18 @@ static struct demanding_sent *demanding_lost(void)
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
     struct fi_cq_msg_entry *entries = buf;
-    demanding_is_empty = 0;
+    struct demanding_lane *lane = demanding_lane(NULL, cq);
+    lane->is_empty = 0;
     if (demanding_happens(2)) return -FI_EAGAIN;
-    demanding_reads++;
-    demanding_leave();
-    if (demanding_lost() != NULL) return -FI_EAVAIL;
-    ssize_t got = demanding_early(entries, count), kept = 0;
+    lane->reads++;
+    demanding_leave(lane);
+    if (demanding_lost(lane) != NULL) return -FI_EAVAIL;
+    ssize_t got = demanding_early(lane, entries, count), kept = 0;
     if (got > 0) return got;
     got = demanding_cq_was.read(cq, buf, count);
-    demanding_is_empty = got == -FI_EAGAIN;
+    lane->is_empty = got == -FI_EAGAIN;
     for (ssize_t i = 0; i < got; i++)
-        if (!demanding_has_left(entries[i].op_context)) entries[kept++] = entries[i];
+        if (!demanding_has_left(lane, entries[i].op_context)) entries[kept++] = entries[i];
     if (got > 0) got = kept > 0 ? kept : -FI_EAGAIN;
     for (ssize_t i = 0; i < got / 2; i++) {
         struct fi_cq_msg_entry entry = entries[i];
@@ -318,14 +335,15 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 static ssize_t demanding_cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry,
                                     uint64_t flags)
 {
-    struct demanding_sent *sent = demanding_lost();
+    struct demanding_lane *lane = demanding_lane(NULL, cq);
+    struct demanding_sent *sent = demanding_lost(lane);
     if (sent != NULL) {
         *entry = (struct fi_cq_err_entry){.op_context = sent->user, .err = FI_ECONNRESET};
         sent->user = NULL;
         return 1;
     }
     ssize_t got = demanding_cq_was.readerr(cq, entry, flags);
-    return got == 1 && demanding_has_left(entry->op_context) ? -FI_EAGAIN : got;
+    return got == 1 && demanding_has_left(lane, entry->op_context) ? -FI_EAGAIN : got;
 }
 
 /* --- registrations --------------------------------------------------------------------------- */
@@ -430,10 +448,20 @@ static struct fi_info *demanding_plain(const struct fi_info *info)
 /* With it goes what has not left. */
 static int demanding_endpoint_close(struct fid *fid)
 {
+    struct demanding_lane *lane = demanding_lane((struct fid_ep *)fid, NULL);
     int err = demanding_endpoint_was.close(fid);
-    while (demanding_first != NULL)
-        (void)demanding_has_left(demanding_first);
+    while (lane->first != NULL)
+        (void)demanding_has_left(lane, lane->first);
+    lane->ep = NULL;
+    lane->cq = NULL;
     return err;
+}
+
+static int demanding_endpoint_bind(struct fid *fid, struct fid *to, uint64_t flags)
+{
+    if (to->fclass == FI_CLASS_CQ)
+        demanding_lane((struct fid_ep *)fid, NULL)->cq = (struct fid_cq *)to;
+    return demanding_endpoint_was.bind(fid, to, flags);
 }
 
 static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
@@ -455,6 +483,9 @@ static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, s
     (*ep)->rma = &demanding_rma_now;
     demanding_endpoint_was = demanding_endpoint_now = *(*ep)->fid.ops;
     demanding_endpoint_now.close = demanding_endpoint_close;
+    demanding_endpoint_now.bind = demanding_endpoint_bind;
+    struct demanding_lane *lane = demanding_lane(NULL, NULL);
+    *lane = (struct demanding_lane){.ep = *ep, .last = &lane->first};
     (*ep)->fid.ops = &demanding_endpoint_now;
     return 0;
 }
@@ -479,7 +510,8 @@ static int demanding_domain(struct fid_fabric *fabric, struct fi_info *info,
 static int demanding_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
     if (demanding_breaks("asleep")) return FI_SUCCESS;
-    return demanding_first != NULL || !demanding_is_empty
+    const struct demanding_lane *lane = demanding_lane(NULL, (struct fid_cq *)*fids);
+    return lane->first != NULL || !lane->is_empty
                ? -FI_EAGAIN
                : demanding_fabric_was.trywait(fabric, fids, count);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const unsigned char ofi_magic[4] = {'o', 'f', 'i', '2'};
+const unsigned char ofi_magic[4] = {'o', 'f', 'i', '3'};
 
 enum { OFI_RECEIVES_MORE = 16, OFI_FLUSHES = 1 /* of a peer, and as many answers */ };
 
@@ -45,7 +45,7 @@ static aq_status ofi_make_secrets(struct ofi_tp *ofi)
     return AQ_OK;
 }
 
-static void ofi_close(struct aqi_tp *tp)
+void ofi_close(struct aqi_tp *tp)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     ofi->draining = true;
@@ -68,12 +68,16 @@ static aq_status ofi_find(struct ofi_tp *ofi)
     return ofi->info != NULL ? AQ_OK : aqi_fail(AQ_ENOTSUP, "ofi", "%s", why);
 }
 
-static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,
+                          unsigned place, const struct ofi_tp *first, struct ofi_tp **out)
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
     if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
     ofi->params = *params;
     ofi->tp.hooks = params->hooks;
+    ofi->front = front != NULL ? front : &ofi->tp;
+    ofi->place = place;
+    ofi->without = first != NULL ? first->without : 0;
     ofi->locks = params->threads;
     ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
@@ -98,19 +102,28 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
         ofi_close(&ofi->tp);
         return st;
     }
-    *tp = &ofi->tp;
+    *out = ofi;
     return AQ_OK;
+}
+
+static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    if (params->threads && ofi_config.domains > 1) return ofi_domains_open(params, tp);
+    struct ofi_tp *ofi;
+    aq_status st = ofi_open_domain(params, NULL, 0, NULL, &ofi);
+    if (st == AQ_OK) *tp = &ofi->tp;
+    return st;
 }
 
 /* --- what it says of itself ------------------------------------------------------------------ */
 
-static aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
+aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_addr addr = {.protocol = ofi->info->ep_attr->protocol,
                             .format = ofi->info->addr_format};
     memcpy(addr.magic, ofi_magic, sizeof(addr.magic));
-    size_t room = sizeof(addr.name);
+    size_t room = OFI_NAME;
     int err = fi_getname(&ofi->ep->fid, addr.name, &room);
     if (err != 0)
         return aqi_fail(AQ_ELIMIT, "ofi", "%s has an address of %zu bytes, of which %d fit: %s",
@@ -123,7 +136,7 @@ static aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
 }
 
 /* While draining nobody is asked: all have agreed to leave, and may have. */
-static aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
+aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     bool quiet = true;
@@ -138,14 +151,14 @@ static aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
     return quiet ? AQ_OK : AQ_AGAIN;
 }
 
-static aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
+aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     ofi->draining = true;
     return ofi->now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
 }
 
-static int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
+int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
     int n = snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes",
@@ -161,8 +174,7 @@ static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == O
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
     .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
-    .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
-            AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR,
+    .caps = OFI_CAPS,
     .addr_max = OFI_ADDR,
     .key_max = OFI_KEY,
     .settings = &aqi_ofi_settings,

@@ -5,7 +5,7 @@
 #include "transport/transport.h"
 
 /* Bytes of an address and of a key, also in a library that was built without it. */
-enum { OFI_ADDR = 80, OFI_KEY = 24 };
+enum { OFI_ADDR = 160, OFI_KEY = 80 };
 
 extern const struct aqi_transport aqi_ofi_transport;
 extern struct aqi_settings_table aqi_ofi_settings;

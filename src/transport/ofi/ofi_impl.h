@@ -1,7 +1,7 @@
 /*
  * What the files of ofi share. There is one endpoint, which needs no connections: a peer is an
  * entry of the address vector, made when it is first used. All completions come in one queue; what
- * an entry is about its context says.
+ * an entry is about its context says. Of several domains (ofi_domains.c) each has all of this.
  *
  * One lock guards everything; it is not held while handlers run.
  */
@@ -20,17 +20,19 @@ enum {
     OFI_FRAME = 96, /* bytes before the payload of a message, at most; a tail follows it */
     OFI_CHUNK = 64, /* buffers that are registered together */
     OFI_BATCH = 16, /* completions taken at once */
-    OFI_NAME = 64   /* bytes of a provider's address, at most */
+    OFI_NAME = 64,  /* bytes of a provider's address, at most */
+    OFI_DOMAINS = 8
 };
 
 extern const unsigned char ofi_magic[4]; /* of addresses */
 
-/* The address of a process. */
+/* The address of a process. With several domains the others' follow, each after a byte that says
+ * how long it is. */
 struct ofi_addr {
     unsigned char magic[4];
     uint32_t protocol, format; /* of the provider: both ends must have the same */
     uint32_t len;              /* of the provider's address, which follows */
-    unsigned char name[OFI_NAME];
+    unsigned char name[OFI_ADDR - 16];
 };
 
 /* The last bytes of each message. */
@@ -136,13 +138,18 @@ struct ofi_mem {
 struct ofi_key {
     unsigned char magic[4];
     uint32_t reserved;
-    uint64_t key;
-    uint64_t base; /* what the first byte is called in remote operations */
+    uint64_t base;              /* what the first byte is called in remote operations */
+    uint64_t keys[OFI_DOMAINS]; /* as many as there are domains */
 };
+
+static inline size_t ofi_key_len(unsigned domains)
+{
+    return offsetof(struct ofi_key, keys) + domains * sizeof(uint64_t);
+}
 
 struct ofi_rmem {
     struct aqi_rmem rmem;
-    struct ofi_key key;
+    uint64_t key, base;
 };
 
 /* --- the transport --------------------------------------------------------------------------- */
@@ -150,6 +157,8 @@ struct ofi_rmem {
 struct ofi_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
+    const struct aqi_tp *front; /* what the core knows: this one, or that of several domains */
+    unsigned place;             /* of these */
     struct aqi_spin lock;
     bool locks, draining;
     struct fi_info *info;
@@ -202,6 +211,22 @@ static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
     return (ofi->info->domain_attr->mr_mode & mr_mode) != 0;
 }
 
+/* ofi.c: the operations of one domain; `first`: whose self-test was that of all, or NULL. */
+enum {
+    OFI_CAPS = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
+               AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR
+};
+aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,
+                          unsigned place, const struct ofi_tp *first, struct ofi_tp **out);
+void ofi_close(struct aqi_tp *tp);
+aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len);
+aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to);
+aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline);
+int ofi_describe(struct aqi_tp *tp, char *buf, size_t len);
+
+/* ofi_domains.c: several, each with a thread or more of its own. */
+aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **tp);
+
 /* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
  * `asked`: the transport was named. */
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
@@ -243,6 +268,8 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* ofi_peer.c. With the lock held, but for connect and disconnect. */
 aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
+/* How many domains it has; 0: that is not known now. */
+unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id);
 void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
 /* May something be sent to it? AQ_AGAIN: not now. */
 aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);

@@ -52,10 +52,10 @@ aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     }
     mem->key = (struct ofi_key *)(void *)(mem + 1);
     memcpy(mem->key->magic, ofi_key_magic, sizeof(ofi_key_magic));
-    mem->key->key = fi_mr_key(mem->mr);
+    mem->key->keys[0] = fi_mr_key(mem->mr);
     mem->key->base = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? (uintptr_t)addr : 0;
     mem->mem =
-        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = sizeof(*mem->key)};
+        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = ofi_key_len(1)};
     *out = &mem->mem;
     return AQ_OK;
 }
@@ -75,15 +75,17 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
     struct ofi_key given;
-    if (key_len == sizeof(given)) memcpy(&given, key, sizeof(given));
-    if (key_len != sizeof(given) || memcmp(given.magic, ofi_key_magic, 4) != 0)
+    bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
+    if (fits) memcpy(&given, key, key_len);
+    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0)
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a memory key that makes no sense",
                         peer->id);
     *out = NULL; /* by messages, though the peer could do without */
     if ((ofi->without & OFI_REMOTE) != 0) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
-    *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
+    *rmem = (struct ofi_rmem){
+        .rmem = {.addr = addr, .len = len}, .key = given.keys[ofi->place], .base = given.base};
     *out = &rmem->rmem;
     return AQ_OK;
 }

@@ -11,25 +11,55 @@
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
 
-/* Its address, checked. AQ_AGAIN: it is being fetched. */
-static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr)
+/* The names in an address, of which `*name` is that of the domain at this place, or NULL. Returns
+ * how many there are; 0: they make no sense. */
+static unsigned ofi_peer_names(const struct ofi_addr *addr, size_t len, unsigned place,
+                               const unsigned char **name)
+{
+    size_t head = offsetof(struct ofi_addr, name), at = 0, n = addr->len;
+    *name = NULL;
+    for (unsigned count = 0;; n = addr->name[at++]) {
+        if (n == 0 || n > OFI_NAME || at + n > len - head) return 0;
+        if (count++ == place) *name = addr->name + at;
+        at += n;
+        if (at == len - head) return count;
+    }
+}
+
+/* Its address, checked, and its name. AQ_AGAIN: it is being fetched. */
+static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr,
+                                  const unsigned char **name, unsigned *domains)
 {
     size_t head = offsetof(struct ofi_addr, name), len = sizeof(*addr);
     memset(addr, 0, sizeof(*addr));
-    aq_status st = ofi->tp.hooks.lookup(ofi->tp.hooks.host, &ofi->tp, id, addr, &len);
+    aq_status st = ofi->tp.hooks.lookup(ofi->tp.hooks.host, ofi->front, id, addr, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    if (len <= head || memcmp(addr->magic, ofi_magic, 4) != 0 || addr->len != len - head)
+    *domains = len > head && memcmp(addr->magic, ofi_magic, 4) == 0
+                   ? ofi_peer_names(addr, len, ofi->place, name)
+                   : 0;
+    if (*domains == 0)
         return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u makes no sense", id);
     bool like =
         addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
-    return like ? AQ_OK : AQ_ENOTSUP; /* another provider there */
+    /* Another provider there, or fewer domains. */
+    return like && *name != NULL ? AQ_OK : AQ_ENOTSUP;
+}
+
+unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id)
+{
+    struct ofi_addr addr;
+    const unsigned char *name;
+    unsigned domains;
+    return ofi_peer_look_up(ofi, id, &addr, &name, &domains) == AQ_OK ? domains : 0;
 }
 
 aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_addr addr;
+    const unsigned char *name;
+    unsigned domains;
     if (id == ofi->params.self) return AQ_ENOTSUP;
     if (host != ofi->params.host && ofi->info->ep_attr->protocol == FI_PROTO_SHM) return AQ_ENOTSUP;
     struct ofi_peer *peer = calloc(1, sizeof(*peer));
@@ -39,7 +69,7 @@ aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_
     peer->last_waiting = &peer->waiting;
     peer->last_kept = &peer->kept;
     ofi_lock(ofi);
-    aq_status st = ofi_peer_look_up(ofi, id, &addr);
+    aq_status st = ofi_peer_look_up(ofi, id, &addr, &name, &domains);
     if (st == AQ_AGAIN) st = AQ_OK; /* it is asked again when that is needed */
     bool new = st == AQ_OK && ofi->peers[id] == NULL;
     if (new) ofi->peers[id] = peer;
@@ -52,9 +82,11 @@ aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_
 static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     struct ofi_addr addr;
-    aq_status st = ofi_peer_look_up(ofi, peer->peer.id, &addr);
+    const unsigned char *name;
+    unsigned domains;
+    aq_status st = ofi_peer_look_up(ofi, peer->peer.id, &addr, &name, &domains);
     if (st != AQ_OK) return st == AQ_AGAIN ? st : AQ_EPEER;
-    int got = fi_av_insert(ofi->av, addr.name, 1, &peer->addr, 0, NULL);
+    int got = fi_av_insert(ofi->av, name, 1, &peer->addr, 0, NULL);
     if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
     peer->addr = FI_ADDR_NOTAVAIL;
     if (got == -FI_EAGAIN) return AQ_AGAIN;

@@ -1,4 +1,4 @@
-/* ofi: what is told of a peer for which the provider never has room. */
+/* ofi: what is told of a peer for which the provider never has room; addresses of peers. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/capture_test.h"
@@ -43,8 +43,50 @@ static void peer_is_doubted_once(void **state)
     assert_string_equal(refuse(&told, &ofi, &peer, 1000 * SECOND), "");
 }
 
+static struct ofi_addr address;
+static size_t address_len;
+
+static aq_status look_up(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len)
+{
+    (void)host, (void)tp, (void)id;
+    memcpy(addr, &address, address_len);
+    *len = address_len;
+    return AQ_OK;
+}
+
+/* `rest`: what follows the head, of which the first name is `first` bytes. */
+static unsigned domains(unsigned place, uint32_t first, const char *rest, size_t len)
+{
+    struct fi_ep_attr ep = {.protocol = 7};
+    struct fi_info info = {.ep_attr = &ep, .addr_format = 8};
+    struct ofi_tp ofi = {.info = &info, .place = place, .tp.hooks.lookup = look_up};
+    address = (struct ofi_addr){.protocol = 7, .format = 8, .len = first};
+    memcpy(address.magic, ofi_magic, sizeof(address.magic));
+    memcpy(address.name, rest, len);
+    address_len = offsetof(struct ofi_addr, name) + len;
+    return ofi_peer_domains(&ofi, 3);
+}
+
+static void addresses_name_each_domain(void **state)
+{
+    (void)state;
+    assert_int_equal(aqi_log_configure("error"), AQ_OK);
+    assert_int_equal(domains(0, 4, "four", 4), 1);
+    assert_int_equal(domains(1, 4, "four", 4), 0); /* it has no second one */
+    for (unsigned place = 0; place < 3; place++)
+        assert_int_equal(domains(place, 4, "four\3six\1a", 10), 3);
+    assert_int_equal(domains(3, 4, "four\3six\1a", 10), 0);
+    assert_int_equal(domains(0, 4, "four\3six\1", 9), 0); /* cut off */
+    assert_int_equal(domains(0, 4, "four\3si", 7), 0);
+    assert_int_equal(domains(0, 4, "four\0", 5), 0);
+    assert_int_equal(domains(0, 5, "four", 4), 0);
+    assert_int_equal(domains(0, 0, "four", 4), 0);
+    assert_int_equal(domains(0, UINT32_MAX, "four", 4), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(peer_is_doubted_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(peer_is_doubted_once),
+                                       cmocka_unit_test(addresses_name_each_domain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,6 +23,31 @@ static const struct aqi_setting rows[] = {
             "or eth0; nothing: the first that is not the loopback interface.",
      .advice = "Name one where a host has several.",
      AQI_SETTING_IN(TEXT, struct ofi_config, domain)},
+    {.name = "AQ_OFI_DOMAINS",
+     .alias = "GASNET_DOMAIN_COUNT",
+     .def = "1",
+     .doc = "Domains, each with an endpoint and a lock of its own, to which the threads of a "
+            "process are given in turn; only where several threads make calls "
+            "(AQ_THREAD_MULTIPLE). Memory is registered in each of them.",
+     .advice = "As many as threads that communicate at the same time, where each has a core.",
+     .min = 1,
+     .max = 8,
+     AQI_SETTING_IN(COUNT, struct ofi_config, domains)},
+    {.name = "AQ_OFI_DOMAIN_THREADS",
+     .def = "1",
+     .doc = "So many threads are given to a domain (AQ_OFI_DOMAINS) before the next one gets any.",
+     .min = 1,
+     .max = 64,
+     AQI_SETTING_IN(COUNT, struct ofi_config, domain_threads)},
+    {.name = "AQ_OFI_DOMAIN_POLLS",
+     .alias = "GASNET_AM_DOMAIN_POLL_MASK",
+     .def = "255",
+     .doc =
+         "A mask: a thread looks at the domains of other threads when the number of its polls "
+         "has none of these bits (255: every 256th time), or when 20 us have gone by; but not at "
+         "those that a thread of theirs has looked at within 20 us. 0: each time.",
+     .max = UINT32_MAX,
+     AQI_SETTING_IN(COUNT, struct ofi_config, domain_polls)},
     {.name = "AQ_OFI_MEDIUM",
      .alias = "GASNET_OFI_MAX_MEDIUM",
      .def = "4032",

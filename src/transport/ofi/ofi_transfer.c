@@ -258,8 +258,8 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
     struct ofi_op *op = aqi_pool_get(&ofi->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
-    op->key = rmem->key.key;
-    op->op.remote = rmem->key.base + (want->op.remote - rmem->rmem.addr);
+    op->key = rmem->key;
+    op->op.remote = rmem->base + (want->op.remote - rmem->rmem.addr);
     ofi_transfer_local(ofi, op, mem);
     op->next = peer->ops;
     op->link = &peer->ops;

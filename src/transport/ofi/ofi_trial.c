@@ -263,7 +263,7 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, bool get)
                         .op = {.get = get,
                                .remote = mem->key->base + OFI_TRIAL_OFFSET,
                                .local = local + OFI_TRIAL_OFFSET},
-                        .key = mem->key->key,
+                        .key = mem->key->keys[0],
                         .desc = ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
     ofi_trial_post(trial, NULL);
