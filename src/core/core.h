@@ -42,6 +42,7 @@ struct aqi_core_config {
     const char *neighborhood;
     uint64_t max_medium;
     uint64_t am_credits, am_credits_total, am_slack;
+    uint64_t packed_long;
     uint64_t am_bytes;
     uint64_t progress_thread, check_threads;
     uint64_t max_segment;

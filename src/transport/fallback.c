@@ -192,7 +192,9 @@ static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
         return fb->own.am_long(tp, peer, am, rmem, mem, comp);
     struct aqi_am packed = *am;
     packed.kind = AQI_AM_LONG_PACKED;
-    if (am->nbytes <= peer->max_medium) return fb->own.am_send(tp, peer, &packed, comp);
+    size_t apart = fb->params.long_apart;
+    if (am->nbytes <= peer->max_medium && (apart == 0 || am->nbytes < apart))
+        return fb->own.am_send(tp, peer, &packed, comp);
     struct fallback_op op = {.kind = FB_OP_LONG,
                              .peer = peer,
                              .local = (unsigned char *)(uintptr_t)am->payload,

@@ -236,6 +236,8 @@ struct aqi_tp_params {
     bool stranger;     /* the peer may be another user: do nothing with our rights on its word */
     uint8_t key[16];   /* the job's secret */
     size_t max_medium; /* wanted; the transport may offer less, never below 512 */
+    size_t long_apart; /* Longs from this length on are put first, then their header, also where
+                          both fit a message; 0: none. Of transports without am_long */
     /* The server's end of a connection: where the client's end receives, which it has opened with
      * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
     const void *like;

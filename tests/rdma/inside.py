@@ -103,6 +103,7 @@ ROWS = [
     steps(),
     job("core_am", 4, **RAILS),
     job("core_posts", 2),
+    job("core_posts", 2, "apart", AQ_AM_PACKED_LONG="2047"),
     job("core_rma", 2),
     job("core_rma", 2, AQ_SEGMENT_MODE="large"),
     job("core_rma", 2, AQ_IBV_REGISTRATION="128K"),  # 24 parts

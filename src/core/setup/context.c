@@ -68,6 +68,7 @@ static void context_tp_params(void)
         .threads = core.multi,
         .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
         .max_medium = context_max_medium(),
+        .long_apart = aqi_core_config.packed_long + 1,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,

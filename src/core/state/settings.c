@@ -69,6 +69,15 @@ static const struct aqi_setting rows[] = {
      .advice = "0 gives each back at once. Raise it for programs that send requests both ways.",
      .max = 4094,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_slack)},
+    {.name = "AQ_AM_PACKED_LONG",
+     .alias = "GASNET_PACKEDLONG_LIMIT",
+     .def = "1M",
+     .doc = "Payload bytes of a Long that travels in one message with its header, up to the "
+            "largest Medium; a larger one is put first. 0: none. Over ibv and ofi; shm and udp "
+            "have ways of their own.",
+     .advice = "Lower it where the copy into the target's memory costs more than a message.",
+     .max = 1 << 20,
+     AQI_SETTING_IN(BYTES, struct aqi_core_config, packed_long)},
     {.name = "AQ_MAX_SEGMENT",
      .alias = "GASNET_MAX_SEGSIZE",
      .def = "0",
