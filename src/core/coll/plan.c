@@ -98,18 +98,27 @@ static size_t plan_part(const struct maker *m, size_t len, size_t element, aq_ra
 
 /* --- barrier, broadcast ---------------------------------------------------------------------- */
 
-/* Dissemination: Hensgen, Finkel, Manber 1988. */
+/* Dissemination: Hensgen, Finkel, Manber 1988. With `fold` what comes is folded into `all`, some of
+ * it more than once. */
+static void plan_dissemination(struct maker *m, void *all, void *in, size_t len, bool fold)
+{
+    uint32_t tag = 0;
+    for (uint64_t k = 1; k < m->n; k *= 2, tag++) {
+        plan_send(m, (aq_rank)(m->self + k), tag, all, len);
+        plan_recv(m, (aq_rank)(m->self + m->n - k), tag, in, len);
+        if (fold)
+            plan_fold(m, in, all, len);
+        else
+            plan_fence(m);
+    }
+}
+
 static void plan_barrier(struct maker *m)
 {
-    unsigned char *bytes = plan_temporary(m, 33); /* one to send, and one for each round */
-    uint32_t tag = 0;
+    unsigned char *bytes = plan_temporary(m, 2); /* one to send, one to receive */
     if (bytes == NULL) return;
-    bytes[32] = 0;
-    for (uint64_t k = 1; k < m->n; k *= 2, tag++) {
-        plan_send(m, (aq_rank)(m->self + k), tag, &bytes[32], 1);
-        plan_recv(m, (aq_rank)(m->self + m->n - k), tag, &bytes[tag], 1);
-        plan_fence(m);
-    }
+    bytes[0] = 0;
+    plan_dissemination(m, &bytes[0], &bytes[1], 1, false);
 }
 
 static void plan_broadcast_tree(struct maker *m, void *buf, size_t len)
@@ -264,18 +273,6 @@ static void plan_reduce(struct maker *m)
     }
 }
 
-/* Of what may be folded more than once: names of barriers. */
-static void plan_dissemination(struct maker *m, unsigned char *in)
-{
-    const struct coll_args *args = m->args;
-    uint32_t tag = 0;
-    for (uint64_t k = 1; k < m->n; k *= 2, tag++) {
-        plan_send(m, (aq_rank)(m->self + k), tag, args->dst, args->nbytes);
-        plan_recv(m, (aq_rank)(m->self + m->n - k), tag, in, args->nbytes);
-        plan_fold(m, in, args->dst, args->nbytes);
-    }
-}
-
 static void plan_allreduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
@@ -283,7 +280,7 @@ static void plan_allreduce(struct maker *m)
     if (in == NULL) return;
     plan_copy(m, args->dst, args->src, args->nbytes);
     if (args->written) {
-        plan_dissemination(m, in);
+        plan_dissemination(m, args->dst, in, args->nbytes, true); /* names of barriers */
         return;
     }
     if (!plan_in_parts(m)) {
