@@ -75,7 +75,7 @@ static aq_status barrier_start(aq_team *team, struct coll_name name)
                                       .src = &b->agreed,
                                       .nbytes = sizeof(b->agreed),
                                       .element = sizeof(b->agreed),
-                                      .written = coll_words_begin(team->coll->words),
+                                      .written = coll_words_begin(team),
                                       .fn = barrier_fold_names}};
     aq_status st = coll_begin(team, &b->op);
     if (st != AQ_OK) b->notified = false;

@@ -334,7 +334,7 @@ void coll_words_give(uint32_t place);
 aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places);
 void coll_words_free(struct coll_words *w, bool failed);
 /* The next barrier begins; true: by words, for which coll_args.written is set. */
-bool coll_words_begin(struct coll_words *w);
+bool coll_words_begin(const aq_team *team);
 /* AQ_AGAIN: no room. */
 aq_status coll_words_send(const aq_team *team, const struct coll_op *op,
                           const struct coll_step *step);

@@ -37,7 +37,8 @@ struct coll_words {
     struct coll_words *next; /* of those that have ended */
     uint32_t place, number;  /* ours; of the barrier under way, or the last */
     uint32_t rounds;
-    bool usable; /* all members have a place */
+    bool usable;  /* all members have a place */
+    bool leaders; /* of neighbourhoods only */
     const _Atomic uint64_t *mine;
     struct words_target targets[];
 };
@@ -178,6 +179,7 @@ aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places)
     if (w == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for the barriers of a team");
     w->place = mine;
     w->rounds = rounds;
+    w->leaders = team->shape != NULL;
     w->mine = (_Atomic uint64_t *)(void *)words_place(mine);
     w->usable = team->size > 1 && team->coll->shm == NULL;
     for (aq_rank i = 0; places != NULL && i < team->size; i++)
@@ -204,9 +206,11 @@ void coll_words_free(struct coll_words *w, bool failed)
     aqi_spin_unlock(&core.lock);
 }
 
-bool coll_words_begin(struct coll_words *w)
+bool coll_words_begin(const aq_team *team)
 {
-    if (w == NULL || !w->usable) return false;
+    struct coll_words *w = team->coll->words;
+    /* A team that is being destroyed has given up its neighbourhoods. */
+    if (w == NULL || !w->usable || w->leaders != (team->shape != NULL)) return false;
     w->number++;
     return true;
 }

@@ -109,6 +109,7 @@ aq_core(barrier.3.written_block 3 barrier ENV ${writes} AQ_WAIT=block)
 aq_core(barrier.5.written_uneven 5 barrier ENV AQ_BARRIER=writes AQ_NEIGHBORHOOD=1,2)
 aq_core(teams.4.written 4 teams ENV ${writes})
 aq_core(coll.5.written 5 coll ENV ${writes})
+aq_core(coll.5.written_uneven 5 coll ENV AQ_BARRIER=writes AQ_NEIGHBORHOOD=1,2)
 aq_core(coll_threads.4.written 4 coll_threads ENV ${writes})
 aq_core(coll.death.written 3 coll_threads dies ENV ${writes} AQ_SURVIVE=yes AQ_SHM_MAP=no
   AQ_FAULT=die=1@300)
