@@ -77,6 +77,11 @@ def failover(program, *words, wire, **variables):
              *words], 120, wire)
 
 
+def mistakes():
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mistakes.py")
+    return ("mistakes", {}, ["/usr/bin/env", "python3", script, "BUILD"], 200, "")
+
+
 def steps():
     """Instructions: the stepper and what it steps through on one processor."""
     return ("rdma_steps.2", {},
@@ -91,6 +96,7 @@ def exits(ranks, rows=EXITS):
 
 
 ROWS = [
+    mistakes(),
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),

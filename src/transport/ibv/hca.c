@@ -30,11 +30,7 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
     unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
     if (count == 0) {
         snprintf(probe->reason, sizeof(probe->reason), "%s",
-                 missing != NULL ? missing
-                 : hca_config.ports[0] != 0
-                     ? "AQ_IBV_PORTS names no port that is here: "
-                       "\"ibv_devinfo\" lists them"
-                     : "no RDMA device is here (\"ibv_devices\" lists them)");
+                 missing != NULL ? missing : hca_advice_no_port("").text);
         return device == 0;
     }
     if (device >= count) return false;
@@ -54,12 +50,10 @@ static aq_status hca_open_rails(struct hca_tp *hca)
     unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0, near = 0;
     for (; active < count && ports[active].active; active++)
         near += ports[active].near;
+    if (count == 0) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", hca_advice_no_port("").text);
     if (active == 0)
-        return aqi_fail(AQ_ENOTSUP, "ibv", "%s%s%s",
-                        count == 0 ? "no port of an RDMA device is here, or AQ_IBV_PORTS lets none "
-                                     "through"
-                                   : ports[0].device,
-                        count == 0 ? "" : ": ", count == 0 ? "" : ports[0].why);
+        return aqi_fail(AQ_ENOTSUP, "ibv", "%s:%u: %s", ports[0].device, ports[0].number,
+                        ports[0].why);
     unsigned wanted = hca_config.rails != 0 ? (unsigned)hca_config.rails
                                             : (unsigned)aqi_min(active, HCA_RAILS_USUAL);
     unsigned first = hca_config.spread ? hca->params.local_rank % (unsigned)aqi_max(near, 1) : 0;
@@ -221,8 +215,12 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->last_want = &peer->wants;
     hca_lock(hca);
     aq_status st = hca_greet_find(hca, peer);
-    if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer)
-        st = AQ_ENOTSUP; /* InfiniBand there, Ethernet here */
+    if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer) {
+        static atomic_bool once;
+        st = AQ_ENOTSUP;
+        aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no way to rank %u %s", id,
+                     hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
+    }
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u makes no sense", id);
     bool new = st == AQ_OK && hca->peers[id] == NULL;

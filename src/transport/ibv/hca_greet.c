@@ -155,8 +155,11 @@ static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned 
     if (peer->ah[rail] != NULL) return true;
     hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
     peer->ah[rail] = hca_verbs.create_ah(hca->rail[rail].pd, &path);
-    if (peer->ah[rail] == NULL && hca_rails_of(hca, peer) == 1)
-        hca_peer_unreached(hca, peer, rail, strerror(errno));
+    if (peer->ah[rail] == NULL && hca_rails_of(hca, peer) == 1) {
+        aqi_fail_quiet(AQ_EPEER, "%s, %s", strerror(errno),
+                       hca_advice_path(&hca->rail[rail], &peer->addr.place[rail]).text);
+        hca_peer_unreached(hca, peer, rail, aq_error_message());
+    }
     return peer->ah[rail] != NULL;
 }
 
@@ -246,10 +249,9 @@ static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
     if (peer->doubted || hca->now - peer->called < GREET_DOUBT_NS) return;
     peer->doubted = true;
-    aqi_log(AQI_LOG_WARN, "ibv",
-            "rank %u has not answered on %s for %u s: if its ports are in another network, set "
-            "AQ_IBV_PORTS to those of one network; ibv goes on asking",
-            peer->peer.id, hca->rail[0].name, (unsigned)(GREET_DOUBT_NS / 1000000000));
+    aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s, and is asked on; %s",
+            peer->peer.id, (unsigned)(GREET_DOUBT_NS / 1000000000),
+            hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
 }
 
 /* Over one rail after the other, and first over those that work. */

@@ -227,7 +227,7 @@ struct hca_peer {
     struct hca_sent *again; /* to be posted to the new queue pairs, before all others */
     uint32_t again_first, again_count;
     struct hca_peer *next_calling, *next_lost, *next_broken;
-    char why[160];
+    char why[320];
 };
 
 /* A transfer. */
@@ -370,6 +370,17 @@ static inline bool hca_fenced(struct hca_tp *hca)
 
 /* hca.c */
 size_t hca_peer_memory(const struct hca_tp *hca);
+
+/* hca_advice.c: what keeps a process from using adapters or reaching a peer, and how it is mended.
+ */
+struct hca_text {
+    char text[320];
+};
+struct hca_text hca_advice_memory(int err); /* memory was refused: the limit, or what `err` says */
+struct hca_text hca_advice_no_port(const char *root); /* none is found; root: of the system, "" */
+struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to);
+/* It answers, but what is long does not arrive. */
+struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to);
 
 /* hca_ports.c: which ports there are, by the filter. How many were found; the usable ones first. */
 unsigned hca_ports_find(struct hca_port *ports, unsigned most);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HCA_RNR_TIMER = 12 /* 0.64 ms */ };
+enum { HCA_RNR_TIMER = 12 /* 0.64 ms */, HCA_SURE = 1024 /* bytes that all networks carry */ };
 
 /* --- making and ending them ------------------------------------------------------------------ */
 
@@ -37,10 +37,10 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
         link->qp = hca_verbs.create_qp(rail->pd, &init);
     }
     if (link->qp == NULL)
-        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv",
-                              "%s gives no queue pair of %u sends: lower AQ_AM_CREDITS or "
-                              "AQ_IBV_SENDS, or raise ulimit -l",
-                              rail->name, hca->sends);
+        return aqi_fail(AQ_ELIMIT, "ibv",
+                        "%s gives no queue pair of %u sends (fewer with less AQ_AM_CREDITS or "
+                        "AQ_IBV_SENDS): %s",
+                        rail->name, hca->sends, hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
     if (hca_verbs.modify_qp(link->qp, &attr,
                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
@@ -90,9 +90,8 @@ static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_
                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
     return err == 0 ? AQ_OK
-                    : aqi_fail_errno(AQ_ESYS, err > 0 ? err : errno, "ibv",
-                                     "%s cannot connect: is the peer's port in the same network?",
-                                     rail->name);
+                    : aqi_fail(AQ_ESYS, "ibv", "%s, %s", strerror(err > 0 ? err : errno),
+                               hca_advice_path(rail, to).text);
 }
 
 void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
@@ -207,6 +206,19 @@ void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
     (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.op = NULL});
 }
 
+/* It has greeted since the connection was made anew, but the first thing that is longer than a
+ * greeting does not arrive. */
+static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                           const struct hca_sent *sent)
+{
+    size_t len = hca_sent_is_piece(sent) || sent->buf == NULL ? sent->len : sent->buf->len;
+    bool first = sent == peer->link[rail].sent;
+    if (peer->doubted || peer->generation == 0 || !first || len <= HCA_SURE) return;
+    peer->doubted = true;
+    aqi_log(AQI_LOG_WARN, "ibv", "rank %u answers, but %zu bytes do not arrive: %s", peer->peer.id,
+            len, hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
+}
+
 /* The first failure on a queue pair is the true one; all others are flushed. */
 static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                            struct hca_sent *sent, enum ibv_wc_status status)
@@ -218,6 +230,7 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     if (refused && hca_sent_is_piece(sent)) sent->refused = true;
     bool gone = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR || /* no route */
                 status == IBV_WC_FATAL_ERR;
+    if (status == IBV_WC_RETRY_EXC_ERR) hca_link_doubt(hca, peer, rail, sent);
     if (gone)
         hca_repair_without(hca, peer, rail, why);
     else if (sent->refused || status == IBV_WC_WR_FLUSH_ERR)
@@ -250,7 +263,7 @@ void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
     bool moved;
     peer->connected = false;
     if (peer->generation == 0)
-        hca_peer_fail(hca, peer, "%s has no way to it: %s", hca->rail[rail].name, why);
+        hca_peer_fail(hca, peer, "no way to it: %s", why);
     else
         (void)hca_rail_look_again(&hca->rail[rail], &moved);
 }

@@ -66,6 +66,11 @@ static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, str
     return AQ_OK;
 }
 
+static const char *hca_memory_instead(const struct hca_tp *hca)
+{
+    return hca->lending.on ? "registered on demand" : "reached by messages";
+}
+
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
@@ -76,13 +81,14 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
         aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
                 "%zu bytes would take %zu registrations, and %u are the most, so they are %s: "
                 "raise AQ_IBV_REGISTRATION, or lower AQ_IBV_RAILS",
-                len, keys, HCA_KEYS,
-                hca->lending.on ? "registered on demand" : "reached by messages");
+                len, keys, HCA_KEYS, hca_memory_instead(hca));
         return hca_memory_lend(hca, addr, len, out);
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);
     if (mem == NULL) return AQ_ENOMEM;
     if (!hca_memory_register(hca, mem)) {
+        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv", "%zu bytes are %s: %s", len,
+                hca_memory_instead(hca), aq_error_message());
         hca_mem_dereg(tp, &mem->mem);
         return hca_memory_lend(hca, addr, len, out);
     }

@@ -3,6 +3,7 @@
 
 #include "base/topology.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
     struct ibv_device_attr attr;
     const char *name = hca_verbs.get_device_name(device);
     struct ibv_context *context = hca_verbs.open_device(device);
+    int err = errno;
     unsigned count = 0;
     bool all = hca_config.ports[0] == 0;
     memset(&attr, 0, sizeof(attr));
@@ -83,7 +85,8 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
         ports[count] = (struct hca_port){.near = true};
         snprintf(ports[count].device, sizeof(ports[count].device), "%s", name);
         snprintf(ports[count].why, sizeof(ports[count].why),
-                 "the device cannot be opened: check the rights of /dev/infiniband/uverbs*");
+                 "the device cannot be opened (%s): check the rights of /dev/infiniband/uverbs*",
+                 strerror(err));
         ports[count++].number = 1;
     }
     if (context != NULL) hca_verbs.close_device(context);

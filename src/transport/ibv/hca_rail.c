@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 enum { HCA_HOPS = 64 };
 
@@ -174,14 +173,16 @@ aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t com
         return aqi_fail_errno(AQ_ESYS, errno, "ibv", "%s gives no completion channel", rail->name);
     rail->cq = hca_verbs.create_cq(rail->context, (int)completions, rail, rail->channel, 0);
     if (rail->cq == NULL)
-        return aqi_fail_errno(AQ_ESYS, errno, "ibv",
-                              "%s gives no completion queue of %u entries: lower AQ_AM_CREDITS",
-                              rail->name, completions);
+        return aqi_fail(AQ_ESYS, "ibv",
+                        "%s gives no completion queue of %u entries (fewer with less "
+                        "AQ_AM_CREDITS): %s",
+                        rail->name, completions, hca_advice_memory(errno).text);
     rail->srq = hca_verbs.create_srq(rail->pd, &srq);
     if (rail->srq != NULL) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, "ibv",
-                          "%s gives no shared receive queue of %u buffers: lower AQ_AM_CREDITS",
-                          rail->name, receives);
+    return aqi_fail(AQ_ESYS, "ibv",
+                    "%s gives no shared receive queue of %u buffers (fewer with less "
+                    "AQ_AM_CREDITS): %s",
+                    rail->name, receives, hca_advice_memory(errno).text);
 }
 
 void hca_rail_close(struct hca_rail *rail)
@@ -196,18 +197,11 @@ void hca_rail_close(struct hca_rail *rail)
 
 struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access)
 {
-    struct rlimit limit;
     struct ibv_mr *mr = hca_verbs.reg_mr(rail->pd, addr, len, access);
     if (mr != NULL) return mr;
     int err = errno;
-    if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        aqi_fail_quiet(AQ_ELIMIT,
-                       "%s cannot register %zu bytes: only %llu bytes may be locked (ulimit -l, or "
-                       "LimitMEMLOCK= of the service that started us): raise it, best to unlimited",
-                       rail->name, len, (unsigned long long)limit.rlim_cur);
-    else
-        aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
-                       strerror(err));
+    aqi_fail_quiet(AQ_ELIMIT, "%s cannot register %zu bytes at %p: %s", rail->name, len, addr,
+                   hca_advice_memory(err).text);
     errno = err;
     return NULL;
 }

@@ -3,7 +3,9 @@
 
 #include "base/library.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 
 struct hca_verbs hca_verbs;
 
@@ -39,7 +41,7 @@ static const struct aqi_symbol hca_verbs_symbols[] = {
     {"ibv_wc_status_str", &hca_verbs.wc_status_str},
 };
 
-static const char *hca_verbs_why;
+static char hca_verbs_why[320];
 
 static void hca_verbs_load(void)
 {
@@ -47,14 +49,16 @@ static void hca_verbs_load(void)
     const char *missing =
         aqi_library_load(library, hca_verbs_symbols, AQI_COUNT_OF(hca_verbs_symbols));
     if (missing == library)
-        hca_verbs_why = "libibverbs.so.1 is not found: install libibverbs1 and ibverbs-providers";
+        snprintf(hca_verbs_why, sizeof(hca_verbs_why),
+                 "%.200s: install libibverbs1 and ibverbs-providers", dlerror());
     else if (missing != NULL)
-        hca_verbs_why = "libibverbs.so.1 is too old: rdma-core 1.0 or later is needed";
+        snprintf(hca_verbs_why, sizeof(hca_verbs_why),
+                 "libibverbs.so.1 has no %s: rdma-core 1.0 or later is needed", missing);
 }
 
 const char *hca_verbs_missing(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, hca_verbs_load);
-    return hca_verbs_why;
+    return hca_verbs_why[0] != '\0' ? hca_verbs_why : NULL;
 }

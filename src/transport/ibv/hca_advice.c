@@ -1,0 +1,144 @@
+/* ibv: what keeps a process from using adapters, or from reaching a peer, and how it is mended. */
+#include "transport/ibv/hca_impl.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { ADVICE_NAME = 64 };
+
+struct hca_text hca_advice_memory(int err)
+{
+    struct hca_text why;
+    struct rlimit limit;
+    if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(why.text, sizeof(why.text),
+                 "only %llu bytes may be locked (ulimit -l, or LimitMEMLOCK= of the service that "
+                 "started us): raise it, best to unlimited",
+                 (unsigned long long)limit.rlim_cur);
+    else
+        snprintf(why.text, sizeof(why.text), "%s", strerror(err));
+    return why;
+}
+
+/* --- no port --------------------------------------------------------------------------------- */
+
+/* Is something in this folder of the system? Its name, if so. */
+static bool hca_advice_is_there(const char *root, const char *folder, char name[ADVICE_NAME])
+{
+    char path[256];
+    name[0] = '\0';
+    snprintf(path, sizeof(path), "%s%s", root, folder);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir != NULL && name[0] == '\0' && (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.') snprintf(name, ADVICE_NAME, "%.63s", entry->d_name);
+    if (dir != NULL) closedir(dir);
+    return name[0] != '\0';
+}
+
+/* The adapters that libibverbs offers, with commas between them. */
+static struct hca_text hca_advice_devices(void)
+{
+    struct hca_text all = {""};
+    int count = 0;
+    struct ibv_device **list = hca_verbs.get_device_list(&count);
+    for (int i = 0; list != NULL && i < count; i++) {
+        size_t used = strlen(all.text);
+        snprintf(all.text + used, sizeof(all.text) - used, "%s%s", i == 0 ? "" : ", ",
+                 hca_verbs.get_device_name(list[i]));
+    }
+    if (list != NULL) hca_verbs.free_device_list(list);
+    return all;
+}
+
+struct hca_text hca_advice_no_port(const char *root)
+{
+    struct hca_text why, devices = hca_advice_devices();
+    char name[ADVICE_NAME], node[ADVICE_NAME];
+    if (devices.text[0] != '\0')
+        snprintf(why.text, sizeof(why.text),
+                 "AQ_IBV_PORTS=\"%.80s\" names no port that is here (\"ibv_devinfo\" lists them); "
+                 "there are those of %.120s",
+                 hca_config.ports, devices.text);
+    else if (!hca_advice_is_there(root, "/sys/class/infiniband", name))
+        snprintf(why.text, sizeof(why.text),
+                 "the kernel has no RDMA device: load the module of the adapter (such as mlx5_ib), "
+                 "or rdma_rxe and \"rdma link add rxe0 type rxe netdev eth0\" for software RoCE");
+    else if (!hca_advice_is_there(root, "/sys/class/infiniband_verbs", node))
+        snprintf(why.text, sizeof(why.text),
+                 "the kernel has %s, but not the module by which programs use it: modprobe "
+                 "ib_uverbs",
+                 name);
+    else if (!hca_advice_is_there(root, "/dev/infiniband", node))
+        snprintf(why.text, sizeof(why.text),
+                 "the kernel has %s, but /dev/infiniband is not here: give this container the "
+                 "devices /dev/infiniband/uverbs*",
+                 name);
+    else
+        snprintf(why.text, sizeof(why.text),
+                 "the kernel has %s, but libibverbs no driver for it: install ibverbs-providers",
+                 name);
+    return why;
+}
+
+/* --- no way ---------------------------------------------------------------------------------- */
+
+static bool hca_advice_is_ipv4(const struct hca_place *place)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    return memcmp(place->gid, mapped, sizeof(mapped)) == 0;
+}
+
+static struct hca_text hca_advice_place(const struct hca_place *place)
+{
+    struct hca_text at = {""};
+    const uint8_t *gid = place->gid;
+    if (place->link_layer != IBV_LINK_LAYER_ETHERNET)
+        snprintf(at.text, sizeof(at.text), "LID %u of subnet %02x%02x:%02x%02x:%02x%02x:%02x%02x",
+                 place->lid, gid[0], gid[1], gid[2], gid[3], gid[4], gid[5], gid[6], gid[7]);
+    else if (hca_advice_is_ipv4(place))
+        inet_ntop(AF_INET, gid + 12, at.text, sizeof(at.text));
+    else
+        inet_ntop(AF_INET6, gid, at.text, sizeof(at.text));
+    return at;
+}
+
+static const char *hca_advice_to_mend(const struct hca_place *from, const struct hca_place *to)
+{
+    if (from->link_layer != to->link_layer)
+        return "one is on InfiniBand and the other on Ethernet: choose ports of one network with "
+               "AQ_IBV_PORTS";
+    if (from->link_layer == IBV_LINK_LAYER_ETHERNET)
+        return hca_advice_is_ipv4(from) != hca_advice_is_ipv4(to)
+                   ? "one is an address of IPv4 and the other is not: choose two of one kind with "
+                     "AQ_IBV_GID"
+                   : "if these are in different networks, choose ports of one with AQ_IBV_PORTS, "
+                     "or other addresses of them with AQ_IBV_GID";
+    return memcmp(from->gid, to->gid, 8) != 0
+               ? "choose ports of one subnet with AQ_IBV_PORTS, or have a router between the two"
+               : "if these are in different fabrics, choose ports of one with AQ_IBV_PORTS; else "
+                 "ask the subnet manager (\"sminfo\", \"ibtracert\")";
+}
+
+struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to)
+{
+    struct hca_text why;
+    snprintf(why.text, sizeof(why.text), "from %s (%.60s) to %.60s: %s", rail->name,
+             hca_advice_place(&rail->place).text, hca_advice_place(to).text,
+             hca_advice_to_mend(&rail->place, to));
+    return why;
+}
+
+struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to)
+{
+    struct hca_text why;
+    unsigned mtu = 128u << aqi_min(rail->place.mtu, to->mtu);
+    snprintf(why.text, sizeof(why.text),
+             "the network from %s (%.48s) to %.48s may carry less than packets of %u bytes, which "
+             "both ports have: set AQ_IBV_MTU=1024, or raise the MTU of what is between them",
+             rail->name, hca_advice_place(&rail->place).text, hca_advice_place(to).text, mtu);
+    return why;
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""What users are told of their mistakes, inside the machine: that it is told, of what, and the way
+out. Of what the machine cannot show, unit.transport.ibv.hca_advice has the texts.
+
+usage: mistakes.py BUILD
+"""
+import os
+import re
+import subprocess
+import sys
+
+# Root may lock as much as it likes.
+NOBODY = "ulimit -l 64; exec setpriv --reuid 65534 --regid 65534 --clear-groups"
+# Name; variables; what starts the job, and each rank of it, for the shell; what is said.
+ROWS = [
+    ("limit", {}, NOBODY, "exec",
+     r"only 65536 bytes may be locked \(ulimit -l, or LimitMEMLOCK=.* raise it"),
+    ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
+     r'AQ_IBV_PORTS="mlx5_0" names no port that is here .* there are those of rxe0, rxe1'),
+    ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
+     r"rxe.:1 has no address \(GID\) with index 77: .* set AQ_IBV_GID"),
+    ("mtu", {"AQ_IBV_MTU": "3000"}, "exec", "exec",
+     r"AQ_IBV_MTU=3000: give 256, 512, 1024, 2048 or 4096, and no more than 4096"),
+    ("network", {}, "exec", "export AQ_IBV_PORTS=rxe$((3 * AQ_RANK)); exec",
+     r"from rxe.:1 \(10\.77\.[\d.]+\) to 10\.77\.[\d.]+: .* choose ports of one with AQ_IBV_PORTS"),
+    ("kinds", {}, "exec", "test $AQ_RANK = 0 || export AQ_IBV_GID=0; exec",
+     r"one is an address of IPv4 and the other is not: choose two of one kind with AQ_IBV_GID"),
+]
+
+
+def shell(words):
+    return ["/bin/sh", "-c", words + ' "$@"', "-"]
+
+
+def told(build, name, variables, job, rank, wanted):
+    command = [*shell(job), f"{build}/tools/aqrun/aqrun", "-n", "2", *shell(rank),
+               f"{build}/tests/core/core_am"]
+    try:
+        done = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=60, text=True)
+        code, text = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as late:
+        code, text = "no end", (late.stdout or b"").decode()
+    good = code not in (0, "no end") and re.search(wanted, text) is not None
+    print(f"{name}: {'told' if good else f'ended with {code}, and not told'}")
+    if not good:
+        print(text)
+    return good
+
+
+def main():
+    build = sys.argv[1]
+    for node in os.listdir("/dev/infiniband"):
+        os.chmod(f"/dev/infiniband/{node}", 0o666)
+    return 0 if all([told(build, *row) for row in ROWS]) else 1
+
+
+sys.exit(main())
