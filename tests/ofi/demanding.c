@@ -7,6 +7,7 @@
  *     which is chosen here (FI_MR_PROV_KEY).
  *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
  *   - Writes ask to be complete when they are delivered.
+ *   - A buffer for many messages has none that is still needed when it is given again.
  *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
  *   - Messages are complete long before they leave; those that are injected have to be small.
  *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
@@ -162,6 +163,20 @@ static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *de
     return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
 }
 
+/* What was in it may not be needed any more. */
+static ssize_t demanding_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+    struct fi_msg plain = *msg;
+    demanding_check(msg->iov_count == 1 && msg->desc != NULL, "there is one part");
+    demanding_check((flags & FI_MULTI_RECV) != 0, "it is for many messages");
+    demanding_local(msg->msg_iov->iov_base, msg->msg_iov->iov_len, *msg->desc);
+    demanding_take_context(msg->context);
+    memset(msg->msg_iov->iov_base, 0xdd, msg->msg_iov->iov_len);
+    if (demanding_happens(1)) return -FI_EAGAIN;
+    plain.desc = NULL;
+    return demanding_msg_was.recvmsg(ep, &plain, flags);
+}
+
 static void demanding_cut(const struct demanding_lane *lane, struct demanding_sent *newest)
 {
     for (struct demanding_sent *sent = lane->first; sent != NULL; sent = sent->next)
@@ -284,13 +299,13 @@ static int demanding_has_left(struct demanding_lane *lane, const void *context)
     return 0;
 }
 
-static ssize_t demanding_early(const struct demanding_lane *lane, struct fi_cq_msg_entry *entries,
+static ssize_t demanding_early(const struct demanding_lane *lane, struct fi_cq_data_entry *entries,
                                size_t count)
 {
     size_t n = 0;
     for (struct demanding_sent *sent = lane->first; sent != NULL && n < count; sent = sent->next) {
         if (sent->user == NULL || sent->failed) continue;
-        entries[n++] = (struct fi_cq_msg_entry){.op_context = sent->user, .flags = FI_SEND};
+        entries[n++] = (struct fi_cq_data_entry){.op_context = sent->user, .flags = FI_SEND};
         sent->user = NULL;
     }
     return (ssize_t)n;
@@ -307,10 +322,18 @@ static struct demanding_sent *demanding_lost(struct demanding_lane *lane)
     return NULL;
 }
 
+/* Messages in a buffer for many that are not as they should be. */
+static void demanding_receive(struct fi_cq_data_entry *entry)
+{
+    if (entry->buf == NULL) return;
+    if (demanding_breaks("astray")) entry->buf = (char *)entry->buf + 16;
+    if (demanding_breaks("greedy")) entry->flags &= ~FI_MULTI_RECV;
+}
+
 /* The last comes first. */
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
-    struct fi_cq_msg_entry *entries = buf;
+    struct fi_cq_data_entry *entries = buf;
     struct demanding_lane *lane = demanding_lane(NULL, cq);
     lane->is_empty = 0;
     if (demanding_happens(2)) return -FI_EAGAIN;
@@ -323,9 +346,11 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
     lane->is_empty = got == -FI_EAGAIN;
     for (ssize_t i = 0; i < got; i++)
         if (!demanding_has_left(lane, entries[i].op_context)) entries[kept++] = entries[i];
+    for (ssize_t i = 0; i < kept; i++)
+        demanding_receive(&entries[i]);
     if (got > 0) got = kept > 0 ? kept : -FI_EAGAIN;
     for (ssize_t i = 0; i < got / 2; i++) {
-        struct fi_cq_msg_entry entry = entries[i];
+        struct fi_cq_data_entry entry = entries[i];
         entries[i] = entries[got - 1 - i];
         entries[got - 1 - i] = entry;
     }
@@ -425,7 +450,7 @@ static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 {
     int err = demanding_domain_was.cq_open(domain, attr, cq, context);
     if (err != 0) return err;
-    demanding_check(attr->format == FI_CQ_FORMAT_MSG, "completions are of the usual kind");
+    demanding_check(attr->format == FI_CQ_FORMAT_DATA, "completions are of the usual kind");
     demanding_cq_was = demanding_cq_now = *(*cq)->ops;
     demanding_cq_now.read = demanding_cq_read;
     demanding_cq_now.readerr = demanding_cq_readerr;
@@ -474,6 +499,7 @@ static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, s
     demanding_msg_was = demanding_msg_now = *(*ep)->msg;
     demanding_rma_was = demanding_rma_now = *(*ep)->rma;
     demanding_msg_now.recv = demanding_recv;
+    demanding_msg_now.recvmsg = demanding_recvmsg;
     demanding_msg_now.send = demanding_send;
     demanding_msg_now.inject = demanding_inject;
     demanding_inject_size = info->tx_attr->inject_size;

@@ -62,12 +62,15 @@ static int provider_opens(int count, char *const *texts)
 #define LATE   "after 2000 ms it "
 #define REMOTE "puts and gets go by messages"
 #define POLLS  "who waits polls"
+#define EACH   "each message has a buffer of its own"
 
 static const struct row {
     const char *breaks, *tried, *came;
     const char *instead; /* NULL: it does not open */
 } rows[] = {
     {"itself", "a message to itself", LATE "has left and not come", "it does not reach itself"},
+    {"astray", "a message to itself", LATE "has left and not come", EACH},
+    {"greedy", "many messages in a buffer", "a buffer with no room", EACH},
     {"inject", "an injected message", LATE "has left and not come", "messages are not injected"},
     {"flip", "a message that fills a buffer", "its byte", NULL},
     {"cut", "a message that fills a buffer", "256 bytes come instead of", NULL},

@@ -10,8 +10,6 @@
 
 const unsigned char ofi_magic[4] = {'o', 'f', 'i', '3'};
 
-enum { OFI_RECEIVES_MORE = 16, OFI_FLUSHES = 1 /* of a peer, and as many answers */ };
-
 /* --- opening --------------------------------------------------------------------------------- */
 
 /* How many requests a peer may have under way, by the memory; what is more than the provider takes
@@ -23,8 +21,8 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     ofi->tp.limits.depth = (uint32_t)aqi_max(1 + OFI_FLUSHES, depth) - OFI_FLUSHES;
     ofi->depth = aqi_credit_gate_limits(&ofi->params, &ofi->tp.limits).depth;
     ofi->tp.limits.depth = ofi->depth;
-    ofi->receives = (uint32_t)aqi_min(ofi->info->rx_attr->size,
-                                      2 * peers * (ofi->depth + OFI_FLUSHES) + OFI_RECEIVES_MORE);
+    if (ofi_config.receive_many == 0 || (ofi->info->caps & FI_MULTI_RECV) == 0)
+        ofi->without |= OFI_MANY;
     /* Replies have half as much again. */
     ofi->inject = aqi_min(ofi_config.inject, ofi->info->tx_attr->inject_size);
     ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
@@ -161,9 +159,11 @@ aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
-    int n = snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes",
+    bool many = (ofi->without & OFI_MANY) == 0;
+    int n = snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes%s",
                      ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi->depth,
-                     ofi->receives, ofi->buffer);
+                     ofi->receives, many ? ofi_area_len(ofi) : ofi->buffer,
+                     many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);
     return n + ofi_trial_describe(ofi, buf + used, len - used);
 }

@@ -18,8 +18,9 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
 /* With a descriptor if the provider has that. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
-    struct fi_cq_attr attr = {.size = ofi->receives + 2 * ofi->room + OFI_CQ_SLACK,
-                              .format = FI_CQ_FORMAT_MSG,
+    struct fi_cq_attr attr = {.size = aqi_min(ofi->messages, ofi->info->rx_attr->size) +
+                                      2 * ofi->room + OFI_CQ_SLACK,
+                              .format = FI_CQ_FORMAT_DATA,
                               .wait_obj = FI_WAIT_FD};
     int err = ofi->without & OFI_WAKE ? -FI_ENOSYS : fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
     if (err == 0 && fi_control(&ofi->cq->fid, FI_GETWAIT, &ofi->fd) == 0 && ofi->fd >= 0) return 0;
@@ -46,13 +47,27 @@ static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
                               "making an endpoint");
 }
 
+/* A buffer for many messages is let go when the next one may have no room in it. Of an endpoint
+ * that has not started shm ends the process at this. */
+static void ofi_endpoint_ask_many(struct ofi_tp *ofi)
+{
+    size_t least = ofi->buffer;
+    if ((ofi->without & OFI_MANY) == 0 &&
+        fi_setopt(&ofi->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)) !=
+            0)
+        ofi->without |= OFI_MANY;
+    ofi_receive_size(ofi);
+}
+
 aq_status ofi_endpoint_open(struct ofi_tp *ofi)
 {
+    ofi_receive_size(ofi);
     aq_status st = ofi_endpoint_open_objects(ofi);
     if (st != AQ_OK) return st;
     int err = fi_ep_bind(ofi->ep, &ofi->av->fid, 0);
     if (err == 0) err = fi_ep_bind(ofi->ep, &ofi->cq->fid, FI_TRANSMIT | FI_RECV);
     if (err == 0) err = fi_enable(ofi->ep);
+    if (err == 0) ofi_endpoint_ask_many(ofi);
     return ofi_endpoint_check(ofi, err, "starting the endpoint");
 }
 

@@ -17,10 +17,12 @@
 #include "transport/pins.h"
 
 enum {
-    OFI_FRAME = 96, /* bytes before the payload of a message, at most; a tail follows it */
-    OFI_CHUNK = 64, /* buffers that are registered together */
-    OFI_BATCH = 16, /* completions taken at once */
-    OFI_NAME = 64,  /* bytes of a provider's address, at most */
+    OFI_FRAME = 96,  /* bytes before the payload of a message, at most; a tail follows it */
+    OFI_ALIGN = 16,  /* of a message, and so of its payload */
+    OFI_CHUNK = 64,  /* buffers that are registered together */
+    OFI_BATCH = 16,  /* completions taken at once */
+    OFI_NAME = 64,   /* bytes of a provider's address, at most */
+    OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
     OFI_DOMAINS = 8
 };
 
@@ -48,10 +50,11 @@ enum ofi_part {
     OFI_ITSELF = 1 << 0, /* it reaches itself: else nothing can be tried */
     OFI_INJECT = 1 << 1,
     OFI_REMOTE = 1 << 2, /* remote writes and reads */
-    OFI_WAKE = 1 << 3    /* by the descriptor of the completion queue */
+    OFI_WAKE = 1 << 3,   /* by the descriptor of the completion queue */
+    OFI_MANY = 1 << 4    /* one buffer for many messages */
 };
 
-enum ofi_kind { OFI_RECEIVE, OFI_SEND, OFI_CONTROL, OFI_PIECE };
+enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
 /* The context of an operation of the provider, which may use the first part meanwhile. */
 struct ofi_ctx {
@@ -66,10 +69,21 @@ struct ofi_chunk {
     struct fid_mr *mr; /* NULL: the provider wants none */
 };
 
+/* All memory of a chunk, in which the provider puts one message after the other. */
+struct ofi_area {
+    struct ofi_ctx ctx;
+    struct ofi_area *next;
+    struct ofi_chunk *chunk;
+    uint32_t messages; /* in it that were told of and are in use */
+    bool posted;       /* with the provider */
+    bool spoiled;      /* of which it has said what makes no sense: it is not posted again */
+};
+
 struct ofi_buf {
     struct ofi_ctx ctx;
     struct ofi_buf *next;
     struct ofi_chunk *chunk;
+    struct ofi_area *area; /* where the bytes are, of a message that came with others, or NULL */
     unsigned char *bytes;
     uint32_t len, number;  /* without the tail; of a message */
     bool busy, kept;       /* with the provider; until the peer has it */
@@ -175,6 +189,7 @@ struct ofi_tp {
     uint32_t depth;    /* requests under way to a peer */
     size_t buffer;     /* bytes of one */
     size_t inject;     /* bytes of the largest message that the provider copies */
+    uint32_t messages; /* that may be on their way here, if all peers send at once */
     uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be under way, and are */
@@ -182,6 +197,7 @@ struct ofi_tp {
     struct ofi_peer **peers;
     struct ofi_chunk *chunks;
     struct ofi_buf *free;
+    struct ofi_area *free_areas;
     struct ofi_buf *held, **last_held; /* requests that wait for their turn */
     struct ofi_peer *lost;
     bool flushes;            /* questions, answers or messages are to be sent again */
@@ -191,7 +207,7 @@ struct ofi_tp {
     struct aqi_pool ops, pieces;
     struct aqi_pins pins; /* open where the provider wants local memory registered */
     /* Completions that were taken and not looked at. */
-    struct fi_cq_msg_entry found[OFI_BATCH];
+    struct fi_cq_data_entry found[OFI_BATCH];
     unsigned found_first, found_count;
 };
 
@@ -252,7 +268,27 @@ static inline void *ofi_buf_desc(const struct ofi_buf *buf)
 {
     return buf->chunk->mr != NULL ? fi_mr_desc(buf->chunk->mr) : NULL;
 }
+struct ofi_area *ofi_area_get(struct ofi_tp *ofi);
+static inline size_t ofi_area_len(const struct ofi_tp *ofi)
+{
+    return aqi_round_up(OFI_CHUNK * ofi->buffer, 4096);
+}
+
 void ofi_buf_close(struct ofi_tp *ofi);
+
+/* ofi_receive.c: what messages arrive in. With the lock held. */
+/* How many buffers, and of which kind. */
+void ofi_receive_size(struct ofi_tp *ofi);
+/* As many as are to be posted. */
+void ofi_receive_post(struct ofi_tp *ofi);
+/* A completion of a receive was read, which may be looked at after others. */
+void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry);
+/* Its message, which `view` has room for; NULL: it is of none. */
+struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view);
+/* The same message in a buffer of its own, which may be kept; NULL: no memory, and it is gone. */
+struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf);
+void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf);
+void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
 
 /* ofi_memory.c */
 /* NULL, with `*err` as the provider has it. */
@@ -307,8 +343,6 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
                               enum aqi_progress_mode mode);
 unsigned ofi_message_deliver_held(struct ofi_tp *ofi);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
-/* As many buffers as are to be posted. */
-void ofi_message_post(struct ofi_tp *ofi);
 
 /* ofi_flush.c. With the lock held. */
 /* Until it has arrived. */

@@ -24,6 +24,8 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
                            enum ofi_kind kind)
 {
     struct ofi_tail tail = {.number = buf->number, .arrived = peer->received};
+    /* What follows it in a buffer for many is as aligned as it is. */
+    buf->len = (uint32_t)(aqi_round_up(buf->len + sizeof(tail), OFI_ALIGN) - sizeof(tail));
     memcpy(buf->bytes + buf->len, &tail, sizeof(tail));
     buf->ctx.kind = kind;
     buf->peer = peer;
@@ -84,26 +86,11 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-void ofi_message_post(struct ofi_tp *ofi)
-{
-    while (ofi->posted < ofi->receives) {
-        struct ofi_buf *buf = ofi_buf_get(ofi);
-        if (buf == NULL) return;
-        buf->ctx.kind = OFI_RECEIVE;
-        if (fi_recv(ofi->ep, buf->bytes, ofi->buffer, ofi_buf_desc(buf), FI_ADDR_UNSPEC,
-                    &buf->ctx) != 0) {
-            ofi_buf_put(ofi, buf); /* progress tries again */
-            return;
-        }
-        ofi->posted++;
-    }
-}
-
 /* Whose it is, as it says; false: nobody's. The tail is taken off. */
 static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                              struct aqi_am_wire *head, struct ofi_tail *tail)
 {
-    if (len < sizeof(*head) + sizeof(*tail)) return false;
+    if (len < sizeof(*head) + sizeof(*tail) || len > ofi->buffer) return false;
     buf->len = (uint32_t)(len - sizeof(*tail));
     memcpy(head, buf->bytes, sizeof(*head));
     memcpy(tail, buf->bytes + buf->len, sizeof(*tail));
@@ -137,17 +124,19 @@ static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
     } else {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     }
-    ofi_buf_put(ofi, buf);
+    ofi_receive_drop(ofi, buf);
 }
 
-/* It is its turn, of those of the peer. */
+/* It is its turn, of those of the peer. Without memory to keep it in it has not come. */
 static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_progress_mode mode)
 {
+    struct ofi_peer *peer = buf->peer;
     const struct aqi_am_wire *head = (const void *)buf->bytes;
-    buf->peer->received++;
     if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
+        peer->received++;
         ofi_message_run(ofi, buf);
-    } else {
+    } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL) {
+        peer->received++;
         buf->next = NULL;
         *ofi->last_held = buf;
         ofi->last_held = &buf->next;
@@ -159,21 +148,21 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
 {
     struct aqi_am_wire head;
     struct ofi_tail tail;
-    ofi->posted--;
-    ofi_message_post(ofi);
     if (!ofi_message_head(ofi, buf, len, &head, &tail)) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
-        ofi_buf_put(ofi, buf);
+        ofi_receive_drop(ofi, buf);
         return 0;
     }
     struct ofi_peer *peer = buf->peer;
+    bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* else the provider's */
+    if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
     if (AQI_UNLIKELY(head.kind == AQI_AM_NONE)) {
         ofi_flush_received(ofi, peer, head.handler, tail.number);
-        ofi_buf_put(ofi, buf);
+        ofi_receive_drop(ofi, buf);
     } else if (AQI_LIKELY(tail.number == peer->received + 1)) {
         ofi_message_take(ofi, buf, mode);
-    } else if (!ofi_flush_early(ofi, peer, buf)) {
+    } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL && !ofi_flush_early(ofi, peer, buf)) {
         ofi_buf_put(ofi, buf);
     }
     while (AQI_UNLIKELY(peer->early != NULL) && (buf = ofi_flush_next(ofi, peer)) != NULL)

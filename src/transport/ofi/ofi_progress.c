@@ -5,13 +5,16 @@
 
 #include <stdio.h>
 
-static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_msg_entry *entry,
+static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry,
                                  enum aqi_progress_mode mode)
 {
     struct ofi_ctx *ctx = entry->op_context;
+    struct ofi_buf view, *buf;
     switch (ctx->kind) {
     case OFI_RECEIVE:
-        return ofi_message_received(ofi, (struct ofi_buf *)ctx, entry->len, mode);
+    case OFI_AREA:
+        buf = ofi_receive_message(entry, &view);
+        return buf != NULL ? ofi_message_received(ofi, buf, entry->len, mode) : 0;
     case OFI_SEND:
     case OFI_CONTROL:
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
@@ -67,9 +70,8 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
     int err;
     struct ofi_ctx *ctx = ofi_progress_error(ofi, &err, text, sizeof(text));
     if (ctx == NULL) return;
-    if (ctx->kind == OFI_RECEIVE) {
-        ofi->posted--;
-        ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+    if (ctx->kind == OFI_RECEIVE || ctx->kind == OFI_AREA) {
+        ofi_receive_failed(ofi, ctx);
         aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
                 text);
     } else if (ctx->kind == OFI_SEND || ctx->kind == OFI_CONTROL) {
@@ -93,6 +95,8 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
     if (AQI_UNLIKELY(got == -FI_EAVAIL)) ofi_progress_failed(ofi);
     ofi->found_first = 0;
     ofi->found_count = got > 0 ? (unsigned)got : 0;
+    for (unsigned i = 0; i < ofi->found_count; i++)
+        ofi_receive_found(ofi, &ofi->found[i]);
     return got > 0;
 }
 
@@ -102,7 +106,7 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
 {
     unsigned n = 0;
     for (unsigned taken = 0; taken < OFI_BATCH && ofi_progress_poll(ofi); taken++) {
-        struct fi_cq_msg_entry entry = ofi->found[ofi->found_first++];
+        struct fi_cq_data_entry entry = ofi->found[ofi->found_first++];
         n += ofi_progress_one(ofi, &entry, mode);
         if (ofi->found_first == ofi->found_count && ofi->found_count < OFI_BATCH) break;
     }
@@ -123,7 +127,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     ofi->now = now;
     unsigned n = mode == AQI_PROGRESS_ALL ? ofi_message_deliver_held(ofi) : 0;
     n += ofi_progress_queue(ofi, mode);
-    if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_message_post(ofi);
+    if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_receive_post(ofi);
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);

@@ -94,6 +94,22 @@ static struct fi_info *ofi_provider_hints(const char *name)
     return hints;
 }
 
+/* The same with buffers for many messages, if it has those, which some say only when asked. */
+static struct fi_info *ofi_provider_take(const struct fi_info *info)
+{
+    struct fi_info *hints = ofi_provider_hints(info->fabric_attr->prov_name), *list = NULL;
+    const struct fi_info *found = info;
+    if (hints != NULL) {
+        hints->caps |= FI_MULTI_RECV;
+        hints->domain_attr->name = strdup(info->domain_attr->name);
+        if (ofi_library_getinfo(hints, &list) == 0) found = list;
+        ofi_library.freeinfo(hints);
+    }
+    struct fi_info *taken = ofi_library.dupinfo(found);
+    if (list != NULL) ofi_library.freeinfo(list);
+    return taken;
+}
+
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
 {
     asked = asked || ofi_config.provider[0] != 0;
@@ -112,7 +128,7 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
     struct fi_info *hints = ofi_provider_hints(ofi_config.provider), *list = NULL, *chosen = NULL;
     int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
     const struct fi_info *info = err == 0 ? ofi_provider_choose(list, asked) : NULL;
-    if (info != NULL) chosen = ofi_library.dupinfo(info);
+    if (info != NULL) chosen = ofi_provider_take(info);
     if (chosen == NULL)
         snprintf(why, len,
                  "libfabric has no provider %s%s%s with messages and remote memory here%s%s: "

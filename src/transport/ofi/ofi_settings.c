@@ -69,6 +69,15 @@ static const struct aqi_setting rows[] = {
      .max = UINT64_C(1) << 40,
      .same = true,
      AQI_SETTING_IN(BYTES, struct ofi_config, receive_memory)},
+    {.name = "AQ_OFI_RECEIVE_MANY",
+     .alias = "GASNET_OFI_USE_MULTI_RECV",
+     .def = "yes",
+     .doc =
+         "Messages arrive in a few large buffers, one after the other, where the provider can do "
+         "that (FI_MULTI_RECV) and does it right when it is tried; no: each in a buffer of its "
+         "own.",
+     .advice = "no where a provider has errors in it that the self-test does not find.",
+     AQI_SETTING_IN(BOOL, struct ofi_config, receive_many)},
     {.name = "AQ_OFI_SENDS",
      .alias = "GASNET_GNI_NUM_PD",
      .def = "256",

@@ -42,6 +42,7 @@ struct ofi_trial {
     size_t len;         /* of the message under way */
     unsigned char seed; /* of its bytes */
     bool arrived, done; /* here; for who has sent it */
+    bool released;      /* a buffer that has taken many messages */
     uint64_t limit;     /* in ns */
     unsigned looks;
     char came[256]; /* what came of it, if it failed */
@@ -90,15 +91,17 @@ static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, siz
 {
     struct ofi_tp *ofi = trial->ofi;
     size_t stamp = aqi_min(sizeof(ofi->stamp), trial->len);
-    if (len >= stamp && memcmp(buf->bytes, &ofi->stamp, stamp) == 0) {
+    const struct ofi_chunk *chunk = buf->area != NULL ? buf->area->chunk : buf->chunk;
+    if (buf->bytes < chunk->memory || buf->bytes + len > chunk->memory + chunk->len) {
+        ofi_trial_say(trial, "it is said to be where no buffer is");
+    } else if (len >= stamp && memcmp(buf->bytes, &ofi->stamp, stamp) == 0) {
         trial->arrived = true;
         if (len != trial->len)
             ofi_trial_say(trial, "%zu bytes come instead of %zu", len, trial->len);
         else
             ofi_trial_check(trial, buf->bytes, stamp, len);
     }
-    ofi->posted--;
-    ofi_buf_put(ofi, buf);
+    ofi_receive_drop(ofi, buf);
 }
 
 static void ofi_trial_error(struct ofi_trial *trial)
@@ -113,8 +116,8 @@ static void ofi_trial_error(struct ofi_trial *trial)
 static bool ofi_trial_poll(struct ofi_trial *trial)
 {
     struct ofi_tp *ofi = trial->ofi;
-    struct fi_cq_msg_entry entry;
-    ofi_message_post(ofi);
+    struct fi_cq_data_entry entry;
+    ofi_receive_post(ofi);
     ssize_t got = fi_cq_read(ofi->cq, &entry, 1);
     if (got == -FI_EAVAIL)
         ofi_trial_error(trial);
@@ -122,8 +125,11 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
         ofi_trial_say(trial, "the completion queue says: %s", ofi_library.strerror((int)-got));
     if (got != 1) return false;
     struct ofi_ctx *ctx = entry.op_context;
-    if (ctx->kind == OFI_RECEIVE) {
-        ofi_trial_received(trial, (struct ofi_buf *)ctx, entry.len);
+    if (ctx->kind == OFI_RECEIVE || ctx->kind == OFI_AREA) {
+        struct ofi_buf view, *buf = ofi_receive_message(&entry, &view);
+        trial->released = trial->released || (entry.flags & FI_MULTI_RECV) != 0;
+        ofi_receive_found(ofi, &entry);
+        if (buf != NULL) ofi_trial_received(trial, buf, entry.len);
         return true;
     }
     trial->done = true;
@@ -221,6 +227,22 @@ static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
     (void)len;
     ofi_trial_send(trial, trial->ofi->buffer, OFI_CONTROL);
     ofi_trial_wait(trial);
+}
+
+/* So many that one buffer does not take them: that is let go, and they go on in the next. */
+static void ofi_trial_many(struct ofi_trial *trial, size_t len)
+{
+    (void)len;
+    trial->released = false;
+    for (unsigned n = 0; n <= OFI_CHUNK && !ofi_trial_failed(trial); n++) {
+        ofi_trial_send(trial, trial->ofi->buffer, OFI_CONTROL);
+        ofi_trial_wait(trial);
+    }
+    bool came = !ofi_trial_failed(trial);
+    while (!trial->released && !ofi_trial_failed(trial))
+        (void)ofi_trial_look(trial);
+    if (came && ofi_trial_failed(trial))
+        ofi_trial_say(trial, "a buffer with no room for the next one is not let go");
 }
 
 static bool ofi_trial_register(struct ofi_trial *trial)
@@ -343,6 +365,7 @@ static const struct ofi_trial_row {
 } ofi_trial_rows[] = {
     {"a message to itself", OFI_ITSELF, ofi_trial_itself, OFI_TRIAL_MESSAGE},
     {"an injected message", OFI_INJECT, ofi_trial_inject, 0},
+    {"many messages in a buffer", OFI_MANY, ofi_trial_many, 0},
     {"a message that fills a buffer", 0, ofi_trial_largest, 0},
     {"a remote write of 8 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_SMALL},
     {"a remote write of 12288 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_PAGES},
@@ -357,6 +380,7 @@ static const struct {
     const char *instead;
 } ofi_trial_parts[] = {
     {OFI_ITSELF, AQI_LOG_INFO, "not self-tested, as it does not reach itself"},
+    {OFI_MANY, AQI_LOG_INFO, "each message has a buffer of its own"},
     {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
     {OFI_REMOTE, AQI_LOG_WARN, "puts and gets go by messages"},
     {OFI_WAKE, AQI_LOG_INFO, "who waits polls"},
@@ -395,10 +419,13 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
 {
     const char *provider = ofi->info->fabric_attr->prov_name,
                *domain = ofi->info->domain_attr->name;
-    ofi->without |= row->without;
-    if (row->without == OFI_INJECT) ofi->inject = 0;
+    unsigned part = row->without;
+    /* What no message comes by may be its buffer. */
+    if (part == OFI_ITSELF && (ofi->without & OFI_MANY) == 0) part = OFI_MANY;
+    ofi->without |= part;
+    if (part == OFI_INJECT) ofi->inject = 0;
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++) {
-        if (ofi_trial_parts[i].part != row->without) continue;
+        if (ofi_trial_parts[i].part != part) continue;
         aqi_log(ofi_trial_parts[i].level, "ofi",
                 "%s on %s: self-test of %s: %s: %s; AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
                 "another",
@@ -427,7 +454,7 @@ static aq_status ofi_trial_attempt(struct ofi_tp *ofi, bool *again)
         ofi_endpoint_close(ofi); /* then nothing uses the trial's memory */
     }
     if (trial.areas != NULL) munmap(trial.areas, 2 * OFI_TRIAL_AREA);
-    if (st == AQ_OK && !*again) ofi_message_post(ofi);
+    if (st == AQ_OK && !*again) ofi_receive_post(ofi);
     return st;
 }
 

@@ -1,0 +1,151 @@
+/*
+ * ofi: the buffers that messages arrive in. Where the provider can do that it is given a few large
+ * ones, into which it puts one message after the other (FI_MULTI_RECV): so many messages take
+ * what they are long, and not each what the longest one would be. A handler gets its message where
+ * it lies. What has to wait is copied, as one of them would keep all of the buffer.
+ *
+ * A provider says with a message, or after the last one, that it has let go of a buffer. When the
+ * messages in it are done, too, it is posted again; meanwhile another one is in its place.
+ */
+#include "transport/ofi/ofi_impl.h"
+
+#include <string.h>
+
+enum {
+    OFI_RECEIVE_MORE = 16,
+    OFI_RECEIVE_AREAS = 4, /* at least */
+};
+
+void ofi_receive_size(struct ofi_tp *ofi)
+{
+    uint64_t peers = aqi_max(1, ofi->params.size - 1), most = ofi->info->rx_attr->size;
+    ofi->messages =
+        (uint32_t)aqi_min(UINT32_MAX, 2 * peers * (ofi->depth + OFI_FLUSHES) + OFI_RECEIVE_MORE);
+    ofi->receives = (uint32_t)aqi_min(most, ofi->messages);
+    if (ofi->without & OFI_MANY) return;
+    /* The same memory, in few pieces; and what a handler reads is not with the provider. */
+    ofi->receives = ofi->receives / OFI_CHUNK + OFI_RECEIVE_AREAS;
+}
+
+/* --- posting --------------------------------------------------------------------------------- */
+
+static bool ofi_receive_post_area(struct ofi_tp *ofi)
+{
+    struct ofi_area *area = ofi_area_get(ofi);
+    if (area == NULL) return false;
+    struct iovec part = {.iov_base = area->chunk->memory, .iov_len = area->chunk->len};
+    void *desc = area->chunk->mr != NULL ? fi_mr_desc(area->chunk->mr) : NULL;
+    struct fi_msg msg = {.msg_iov = &part,
+                         .desc = &desc,
+                         .iov_count = 1,
+                         .addr = FI_ADDR_UNSPEC,
+                         .context = &area->ctx};
+    area->posted = fi_recvmsg(ofi->ep, &msg, FI_MULTI_RECV | FI_COMPLETION) == 0;
+    if (area->posted) return true;
+    area->next = ofi->free_areas;
+    ofi->free_areas = area;
+    return false;
+}
+
+static bool ofi_receive_post_buf(struct ofi_tp *ofi)
+{
+    struct ofi_buf *buf = ofi_buf_get(ofi);
+    if (buf == NULL) return false;
+    buf->ctx.kind = OFI_RECEIVE;
+    if (fi_recv(ofi->ep, buf->bytes, ofi->buffer, ofi_buf_desc(buf), FI_ADDR_UNSPEC, &buf->ctx) ==
+        0)
+        return true;
+    ofi_buf_put(ofi, buf);
+    return false;
+}
+
+/* What the provider does not take now progress tries again. */
+void ofi_receive_post(struct ofi_tp *ofi)
+{
+    bool many = (ofi->without & OFI_MANY) == 0;
+    while (ofi->posted < ofi->receives &&
+           (many ? ofi_receive_post_area(ofi) : ofi_receive_post_buf(ofi)))
+        ofi->posted++;
+}
+
+/* --- what has come --------------------------------------------------------------------------- */
+
+static bool ofi_receive_is_message(const struct fi_cq_data_entry *entry)
+{
+    return (entry->flags & FI_RECV) != 0 || entry->len != 0;
+}
+
+static void ofi_receive_is_done(struct ofi_tp *ofi, struct ofi_area *area)
+{
+    if (area->posted || area->messages != 0 || area->spoiled) return;
+    area->next = ofi->free_areas;
+    ofi->free_areas = area;
+}
+
+/* Completions of one buffer may be looked at in any order, and by several threads. */
+void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry)
+{
+    struct ofi_ctx *ctx = entry->op_context;
+    struct ofi_area *area = (struct ofi_area *)ctx;
+    if (ctx->kind == OFI_AREA) {
+        if (ofi_receive_is_message(entry)) area->messages++;
+        if (AQI_LIKELY((entry->flags & FI_MULTI_RECV) == 0) || !area->posted) return;
+        area->posted = false;
+        ofi_receive_is_done(ofi, area);
+    } else if (ctx->kind != OFI_RECEIVE) {
+        return;
+    }
+    ofi->posted--;
+    ofi_receive_post(ofi);
+}
+
+struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view)
+{
+    struct ofi_ctx *ctx = entry->op_context;
+    if (ctx->kind == OFI_RECEIVE) return (struct ofi_buf *)ctx;
+    if (!ofi_receive_is_message(entry)) return NULL;
+    *view = (struct ofi_buf){.area = (struct ofi_area *)ctx, .bytes = entry->buf};
+    return view;
+}
+
+static void ofi_receive_leave(struct ofi_tp *ofi, struct ofi_area *area)
+{
+    area->messages--;
+    ofi_receive_is_done(ofi, area);
+}
+
+struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf)
+{
+    if (buf->area == NULL) return buf;
+    struct ofi_buf *own = ofi_buf_get(ofi);
+    if (own != NULL) {
+        memcpy(own->bytes, buf->bytes, buf->len);
+        own->len = buf->len;
+        own->number = buf->number;
+        own->peer = buf->peer;
+    }
+    ofi_receive_leave(ofi, buf->area);
+    return own;
+}
+
+void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf)
+{
+    if (buf->area != NULL)
+        ofi_receive_leave(ofi, buf->area);
+    else
+        ofi_buf_put(ofi, buf);
+}
+
+/* Whether the provider has let go of a large one it need not say: so that is not posted again. */
+void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx)
+{
+    struct ofi_area *area = (struct ofi_area *)ctx;
+    if (ctx->kind == OFI_RECEIVE) {
+        ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+    } else {
+        area->spoiled = true;
+        if (!area->posted) return;
+        area->posted = false;
+    }
+    ofi->posted--;
+}

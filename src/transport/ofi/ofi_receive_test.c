@@ -1,0 +1,165 @@
+/* ofi: buffers for many messages: when they are posted again, and what is copied out of them. */
+#include "transport/ofi/ofi_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 16 };
+
+/* What the provider has been given. */
+static struct ofi_area *given[MOST];
+static unsigned count;
+static bool full;
+
+static ssize_t provider_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+    struct ofi_area *area = msg->context;
+    (void)ep;
+    assert_true((flags & FI_MULTI_RECV) != 0);
+    assert_ptr_equal(msg->msg_iov->iov_base, area->chunk->memory);
+    assert_int_equal(msg->msg_iov->iov_len, area->chunk->len);
+    assert_int_equal(area->messages, 0);
+    if (full) return -FI_EAGAIN;
+    assert_in_range(count, 0, MOST - 1);
+    given[count++] = area;
+    return 0;
+}
+
+struct setup {
+    struct fi_ops_msg ops;
+    struct fid_ep ep;
+    struct fi_domain_attr domain;
+    struct fi_rx_attr rx;
+    struct fi_info info;
+    struct ofi_tp ofi;
+};
+
+static struct ofi_tp *begin(struct setup *setup)
+{
+    *setup = (struct setup){
+        .ops = {.recvmsg = provider_recvmsg},
+        .ep.msg = &setup->ops,
+        .rx.size = 1024,
+        .info = {.domain_attr = &setup->domain, .rx_attr = &setup->rx},
+        .ofi = {
+            .params.size = 2, .depth = 4, .buffer = 640, .info = &setup->info, .ep = &setup->ep}};
+    count = 0;
+    full = false;
+    ofi_receive_size(&setup->ofi);
+    ofi_receive_post(&setup->ofi);
+    return &setup->ofi;
+}
+
+static struct fi_cq_data_entry found(struct ofi_tp *ofi, struct ofi_area *area, size_t offset,
+                                     size_t len, uint64_t flags)
+{
+    struct fi_cq_data_entry entry = {.op_context = area,
+                                     .flags = flags,
+                                     .len = len,
+                                     .buf = len != 0 ? area->chunk->memory + offset : NULL};
+    ofi_receive_found(ofi, &entry);
+    return entry;
+}
+
+/* With its last message, or with the first one where completions come in another order. */
+static void a_buffer_is_used_again_after_its_messages(void **state)
+{
+    struct setup setup;
+    struct ofi_tp *ofi = begin(&setup);
+    struct ofi_buf views[2];
+    struct fi_cq_data_entry entries[2];
+    (void)state;
+    unsigned before = count;
+    assert_int_equal(ofi->posted, ofi->receives);
+    entries[0] = found(ofi, given[0], 64, 64, FI_RECV | FI_MULTI_RECV);
+    entries[1] = found(ofi, given[0], 0, 64, FI_RECV);
+    assert_int_equal(count, before + 1); /* another one */
+    assert_ptr_not_equal(given[before], given[0]);
+    assert_int_equal(ofi->posted, ofi->receives);
+    for (unsigned i = 0; i < 2; i++)
+        assert_ptr_equal(ofi_receive_message(&entries[i], &views[i]), &views[i]);
+    assert_ptr_equal(views[1].bytes, given[0]->chunk->memory);
+    ofi_receive_drop(ofi, &views[0]);
+    assert_null(ofi->free_areas);
+    ofi_receive_drop(ofi, &views[1]);
+    assert_ptr_equal(ofi->free_areas, given[0]);
+    (void)found(ofi, given[1], 0, 0, FI_MULTI_RECV); /* by itself */
+    assert_ptr_equal(given[count - 1], given[1]);
+    assert_ptr_equal(ofi->free_areas, given[0]);
+    ofi_buf_close(ofi);
+}
+
+static void a_release_alone_is_no_message(void **state)
+{
+    struct setup setup;
+    struct ofi_tp *ofi = begin(&setup);
+    struct ofi_buf view;
+    (void)state;
+    struct fi_cq_data_entry entry = found(ofi, given[0], 0, 0, FI_MULTI_RECV);
+    assert_null(ofi_receive_message(&entry, &view));
+    entry = found(ofi, given[0], 0, 0, FI_MULTI_RECV); /* twice counts once */
+    assert_int_equal(ofi->posted, ofi->receives);
+    ofi_buf_close(ofi);
+}
+
+static void what_is_kept_is_copied(void **state)
+{
+    struct setup setup;
+    struct ofi_tp *ofi = begin(&setup);
+    struct ofi_peer peer;
+    struct ofi_buf view;
+    (void)state;
+    memcpy(given[0]->chunk->memory + 16, "kept", 5);
+    struct fi_cq_data_entry entry = found(ofi, given[0], 16, 5, FI_RECV | FI_MULTI_RECV);
+    assert_ptr_equal(ofi_receive_message(&entry, &view), &view);
+    view.len = 5;
+    view.number = 7;
+    view.peer = &peer;
+    struct ofi_buf *own = ofi_receive_keep(ofi, &view);
+    assert_non_null(own);
+    assert_ptr_equal(ofi->free_areas, given[0]);
+    assert_null(own->area);
+    assert_string_equal((const char *)own->bytes, "kept");
+    assert_int_equal(own->len, 5);
+    assert_int_equal(own->number, 7);
+    assert_ptr_equal(own->peer, &peer);
+    assert_ptr_equal(ofi_receive_keep(ofi, own), own);
+    ofi_receive_drop(ofi, own);
+    assert_ptr_equal(ofi->free, own);
+    ofi_buf_close(ofi);
+}
+
+static void what_failed_is_not_posted_again(void **state)
+{
+    struct setup setup;
+    struct ofi_tp *ofi = begin(&setup);
+    (void)state;
+    unsigned before = count;
+    ofi_receive_failed(ofi, &given[0]->ctx);
+    (void)found(ofi, given[0], 0, 0, FI_MULTI_RECV);
+    assert_null(ofi->free_areas);
+    assert_int_equal(ofi->posted, ofi->receives - 1);
+    full = true; /* for a while */
+    ofi_receive_post(ofi);
+    assert_int_equal(ofi->posted, ofi->receives - 1);
+    full = false;
+    ofi_receive_post(ofi);
+    assert_int_equal(ofi->posted, ofi->receives);
+    assert_int_equal(count, before + 1);
+    assert_ptr_not_equal(given[before], given[0]);
+    ofi_buf_close(ofi);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_buffer_is_used_again_after_its_messages),
+        cmocka_unit_test(a_release_alone_is_no_message),
+        cmocka_unit_test(what_is_kept_is_copied),
+        cmocka_unit_test(what_failed_is_not_posted_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
