@@ -58,6 +58,9 @@ struct shm_slot_head {
     struct shm_line release[2]; /* by parity of the round */
 };
 
+/* Of shm_stuck.at: the team has failed there, and it comes to no round any more. */
+#define SHM_GAVE_UP UINT64_MAX
+
 /* A member that has waited long. */
 struct shm_stuck {
     _Atomic uint64_t at; /* place + 1, and the round; release, after the rest. 0: it is not */

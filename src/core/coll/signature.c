@@ -96,6 +96,25 @@ void coll_signature_text(struct coll_signature signature, char *text)
         snprintf(text + n, (size_t)(COLL_TEXT - n), " with root %u", signature.root);
 }
 
+/* Those who wait for us in shared memory see it there; by messages they ask (coll_msg_ask). */
+static void coll_give_up_in_memory(const aq_team *team)
+{
+    if (team == NULL || team->coll->shm == NULL) return;
+    struct coll_shm *shm = team->coll->shm;
+    team->coll->stuck = false; /* coll_waited is not to take it back */
+    atomic_store_explicit(&shm->stuck[shm->self].at, SHM_GAVE_UP, memory_order_release);
+}
+
+/* The team fails here, for a mismatch that we or another member found. */
+static void coll_give_up(const aq_team *team)
+{
+    if (team->whole != NULL) team = team->whole;
+    coll_fail(team);
+    team->coll->mismatched = true;
+    coll_give_up_in_memory(team);
+    coll_give_up_in_memory(team->local);
+}
+
 /*
  * After a death members leave their operations at different points, and some have not heard of it
  * yet. So where the job goes on, a mismatch only fails the team.
@@ -105,8 +124,7 @@ static bool coll_fails(const aq_team *team, const char *why)
     bool lost = atomic_load(&core.any_lost);
     if (!core.params.survive && !lost) return false;
     aqi_log(lost ? AQI_LOG_INFO : AQI_LOG_WARN, "core", "%s", why);
-    coll_fail(team);
-    (team->whole != NULL ? team->whole : team)->coll->mismatched = true;
+    coll_give_up(team);
     return true;
 }
 
@@ -147,6 +165,16 @@ static bool coll_all_wait(const aq_team *team)
     return team->coll->messages == 0 && !coll_any_ready(team);
 }
 
+/* A member that gave up has said why, and will not come to where we wait. */
+static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct shm_slot *slot)
+{
+    for (uint32_t i = 0; i < shm->members; i++)
+        if (atomic_load_explicit(&shm->stuck[i].at, memory_order_acquire) == SHM_GAVE_UP &&
+            !coll_has_arrived(slot, i, slot->round))
+            return true;
+    return false;
+}
+
 /*
  * A stuck member waits in a call, has told in which slot and round, and will arrive nowhere else
  * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
@@ -182,6 +210,19 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
     coll_look_for_others(team, shm, slot);
+    if (coll_waits_for_nobody(shm, slot)) coll_give_up(team);
+}
+
+/* Parts of operations that wait elsewhere: which, only the members between neighbourhoods see. */
+static void coll_stuck_in_part(aq_team *local)
+{
+    struct coll_shm *shm = local->coll->shm;
+    core_lock(&local->coll->lock);
+    for (const struct coll_op *op = local->coll->first; op != NULL && shm != NULL; op = op->next)
+        if (!op->engine->messages && !atomic_load(&op->held) &&
+            coll_waits_for_nobody(shm, coll_stuck_slot(shm, op)))
+            coll_give_up(local);
+    core_unlock(&local->coll->lock);
 }
 
 /* --- waiting long ---------------------------------------------------------------------------- */
@@ -208,6 +249,7 @@ static void coll_stuck_in(aq_team *team, const struct coll_op *op)
         coll_stuck_in_memory(team, op, signature);
     else
         coll_msg_ask(team);
+    if (team->local != NULL) coll_stuck_in_part(team->local);
 }
 
 void coll_waits_long(aq_team *team, const struct coll_op *op, const struct core_wait *wait)

@@ -62,7 +62,9 @@ static void do_operation(const char *what)
         CHECK_OK(aq_segment_attach(job.team, 4096, &segment));
     }
     if (IS("all_sum")) CHECK_OK(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD));
-    if (IS("finalize")) {
+    if (IS("sum_then_finalize"))
+        CHECK_STATUS(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD), AQ_EPEER);
+    if (IS("finalize") || IS("sum_then_finalize")) {
         (void)aq_finalize();
         exit(0); /* of which a job of one rank less would not know */
     }

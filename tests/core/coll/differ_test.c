@@ -117,6 +117,23 @@ static void test_survivors(void **state)
     }
 }
 
+/* Who gives up first and leaves takes along those who still wait for it in the barrier of the end,
+ * in memory, by messages, and where it waits between neighbourhoods. */
+static void test_leave_after_failure(void **state)
+{
+    static const char *const sets[] = {"AQ_WAIT=auto", "AQ_SHM_MAP=no", "AQ_NEIGHBORHOOD=2",
+                                       "AQ_BARRIER=writes"};
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        struct run run;
+        job_run(&run, "-n", i < 4 ? "3" : "5", "--survive", "--timeout", "60s", "-E", sets[i % 4],
+                CORE_DIFFER, "finalize", "sum_then_finalize");
+        expect_code(&run, 0);
+        expect_text(&run, ERR, "in different collectives: rank ");
+        run_free(&run);
+    }
+}
+
 static void test_progress_thread(void **state)
 {
     (void)state;
@@ -132,6 +149,7 @@ int main(void)
         cmocka_unit_test(test_written),
         cmocka_unit_test(test_neighborhoods),
         cmocka_unit_test(test_survivors),
+        cmocka_unit_test(test_leave_after_failure),
         cmocka_unit_test(test_progress_thread),
     };
     return cmocka_run_group_tests_name("differ", tests, NULL, NULL);
