@@ -41,6 +41,8 @@ enum aqi_counter {
     AQI_CTR_POSTS,            /* what an adapter was given to send, write or read, ... */
     AQI_CTR_POSTS_TOLD,       /* ... of whose end it tells */
     AQI_CTR_POSTS_RECEIVE,    /* buffers that it was given to receive in */
+    AQI_CTR_POSTS_INJECTED,   /* of those sends and writes, what a provider copied at once, ... */
+    AQI_CTR_POSTS_BOUNCED,    /* ... and puts and gets by way of a buffer of the library */
     AQI_CTR_LINKED,           /* peers that an adapter is connected with, ... */
     AQI_CTR_LINKED_BYTES,     /* ... and what memory that takes */
     AQI_CTR_RAILS_FAILED,     /* times that others took over from a connection that failed */

@@ -253,11 +253,16 @@ static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int wri
         part->iov_len = --there->len;
 }
 
+/* As what was injected is, if it is not copied and comes late. */
+static char demanding_zeros[DEMANDING_LARGE];
+
 static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
                              int write)
 {
     struct fi_msg_rma plain = *msg;
-    for (size_t i = 0; i < msg->iov_count; i++)
+    if ((flags & FI_INJECT) != 0)
+        demanding_check(msg->msg_iov->iov_len <= demanding_inject_size, "a small put is injected");
+    for (size_t i = 0; i < msg->iov_count && (flags & FI_INJECT) == 0; i++)
         demanding_local(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len,
                         msg->desc != NULL ? msg->desc[i] : NULL);
     demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0, "writes are delivered");
@@ -267,6 +272,7 @@ static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
     struct iovec part = *msg->msg_iov;
     struct fi_rma_iov there = *msg->rma_iov;
     demanding_bend(&part, &there, write);
+    if ((flags & FI_INJECT) != 0 && demanding_breaks("lend")) part.iov_base = demanding_zeros;
     plain.desc = NULL;
     plain.msg_iov = &part;
     plain.rma_iov = &there;

@@ -81,6 +81,7 @@ static const struct row {
     {"silent", "a remote write of 8 bytes", LATE "is not complete", REMOTE},
     {"write", "a remote write of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
     {"read", "a remote read of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
+    {"lend", "an injected remote write", "its byte 0 of 64 is 0x00", "puts are not injected"},
     {"asleep", "the descriptor of the completion queue", "it was not readable", POLLS},
     {"restless", "the descriptor of the completion queue", "when there are no comp", POLLS},
 };

@@ -24,7 +24,9 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     if (ofi_config.receive_many == 0 || (ofi->info->caps & FI_MULTI_RECV) == 0)
         ofi->without |= OFI_MANY;
     /* Replies have half as much again. */
-    ofi->inject = aqi_min(ofi_config.inject, ofi->info->tx_attr->inject_size);
+    size_t inject = ofi->info->tx_attr->inject_size;
+    ofi->inject = ofi->without & OFI_INJECT ? 0 : aqi_min(ofi_config.inject, inject);
+    ofi->put_inject = ofi->without & OFI_PUTS ? 0 : aqi_min(ofi_config.put_inject, inject);
     ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
 }
 

@@ -51,7 +51,8 @@ enum ofi_part {
     OFI_INJECT = 1 << 1,
     OFI_REMOTE = 1 << 2, /* remote writes and reads */
     OFI_WAKE = 1 << 3,   /* by the descriptor of the completion queue */
-    OFI_MANY = 1 << 4    /* one buffer for many messages */
+    OFI_MANY = 1 << 4,   /* one buffer for many messages */
+    OFI_PUTS = 1 << 5    /* injected ones */
 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
@@ -127,6 +128,7 @@ struct ofi_op {
     struct ofi_peer *peer;
     bool ended;   /* for who has started it; pieces of it may still be under way */
     bool exposed; /* the provider was given memory of who has started it */
+    bool inject;  /* the provider copies it */
     uint64_t key;
     void *desc; /* AQI_BY_KNOWN */
 };
@@ -189,6 +191,7 @@ struct ofi_tp {
     uint32_t depth;    /* requests under way to a peer */
     size_t buffer;     /* bytes of one */
     size_t inject;     /* bytes of the largest message that the provider copies */
+    size_t put_inject; /* and of the largest put */
     uint32_t messages; /* that may be on their way here, if all peers send at once */
     uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;

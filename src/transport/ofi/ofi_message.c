@@ -40,6 +40,8 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
                       ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }
+    aqi_count(AQI_CTR_POSTS, 1);
+    aqi_count(buf->busy ? AQI_CTR_POSTS_TOLD : AQI_CTR_POSTS_INJECTED, 1);
     peer->refused = 0;
     peer->sends += buf->busy;
     ofi->out += buf->busy;

@@ -9,6 +9,8 @@
  */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/stats.h"
+
 #include <string.h>
 
 enum {
@@ -64,8 +66,10 @@ void ofi_receive_post(struct ofi_tp *ofi)
 {
     bool many = (ofi->without & OFI_MANY) == 0;
     while (ofi->posted < ofi->receives &&
-           (many ? ofi_receive_post_area(ofi) : ofi_receive_post_buf(ofi)))
+           (many ? ofi_receive_post_area(ofi) : ofi_receive_post_buf(ofi))) {
         ofi->posted++;
+        aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
+    }
 }
 
 /* --- what has come --------------------------------------------------------------------------- */

@@ -101,16 +101,33 @@ static const struct aqi_setting rows[] = {
      .min = 4096,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct ofi_config, piece)},
-    {.name = "AQ_OFI_BOUNCE_LIMIT",
+    {.name = "AQ_OFI_PUT_INJECT",
+     .alias = "GASNET_GNI_PUT_FMA_RDMA_CUTOVER",
+     .def = "4K",
+     .doc =
+         "Puts of up to so many bytes are injected: the provider copies them, wherever they lie; "
+         "less where it takes less. 0: none.",
+     .advice = "Lower it where a provider that copies is slower than one that fetches.",
+     .unit = "bytes",
+     .max = 1 << 16,
+     AQI_SETTING_IN(BYTES, struct ofi_config, put_inject)},
+    {.name = "AQ_OFI_PUT_BOUNCE",
      .alias = "GASNET_GNI_PUT_BOUNCE_REGISTER_CUTOVER",
      .def = "64K",
-     .doc = "Where the provider wants local memory registered, a put or get of up to so many bytes "
-            "of memory that is not is copied through buffers that are; for a larger one the memory "
-            "is registered. Where it is kept so (AQ_REG_MONITOR), only what fits one buffer is "
-            "copied.",
+     .doc = "Where the provider wants local memory registered, a put of up to so many bytes of "
+            "memory that is not, and that is not injected, is copied through buffers that are; for "
+            "a larger one the memory is registered. Where it is kept so (AQ_REG_MONITOR), only "
+            "what fits one buffer is copied.",
      .unit = "bytes",
      .max = 1 << 20,
-     AQI_SETTING_IN(BYTES, struct ofi_config, bounce_limit)},
+     AQI_SETTING_IN(BYTES, struct ofi_config, put_bounce)},
+    {.name = "AQ_OFI_GET_BOUNCE",
+     .alias = "GASNET_GNI_GET_BOUNCE_REGISTER_CUTOVER",
+     .def = "64K",
+     .doc = "The same as AQ_OFI_PUT_BOUNCE, of gets. They cannot be injected.",
+     .unit = "bytes",
+     .max = 1 << 20,
+     AQI_SETTING_IN(BYTES, struct ofi_config, get_bounce)},
     {.name = "AQ_OFI_REGISTRATIONS",
      .alias = "GASNET_GNI_MEMREG",
      .def = "0",

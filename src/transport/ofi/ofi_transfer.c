@@ -2,6 +2,7 @@
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
+#include "base/stats.h"
 
 #include <string.h>
 
@@ -122,8 +123,9 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
                              .rma_iov = &there,
                              .rma_iov_count = 1,
                              .context = &piece->ctx};
-    return op->op.get ? fi_readmsg(ofi->ep, &msg, FI_COMPLETION)
-                      : fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    if (op->op.get) return fi_readmsg(ofi->ep, &msg, FI_COMPLETION);
+    uint64_t copied = op->inject ? FI_INJECT : 0;
+    return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | copied);
 }
 
 /* Let the piece have memory that the provider may use; false: there is none now. What cannot be
@@ -171,6 +173,14 @@ static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *pee
     return peer->down ? AQ_EPEER : AQ_AGAIN;
 }
 
+static void ofi_transfer_count(const struct ofi_piece *piece)
+{
+    aqi_count(AQI_CTR_POSTS, 1);
+    aqi_count(AQI_CTR_POSTS_TOLD, 1);
+    if (piece->op->inject) aqi_count(AQI_CTR_POSTS_INJECTED, 1);
+    if (piece->buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
+}
+
 static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
 {
     if (ofi->out >= ofi->room) return AQ_AGAIN;
@@ -181,8 +191,9 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
         ofi_transfer_drop_piece(ofi, piece);
         return ofi_transfer_not_taken(ofi, op->peer, err);
     }
+    ofi_transfer_count(piece);
     op->op.posted += piece->len;
-    op->exposed = op->exposed || (piece->buf == NULL && op->op.local != op->op.copy);
+    op->exposed = op->exposed || (piece->buf == NULL && !op->inject && op->op.local != op->op.copy);
     op->peer->refused = 0;
     ofi->out++;
     return AQ_OK;
@@ -202,6 +213,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
         bool room = ofi->out < ofi->room;
         ssize_t err = room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
         if (err == 0) {
+            ofi_transfer_count(piece);
             ofi->out++;
             peer->refused = 0;
             continue;
@@ -227,7 +239,8 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
     }
 }
 
-/* Where the provider wants local memory registered, what is not is copied or pinned. */
+/* Where the provider wants local memory registered, what is not, and is not injected, is copied or
+ * pinned. What is injected may be posted again later, if it is cancelled, and so stays in use. */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
 {
     const struct ofi_mem *known = (const struct ofi_mem *)mem;
@@ -236,13 +249,16 @@ static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const stru
         memcpy(op->op.copy, op->op.local, op->op.len);
         op->op.local = op->op.copy;
     }
-    if (!ofi_wants(ofi, FI_MR_LOCAL)) return;
+    op->inject = !op->op.get && op->op.len <= ofi->put_inject;
+    if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL)) return;
     if (copied)
         op->op.by = AQI_BY_BOUNCE;
     else if (known != NULL)
         op->desc = fi_mr_desc(known->mr);
     else
-        op->op.by = aqi_pins_by(&ofi->pins, op->op.len, ofi_config.bounce_limit, ofi->buffer);
+        op->op.by =
+            aqi_pins_by(&ofi->pins, op->op.len,
+                        op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce, ofi->buffer);
 }
 
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,

@@ -268,8 +268,11 @@ static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *a
                           (ptrdiff_t)i - OFI_TRIAL_OFFSET);
 }
 
-static void ofi_trial_remote(struct ofi_trial *trial, size_t len, bool get)
+enum ofi_trial_how { OFI_TRIAL_WRITE, OFI_TRIAL_READ, OFI_TRIAL_INJECT };
+
+static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial_how how)
 {
+    bool get = how == OFI_TRIAL_READ, inject = how == OFI_TRIAL_INJECT;
     if (!ofi_trial_register(trial)) return;
     const struct ofi_mem *mem = (const struct ofi_mem *)trial->mem;
     unsigned char *local = trial->areas + OFI_TRIAL_AREA;
@@ -280,27 +283,36 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, bool get)
     memset(to, 0, OFI_TRIAL_AREA);
     memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
-    trial->op =
-        (struct ofi_op){.peer = &trial->self,
-                        .op = {.get = get,
-                               .remote = mem->key->base + OFI_TRIAL_OFFSET,
-                               .local = local + OFI_TRIAL_OFFSET},
-                        .key = mem->key->keys[0],
-                        .desc = ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
+    trial->op = (struct ofi_op){
+        .peer = &trial->self,
+        .op = {.get = get,
+               .remote = mem->key->base + OFI_TRIAL_OFFSET,
+               .local = local + OFI_TRIAL_OFFSET},
+        .key = mem->key->keys[0],
+        .inject = inject,
+        .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
     ofi_trial_post(trial, NULL);
+    if (inject) memset(from, 0, OFI_TRIAL_AREA); /* which comes too late */
     ofi_trial_wait(trial);
     if (!ofi_trial_failed(trial)) ofi_trial_check_area(trial, to, len);
 }
 
 static void ofi_trial_write(struct ofi_trial *trial, size_t len)
 {
-    ofi_trial_remote(trial, len, false);
+    ofi_trial_remote(trial, len, OFI_TRIAL_WRITE);
 }
 
 static void ofi_trial_read(struct ofi_trial *trial, size_t len)
 {
-    ofi_trial_remote(trial, len, true);
+    ofi_trial_remote(trial, len, OFI_TRIAL_READ);
+}
+
+static void ofi_trial_inject_write(struct ofi_trial *trial, size_t len)
+{
+    const struct ofi_tp *ofi = trial->ofi;
+    if ((ofi->without & OFI_REMOTE) == 0 && ofi->put_inject != 0)
+        ofi_trial_remote(trial, aqi_min(ofi->put_inject, len), OFI_TRIAL_INJECT);
 }
 
 /* Is the descriptor readable, or becomes so? -1: it is not to be waited for now. */
@@ -371,6 +383,7 @@ static const struct ofi_trial_row {
     {"a remote write of 12288 bytes", OFI_REMOTE, ofi_trial_write, OFI_TRIAL_PAGES},
     {"a remote read of 8 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_SMALL},
     {"a remote read of 12288 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_PAGES},
+    {"an injected remote write", OFI_PUTS, ofi_trial_inject_write, OFI_TRIAL_PAGES},
     {"the descriptor of the completion queue", OFI_WAKE, ofi_trial_wake, OFI_TRIAL_MESSAGE},
 };
 
@@ -382,6 +395,7 @@ static const struct {
     {OFI_ITSELF, AQI_LOG_INFO, "not self-tested, as it does not reach itself"},
     {OFI_MANY, AQI_LOG_INFO, "each message has a buffer of its own"},
     {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
+    {OFI_PUTS, AQI_LOG_INFO, "puts are not injected"},
     {OFI_REMOTE, AQI_LOG_WARN, "puts and gets go by messages"},
     {OFI_WAKE, AQI_LOG_INFO, "who waits polls"},
 };
@@ -424,6 +438,7 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
     if (part == OFI_ITSELF && (ofi->without & OFI_MANY) == 0) part = OFI_MANY;
     ofi->without |= part;
     if (part == OFI_INJECT) ofi->inject = 0;
+    if (part == OFI_PUTS) ofi->put_inject = 0;
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++) {
         if (ofi_trial_parts[i].part != part) continue;
         aqi_log(ofi_trial_parts[i].level, "ofi",
