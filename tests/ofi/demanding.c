@@ -6,7 +6,7 @@
  *   - Registrations are bound to the endpoint and enabled (FI_MR_ENDPOINT) before they have a key,
  *     which is chosen here (FI_MR_PROV_KEY).
  *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
- *   - Writes ask to be complete when they are delivered.
+ *   - Writes ask to be complete when they are delivered. Some are overtaken by messages.
  *   - A buffer for many messages has none that is still needed when it is given again.
  *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
  *   - Messages are complete long before they leave; those that are injected have to be small.
@@ -60,14 +60,27 @@ struct demanding_sent {
     unsigned char bytes[];
 };
 
+/* A write that is to be posted later than the messages after it. */
+struct demanding_write {
+    struct demanding_write *next;
+    struct fid_ep *ep;
+    struct fi_msg_rma msg;
+    struct iovec part;
+    struct fi_rma_iov there;
+    uint64_t flags;
+    unsigned long due;
+    char bytes[]; /* if it was injected */
+};
+
 /* An endpoint with its completion queue, which only one thread uses at a time. */
-enum { DEMANDING_LATE = 16, DEMANDING_LANES = 16 };
+enum { DEMANDING_LATE = 16, DEMANDING_LATER = 64, DEMANDING_LANES = 16 };
 static struct demanding_lane {
     struct fid_ep *ep;
     struct fid_cq *cq;
     unsigned long reads;
     int is_empty; /* the queue, when it was read last */
     struct demanding_sent *first, **last;
+    struct demanding_write *writes;
 } demanding_lanes[DEMANDING_LANES];
 static size_t demanding_inject_size;
 
@@ -195,9 +208,24 @@ static void demanding_spoil(struct demanding_sent *sent, int injected)
     if (demanding_breaks("cut")) sent->len = DEMANDING_LARGE;
 }
 
-/* Give the real provider what is due. */
-static void demanding_leave(const struct demanding_lane *lane)
+static void demanding_write_due(struct demanding_lane *lane)
 {
+    for (struct demanding_write **at = &lane->writes; *at != NULL;) {
+        struct demanding_write *write = *at;
+        if (write->due > lane->reads ||
+            demanding_rma_was.writemsg(write->ep, &write->msg, write->flags) != 0) {
+            at = &write->next;
+            continue;
+        }
+        *at = write->next;
+        free(write);
+    }
+}
+
+/* Give the real provider what is due. */
+static void demanding_leave(struct demanding_lane *lane)
+{
+    demanding_write_due(lane);
     for (struct demanding_sent *sent = lane->first; sent != NULL; sent = sent->next) {
         if (sent->left) continue;
         if (sent->due > lane->reads ||
@@ -256,6 +284,27 @@ static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int wri
 /* As what was injected is, if it is not copied and comes late. */
 static char demanding_zeros[DEMANDING_LARGE];
 
+static ssize_t demanding_write_later(struct fid_ep *ep, const struct fi_msg_rma *msg,
+                                     uint64_t flags)
+{
+    struct demanding_lane *lane = demanding_lane(ep, NULL);
+    size_t copied = (flags & FI_INJECT) != 0 ? msg->msg_iov->iov_len : 0;
+    struct demanding_write *write = malloc(sizeof(*write) + copied);
+    if (write == NULL) return -FI_EAGAIN;
+    *write = (struct demanding_write){.next = lane->writes,
+                                      .ep = ep,
+                                      .msg = *msg,
+                                      .part = *msg->msg_iov,
+                                      .there = *msg->rma_iov,
+                                      .flags = flags,
+                                      .due = lane->reads + DEMANDING_LATER};
+    write->msg.msg_iov = &write->part;
+    write->msg.rma_iov = &write->there;
+    if (copied != 0) write->part.iov_base = memcpy(write->bytes, msg->msg_iov->iov_base, copied);
+    lane->writes = write;
+    return 0;
+}
+
 static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
                              int write)
 {
@@ -277,6 +326,7 @@ static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
     plain.msg_iov = &part;
     plain.rma_iov = &there;
     if (demanding_breaks("silent")) return 0;
+    if (write && demanding_happens(3)) return demanding_write_later(ep, &plain, flags);
     return write ? demanding_rma_was.writemsg(ep, &plain, flags)
                  : demanding_rma_was.readmsg(ep, &plain, flags);
 }
@@ -483,6 +533,11 @@ static int demanding_endpoint_close(struct fid *fid)
     int err = demanding_endpoint_was.close(fid);
     while (lane->first != NULL)
         (void)demanding_has_left(lane, lane->first);
+    while (lane->writes != NULL) {
+        struct demanding_write *write = lane->writes;
+        lane->writes = write->next;
+        free(write);
+    }
     lane->ep = NULL;
     lane->cq = NULL;
     return err;
@@ -543,7 +598,7 @@ static int demanding_trywait(struct fid_fabric *fabric, struct fid **fids, int c
 {
     if (demanding_breaks("asleep")) return FI_SUCCESS;
     const struct demanding_lane *lane = demanding_lane(NULL, (struct fid_cq *)*fids);
-    return lane->first != NULL || !lane->is_empty
+    return lane->first != NULL || lane->writes != NULL || !lane->is_empty
                ? -FI_EAGAIN
                : demanding_fabric_was.trywait(fabric, fids, count);
 }
