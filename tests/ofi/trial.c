@@ -162,11 +162,28 @@ static void full(void **state)
     aqi_ofi_transport.close(tp);
 }
 
+/* Two processes here, of which each may have half of the endpoints. */
+static void few(void **state)
+{
+    struct aqi_tp *tp;
+    (void)state;
+    assert_int_equal(setenv("DEMANDING_BREAKS", "few", 1), 0);
+    params.threads = true;
+    ofi_config.domains = 4;
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_OK);
+    char text[512];
+    tp->ops.describe(tp, text, sizeof(text));
+    tp->ops.close(tp);
+    params.threads = false;
+    ofi_config.domains = 1;
+    says(text, "3 domains, each: ");
+}
+
 static int run_broken(void)
 {
-    enum { WHOLE = 2 };
-    struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {cmocka_unit_test(whole),
-                                                           cmocka_unit_test(full)};
+    enum { WHOLE = 3 };
+    struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {
+        cmocka_unit_test(whole), cmocka_unit_test(full), cmocka_unit_test(few)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
                                                .test_func = broken,

@@ -393,6 +393,21 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
     }
 }
 
+/* As are asked for, unless that is more than all processes here can have of the adapter. */
+static unsigned ofi_domains_share(const struct ofi_tp *first)
+{
+    uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->params.local_size);
+    if (first->info->domain_attr->ep_cnt == 0 || most >= ofi_config.domains)
+        return (unsigned)ofi_config.domains;
+    aqi_log(AQI_LOG_INFO, "ofi",
+            "%s on %s has %zu endpoints for the %u processes here: %u of %u domains "
+            "(AQ_OFI_DOMAINS) are used",
+            first->info->fabric_attr->prov_name, first->info->domain_attr->name,
+            first->info->domain_attr->ep_cnt, first->params.local_size, (unsigned)aqi_max(1, most),
+            (unsigned)ofi_config.domains);
+    return (unsigned)aqi_max(1, most);
+}
+
 /* As many as there can be; one at least. */
 static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_tp_params *params)
 {
@@ -403,11 +418,12 @@ static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_
     inner.hooks.deliver = ofi_domains_deliver;
     inner.hooks.peer_lost = ofi_domains_peer_lost;
     inner.hooks.arg = all;
-    while (all->count < ofi_config.domains && st == AQ_OK) {
+    for (unsigned most = 1; all->count < most && st == AQ_OK;) {
         unsigned i = all->count;
         st = ofi_open_domain(&inner, &all->tp, i, i != 0 ? all->domain[0] : NULL, &all->domain[i]);
         if (st != AQ_OK) break;
         all->count++;
+        if (i == 0) most = ofi_domains_share(all->domain[0]);
         st = ofi_domains_address(&all->tp, addr, &len);
         if (st != AQ_OK && i != 0) ofi_close(&all->domain[--all->count]->tp);
     }

@@ -132,10 +132,12 @@ void *ofi_pins_desc(const struct aqi_reg_use *use)
     return fi_mr_desc(((const struct ofi_pinned *)use->mem->handle)->mr);
 }
 
-/* How many registrations; half of the provider's are for segments and buffers. */
+/* How many registrations; half of the adapter's are for segments and buffers, the rest is divided
+ * among the processes here. */
 static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 {
-    uint64_t most = ofi->info->domain_attr->mr_cnt / 2;
+    uint64_t all = ofi->info->domain_attr->mr_cnt / 2;
+    uint64_t most = all != 0 ? aqi_max(1, all / aqi_max(1, ofi->params.local_size)) : 0;
     if (most == 0 || ofi_config.registrations == 0) return aqi_max(most, ofi_config.registrations);
     return aqi_min(most, ofi_config.registrations);
 }
