@@ -179,11 +179,34 @@ static void few(void **state)
     says(text, "3 domains, each: ");
 }
 
+static void check_order(uint64_t order, const char *text)
+{
+    struct aqi_tp *tp;
+    ofi_config.order = order;
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_OK);
+    says(describe(tp), text);
+    says(describe(tp), "for many messages");
+    aqi_ofi_transport.close(tp);
+    ofi_config.order = 0;
+}
+
+/* As it is asked for, or without. */
+static void ordered(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("DEMANDING_BREAKS", "", 1), 0);
+    check_order(1, ", in order, ");
+    check_order(2, ", in strict order, ");
+    assert_int_equal(setenv("DEMANDING_BREAKS", "order", 1), 0);
+    check_order(2, ", without the order asked for, ");
+}
+
 static int run_broken(void)
 {
-    enum { WHOLE = 3 };
+    enum { WHOLE = 4 };
     struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {
-        cmocka_unit_test(whole), cmocka_unit_test(full), cmocka_unit_test(few)};
+        cmocka_unit_test(whole), cmocka_unit_test(full), cmocka_unit_test(few),
+        cmocka_unit_test(ordered)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
                                                .test_func = broken,

@@ -161,11 +161,15 @@ aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
+    static const char *const orders[] = {"", ", in order", ", in strict order"};
     bool many = (ofi->without & OFI_MANY) == 0;
-    int n = snprintf(buf, len, "%s on %s, %u requests to a peer, %u receive buffers of %zu bytes%s",
-                     ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi->depth,
-                     ofi->receives, many ? ofi_area_len(ofi) : ofi->buffer,
-                     many ? " for many messages" : "");
+    uint64_t order = ofi_provider_order();
+    bool ordered = (ofi->info->tx_attr->msg_order & order) == order;
+    int n = snprintf(
+        buf, len, "%s on %s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
+        ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
+        ordered ? orders[ofi_config.order] : ", without the order asked for", ofi->depth,
+        ofi->receives, many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);
     return n + ofi_trial_describe(ofi, buf + used, len - used);
 }

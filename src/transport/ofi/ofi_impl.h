@@ -249,6 +249,7 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
 /* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
  * `asked`: the transport was named. */
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
+uint64_t ofi_provider_order(void); /* that is asked of it */
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 
 /* ofi_endpoint.c: the objects of libfabric, which may be opened again. */

@@ -94,20 +94,35 @@ static struct fi_info *ofi_provider_hints(const char *name)
     return hints;
 }
 
-/* The same with buffers for many messages, if it has those, which some say only when asked. */
+uint64_t ofi_provider_order(void)
+{
+    static const uint64_t asked[] = {0, FI_ORDER_SAS, FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAW};
+    return asked[ofi_config.order];
+}
+
+/* This one, if it has more, some of which providers say only when asked. */
+static struct fi_info *ofi_provider_with(const struct fi_info *info, uint64_t caps, uint64_t order)
+{
+    struct fi_info *hints = ofi_provider_hints(info->fabric_attr->prov_name), *list = NULL,
+                   *found = NULL;
+    if (hints == NULL) return NULL;
+    hints->caps |= caps;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = order;
+    hints->domain_attr->name = strdup(info->domain_attr->name);
+    if (ofi_library_getinfo(hints, &list) == 0) found = ofi_library.dupinfo(list);
+    if (list != NULL) ofi_library.freeinfo(list);
+    ofi_library.freeinfo(hints);
+    return found;
+}
+
+/* The same with buffers for many messages and the order that is asked for, or as much as it has. */
 static struct fi_info *ofi_provider_take(const struct fi_info *info)
 {
-    struct fi_info *hints = ofi_provider_hints(info->fabric_attr->prov_name), *list = NULL;
-    const struct fi_info *found = info;
-    if (hints != NULL) {
-        hints->caps |= FI_MULTI_RECV;
-        hints->domain_attr->name = strdup(info->domain_attr->name);
-        if (ofi_library_getinfo(hints, &list) == 0) found = list;
-        ofi_library.freeinfo(hints);
-    }
-    struct fi_info *taken = ofi_library.dupinfo(found);
-    if (list != NULL) ofi_library.freeinfo(list);
-    return taken;
+    uint64_t order = ofi_provider_order();
+    struct fi_info *taken = ofi_provider_with(info, FI_MULTI_RECV, order);
+    if (taken == NULL && order != 0) taken = ofi_provider_with(info, 0, order);
+    if (taken == NULL && order != 0) taken = ofi_provider_with(info, FI_MULTI_RECV, 0);
+    return taken != NULL ? taken : ofi_library.dupinfo(info);
 }
 
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)

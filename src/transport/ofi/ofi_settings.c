@@ -5,6 +5,8 @@
 
 struct ofi_config ofi_config;
 
+static const char *const orders[] = {"none", "relaxed", "strict", NULL};
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_PROVIDER",
      .alias = "GASNET_OFI_PROVIDER",
@@ -78,6 +80,15 @@ static const struct aqi_setting rows[] = {
          "own.",
      .advice = "no where a provider has errors in it that the self-test does not find.",
      AQI_SETTING_IN(BOOL, struct ofi_config, receive_many)},
+    {.name = "AQ_OFI_ORDER",
+     .def = "none",
+     .doc = "The order that is asked of the provider: none, relaxed (of messages), strict (also of "
+            "writes, and of messages after them); where it has no such order it is used without. "
+            "The library sorts messages itself and waits for each write to be delivered, so what "
+            "it promises is the same with all.",
+     .advice = "Try relaxed where messages that come early cost time to be kept.",
+     .choices = orders,
+     AQI_SETTING_IN(CHOICE, struct ofi_config, order)},
     {.name = "AQ_OFI_SENDS",
      .alias = "GASNET_GNI_NUM_PD",
      .def = "256",
