@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What runs inside the machine: many tests in one boot, since starting processes is slow there.
 
-usage: inside.py BUILD [NAME…]
+usage: inside.py BUILD [every | NAME…]    every: the suites in all worlds instead, for half an hour
 """
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -37,11 +38,11 @@ def job(program, ranks, *words, wire="", **variables):
             wire)
 
 
-def gasnet(name, **variables):
+def gasnet(name, ranks=2, wire="", **variables):
     """A program for the network ibv, by its launcher."""
-    return (f"gasnet_{name}.2", variables,
-            ["/bin/sh", "BUILD/src/front/gasnet/install/gasnetrun_ibv", "-n", "2",
-             f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, "")
+    return (f"gasnet_{name}.{ranks}", variables,
+            ["/bin/sh", "BUILD/src/front/gasnet/install/gasnetrun_ibv", "-n", str(ranks),
+             f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, wire)
 
 
 def aqperf():
@@ -89,11 +90,28 @@ def steps():
              "BUILD/tests/rdma/rdma_steps"], 120, "")
 
 
-def exits(ranks, rows=EXITS):
-    return (f"exits.{ranks}", {},
+def exits(ranks, rows=EXITS, wire="", **variables):
+    return (f"exits.{ranks}", variables,
             ["tests/job/job_exits", "--ranks", str(ranks), "--over", "ibv", "--patience", "3",
-             "--only", rows], 200, "")
+             "--only", rows], 200, wire)
 
+
+def suites(ranks, rails, mode, wire):
+    """All in one world; that of transports, which are below segments, and messages in fast."""
+    variables = {"AQ_IBV_RAILS": str(rails), "AQ_SEGMENT_MODE": mode}
+    rows = [job("core_stress", ranks, "2000", wire=wire, **variables),
+            exits(ranks, wire=wire, **variables),
+            gasnet("rma_large" if mode == "large" else "rma", ranks, wire, AQ_IBV_RAILS=str(rails))]
+    if mode == "fast":
+        rows += [contract(str(ranks), "--ranks", str(ranks), wire=wire, AQ_IBV_RAILS=str(rails)),
+                 gasnet("am", ranks, wire, AQ_IBV_RAILS=str(rails)),
+                 gasnet("coll", ranks, wire, AQ_IBV_RAILS=str(rails))]
+    world = f"{rails}_rails.{mode}.{wire or 'clean'}"
+    return [(f"{row[0].split('.')[0]}.{ranks}.{world}", *row[1:3], 600, wire) for row in rows]
+
+
+EVERY = [row for world in itertools.product((2, 4), (1, 2), ("fast", "large"), ("", "loss"))
+         for row in suites(*world)]
 
 ROWS = [
     mistakes(),
@@ -101,10 +119,11 @@ ROWS = [
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
     contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
-    contract("4", "--ranks", "4", "--case", "slow|everyone|put"),
+    contract("4", "--ranks", "4", "--case", "slow|everyone|put", wire="loss", **RAILS),
     contract("2.deadly", "--ranks", "2", "--fault", "die=1@50"),
     exits(2),
-    exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term"),
+    exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term", wire="loss", **RAILS,
+          AQ_SEGMENT_MODE="large"),
     job("core_am", 2),
     steps(),
     job("core_am", 4, **RAILS),
@@ -141,12 +160,12 @@ ROWS = [
     gasnet("rma", **RAILS),
     gasnet("coll"),
     gasnet("everything"),
-    gasnet("rma_large"),
+    gasnet("rma_large", 4, "loss", **RAILS),
     gasnet("vis"),
     aqperf(),
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
-    job("core_stress", 4, "3000"),
+    job("core_stress", 4, "3000", wire="loss", AQ_SEGMENT_MODE="large", **RAILS),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
     rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
@@ -283,7 +302,11 @@ def refusals():
 
 def main():
     build = sys.argv[1]
-    rows = [row for row in ROWS if len(sys.argv) < 3 or row[0] in sys.argv[2:]]
+    names = sys.argv[2:]
+    if names == ["every"]:
+        rows = EVERY
+    else:
+        rows = [row for row in ROWS + EVERY if row[0] in names or not names and row in ROWS]
     failed = [row[0] for row in rows if not run(build, *row)]
     print(f"{len(rows)} tests, {len(failed)} failed")
     return 1 if failed else 0
