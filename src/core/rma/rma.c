@@ -46,7 +46,9 @@ static inline aq_status rma_submit_straight(const struct transfer *t, struct aqi
     if (route->rmem == NULL || t->kind == FILL) return AQ_ENOTSUP;
     if (t->kind == PUT && tp->straight_put != NULL)
         return tp->straight_put(tp, route->peer, route->rmem, t->remote, t->local, t->len,
-                                core_local_mem(tp, t->local, t->len), comp);
+                                t->len <= AQI_PUT_COPIED ? NULL /* it is copied */
+                                                         : core_local_mem(tp, t->local, t->len),
+                                comp);
     if (t->kind == GET && tp->straight_get != NULL)
         return tp->straight_get(tp, route->peer, route->rmem, t->remote, t->local, t->len,
                                 core_local_mem(tp, t->local, t->len), comp);

@@ -1,6 +1,7 @@
 /* ibv: puts and gets by remote writes and reads. */
 #include "transport/ibv/hca_impl.h"
 
+#include "base/copy.h"
 #include "base/fail.h"
 #include "base/stats.h"
 
@@ -263,7 +264,7 @@ static inline void hca_transfer_straight_note(struct hca_tp *hca, struct hca_lin
 {
     struct hca_sent *sent = &link->sent[link->head++ % hca->sends];
     *sent = *what;
-    if (!what->get && what->len <= AQI_PUT_COPIED) memcpy(sent->copy, what->local, what->len);
+    if (!what->get && what->len <= AQI_PUT_COPIED) aqi_copy(sent->copy, what->local, what->len);
     link->pieces++;
     link->silent = 0;
     hca->out++;
