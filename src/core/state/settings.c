@@ -63,10 +63,12 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},
     {.name = "AQ_AM_SLACK",
      .alias = "GASNET_AM_CREDITS_SLACK",
-     .def = "1",
+     .def = "8",
      .doc = "Credits of requests without a reply that may wait for a message to ride home on, per "
             "peer, before a message of their own takes them; lowered where it could block.",
-     .advice = "0 gives each back at once. Raise it for programs that send requests both ways.",
+     .advice =
+         "0 gives each back at once. Raise it for programs that send requests both ways; lower "
+         "it where they wait for credits (credit_none in AQ_STATS).",
      .max = 4094,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_slack)},
     {.name = "AQ_AM_PACKED_LONG",
