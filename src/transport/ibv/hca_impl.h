@@ -238,6 +238,7 @@ struct hca_op {
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
     struct hca_far *far; /* NULL: `there` is registered, or nothing was asked for yet */
+    bool refused;        /* once already */
 };
 
 /* The memory there of a part of a transfer, if it is lent on demand (hca_far.c). */

@@ -79,19 +79,25 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
 
 /* --- what was under way ---------------------------------------------------------------------- */
 
-/* Take what was posted and has not completed; what was refused ends with that. */
+/* Take what was posted and has not completed. Who dies may take its memory away before its
+ * connections, so what is refused is tried once more: it lives if it answers, and the range is
+ * wrong. */
 static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
 {
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
-        if (!sent->straight && hca_far_again(hca, sent))
+        bool refused = sent->refused && !sent->straight;
+        if (!sent->straight && hca_far_again(hca, sent)) {
             hca_sent_end(hca, sent, AQ_OK);
-        else if (sent->refused)
+        } else if (refused && sent->op->refused) {
             hca_sent_end(hca, sent, AQ_ERANGE);
-        else if (sent->straight)
+        } else if (sent->straight) {
             hca_transfer_again(hca, peer, sent);
-        else if (sent->op != NULL || sent->buf != NULL)
+        } else if (sent->op != NULL || sent->buf != NULL) {
+            if (refused) sent->op->refused = true;
+            sent->refused = false;
             peer->again[peer->again_count++] = *sent;
+        }
     }
 }
 

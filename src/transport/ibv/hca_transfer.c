@@ -330,7 +330,8 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
                                  .remote = sent->remote,
                                  .local = sent->local,
                                  .len = sent->len},
-                          .there = sent->there};
+                          .there = sent->there,
+                          .refused = sent->refused};
     if (!sent->get && sent->len <= sizeof(sent->copy))
         op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
     hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);

@@ -314,6 +314,83 @@ static void what_a_connection_breaks_is_done_again(void **unused)
     close_both();
 }
 
+static struct ibv_qp *card_make(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    (void)attr;
+    return &card.qp[pd - card.pd];
+}
+
+static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)qp, (void)attr, (void)mask;
+    return 0;
+}
+
+static int card_destroy(struct ibv_qp *qp)
+{
+    (void)qp;
+    return 0;
+}
+
+static int card_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc)
+{
+    (void)cq, (void)most, (void)wc;
+    return 0;
+}
+
+static const char *card_status(enum ibv_wc_status status)
+{
+    (void)status;
+    return "refused";
+}
+
+/* The adapter of the peer refuses what was posted last; the connection is made anew. */
+static void refuse_last(void)
+{
+    static struct hca_peer *peers[] = {&peer};
+    static struct ibv_cq cq;
+    const struct ibv_wc wc = {.wr_id = card.wr[card.posts - 1].wr_id,
+                              .status = IBV_WC_REM_ACCESS_ERR};
+    hca_verbs.create_qp = card_make;
+    hca_verbs.modify_qp = card_modify;
+    hca_verbs.destroy_qp = card_destroy;
+    hca_verbs.wc_status_str = card_status;
+    card.context.ops.poll_cq = card_poll;
+    cq.context = &card.context;
+    hca.rail[0].cq = hca.rail[1].cq = &cq;
+    hca.peers = peers;
+    hca.params.size = 1;
+    hca_link_completed(&hca, &wc);
+    assert_true(peer.broken);
+    hca_repair(&hca);
+    hca_greet_end(&hca, &peer);
+    peer.state = HCA_UP;
+    peer.used = (1u << RAILS) - 1;
+    if (peer.again != NULL) hca_repair_resume(&hca, &peer);
+    hca_transfer_push(&hca, &peer);
+}
+
+/* Whoever dies may lose its memory before its connections: then its job says that it is dead. */
+static void only_what_is_refused_twice_is_wrong(void **unused)
+{
+    static const size_t lens[] = {100, PART}; /* straight; an operation of two pieces */
+    (void)unused;
+    for (unsigned i = 0; i < AQI_COUNT_OF(lens); i++) {
+        open_both();
+        both.comp.local = 0;
+        assert_int_equal(get(BASE + PART - 100, BASE + 2 * PART, lens[i]), AQ_OK);
+        unsigned posts = card.posts;
+        refuse_last();
+        assert_int_equal(card.posts, 2 * posts);
+        assert_int_equal(both.comp.remote, 1);
+        for (unsigned again = 0; again < posts; again++)
+            refuse_last();
+        close_both();
+        assert_int_equal(both.comp.remote, 0);
+        assert_int_equal(both.comp.status, AQ_ERANGE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +401,7 @@ int main(void)
         cmocka_unit_test(one_piece_goes_straight),
         cmocka_unit_test(what_is_not_one_piece_is_an_operation),
         cmocka_unit_test(what_a_connection_breaks_is_done_again),
+        cmocka_unit_test(only_what_is_refused_twice_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
