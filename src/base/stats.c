@@ -44,7 +44,7 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_REG_RIDES] = {"reg_rides", "puts", "that rode on the question for their memory"},
     [AQI_CTR_POSTS] = {"posts", "calls", "that gave an adapter something to send, write or read"},
     [AQI_CTR_POSTS_TOLD] = {"posts_told", "calls", "of these, of whose end the adapter tells"},
-    [AQI_CTR_POSTS_RECEIVE] = {"posts_receive", "calls", "that gave it a buffer to receive in"},
+    [AQI_CTR_POSTS_RECEIVE] = {"posts_receive", "calls", "that gave it buffers to receive in"},
     [AQI_CTR_POSTS_INJECTED] = {"posts_injected", "calls",
                                 "of those posts over ofi, whose bytes the provider copied at once"},
     [AQI_CTR_POSTS_BOUNCED] = {"posts_bounced", "calls",

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SINK = 100, RUNS = 6, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
+enum { SINK = 100, RUNS = 16, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
 enum command { IDLE, POLL, SEND, QUIT };
 
 static _Atomic uint32_t *command, *answered; /* in the segment of rank 1; in that of rank 0 */
@@ -272,10 +272,10 @@ static const struct row {
     struct way ours, verbs;
     double most; /* the ratio */
 } rows[] = {
-    {"put", {NULL, our_put, our_test, NULL}, {NULL, verbs_put, verbs_sent, NULL}, 3.8},
-    {"get", {NULL, our_get, our_test, NULL}, {NULL, verbs_get, verbs_sent, NULL}, 3.8},
-    {"request", {NULL, our_request, NULL, ask_poll}, {NULL, verbs_request, NULL, verbs_clear}, 4},
-    {"dispatch", {ask_send, NULL, our_poll, NULL}, {verbs_give, NULL, verbs_dispatch, NULL}, 4.7},
+    {"put", {NULL, our_put, our_test, NULL}, {NULL, verbs_put, verbs_sent, NULL}, 3.6},
+    {"get", {NULL, our_get, our_test, NULL}, {NULL, verbs_get, verbs_sent, NULL}, 3.7},
+    {"request", {NULL, our_request, NULL, ask_poll}, {NULL, verbs_request, NULL, verbs_clear}, 3.5},
+    {"dispatch", {ask_send, NULL, our_poll, NULL}, {verbs_give, NULL, verbs_dispatch, NULL}, 4.4},
 };
 
 static uint32_t once(const struct way *way, uint32_t bare)
@@ -291,28 +291,37 @@ static uint32_t once(const struct way *way, uint32_t bare)
     return count;
 }
 
-/* Of some runs: in others credits go home, too. */
-static uint32_t least(const struct way *way, uint32_t bare)
+/* Of some runs: the usual one, and the mean, with those where credits go home or receive buffers
+ * are posted. */
+struct found {
+    uint32_t least, mean;
+};
+
+static struct found several(const struct way *way, uint32_t bare)
 {
-    uint32_t count = UINT32_MAX;
+    struct found found = {.least = UINT32_MAX};
     for (unsigned i = 0; i < WARM; i++)
         (void)once(way, bare);
     for (unsigned i = 0; i < RUNS; i++) {
         uint32_t now = once(way, bare);
-        if (now < count) count = now;
+        if (now < found.least) found.least = now;
+        found.mean += now;
     }
-    return count;
+    found.mean /= RUNS;
+    return found;
 }
 
 static bool measure(void)
 {
     bool good = true;
     uint32_t bare = stepper_run(nothing, NULL).instructions;
-    printf("%-10s %8s %8s %6s  (instructions, the least)\n", "", "ours", "verbs", "ratio");
+    printf("%-10s %8s %8s %8s %6s %6s  (instructions)\n", "", "ours", "mean", "verbs", "ratio",
+           "mean");
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        uint32_t ours = least(&rows[i].ours, bare), theirs = least(&rows[i].verbs, bare);
-        double ratio = (double)ours / theirs;
-        printf("%-10s %8u %8u %6.2f\n", rows[i].name, ours, theirs, ratio);
+        struct found ours = several(&rows[i].ours, bare), theirs = several(&rows[i].verbs, bare);
+        double ratio = (double)ours.least / theirs.least, mean = (double)ours.mean / theirs.mean;
+        printf("%-10s %8u %8u %8u %6.2f %6.2f\n", rows[i].name, ours.least, ours.mean, theirs.least,
+               ratio, mean);
 #ifdef NDEBUG
         good = good && ratio <= rows[i].most;
 #endif

@@ -78,11 +78,11 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     if (peers * HCA_CONTROL_BUFFERS > entries / 4) hca->lending.on = false; /* for all alike */
     entries -= peers * hca_control_buffers(hca);
     uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
-    depth = aqi_min(depth, (entries - hca_config.spares) / (2 * peers));
+    depth = aqi_min(depth, (entries - hca_message_spares()) / (2 * peers));
     hca->tp.limits.depth = (uint32_t)aqi_max(1, depth);
     hca->depth = aqi_credit_gate_limits(&hca->params, &hca->tp.limits).depth;
     hca->tp.limits.depth = hca->depth;
-    *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_config.spares) +
+    *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_message_spares()) +
                 (uint32_t)peers * hca_control_buffers(hca);
     hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
@@ -107,17 +107,6 @@ static aq_status hca_open_queues(struct hca_tp *hca)
             st = aqi_fail_errno(AQ_ESYS, errno, "ibv", "making a descriptor to wait with");
     }
     return st;
-}
-
-static aq_status hca_open_buffers(struct hca_tp *hca)
-{
-    for (uint64_t i = 0; i < hca_config.spares; i++) {
-        struct hca_buf *buf = hca_buf_get(hca);
-        if (buf == NULL) return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
-        buf->next = hca->spares;
-        hca->spares = buf;
-    }
-    return AQ_OK;
 }
 
 static void hca_close(struct aqi_tp *tp)
@@ -174,7 +163,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
                        : aqi_fail(AQ_ENOMEM, "ibv", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
-    if (st == AQ_OK) st = hca_open_buffers(hca);
+    if (st == AQ_OK && !hca_message_open(hca)) st = AQ_ELIMIT; /* as it says */
     if (st == AQ_OK) st = hca_rings_open(hca);
     if (st == AQ_OK) st = hca_pins_open(hca);
     if (st == AQ_OK) st = hca_greet_open(hca);

@@ -67,5 +67,5 @@ void hca_buf_close(struct hca_tp *hca)
         hca->chunks = chunk->next;
         hca_buffer_drop_chunk(chunk);
     }
-    hca->free = hca->spares = hca->held = NULL;
+    hca->free = hca->held = NULL;
 }

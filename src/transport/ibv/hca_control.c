@@ -65,12 +65,6 @@ void hca_control_progress(struct hca_tp *hca)
         if (hca->peers[id] != NULL) hca_control_acknowledge(hca, hca->peers[id]);
 }
 
-bool hca_control_is(const struct hca_tp *hca, const struct hca_buf *buf)
-{
-    const struct aqi_am_wire *head = (const void *)buf->bytes;
-    return hca->lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
-}
-
 /* The buffer is posted again before the message counts as taken. */
 void hca_control_received(struct hca_tp *hca, struct hca_buf *buf)
 {

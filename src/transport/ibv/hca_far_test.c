@@ -261,6 +261,7 @@ static void all_arrives(void **unused)
                  rides = aqi_counter_sum(AQI_CTR_REG_RIDES);
         uint32_t carried = 0, transfers = 0;
         world.state = i;
+        hca_config.spares = i % 2; /* or else messages are copied */
         open_with(rows[i].main, rows[i].ride);
         for (unsigned j = 0; j < STEPS; j++)
             step(true);

@@ -323,11 +323,11 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     peer->epoch = greeting->epoch;
     peer->arrived = greeting->received;
     peer->connected = true;
-    uint32_t all = hca_rails_of(hca, peer), before = peer->first;
+    uint32_t all = hca_rails_of(hca, peer);
     peer->used = all & ~(peer->failed | greeting->failed);
     if (peer->used == 0) peer->used = all;
     peer->first = (unsigned)__builtin_ctz(peer->used);
-    hca_message_prepare(hca, peer, before);
+    hca_message_prepare(hca, peer);
     hca_ring_meet(hca, peer, &greeting->rings);
     hca_links_connect(hca, peer, greeting->place, greeting->reads);
 }

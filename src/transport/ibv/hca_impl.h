@@ -28,6 +28,7 @@ enum {
     HCA_BATCH = 16,                        /* completions taken at once */
     HCA_CONTROL = 8,                       /* control messages to a peer under way, ... */
     HCA_CONTROL_BUFFERS = HCA_CONTROL + 2, /* ... and what they need to be received */
+    HCA_POSTS = 8,                         /* receive buffers that are posted together */
     HCA_SILENT = 16 /* messages in a row of whose completion the adapter says nothing, but one */
 };
 
@@ -86,7 +87,9 @@ struct hca_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     uint32_t max_inline;
-    char name[72]; /* "mlx5_0:1" */
+    char name[72];                   /* "mlx5_0:1" */
+    struct hca_buf *left[HCA_POSTS]; /* by messages, to be posted again */
+    uint32_t left_count;
     /* Completions that were found while arming. */
     struct ibv_wc found[HCA_BATCH];
     unsigned found_first, found_count;
@@ -138,7 +141,8 @@ struct hca_ring_in {
 /* Those of a peer, of which one may be lent to this process. */
 struct hca_ring_out {
     struct hca_ring_place place;
-    uint32_t head, freed; /* messages written, and of these consumed */
+    const _Atomic uint64_t *granted; /* above 32 bits: one is lent; NULL: there are none */
+    uint32_t head, freed;            /* messages written, and of these consumed */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
@@ -204,7 +208,8 @@ struct hca_peer {
     uint32_t used;               /* rails with a link that works, as bits */
     unsigned first;              /* the first of these: that of messages */
     uint32_t posted;             /* rails with buffers for its requests, as bits */
-    uint32_t replies[HCA_RAILS]; /* buffers posted for its replies */
+    uint32_t awaited;            /* replies that may come of it, at most */
+    uint32_t replies[HCA_RAILS]; /* buffers posted for these */
     unsigned turn;               /* the rail of the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
@@ -310,7 +315,8 @@ struct hca_tp {
     size_t buffer;        /* bytes of one */
     struct hca_peer **peers;
     struct hca_chunk *chunks;
-    struct hca_buf *free, *spares;
+    struct hca_buf *free;
+    uint32_t handling; /* requests in receive buffers whose handlers run */
     uint32_t bounced;
     struct hca_buf *held, **last_held; /* requests that wait for their turn */
     struct hca_peer *lost, *broken;
@@ -466,7 +472,11 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
 /* hca_control.c. With the lock held. */
 aq_status hca_control_send(void *host, uint32_t id, const void *bytes, size_t len);
-bool hca_control_is(const struct hca_tp *hca, const struct hca_buf *buf);
+static inline bool hca_control_is(const struct hca_tp *hca, const struct hca_buf *buf)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    return hca->lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
+}
 void hca_control_received(struct hca_tp *hca, struct hca_buf *buf);
 void hca_control_progress(struct hca_tp *hca);
 
@@ -495,8 +505,15 @@ aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hc
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
 unsigned hca_message_deliver_held(struct hca_tp *hca);
+/* Buffers of each rail beside those of its peers: of messages whose handlers run, and of those that
+ * wait to be posted again. */
+static inline uint32_t hca_message_spares(void)
+{
+    return (uint32_t)hca_config.spares + HCA_POSTS;
+}
+bool hca_message_open(struct hca_tp *hca); /* post these */
 /* Post the buffers that the first rail needs. */
-void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned before);
+void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
 /* What has come in `buf` is handled, or held. */
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
 
@@ -508,7 +525,13 @@ void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
 /* Its queue pairs are gone: it has no ring, nor has this process one of it. */
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
-/* Write a message into the peer's ring. AQ_ENOTSUP: it is to be sent. */
+/* Has the peer lent one? */
+static inline bool hca_ring_is_ours(const struct hca_peer *peer)
+{
+    const _Atomic uint64_t *granted = peer->out.granted;
+    return granted != NULL && atomic_load_explicit(granted, memory_order_relaxed) >> 32 != 0;
+}
+/* Write a message into it. AQ_ENOTSUP: it is to be sent. */
 aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf);
 /* The next message of the ring lent to it, if its turn has come; NULL: none. */
 struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer);

@@ -9,8 +9,18 @@
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* For a request a buffer is posted first, in which its reply comes. */
-static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
+static bool hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
+
+/* Before a request a buffer is posted in which its reply comes: several at a time. */
+static void hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
+{
+    uint32_t *replies = &peer->replies[peer->first];
+    if (peer->awaited < hca->depth) peer->awaited++;
+    if (AQI_LIKELY(peer->awaited <= *replies)) return;
+    uint32_t more = (uint32_t)aqi_min(HCA_POSTS, hca->depth - *replies);
+    (void)hca_message_post(hca, peer->first, more);
+    *replies += more;
+}
 
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
 {
@@ -51,11 +61,8 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
         buf->len = (uint32_t)len;
-        if (!reply && peer->replies[peer->first] < hca->depth) {
-            hca_message_post(hca, peer->first, 1);
-            peer->replies[peer->first]++;
-        }
-        st = peer->out.place.addr != 0 ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
+        if (!reply) hca_message_expect(hca, peer);
+        st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
         if (st == AQ_ENOTSUP)
             st = hca_message_issue(hca, peer,
                                    &(struct hca_sent){.buf = buf, .number = peer->number});
@@ -68,50 +75,79 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-static bool hca_message_post_buf(struct hca_tp *hca, unsigned rail, struct hca_buf *buf)
+/* All in one call, of at most HCA_POSTS. What is not taken is free again. */
+static bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail, struct hca_buf *const *bufs,
+                                  uint32_t count)
 {
-    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
-                            .length = (uint32_t)hca->buffer,
-                            .lkey = buf->chunk->mr[rail]->lkey};
-    struct ibv_recv_wr *bad,
-        wr = {.wr_id = (uintptr_t)buf | HCA_WR_RECEIVE, .sg_list = &piece, .num_sge = 1};
+    struct ibv_sge piece[HCA_POSTS];
+    struct ibv_recv_wr wr[HCA_POSTS], *bad = wr;
+    for (uint32_t i = 0; i < count; i++) {
+        piece[i] = (struct ibv_sge){.addr = (uintptr_t)bufs[i]->bytes,
+                                    .length = (uint32_t)hca->buffer,
+                                    .lkey = bufs[i]->chunk->mr[rail]->lkey};
+        wr[i] = (struct ibv_recv_wr){.wr_id = (uintptr_t)bufs[i] | HCA_WR_RECEIVE,
+                                     .next = i + 1 < count ? &wr[i + 1] : NULL,
+                                     .sg_list = &piece[i],
+                                     .num_sge = 1};
+    }
     aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
-    return ibv_post_srq_recv(hca->rail[rail].srq, &wr, &bad) == 0;
+    if (AQI_LIKELY(ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad) == 0)) return true;
+    for (uint32_t i = (uint32_t)(bad - wr); i < count; i++)
+        hca_buf_put(hca, bufs[i]);
+    return false;
 }
 
 void hca_message_again(struct hca_tp *hca, struct hca_buf *buf)
 {
     if (buf->rail < HCA_RAILS)
-        (void)hca_message_post_buf(hca, buf->rail, buf);
+        (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
     else
         hca_buf_put(hca, buf);
 }
 
-static void hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
+/* Those that messages have left go back several at a time, of which so many more are posted. */
+static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct hca_buf *buf = hca_buf_get(hca);
-        if (buf == NULL || !hca_message_post_buf(hca, rail, buf)) {
-            static atomic_bool once;
-            if (!atomic_exchange(&once, true))
-                aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s",
-                         aq_error_message());
-            if (buf != NULL) hca_buf_put(hca, buf);
-            return;
-        }
+    struct hca_rail *rail = &hca->rail[buf->rail];
+    rail->left[rail->left_count++] = buf;
+    if (rail->left_count < HCA_POSTS) return;
+    rail->left_count = 0;
+    (void)hca_message_post_bufs(hca, buf->rail, rail->left, HCA_POSTS);
+}
+
+/* So many that are not in use yet. */
+static bool hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
+{
+    struct hca_buf *bufs[HCA_POSTS];
+    for (uint32_t got; count != 0; count -= got) {
+        for (got = 0; got < aqi_min(count, HCA_POSTS); got++)
+            if ((bufs[got] = hca_buf_get(hca)) == NULL) break;
+        if (got != 0 && hca_message_post_bufs(hca, rail, bufs, got)) continue;
+        static atomic_bool once;
+        if (!atomic_exchange(&once, true))
+            aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s", aq_error_message());
+        return false;
     }
+    return true;
+}
+
+bool hca_message_open(struct hca_tp *hca)
+{
+    for (unsigned r = 0; r < hca->rails; r++)
+        if (!hca_message_post(hca, r, hca_message_spares())) return false;
+    return true;
 }
 
 /* Requests that are on their way, or come again, are answered on the first rail of today. */
-void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer, unsigned before)
+void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 {
     unsigned rail = peer->first;
     uint32_t replies = peer->replies[rail];
     if ((peer->posted >> rail & 1) == 0)
-        hca_message_post(hca, rail, hca->depth + hca_control_buffers(hca));
+        (void)hca_message_post(hca, rail, hca->depth + hca_control_buffers(hca));
     peer->posted |= 1u << rail;
-    peer->replies[rail] = (uint32_t)aqi_max(replies, peer->replies[before]);
-    hca_message_post(hca, rail, peer->replies[rail] - replies);
+    peer->replies[rail] = (uint32_t)aqi_max(replies, peer->awaited);
+    (void)hca_message_post(hca, rail, peer->replies[rail] - replies);
 }
 
 static bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
@@ -141,33 +177,29 @@ static void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf, unsig
     hca_lock(hca);
 }
 
-/* The buffer of a request is replaced before its handler runs; without a spare one the message is
- * copied, and its own buffer posted again. */
+/* The buffer of a request is replaced before its handler runs, by one of the spares, which are
+ * posted ahead. Where so many handlers run the message is copied, and its buffer posted again. */
 static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
 {
-    struct hca_buf *spare = hca->spares, was = *buf;
     if (buf->rail == HCA_RAILS) {
         hca_message_run(hca, buf, buf->bytes);
         hca_buf_put(hca, buf);
         return;
     }
-    if (spare != NULL) {
-        hca->spares = spare->next;
-        (void)hca_message_post_buf(hca, buf->rail, spare);
-        hca_message_run(hca, buf, buf->bytes);
-        buf->next = hca->spares;
-        hca->spares = buf;
-        return;
-    }
-    unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
-    if (copy != NULL) {
+    unsigned char *copy = NULL;
+    if (AQI_UNLIKELY(hca->handling >= hca_config.spares))
+        copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
+    if (AQI_UNLIKELY(copy != NULL)) {
+        struct hca_buf was = *buf;
         memcpy(copy, buf->bytes, buf->len);
-        (void)hca_message_post_buf(hca, buf->rail, buf);
+        (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
         hca_message_run(hca, &was, copy);
         free(copy);
     } else {
+        hca->handling++;
         hca_message_run(hca, buf, buf->bytes);
-        (void)hca_message_post_buf(hca, buf->rail, buf);
+        hca->handling--;
+        hca_message_left(hca, buf);
     }
 }
 
@@ -191,14 +223,15 @@ static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struc
 
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
 {
-    uint32_t *replies = buf->source->replies;
+    struct hca_peer *peer = buf->source;
     if (hca_control_is(hca, buf)) {
         hca_control_received(hca, buf);
         return;
     }
-    if (hca->rings.memory != NULL) hca_ring_heard(hca, buf->source, buf->len);
+    if (hca->rings.memory != NULL) hca_ring_heard(hca, peer, buf->len);
     if (hca_message_is_reply(buf)) {
-        if (buf->rail < HCA_RAILS && replies[buf->rail] != 0) replies[buf->rail]--;
+        if (peer->awaited != 0) peer->awaited--;
+        if (buf->rail < HCA_RAILS && peer->replies[buf->rail] != 0) peer->replies[buf->rail]--;
         hca_message_run(hca, buf, buf->bytes);
         hca_buf_put(hca, buf);
     } else if (mode == AQI_PROGRESS_ALL) {
@@ -240,7 +273,7 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
     buf->source = wc->status == IBV_WC_SUCCESS ? hca_message_source(hca, buf, wc->qp_num) : NULL;
     if (buf->source == NULL) {
         if (wc->status == IBV_WC_SUCCESS) aqi_count(AQI_CTR_AM_DROPPED, 1);
-        (void)hca_message_post_buf(hca, rail, buf);
+        (void)hca_message_post_bufs(hca, rail, &buf, 1);
         return 0;
     }
     /* It has sent, so it has heard our greeting. */

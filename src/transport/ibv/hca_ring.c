@@ -114,7 +114,10 @@ void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_r
     bool fine = hca->rings.memory != NULL && place->addr != 0 && place->slot <= hca->buffer &&
                 place->slot % 64 == 0 && place->depth != 0 &&
                 (place->depth & (place->depth - 1)) == 0;
-    peer->out = (struct hca_ring_out){.place = fine ? *place : (struct hca_ring_place){.addr = 0}};
+    peer->out = (struct hca_ring_out){.head = 0};
+    if (!fine) return;
+    peer->out.place = *place;
+    peer->out.granted = &hca_ring_block(hca, peer)->granted;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -154,10 +157,7 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_b
     size_t room = hca_ring_room(buf->len);
     uint64_t slot;
     struct hca_ring_block *block = hca_ring_block(hca, peer);
-    if (atomic_load_explicit(&block->granted, memory_order_relaxed) >> 32 == 0 ||
-        room > place->slot)
-        return AQ_ENOTSUP;
-    if (!hca_ring_reserve(block, out, &slot)) return AQ_ENOTSUP;
+    if (room > place->slot || !hca_ring_reserve(block, out, &slot)) return AQ_ENOTSUP;
     hca_ring_seal(buf->bytes, buf->len, peer->number, peer->in.consumed);
     struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
                             .length = (uint32_t)room,

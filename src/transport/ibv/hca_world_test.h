@@ -99,11 +99,13 @@ static inline int card_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ib
 static inline int card_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr,
                                struct ibv_recv_wr **bad)
 {
-    struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wr->wr_id & ~(uint64_t)3);
     struct end *end = end_of(srq->context);
     (void)bad;
-    buf->next = end->posted;
-    end->posted = buf;
+    for (; wr != NULL; wr = wr->next) {
+        struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wr->wr_id & ~(uint64_t)3);
+        buf->next = end->posted;
+        end->posted = buf;
+    }
     return 0;
 }
 
@@ -274,6 +276,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->peers = calloc(ENDS, sizeof(struct hca_peer *));
     aqi_pool_init(&hca->ops, sizeof(struct hca_op), SENDS, false);
     assert_int_equal(hca_rings_open(hca), AQ_OK);
+    assert_true(hca_message_open(hca));
 }
 
 static inline void end_meet(unsigned self, unsigned id)
@@ -290,7 +293,7 @@ static inline void end_meet(unsigned self, unsigned id)
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];
     peer->link[0].sent = calloc(SENDS, sizeof(struct hca_sent));
-    hca_message_prepare(end->hca, peer, 0);
+    hca_message_prepare(end->hca, peer);
     hca_rings_place(ends[id].hca, &place);
     hca_ring_meet(end->hca, peer, &place);
 }
