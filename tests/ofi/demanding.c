@@ -621,10 +621,13 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
                     "all modes of registrations are served");
     demanding_check((hints->mode & FI_CONTEXT2) != 0, "contexts have room");
     if (hints->tx_attr->msg_order != 0 && demanding_breaks("order")) return -FI_ENODATA;
+    if (hints->domain_attr->data_progress == FI_PROGRESS_AUTO && demanding_breaks("manual"))
+        return -FI_ENODATA;
     int err = DEMANDING_REAL_CALL(fi_getinfo)(version, node, service, flags, hints, info);
     for (struct fi_info *at = err == 0 ? *info : NULL; at != NULL; at = at->next) {
         at->domain_attr->mr_mode |= DEMANDING_MODES;
         at->mode |= FI_CONTEXT2;
+        if (demanding_breaks("manual")) at->domain_attr->data_progress = FI_PROGRESS_MANUAL;
         if (demanding_breaks("order")) at->tx_attr->msg_order = 0;
         if (demanding_breaks("few")) at->domain_attr->ep_cnt = 6;
     }

@@ -201,12 +201,32 @@ static void ordered(void **state)
     check_order(2, ", without the order asked for, ");
 }
 
+static void check_progress(const char *breaks, const char *text)
+{
+    struct aqi_tp *tp;
+    assert_int_equal(setenv("DEMANDING_BREAKS", breaks, 1), 0);
+    ofi_config.progress = 1;
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_OK);
+    says(describe(tp), "for many messages");
+    says(describe(tp), text);
+    ofi_config.progress = 0;
+    aqi_ofi_transport.close(tp);
+}
+
+/* By itself, or without. */
+static void progress(void **state)
+{
+    (void)state;
+    check_progress("", ", which says that it makes progress, ");
+    check_progress("manual", ", which makes no progress by itself, ");
+}
+
 static int run_broken(void)
 {
-    enum { WHOLE = 4 };
+    enum { WHOLE = 5 };
     struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {
         cmocka_unit_test(whole), cmocka_unit_test(full), cmocka_unit_test(few),
-        cmocka_unit_test(ordered)};
+        cmocka_unit_test(ordered), cmocka_unit_test(progress)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
                                                .test_func = broken,

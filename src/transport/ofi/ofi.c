@@ -158,18 +158,32 @@ aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
     return ofi->now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
 }
 
+/* What was asked for, and whether the provider has it. */
+static const char *ofi_describe_order(const struct ofi_tp *ofi)
+{
+    static const char *const orders[] = {"", ", in order", ", in strict order"};
+    uint64_t order = ofi_provider_order();
+    bool has = (ofi->info->tx_attr->msg_order & order) == order;
+    return has ? orders[ofi_config.order] : ", without the order asked for";
+}
+
+static const char *ofi_describe_progress(const struct ofi_tp *ofi)
+{
+    if (ofi_config.progress == 0) return "";
+    return ofi->info->domain_attr->data_progress == FI_PROGRESS_AUTO
+               ? ", which says that it makes progress"
+               : ", which makes no progress by itself";
+}
+
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
-    static const char *const orders[] = {"", ", in order", ", in strict order"};
     bool many = (ofi->without & OFI_MANY) == 0;
-    uint64_t order = ofi_provider_order();
-    bool ordered = (ofi->info->tx_attr->msg_order & order) == order;
-    int n = snprintf(
-        buf, len, "%s on %s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
-        ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
-        ordered ? orders[ofi_config.order] : ", without the order asked for", ofi->depth,
-        ofi->receives, many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
+    int n =
+        snprintf(buf, len, "%s on %s%s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
+                 ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
+                 ofi_describe_progress(ofi), ofi_describe_order(ofi), ofi->depth, ofi->receives,
+                 many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);
     return n + ofi_trial_describe(ofi, buf + used, len - used);
 }

@@ -100,14 +100,22 @@ uint64_t ofi_provider_order(void)
     return asked[ofi_config.order];
 }
 
-/* This one, if it has more, some of which providers say only when asked. */
-static struct fi_info *ofi_provider_with(const struct fi_info *info, uint64_t caps, uint64_t order)
+/* What is asked of a provider that has been chosen, and may be left out. */
+enum { OFI_NO_PROGRESS = 1 << 0, OFI_NO_ORDER = 1 << 1, OFI_NO_MANY = 1 << 2, OFI_NOTHING = 7 };
+
+static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned without)
 {
     struct fi_info *hints = ofi_provider_hints(info->fabric_attr->prov_name), *list = NULL,
                    *found = NULL;
     if (hints == NULL) return NULL;
-    hints->caps |= caps;
-    hints->tx_attr->msg_order = hints->rx_attr->msg_order = order;
+    if ((without & OFI_NO_MANY) == 0) hints->caps |= FI_MULTI_RECV;
+    if ((without & OFI_NO_ORDER) == 0)
+        hints->tx_attr->msg_order = hints->rx_attr->msg_order = ofi_provider_order();
+    if ((without & OFI_NO_PROGRESS) == 0) {
+        hints->domain_attr->data_progress = hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
+        hints->domain_attr->threading =
+            FI_THREAD_SAFE; /* a thread of its own knows no lock of ours */
+    }
     hints->domain_attr->name = strdup(info->domain_attr->name);
     if (ofi_library_getinfo(hints, &list) == 0) found = ofi_library.dupinfo(list);
     if (list != NULL) ofi_library.freeinfo(list);
@@ -115,13 +123,14 @@ static struct fi_info *ofi_provider_with(const struct fi_info *info, uint64_t ca
     return found;
 }
 
-/* The same with buffers for many messages and the order that is asked for, or as much as it has. */
+/* The same with as much as it has of what is asked for, some of which it says only when asked. */
 static struct fi_info *ofi_provider_take(const struct fi_info *info)
 {
-    uint64_t order = ofi_provider_order();
-    struct fi_info *taken = ofi_provider_with(info, FI_MULTI_RECV, order);
-    if (taken == NULL && order != 0) taken = ofi_provider_with(info, 0, order);
-    if (taken == NULL && order != 0) taken = ofi_provider_with(info, FI_MULTI_RECV, 0);
+    unsigned unasked = (ofi_config.progress == 0 ? OFI_NO_PROGRESS : 0u) |
+                       (ofi_config.order == 0 ? OFI_NO_ORDER : 0u);
+    struct fi_info *taken = NULL;
+    for (unsigned without = 0; without < OFI_NOTHING && taken == NULL; without++)
+        if ((without & unasked) == unasked) taken = ofi_provider_with(info, without);
     return taken != NULL ? taken : ofi_library.dupinfo(info);
 }
 

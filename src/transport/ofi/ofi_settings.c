@@ -7,6 +7,8 @@ struct ofi_config ofi_config;
 
 static const char *const orders[] = {"none", "relaxed", "strict", NULL};
 
+static const char *const progresses[] = {"manual", "auto", NULL};
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_PROVIDER",
      .alias = "GASNET_OFI_PROVIDER",
@@ -89,6 +91,14 @@ static const struct aqi_setting rows[] = {
      .advice = "Try relaxed where messages that come early cost time to be kept.",
      .choices = orders,
      AQI_SETTING_IN(CHOICE, struct ofi_config, order)},
+    {.name = "AQ_OFI_PROGRESS",
+     .def = "manual",
+     .doc = "Who serves the puts and gets of peers: manual: the calls of the program, or the "
+            "adapter where it needs nobody; auto: also a thread of the provider's, where it has "
+            "one. Messages are handled in calls with both.",
+     .advice = "Try auto where processes compute for long without a call while others put or get.",
+     .choices = progresses,
+     AQI_SETTING_IN(CHOICE, struct ofi_config, progress)},
     {.name = "AQ_OFI_SENDS",
      .alias = "GASNET_GNI_NUM_PD",
      .def = "256",
