@@ -201,8 +201,10 @@ void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why
         ofi_peer_fail(ofi, peer, "its connection broke at the end: %s", why);
         return;
     }
+    char name[OFI_PEER_NAME];
     if (peer->broken == 0)
-        aqi_log(AQI_LOG_INFO, "ofi", "the connection to rank %u broke: %s", peer->peer.id, why);
+        aqi_log(AQI_LOG_INFO, "ofi", "the connection to rank %u%s broke: %s", peer->peer.id,
+                ofi_peer_name(ofi, peer, name, sizeof(name)), why);
     snprintf(peer->why, sizeof(peer->why), "%s", why);
     peer->failed = true;
     ofi->look_at = 0;

@@ -316,6 +316,10 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Something is wrong with this peer for good; `why` is told from progress. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
+/* Its address in words, as they follow its number; "": the provider has none yet. */
+enum { OFI_PEER_NAME = 100 };
+const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer, char *text,
+                          size_t len);
 /* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
  */
 bool ofi_peer_is_cut(int err);

@@ -102,6 +102,21 @@ aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
     return ofi_peer_insert(ofi, peer);
 }
 
+const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer, char *text,
+                          size_t len)
+{
+    unsigned char addr[OFI_NAME];
+    char name[96];
+    size_t addr_len = sizeof(addr), name_len = sizeof(name);
+    text[0] = 0;
+    if (ofi->av == NULL || peer->addr == FI_ADDR_NOTAVAIL) return text;
+    if (fi_av_lookup(ofi->av, peer->addr, addr, &addr_len) != 0 || addr_len > sizeof(addr))
+        return text;
+    (void)fi_av_straddr(ofi->av, addr, name, &name_len);
+    snprintf(text, len, " (%.*s)", (int)aqi_min(name_len, sizeof(name)), name);
+    return text;
+}
+
 bool ofi_peer_is_cut(int err)
 {
     static const int cut[] = {FI_ECANCELED,
@@ -139,11 +154,13 @@ static uint64_t ofi_peer_doubt(const struct ofi_tp *ofi, struct ofi_peer *peer)
     peer->refused = aqi_min(peer->refused, ofi->now);
     if (ofi->now - peer->refused < ofi_peer_doubt_ns) return peer->refused + ofi_peer_doubt_ns;
     peer->doubted = true;
+    char name[OFI_PEER_NAME];
     aqi_log(AQI_LOG_WARN, "ofi",
-            "%s on %s has had no room for messages to rank %u for %u s: if that makes calls, the "
+            "%s on %s has had no room for messages to rank %u%s for %u s: if that makes calls, the "
             "network does not reach it: look for a firewall, and set AQ_OFI_DOMAIN to an interface "
             "of one network on all hosts; ofi goes on trying",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
+            ofi_peer_name(ofi, peer, name, sizeof(name)),
             (unsigned)(ofi_peer_doubt_ns / 1000000000));
     return AQI_NO_DEADLINE;
 }
@@ -164,12 +181,14 @@ void ofi_peer_look(struct ofi_tp *ofi)
  * what a dead peer had sent may take to come. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
 {
+    char name[OFI_PEER_NAME];
     va_list args;
     if (peer->down) return;
     va_start(args, fmt);
     vsnprintf(peer->why, sizeof(peer->why), fmt, args);
     va_end(args);
-    aqi_log(AQI_LOG_INFO, "ofi", "peer %u is lost: %s", peer->peer.id, peer->why);
+    aqi_log(AQI_LOG_INFO, "ofi", "peer %u%s is lost: %s", peer->peer.id,
+            ofi_peer_name(ofi, peer, name, sizeof(name)), peer->why);
     peer->down = true;
     peer->sends = 0;
     ofi_flush_forget(ofi, peer);

@@ -4,6 +4,7 @@
 #include "base/capture_test.h"
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SECOND UINT64_C(1000000000)
@@ -84,9 +85,52 @@ static void addresses_name_each_domain(void **state)
     assert_int_equal(domains(0, UINT32_MAX, "four", 4), 0);
 }
 
+/* --- addresses in words ---------------------------------------------------------------------- */
+
+static int vector_lookup(struct fid_av *av, fi_addr_t at, void *addr, size_t *len)
+{
+    (void)av;
+    if (at != 7) return -FI_EINVAL;
+    memset(addr, 1, 16);
+    *len = 16;
+    return 0;
+}
+
+static const char *vector_straddr(struct fid_av *av, const void *addr, char *buf, size_t *len)
+{
+    (void)av;
+    assert_int_equal(*(const unsigned char *)addr, 1);
+    *len = (size_t)snprintf(buf, *len, "fi_sockaddr_in://10.0.0.7:4021") + 1;
+    return buf;
+}
+
+static void who_is_lost_has_an_address(void **state)
+{
+    struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
+    struct fid_av av = {.ops = &ops};
+    struct ofi_tp ofi = {.av = &av, .draining = true};
+    struct ofi_peer peer = {.peer.id = 3, .addr = 7};
+    struct capture told;
+    char name[OFI_PEER_NAME];
+    (void)state;
+    peer.last_kept = &peer.kept;
+    peer.last_waiting = &peer.waiting;
+    assert_int_equal(aqi_log_configure("info"), AQ_OK);
+    capture_start(&told);
+    ofi_peer_fail(&ofi, &peer, "%s says so", "somebody");
+    const char *text = capture_end(&told);
+    assert_non_null(
+        strstr(text, "peer 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: somebody says so"));
+    peer.addr = 8;
+    assert_string_equal(ofi_peer_name(&ofi, &peer, name, sizeof(name)), "");
+    peer.addr = FI_ADDR_NOTAVAIL;
+    assert_string_equal(ofi_peer_name(&ofi, &peer, name, sizeof(name)), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(peer_is_doubted_once),
-                                       cmocka_unit_test(addresses_name_each_domain)};
+                                       cmocka_unit_test(addresses_name_each_domain),
+                                       cmocka_unit_test(who_is_lost_has_an_address)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
