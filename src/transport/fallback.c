@@ -150,11 +150,42 @@ static aq_status fallback_any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer,
     return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, false, peer, rows, n, taken, comp);
 }
 
+/* A block of one byte, which stays as it is: a put from it may end whenever it likes. */
+static void *fallback_block(struct aqi_fallback *fb, int byte)
+{
+    _Atomic(void *) *place = &fb->blocks[(unsigned char)byte];
+    void *block = atomic_load_explicit(place, memory_order_acquire), *other = NULL;
+    if (AQI_LIKELY(block != NULL)) return block;
+    block = malloc(FB_FILL_BY_PUT);
+    if (block == NULL) return NULL;
+    memset(block, byte, FB_FILL_BY_PUT);
+    if (atomic_compare_exchange_strong(place, &other, block)) return block;
+    free(block);
+    return other;
+}
+
+/* An adapter writes without the owner's help, whom a message would have to wait for. */
+static aq_status fallback_fill_by_put(struct aqi_tp *tp, struct aqi_peer *peer,
+                                      const struct aqi_rmem *rmem, uint64_t addr, int byte,
+                                      size_t len, struct aqi_comp *comp)
+{
+    const void *block = fallback_block(tp->fallback, byte);
+    if (block == NULL) return AQ_ENOTSUP;
+    aqi_comp_add(comp, &comp->local, 1);
+    aq_status st = tp->fallback->own.put(tp, peer, rmem, addr, block, len, NULL, comp);
+    if (st != AQ_OK) aqi_comp_local(comp);
+    return st;
+}
+
 static aq_status fallback_any_fill(struct aqi_tp *tp, struct aqi_peer *peer,
                                    const struct aqi_rmem *rmem, uint64_t addr, int byte, size_t len,
                                    struct aqi_comp *comp)
 {
-    aq_status st = OWN(fill, addr, byte, len, comp);
+    const struct aqi_fallback *fb = tp->fallback;
+    bool adapter = fb->gate != NULL && fb->own.put != NULL && rmem != NULL;
+    aq_status st = adapter && len <= FB_FILL_BY_PUT
+                       ? fallback_fill_by_put(tp, peer, rmem, addr, byte, len, comp)
+                       : OWN(fill, addr, byte, len, comp);
     if (st != AQ_ENOTSUP) return st;
     struct fallback_op op = {.kind = FB_OP_FILL,
                              .peer = peer,
@@ -429,6 +460,8 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
         free(fb->side[id].ops);
     }
     aqi_pool_destroy(&fb->op_pool);
+    for (size_t i = 0; i < AQI_COUNT_OF(fb->blocks); i++)
+        free(fb->blocks[i]);
     while (fb->memory != NULL) {
         struct gap_memory *memory = fb->memory;
         fb->memory = memory->next;

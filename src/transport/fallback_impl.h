@@ -37,6 +37,9 @@ enum fallback_message {
 #define FB_ANSWER    0x40000000
 #define FB_MOST_HELD 0x20000000u /* bytes, then it is answered all the same */
 
+/* Bytes that a fill puts at most where an adapter puts; more are one message. */
+enum { FB_FILL_BY_PUT = 4096 };
+
 enum fallback_kind {
     FB_OP_FREE,
     FB_OP_PUT,
@@ -115,6 +118,7 @@ struct aqi_fallback {
     struct fallback_peer *side; /* by id, likewise */
     struct gap_memory *memory;
     struct aqi_pool op_pool;
+    _Atomic(void *) blocks[UINT8_MAX + 1]; /* what small fills put: of each byte when it is used */
     struct fallback_peer *ready; /* those with pending operations */
     struct aqi_spin lock;        /* of that list; params.threads only */
     _Atomic uint32_t active;     /* operations not free */

@@ -1,5 +1,5 @@
 /*
- * Which way puts, gets and messages take over ofi, where the provider wants local memory
+ * Which way puts, small fills, gets and messages take over ofi, where the provider wants local memory
  * registered: injected, by way of a buffer, or from and to memory that is registered for it. By the
  * counters of rank 0, which acts alone.
  *
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { TAKE = 100, LEN = 1 << 16, TIMES = 50, MESSAGE = 1024 };
+enum { TAKE = 100, LEN = 1 << 16, TIMES = 50, MESSAGE = 1024, FILL_BY_PUT = 4096 };
 
 enum way { INJECTED, BOUNCED, REGISTERED, SENT, WAYS };
 
@@ -25,6 +25,11 @@ static void on_message(aq_am *am)
 static void put(size_t len)
 {
     CHECK_OK(aq_put(job.team, 1, job_at(1, 0), outside, len, 0));
+}
+
+static void set(size_t len)
+{
+    CHECK_OK(aq_memset(job.team, 1, job_at(1, 0), 7, len, 0));
 }
 
 static void get(size_t len)
@@ -85,6 +90,12 @@ int main(int argc, char **argv)
         check_way(put, inject + 1, BOUNCED);
         check_way(put, bounce, BOUNCED);
         check_way(put, bounce + 1, REGISTERED);
+        if (inject != 0) check_way(set, inject, INJECTED);
+        check_way(set, bounce, BOUNCED);
+        check_way(set, FILL_BY_PUT, REGISTERED);
+        uint64_t registered = count(REGISTERED);
+        set(FILL_BY_PUT + 1);
+        CHECK_EQUAL(count(REGISTERED), registered);
         check_way(get, get_bounce, BOUNCED);
         check_way(get, get_bounce + 1, REGISTERED);
         check_way(message, 0, INJECTED);
