@@ -1,7 +1,7 @@
 /*
- * Which way puts, small fills, gets and messages take over ofi, where the provider wants local memory
- * registered: injected, by way of a buffer, or from and to memory that is registered for it. By the
- * counters of rank 0, which acts alone.
+ * Which way puts, small fills, gets and messages take over ofi, where the provider wants local
+ * memory registered: injected, by way of a buffer, or from and to memory that is registered for it.
+ * By the counters of rank 0, which acts alone.
  *
  * usage: core_paths INJECT BOUNCE GET-BOUNCE    the longest puts and gets of each way
  */
