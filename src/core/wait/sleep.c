@@ -144,10 +144,20 @@ static void sleep_call_next_poller(void)
 void core_sleep_opening(int sleep_ms)
 {
     struct pollfd fds[CORE_MAX_TRANSPORTS + 1];
-    for (unsigned t = 0; t < core.tp_count; t++)
-        fds[t] = (struct pollfd){.fd = core.tps[t]->ops.wait_fd(core.tps[t]), .events = POLLIN};
-    fds[core.tp_count] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
-    sleep_poll_until(fds, core.tp_count + 1, sleep_ms);
+    struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
+    unsigned armed = 0;
+    bool go = true;
+    while (armed < core.tp_count && go) {
+        int fd = core.tps[armed]->ops.wait_fd(core.tps[armed]);
+        fds[armed] = (struct pollfd){.fd = fd, .events = POLLIN};
+        go = core_sleep_arm(armed++, fd, &plan);
+    }
+    fds[armed] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
+    if (go) sleep_poll_until(fds, armed + 1, plan.ms);
+    while (armed > 0) {
+        armed--;
+        (void)core.tps[armed]->ops.arm(core.tps[armed], false);
+    }
 }
 
 /* Be the poller, if there is none. */

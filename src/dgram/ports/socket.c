@@ -355,8 +355,12 @@ static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel
                         struct msghdr *message, size_t *len)
 {
     const struct msghdr blank = *message;
+    /* With little to hear the kernel has less to write, as with little to say (socket_call). */
+    bool plain = message->msg_namelen == 0 && message->msg_controllen == 0;
     for (unsigned tries = 0; tries < BATCH; tries++) {
-        ssize_t got = recvmsg(self->fd[channel], message, 0);
+        ssize_t got = plain ? recv(self->fd[channel], message->msg_iov->iov_base,
+                                   message->msg_iov->iov_len, 0)
+                            : recvmsg(self->fd[channel], message, 0);
         if (got >= 0) {
             *len = (size_t)got;
             return true;
@@ -378,10 +382,11 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
     struct aqi_dgram_addr from;
     unsigned char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(alignof(size_t))));
     struct iovec all = {buffer, LARGEST};
-    struct msghdr message = {.msg_iov = &all,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof(control)};
+    struct msghdr message = {.msg_iov = &all, .msg_iovlen = 1};
+    if (channel == AQI_DGRAM_DATA || self->gro) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+    }
     bool connected = atomic_load_explicit(&self->connected[channel], memory_order_acquire);
     if (!connected) {
         message.msg_name = &at;

@@ -33,6 +33,8 @@ static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
 /* Who is armed is asleep, and wakes up himself; but he may have armed connections and a wait set,
  * and compute. */
 static const uint64_t help_armed_ns = 1000000000;
+/* Who has been awake for so many rounds that found something does not sleep between messages. */
+enum { awake_rounds = 64 };
 
 static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
 {
@@ -40,9 +42,22 @@ static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
     return epoll_ctl(epoll, op, fd, &event) == 0;
 }
 
-/* Of the thread: wake once for what arrives, or for nothing: then the sockets are not in its set,
- * since the kernel calls all sets that a socket is in for each packet, which takes 3 % of a round
- * trip. */
+/* For who sleeps on `arrivals`. The kernel calls all sets that a socket is in for each packet, which
+ * takes 3 % of a round trip: so it is in none while polls look. */
+static bool udp_idle_list(struct udp_idle *idle, bool on)
+{
+    idle->awake = 0;
+    if (idle->listed == on) return true;
+    idle->listed = on;
+    for (unsigned i = 0; i < idle->socket_count; i++)
+        if (!udp_idle_add(idle->arrivals, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, idle->sockets[i],
+                          EPOLLIN) &&
+            on && errno != EEXIST)
+            idle->listed = false;
+    return idle->listed == on;
+}
+
+/* Of the thread: wake once for what arrives, or for nothing. */
 static void udp_idle_watch(struct udp_idle *idle, bool on)
 {
     const uint32_t once = EPOLLIN | EPOLLONESHOT;
@@ -181,8 +196,6 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->leftover = aqi_kick_new();
     idle->tick = aqi_timer_new();
     bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->leftover >= 0 && idle->tick >= 0;
-    for (unsigned i = 0; i < idle->socket_count && made; i++)
-        made = udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->sockets[i], EPOLLIN);
     made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN) &&
            udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->tick, EPOLLIN);
     if (!made) return aqi_fail_no_fd(errno, "udp", "watching for packets");
@@ -249,6 +262,8 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
     struct udp_idle *idle = &udp->idle;
     if (n != 0) {
         if (idle->resting) udp_idle_end(udp);
+        if (idle->listed && !idle->armed && ++idle->awake == awake_rounds)
+            (void)udp_idle_list(idle, false);
         idle->last = udp->now;
         return;
     }
@@ -276,13 +291,14 @@ aq_status udp_arm(struct aqi_tp *tp, bool on)
     struct pollfd arrivals = {.fd = idle->arrivals, .events = POLLIN};
     udp_lock(udp);
     idle->looks++;
+    bool listed = !on || udp_idle_list(idle, true);
     if (idle->resting && on != idle->armed) udp_idle_watch(idle, !on);
     idle->armed = on;
     if (on && idle->pause == 0) udp_idle_tick(idle, help_armed_ns);
     if (!on && !idle->resting && idle->pause > help_rarely_ns) udp_idle_tick(idle, help_after_ns);
     udp_idle_rest(udp);
     bool some = on && atomic_load_explicit(&idle->raised, memory_order_relaxed) && idle->resting;
-    some = some || (on && idle->left);
+    some = some || (on && idle->left) || !listed;
     udp->deep = udp->deep || !on;
     if (!on && idle->resting && poll(&arrivals, 1, 0) > 0) udp_idle_end(udp);
     udp_unlock(udp);

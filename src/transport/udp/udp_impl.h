@@ -59,6 +59,8 @@ struct udp_idle {
     _Atomic uint32_t raised; /* the watch word: 0 while there is nothing to do */
     bool resting;            /* no system calls are made */
     bool armed;              /* the caller sleeps on the descriptors himself */
+    bool listed;             /* the sockets are in `arrivals`: who is armed needs it */
+    uint32_t awake;          /* rounds that found something since he was */
     bool helped;             /* there is a thread that watches them, and helps who does not look */
     bool helping;            /* it calls the engine */
     bool alone;              /* the program has not looked since the thread has helped */
@@ -67,7 +69,7 @@ struct udp_idle {
     uint64_t pause;          /* that the tick was set to; 0: it is not */
     uint64_t last;           /* when something happened */
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
-    int arrivals;                 /* epoll of the sockets and of `leftover`: wait_fd */
+    int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
     int leftover;                 /* eventfd: as `left` */
     int watched, tick;            /* the thread's epoll, of the sockets and of its timer */
     int sockets[2];               /* the port's descriptors */
