@@ -119,10 +119,10 @@ struct aqi_fallback {
     struct gap_memory *memory;
     struct aqi_pool op_pool;
     _Atomic(void *) blocks[UINT8_MAX + 1]; /* what small fills put: of each byte when it is used */
-    struct fallback_peer *ready; /* those with pending operations */
-    struct aqi_spin lock;        /* of that list; params.threads only */
-    _Atomic uint32_t active;     /* operations not free */
-    _Atomic uint32_t waiting;    /* operations that are pending: progress looks only then */
+    struct fallback_peer *ready;           /* those with pending operations */
+    struct aqi_spin lock;                  /* of that list; params.threads only */
+    _Atomic uint32_t active;               /* operations not free */
+    _Atomic uint32_t waiting; /* operations that are pending: progress looks only then */
 };
 
 static inline void fallback_lock(const struct aqi_fallback *fb, struct aqi_spin *lock)

@@ -42,8 +42,8 @@ static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
     return epoll_ctl(epoll, op, fd, &event) == 0;
 }
 
-/* For who sleeps on `arrivals`. The kernel calls all sets that a socket is in for each packet, which
- * takes 3 % of a round trip: so it is in none while polls look. */
+/* For who sleeps on `arrivals`. The kernel calls all sets that a socket is in for each packet; that
+ * takes 3 % of a round trip, so it is in none while polls look. */
 static bool udp_idle_list(struct udp_idle *idle, bool on)
 {
     idle->awake = 0;
