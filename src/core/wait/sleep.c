@@ -94,42 +94,64 @@ bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan)
     return tp->ops.arm(tp, true) == AQ_OK;
 }
 
+/* What is slept on; the transports' descriptors are the first. */
+struct sleep_set {
+    struct pollfd fds[CORE_MAX_TRANSPORTS + 3];
+    nfds_t count;
+    unsigned armed; /* transports */
+};
+
+static void sleep_add(struct sleep_set *set, int fd)
+{
+    if (fd >= 0) set->fds[set->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+/* False: something is there already. */
+static bool sleep_arm_all(struct sleep_set *set, struct core_sleep_plan *plan)
+{
+    while (set->armed < core.tp_count) {
+        struct aqi_tp *tp = core.tps[set->armed];
+        int fd = tp->ops.wait_fd(tp);
+        sleep_add(set, fd);
+        if (!core_sleep_arm(set->armed++, fd, plan)) return false;
+    }
+    return true;
+}
+
+static void sleep_disarm_all(struct sleep_set *set)
+{
+    while (set->armed > 0) {
+        struct aqi_tp *tp = core.tps[--set->armed];
+        (void)tp->ops.arm(tp, false);
+    }
+}
+
 /*
  * Arm everything, sleep, and disarm. Not if there was activity since `seen` (0: not counted).
  * `extra` is another descriptor to wake on, or -1.
  */
 static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
 {
-    struct pollfd fds[CORE_MAX_TRANSPORTS + 3];
-    nfds_t n = 0;
-    unsigned armed = 0;
+    struct sleep_set set;
+    set.count = set.armed = 0;
     struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
-    bool go = core_sources_before_sleep(&plan);
-    while (armed < core.tp_count && go) {
-        struct aqi_tp *tp = core.tps[armed];
-        int fd = tp->ops.wait_fd(tp);
-        if (fd >= 0) fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        go = core_sleep_arm(armed++, fd, &plan);
-    }
-    if (go && plan.fd >= 0) fds[n++] = (struct pollfd){.fd = plan.fd, .events = POLLIN};
-    if (extra >= 0) fds[n++] = (struct pollfd){.fd = extra, .events = POLLIN};
+    bool go = core_sources_before_sleep(&plan) && sleep_arm_all(&set, &plan);
     int control = core.boot.fd(core.boot.arg);
-    if (control >= 0) fds[n++] = (struct pollfd){.fd = control, .events = POLLIN};
+    if (go) sleep_add(&set, plan.fd);
+    sleep_add(&set, extra);
+    sleep_add(&set, control);
     if (go && (seen == 0 || atomic_load(&waiters.activity) == seen)) {
         struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_ASLEEP);
         aqi_count(AQI_CTR_SLEEP, 1);
-        if (sleep_poll_until(fds, n, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
+        if (sleep_poll_until(set.fds, set.count, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         core_wait_end(AQI_TRACE_WAIT, "sleep", waiting, 0);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
-        if (control >= 0 && fds[n - 1].revents != 0) {
+        if (control >= 0 && set.fds[set.count - 1].revents != 0) {
             core.boot.attend(core.boot.arg);
             core_progressed();
         }
     }
-    while (armed > 0) {
-        struct aqi_tp *tp = core.tps[--armed];
-        (void)tp->ops.arm(tp, false);
-    }
+    sleep_disarm_all(&set);
     core_set_disarmed();
 }
 
@@ -143,21 +165,13 @@ static void sleep_call_next_poller(void)
 
 void core_sleep_opening(int sleep_ms)
 {
-    struct pollfd fds[CORE_MAX_TRANSPORTS + 1];
+    struct sleep_set set;
+    set.count = set.armed = 0;
     struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
-    unsigned armed = 0;
-    bool go = true;
-    while (armed < core.tp_count && go) {
-        int fd = core.tps[armed]->ops.wait_fd(core.tps[armed]);
-        fds[armed] = (struct pollfd){.fd = fd, .events = POLLIN};
-        go = core_sleep_arm(armed++, fd, &plan);
-    }
-    fds[armed] = (struct pollfd){.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
-    if (go) sleep_poll_until(fds, armed + 1, plan.ms);
-    while (armed > 0) {
-        armed--;
-        (void)core.tps[armed]->ops.arm(core.tps[armed], false);
-    }
+    bool go = sleep_arm_all(&set, &plan);
+    sleep_add(&set, core.boot.fd(core.boot.arg));
+    if (go) sleep_poll_until(set.fds, set.count, plan.ms);
+    sleep_disarm_all(&set);
 }
 
 /* Be the poller, if there is none. */
