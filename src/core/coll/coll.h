@@ -273,6 +273,12 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
+/* The team itself, or of the part in a neighbourhood the team that it is a part of. */
+static inline const aq_team *coll_whole(const aq_team *team)
+{
+    return team->whole != NULL ? team->whole : team;
+}
+
 bool coll_broken(const aq_team *team); /* has a member died, or the team failed? */
 void coll_fail(const aq_team *team);   /* from now on it is broken here */
 aq_status coll_dead(const aq_team *team, const char *call); /* the error of a broken team */

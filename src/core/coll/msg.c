@@ -189,11 +189,6 @@ static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uin
             break;
 }
 
-static bool coll_msg_has_mismatch(const aq_team *team)
-{
-    return (team->whole != NULL ? team->whole : team)->coll->mismatched;
-}
-
 /* A message for an operation that is over here, or a question about one: is it another one? */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
@@ -228,7 +223,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
     if (other || (op == NULL && coll_broken(team))) {
         coll_msg_drop(); /* the sender has not heard yet that the team has failed */
         if (tag == MSG_TAG_ASK && coll_msg_signature(am).what != COLL_KINDS &&
-            coll_msg_has_mismatch(team))
+            coll_whole(team)->coll->mismatched)
             coll_msg_send_failed(team, seq, am->source);
     } else if (op == NULL && (int32_t)(seq - coll->started) < 0)
         coll_msg_too_late(team, am);
@@ -404,7 +399,7 @@ static bool coll_msg_push_op(aq_team *team, struct coll_op *op, bool *no_room)
 
 void coll_msg_failed(const aq_team *team, const struct coll_op *op)
 {
-    if (!op->msg.started || !coll_msg_has_mismatch(team)) return;
+    if (!op->msg.started || !coll_whole(team)->coll->mismatched) return;
     for (size_t i = op->msg.plan.at; i < op->msg.plan.count; i++)
         if (op->msg.plan.steps[i].type == STEP_SEND && !op->msg.plan.steps[i].done)
             coll_msg_send_failed(team, op->seq, op->msg.plan.steps[i].peer);

@@ -63,7 +63,7 @@ bool coll_idle(const aq_team *team)
 bool coll_broken(const aq_team *team)
 {
     if (AQI_LIKELY(!atomic_load_explicit(&core.any_lost, memory_order_relaxed))) return false;
-    if (team->whole != NULL) team = team->whole;
+    team = coll_whole(team);
     if (team->coll != NULL && atomic_load(&team->coll->failed)) return true;
     for (aq_rank i = 0; i < team->size; i++)
         if (atomic_load(&core.routes[aq_team_to_job(team, i)].lost)) return true;
@@ -72,8 +72,7 @@ bool coll_broken(const aq_team *team)
 
 void coll_fail(const aq_team *team)
 {
-    if (team->whole != NULL) team = team->whole;
-    atomic_store(&team->coll->failed, true);
+    atomic_store(&coll_whole(team)->coll->failed, true);
     atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
 }
 

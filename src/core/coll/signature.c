@@ -108,7 +108,7 @@ static void coll_give_up_in_memory(const aq_team *team)
 /* The team fails here, for a mismatch that we or another member found. */
 static void coll_give_up(const aq_team *team)
 {
-    if (team->whole != NULL) team = team->whole;
+    team = coll_whole(team);
     coll_fail(team);
     team->coll->mismatched = true;
     coll_give_up_in_memory(team);
