@@ -425,6 +425,13 @@ static void from_where_there_is_no_way_to_where(void **unused)
     says(hca_advice_path(rail, &to).text, "subnet manager");
 }
 
+static void has_no_way(int err)
+{
+    assert_int_equal(peer.state, HCA_DOWN);
+    says(peer.why, strerror(err));
+    says(peer.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
+}
+
 static void a_peer_to_which_there_is_no_route(void **unused)
 {
     (void)unused;
@@ -434,9 +441,7 @@ static void a_peer_to_which_there_is_no_route(void **unused)
     capture_start(&capture);
     hca_greet_timers(&hca);
     capture_end(&capture);
-    assert_int_equal(peer.state, HCA_DOWN);
-    says(peer.why, strerror(EHOSTUNREACH));
-    says(peer.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
+    has_no_way(EHOSTUNREACH);
 }
 
 static void a_queue_pair_that_cannot_be_connected(void **unused)
@@ -449,9 +454,7 @@ static void a_queue_pair_that_cannot_be_connected(void **unused)
     capture_start(&capture);
     hca_links_connect(&hca, &peer, peer.addr.place, 1);
     capture_end(&capture);
-    assert_int_equal(peer.state, HCA_DOWN);
-    says(peer.why, strerror(ENETUNREACH));
-    says(peer.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
+    has_no_way(ENETUNREACH);
 }
 
 static void a_peer_that_does_not_answer(void **unused)

@@ -31,6 +31,14 @@ void ofi_receive_size(struct ofi_tp *ofi)
 
 /* --- posting --------------------------------------------------------------------------------- */
 
+/* Free, if neither the provider nor a message needs it. */
+static void ofi_receive_is_done(struct ofi_tp *ofi, struct ofi_area *area)
+{
+    if (area->posted || area->messages != 0 || area->spoiled) return;
+    area->next = ofi->free_areas;
+    ofi->free_areas = area;
+}
+
 static bool ofi_receive_post_area(struct ofi_tp *ofi)
 {
     struct ofi_area *area = ofi_area_get(ofi);
@@ -44,8 +52,7 @@ static bool ofi_receive_post_area(struct ofi_tp *ofi)
                          .context = &area->ctx};
     area->posted = fi_recvmsg(ofi->ep, &msg, FI_MULTI_RECV | FI_COMPLETION) == 0;
     if (area->posted) return true;
-    area->next = ofi->free_areas;
-    ofi->free_areas = area;
+    ofi_receive_is_done(ofi, area);
     return false;
 }
 
@@ -77,13 +84,6 @@ void ofi_receive_post(struct ofi_tp *ofi)
 static bool ofi_receive_is_message(const struct fi_cq_data_entry *entry)
 {
     return (entry->flags & FI_RECV) != 0 || entry->len != 0;
-}
-
-static void ofi_receive_is_done(struct ofi_tp *ofi, struct ofi_area *area)
-{
-    if (area->posted || area->messages != 0 || area->spoiled) return;
-    area->next = ofi->free_areas;
-    ofi->free_areas = area;
 }
 
 /* Completions of one buffer may be looked at in any order, and by several threads. */
