@@ -122,7 +122,10 @@ static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *
                                          aq_atomic_op op, unsigned flags, bool pointers,
                                          const char *call)
 {
-    if (d == NULL || (unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op)))
+    if (d == NULL || d->ops == 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the domain %s", call,
+                        d == NULL ? "is NULL" : "has been destroyed");
+    if ((unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op)))
         return aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call,
                         (int)op);
     if (!pointers)

@@ -62,6 +62,7 @@ static void destroyed_domains(void)
         CHECK_REFUSED(aq_atomic_domain_destroy(domain), AQ_EINVAL);
         CHECK_REFUSED(aq_atomic_domain_query(domain, &info), AQ_EINVAL);
         CHECK_REFUSED(aq_atomic(domain, 0, job.base, AQ_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
+        CHECK(strstr(aq_error_message(), "destroyed") != NULL);
         CHECK_OK(aq_atomic_domain_create(job.team, AQ_I64, AQ_OP_BIT(AQ_ADD), &other));
         CHECK(other != domain);
         CHECK_REFUSED(aq_atomic_domain_destroy(domain), AQ_EINVAL);
