@@ -156,7 +156,8 @@ AQ_API aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context);
 AQ_API int aq_peer_lost(const aq_team *team, aq_rank rank);
 
 /**
- * This process's rank in the job; 0 before aq_init.
+ * This process's rank in the job; 0 before aq_init, and after one that failed as far as it was
+ * known by then.
  *
  * Threads     Any, also inside handlers.
  */

@@ -69,6 +69,11 @@ class Udp(Case):
                 self.assertRegex(said, r"peer \d is at .*, where nothing goes from .*: give all ")
                 self.assertIn("no transport reaches rank", said)
 
+    def test_who_could_not_begin(self):
+        odd = 'if [ "$AQ_RANK" = 1 ]; then export AQ_UDP_MTU=100; fi; exec "$0"'
+        result = job(2, "sh", "-c", odd, EXAMPLES / "hello", AQ_TRANSPORTS="udp")
+        self.assertIn("rank 1: aq_init: AQ_ESETTING: ", self.expect(result, 1).stderr)
+
     def test_settings_that_can_be(self):
         for settings in ({"MTU": "1500"}, {"INTERFACE": "lo"}, {"INTERFACE": "127.0.0.1"},
                          {"IDLE_CLOSE": "1ms"}, {"WINDOW": "64K"}, {"BUFFER": "64K"},

@@ -429,7 +429,8 @@ aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **na
 
 aq_rank aq_job_rank(void)
 {
-    return atomic_load_explicit(&core.open, memory_order_relaxed) ? core.params.rank : 0;
+    return atomic_load_explicit(&core.open, memory_order_relaxed) ? core.params.rank
+                                                                  : aqi_log_rank();
 }
 
 aq_rank aq_job_size(void)
