@@ -1,6 +1,9 @@
 /*
  * ofi: loading libfabric. Some of what it loads (libinfinipath) puts handlers of its own on SIGSEGV
  * and others, which would turn a crash into an exit; so dispositions are kept over such calls.
+ *
+ * With its default of 128 packets under way to a peer, udp;ofi_rxd (1.17) loses completions of its
+ * own and then sends nothing more to that peer.
  */
 #include "transport/ofi/ofi_library.h"
 
@@ -8,6 +11,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 
 struct ofi_library ofi_library;
 
@@ -38,6 +42,7 @@ static void ofi_library_load(void)
 {
     static const char library[] = "libfabric.so.1";
     struct sigaction kept[OFI_SIGNALS];
+    (void)setenv("FI_OFI_RXD_MAX_UNACKED", "32", false);
     ofi_library_keep(kept);
     const char *missing =
         aqi_library_load(library, ofi_library_symbols, AQI_COUNT_OF(ofi_library_symbols));
