@@ -66,6 +66,7 @@ static void harness_peer_lost(void *arg, uint32_t id, const char *why)
     struct ct_ep *ep = arg;
     CT_CHECK(id < ep->size);
     CT_CHECK(why != NULL && why[0] != '\0');
+    fprintf(stderr, "rank %u: peer %u is lost: %s\n", ep->self, id, why);
     atomic_fetch_add(&ep->lost[id], 1);
 }
 

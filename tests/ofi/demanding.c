@@ -204,6 +204,7 @@ static void demanding_spoil(struct demanding_sent *sent, int injected)
     if (demanding_breaks("itself") || (injected && demanding_breaks("inject")))
         sent->left = sent->lost = 1;
     if (sent->len <= DEMANDING_LARGE) return;
+    if (demanding_breaks("mute")) sent->left = sent->lost = 1;
     if (demanding_breaks("flip")) sent->bytes[sent->len - 1] ^= 1;
     if (demanding_breaks("cut")) sent->len = DEMANDING_LARGE;
 }
@@ -386,6 +387,9 @@ static void demanding_receive(struct fi_cq_data_entry *entry)
     if (demanding_breaks("greedy")) entry->flags &= ~FI_MULTI_RECV;
 }
 
+/* Reads of a queue before it is overrun, if that breaks. */
+enum { DEMANDING_OVERRUN = 1000 };
+
 /* The last comes first. */
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
@@ -393,6 +397,7 @@ static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
     struct demanding_lane *lane = demanding_lane(NULL, cq);
     lane->is_empty = 0;
     if (demanding_happens(2)) return -FI_EAGAIN;
+    if (lane->reads > DEMANDING_OVERRUN && demanding_breaks("overrun")) return -FI_EAVAIL;
     lane->reads++;
     demanding_leave(lane);
     if (demanding_lost(lane) != NULL) return -FI_EAVAIL;
@@ -418,6 +423,10 @@ static ssize_t demanding_cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *e
 {
     struct demanding_lane *lane = demanding_lane(NULL, cq);
     struct demanding_sent *sent = demanding_lost(lane);
+    if (lane->reads > DEMANDING_OVERRUN && demanding_breaks("overrun")) {
+        *entry = (struct fi_cq_err_entry){.err = FI_EOVERRUN};
+        return 1;
+    }
     if (sent != NULL) {
         *entry = (struct fi_cq_err_entry){.op_context = sent->user, .err = FI_ECONNRESET};
         sent->user = NULL;

@@ -11,6 +11,10 @@
  * What the answer to the latest question shows to be missing is sent again. It may only be late;
  * who gets a message twice drops it, and keeps one that comes early until its turn.
  *
+ * Of transfers that are late it is asked, too: a peer that answers again and again makes calls, and
+ * if nothing that the provider was given for it ends meanwhile, it never will, and the peer is
+ * lost.
+ *
  * Questions and answers have no such numbers: of those that get lost the next ones do the same.
  */
 #include "transport/ofi/ofi_impl.h"
@@ -22,6 +26,7 @@
 #include <string.h>
 
 enum { OFI_FLUSH = 1, OFI_FLUSHED = 2 }; /* the `handler` of such a message */
+enum { OFI_FLUSH_CALLS = 8 /* of a peer, after which what it was given could have ended */ };
 
 static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,
                       ofi_flush_pause_ns = 1000000000; /* the longest one of broken connections */
@@ -176,6 +181,29 @@ bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer)
     return peer->kept == NULL;
 }
 
+static uint32_t ofi_flush_ended(const struct ofi_peer *peer)
+{
+    return peer->confirmed + peer->pieces;
+}
+
+/* It makes calls; what the provider has for it ends then, or never. */
+static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    bool owed = peer->kept != NULL || ofi_transfer_is_posted(peer);
+    if (!owed || peer->calls == 0 || peer->owed_at != ofi_flush_ended(peer)) {
+        peer->owed = ofi->now;
+        peer->owed_at = ofi_flush_ended(peer);
+        peer->calls = owed;
+    } else if (++peer->calls > OFI_FLUSH_CALLS && ofi->now - peer->owed > ofi_config.repair_ns) {
+        ofi_peer_fail(ofi, peer,
+                      "%s has delivered nothing to it for %u s in which it made calls "
+                      "(AQ_OFI_REPAIR_TIMEOUT): messages %u to %u are missing%s",
+                      ofi->info->fabric_attr->prov_name,
+                      (unsigned)((ofi->now - peer->owed) / 1000000000), peer->confirmed + 1,
+                      peer->given, ofi_transfer_is_posted(peer) ? ", and transfers" : "");
+    }
+}
+
 void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number)
 {
     if (peer->down) return;
@@ -189,6 +217,8 @@ void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
     } else {
         return; /* an earlier one */
     }
+    ofi_flush_calls(ofi, peer);
+    if (peer->down) return;
     ofi_flush_push_peer(ofi, peer);
 }
 
@@ -227,19 +257,19 @@ static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t n
         return;
     }
     peer->pause = aqi_min(peer->pause, ofi_flush_pause_ns);
-    peer->seen = peer->confirmed;
+    peer->seen = ofi_flush_ended(peer);
     peer->ask_at = now + peer->pause;
 }
 
 uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
 {
     if (peer->failed) ofi_flush_fail(ofi, peer, now);
-    if (peer->kept == NULL && peer->broken == 0) {
+    if (peer->kept == NULL && peer->ops == NULL && peer->broken == 0) {
         peer->ask_at = 0;
         return AQI_NO_DEADLINE;
     }
-    if (peer->ask_at == 0 || peer->seen != peer->confirmed) {
-        peer->seen = peer->confirmed;
+    if (peer->ask_at == 0 || peer->seen != ofi_flush_ended(peer)) {
+        peer->seen = ofi_flush_ended(peer);
         peer->pause = ofi_flush_late_ns;
         peer->ask_at = now + peer->pause;
     } else if (now >= peer->ask_at) {

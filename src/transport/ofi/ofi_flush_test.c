@@ -126,11 +126,57 @@ static void who_goes_on_breaking_is_lost(void **state)
     assert_non_null(strstr(peer.why, "torn"));
 }
 
+/* A question of the peer's, at this second, while the first of our messages has not arrived. */
+static bool is_lost_after_call(struct ofi_tp *ofi, struct ofi_peer *peer, unsigned s)
+{
+    ofi->now = s * SECOND;
+    ofi_flush_received(ofi, peer, 1, s);
+    return peer->down;
+}
+
+static void who_calls_and_gets_nothing_is_lost(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp"}};
+    struct fi_info info = {.fabric_attr = &fabric};
+    struct ofi_buf bufs[2] = {{.number = 1}, {.number = 2}};
+    struct ofi_op op = {.op = {.len = 8, .posted = 8}};
+    (void)state;
+    begin(&ofi, &peer);
+    ofi.info = &info;
+    ofi_config.repair_ns = 60 * SECOND;
+    for (unsigned s = 1; s < 200; s++) /* there is nothing to get */
+        assert_false(is_lost_after_call(&ofi, &peer, s));
+    ofi_flush_keep(&ofi, &peer, &bufs[0]);
+    ofi_flush_keep(&ofi, &peer, &bufs[1]);
+    assert_false(is_lost_after_call(&ofi, &peer, 200));
+    for (unsigned s = 201; s <= 206; s++)
+        assert_false(is_lost_after_call(&ofi, &peer, s));
+    assert_false(is_lost_after_call(&ofi, &peer, 300)); /* it may have computed */
+    ofi_flush_arrived(&ofi, &peer, 1);                  /* something ends: it begins anew */
+    for (unsigned s = 301; s <= 361; s++)
+        assert_false(is_lost_after_call(&ofi, &peer, s));
+    ofi_flush_arrived(&ofi, &peer, 2);
+    peer.ops = &op; /* a transfer, too, is to end */
+    op.link = &peer.ops;
+    peer.pieces++;
+    for (unsigned s = 362; s <= 422; s++)
+        assert_false(is_lost_after_call(&ofi, &peer, s));
+    op.op.comp = NULL;
+    op.exposed = true;
+    op.op.done = 4;
+    assert_true(is_lost_after_call(&ofi, &peer, 423));
+    assert_non_null(strstr(peer.why, "tcp has delivered nothing to it for 61 s"));
+    assert_non_null(strstr(peer.why, "AQ_OFI_REPAIR_TIMEOUT"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(counts_of_the_peer_release),
                                        cmocka_unit_test(each_comes_once_and_in_order),
                                        cmocka_unit_test(what_is_late_is_asked_for),
-                                       cmocka_unit_test(who_goes_on_breaking_is_lost)};
+                                       cmocka_unit_test(who_goes_on_breaking_is_lost),
+                                       cmocka_unit_test(who_calls_and_gets_nothing_is_lost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

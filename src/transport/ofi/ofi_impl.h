@@ -110,11 +110,13 @@ struct ofi_peer {
     /* Questions: the last one, which is to be sent, or is not answered; one to be answered. */
     uint32_t question, answered;
     bool ask, asked, answer;
-    bool failed;            /* the connection broke, which has not been looked at */
-    uint64_t broken;        /* since when, in ns, without a sign that it is well; 0: it is */
-    uint64_t ask_at, pause; /* what is kept since it was `seen`, in ns; 0: nothing was */
-    uint32_t seen;
-    struct ofi_op *ops;                     /* all transfers */
+    bool failed;             /* the connection broke, which has not been looked at */
+    uint64_t broken;         /* since when, in ns, without a sign that it is well; 0: it is */
+    uint64_t ask_at, pause;  /* what is under way since it was `seen`, in ns; 0: nothing was */
+    uint32_t pieces, seen;   /* that have ended; with what was confirmed */
+    uint64_t owed;           /* since when nothing has ended, in ns */
+    uint32_t owed_at, calls; /* what had ended then; what the peer has asked and answered since */
+    struct ofi_op *ops;      /* all transfers */
     struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
     struct ofi_peer *next_lost;
     char why[160];
@@ -323,6 +325,8 @@ const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer,
 /* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
  */
 bool ofi_peer_is_cut(int err);
+/* Of all of them: the provider is of no use any more. */
+void ofi_peer_fail_all(struct ofi_tp *ofi, const char *what, const char *why);
 /* The provider has no room for something to this peer: after half a minute that is told. */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Is something late? */
@@ -385,6 +389,7 @@ void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_sta
  * been given back. */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
+bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* a piece to it */
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* All to this peer fails; `now`: also what uses memory that the provider has not let go of. */
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);

@@ -21,6 +21,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
         return 1;
     default:
         ((struct ofi_piece *)ctx)->op->peer->broken = 0;
+        ((struct ofi_piece *)ctx)->op->peer->pieces++;
         ofi_transfer_piece_done(ofi, (struct ofi_piece *)ctx, AQ_OK);
         return 1;
     }
@@ -64,12 +65,21 @@ struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, siz
     return entry.op_context;
 }
 
+/* It has lost completions: nothing that is under way will be told of. */
+static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
+{
+    ofi_peer_fail_all(ofi, "its completion queue is lost", text);
+}
+
 static void ofi_progress_failed(struct ofi_tp *ofi)
 {
     char text[192];
-    int err;
+    int err = 0;
     struct ofi_ctx *ctx = ofi_progress_error(ofi, &err, text, sizeof(text));
-    if (ctx == NULL) return;
+    if (ctx == NULL) {
+        if (err == FI_EOVERRUN) ofi_progress_overrun(ofi, text);
+        return;
+    }
     if (ctx->kind == OFI_RECEIVE || ctx->kind == OFI_AREA) {
         ofi_receive_failed(ofi, ctx);
         aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
@@ -93,6 +103,8 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
     if (ofi->found_first != ofi->found_count) return true;
     ssize_t got = fi_cq_read(ofi->cq, ofi->found, OFI_BATCH);
     if (AQI_UNLIKELY(got == -FI_EAVAIL)) ofi_progress_failed(ofi);
+    if (AQI_UNLIKELY(got == -FI_EOVERRUN))
+        ofi_progress_overrun(ofi, ofi_library.strerror(FI_EOVERRUN));
     ofi->found_first = 0;
     ofi->found_count = got > 0 ? (unsigned)got : 0;
     for (unsigned i = 0; i < ofi->found_count; i++)

@@ -159,8 +159,10 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct ofi_config, registrations)},
     {.name = "AQ_OFI_REPAIR_TIMEOUT",
      .def = "60s",
-     .doc = "A connection of the provider that breaks is made anew and what it held is sent again; "
-            "where it goes on breaking for so long, the peer counts as lost.",
+     .doc =
+         "A connection of the provider that breaks is made anew and what it held is sent again; "
+         "where it goes on breaking for so long, the peer counts as lost. So does one that makes "
+         "calls while the provider delivers nothing to it.",
      .advice = "More where a network may be down for minutes.",
      .unit = "s",
      .max = UINT64_C(86400000000000),

@@ -78,6 +78,13 @@ static bool ofi_transfer_is_exposed(const struct ofi_op *op)
     return op->exposed && op->op.done != op->op.len;
 }
 
+bool ofi_transfer_is_posted(const struct ofi_peer *peer)
+{
+    for (const struct ofi_op *op = peer->ops; op != NULL; op = op->next)
+        if (op->op.posted != op->op.done) return true;
+    return false;
+}
+
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
     while (peer->waiting != NULL) {
@@ -284,6 +291,7 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
     *peer->last_waiting = op;
     peer->last_waiting = &op->next_waiting;
     ofi->waiting++;
+    if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
     ofi_transfer_push(ofi, peer);
     return AQ_OK;
 }
