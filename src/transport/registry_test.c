@@ -1,0 +1,54 @@
+/* Twin of registry.c. */
+#include "base/fail.h"
+#include "transport/transport.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static aq_status table_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
+{
+    (void)params, (void)tp;
+    return aqi_fail(AQ_ENOTSUP, "test", "built without it");
+}
+
+static void table_close(struct aqi_tp *tp)
+{
+    (void)tp;
+}
+
+/* As in src/transport/ofi/absent.c. */
+static void what_is_not_built_says_so_itself(void **unused)
+{
+    const struct aqi_transport absent = {.name = "absent", .open = table_open};
+    struct aqi_tp_params params = {.size = 1};
+    struct aqi_tp *tp;
+    (void)unused;
+    assert_int_equal(aqi_tp_open(&absent, &params, &tp), AQ_ENOTSUP);
+    assert_string_equal(aq_error_message(), "built without it");
+}
+
+static void a_table_without_what_it_promises_is_refused(void **unused)
+{
+    struct aqi_transport wrong = {.name = "wrong", .open = table_open, .close = table_close};
+    struct aqi_tp_params params = {.size = 1};
+    struct aqi_tp *tp;
+    (void)unused;
+    assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);
+    assert_non_null(strstr(aq_error_message(), "wrong: operation probe and its capability bit"));
+    wrong = *aqi_transport_find("loop");
+    wrong.caps ^= AQI_CAP_PUT;
+    assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);
+    assert_non_null(strstr(aq_error_message(), "loop: operation put and its capability bit"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_built_says_so_itself),
+        cmocka_unit_test(a_table_without_what_it_promises_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
