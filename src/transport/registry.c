@@ -37,6 +37,7 @@ static const struct {
 } promises[] = {
     SLOT(0, probe),
     SLOT(0, open),
+    SLOT(0, close),
     SLOT(0, address),
     SLOT(0, connect),
     SLOT(0, am_send),
@@ -98,8 +99,8 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     struct aqi_fallback *fallback;
     struct aqi_tp *open;
     unsigned caps = aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
-    /* What this library was built without (absent.c) says so. */
-    if (transport->close == NULL) return transport->open(params, tp);
+    if (transport->absent != NULL)
+        return aqi_fail(AQ_ENOTSUP, transport->name, "%s", transport->absent);
     aq_status st = registry_check_contract(transport);
     if (st != AQ_OK) return st;
     st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);

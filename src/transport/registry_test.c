@@ -1,5 +1,4 @@
 /* Twin of registry.c. */
-#include "base/fail.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>
@@ -8,21 +7,10 @@
 
 #include <cmocka.h>
 
-static aq_status table_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
-{
-    (void)params, (void)tp;
-    return aqi_fail(AQ_ENOTSUP, "test", "built without it");
-}
-
-static void table_close(struct aqi_tp *tp)
-{
-    (void)tp;
-}
-
 /* As in src/transport/ofi/absent.c. */
 static void what_is_not_built_says_so_itself(void **unused)
 {
-    const struct aqi_transport absent = {.name = "absent", .open = table_open};
+    const struct aqi_transport absent = {.name = "absent", .absent = "built without it"};
     struct aqi_tp_params params = {.size = 1};
     struct aqi_tp *tp;
     (void)unused;
@@ -32,12 +20,16 @@ static void what_is_not_built_says_so_itself(void **unused)
 
 static void a_table_without_what_it_promises_is_refused(void **unused)
 {
-    struct aqi_transport wrong = {.name = "wrong", .open = table_open, .close = table_close};
+    struct aqi_transport wrong = {.name = "wrong"};
     struct aqi_tp_params params = {.size = 1};
     struct aqi_tp *tp;
     (void)unused;
     assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);
     assert_non_null(strstr(aq_error_message(), "wrong: operation probe and its capability bit"));
+    wrong = *aqi_transport_find("loop");
+    wrong.close = NULL;
+    assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);
+    assert_non_null(strstr(aq_error_message(), "loop: operation close and its capability bit"));
     wrong = *aqi_transport_find("loop");
     wrong.caps ^= AQI_CAP_PUT;
     assert_int_equal(aqi_tp_open(&wrong, &params, &tp), AQ_ENOTSUP);

@@ -339,6 +339,7 @@ struct aqi_transport {
     unsigned caps;
     uint16_t addr_max, key_max;          /* bytes of an address and of a key, in all processes */
     struct aqi_settings_table *settings; /* or NULL */
+    const char *absent;                  /* NULL; or why, where the library was built without it */
 
     /* --- required ------------------------------------------------------------------------ */
 

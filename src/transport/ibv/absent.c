@@ -1,5 +1,4 @@
 /* ibv, in a library that was built without the headers of libibverbs. */
-#include "base/fail.h"
 #include "transport/ibv/ibv.h"
 
 #include <stdio.h>
@@ -14,12 +13,6 @@ static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-static aq_status absent_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
-{
-    (void)params, (void)tp;
-    return aqi_fail(AQ_ENOTSUP, "ibv", "%s", absent_why);
-}
-
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
     .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
@@ -28,5 +21,5 @@ const struct aqi_transport aqi_ibv_transport = {
     .key_max = IBV_KEY,
     .settings = &aqi_ibv_settings,
     .probe = absent_probe,
-    .open = absent_open,
+    .absent = absent_why,
 };

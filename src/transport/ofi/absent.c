@@ -1,5 +1,4 @@
 /* ofi, in a library that was built without the headers of libfabric. */
-#include "base/fail.h"
 #include "transport/ofi/ofi.h"
 
 #include <stdio.h>
@@ -14,12 +13,6 @@ static bool absent_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-static aq_status absent_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
-{
-    (void)params, (void)tp;
-    return aqi_fail(AQ_ENOTSUP, "ofi", "%s", absent_why);
-}
-
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",
     .doc = "networks by providers of libfabric (cxi, efa, opx, psm3 and others)",
@@ -28,5 +21,5 @@ const struct aqi_transport aqi_ofi_transport = {
     .key_max = OFI_KEY,
     .settings = &aqi_ofi_settings,
     .probe = absent_probe,
-    .open = absent_open,
+    .absent = absent_why,
 };
