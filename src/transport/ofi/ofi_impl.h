@@ -325,8 +325,6 @@ const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer,
 /* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
  */
 bool ofi_peer_is_cut(int err);
-/* Of all of them: the provider is of no use any more. */
-void ofi_peer_fail_all(struct ofi_tp *ofi, const char *what, const char *why);
 /* The provider has no room for something to this peer: after half a minute that is told. */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Is something late? */

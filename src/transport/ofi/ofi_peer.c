@@ -203,14 +203,6 @@ void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, .
     ofi->lost = peer;
 }
 
-void ofi_peer_fail_all(struct ofi_tp *ofi, const char *what, const char *why)
-{
-    for (uint32_t id = 0; id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL)
-            ofi_peer_fail(ofi, ofi->peers[id], "%s: %s: %s", ofi->info->fabric_attr->prov_name,
-                          what, why);
-}
-
 void ofi_peer_end_transfers(struct ofi_tp *ofi)
 {
     for (uint32_t id = 0; id < ofi->params.size; id++) {

@@ -10,6 +10,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
 {
     struct ofi_ctx *ctx = entry->op_context;
     struct ofi_buf view, *buf;
+    struct ofi_piece *piece;
     switch (ctx->kind) {
     case OFI_RECEIVE:
     case OFI_AREA:
@@ -20,9 +21,10 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
         ofi_message_sent(ofi, (struct ofi_buf *)ctx);
         return 1;
     default:
-        ((struct ofi_piece *)ctx)->op->peer->broken = 0;
-        ((struct ofi_piece *)ctx)->op->peer->pieces++;
-        ofi_transfer_piece_done(ofi, (struct ofi_piece *)ctx, AQ_OK);
+        piece = (struct ofi_piece *)ctx;
+        piece->op->peer->broken = 0;
+        piece->op->peer->pieces++;
+        ofi_transfer_piece_done(ofi, piece, AQ_OK);
         return 1;
     }
 }
@@ -68,7 +70,10 @@ struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, siz
 /* It has lost completions: nothing that is under way will be told of. */
 static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
 {
-    ofi_peer_fail_all(ofi, "its completion queue is lost", text);
+    for (uint32_t id = 0; id < ofi->params.size; id++)
+        if (ofi->peers[id] != NULL)
+            ofi_peer_fail(ofi, ofi->peers[id], "%s: its completion queue is lost: %s",
+                          ofi->info->fabric_attr->prov_name, text);
 }
 
 static void ofi_progress_failed(struct ofi_tp *ofi)
