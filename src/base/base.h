@@ -14,6 +14,7 @@
 #define AQI_UNLIKELY(x)       __builtin_expect(!!(x), 0)
 #define AQI_COLD              __attribute__((cold, noinline))
 #define AQI_NOINLINE          __attribute__((noinline)) /* for what a short path calls seldom */
+#define AQI_INLINE            inline __attribute__((always_inline)) /* in a short path */
 #define AQI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 /* For a pointer or number that fast paths read: found without a call also in the shared library.
  * Little of it, for a library that is loaded late gets it from a small reserve. */

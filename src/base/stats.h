@@ -94,21 +94,30 @@ struct aqi_counters {
 extern AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 struct aqi_counters *aqi_counters_attach(void);
 
-static inline void aqi_count(enum aqi_counter counter, uint64_t n)
+static inline struct aqi_counters *aqi_counting(void)
 {
     struct aqi_counters *mine = aqi_counters_mine;
-    if (AQI_UNLIKELY(mine == NULL)) mine = aqi_counters_attach();
+    return AQI_LIKELY(mine != NULL) ? mine : aqi_counters_attach();
+}
+
+/* For who counts several things at once, in its block. */
+static inline void aqi_count_in(struct aqi_counters *mine, enum aqi_counter counter, uint64_t n)
+{
     /* Only this thread writes: a plain load and store, no read-modify-write. */
     uint64_t old = atomic_load_explicit(&mine->value[counter], memory_order_relaxed);
     atomic_store_explicit(&mine->value[counter], old + n, memory_order_relaxed);
+}
+
+static inline void aqi_count(enum aqi_counter counter, uint64_t n)
+{
+    aqi_count_in(aqi_counting(), counter, n);
 }
 
 /* The calling thread waits from now on; within another wait it is the outer one that counts.
  * Returns what to leave it with. */
 static inline uint32_t aqi_wait_enter(enum aqi_doing what)
 {
-    struct aqi_counters *mine = aqi_counters_mine;
-    if (AQI_UNLIKELY(mine == NULL)) mine = aqi_counters_attach();
+    struct aqi_counters *mine = aqi_counting();
     uint32_t outer = atomic_load_explicit(&mine->doing, memory_order_relaxed);
     uint32_t now = what == AQI_DOING_ASLEEP ? outer | what : outer != 0 ? outer : what;
     atomic_store_explicit(&mine->doing, now, memory_order_relaxed);

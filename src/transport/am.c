@@ -23,10 +23,7 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
     if (wire.kind == AQI_AM_SHORT && wire.nbytes != 0) return AQ_EPROTO;
     if (aqi_am_has_payload(wire.kind) && wire.nbytes > max_payload) return AQ_EPROTO;
     if (wire.kind == AQI_AM_LONG_LATE && (wire.flags & AQI_AM_IS_REPLY)) return AQ_EPROTO;
-    am->kind = wire.kind;
-    am->handler = wire.handler;
-    am->nargs = wire.nargs;
-    am->flags = wire.flags;
+    am->head = wire.head;
     am->nbytes = wire.nbytes;
     am->addr = wire.addr;
     am->args = (const int32_t *)(const void *)((const char *)frame + sizeof(wire));
@@ -38,10 +35,7 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
 {
     struct aqi_am_wire *wire = frame;
-    wire->kind = am->kind;
-    wire->handler = am->handler;
-    wire->nargs = am->nargs;
-    wire->flags = am->flags;
+    wire->head = am->head;
     wire->source = source;
     wire->nbytes = am->nbytes;
     wire->addr = am->addr;

@@ -104,7 +104,12 @@ static inline void aqi_am_set_kind(struct aqi_am *am, unsigned kind)
  */
 struct aqi_am_wire {
     uint32_t stamp;
-    uint8_t kind, handler, nargs, flags;
+    union {
+        struct {
+            uint8_t kind, handler, nargs, flags;
+        };
+        uint32_t head; /* the four, as in a struct aqi_am */
+    };
     uint32_t source;
     uint32_t nbytes;
     uint64_t addr;

@@ -37,7 +37,7 @@ struct request {
     uint64_t bytes;
     bool replied;
 };
-static _Thread_local struct request *handling;
+static AQI_FAST_THREAD_LOCAL struct request *handling;
 
 static void credit_gate_lock(struct aqi_credit_gate *g)
 {
@@ -151,7 +151,6 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
                              void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am),
                              void *arg)
 {
-    struct aqi_am visible = *am;
     bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     struct request request = {.gate = g, .source = source, .bytes = aqi_credit_bytes(am)};
     if (AQI_UNLIKELY(source >= g->params.size || g->peers[source] == NULL)) {
@@ -165,16 +164,21 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
     if (!is_reply) aqi_credits_arrived(&g->credits, source, request.bytes);
     credit_gate_unlock(g);
     if (AQI_UNLIKELY(!honest)) aqi_count(AQI_CTR_AM_DROPPED, 1);
-    if (am->flags & AQI_AM_CREDITS) visible.nargs--;
-    visible.flags &= (uint8_t)~AQI_AM_CREDITS;
     if (am->kind == AQI_AM_INTERNAL && am->handler == AQI_AM_INTERNAL_CREDITS) return;
+    struct aqi_am visible;
+    if (am->flags & AQI_AM_CREDITS) {
+        visible = *am;
+        visible.nargs--;
+        visible.flags &= (uint8_t)~AQI_AM_CREDITS;
+        am = &visible;
+    }
     if (is_reply) {
-        deliver(arg, source, &visible);
+        deliver(arg, source, am);
         return;
     }
     struct request *outer = handling;
     handling = &request;
-    deliver(arg, source, &visible);
+    deliver(arg, source, am);
     handling = outer;
     if (request.replied) return;
     credit_gate_lock(g);
@@ -221,8 +225,8 @@ static void credit_gate_end_reply(struct aqi_credit_gate *g, uint32_t id, struct
     credit_gate_unlock(g);
 }
 
-static bool credit_gate_begin_request(struct aqi_credit_gate *g, uint32_t id, uint64_t bytes,
-                                      struct aqi_credit_note *note)
+static AQI_INLINE bool credit_gate_begin_request(struct aqi_credit_gate *g, uint32_t id,
+                                                 uint64_t bytes, struct aqi_credit_note *note)
 {
     credit_gate_lock(g);
     bool taken = aqi_credits_take(&g->credits, id, bytes);
@@ -260,28 +264,40 @@ static const struct aqi_am *credit_gate_with_word(struct credited *out, const st
     return &out->am;
 }
 
-/* A message of any kind; a Long of the transport's own counts as its header. */
+/* Hand a message to the transport; a Long of its own counts as its header. */
+static AQI_INLINE aq_status credit_gate_pass(struct aqi_credit_gate *g, struct aqi_peer *peer,
+                                             const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                             const struct aqi_mem *mem, struct aqi_comp *comp,
+                                             struct aqi_credit_note note)
+{
+    struct credited credited;
+    if (note.count != 0) am = credit_gate_with_word(&credited, am, note);
+    return am->kind == AQI_AM_LONG ? g->own.am_long(g->tp, peer, am, rmem, mem, comp)
+                                   : g->own.am_send(g->tp, peer, am, comp);
+}
+
+static aq_status credit_gate_reply(struct aqi_credit_gate *g, struct aqi_peer *peer,
+                                   const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                   const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    struct request *to = credit_gate_answered_by(g, peer->id);
+    struct aqi_credit_note note = credit_gate_begin_reply(g, peer->id, to);
+    aq_status st = credit_gate_pass(g, peer, am, rmem, mem, comp, note);
+    credit_gate_end_reply(g, peer->id, to, note, st);
+    return st;
+}
+
 static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, const struct aqi_rmem *rmem,
                                      const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
-    struct credited credited;
-    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    struct request *to = reply ? credit_gate_answered_by(g, peer->id) : NULL;
-    uint64_t bytes = reply ? 0 : credit_gate_charge(g, aqi_credit_bytes(am));
-    if (reply)
-        note = credit_gate_begin_reply(g, peer->id, to);
-    else if (!credit_gate_begin_request(g, peer->id, bytes, &note))
-        return AQ_AGAIN;
-    if (note.count != 0) am = credit_gate_with_word(&credited, am, note);
-    aq_status st = am->kind == AQI_AM_LONG ? g->own.am_long(tp, peer, am, rmem, mem, comp)
-                                           : g->own.am_send(tp, peer, am, comp);
-    if (reply)
-        credit_gate_end_reply(g, peer->id, to, note, st);
-    else if (AQI_UNLIKELY(st != AQ_OK))
-        credit_gate_undo_request(g, peer->id, bytes, note);
+    if (am->flags & AQI_AM_IS_REPLY) return credit_gate_reply(g, peer, am, rmem, mem, comp);
+    uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
+    if (!credit_gate_begin_request(g, peer->id, bytes, &note)) return AQ_AGAIN;
+    aq_status st = credit_gate_pass(g, peer, am, rmem, mem, comp, note);
+    if (AQI_UNLIKELY(st != AQ_OK)) credit_gate_undo_request(g, peer->id, bytes, note);
     return st;
 }
 

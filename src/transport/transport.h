@@ -140,6 +140,21 @@ static inline void aqi_comp_remote(struct aqi_comp *comp)
     if (comp != NULL) aqi_comp_add(comp, &comp->remote, UINT32_MAX);
 }
 
+/* A put is complete, of which nothing was yet: both at once. */
+static inline void aqi_comp_put(struct aqi_comp *comp)
+{
+    if (comp == NULL) return;
+    if (AQI_UNLIKELY(comp->shared)) {
+        aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return;
+    }
+    uint32_t local = atomic_load_explicit(&comp->local, memory_order_relaxed);
+    uint32_t remote = atomic_load_explicit(&comp->remote, memory_order_relaxed);
+    atomic_store_explicit(&comp->local, local - 1, memory_order_release);
+    atomic_store_explicit(&comp->remote, remote - 1, memory_order_release);
+}
+
 static inline void aqi_comp_fail(struct aqi_comp *comp, aq_status status)
 {
     if (comp == NULL) return;

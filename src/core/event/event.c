@@ -27,9 +27,9 @@ aq_status core_carry_and_wait(const struct core_route *route,
 
 /* --- what is complete ------------------------------------------------------------------------ */
 
-static inline bool event_zero(_Atomic uint32_t *counter)
+static inline uint32_t event_left(const _Atomic uint32_t *counter)
 {
-    return atomic_load_explicit(counter, memory_order_acquire) == 0;
+    return atomic_load_explicit(counter, memory_order_acquire);
 }
 
 static inline bool event_is_leaf(aq_event event)
@@ -45,12 +45,20 @@ static inline struct aqi_op *event_op_of(aq_event event)
 /* The kinds in `mask` of a set. Remote completion of a put includes the local one. */
 static bool event_set_complete(struct core_set *set, unsigned mask)
 {
-    if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && !event_zero(&set->put.local)) return false;
-    if ((mask & AQ_NBI_LOCAL) && !event_zero(&set->message.local)) return false;
-    if ((mask & AQ_NBI_PUT) && !event_zero(&set->put.remote)) return false;
-    if ((mask & AQ_NBI_GET) && !event_zero(&set->get.remote)) return false;
-    if ((mask & AQ_NBI_ATOMIC) && !event_zero(&set->atomic.remote)) return false;
+    if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && event_left(&set->put.local) != 0) return false;
+    if ((mask & AQ_NBI_LOCAL) && event_left(&set->message.local) != 0) return false;
+    if ((mask & AQ_NBI_PUT) && event_left(&set->put.remote) != 0) return false;
+    if ((mask & AQ_NBI_GET) && event_left(&set->get.remote) != 0) return false;
+    if ((mask & AQ_NBI_ATOMIC) && event_left(&set->atomic.remote) != 0) return false;
     return true;
+}
+
+/* All kinds, in one look. */
+static inline bool event_set_is_over(const struct core_set *set)
+{
+    return (event_left(&set->put.local) | event_left(&set->put.remote) |
+            event_left(&set->get.remote) | event_left(&set->atomic.remote) |
+            event_left(&set->message.local)) == 0;
 }
 
 /* The first failure of the kinds in `mask`, which is forgotten with that. */
@@ -86,14 +94,15 @@ static inline aq_status event_set_status(struct core_set *set, unsigned mask)
     return AQI_LIKELY(any == AQ_OK) ? AQ_OK : event_set_failure(set, mask);
 }
 
-static bool event_complete(aq_event event)
+static inline bool event_complete(aq_event event)
 {
     unsigned mask = (unsigned)((uintptr_t)event & LEAF_BITS);
-    return event_set_complete(&event_op_of(event)->set, mask != 0 ? mask : AQ_NBI_ALL);
+    if (AQI_LIKELY(mask == 0)) return event_set_is_over(&event->set);
+    return event_set_complete(&event_op_of(event)->set, mask);
 }
 
 /* Take a complete event off the caller's hands. */
-static aq_status event_consume(aq_event *event)
+static inline aq_status event_consume(aq_event *event)
 {
     aq_event done = *event;
     *event = AQ_EVENT_DONE;

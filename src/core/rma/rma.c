@@ -39,48 +39,49 @@ static aq_status rma_submit(const struct transfer *t, struct aqi_comp *comp)
 
 /* Straight to the transport, where the memory there is registered with it; AQ_ENOTSUP: it is not,
  * or not taken so. */
-static inline aq_status rma_submit_straight(const struct transfer *t, struct aqi_comp *comp)
+static AQI_INLINE aq_status rma_submit_straight(const struct core_route *route, enum kind kind,
+                                                uint64_t remote, void *local, size_t len,
+                                                struct aqi_comp *comp)
 {
-    struct core_route *route = t->route;
     struct aqi_tp *tp = route->tp;
-    if (route->rmem == NULL || t->kind == FILL) return AQ_ENOTSUP;
-    if (t->kind == PUT && tp->straight_put != NULL)
-        return tp->straight_put(tp, route->peer, route->rmem, t->remote, t->local, t->len,
-                                t->len <= AQI_PUT_COPIED ? NULL /* it is copied */
-                                                         : core_local_mem(tp, t->local, t->len),
+    if (kind == FILL || route->rmem == NULL) return AQ_ENOTSUP;
+    if (kind == PUT && tp->straight_put != NULL)
+        return tp->straight_put(tp, route->peer, route->rmem, remote, local, len,
+                                len <= AQI_PUT_COPIED ? NULL /* it is copied */
+                                                      : core_local_mem(tp, local, len),
                                 comp);
-    if (t->kind == GET && tp->straight_get != NULL)
-        return tp->straight_get(tp, route->peer, route->rmem, t->remote, t->local, t->len,
-                                core_local_mem(tp, t->local, t->len), comp);
+    if (kind == GET && tp->straight_get != NULL)
+        return tp->straight_get(tp, route->peer, route->rmem, remote, local, len,
+                                core_local_mem(tp, local, len), comp);
     return AQ_ENOTSUP;
 }
 
-static AQI_NOINLINE aq_status rma_submit_again(const struct transfer *t, struct aqi_comp *comp,
-                                               aq_status st)
+/* It went straight, or not: else wait for room unless told not to. */
+static AQI_NOINLINE aq_status rma_go_on(const struct transfer *t, struct aqi_comp *comp,
+                                        aq_status st)
 {
     struct core_wait wait = {0};
     if (st == AQ_ENOTSUP) st = rma_submit(t, comp);
     while (core_retry(&st, &wait, t->route, false, t->flags))
         st = rma_submit(t, comp);
-    return st;
-}
-
-/* Hand it to the transport, with the counters added, waiting for room unless told not to. */
-static inline aq_status rma_start(void *arg, struct aqi_comp *comp)
-{
-    const struct transfer *t = arg;
-    uint32_t local = t->kind == PUT ? 1 : 0;
-    if (local) aqi_comp_add(comp, &comp->local, 1);
-    aqi_comp_add(comp, &comp->remote, 1);
-    aq_status st = rma_submit_straight(t, comp);
-    if (AQI_UNLIKELY(st != AQ_OK)) st = rma_submit_again(t, comp, st);
     if (st == AQ_OK) {
-        if (AQI_UNLIKELY(t->flags & AQ_LOCAL_NOW)) core_wait_zero(&comp->local);
+        if (t->flags & AQ_LOCAL_NOW) core_wait_zero(&comp->local);
         return AQ_OK;
     }
-    if (local) aqi_comp_local(comp);
+    if (t->kind == PUT) aqi_comp_local(comp);
     aqi_comp_remote(comp);
     return st == AQ_EPEER ? core_lost(t->route, t->call) : st;
+}
+
+/* Hand it to the transport, with the counters added. */
+static aq_status rma_start(void *arg, struct aqi_comp *comp)
+{
+    const struct transfer *t = arg;
+    if (t->kind == PUT) aqi_comp_add(comp, &comp->local, 1);
+    aqi_comp_add(comp, &comp->remote, 1);
+    aq_status st = rma_submit_straight(t->route, t->kind, t->remote, t->local, t->len, comp);
+    if (AQI_LIKELY(st == AQ_OK && (t->flags & AQ_LOCAL_NOW) == 0)) return AQ_OK;
+    return rma_go_on(t, comp, st);
 }
 
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
@@ -99,6 +100,33 @@ aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, vo
 static AQI_NOINLINE aq_status rma_carry(enum core_mode mode, struct transfer *t, aq_event *event)
 {
     return core_carry(mode, KIND_OF(t->kind), t->route, rma_start, t, event, t->call);
+}
+
+/* With an event of its own, which nobody else knows yet. */
+static AQI_INLINE aq_status rma_carry_explicit(enum kind kind, struct core_thread *me,
+                                               struct core_route *route, uint64_t remote,
+                                               void *local, size_t len, unsigned flags,
+                                               aq_event *event, const char *call)
+{
+    struct aqi_op *op = core_op_get(me);
+    if (AQI_UNLIKELY(op == NULL)) return AQ_ENOMEM;
+    struct aqi_comp *comp = core_kind_at(&op->set, KIND_OF(kind));
+    if (kind == PUT) atomic_store_explicit(&comp->local, 1, memory_order_relaxed);
+    atomic_store_explicit(&comp->remote, 1, memory_order_relaxed);
+    aq_status st = rma_submit_straight(route, kind, remote, local, len, comp);
+    if (AQI_UNLIKELY(st != AQ_OK || (flags & AQ_LOCAL_NOW) != 0)) {
+        const struct transfer t = {.route = route,
+                                   .kind = kind,
+                                   .remote = remote,
+                                   .local = local,
+                                   .len = len,
+                                   .flags = flags,
+                                   .call = call};
+        st = rma_go_on(&t, comp, st);
+        if (st != AQ_OK) core_op_put(op);
+    }
+    if (AQI_LIKELY(st == AQ_OK)) *event = op;
+    return st;
 }
 
 static inline void rma_copy(const struct core_route *route, enum kind kind, uint64_t remote,
@@ -142,9 +170,12 @@ static inline aq_status rma_transfer_now(enum kind kind, enum core_mode mode, aq
     if (AQI_UNLIKELY(flags & AQ_REMOTE_OFFSET)) remote += route->seg_addr;
     if (AQI_UNLIKELY(len != 0 && !core_in_segment(route, remote, len)))
         return core_out_of_segment(route, remote, len, call);
-    aqi_count(kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
-    aqi_count(kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
+    struct aqi_counters *counters = aqi_counting();
+    aqi_count_in(counters, kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
+    aqi_count_in(counters, kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
     if (AQI_UNLIKELY(route->local == NULL && len != 0)) {
+        if (mode == EXPLICIT && kind != FILL)
+            return rma_carry_explicit(kind, me, route, remote, local, len, flags, event, call);
         struct transfer t = {.route = route,
                              .kind = kind,
                              .remote = remote,

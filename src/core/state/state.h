@@ -11,6 +11,7 @@
 #include "transport/transport.h"
 
 #include <aqueduct/aqueduct.h>
+#include <string.h>
 
 #define CORE_MAX_TRANSPORTS 8
 #define CORE_HANDLERS       256
@@ -127,8 +128,9 @@ struct core {
     int owner;  /* the thread of aq_init, as the system numbers it */
     bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
-    atomic_bool lost_news;  /* a death, or a word of the job, for the program's threads */
-    _Atomic uint64_t polls; /* rounds of progress by the program's threads, with that thread */
+    atomic_bool lost_news;   /* a death, or a word of the job, for the program's threads */
+    _Atomic uint64_t polls;  /* rounds of progress by the program's threads, with that thread */
+    struct core_set nothing; /* a set in which nothing is under way */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
     struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
@@ -200,10 +202,10 @@ static inline struct core_thread *core_self(void)
     return AQI_LIKELY(me != NULL) ? me : core_thread_attach();
 }
 
+/* Nothing is under way: copied as bytes, in a few stores. */
 static inline void core_set_init(struct core_set *set)
 {
-    struct aqi_comp none = {.shared = core.multi};
-    *set = (struct core_set){none, none, none, none};
+    memcpy(set, &core.nothing, sizeof(*set));
 }
 
 /* errors.c: the errors that many calls share. */

@@ -114,13 +114,9 @@ static inline bool progress_by_words(struct core_thread *me)
                       atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0);
 }
 
-static AQI_NOINLINE unsigned progress_of(struct aqi_tp *tp, uint32_t watch)
+static AQI_NOINLINE unsigned progress_of_all(struct aqi_tp *tp)
 {
-    unsigned n = AQI_LIKELY(tp->moved != NULL)
-                     ? tp->moved(tp, watch)
-                     : tp->ops.progress(tp, AQI_PROGRESS_ALL, core_hook_now(NULL));
-    if (n != 0) core_progressed();
-    return n;
+    return tp->ops.progress(tp, AQI_PROGRESS_ALL, core_hook_now(NULL));
 }
 
 static AQI_COLD unsigned progress_whole(void)
@@ -151,8 +147,10 @@ static inline unsigned progress_once(struct core_thread *me)
         struct aqi_tp *tp = core.looked_at[t];
         uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
         uint32_t watch = aqi_watch_moved(tp->watch, count);
-        if (AQI_UNLIKELY(watch != count || !tp->watched)) n += progress_of(tp, watch);
+        if (AQI_LIKELY(watch == count && tp->watched)) continue;
+        n += AQI_LIKELY(tp->moved != NULL) ? tp->moved(tp, watch) : progress_of_all(tp);
     }
+    if (n != 0) core_progressed();
     if (AQI_LIKELY(atomic_load_explicit(&core_sources_busy, memory_order_relaxed) == 0)) return n;
     return n + progress_of_sources();
 }

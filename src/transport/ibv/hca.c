@@ -85,6 +85,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_message_spares()) +
                 (uint32_t)peers * hca_control_buffers(hca);
     hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
+    hca->mask = hca_mask_of(hca->sends);
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }
@@ -275,7 +276,7 @@ static uint64_t hca_next_deadline(struct aqi_tp *tp)
 size_t hca_peer_memory(const struct hca_tp *hca)
 {
     return sizeof(struct hca_peer) + (2 * hca->depth + hca_control_buffers(hca)) * hca->buffer +
-           hca->rails * hca->sends * sizeof(struct hca_sent);
+           hca->rails * ((size_t)hca->mask + 1) * sizeof(struct hca_sent);
 }
 
 static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)

@@ -223,6 +223,7 @@ static int open_all(void **unused)
     hca.peers = peers;
     hca.rails = 1;
     hca.sends = 64;
+    hca.mask = 63;
     hca.rail[0] = (struct hca_rail){.context = &card.context, .pd = &card.pd, .name = "card0:1"};
     hca.rail[0].device.max_mr_size = UINT64_C(1) << 40;
     place_ipv4(&hca.rail[0].place, 0, 1);

@@ -30,7 +30,7 @@ static aq_status hca_control_post(struct hca_tp *hca, struct hca_peer *peer, con
     memcpy(buf->bytes, &head, sizeof(head));
     if (len != 0) memcpy(buf->bytes + sizeof(head), bytes, len);
     buf->len = (uint32_t)(sizeof(head) + len);
-    st = hca_message_issue(hca, peer, &(struct hca_sent){.buf = buf, .number = peer->number});
+    st = hca_link_message(hca, peer, buf, peer->number);
     if (st == AQ_OK)
         control->told = control->received;
     else

@@ -91,8 +91,7 @@ struct hca_rail {
     struct hca_buf *left[HCA_POSTS]; /* by messages, to be posted again */
     uint32_t left_count;
     /* Completions that were found while arming. */
-    struct ibv_wc found[HCA_BATCH];
-    unsigned found_first, found_count;
+    struct ibv_wc found[HCA_BATCH], *found_next, *found_end; /* those that are not taken */
 };
 
 /* --- buffers --------------------------------------------------------------------------------- */
@@ -309,6 +308,7 @@ struct hca_tp {
     uint64_t now, looked; /* looked: for what adapters say of themselves */
     uint32_t depth;       /* requests under way to a peer */
     uint32_t sends;       /* places of a link's send queue */
+    uint32_t mask;        /* of what is kept of these: a power of two of places, minus 1 */
     uint32_t room;        /* completions of sends that the queues have room for */
     uint32_t out;         /* of sends under way */
     uint32_t silent;      /* of these */
@@ -346,6 +346,21 @@ enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
 {
     return (uint64_t)peer << 32 | (uint64_t)(place & HCA_PLACES) << 8 | rail << 2 | HCA_WR_SEND;
+}
+
+/* Such a mask for so many, so that places stay theirs when the count of what was posted wraps. */
+static inline uint32_t hca_mask_of(uint32_t sends)
+{
+    uint32_t places = 1;
+    while (places < sends)
+        places *= 2;
+    return places - 1;
+}
+
+static inline struct hca_sent *hca_link_place(const struct hca_tp *hca, const struct hca_link *link,
+                                              uint32_t place)
+{
+    return &link->sent[place & hca->mask];
 }
 
 /* The rails that both this process and the peer have, as bits. */
@@ -431,6 +446,9 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
+/* The same of the message in `buf`, on the rail of messages. */
+aq_status hca_link_message(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+                           uint32_t number);
 /* The oldest of what was posted, which is taken off the queue. */
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link);
 /* Post what tells, when it is complete, that all before it is, unless something does. */
@@ -499,8 +517,6 @@ aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
 void hca_message_again(struct hca_tp *hca, struct hca_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* With the lock held: post what `sent` has. */
-aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 /* With the lock held, which is released while a handler runs. */
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
@@ -561,8 +577,10 @@ static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_sta
 {
     struct aqi_comp *comp = sent->comp;
     if (AQI_UNLIKELY(status != AQ_OK)) aqi_comp_fail(comp, status);
-    if (!sent->get) aqi_comp_local(comp);
-    aqi_comp_remote(comp);
+    if (sent->get)
+        aqi_comp_remote(comp);
+    else
+        aqi_comp_put(comp);
 }
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);

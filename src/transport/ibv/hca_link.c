@@ -29,7 +29,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                                .pkey_index = (uint16_t)hca_config.pkey,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
     link->head = link->tail = link->pieces = link->silent = 0;
-    if (link->sent == NULL) link->sent = calloc(hca->sends, sizeof(*link->sent));
+    if (link->sent == NULL) link->sent = calloc((size_t)hca->mask + 1, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
     link->qp = hca_verbs.create_qp(rail->pd, &init);
     while (link->qp == NULL && init.cap.max_inline_data != 0) { /* the adapter takes less */
@@ -121,7 +121,7 @@ void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
 {
-    struct hca_sent *sent = &link->sent[link->tail++ % hca->sends];
+    struct hca_sent *sent = hca_link_place(hca, link, link->tail++);
     hca->out--;
     hca->silent -= sent->silent;
     if (hca_sent_is_piece(sent)) link->pieces--;
@@ -155,47 +155,84 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 /* --- using them ------------------------------------------------------------------------------ */
 
 /* Of most messages only the buffers wait for completion, of which others must not run short. */
-static bool hca_link_is_silent(const struct hca_tp *hca, const struct hca_link *link,
-                               const struct hca_sent *sent)
+static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
 {
-    return sent->op == NULL && (sent->buf != NULL || sent->word) && link->silent < HCA_SILENT - 1 &&
+    return link->silent < HCA_SILENT - 1 &&
            hca->silent < aqi_min(hca_config.bounces, hca->room) / 2;
 }
 
-static void hca_link_posted(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link,
-                            const struct hca_sent *sent, bool silent)
+static AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                                           int err)
 {
-    struct hca_sent *place = &link->sent[link->head++ % hca->sends];
-    *place = *sent;
-    place->silent = silent;
+    if (err == ENOMEM) return AQ_AGAIN;
+    hca_peer_fail(hca, peer, "%s takes nothing to send: %s", hca->rail[rail].name, strerror(err));
+    return AQ_EPEER;
+}
+
+/* The next place of the link is for what this describes, which tells of its completion or not. */
+static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_peer *peer,
+                                               unsigned rail, struct ibv_send_wr *wr, bool silent)
+{
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_send_wr *bad;
+    wr->wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
+    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
+    int err = ibv_post_send(link->qp, wr, &bad);
+    if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, peer, rail, err);
+    struct aqi_counters *counters = aqi_counting();
+    link->head++;
     link->silent = silent ? link->silent + 1 : 0;
     hca->silent += silent;
-    if (sent->op != NULL)
-        link->pieces++;
-    else if (sent->buf != NULL)
-        peer->number = sent->number + 1;
     hca->out++;
-    aqi_count(AQI_CTR_POSTS, 1);
-    if (!silent) aqi_count(AQI_CTR_POSTS_TOLD, 1);
+    aqi_count_in(counters, AQI_CTR_POSTS, 1);
+    if (!silent) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    return AQ_OK;
+}
+
+static inline bool hca_link_is_full(const struct hca_tp *hca, const struct hca_link *link)
+{
+    return link->head - link->tail == hca->sends || hca->out >= hca->room;
 }
 
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent)
 {
     struct hca_link *link = &peer->link[rail];
-    struct ibv_send_wr *bad;
-    if (link->head - link->tail == hca->sends || hca->out >= hca->room) return AQ_AGAIN;
-    bool silent = hca_link_is_silent(hca, link, sent);
-    wr->wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
-    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
-    int err = ibv_post_send(link->qp, wr, &bad);
-    if (err == ENOMEM) return AQ_AGAIN;
-    if (err != 0) {
-        hca_peer_fail(hca, peer, "%s takes nothing to send: %s", hca->rail[rail].name,
-                      strerror(err));
-        return AQ_EPEER;
-    }
-    hca_link_posted(hca, peer, link, sent, silent);
+    if (hca_link_is_full(hca, link)) return AQ_AGAIN;
+    bool silent =
+        sent->op == NULL && (sent->buf != NULL || sent->word) && hca_link_may_be_silent(hca, link);
+    struct hca_sent *place = hca_link_place(hca, link, link->head);
+    aq_status st = hca_link_hand_over(hca, peer, rail, wr, silent);
+    if (st != AQ_OK) return st;
+    *place = *sent;
+    place->silent = silent;
+    if (sent->op != NULL)
+        link->pieces++;
+    else if (sent->buf != NULL)
+        peer->number = sent->number + 1;
+    return AQ_OK;
+}
+
+aq_status hca_link_message(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+                           uint32_t number)
+{
+    unsigned rail = peer->first;
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes, .length = buf->len};
+    struct ibv_send_wr wr;
+    if (hca_link_is_full(hca, link)) return AQ_AGAIN;
+    wr.next = NULL;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = piece.length <= hca->rail[rail].max_inline ? IBV_SEND_INLINE : 0;
+    if (wr.send_flags == 0) piece.lkey = buf->chunk->mr[rail]->lkey;
+    bool silent = hca_link_may_be_silent(hca, link);
+    struct hca_sent *place = hca_link_place(hca, link, link->head);
+    aq_status st = hca_link_hand_over(hca, peer, rail, &wr, silent);
+    if (AQI_UNLIKELY(st != AQ_OK)) return st;
+    *place = (struct hca_sent){.buf = buf, .number = number, .silent = silent};
+    peer->number = number + 1;
     return AQ_OK;
 }
 
@@ -255,7 +292,8 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
         }
         return;
     }
-    if (!peer->broken) hca_link_broke(hca, peer, rail, &link->sent[place % hca->sends], wc->status);
+    if (!peer->broken)
+        hca_link_broke(hca, peer, rail, hca_link_place(hca, link, place), wc->status);
 }
 
 void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)

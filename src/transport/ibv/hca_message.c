@@ -34,16 +34,6 @@ aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
-aq_status hca_message_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
-{
-    struct ibv_sge piece = {.addr = (uintptr_t)sent->buf->bytes,
-                            .length = sent->buf->len,
-                            .lkey = sent->buf->chunk->mr[peer->first]->lkey};
-    struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND};
-    if (piece.length <= hca->rail[peer->first].max_inline) wr.send_flags = IBV_SEND_INLINE;
-    return hca_link_post(hca, peer, peer->first, &wr, sent);
-}
-
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -63,9 +53,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         buf->len = (uint32_t)len;
         if (!reply) hca_message_expect(hca, peer);
         st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
-        if (st == AQ_ENOTSUP)
-            st = hca_message_issue(hca, peer,
-                                   &(struct hca_sent){.buf = buf, .number = peer->number});
+        if (st == AQ_ENOTSUP) st = hca_link_message(hca, peer, buf, peer->number);
         if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
     hca_unlock(hca);
@@ -76,8 +64,8 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 /* --- receiving ------------------------------------------------------------------------------- */
 
 /* All in one call, of at most HCA_POSTS. What is not taken is free again. */
-static bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail, struct hca_buf *const *bufs,
-                                  uint32_t count)
+static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail,
+                                               struct hca_buf *const *bufs, uint32_t count)
 {
     struct ibv_sge piece[HCA_POSTS];
     struct ibv_recv_wr wr[HCA_POSTS], *bad = wr;

@@ -231,8 +231,13 @@ static inline bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint
                                                size_t len, unsigned rail, uint32_t *rkey)
 {
     const struct hca_key *key = &rmem->key;
+    if (!aqi_within(addr, len, rmem->rmem.addr, rmem->rmem.len)) return false;
+    if (AQI_LIKELY(key->parts == 1)) {
+        *rkey = key->rkey[rail];
+        return true;
+    }
     uint64_t at = addr - rmem->rmem.addr, part = at >> key->shift;
-    if (key->parts == 0 || at > rmem->rmem.len || len > rmem->rmem.len - at) return false;
+    if (key->parts == 0) return false;
     *rkey = key->rkey[part * key->rails + rail];
     return (at + len - 1) >> key->shift == part;
 }
@@ -243,6 +248,10 @@ static inline bool hca_transfer_straight_here(const struct hca_mem *here,
                                               uint32_t *lkey)
 {
     if (here == NULL || here->key.parts == 0) return false;
+    if (AQI_LIKELY(here->key.parts == 1)) {
+        *lkey = here->mr[0][rail]->lkey;
+        return true;
+    }
     size_t at = (size_t)(local - (const unsigned char *)here->mem.addr);
     size_t part = at >> here->key.shift;
     *lkey = here->mr[part][rail]->lkey;
@@ -259,17 +268,14 @@ static inline bool hca_transfer_straight_may(struct hca_tp *hca, const struct hc
 }
 
 /* It was posted. */
-static inline void hca_transfer_straight_note(struct hca_tp *hca, struct hca_link *link,
-                                              const struct hca_sent *what)
+static AQI_INLINE void hca_transfer_straight_count(struct hca_tp *hca, struct hca_link *link)
 {
-    struct hca_sent *sent = &link->sent[link->head++ % hca->sends];
-    *sent = *what;
-    if (!what->get && what->len <= AQI_PUT_COPIED) aqi_copy(sent->copy, what->local, what->len);
+    struct aqi_counters *counters = aqi_counting();
     link->pieces++;
     link->silent = 0;
     hca->out++;
-    aqi_count(AQI_CTR_POSTS, 1);
-    aqi_count(AQI_CTR_POSTS_TOLD, 1);
+    aqi_count_in(counters, AQI_CTR_POSTS, 1);
+    aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
 }
 
 /*
@@ -277,11 +283,11 @@ static inline void hca_transfer_straight_note(struct hca_tp *hca, struct hca_lin
  * piece. Such a one is posted at once and keeps in the send queue what its completion needs. False:
  * it has to take the long way, and nothing has happened.
  */
-static inline bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
-                                         const struct hca_rmem *rmem, uint64_t addr,
-                                         unsigned char *local, size_t len,
-                                         const struct hca_mem *here, struct aqi_comp *comp,
-                                         bool get)
+static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
+                                             const struct hca_rmem *rmem, uint64_t addr,
+                                             unsigned char *local, size_t len,
+                                             const struct hca_mem *here, struct aqi_comp *comp,
+                                             bool get)
 {
     unsigned rail = peer->turn;
     struct hca_link *link = &peer->link[rail];
@@ -304,15 +310,17 @@ static inline bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *pe
     wr.send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
     wr.wr.rdma.remote_addr = addr;
     if (AQI_UNLIKELY(ibv_post_send(link->qp, &wr, &bad) != 0)) return false; /* it is tried again */
-    hca_transfer_straight_note(hca, link,
-                               &(struct hca_sent){.comp = comp,
-                                                  .remote = addr,
-                                                  .local = local,
-                                                  .here = here,
-                                                  .there = rmem,
-                                                  .len = len,
-                                                  .straight = true,
-                                                  .get = get});
+    struct hca_sent *sent = hca_link_place(hca, link, link->head++);
+    *sent = (struct hca_sent){.comp = comp,
+                              .remote = addr,
+                              .local = local,
+                              .here = here,
+                              .there = rmem,
+                              .len = len,
+                              .straight = true,
+                              .get = get};
+    if (!get && len <= AQI_PUT_COPIED) aqi_copy(sent->copy, local, len);
+    hca_transfer_straight_count(hca, link);
     if (hca->rails > 1) peer->turn = (rail + 1) % hca->rails;
     return true;
 }
@@ -352,10 +360,10 @@ static AQI_NOINLINE aq_status hca_transfer_other(struct hca_tp *hca, struct hca_
     return AQ_OK;
 }
 
-static inline aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to,
-                                     const struct aqi_rmem *there, uint64_t addr, void *local,
-                                     size_t len, const struct aqi_mem *mem, struct aqi_comp *comp,
-                                     bool get)
+static AQI_INLINE aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to,
+                                         const struct aqi_rmem *there, uint64_t addr, void *local,
+                                         size_t len, const struct aqi_mem *mem,
+                                         struct aqi_comp *comp, bool get)
 {
     struct hca_peer *peer = (struct hca_peer *)to;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;

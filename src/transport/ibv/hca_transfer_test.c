@@ -70,6 +70,7 @@ static void open_with(uint64_t registration, uint64_t largest)
         .registration = registration, .piece = 1 << 20, .sends = SENDS, .bounces = SENDS};
     hca.rails = RAILS;
     hca.sends = hca.room = SENDS;
+    hca.mask = SENDS - 1;
     aqi_pool_init(&hca.ops, sizeof(struct hca_op), SENDS, false);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
@@ -391,6 +392,34 @@ static void only_what_is_refused_twice_is_wrong(void **unused)
     }
 }
 
+/* Each keeps its own place: a queue has no power of two of places, and the count of posts wraps. */
+static void places_are_kept_for_ever(void **unused)
+{
+    enum { PLACES = 24 };
+    struct hca_link *link = &peer.link[0];
+    const uint64_t word = 1;
+    (void)unused;
+    open_both();
+    hca.rails = 1;
+    hca.sends = hca.room = PLACES;
+    hca.mask = hca_mask_of(PLACES);
+    assert_int_equal(hca.mask, 31);
+    link->head = link->tail = UINT32_MAX - PLACES / 2;
+    both.comp.local = both.comp.remote = PLACES;
+    for (uint64_t i = 0; i < PLACES; i++)
+        assert_int_equal(
+            hca_put(&hca.tp, &peer.peer, both.rmem, BASE + 8 * i, &word, 8, NULL, &both.comp),
+            AQ_OK);
+    for (uint64_t i = 0; i < PLACES; i++) {
+        const struct hca_sent *sent = hca_link_take(&hca, link);
+        assert_int_equal(sent->remote, BASE + 8 * i);
+        hca_transfer_straight_end(sent, AQ_OK);
+    }
+    assert_int_equal(both.comp.remote, 0);
+    hca.rails = RAILS;
+    close_both();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +431,7 @@ int main(void)
         cmocka_unit_test(what_is_not_one_piece_is_an_operation),
         cmocka_unit_test(what_a_connection_breaks_is_done_again),
         cmocka_unit_test(only_what_is_refused_twice_is_wrong),
+        cmocka_unit_test(places_are_kept_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -268,6 +268,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->params.local_size = 1;
     hca->depth = DEPTH;
     hca->sends = SENDS;
+    hca->mask = SENDS - 1;
     hca->room = ENDS * SENDS;
     hca->tp.limits.max_medium = medium;
     hca->tp.hooks.arg = end;
