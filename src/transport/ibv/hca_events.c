@@ -3,12 +3,15 @@
 
 #include "base/log.h"
 
+#include <sys/epoll.h>
+
 /* Routes and addresses come after the port, and one that flaps is no use. */
 #define EVENTS_BACK_NS UINT64_C(1000000000)
 
 static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type type)
 {
     struct hca_rail *rail = &hca->rail[r];
+    if (rail->gone) return;
     bool down = type == IBV_EVENT_PORT_ERR;
     bool changed = type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_GID_CHANGE ||
                    type == IBV_EVENT_LID_CHANGE;
@@ -16,6 +19,19 @@ static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type 
     if (type != IBV_EVENT_GID_CHANGE && type != IBV_EVENT_LID_CHANGE) rail->down = down;
     rail->back = rail->down ? 0 : hca->now + EVENTS_BACK_NS;
     if (down) hca_repair_port_down(hca, r);
+}
+
+/* The adapter says that it has failed, or was taken away: nothing of it will work again, and what
+ * is asked of it is answered with errors, or never. */
+static void hca_events_fatal(struct hca_tp *hca, unsigned r)
+{
+    struct hca_rail *rail = &hca->rail[r];
+    if (rail->gone) return;
+    rail->gone = rail->down = true;
+    rail->back = 0;
+    /* Or who sleeps is woken for ever. */
+    (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, rail->context->async_fd, NULL);
+    hca_repair_port_down(hca, r);
 }
 
 /* It may be used again, under the address that it has now. */
@@ -43,7 +59,10 @@ static void hca_events_take(struct hca_tp *hca, unsigned r)
         aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
                 hca_verbs.event_type_str(type));
         hca_verbs.ack_async_event(&event);
-        if (ours) hca_events_port(hca, r, type);
+        if (type == IBV_EVENT_DEVICE_FATAL)
+            hca_events_fatal(hca, r);
+        else if (ours)
+            hca_events_port(hca, r, type);
     }
     if (rail->back != 0 && hca->now >= rail->back) hca_events_back(hca, r);
 }

@@ -213,6 +213,39 @@ static void only_another_address_makes_connections_anew(void **unused)
     assert_int_equal(hca.rail[1].place.gid[15], 9);
 }
 
+/* The port of such an event says nothing. What comes of its port later brings it not back, also
+ * where the other one fails as well. */
+static void an_adapter_that_fails_is_left_for_the_other(void **unused)
+{
+    (void)unused;
+    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
+    look(0);
+    assert_true(peer.broken);
+    assert_int_equal(peer.failed, 1);
+    agree();
+    tell(0, IBV_EVENT_PORT_ACTIVE, 1);
+    look(0);
+    look(2 * SECOND);
+    assert_false(peer.broken);
+    assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
+    hca_repair_without(&hca, &peer, 1, "no acknowledgement");
+    assert_true(peer.broken);
+    assert_int_equal(peer.failed, 1);
+}
+
+static void without_another_its_peers_are_lost(void **unused)
+{
+    (void)unused;
+    tell(1, IBV_EVENT_DEVICE_FATAL, 0);
+    look(0);
+    agree();
+    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
+    look(0);
+    assert_int_equal(peer.state, HCA_DOWN);
+    assert_ptr_equal(hca.lost, &peer);
+    assert_non_null(strstr(peer.why, "has failed as a whole, and there is no other adapter"));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -220,6 +253,8 @@ int main(void)
         cmocka_unit_test_setup(one_that_flaps_is_not, open_all),
         cmocka_unit_test_setup(events_of_the_adapters_other_port_are_nothing_to_us, open_all),
         cmocka_unit_test_setup(an_address_that_is_gone_is_waited_for, open_all),
+        cmocka_unit_test_setup(an_adapter_that_fails_is_left_for_the_other, open_all),
+        cmocka_unit_test_setup(without_another_its_peers_are_lost, open_all),
         cmocka_unit_test_setup(only_another_address_makes_connections_anew, open_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,7 +183,7 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
     greeting->buffer = (uint32_t)hca->buffer;
     for (unsigned r = 0; r < hca->rails; r++) {
         greeting->place[r] = hca->rail[r].place;
-        greeting->place[r].qpn = peer->link[r].qp->qp_num;
+        if (peer->link[r].qp != NULL) greeting->place[r].qpn = peer->link[r].qp->qp_num;
     }
     hca_rings_place(hca, &greeting->rings);
     hca_greet_sign(hca, greeting, greeting->tag);
@@ -325,7 +325,7 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     peer->connected = true;
     uint32_t all = hca_rails_of(hca, peer);
     peer->used = all & ~(peer->failed | greeting->failed);
-    if (peer->used == 0) peer->used = all;
+    if (peer->used == 0) peer->used = all & ~hca_rails_gone(hca);
     peer->first = (unsigned)__builtin_ctz(peer->used);
     hca_message_prepare(hca, peer);
     hca_ring_meet(hca, peer, &greeting->rings);

@@ -81,6 +81,7 @@ struct hca_rail {
     int gid_index, gid_rank;
     struct hca_place place;
     bool down;     /* as the adapter says of the port */
+    bool gone;     /* the adapter has failed as a whole: it is down for good */
     uint64_t back; /* when it may be used again; 0: nothing has changed */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -376,6 +377,21 @@ static inline uint32_t hca_rails_down(const struct hca_tp *hca)
     for (unsigned r = 0; r < hca->rails; r++)
         down |= (uint32_t)hca->rail[r].down << r;
     return down;
+}
+
+/* Those whose adapter is gone. */
+static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
+{
+    uint32_t gone = 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        gone |= (uint32_t)hca->rail[r].gone << r;
+    return gone;
+}
+
+/* Of memory that is not registered with a rail that is gone: none. */
+static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
+{
+    return mr != NULL ? mr->rkey : 0;
 }
 
 /* Buffers for the control messages of a peer. */

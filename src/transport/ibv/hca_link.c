@@ -59,7 +59,8 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
         aqi_count(AQI_CTR_LINKED_BYTES, hca_peer_memory(hca));
     }
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++)
-        if (peer->link[r].qp == NULL) st = hca_link_create(hca, &peer->link[r], &hca->rail[r]);
+        if (peer->link[r].qp == NULL && !hca->rail[r].gone)
+            st = hca_link_create(hca, &peer->link[r], &hca->rail[r]);
     return st;
 }
 

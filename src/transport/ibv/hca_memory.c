@@ -34,7 +34,7 @@ static bool hca_memory_register(struct hca_tp *hca, struct hca_mem *mem)
         unsigned char *at = (unsigned char *)mem->mem.addr + p * part;
         if (!hca_rails_register(hca, mem->mr[p], at, len, HCA_ACCESS)) return false;
         for (unsigned r = 0; r < hca->rails; r++)
-            key->rkey[p * hca->rails + r] = mem->mr[p][r]->rkey;
+            key->rkey[p * hca->rails + r] = hca_rkey_of(mem->mr[p][r]);
     }
     return true;
 }
@@ -161,7 +161,7 @@ static aq_status hca_memory_pin(void *host, uint64_t addr, uint64_t len,
         .handle = pinned, .key = pinned->rkey, .key_len = hca->rails * sizeof(pinned->rkey[0])};
     if (hca_rails_register(hca, pinned->mr, (void *)(uintptr_t)addr, len, rights[access])) {
         for (unsigned r = 0; r < hca->rails; r++)
-            pinned->rkey[r] = pinned->mr[r]->rkey;
+            pinned->rkey[r] = hca_rkey_of(pinned->mr[r]);
         return AQ_OK;
     }
     bool full = errno == ENOMEM;

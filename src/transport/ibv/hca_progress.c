@@ -183,7 +183,7 @@ aq_status hca_arm(struct aqi_tp *tp, bool on)
         go = hca->held == NULL && hca->lost == NULL && hca->lending.refused == NULL &&
              hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
-        go = hca_progress_rail_arm(&hca->rail[r]);
+        go = hca->rail[r].gone || hca_progress_rail_arm(&hca->rail[r]);
     hca_unlock(hca);
     return go ? AQ_OK : AQ_AGAIN;
 }

@@ -210,6 +210,7 @@ bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *
                         int access)
 {
     for (unsigned r = 0; r < hca->rails; r++) {
+        if (hca->rail[r].gone) continue;
         mr[r] = hca_rail_register(&hca->rail[r], addr, len, access);
         if (mr[r] == NULL) return false;
     }

@@ -43,7 +43,7 @@ void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
     if (peer->broken || peer->state == HCA_DOWN) return;
     peer->failed |= 1u << rail;
     if ((peer->failed & all) == all) peer->failed = hca_rails_down(hca);
-    if ((peer->failed & all) == all) peer->failed = 0;
+    if ((peer->failed & all) == all) peer->failed = hca_rails_gone(hca);
     if (peer->failed != 0) aqi_count(AQI_CTR_RAILS_FAILED, 1);
     hca_repair_begin(hca, peer, 0, why);
 }
@@ -51,13 +51,22 @@ void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
 {
     char why[128];
-    snprintf(why, sizeof(why), "%s is down", hca->rail[rail].name);
+    bool gone = hca->rail[rail].gone;
+    snprintf(why, sizeof(why), "%s %s", hca->rail[rail].name,
+             gone ? "has failed as a whole" : "is down");
     for (uint32_t id = 0; id < hca->params.size; id++) {
         struct hca_peer *peer = hca->peers[id];
+        bool told = peer != NULL && peer->addr.rails != 0; /* how many it has */
+        uint32_t all = told ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
+        if (gone && peer != NULL && (all & ~hca_rails_gone(hca)) == 0) {
+            hca_peer_fail(hca, peer, "%s, and there is no other adapter to reach it by", why);
+            continue;
+        }
         bool uses = peer != NULL && (peer->state == HCA_UP || peer->state == HCA_CALLING) &&
                     (peer->failed >> rail & 1) == 0;
         if (uses && (hca_rails_of(hca, peer) & ~(1u << rail)) != 0)
             hca_repair_without(hca, peer, rail, why);
+        if (gone && peer != NULL) peer->failed |= 1u << rail; /* whatever it is about to do */
     }
 }
 

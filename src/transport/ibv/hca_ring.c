@@ -106,7 +106,7 @@ void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place)
                                      .depth = (uint16_t)rings->depth,
                                      .slot = rings->slot};
     for (unsigned r = 0; r < hca->rails; r++)
-        place->rkey[r] = rings->mr[r]->rkey;
+        place->rkey[r] = hca_rkey_of(rings->mr[r]);
 }
 
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place)

@@ -161,6 +161,19 @@ static void what_is_small_has_one(void **unused)
     close_all();
 }
 
+/* An adapter that has failed is not asked. */
+static void what_is_gone_registers_nothing(void **unused)
+{
+    struct aqi_mem *mem;
+    (void)unused;
+    open_with(UINT64_C(1) << 40, UINT64_MAX);
+    hca.rail[1].gone = true;
+    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(card.made, 1);
+    hca_mem_dereg(&hca.tp, mem);
+    close_all();
+}
+
 /* More than a key can tell of, or than the adapter gives: then all goes by messages. */
 static void too_many_are_refused_and_none_is_left(void **unused)
 {
@@ -425,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_segment_has_several_registrations),
         cmocka_unit_test(what_is_small_has_one),
+        cmocka_unit_test(what_is_gone_registers_nothing),
         cmocka_unit_test(too_many_are_refused_and_none_is_left),
         cmocka_unit_test(keys_without_sense_are_refused),
         cmocka_unit_test(one_piece_goes_straight),
