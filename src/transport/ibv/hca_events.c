@@ -31,6 +31,7 @@ static void hca_events_fatal(struct hca_tp *hca, unsigned r)
     rail->back = 0;
     /* Or who sleeps is woken for ever. */
     (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, rail->context->async_fd, NULL);
+    hca_greet_gone(hca, r);
     hca_repair_port_down(hca, r);
 }
 

@@ -246,6 +246,30 @@ static void without_another_its_peers_are_lost(void **unused)
     assert_non_null(strstr(peer.why, "has failed as a whole, and there is no other adapter"));
 }
 
+/* Greetings that were with it take no room any more, and who is called later hears at once. */
+static void what_it_was_to_greet_is_forgotten(void **unused)
+{
+    (void)unused;
+    hca.greeter.out = 5;
+    hca.greeter.out_by[0] = 3;
+    hca.greeter.out_by[1] = 2;
+    tell(0, IBV_EVENT_DEVICE_FATAL, 0);
+    look(0);
+    hca_greet_sent(&hca, 0); /* thrown out */
+    hca_greet_sent(&hca, 1);
+    assert_int_equal(hca.greeter.out, 1);
+    tell(1, IBV_EVENT_DEVICE_FATAL, 0);
+    look(0);
+    assert_int_equal(hca.greeter.out, 0);
+    hca.lost = NULL;
+    peer = (struct hca_peer){.addr = peer.addr, .known = true, .state = HCA_CALLING};
+    hca.greeter.calling = &peer;
+    hca_greet_timers(&hca);
+    assert_int_equal(peer.state, HCA_DOWN);
+    assert_null(hca.greeter.calling);
+    assert_non_null(strstr(peer.why, "every adapter that reaches it has failed as a whole"));
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -255,6 +279,7 @@ int main(void)
         cmocka_unit_test_setup(an_address_that_is_gone_is_waited_for, open_all),
         cmocka_unit_test_setup(an_adapter_that_fails_is_left_for_the_other, open_all),
         cmocka_unit_test_setup(without_another_its_peers_are_lost, open_all),
+        cmocka_unit_test_setup(what_it_was_to_greet_is_forgotten, open_all),
         cmocka_unit_test_setup(only_another_address_makes_connections_anew, open_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

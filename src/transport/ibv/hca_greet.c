@@ -192,7 +192,8 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
 static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_greeter *greeter = &hca->greeter;
-    if (greeter->out == HCA_GREETINGS_OUT || !hca_greet_reach(hca, peer, rail)) return;
+    if (greeter->out == HCA_GREETINGS_OUT || hca->rail[rail].gone) return;
+    if (!hca_greet_reach(hca, peer, rail)) return;
     uint32_t slot = hca->rails * HCA_GREETINGS + greeter->next++ % HCA_GREETINGS_OUT;
     struct hca_greeting greeting;
     unsigned char *bytes = greeter->memory + slot * GREET_ROOM;
@@ -207,12 +208,22 @@ static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned ra
                                              .remote_qkey = peer->addr.qkey}};
     hca_greet_fill(hca, peer, &greeting);
     memcpy(bytes, &greeting, sizeof(greeting));
-    if (ibv_post_send(greeter->qp[rail], &wr, &bad) == 0) greeter->out++;
+    if (ibv_post_send(greeter->qp[rail], &wr, &bad) != 0) return;
+    greeter->out++;
+    greeter->out_by[rail]++;
 }
 
-void hca_greet_sent(struct hca_tp *hca)
+void hca_greet_sent(struct hca_tp *hca, unsigned rail)
 {
+    if (hca->rail[rail].gone) return;
     hca->greeter.out--;
+    hca->greeter.out_by[rail]--;
+}
+
+void hca_greet_gone(struct hca_tp *hca, unsigned rail)
+{
+    hca->greeter.out -= hca->greeter.out_by[rail];
+    hca->greeter.out_by[rail] = 0;
 }
 
 /* --- who is called --------------------------------------------------------------------------- */
@@ -258,7 +269,11 @@ static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_greet_find(hca, peer) != AQ_OK) return;
-    uint32_t all = hca_rails_of(hca, peer), good = all & ~peer->failed;
+    uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca), good = all & ~peer->failed;
+    if (all == 0) {
+        hca_peer_fail(hca, peer, "every adapter that reaches it has failed as a whole");
+        return;
+    }
     if (good == 0) good = all;
     while ((good >> peer->voice & 1) == 0)
         peer->voice = (peer->voice + 1) % HCA_RAILS;

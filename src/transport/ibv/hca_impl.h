@@ -283,7 +283,8 @@ struct hca_greeter {
     struct ibv_qp *qp[HCA_RAILS];
     struct ibv_mr *mr[HCA_RAILS];
     unsigned char *memory;
-    uint32_t qkey, next, out;
+    uint32_t qkey, next;
+    uint32_t out, out_by[HCA_RAILS]; /* greetings that have not left */
     struct aqi_mac *mac;
     uint64_t epoch;
     struct hca_peer *calling;
@@ -498,7 +499,8 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
-void hca_greet_sent(struct hca_tp *hca);
+void hca_greet_sent(struct hca_tp *hca, unsigned rail);
+void hca_greet_gone(struct hca_tp *hca, unsigned rail); /* what is with its adapter never leaves */
 void hca_greet_timers(struct hca_tp *hca);
 uint64_t hca_greet_deadline(const struct hca_tp *hca);
 /* Where it is. AQ_AGAIN: it is asked again when that is needed. */
