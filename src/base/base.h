@@ -50,6 +50,15 @@ static inline size_t aqi_round_up(size_t value, size_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
+/* The least that is not below. */
+static inline size_t aqi_power_of_two_from(size_t value)
+{
+    size_t power = 1;
+    while (power < value)
+        power *= 2;
+    return power;
+}
+
 static inline bool aqi_is_power_of_two(size_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;

@@ -353,10 +353,7 @@ static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t pla
 /* Such a mask for so many, so that places stay theirs when the count of what was posted wraps. */
 static inline uint32_t hca_mask_of(uint32_t sends)
 {
-    uint32_t places = 1;
-    while (places < sends)
-        places *= 2;
-    return places - 1;
+    return (uint32_t)aqi_power_of_two_from(sends) - 1;
 }
 
 static inline struct hca_sent *hca_link_place(const struct hca_tp *hca, const struct hca_link *link,

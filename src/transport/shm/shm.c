@@ -100,14 +100,6 @@ static bool shm_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-static size_t shm_power_of_two_from(size_t value)
-{
-    size_t power = 1;
-    while (power < value)
-        power *= 2;
-    return power;
-}
-
 enum { FRAGMENT = 64 << 10, LEAST_PAYLOAD = 64 << 10, CROWD = 16 };
 
 static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_medium)
@@ -145,7 +137,7 @@ static struct measures shm_measures_here(const struct aqi_tp_params *params, siz
 {
     struct measures m = {.slots = shm_config.slots, .piece = shm_max_piece(params, max_medium)};
     size_t payload = shm_config.payload != 0 ? (size_t)shm_config.payload : LEAST_PAYLOAD;
-    m.payload = shm_power_of_two_from(aqi_max(payload, shm_least_payload(max_medium, m.piece)));
+    m.payload = aqi_power_of_two_from(aqi_max(payload, shm_least_payload(max_medium, m.piece)));
     return m;
 }
 
