@@ -306,9 +306,10 @@ def main():
     names = sys.argv[2:]
     if names == ["every"]:
         rows = EVERY
-    else:
+    elif names:
         rows = [row for name in names for row in ROWS + EVERY if row[0] == name]
-        rows = rows if names else ROWS
+    else:
+        rows = ROWS
     failed = [row[0] for row in rows if not run(build, *row)]
     print(f"{len(rows)} tests, {len(failed)} failed")
     return 1 if failed else 0
