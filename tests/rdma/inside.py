@@ -21,6 +21,8 @@ RAILS = {"AQ_IBV_RAILS": "2"}
 
 # With these the adapter gives up after 0.13 s, and the connection is made anew.
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
+# With these it gives up after hours.
+MUTE = {"AQ_IBV_TIMEOUT": "31", "AQ_IBV_SILENCE": "300ms"}
 CASES = "hundreds|local|slow|everyone|both ways|given back"
 MANY = 1000  # packets, more than greetings are
 IS_USED = "/tmp/is-used"  # there when what was away is in use again
@@ -169,6 +171,7 @@ ROWS = [
     job("core_stress", 4, "3000", wire="loss", AQ_SEGMENT_MODE="large", **RAILS),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
+    job("core_stress", 2, "30000", wire="mute", **MUTE),
     rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
     failover("core_stress", "10000", wire="parted", **HASTY),
     failover("core_stress", "5000", IS_USED, wire="replugged"),
@@ -217,10 +220,10 @@ def move():
 
 @contextlib.contextmanager
 def wire_that(fault):
-    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again; or from
-    some time on all are, whereof the adapter says nothing (parted), or that the port is down; or
-    the port is down and comes back (replugged), or its address does (moved), and is then to be used
-    again. Yields what is amiss at the end."""
+    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again (broken;
+    or mute: of which adapters do not speak); or from some time on all are, whereof the adapter says
+    nothing (parted), or that the port is down; or the port is down and comes back (replugged), or
+    its address does (moved), and is then to be used again. Yields what is amiss at the end."""
     over, amiss = threading.Event(), []
 
     def is_used():
@@ -255,7 +258,8 @@ def wire_that(fault):
                 with open(IS_USED, "xb"):
                     pass
 
-    act = {"broken": breaks, "replugged": returns, "moved": returns}.get(fault, ends)
+    act = {"broken": breaks, "mute": breaks,
+           "replugged": returns, "moved": returns}.get(fault, ends)
     thread = threading.Thread(target=act)
     if fault == "loss":
         netem("add", "netem", "loss", "1%")

@@ -268,6 +268,7 @@ static uint64_t hca_next_deadline(struct aqi_tp *tp)
     struct hca_tp *hca = (struct hca_tp *)tp;
     hca_lock(hca);
     uint64_t at = aqi_min(hca_greet_deadline(hca), hca_events_deadline(hca));
+    at = aqi_min(at, hca_repair_deadline(hca));
     hca_unlock(hca);
     return at;
 }

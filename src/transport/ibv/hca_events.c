@@ -70,7 +70,6 @@ static void hca_events_take(struct hca_tp *hca, unsigned r)
 
 void hca_events_look(struct hca_tp *hca)
 {
-    hca->looked = hca->now;
     for (unsigned r = 0; r < hca->rails; r++)
         hca_events_take(hca, r);
 }

@@ -194,6 +194,10 @@ struct hca_link {
     uint32_t head, tail; /* of `sent`, modulo its size */
     uint32_t pieces;     /* of these */
     uint32_t silent;     /* at its end, of whose completion nothing will tell */
+    /* As hca_repair_look found it: where `tail` stood, since when (0: nothing was under way), and
+     * how often that was too long. */
+    uint32_t stood, mute;
+    uint64_t since;
 };
 
 struct hca_peer {
@@ -307,7 +311,7 @@ struct hca_tp {
     bool locks, draining;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint64_t now, looked; /* looked: for what adapters say of themselves */
+    uint64_t now, looked; /* looked: for what no completion tells */
     uint32_t depth;       /* requests under way to a peer */
     uint32_t sends;       /* places of a link's send queue */
     uint32_t mask;        /* of what is kept of these: a power of two of places, minus 1 */
@@ -482,6 +486,9 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
                       const char *why);
 /* Go on without this rail, if there is another one. */
 void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
+/* Find connections whose adapter neither completes anything nor says that it cannot. */
+void hca_repair_look(struct hca_tp *hca);
+uint64_t hca_repair_deadline(const struct hca_tp *hca);
 void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* the same, with all peers */
 /* It may be used again by those that go on without it; by all, anew, if its address has `moved`. */
 void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved);

@@ -28,7 +28,8 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                                .port_num = rail->port,
                                .pkey_index = (uint16_t)hca_config.pkey,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
-    link->head = link->tail = link->pieces = link->silent = 0;
+    link->head = link->tail = link->stood = link->pieces = link->silent = 0;
+    link->since = 0;
     if (link->sent == NULL) link->sent = calloc((size_t)hca->mask + 1, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
     link->qp = hca_verbs.create_qp(rail->pd, &init);

@@ -123,6 +123,13 @@ unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
                             : tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
 }
 
+static void hca_progress_look(struct hca_tp *hca)
+{
+    hca->looked = hca->now;
+    hca_events_look(hca);
+    hca_repair_look(hca);
+}
+
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
@@ -131,7 +138,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     bool held = AQI_UNLIKELY(hca->held != NULL) && mode == AQI_PROGRESS_ALL;
     unsigned n = held ? hca_message_deliver_held(hca) : 0;
     n += hca_progress_queues(hca, mode);
-    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_events_look(hca);
+    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);

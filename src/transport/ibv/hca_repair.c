@@ -86,6 +86,64 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
     }
 }
 
+/* --- silence --------------------------------------------------------------------------------- */
+
+/* What an adapter may take, since its timer is good to a factor of four (InfiniBand Architecture
+ * Specification, volume 1, 9.7.6.1.3); twice that after each time in vain, or what is only slow
+ * would never come through. */
+static uint64_t hca_repair_patience(const struct hca_link *link)
+{
+    uint64_t ns = hca_config.silence_ns;
+    if (ns == 0) ns = 4 * (hca_config.retries + 1) * (UINT64_C(4096) << hca_config.timeout);
+    return ns << aqi_min(link->mute, 10);
+}
+
+/* Software RoCE has been seen to lose its timer. Of messages nothing tells, but what is posted
+ * behind them does. */
+static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
+{
+    struct hca_link *link = &peer->link[rail];
+    if (link->tail != link->stood) link->mute = 0;
+    if (link->tail != link->stood || link->since == 0) {
+        link->stood = link->tail;
+        link->since = link->tail != link->head ? hca->now : 0;
+    }
+    if (link->since == 0 || hca->now - link->since < hca_repair_patience(link)) return;
+    link->since = hca->now;
+    if (link->silent == link->head - link->tail) {
+        hca_link_mark(hca, peer, rail);
+        return;
+    }
+    link->mute++;
+    char why[128];
+    snprintf(why, sizeof(why), "%s says nothing of what it has to send", hca->rail[rail].name);
+    hca_repair_without(hca, peer, rail, why);
+}
+
+void hca_repair_look(struct hca_tp *hca)
+{
+    for (uint32_t id = 0; hca->out != 0 && id < hca->params.size; id++) {
+        struct hca_peer *peer = hca->peers[id];
+        for (unsigned r = 0; r < hca->rails && peer != NULL && peer->state == HCA_UP; r++)
+            hca_repair_look_at(hca, peer, r);
+    }
+}
+
+uint64_t hca_repair_deadline(const struct hca_tp *hca)
+{
+    uint64_t first = AQI_NO_DEADLINE;
+    for (uint32_t id = 0; hca->out != 0 && id < hca->params.size; id++) {
+        const struct hca_peer *peer = hca->peers[id];
+        for (unsigned r = 0; r < hca->rails && peer != NULL && peer->state == HCA_UP; r++) {
+            const struct hca_link *link = &peer->link[r];
+            if (link->tail == link->head) continue;
+            uint64_t since = link->since != 0 ? link->since : hca->now;
+            first = aqi_min(first, since + hca_repair_patience(link));
+        }
+    }
+    return first;
+}
+
 /* --- what was under way ---------------------------------------------------------------------- */
 
 /* Take what was posted and has not completed. Who dies may take its memory away before its

@@ -122,6 +122,15 @@ static const struct aqi_setting rows[] = {
      .doc = "After so many times the peer counts as lost.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, retries)},
+    {.name = "AQ_IBV_SILENCE",
+     .def = "0",
+     .doc =
+         "When an adapter has completed nothing of a connection for so long, though something is "
+         "under way, nor said that it has failed, the connection is made anew; 0: four times "
+         "what AQ_IBV_TIMEOUT and AQ_IBV_RETRIES take.",
+     .unit = "s",
+     .max = UINT64_C(86400000000000),
+     AQI_SETTING_IN(TIME, struct hca_config, silence_ns)},
     {.name = "AQ_IBV_RNR_RETRIES",
      .def = "7",
      .doc = "How often a message is sent again to a peer that has no buffer for it, which does not "

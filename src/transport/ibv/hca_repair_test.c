@@ -1,0 +1,176 @@
+/* Twin of hca_repair.c: an adapter that neither completes anything nor says that it cannot. */
+#include "transport/ibv/hca_world_test.h"
+
+enum { MEDIUM = 256 };
+#define SECOND UINT64_C(1000000000)
+
+static struct hca_tp *hca;
+static struct hca_peer *peer;
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    memset(ends, 0, sizeof(ends));
+    hca_config.ring_peers = 0;
+    hca_config.timeout = 18; /* 1.07 s */
+    hca_config.retries = 7;
+    hca_config.silence_ns = 0;
+    world.keys = world.live = 0;
+    for (unsigned i = 0; i < ENDS; i++)
+        end_open(i, MEDIUM);
+    world_meet();
+    hca = ends[0].hca;
+    peer = hca->peers[1];
+    snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
+    hca->now = 1000 * SECOND;
+    return 0;
+}
+
+static int close_all(void **unused)
+{
+    (void)unused;
+    world_close();
+    return 0;
+}
+
+static void send_one(void)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT};
+    assert_int_equal(hca_am_send(&hca->tp, &peer->peer, &am, NULL), AQ_OK);
+}
+
+static void look(uint64_t later)
+{
+    hca->now += later;
+    hca_repair_look(hca);
+}
+
+static uint32_t under_way(void)
+{
+    return ends[0].to[1].head - ends[0].to[1].tail;
+}
+
+static void deliver_one(void)
+{
+    card_deliver(0, 1);
+    (void)hca_progress_queues(hca, AQI_PROGRESS_ALL);
+}
+
+/* As after both have new queue pairs. */
+static void agree(void)
+{
+    hca->broken = NULL;
+    peer->broken = false;
+    peer->state = HCA_UP;
+    peer->link[0].since = 0;
+}
+
+static void of_messages_what_comes_behind_them_tells(void **unused)
+{
+    (void)unused;
+    send_one();
+    look(SECOND);
+    look(35 * SECOND);
+    assert_int_equal(under_way(), 2);
+    assert_false(peer->broken);
+    look(34 * SECOND);
+    deliver_one();
+    deliver_one();
+    assert_int_equal(hca->out, 0);
+    look(35 * SECOND);
+    assert_false(peer->broken);
+    assert_true(hca_repair_deadline(hca) == AQI_NO_DEADLINE);
+}
+
+static void whose_adapter_is_silent_is_connected_anew(void **unused)
+{
+    (void)unused;
+    uint64_t patience = UINT64_C(32) * 4096 << 18; /* 34 s */
+    send_one();
+    assert_true(hca_repair_deadline(hca) == hca->now + patience);
+    look(0);
+    look(patience - 1);
+    assert_int_equal(under_way(), 1);
+    look(1);
+    assert_int_equal(under_way(), 2);
+    look(patience - 1);
+    assert_false(peer->broken);
+    assert_true(hca_repair_deadline(hca) == hca->now + 1);
+    look(1);
+    assert_true(peer->broken);
+}
+
+static void twice_as_long_after_each_time(void **unused)
+{
+    (void)unused;
+    hca_config.silence_ns = SECOND;
+    send_one();
+    look(0);
+    look(SECOND); /* the mark */
+    for (unsigned times = 0; times < 14; times++) {
+        uint64_t patience = SECOND << aqi_min(times, 10);
+        look(0);
+        look(patience - 1);
+        assert_false(peer->broken);
+        look(1);
+        assert_true(peer->broken);
+        agree();
+    }
+    deliver_one();
+    deliver_one();
+    look(0);
+    send_one();
+    look(0);
+    look(SECOND);
+    assert_int_equal(under_way(), 1 + 1);
+}
+
+static void whose_adapter_is_slow_is_not(void **unused)
+{
+    (void)unused;
+    hca_config.silence_ns = SECOND;
+    for (unsigned i = 0; i < DEPTH; i++) {
+        send_one();
+        hca_link_mark(hca, peer, 0);
+    }
+    while (under_way() != 0) {
+        look(SECOND - 1);
+        deliver_one();
+        deliver_one();
+    }
+    assert_false(peer->broken);
+}
+
+/* Nobody looked while nothing was under way. */
+static void what_is_posted_after_a_rest_has_its_time(void **unused)
+{
+    (void)unused;
+    send_one();
+    look(0);
+    hca_link_mark(hca, peer, 0);
+    deliver_one();
+    deliver_one();
+    look(SECOND);
+    hca->now += 1000 * SECOND;
+    send_one();
+    look(SECOND);
+    look(SECOND);
+    assert_int_equal(under_way(), 1);
+    assert_false(peer->broken);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(of_messages_what_comes_behind_them_tells, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(whose_adapter_is_silent_is_connected_anew, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(twice_as_long_after_each_time, open_all, close_all),
+        cmocka_unit_test_setup_teardown(whose_adapter_is_slow_is_not, open_all, close_all),
+        cmocka_unit_test_setup_teardown(what_is_posted_after_a_rest_has_its_time, open_all,
+                                        close_all),
+    };
+    world_cards();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
