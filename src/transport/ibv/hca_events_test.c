@@ -255,8 +255,9 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     hca.greeter.out_by[1] = 2;
     tell(0, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
-    hca_greet_sent(&hca, 0); /* thrown out */
-    hca_greet_sent(&hca, 1);
+    const struct ibv_wc left = {.status = IBV_WC_SUCCESS};
+    hca_greet_sent(&hca, 0, &left); /* thrown out */
+    hca_greet_sent(&hca, 1, &left);
     assert_int_equal(hca.greeter.out, 1);
     tell(1, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
@@ -270,6 +271,55 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     assert_non_null(strstr(peer.why, "every adapter that reaches it has failed as a whole"));
 }
 
+static unsigned greeter_states, greeter_receives;
+
+static int greeter_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)mask;
+    assert_ptr_equal(qp, hca.greeter.qp[1]);
+    assert_int_equal(attr->qp_state, greeter_states++);
+    return 0;
+}
+
+static int greeter_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    (void)qp, (void)bad;
+    assert_int_equal(wr->wr_id >> 8, HCA_GREETINGS + greeter_receives++);
+    return 0;
+}
+
+static const char *greeter_status(enum ibv_wc_status status)
+{
+    (void)status;
+    return "no route";
+}
+
+/* Its queue pair keeps its number, which peers know; what is flushed is not counted again. */
+static void who_could_not_greet_can_again(void **unused)
+{
+    (void)unused;
+    static unsigned char memory[1];
+    struct ibv_qp qp = {.context = &card.context[1]};
+    struct ibv_mr mr = {.lkey = 1};
+    card.context[1].ops.post_recv = greeter_receive;
+    hca_verbs.modify_qp = greeter_modify;
+    hca_verbs.wc_status_str = greeter_status;
+    hca.greeter = (struct hca_greeter){
+        .qp[1] = &qp, .mr[1] = &mr, .memory = memory, .out = 5, .out_by = {2, 3}};
+    greeter_states = greeter_receives = 0;
+    hca_greet_sent(&hca, 1, &(struct ibv_wc){.status = IBV_WC_LOC_QP_OP_ERR});
+    assert_int_equal(greeter_states, IBV_QPS_RTS + 1); /* reset, init, rtr, rts */
+    assert_int_equal(greeter_receives, HCA_GREETINGS);
+    assert_int_equal(hca.greeter.out, 2);
+    hca_greet_sent(&hca, 1, &(struct ibv_wc){.status = IBV_WC_WR_FLUSH_ERR});
+    hca_greet_received(&hca, 1, &(struct ibv_wc){.status = IBV_WC_WR_FLUSH_ERR});
+    hca_greet_sent(&hca, 1, &(struct ibv_wc){.status = IBV_WC_SUCCESS}); /* a late one */
+    assert_int_equal(hca.greeter.out, 2);
+    assert_int_equal(greeter_states, IBV_QPS_RTS + 1);
+    hca_greet_sent(&hca, 0, &(struct ibv_wc){.status = IBV_WC_SUCCESS});
+    assert_int_equal(hca.greeter.out, 1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -280,6 +330,7 @@ int main(void)
         cmocka_unit_test_setup(an_adapter_that_fails_is_left_for_the_other, open_all),
         cmocka_unit_test_setup(without_another_its_peers_are_lost, open_all),
         cmocka_unit_test_setup(what_it_was_to_greet_is_forgotten, open_all),
+        cmocka_unit_test_setup(who_could_not_greet_can_again, open_all),
         cmocka_unit_test_setup(only_another_address_makes_connections_anew, open_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,47 @@ static void hca_greet_post(struct hca_tp *hca, uint32_t i)
     (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
 }
 
+/* Also of one that has failed, which keeps its number. */
+static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
+{
+    struct hca_rail *rail = &hca->rail[r];
+    struct ibv_qp *qp = hca->greeter.qp[r];
+    const struct {
+        struct ibv_qp_attr attr;
+        int mask;
+    } steps[] = {
+        {{.qp_state = IBV_QPS_RESET}, IBV_QP_STATE},
+        {{.qp_state = IBV_QPS_INIT,
+          .port_num = rail->port,
+          .pkey_index = (uint16_t)hca_config.pkey,
+          .qkey = hca->greeter.qkey},
+         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+        {{.qp_state = IBV_QPS_RTR}, IBV_QP_STATE},
+        {{.qp_state = IBV_QPS_RTS}, IBV_QP_STATE | IBV_QP_SQ_PSN},
+    };
+    for (unsigned i = 0; i < AQI_COUNT_OF(steps); i++) {
+        struct ibv_qp_attr attr = steps[i].attr;
+        int err = hca_verbs.modify_qp(qp, &attr, steps[i].mask);
+        if (err != 0)
+            return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
+                                  rail->name);
+    }
+    for (uint32_t i = 0; i < HCA_GREETINGS; i++)
+        hca_greet_post(hca, r * HCA_GREETINGS + i);
+    return AQ_OK;
+}
+
+/* The first failure on a queue pair ends its use, as where a route is missing for a moment; all
+ * others are flushed. Whoever was greeted is greeted again. */
+static void hca_greet_failed(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
+{
+    if (wc->status == IBV_WC_WR_FLUSH_ERR || hca->rail[rail].gone) return;
+    aqi_log(AQI_LOG_INFO, "ibv", "%s could not greet (%s), and is to again", hca->rail[rail].name,
+            hca_verbs.wc_status_str(wc->status));
+    hca_greet_gone(hca, rail);
+    (void)hca_greet_prepare(hca, rail);
+}
+
 static aq_status hca_greet_start(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
@@ -72,26 +113,11 @@ static aq_status hca_greet_start(struct hca_tp *hca, unsigned r)
                                             .max_recv_sge = 1},
                                     .qp_type = IBV_QPT_UD,
                                     .sq_sig_all = 1};
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = rail->port,
-                               .pkey_index = (uint16_t)hca_config.pkey,
-                               .qkey = hca->greeter.qkey};
     struct ibv_qp *qp = hca->greeter.qp[r] = hca_verbs.create_qp(rail->pd, &init);
     if (qp == NULL)
         return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "%s gives no queue pair", rail->name);
     rail->place.qpn = qp->qp_num;
-    int err = hca_verbs.modify_qp(qp, &attr,
-                                  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR};
-    if (err == 0) err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS};
-    if (err == 0) err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
-    if (err != 0)
-        return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
-                              rail->name);
-    for (uint32_t i = 0; i < HCA_GREETINGS; i++)
-        hca_greet_post(hca, r * HCA_GREETINGS + i);
-    return AQ_OK;
+    return hca_greet_prepare(hca, r);
 }
 
 aq_status hca_greet_open(struct hca_tp *hca)
@@ -213,11 +239,14 @@ static void hca_greet_say(struct hca_tp *hca, struct hca_peer *peer, unsigned ra
     greeter->out_by[rail]++;
 }
 
-void hca_greet_sent(struct hca_tp *hca, unsigned rail)
+void hca_greet_sent(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
 {
-    if (hca->rail[rail].gone) return;
-    hca->greeter.out--;
-    hca->greeter.out_by[rail]--;
+    if (wc->status != IBV_WC_SUCCESS) {
+        hca_greet_failed(hca, rail, wc);
+    } else if (hca->greeter.out_by[rail] != 0) {
+        hca->greeter.out--;
+        hca->greeter.out_by[rail]--;
+    }
 }
 
 void hca_greet_gone(struct hca_tp *hca, unsigned rail)
@@ -401,7 +430,10 @@ void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *
 {
     uint32_t i = (uint32_t)(wc->wr_id >> 8) % (hca->rails * HCA_GREETINGS);
     struct hca_greeting greeting;
-    if (wc->status != IBV_WC_SUCCESS) return;
+    if (wc->status != IBV_WC_SUCCESS) {
+        hca_greet_failed(hca, rail, wc);
+        return;
+    }
     if (wc->byte_len >= HCA_GRH &&
         hca_greet_read(hca, hca->greeter.memory + i * GREET_ROOM + HCA_GRH, wc->byte_len - HCA_GRH,
                        &greeting))

@@ -503,7 +503,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
-void hca_greet_sent(struct hca_tp *hca, unsigned rail);
+void hca_greet_sent(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
 void hca_greet_gone(struct hca_tp *hca, unsigned rail); /* what is with its adapter never leaves */
 void hca_greet_timers(struct hca_tp *hca);
 uint64_t hca_greet_deadline(const struct hca_tp *hca);

@@ -36,7 +36,7 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
         hca_greet_received(hca, r, wc);
         return 1;
     default:
-        hca_greet_sent(hca, r);
+        hca_greet_sent(hca, r, wc);
         return 0;
     }
 }
