@@ -84,7 +84,7 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
     ofi->last_held = &ofi->held;
     size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), ofi_config.medium / 64 * 64);
     ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
-    ofi->buffer = aqi_round_up(OFI_FRAME + medium + sizeof(struct ofi_tail), 64);
+    ofi->buffer = ofi_buffer_bytes(medium);
     aqi_pool_init(&ofi->ops, sizeof(struct ofi_op), 64, false);
     aqi_pool_init(&ofi->pieces, sizeof(struct ofi_piece), 64, false);
     ofi->peers = calloc(params->size, sizeof(struct ofi_peer *));

@@ -43,6 +43,12 @@ struct ofi_tail {
     uint32_t arrived; /* messages of who gets it, without a gap */
 };
 
+/* Of a message with so large a Medium. */
+static inline size_t ofi_buffer_bytes(size_t medium)
+{
+    return aqi_round_up(OFI_FRAME + medium + sizeof(struct ofi_tail), 64);
+}
+
 /* --- what is under way ----------------------------------------------------------------------- */
 
 /* What can be done without, where the self-test finds that the provider does not do it. */

@@ -9,6 +9,7 @@
 #include "base/mac.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -134,6 +135,15 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
     return taken != NULL ? taken : ofi_library.dupinfo(info);
 }
 
+/* ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
+ * needs more than ours. */
+static void ofi_provider_size(void)
+{
+    char bytes[24];
+    snprintf(bytes, sizeof(bytes), "%zu", ofi_buffer_bytes((size_t)ofi_config.medium));
+    (void)setenv("FI_OFI_RXM_BUFFER_SIZE", bytes, false);
+}
+
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
 {
     asked = asked || ofi_config.provider[0] != 0;
@@ -143,6 +153,7 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
                  "AQ_OFI_PROVIDER=tcp goes by TCP, slower than udp");
         return NULL;
     }
+    ofi_provider_size();
     const char *missing = ofi_library_missing();
     if (missing == NULL) missing = aqi_mac_missing();
     if (missing != NULL) {
