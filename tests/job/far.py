@@ -46,7 +46,7 @@ empty) rmdir "$FAR_FOLDER";;
 old) echo "aqrun: unknown option: --agent" >&2; exit 2;;
 other) mkfifo "$TMPDIR/ticket"
     { IFS= read -r line; echo "aqrun ticket 1 0.0.1"; exec cat; } <&0 >"$TMPDIR/ticket" &
-    sh -c "$1" <"$TMPDIR/ticket"; code=$?; kill $!; rm "$TMPDIR/ticket"; exit $code;;
+    sh -c "$1" <"$TMPDIR/ticket"; code=$?; kill $! 2>/dev/null; rm "$TMPDIR/ticket"; exit $code;;
 lacks) echo "sh: 1: exec: /opt/aqrun: not found" >&2; exit 127;;
 ahead*) # with a clock of its own, where that may be made
     if unshare -U -r -T -f --monotonic "${FAR_HOST#ahead}" true 2>/dev/null; then
@@ -340,9 +340,11 @@ class Mistakes:
         for host, says in self.silent.items():
             with self.subTest(host=host):
                 began = time.monotonic()
-                self.fails("sleep", "1000", hosts=[*self.hosts(3), host], says=says,
-                           AQ_SSH_TIMEOUT="2s")
+                said = self.fails("sleep", "1000", hosts=[*self.hosts(3), host], says=says,
+                                  AQ_SSH_TIMEOUT="2s")
                 self.assertLess(time.monotonic() - began, 20)
+                # What then became of the others is no news, and we are named once in a line.
+                self.assertNotRegex(said, "lost its way|aqrun:.* aqrun: host")
 
 
 class Ends:
@@ -497,7 +499,7 @@ class Near(World, Work, Mistakes, Ends):
     rootful = 0  # agents that are aqrun itself
     silent = {"down": "host down: it was not reached .*No route to host.*try by hand: ",
               "hangs": "host hangs: it has not answered within 2 s",
-              "old": "host old: .*unknown option: --agent",
+              "old": "host old: .*install the same version.*unknown option: --agent",
               "other": "host other: .*0.0.1",
               "lacks": "host lacks: aqrun was not found there: install it"}
 
@@ -521,6 +523,14 @@ class Near(World, Work, Mistakes, Ends):
                 if item.startswith(b"FAR_HOST="):
                     return item[9:].decode()
         return ""
+
+    def test_several_without_answer(self):
+        """Each is named with its reason, whichever came first; and who is well says nothing."""
+        said = self.fails("sleep", "1000", hosts=["h1", "down", "lacks"], says="ending the job")
+        for host in ("down", "lacks"):
+            self.assertRegex(said, self.silent[host])
+        said = self.ends("-v", "true")[1]
+        self.assertRegex(said, r"host h1: the session ended with code 0\n")
 
     def test_missing_folder(self):
         """It is gone on the last host, by the time that its agent comes there."""

@@ -19,6 +19,7 @@
 #define SESSION_LINES   1000u
 #define SESSION_CHUNK   4096u
 #define SESSION_SECOND  1000000000u
+#define SESSION_USAGE   2   /* of an aqrun before --agent, or of another command of that name */
 #define SESSION_NO_EXEC 127 /* also what a shell ends with when the command is not there */
 
 enum session_state { SESSION_QUEUED, SESSION_STARTED, SESSION_ANSWERED };
@@ -210,6 +211,10 @@ static void session_reason(const struct session *session, int status, char *text
         snprintf(text, room, "aqrun cannot be run there");
     else if (code == 255)
         snprintf(text, room, "it was not reached");
+    else if (code == SESSION_USAGE && session->state != SESSION_ANSWERED)
+        snprintf(text, room,
+                 "what was found there does not know this aqrun: install the same version on all "
+                 "hosts, or name its path with AQ_REMOTE_AQRUN");
     else if (code >= 0)
         snprintf(text, room, "the session ended with code %d", code);
     else
@@ -217,7 +222,14 @@ static void session_reason(const struct session *session, int status, char *text
                  strsignal(WTERMSIG(status)));
 }
 
-static void session_finish(struct session *session, const char *why)
+/* Was it ssh that failed, or what is between here and there? */
+static bool session_is_of_ssh(const struct session *session, int status)
+{
+    return session->state != SESSION_ANSWERED &&
+           (session->late || !WIFEXITED(status) || WEXITSTATUS(status) == 255);
+}
+
+static void session_finish(struct session *session, bool failed, const char *why)
 {
     struct sessions *all = session->all;
     struct session **at = &all->first;
@@ -227,7 +239,10 @@ static void session_finish(struct session *session, const char *why)
     if (session->next == NULL) all->last = at;
     all->open--;
     if (session->state == SESSION_STARTED) all->unanswered--;
-    all->hooks.ended(all->arg, session->host, session->state == SESSION_ANSWERED, why);
+    enum session_end how = session->state == SESSION_ANSWERED ? SESSION_SERVED
+                           : failed                           ? SESSION_CAME_TO_NOTHING
+                                                              : SESSION_WITHDREW;
+    all->hooks.ended(all->arg, session->host, how, why);
     session_free(session);
 }
 
@@ -235,6 +250,7 @@ static void session_finish(struct session *session, const char *why)
 static void session_over(struct session *session, int status)
 {
     char reason[256], hand[512] = "", why[SESSION_TEXT];
+    bool quoted;
     for (int i = 0; i < 2; i++) {
         struct session_stream *stream = &session->streams[i];
         for (int reads = 0; reads < 64 && stream->source.fd >= 0 && session_read(stream); reads++)
@@ -243,11 +259,13 @@ static void session_over(struct session *session, int status)
     }
     session->pid = 0;
     session_reason(session, status, reason, sizeof(reason));
-    if (session->state != SESSION_ANSWERED) ssh_by_hand(session->argv, hand, sizeof(hand));
+    if (session_is_of_ssh(session, status)) ssh_by_hand(session->argv, hand, sizeof(hand));
+    /* What an agent said last that had answered is no reason. */
+    quoted = session->state != SESSION_ANSWERED && session->said[0] != '\0';
     snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
-             session->said[0] != '\0' ? " (" : "", session->said,
-             session->said[0] != '\0' ? ")" : "", hand[0] != '\0' ? "; try by hand: " : "", hand);
-    session_finish(session, why);
+             quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
+             hand[0] != '\0' ? "; try by hand: " : "", hand);
+    session_finish(session, session->late || status != 0, why);
 }
 
 static void session_died(struct aqi_source *source)
@@ -345,7 +363,7 @@ static void session_not_started(struct session *session, const char *what, int e
         snprintf(why + strlen(why), sizeof(why) - strlen(why),
                  "; install a client of ssh, or name another command with AQ_SSH_CMD");
     session->pid = 0;
-    session_finish(session, why);
+    session_finish(session, true, why);
 }
 
 /* On failure the session is gone. */

@@ -14,6 +14,12 @@
 
 #define SESSION_TEXT 1024u
 
+enum session_end {
+    SESSION_SERVED,   /* after session_answered */
+    SESSION_WITHDREW, /* with code 0, but it had not answered */
+    SESSION_CAME_TO_NOTHING,
+};
+
 /* None may close the sessions. */
 struct session_hooks {
     /* A line of what the session printed, which is printable: of ssh, of login scripts, of the
@@ -21,7 +27,7 @@ struct session_hooks {
     void (*line)(void *arg, uint32_t host, int stream, const char *text);
     /* It is over: the last thing of this session. `why` says what happened, where, and what to do;
      * after session_answered it may be in order. */
-    void (*ended)(void *arg, uint32_t host, bool answered, const char *why);
+    void (*ended)(void *arg, uint32_t host, enum session_end how, const char *why);
     /* In the child before exec, or NULL: to restore signals. */
     void (*child)(void *arg);
 };

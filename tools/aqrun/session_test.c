@@ -24,7 +24,8 @@ static char top[64], ssh_path[96], agent_path[96], ticket_path[96];
 static struct {
     char lines[65536];
     char why[HOSTS][SESSION_TEXT];
-    bool ended[HOSTS], answered[HOSTS];
+    bool ended[HOSTS];
+    enum session_end how[HOSTS];
     uint32_t count_ended;
     unsigned count_lines;
 } heard;
@@ -37,12 +38,12 @@ static void hear_line(void *arg, uint32_t host, int stream, const char *text)
     snprintf(heard.lines + used, sizeof(heard.lines) - used, "%u/%d: %s\n", host, stream, text);
 }
 
-static void hear_end(void *arg, uint32_t host, bool answered, const char *why)
+static void hear_end(void *arg, uint32_t host, enum session_end how, const char *why)
 {
     (void)arg;
     assert_false(heard.ended[host]);
     heard.ended[host] = true;
-    heard.answered[host] = answered;
+    heard.how[host] = how;
     heard.count_ended++;
     snprintf(heard.why[host], SESSION_TEXT, "%s", why);
 }
@@ -68,6 +69,7 @@ static const char ssh_script[] =
     "missing) echo 'sh: 1: exec: /opt/aqrun: not found' >&2; exit 127 ;;\n"
     "hang) exec sleep 1000 ;;\n"
     "silent) exit 3 ;;\n"
+    "old) echo 'aqrun: unknown option: --agent' >&2; exit 2 ;;\n"
     "killed) kill -KILL $$ ;;\n"
     "motd) printf 'Welcome\\033[1m\\n\\n\\001\\000\\377 \\nno end of line' ; exec sh -c \"$2\" ;;\n"
     "talks) yes talk | head -n 3000; exit 3 ;;\n"
@@ -185,8 +187,8 @@ static void ticket(void **state)
         session_answered(sessions, 3);
         session_release(sessions, 3);
         run_until(sessions, 1);
-        assert_true(heard.answered[3]);
-        assert_non_null(strstr(heard.why[3], "host n3: the session ended with code 0"));
+        assert_int_equal(heard.how[3], SESSION_SERVED);
+        assert_string_equal(heard.why[3], "host n3: the session ended with code 0");
         assert_int_equal(sessions_count(sessions), 0);
         expect_ticket(sizes[i]);
         sessions_close(sessions);
@@ -201,7 +203,8 @@ static void failures(void **state)
          "/ssh down true"},
         {"denied", "it was not reached (denied: Permission denied (publickey).)", "denied true"},
         {"missing", "aqrun was not found there: install it", "AQ_REMOTE_AQRUN"},
-        {"silent", "the session ended with code 3; try by hand: ", "silent true"},
+        {"silent", "host silent: the session ended with code 3", ""},
+        {"old", "install the same version on all hosts", "(aqrun: unknown option: --agent)"},
         {"killed", "was killed by signal 9", "killed true"},
         {"hang", "it has not answered within 1 s; try by hand", "hang true"},
     };
@@ -213,7 +216,7 @@ static void failures(void **state)
     for (uint32_t i = 0; i < count; i++) {
         char host[64];
         snprintf(host, sizeof(host), "host %s: ", cases[i][0]);
-        assert_false(heard.answered[i]);
+        assert_int_equal(heard.how[i], SESSION_CAME_TO_NOTHING);
         assert_int_equal(strncmp(heard.why[i], host, strlen(host)), 0);
         for (int k = 1; k < 3; k++)
             if (strstr(heard.why[i], cases[i][k]) == NULL) fail_msg("%s", heard.why[i]);
@@ -244,6 +247,7 @@ static void login_text(void **state)
     run_until_line(sessions, "1/2: agent is here\n");
     session_release(sessions, 1);
     run_until(sessions, 1);
+    assert_int_equal(heard.how[1], SESSION_WITHDREW);
     assert_non_null(strstr(heard.lines, "1/1: Welcome?[1m\n"));
     assert_non_null(strstr(heard.lines, "1/1: no end of line\n"));
     for (const char *c = heard.lines; *c != '\0'; c++)

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Sessions under way at a time: each is a process that computes keys. */
@@ -71,21 +72,26 @@ void tree_came(void *arg, uint32_t number)
 
 static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
 {
+    static const char self[] = "aqrun: "; /* so our own line begins, too */
     (void)arg;
-    if (stream == STDERR_FILENO)
+    if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
+    /* Who comes when the job is over finds nobody: that is no news, and no reason. */
+    if (stream == STDERR_FILENO && !job.over)
         aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
     else
         aqi_hub_tell(job.hub, "host %s: %s", tree_name(host), text);
 }
 
-static void tree_on_ended(void *arg, uint32_t host, bool answered, const char *why)
+static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const char *why)
 {
     (void)arg;
     aqi_hub_now(job.hub, aqi_now_ns());
-    if (answered)
+    if (how == SESSION_SERVED)
         aqi_hub_tell(job.hub, "%s", why); /* its link says more */
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
+    else if (how == SESSION_CAME_TO_NOTHING)
+        aqi_hub_say(job.hub, "%s", why); /* as others before it: all that is to be mended */
 }
 
 static void tree_on_child(void *arg)
