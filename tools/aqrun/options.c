@@ -211,6 +211,8 @@ static const char options_tail[] =
     "\n"
     "Other hosts are reached by ssh, which must ask for nothing (keys, known hosts), and get the\n"
     "environment without what has a meaning here only: of ssh, the terminal, displays, daemons.\n"
+    "While they start, a line now and then names those that are still missing, if standard error\n"
+    "is a terminal or with -v.\n"
     "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra, "
     "whichever\n"
     "of those that do is found first on PATH; -t shows its command. Then --prefix is as it has "
