@@ -438,9 +438,11 @@ void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const ch
 
 void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char *why)
 {
+    const struct hub_note failed = {
+        .type = HUB_FAILED, .rank = agent, .code = code, .data = why, .len = strlen(why)};
     const struct hub_note lost = {
         .type = HUB_HOST_LOST, .rank = agent, .data = why, .len = strlen(why)};
-    aqi_hub_failed(hub, code, "%s", why);
+    flow_fact(hub, &failed);
     flow_fact(hub, &lost);
     hub_pump(hub);
 }

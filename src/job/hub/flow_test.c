@@ -172,6 +172,23 @@ static unsigned sent(uint32_t to, uint8_t kind, uint32_t agent, uint64_t number)
 
 static const struct hub_note say = {.type = HUB_SAY, .data = "", .len = 0};
 
+/* It attached to the root when 1, which has started it, was too busy to hear it. */
+static void who_came_another_way_is_not_missed(void **state)
+{
+    (void)state;
+    static const char why[] = "the session has ended";
+    const struct hub_note failed = {
+        .type = HUB_FAILED, .rank = 3, .code = 1, .data = why, .len = strlen(why)};
+    for (int came = 0; came < 2; came++) {
+        open_one(0);
+        attach(1, 1, 0);
+        if (came) attach(3, 1, 0);
+        fact(1, 1, 1, &failed);
+        assert_int_equal(aqi_hub_ending(one.hub), !came);
+        aqi_hub_close(one.hub);
+    }
+}
+
 /* Agent 7 is attached to 1, past 3, which has come to the root itself. */
 static void acknowledgements_go_where_facts_came_from(void **state)
 {
@@ -459,6 +476,7 @@ static void who_has_no_room_for_a_result_ends_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_came_another_way_is_not_missed),
         cmocka_unit_test(acknowledgements_go_where_facts_came_from),
         cmocka_unit_test(who_repeats_a_fact_is_told_again),
         cmocka_unit_test(acknowledgements_are_of_whom_they_name),

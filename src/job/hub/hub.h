@@ -176,7 +176,8 @@ void aqi_hub_forsaken(struct aqi_hub *hub);
 void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const char *why);
 /* A frame came. AQ_EPROTO: it makes no sense, and the link should be given up. */
 aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *frame, size_t len);
-/* This agent never came, and will not: why, for people. Root, or the one who should start it. */
+/* This agent never came here, and will not: why, for people. Root, or the one who should start it.
+ * Of no matter when it has found another way to the root. */
 void aqi_hub_no_agent(struct aqi_hub *hub, uint32_t agent, int code, const char *why);
 /* Who is the next agent up the tree; AQI_NO_AGENT: the root has none. */
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout);

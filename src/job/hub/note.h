@@ -16,7 +16,7 @@ enum hub_note_type {
     HUB_ASK,         /* name, status; data: members, and then those who ask */
     HUB_ENDED,       /* `rank`, `code`, `event`: enum hub_end_flags; text: how */
     HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not; text */
-    HUB_FAILED,      /* `code`; text: what this host cannot do */
+    HUB_FAILED,      /* `code`; text: what cannot be done here; `rank`: who did not come, or 0 */
     HUB_CLOSED,      /* no process of this host runs, and none will */
     HUB_SAY,         /* `code`: always; text */
     HUB_OUTPUT,      /* `rank`, `event`: the stream; bytes */

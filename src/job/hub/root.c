@@ -164,6 +164,8 @@ static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_no
 static void root_on_failed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
+    /* Whoever started it has not seen it; but it has found another way to us. */
+    if (note->rank < hub->params.agents && hub->root->agents[note->rank].epoch != 0) return;
     hub_note_text(note, why);
     if (by == 0 || hub->params.hosts == NULL)
         end_job(hub, note->code, AQI_NO_RANK, "%s", why);
