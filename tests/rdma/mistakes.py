@@ -11,6 +11,10 @@ import sys
 
 # Root may lock as much as it likes.
 NOBODY = "ulimit -l 64; exec setpriv --reuid 65534 --regid 65534 --clear-groups"
+# What lies between the ports drops packets that both would carry.
+NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXIT; "
+          "tc filter add dev w0b ingress matchall action police rate 10gbit burst 10mb mtu 3000 "
+          "conform-exceed drop; timeout -s INT 20")
 # Name; variables; what starts the job, and each rank of it, for the shell; what is said.
 ROWS = [
     ("limit", {}, NOBODY, "exec",
@@ -25,6 +29,9 @@ ROWS = [
      r"from rxe.:1 \(10\.77\.[\d.]+\) to 10\.77\.[\d.]+: .* choose ports of one with AQ_IBV_PORTS"),
     ("kinds", {}, "exec", "test $AQ_RANK = 0 || export AQ_IBV_GID=0; exec",
      r"one is an address of IPv4 and the other is not: choose two of one kind with AQ_IBV_GID"),
+    ("packets", {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}, NARROW, "exec",
+     r"rank \d answers, but \d+ bytes do not arrive: the network from rxe.:1 .* may carry less "
+     r"than packets of 4096 bytes, .* set AQ_IBV_MTU=1024"),
 ]
 
 
