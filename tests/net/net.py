@@ -214,7 +214,7 @@ class Cut(Case):
 
     def test_for_good(self):
         """A silence longer than peers may have ends the job."""
-        with Talk(AQ_UDP_DEAD_AFTER="500ms") as talk:
+        with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less is too little where much else runs
             with rules(1, ("input", "drop")):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
             self.assertRegex(talk.said(), "rank [01] cannot be reached any more: does not answer")
