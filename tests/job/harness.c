@@ -179,6 +179,17 @@ size_t run_processes(const struct run *run, pid_t *pids, size_t most)
     return count;
 }
 
+bool process_is_named(pid_t pid, const char *wanted)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) return false;
+    bool found = read(fd, name, sizeof(name) - 1) > 0 && strcmp(name, wanted) == 0;
+    close(fd);
+    return found;
+}
+
 /* A process of the run that is still there, as a pidfd; -1 when there is none. */
 static int survivor(const struct run *run, char *name, size_t room)
 {

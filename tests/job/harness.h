@@ -46,6 +46,8 @@ void run_wait_killed(struct run *run);
 
 /* The processes of the run that are there now, aqrun among them; how many. */
 size_t run_processes(const struct run *run, pid_t *pids, size_t most);
+/* As the kernel shows it, with a line's end. */
+bool process_is_named(pid_t pid, const char *wanted);
 
 /* No socket of the library may stay that no process holds. */
 void expect_no_socket(const struct run *run);

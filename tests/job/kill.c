@@ -50,6 +50,33 @@ static void test_kill_9_with_shells_between(void **state)
     run_free(&run);
 }
 
+/* The guard of this aqrun, when there is another one than `but`. */
+static pid_t await_guard(const struct run *run, pid_t but)
+{
+    pid_t pids[64];
+    for (int tries = 0; tries < 5000; tries++, usleep(1000)) {
+        size_t count = run_processes(run, pids, sizeof(pids) / sizeof(pids[0]));
+        for (size_t i = 0; i < count; i++)
+            if (pids[i] != but && process_is_named(pids[i], "aq-guard\n")) return pids[i];
+    }
+    fail_msg("there is no guard");
+    return 0;
+}
+
+static void test_a_guard_that_is_killed_has_a_successor(void **state)
+{
+    (void)state;
+    struct run run;
+    job_start(&run, "-n", "2", "sh", "-c", "(echo 1; sleep 1000; true) & wait; true");
+    run_until(&run, OUT, "1\n", 2);
+    pid_t guard = await_guard(&run, 0);
+    kill(guard, SIGKILL);
+    (void)await_guard(&run, guard);
+    kill(run.pid, SIGKILL);
+    run_wait_killed(&run);
+    run_free(&run);
+}
+
 /* aqrun, the ranks and the guard, all at the same time. */
 static void test_kill_9_of_everything(void **state)
 {
@@ -196,6 +223,7 @@ int main(void)
         cmocka_unit_test(test_kill_9_of_aqrun),
         cmocka_unit_test(test_kill_9_before_anybody_joined),
         cmocka_unit_test(test_kill_9_with_shells_between),
+        cmocka_unit_test(test_a_guard_that_is_killed_has_a_successor),
         cmocka_unit_test(test_kill_9_of_everything),
         cmocka_unit_test(test_signals_end_the_job),
         cmocka_unit_test(test_signals_end_programs_without_the_library),

@@ -59,17 +59,6 @@ struct processes {
     size_t count;
 };
 
-static bool is_named(pid_t pid, const char *wanted)
-{
-    char path[64], name[32] = "";
-    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-    int fd = open(path, O_RDONLY);
-    if (fd < 0) return false;
-    bool found = read(fd, name, sizeof(name) - 1) > 0 && strcmp(name, wanted) == 0;
-    close(fd);
-    return found;
-}
-
 /* What has not become a program yet may be the guard before it names itself. It is left out where
  * the guard must live, see possible(). */
 static void look(const struct run *run, struct processes *found, bool shell)
@@ -79,8 +68,8 @@ static void look(const struct run *run, struct processes *found, bool shell)
     *found = (struct processes){0};
     for (size_t i = 0; i < count; i++) {
         if (pids[i] == run->pid) continue;
-        if (shell && is_named(pids[i], "aqrun\n")) continue;
-        if (is_named(pids[i], "aq-guard\n"))
+        if (shell && process_is_named(pids[i], "aqrun\n")) continue;
+        if (process_is_named(pids[i], "aq-guard\n"))
             found->guard = pids[i];
         else
             found->others[found->count++] = pids[i];

@@ -3,24 +3,28 @@
  * waits for that on a pipe.
  *
  * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not what those started,
- * as a shell does; those are in the same process groups, and these the guard knows.
+ * as a shell does; those are in the same process groups, and these the guard knows. Where it is
+ * killed itself another one takes its place.
  */
 #include "job.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static pid_t guard_pid;
+static pid_t guard_pid;     /* 0: there is none */
 static int guard_pipe = -1; /* aqrun's end; its closing wakes the guard */
+static pid_t *guard_groups;
+static uint32_t guard_count;
 
 /* The guard keeps nothing open that somebody may wait for the end of, such as `aqrun … | cat`. */
-static _Noreturn void guard_watch(int pipe_end, const volatile pid_t *groups, uint32_t count)
+static _Noreturn void guard_watch(int pipe_end)
 {
     setsid(); /* Ctrl-C and the end of the terminal are not for it */
     prctl(PR_SET_NAME, "aq-guard");
@@ -29,32 +33,54 @@ static _Noreturn void guard_watch(int pipe_end, const volatile pid_t *groups, ui
     char byte;
     while (read(0, &byte, 1) < 0 && errno == EINTR)
         continue;
-    for (uint32_t i = 0; i < count; i++)
+    const volatile pid_t *groups = guard_groups;
+    for (uint32_t i = 0; i < guard_count; i++)
         if (groups[i] > 0) kill(-groups[i], SIGKILL);
     _exit(0);
 }
 
-pid_t *guard_open(uint32_t count)
+/* False: errno. */
+static bool guard_start(void)
 {
-    pid_t *groups = mmap(NULL, count * sizeof(pid_t), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ends[2];
-    if (groups == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0)
-        die("memory or pipe for the guard: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
     guard_pid = fork();
-    if (guard_pid < 0) die("fork of the guard: %s", strerror(errno));
     if (guard_pid == 0) {
         close(ends[1]);
-        guard_watch(ends[0], groups, count);
+        guard_watch(ends[0]);
     }
     close(ends[0]);
     guard_pipe = ends[1];
-    return groups;
+    return guard_pid > 0;
+}
+
+pid_t *guard_open(uint32_t count)
+{
+    guard_count = count;
+    guard_groups = mmap(NULL, count * sizeof(pid_t), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (guard_groups == MAP_FAILED || !guard_start())
+        die("memory, pipe or process for the guard: %s", strerror(errno));
+    return guard_groups;
+}
+
+bool guard_reaped(pid_t pid)
+{
+    if (pid != guard_pid) return false;
+    guard_pid = 0;
+    if (guard_pipe < 0) return true; /* in good order */
+    close(guard_pipe);
+    if (!guard_start())
+        say("the guard was killed, and there is no other (%s): if aqrun is killed too, what ranks "
+            "have started may be left",
+            strerror(errno));
+    return true;
 }
 
 void guard_close(void)
 {
     close(guard_pipe);
-    while (waitpid(guard_pid, NULL, 0) < 0 && errno == EINTR)
+    guard_pipe = -1;
+    while (guard_pid > 0 && waitpid(guard_pid, NULL, 0) < 0 && errno == EINTR)
         continue;
 }

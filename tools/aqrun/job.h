@@ -122,6 +122,8 @@ void remote_watch_input(void);
 /* guard.c: a process that kills what is left of the ranks when aqrun itself is killed. */
 /* Start it, over a table of process groups shared with it; returns the table, all 0. */
 pid_t *guard_open(uint32_t groups);
+/* Was it the guard that has ended? Then there is another one. */
+bool guard_reaped(pid_t pid);
 /* aqrun ends in good order: nothing is to be killed. Waits for the guard's end. */
 void guard_close(void);
 

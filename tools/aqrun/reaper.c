@@ -128,7 +128,7 @@ static void reaper_reap(int number)
         struct rank *rank = reaper_find(pid);
         if (rank != NULL)
             reaper_ended(rank, status);
-        else
+        else if (!guard_reaped(pid))
             (void)tree_reaped(pid, status);
     }
 }
