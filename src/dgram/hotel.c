@@ -10,10 +10,12 @@ static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
         /* Half a turn before, so that others are near then, too. */
         uint64_t reached = tick - DGRAM_ROOMS / 2;
         if (hotel->far == NULL || reached < hotel->far_tick) hotel->far_tick = reached;
+        hotel->next = aqi_min(hotel->next, hotel->far_tick);
     } else {
         unsigned number = (unsigned)(tick % DGRAM_ROOMS);
         room = &hotel->room[number];
         hotel->busy[number / 64] |= UINT64_C(1) << number % 64;
+        hotel->next = aqi_min(hotel->next, tick);
     }
     guest->next = *room;
     guest->link = room;
@@ -70,16 +72,16 @@ static unsigned dgram_empty_rooms(const struct dgram_hotel *hotel, uint64_t tick
     return DGRAM_ROOMS;
 }
 
-struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now)
+static struct dgram_guest *dgram_look_up_to(struct dgram_hotel *hotel, uint64_t now, uint64_t until)
 {
-    uint64_t until = now >> DGRAM_TICK_SHIFT;
     while (hotel->guests != 0) {
         uint64_t tick = hotel->tick + dgram_empty_rooms(hotel, hotel->tick);
         if (hotel->far != NULL && hotel->far_tick <= aqi_min(tick, until)) {
             dgram_call_near(hotel);
             continue;
         }
-        if (tick > until) break;
+        hotel->next = hotel->far != NULL ? aqi_min(tick, hotel->far_tick) : tick;
+        if (tick > until) return NULL;
         hotel->tick = tick;
         struct dgram_guest *guest = hotel->room[tick % DGRAM_ROOMS];
         for (; guest != NULL; guest = guest->next) {
@@ -90,8 +92,16 @@ struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now)
         if (tick == until) return NULL;
         hotel->tick++;
     }
-    if (until > hotel->tick) hotel->tick = until;
+    hotel->next = UINT64_MAX;
     return NULL;
+}
+
+struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now)
+{
+    uint64_t until = now >> DGRAM_TICK_SHIFT;
+    struct dgram_guest *guest = until >= hotel->next ? dgram_look_up_to(hotel, now, until) : NULL;
+    if (guest == NULL && until > hotel->tick) hotel->tick = until;
+    return guest;
 }
 
 uint64_t dgram_next_wake(const struct dgram_hotel *hotel)

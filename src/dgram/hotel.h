@@ -22,6 +22,7 @@ struct dgram_hotel {
     struct dgram_guest *room[DGRAM_ROOMS];
     uint64_t busy[DGRAM_ROOMS / 64]; /* a bit for each room that has guests */
     uint64_t tick;                   /* rooms before it have been looked at */
+    uint64_t next;                   /* rooms before it are empty, and far_tick is not before it */
     unsigned guests;
     struct dgram_guest *far; /* those that the wheel does not reach yet, */
     uint64_t far_tick;       /* at which it reaches the first of them, or earlier */
@@ -31,7 +32,7 @@ struct dgram_hotel {
 void dgram_check_in(struct dgram_hotel *hotel, struct dgram_guest *guest, uint64_t when);
 void dgram_check_out(struct dgram_hotel *hotel, struct dgram_guest *guest);
 
-/* A guest whose time has come, checked out; NULL: none is left. */
+/* A guest whose time has come, checked out; NULL: none is left. Costs little where none has. */
 struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now);
 
 /* When the next one wants to be woken; of guests who stay for longer than the wheel has rooms, when

@@ -350,28 +350,48 @@ static size_t socket_segment(struct msghdr *message)
     return 0;
 }
 
+/* After a look that found nothing: is there reason for another one? What the network said of a
+ * packet that we sent may stand before packets. */
+static bool socket_look_again(struct socket_port *self, enum aqi_dgram_channel channel)
+{
+    if (AQI_LIKELY(errno == EAGAIN)) return false;
+    if (errno != EINTR) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+    return true;
+}
+
 /* Read once; false: nothing is there. */
 static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
                         struct msghdr *message, size_t *len)
 {
     const struct msghdr blank = *message;
-    /* With little to hear the kernel has less to write, as with little to say (socket_call). */
-    bool plain = message->msg_namelen == 0 && message->msg_controllen == 0;
     for (unsigned tries = 0; tries < BATCH; tries++) {
-        ssize_t got = plain ? recv(self->fd[channel], message->msg_iov->iov_base,
-                                   message->msg_iov->iov_len, 0)
-                            : recvmsg(self->fd[channel], message, 0);
+        ssize_t got = recvmsg(self->fd[channel], message, 0);
         if (got >= 0) {
             *len = (size_t)got;
             return true;
         }
-        if (AQI_LIKELY(errno == EAGAIN)) return false;
-        /* What the network said of a packet that we sent; there may be packets behind it. */
-        if (errno != EINTR)
-            atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (!socket_look_again(self, channel)) return false;
         *message = blank;
     }
     return false;
+}
+
+/* As socket_take, of whom one socket is for, one by one: with little to hear the kernel has less to
+ * write, as with little to say (socket_call). */
+static unsigned socket_take_one(struct socket_port *self, enum aqi_dgram_channel channel,
+                                unsigned char *buffer, aqi_port_take *take, void *arg,
+                                size_t *bytes)
+{
+    for (unsigned tries = 0; tries < BATCH; tries++) {
+        ssize_t got = recv(self->fd[channel], buffer, LARGEST, 0);
+        if (got >= 0) {
+            *bytes += (size_t)got;
+            take(arg, channel, &self->peer[channel], buffer, (size_t)got);
+            return 1;
+        }
+        if (!socket_look_again(self, channel)) return 0;
+    }
+    return 0;
 }
 
 /* Read what came in one piece, and hand its packets over; how many. */
@@ -382,12 +402,14 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
     struct aqi_dgram_addr from;
     unsigned char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(alignof(size_t))));
     struct iovec all = {buffer, LARGEST};
+    bool grouped = channel == AQI_DGRAM_DATA || self->gro;
+    bool connected = atomic_load_explicit(&self->connected[channel], memory_order_acquire);
+    if (connected && !grouped) return socket_take_one(self, channel, buffer, take, arg, bytes);
     struct msghdr message = {.msg_iov = &all, .msg_iovlen = 1};
-    if (channel == AQI_DGRAM_DATA || self->gro) {
+    if (grouped) {
         message.msg_control = control;
         message.msg_controllen = sizeof(control);
     }
-    bool connected = atomic_load_explicit(&self->connected[channel], memory_order_acquire);
     if (!connected) {
         message.msg_name = &at;
         message.msg_namelen = sizeof(at);
