@@ -126,7 +126,7 @@ static const char *hca_advice_to_mend(const struct hca_place *from, const struct
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to)
 {
     struct hca_text why;
-    snprintf(why.text, sizeof(why.text), "from %s (%.60s) to %.60s: %s", rail->name,
+    snprintf(why.text, sizeof(why.text), "from %s (%.48s) to %.48s: %s", rail->name,
              hca_advice_place(&rail->place).text, hca_advice_place(to).text,
              hca_advice_to_mend(&rail->place, to));
     return why;

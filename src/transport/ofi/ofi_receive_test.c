@@ -23,7 +23,7 @@ static ssize_t provider_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uin
     assert_int_equal(msg->msg_iov->iov_len, area->chunk->len);
     assert_int_equal(area->messages, 0);
     if (full) return -FI_EAGAIN;
-    assert_in_range(count, 0, MOST - 1);
+    assert_true(count < MOST);
     given[count++] = area;
     return 0;
 }
