@@ -350,48 +350,39 @@ static size_t socket_segment(struct msghdr *message)
     return 0;
 }
 
-/* After a look that found nothing: is there reason for another one? What the network said of a
- * packet that we sent may stand before packets. */
-static bool socket_look_again(struct socket_port *self, enum aqi_dgram_channel channel)
-{
-    if (AQI_LIKELY(errno == EAGAIN)) return false;
-    if (errno != EINTR) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
-    return true;
-}
-
-/* Read once; false: nothing is there. */
+/* Read once; false: nothing is there. With little to hear, which is no message, the kernel has less
+ * to write, as with little to say (socket_call). */
 static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
-                        struct msghdr *message, size_t *len)
+                        unsigned char *buffer, struct msghdr *message, size_t *len)
 {
-    const struct msghdr blank = *message;
+    struct msghdr blank;
+    if (message != NULL) blank = *message;
     for (unsigned tries = 0; tries < BATCH; tries++) {
-        ssize_t got = recvmsg(self->fd[channel], message, 0);
+        ssize_t got = message == NULL ? recv(self->fd[channel], buffer, LARGEST, 0)
+                                      : recvmsg(self->fd[channel], message, 0);
         if (got >= 0) {
             *len = (size_t)got;
             return true;
         }
-        if (!socket_look_again(self, channel)) return false;
-        *message = blank;
+        if (AQI_LIKELY(errno == EAGAIN)) return false;
+        /* What the network said of a packet that we sent; there may be packets behind it. */
+        if (errno != EINTR)
+            atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (message != NULL) *message = blank;
     }
     return false;
 }
 
-/* As socket_take, of whom one socket is for, one by one: with little to hear the kernel has less to
- * write, as with little to say (socket_call). */
+/* As socket_take, of whom one socket is for, one by one. */
 static unsigned socket_take_one(struct socket_port *self, enum aqi_dgram_channel channel,
                                 unsigned char *buffer, aqi_port_take *take, void *arg,
                                 size_t *bytes)
 {
-    for (unsigned tries = 0; tries < BATCH; tries++) {
-        ssize_t got = recv(self->fd[channel], buffer, LARGEST, 0);
-        if (got >= 0) {
-            *bytes += (size_t)got;
-            take(arg, channel, &self->peer[channel], buffer, (size_t)got);
-            return 1;
-        }
-        if (!socket_look_again(self, channel)) return 0;
-    }
-    return 0;
+    size_t len;
+    if (!socket_read(self, channel, buffer, NULL, &len)) return 0;
+    *bytes += len;
+    take(arg, channel, &self->peer[channel], buffer, len);
+    return 1;
 }
 
 /* Read what came in one piece, and hand its packets over; how many. */
@@ -415,7 +406,7 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
         message.msg_namelen = sizeof(at);
     }
     size_t len;
-    if (!socket_read(self, channel, &message, &len)) return 0;
+    if (!socket_read(self, channel, buffer, &message, &len)) return 0;
     size_t segment = socket_segment(&message);
     if (segment == 0) segment = aqi_max(len, 1);
     if (!connected) ports_address_seen(&at, channel, &from);
