@@ -28,6 +28,7 @@ static void test_bad_command_lines(void **state)
         {{"-n", "2"}, "no program is given"},
         {{"--prefx", "true"}, "maybe --prefix?"},
         {{"-Q", "true"}, "there is no option -Q"},
+        {{"--ssh", "true"}, "--ssh may be one of --ssh-command, --ssh-options"},
         {{"-E", "JOB_NOT_SET", "true"}, "-E JOB_NOT_SET: this variable is not set"},
         {{"-E", "PATH,2x", "true"}, "\"2x\" is no name of a variable"},
         {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not legal"},
@@ -220,8 +221,8 @@ static void test_programs_that_cannot_be_run(void **state)
     } cases[] = {
         {"no_such_program", 127, "cannot run no_such_program: No such file or directory; it is in"},
         {"/no/such/program", 127, "cannot run /no/such/program: No such file or directory"},
-        {"/dev/null", 126, "cannot run /dev/null: Permission denied"},
-        {"/tmp", 126, "cannot run /tmp: Permission denied"},
+        {"/dev/null", 126, "cannot run /dev/null: Permission denied; is it a program? chmod"},
+        {"/tmp", 126, "cannot run /tmp: Permission denied; it is a folder"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct run run;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SPAWN_BATCH 16
@@ -53,6 +54,7 @@ void spawn_open(int epoll)
 static const char *spawn_hint(int err, char *text, size_t room)
 {
     const char *program = job.options.command[0];
+    struct stat is;
     text[0] = '\0';
     if (err == ENOENT && strchr(program, '/') == NULL)
         snprintf(text, room, "%s",
@@ -60,6 +62,12 @@ static const char *spawn_hint(int err, char *text, size_t room)
                                             : "; it is in no folder of PATH");
     else if (err == ENOENT && access(program, F_OK) == 0)
         snprintf(text, room, "; it is there, but its interpreter is not");
+    else if (err == EACCES && stat(program, &is) == 0 && S_ISDIR(is.st_mode))
+        snprintf(text, room, "; it is a folder");
+    else if (err == EACCES && access(program, F_OK) == 0)
+        snprintf(text, room,
+                 "; is it a program? chmod +x makes it one, unless its file system is "
+                 "mounted noexec");
     else if (err == ENOEXEC)
         snprintf(text, room, "; is it for another kind of machine?");
     return text;

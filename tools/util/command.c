@@ -93,14 +93,32 @@ static const struct command_row *row_at(size_t i)
     return i == command.count ? &help_row : &version_row;
 }
 
+/* The options that begin as `given` does, which is --NAME or --NAME=VALUE; `*count` of them. */
+static void beginning(const char *given, char *text, size_t room, size_t *count)
+{
+    size_t length = strcspn(given, "="), at = 0;
+    *count = 0;
+    for (size_t i = 0; i < command.count + 2; i++) {
+        const char *name = row_at(i)->name;
+        if (length <= 2 || strncmp(name, given + 2, length - 2) != 0) continue;
+        int len = snprintf(text + at, room - at, "%s--%s", *count != 0 ? ", " : "", name);
+        if (len > 0 && (size_t)len < room - at) at += (size_t)len;
+        ++*count;
+    }
+}
+
 /* getopt found no such option, or no argument where one must be, or one too many. */
 __attribute__((noreturn)) static void unknown(int result, const char *given)
 {
     struct aqi_nearest nearest;
+    char names[256];
+    size_t count;
     bool is_letter = optopt > 0 && optopt < LONG;
     if (result == ':' && is_letter) command_wrong("-%c needs an argument", optopt);
     if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
     if (is_letter) command_wrong("there is no option -%c", optopt);
+    beginning(given, names, sizeof(names), &count);
+    if (count > 1) command_wrong("%s may be one of %s", given, names);
     aqi_nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command.count + 2; i++)
         aqi_nearest_offer(&nearest, row_at(i)->name);
