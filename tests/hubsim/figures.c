@@ -7,7 +7,9 @@
 
 enum { FIGURE_CALLS = 3, FANOUT = 16 };
 
-static const uint32_t figure_sizes[][2] = {{100, 10000}, {1000, 10000}}; /* agents, ranks */
+/* Agents, ranks, bytes of a card: every agent keeps the tables, so many agents get short ones. */
+static const uint32_t figure_sizes[][3] = {
+    {10, 10000, 512}, {100, 10000, 512}, {1000, 10000, 512}, {10000, 10000, 8}};
 
 /* Start, three tables, an agreement of all, and an exit of all. */
 static void figures_plan(struct plan *plan, uint32_t agents, uint32_t ranks, uint64_t card_bytes)
@@ -69,7 +71,7 @@ int run_figures(void)
         struct plan plan;
         struct sim sim = {.quiet = true};
         uint32_t agents = figure_sizes[i][0], ranks = figure_sizes[i][1];
-        figures_plan(&plan, agents, ranks, 512);
+        figures_plan(&plan, agents, ranks, figure_sizes[i][2]);
         clock_t before = clock();
         figures_run(&sim, &plan);
         double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
@@ -79,6 +81,7 @@ int run_figures(void)
                figures_rounds(&sim, 1, 2), figures_rounds(&sim, 2, MARK_AGREED),
                figures_rounds(&sim, MARK_AGREED, MARK_EXIT), sim.agents[0].frames_in,
                figures_most_in(&sim), sim.agents[0].bytes_in, sim.agents[0].bytes_out, seconds);
+        fflush(stdout);
         sim_close(&sim);
         plan_close(&plan);
     }
