@@ -16,7 +16,10 @@ import sys
 import tempfile
 
 MODES = ("SEQ", "PAR", "PARSYNC")
-LANGUAGES = (("c", "c99"), ("c", "gnu2x"), ("c++", "c++98"), ("c++", "c++20"))
+# What a mode has, and what is linked, does not depend on the standard: once for each language.
+LANGUAGES = (("c", "c99", MODES), ("c", "gnu2x", ("PAR",)), ("c++", "c++98", MODES),
+             ("c++", "c++20", ("PAR",)))
+LINKED = ("c99", "c++98")
 KINDS = ("func", "type", "object", "macro", "one", "pp", "const", "initializer", "string")
 # What an initializer is of; a handle where nothing is said.
 TYPES = (
@@ -123,7 +126,8 @@ class Build:
         libraries = [text.replace("{mode}", self.mode.lower()) for text in self.arguments[4:]]
         with tempfile.TemporaryDirectory() as folder:
             result = subprocess.run(
-                [*command, "-o", f"{folder}/names", "-", "-x", "none", *libraries],
+                [*command, "-o", f"{folder}/names", "-", "-x", "none", *libraries]
+                if self.standard in LINKED else [*command, "-fsyntax-only", "-"],
                 input=source, text=True, capture_output=True, check=False)
         if result.returncode == 0:
             return None
@@ -135,7 +139,8 @@ def main():
     sections = read_table(pathlib.Path(__file__).with_name("names.txt"))
     count = sum(len(names) for _, kinds in sections for names in kinds.values())
     jobs = [(Build(arguments, language, standard, mode), headers, names)
-            for language, standard in LANGUAGES for mode in MODES for headers, names in sections]
+            for language, standard, modes in LANGUAGES for mode in modes
+            for headers, names in sections]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         findings = [finding for finding in pool.map(lambda job: job[0].check(*job[1:]), jobs)
                     if finding]

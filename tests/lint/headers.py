@@ -18,8 +18,7 @@ PUBLIC = (("c", ["-std=c11"]), ("c++", ["-std=c++11"]), ("c++", ["-std=c++17"]),
 INTERNAL = (("c", ["-std=c11", "-D_GNU_SOURCE"]),)
 # What clients of the GASNet interface include: in each threading mode, in C and C++ old and new.
 GASNET = "src/front/gasnet"
-GASNET_STANDARDS = (("c", "c99"), ("c", "gnu11"), ("c++", "c++98"), ("c++", "c++11"),
-                    ("c++", "c++20"))
+GASNET_STANDARDS = (("c", "c99"), ("c++", "c++98"), ("c++", "c++20"))
 GASNET_MODELESS = ("gasnet_fwd", "gasnet_config", "gasnet_portable_platform", "gasnet_tools")
 GASNET_MODES = ("SEQ", "PAR", "PARSYNC")
 
