@@ -51,26 +51,19 @@ void spawn_open(int epoll)
         input_open_far();
 }
 
-static const char *spawn_hint(int err, char *text, size_t room)
+static const char *spawn_hint(int err)
 {
     const char *program = job.options.command[0];
     struct stat is;
-    text[0] = '\0';
     if (err == ENOENT && strchr(program, '/') == NULL)
-        snprintf(text, room, "%s",
-                 access(program, X_OK) == 0 ? "; it is in this folder: write ./ before it"
-                                            : "; it is in no folder of PATH");
-    else if (err == ENOENT && access(program, F_OK) == 0)
-        snprintf(text, room, "; it is there, but its interpreter is not");
-    else if (err == EACCES && stat(program, &is) == 0 && S_ISDIR(is.st_mode))
-        snprintf(text, room, "; it is a folder");
-    else if (err == EACCES && access(program, F_OK) == 0)
-        snprintf(text, room,
-                 "; is it a program? chmod +x makes it one, unless its file system is "
-                 "mounted noexec");
-    else if (err == ENOEXEC)
-        snprintf(text, room, "; is it for another kind of machine?");
-    return text;
+        return access(program, X_OK) == 0 ? "; it is in this folder: write ./ before it"
+                                          : "; it is in no folder of PATH";
+    if (err == ENOENT && access(program, F_OK) == 0)
+        return "; it is there, but its interpreter is not";
+    if (err == EACCES && stat(program, &is) == 0 && S_ISDIR(is.st_mode)) return "; it is a folder";
+    if (err == EACCES && access(program, F_OK) == 0)
+        return "; is it a program? chmod +x makes it one, unless its file system is mounted noexec";
+    return err == ENOEXEC ? "; is it for another kind of machine?" : "";
 }
 
 void spawn_read_reports(void)
@@ -82,7 +75,7 @@ void spawn_read_reports(void)
         if (got == 0) aqi_source_close(&spawn.reports);
         if (got != (ssize_t)sizeof(report)) return;
         if (aqi_hub_ending(job.hub)) continue; /* all fail for the same reason */
-        char hint[80], where[BIND_TEXT_BYTES];
+        char where[BIND_TEXT_BYTES];
         if (report.unbound) {
             aqi_hub_failed(job.hub, AQI_EXIT_FAILED,
                            "cannot bind rank %u%s: sched_setaffinity: %s; start without "
@@ -91,9 +84,9 @@ void spawn_read_reports(void)
                            strerror(report.err));
             continue;
         }
-        spawn_hint(report.err, hint, sizeof(hint));
         aqi_hub_failed(job.hub, report.err == ENOENT ? EXIT_NO_PROGRAM : EXIT_CANNOT_RUN,
-                       "cannot run %s: %s%s", job.options.command[0], strerror(report.err), hint);
+                       "cannot run %s: %s%s", job.options.command[0], strerror(report.err),
+                       spawn_hint(report.err));
     }
 }
 
