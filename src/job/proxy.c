@@ -177,7 +177,7 @@ static void proxy_open(struct aqi_agent_params *params)
     struct managed_answer answer = {0};
     proxy.hosts = calloc(info->hosts, sizeof(*proxy.hosts));
     for (uint32_t i = 0; proxy.hosts != NULL && i < info->hosts; i++)
-        if (asprintf((char **)(uintptr_t)&proxy.hosts[i], "%u", i) < 0) proxy.hosts = NULL;
+        if (asprintf((char **)(uintptr_t)&proxy.hosts[i], "node %u", i) < 0) proxy.hosts = NULL;
     if (proxy.hosts == NULL) proxy_fail("no memory");
     params->hub.hosts = info->hosts > 1 ? proxy.hosts : NULL;
     if (aqi_agent_open(params, &proxy.hub) != AQ_OK) proxy_fail(aq_error_message());
