@@ -33,7 +33,8 @@ enum {
     STREAK = 3,            /* calls in a row that found something: more is expected */
     BATCH = 16,            /* datagrams, or bursts, that one call then takes, */
     BATCH_BYTES = 1 << 16, /* and bytes */
-    WARM = 1024,           /* calls without DATA until its socket is left alone */
+    WARM = 128,            /* calls without DATA until few look at its socket; what is sent again
+                            * comes there, too */
     CROWD = 64             /* packets in company, more than alone, that are worth GRO */
 };
 
