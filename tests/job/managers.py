@@ -227,7 +227,7 @@ class Manager:
         until(lambda: trace.read_text().endswith("]\n"), "the trace has no end", 10)
         events = json.loads(trace.read_text())
         self.assertEqual({event["pid"] for event in events}, set(range(4)))
-        self.assertRegex(stats.read_text(), "clock of host 1: offset .* us, error .* us")
+        self.assertRegex(stats.read_text(), "clock of host node 1: offset .* us, error .* us")
         self.assertEqual(set(re.findall(r"(?m)^rank (\d)", stats.read_text())), set("0123"))
 
     def test_ends_of_programs(self):
