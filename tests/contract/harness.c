@@ -435,6 +435,24 @@ unsigned ct_count_fds(void)
     return count;
 }
 
+void ct_expect_fds(unsigned fds, unsigned more)
+{
+    char said[4000];
+    size_t used = 0;
+    unsigned count = ct_count_fds();
+    if (count >= fds && count <= fds + more) return;
+    DIR *dir = opendir("/proc/self/fd");
+    CT_CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL && used < sizeof(said);) {
+        char what[64] = "";
+        (void)!readlinkat(dirfd(dir), entry->d_name, what, sizeof(what) - 1);
+        used += (size_t)snprintf(said + used, sizeof(said) - used, " %s %s;", entry->d_name, what);
+    }
+    closedir(dir);
+    fprintf(stderr, "open:%s\n", said);
+    CT_EQUAL(count, fds);
+}
+
 unsigned ct_count_shared_maps(void)
 {
     unsigned count = 0;

@@ -183,6 +183,8 @@ bool ct_overdue(uint64_t *start_ns, unsigned seconds);
 
 /* Open descriptors and mappings of shared objects of this process. */
 unsigned ct_count_fds(void);
+/* Are there so many, or a few more? Says what they are, if not. */
+void ct_expect_fds(unsigned fds, unsigned more);
 unsigned ct_count_shared_maps(void);
 
 /* The tables, one per file. */

@@ -68,7 +68,10 @@ static void world_process_main(struct ct_world *world, const struct ct_case *c, 
         struct world_rank me = {.world = world, .c = c, .rank = rank};
         world_rank_main(&me);
     }
-    CT_EQUAL(ct_count_fds(), fds);
+    /* When an endpoint of libfabric's TCP is closed, what peers have begun to connect with it since
+     * then is not (1.17). */
+    bool forgets = strcmp(world->config.transport->name, "ofi") == 0;
+    ct_expect_fds(fds, forgets ? world->config.ranks - 1 : 0);
     CT_EQUAL(ct_count_shared_maps(), maps);
 }
 
