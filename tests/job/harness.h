@@ -25,8 +25,9 @@ struct run {
 /* All time-outs, of the harness and of the jobs, are so many times as long: for busy machines. */
 extern unsigned run_patience;
 
-#define OUT 0
-#define ERR 1
+#define OUT          0
+#define ERR          1
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Start a program (searched in PATH) with the arguments after it; NULL ends them. */
 void run_start(struct run *run, const char *program, ...) __attribute__((sentinel));

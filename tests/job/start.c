@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static void test_bad_command_lines(void **state)
 {
     (void)state;
