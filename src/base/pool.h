@@ -32,8 +32,10 @@ size_t aqi_pool_destroy(struct aqi_pool *pool);
 void *aqi_pool_get_slow(struct aqi_pool *pool);
 static inline void *aqi_pool_get(struct aqi_pool *pool)
 {
+    /* Where the pool is shared, not even a look at the list without the lock. */
+    if (AQI_UNLIKELY(pool->locked)) return aqi_pool_get_slow(pool);
     void *object = pool->free;
-    if (AQI_UNLIKELY(pool->locked || object == NULL)) return aqi_pool_get_slow(pool);
+    if (AQI_UNLIKELY(object == NULL)) return aqi_pool_get_slow(pool);
     pool->free = *(void **)object;
     pool->outstanding++;
     return object;
