@@ -81,6 +81,7 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
     struct aqi_credit_limits c = params->credits.depth != 0 ? params->credits : by_default;
     if (limits->depth != 0 && c.depth > limits->depth) c.depth = limits->depth;
     if (c.depth > most_count) c.depth = most_count;
+    if (limits->total != 0 && (c.total == 0 || c.total > limits->total)) c.total = limits->total;
     c.largest = (uint32_t)credit_gate_bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
     /* Two of the largest always, as gemini has it, so that they overlap; and what the word holds */
     if (c.bytes != 0) c.bytes = aqi_min(aqi_max(c.bytes, 2 * (size_t)c.largest), most_bytes);

@@ -5,7 +5,8 @@
  *
  * What the gate promises the transport:
  *   - At most `depth` requests (of params.credits, lowered by limits.depth), and beyond the first
- *     of them at most `bytes` bytes, have been sent to a peer and are not yet given back by it.
+ *     of them at most `bytes` bytes, have been sent to a peer and are not yet given back by it;
+ *     and to all together at most `total`, if that is limited.
  *   - A peer sends at most as many replies as it was sent requests: a buffer posted before each
  *     request is there for the reply.
  * That counts everything: the program's messages, barriers and collectives of the core, and the
@@ -20,7 +21,7 @@
 
 struct aqi_credit_gate;
 
-/* The limits in force for what was asked; `max_medium` and `depth` of the transport's limits. */
+/* The limits in force for what was asked; `max_medium`, `depth`, `total` of the transport's. */
 struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
                                                 const struct aqi_tp_limits *limits);
 

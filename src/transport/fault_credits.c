@@ -87,6 +87,11 @@ static void fault_credits_count_request(struct fault_credits *c, uint32_t to,
     if (a->out.count > c->limits.depth) fault_credits_overrun(c, to, "too many requests");
     if (c->limits.bytes != 0 && a->out.count > 1 && a->out.bytes > c->limits.bytes)
         fault_credits_overrun(c, to, "too many bytes of requests");
+    uint64_t all = 0;
+    for (uint32_t id = 0; c->limits.total != 0 && id < c->params.size; id++)
+        if (!c->peer[id].dead) all += c->peer[id].out.count;
+    if (all > aqi_max(1, c->limits.total))
+        fault_credits_overrun(c, to, "too many requests to all peers together");
 }
 
 void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_am *am, bool sent)

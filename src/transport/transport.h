@@ -269,8 +269,10 @@ struct aqi_tp_limits {
     /* Payload bytes of the internal messages that carry puts and gets, a multiple of 64 and not
      * below max_medium; 0: max_medium. */
     size_t max_piece;
-    uint32_t depth; /* AQI_CAP_CREDITS: requests for which a peer's buffers suffice; 0: credits */
-    uint32_t pool;  /* messages that the peers' shared room holds; 0: each has room of its own */
+    /* AQI_CAP_CREDITS: requests to one peer for which its buffers suffice, and to all together for
+     * whose replies our own do; 0: what the credits say. */
+    uint32_t depth, total;
+    uint32_t pool; /* messages that the peers' shared room holds; 0: each has room of its own */
 };
 
 /*

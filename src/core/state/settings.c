@@ -51,14 +51,16 @@ static const struct aqi_setting rows[] = {
      .more_aliases = total_aliases,
      .def = "0",
      .doc = "Requests that may be under way to all peers together; 0: as many as AQ_AM_CREDITS "
-            "allows, or the transport has room for.",
+            "allows, or the transport has room for; the same in every process.",
+     .same = true,
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits_total)},
     {.name = "AQ_AM_BYTES",
      .alias = "GASNET_NETWORKDEPTH_SPACE",
      .def = "12K",
      .doc = "Bytes of requests that may be under way to one peer, where AQ_AM_CREDITS applies; at "
-            "least two of the largest Mediums; 0: no limit.",
+            "least two of the largest Mediums; 0: no limit; the same in every process.",
+     .same = true,
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},
     {.name = "AQ_AM_SLACK",

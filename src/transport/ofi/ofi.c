@@ -12,17 +12,11 @@ const unsigned char ofi_magic[4] = {'o', 'f', 'i', '3'};
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* How many requests a peer may have under way, by the memory; what is more than the provider takes
- * buffers for waits in it. */
 static void ofi_size_queues(struct ofi_tp *ofi)
 {
-    uint64_t peers = aqi_max(1, ofi->params.size - 1);
-    uint64_t depth = aqi_min(UINT16_MAX, ofi_config.receive_memory / (2 * ofi->buffer * peers));
-    ofi->tp.limits.depth = (uint32_t)aqi_max(1 + OFI_FLUSHES, depth) - OFI_FLUSHES;
-    ofi->depth = aqi_credit_gate_limits(&ofi->params, &ofi->tp.limits).depth;
-    ofi->tp.limits.depth = ofi->depth;
     if (ofi_config.receive_many == 0 || (ofi->info->caps & FI_MULTI_RECV) == 0)
         ofi->without |= OFI_MANY;
+    ofi_receive_limit(ofi);
     /* Replies have half as much again. */
     size_t inject = ofi->info->tx_attr->inject_size;
     ofi->inject = ofi->without & OFI_INJECT ? 0 : aqi_min(ofi_config.inject, inject);
@@ -179,11 +173,11 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct ofi_tp *ofi = (const struct ofi_tp *)tp;
     bool many = (ofi->without & OFI_MANY) == 0;
-    int n =
-        snprintf(buf, len, "%s on %s%s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
-                 ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
-                 ofi_describe_progress(ofi), ofi_describe_order(ofi), ofi->depth, ofi->receives,
-                 many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
+    int n = snprintf(
+        buf, len, "%s on %s%s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
+        ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi_describe_progress(ofi),
+        ofi_describe_order(ofi), ofi->limits.depth, ofi->receives,
+        many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);
     return n + ofi_trial_describe(ofi, buf + used, len - used);
 }

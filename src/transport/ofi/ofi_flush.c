@@ -83,7 +83,7 @@ void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer)
 bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
 {
     struct ofi_buf **at = &peer->early;
-    if (peer->down || buf->number - peer->received - 1 > 8 * ofi->depth + 64) return false;
+    if (peer->down || buf->number - peer->received - 1 > 8 * ofi->limits.depth + 64) return false;
     while (*at != NULL && (int32_t)((*at)->number - buf->number) < 0)
         at = &(*at)->next;
     if (*at != NULL && (*at)->number == buf->number) return false;

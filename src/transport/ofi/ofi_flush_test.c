@@ -10,7 +10,7 @@
 /* As it is when it is connected; there is no room, so nothing reaches a provider. */
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    *ofi = (struct ofi_tp){.depth = 4, .look_at = AQI_NO_DEADLINE};
+    *ofi = (struct ofi_tp){.limits.depth = 4, .look_at = AQI_NO_DEADLINE};
     *peer = (struct ofi_peer){.peer.id = 3};
     peer->last_kept = &peer->kept;
     peer->last_waiting = &peer->waiting;

@@ -191,17 +191,17 @@ struct ofi_tp {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
-    unsigned without;  /* enum ofi_part */
-    int fd;            /* readable when there are completions; -1: the provider has none */
-    uint64_t now;      /* as progress was told */
-    uint64_t look_at;  /* when peers are to be looked at, in ns */
-    uint32_t stamp;    /* in each message: who knows the job's key */
-    uint32_t depth;    /* requests under way to a peer */
-    size_t buffer;     /* bytes of one */
-    size_t inject;     /* bytes of the largest message that the provider copies */
-    size_t put_inject; /* and of the largest put */
-    uint32_t messages; /* that may be on their way here, if all peers send at once */
-    uint32_t receives; /* buffers that are to be posted, and are */
+    unsigned without; /* enum ofi_part */
+    int fd;           /* readable when there are completions; -1: the provider has none */
+    uint64_t now;     /* as progress was told */
+    uint64_t look_at; /* when peers are to be looked at, in ns */
+    uint32_t stamp;   /* in each message: who knows the job's key */
+    struct aqi_credit_limits limits; /* on requests under way, as they are in force */
+    size_t buffer;                   /* bytes of one */
+    size_t inject;                   /* bytes of the largest message that the provider copies */
+    size_t put_inject;               /* and of the largest put */
+    uint32_t messages;               /* that may be on their way here, if all peers send at once */
+    uint32_t receives;               /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be under way, and are */
     uint64_t next_key;
@@ -289,6 +289,8 @@ static inline size_t ofi_area_len(const struct ofi_tp *ofi)
 void ofi_buf_close(struct ofi_tp *ofi);
 
 /* ofi_receive.c: what messages arrive in. With the lock held. */
+/* How many requests may be under way, by the memory for what arrives; before the endpoint opens. */
+void ofi_receive_limit(struct ofi_tp *ofi);
 /* How many buffers, and of which kind. */
 void ofi_receive_size(struct ofi_tp *ofi);
 /* As many as are to be posted. */

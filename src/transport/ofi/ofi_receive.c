@@ -15,18 +15,58 @@
 
 enum {
     OFI_RECEIVE_MORE = 16,
-    OFI_RECEIVE_AREAS = 4, /* at least */
+    OFI_RECEIVE_AREAS = 4,  /* at least; what a handler reads is not with the provider */
+    OFI_RECEIVE_BESIDE = 64 /* bytes of a message that credits do not count, at most */
 };
+
+/* --- how much -------------------------------------------------------------------------------- */
+
+/*
+ * What may be on its way here is, of each peer, its requests, a question and an answer; and of all
+ * together as many replies as requests are under way to them. With a buffer for each message all
+ * of that counts by number. In buffers for many, requests count by their bytes, of which a peer has
+ * AQ_AM_BYTES under way (gemini's scheme); and a limit on all requests bounds the replies.
+ */
+static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
+{
+    uint64_t flushes = 2 * OFI_FLUSHES * (OFI_FRAME + OFI_RECEIVE_BESIDE);
+    uint64_t each = depth * ofi->buffer, bytes = ofi->limits.bytes + depth * OFI_RECEIVE_BESIDE;
+    return flushes + (ofi->limits.bytes != 0 ? aqi_min(each, bytes) : each);
+}
+
+void ofi_receive_limit(struct ofi_tp *ofi)
+{
+    uint64_t peers = aqi_max(1, ofi->params.size - 1), memory = ofi_config.receive_memory;
+    struct aqi_tp_limits *limits = &ofi->tp.limits;
+    bool many = (ofi->without & OFI_MANY) == 0;
+    ofi->limits = aqi_credit_gate_limits(&ofi->params, limits);
+    uint64_t depth = ofi->limits.depth, share = memory / 2 / peers;
+    if (many)
+        while (depth > 1 && ofi_receive_requests(ofi, depth) > share)
+            depth--;
+    else
+        depth = aqi_min(depth, aqi_max(1 + OFI_FLUSHES, share / ofi->buffer) - OFI_FLUSHES);
+    limits->depth = (uint32_t)depth;
+    uint64_t requests = peers * ofi_receive_requests(ofi, depth);
+    uint64_t rest = memory - aqi_min(requests, memory / 2);
+    if (many) limits->total = (uint32_t)aqi_min(UINT32_MAX, aqi_max(1, rest / ofi->buffer));
+    ofi->limits = aqi_credit_gate_limits(&ofi->params, limits);
+}
 
 void ofi_receive_size(struct ofi_tp *ofi)
 {
     uint64_t peers = aqi_max(1, ofi->params.size - 1), most = ofi->info->rx_attr->size;
-    ofi->messages =
-        (uint32_t)aqi_min(UINT32_MAX, 2 * peers * (ofi->depth + OFI_FLUSHES) + OFI_RECEIVE_MORE);
+    uint64_t depth = ofi->limits.depth, replies = peers * depth;
+    if (ofi->limits.total != 0) replies = aqi_min(replies, ofi->limits.total);
+    ofi->messages = (uint32_t)aqi_min(UINT32_MAX, peers * (depth + 2 * OFI_FLUSHES) + replies +
+                                                      OFI_RECEIVE_MORE);
+    most = aqi_min(most, ofi_config.receive_memory / ofi->buffer);
     ofi->receives = (uint32_t)aqi_min(most, ofi->messages);
     if (ofi->without & OFI_MANY) return;
-    /* The same memory, in few pieces; and what a handler reads is not with the provider. */
-    ofi->receives = ofi->receives / OFI_CHUNK + OFI_RECEIVE_AREAS;
+    /* The last part of each, which has no room for the largest message, stays empty. */
+    uint64_t bytes = peers * ofi_receive_requests(ofi, depth) + replies * ofi->buffer;
+    uint64_t areas = bytes / (ofi_area_len(ofi) - ofi->buffer) + OFI_RECEIVE_AREAS;
+    ofi->receives = (uint32_t)aqi_min(most, areas);
 }
 
 /* --- posting --------------------------------------------------------------------------------- */

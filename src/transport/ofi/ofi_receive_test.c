@@ -39,15 +39,18 @@ struct setup {
 
 static struct ofi_tp *begin(struct setup *setup)
 {
-    *setup = (struct setup){
-        .ops = {.recvmsg = provider_recvmsg},
-        .ep.msg = &setup->ops,
-        .rx.size = 1024,
-        .info = {.domain_attr = &setup->domain, .rx_attr = &setup->rx},
-        .ofi = {
-            .params.size = 2, .depth = 4, .buffer = 640, .info = &setup->info, .ep = &setup->ep}};
+    *setup = (struct setup){.ops = {.recvmsg = provider_recvmsg},
+                            .ep.msg = &setup->ops,
+                            .rx.size = 1024,
+                            .info = {.domain_attr = &setup->domain, .rx_attr = &setup->rx},
+                            .ofi = {.params.size = 2,
+                                    .limits.depth = 4,
+                                    .buffer = 640,
+                                    .info = &setup->info,
+                                    .ep = &setup->ep}};
     count = 0;
     full = false;
+    ofi_config.receive_memory = 1 << 20;
     ofi_receive_size(&setup->ofi);
     ofi_receive_post(&setup->ofi);
     return &setup->ofi;
@@ -153,9 +156,44 @@ static void what_failed_is_not_posted_again(void **state)
     ofi_buf_close(ofi);
 }
 
+/* Whatever credits let peers send, in the largest messages or the smallest, there is room for it;
+ * the memory suffices, and a busy pair of a large job still has more than a request under way. */
+static void there_is_room_for_what_may_come(void **state)
+{
+    static const uint32_t jobs[] = {2, 16, 64, 1000, 10000, 30000};
+    static const uint64_t memories[] = {16 << 20, 256 << 20, 4u << 30};
+    (void)state;
+    for (unsigned i = 0; i < AQI_COUNT_OF(jobs) * AQI_COUNT_OF(memories); i++) {
+        struct setup setup;
+        (void)begin(&setup);
+        struct ofi_tp *ofi = &setup.ofi;
+        ofi_buf_close(ofi);
+        uint64_t peers = jobs[i % AQI_COUNT_OF(jobs)] - 1;
+        ofi_config.receive_memory = memories[i / AQI_COUNT_OF(jobs)];
+        ofi->params.size = (uint32_t)peers + 1;
+        ofi->params.credits = (struct aqi_credit_limits){.depth = 32, .bytes = 12288, .slack = 8};
+        ofi->tp.limits = (struct aqi_tp_limits){.max_medium = 4032};
+        ofi->buffer = 4160;
+        setup.rx.size = UINT32_MAX;
+        ofi_receive_limit(ofi);
+        ofi_receive_size(ofi);
+        uint64_t requests = peers * aqi_max(ofi->limits.bytes, ofi->limits.largest);
+        uint64_t replies = aqi_min(peers * ofi->limits.depth, ofi->limits.total) * ofi->buffer;
+        uint64_t room = (uint64_t)ofi->receives * (ofi_area_len(ofi) - ofi->buffer);
+        if (requests <= ofi_config.receive_memory / 2) {
+            assert_true(room >= requests + replies);
+            assert_true(ofi->receives * ofi_area_len(ofi) <= ofi_config.receive_memory * 11 / 10);
+        }
+        if (ofi_config.receive_memory >= 256 << 20 && peers < 8000)
+            assert_int_equal(ofi->limits.depth, 32);
+        assert_true(ofi->limits.total >= 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(there_is_room_for_what_may_come),
         cmocka_unit_test(a_buffer_is_used_again_after_its_messages),
         cmocka_unit_test(a_release_alone_is_no_message),
         cmocka_unit_test(what_is_kept_is_copied),

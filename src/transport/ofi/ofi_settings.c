@@ -66,7 +66,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_RECEIVE_MEMORY",
      .def = "256M",
      .doc = "Memory for messages that have arrived, if all peers send at once, which bounds the "
-            "requests under way to each (AQ_AM_CREDITS).",
+            "requests under way to each (AQ_AM_CREDITS) and to all (AQ_AM_CREDITS_TOTAL). Where "
+            "many messages share a buffer, a peer's requests count by AQ_AM_BYTES.",
      .advice = "Raise it in jobs of thousands of processes that send many messages to each peer.",
      .unit = "bytes",
      .min = 1 << 20,
@@ -81,6 +82,7 @@ static const struct aqi_setting rows[] = {
          "that (FI_MULTI_RECV) and does it right when it is tried; no: each in a buffer of its "
          "own.",
      .advice = "no where a provider has errors in it that the self-test does not find.",
+     .same = true,
      AQI_SETTING_IN(BOOL, struct ofi_config, receive_many)},
     {.name = "AQ_OFI_ORDER",
      .def = "none",
