@@ -333,7 +333,8 @@ const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer,
 /* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
  */
 bool ofi_peer_is_cut(int err);
-/* The provider has no room for something to this peer: after half a minute that is told. */
+/* The provider has no room for something to this peer: after half a minute that is told,
+ * and after AQ_OFI_REFUSED_TIMEOUT the peer is lost. */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Is something late? */
 void ofi_peer_look(struct ofi_tp *ofi);

@@ -146,23 +146,38 @@ aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
     return AQ_AGAIN;
 }
 
-/* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.
- */
-static uint64_t ofi_peer_doubt(const struct ofi_tp *ofi, struct ofi_peer *peer)
+static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    if (peer->refused == 0 || peer->doubted) return AQI_NO_DEADLINE;
-    peer->refused = aqi_min(peer->refused, ofi->now);
-    if (ofi->now - peer->refused < ofi_peer_doubt_ns) return peer->refused + ofi_peer_doubt_ns;
-    peer->doubted = true;
     char name[OFI_PEER_NAME];
+    peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ofi",
             "%s on %s has had no room for messages to rank %u%s for %u s: if that makes calls, the "
             "network does not reach it: look for a firewall, and set AQ_OFI_DOMAIN to an interface "
-            "of one network on all hosts; ofi goes on trying",
+            "of one network on all hosts; ofi goes on trying (AQ_OFI_REFUSED_TIMEOUT)",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
             ofi_peer_name(ofi, peer, name, sizeof(name)),
             (unsigned)(ofi_peer_doubt_ns / 1000000000));
-    return AQI_NO_DEADLINE;
+}
+
+/* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.
+ * When is it to be looked at again? */
+static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    uint64_t limit = ofi_config.refused_ns != 0 ? ofi_config.refused_ns : AQI_NO_DEADLINE;
+    if (peer->refused == 0) return AQI_NO_DEADLINE;
+    peer->refused = aqi_min(peer->refused, ofi->now);
+    uint64_t since = ofi->now - peer->refused;
+    if (since >= limit) {
+        ofi_peer_fail(ofi, peer,
+                      "%s on %s has had no room for messages to it for %u s "
+                      "(AQ_OFI_REFUSED_TIMEOUT): the network does not reach it, or it made no call",
+                      ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
+                      (unsigned)(since / 1000000000));
+        return AQI_NO_DEADLINE;
+    }
+    if (since >= ofi_peer_doubt_ns && !peer->doubted) ofi_peer_warn(ofi, peer);
+    if (!peer->doubted) limit = aqi_min(limit, ofi_peer_doubt_ns);
+    return limit == AQI_NO_DEADLINE ? limit : peer->refused + limit;
 }
 
 void ofi_peer_look(struct ofi_tp *ofi)

@@ -44,6 +44,32 @@ static void peer_is_doubted_once(void **state)
     assert_string_equal(refuse(&told, &ofi, &peer, 1000 * SECOND), "");
 }
 
+static void provider_that_never_has_room_is_given_up(void **state)
+{
+    struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
+    struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
+    struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
+    struct ofi_peer peer = {.peer.id = 1}, *peers[] = {NULL, &peer};
+    struct ofi_tp ofi = {
+        .info = &info, .peers = peers, .params.size = 2, .look_at = AQI_NO_DEADLINE};
+    struct capture told;
+    (void)state;
+    peer.last_kept = &peer.kept;
+    peer.last_waiting = &peer.waiting;
+    assert_int_equal(aqi_log_configure("error"), AQ_OK);
+    ofi_config.refused_ns = 100 * SECOND;
+    (void)refuse(&told, &ofi, &peer, SECOND);
+    (void)refuse(&told, &ofi, &peer, 40 * SECOND);
+    (void)refuse(&told, &ofi, &peer, 100 * SECOND);
+    assert_false(peer.down);
+    assert_true(ofi.look_at <= 101 * SECOND);
+    (void)refuse(&told, &ofi, &peer, 101 * SECOND);
+    assert_true(peer.down);
+    assert_ptr_equal(ofi.lost, &peer);
+    assert_non_null(strstr(peer.why, "for 100 s (AQ_OFI_REFUSED_TIMEOUT)"));
+    ofi_config.refused_ns = 0;
+}
+
 static struct ofi_addr address;
 static size_t address_len;
 
@@ -130,6 +156,7 @@ static void who_is_lost_has_an_address(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(peer_is_doubted_once),
+                                       cmocka_unit_test(provider_that_never_has_room_is_given_up),
                                        cmocka_unit_test(addresses_name_each_domain),
                                        cmocka_unit_test(who_is_lost_has_an_address)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,6 +169,14 @@ static const struct aqi_setting rows[] = {
      .unit = "s",
      .max = UINT64_C(86400000000000),
      AQI_SETTING_IN(TIME, struct ofi_config, repair_ns)},
+    {.name = "AQ_OFI_REFUSED_TIMEOUT",
+     .def = "60m",
+     .doc = "A peer for which the provider has had no room for so long counts as lost: most say no "
+            "more of one that cannot be reached. After half a minute there is a warning. 0: never.",
+     .advice = "More, or 0, if processes compute for so long without a call of the library.",
+     .unit = "s",
+     .max = UINT64_C(86400000000000),
+     AQI_SETTING_IN(TIME, struct ofi_config, refused_ns)},
     {.name = "AQ_OFI_SELF_TEST",
      .def = "5s",
      .doc = "When ofi opens it tries with messages and transfers to itself what it will rely on; "
