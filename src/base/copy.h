@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum aqi_copy_method {
@@ -30,12 +31,31 @@ void aqi_copy_large(void *dst, const void *src, size_t len);
 /* As memcpy. Other processors see the bytes before any later store of this one. */
 static inline void aqi_copy(void *dst, const void *src, size_t len)
 {
-    if (len == sizeof(uint64_t)) /* a load and a store, not a call */
+    if (len == sizeof(uint64_t)) /* a load and a store, not a call, nor byte by byte */
         memcpy(dst, src, sizeof(uint64_t));
+    else if (len == sizeof(uint32_t))
+        memcpy(dst, src, sizeof(uint32_t));
     else if (AQI_LIKELY(len < aqi_copy_least))
         memcpy(dst, src, len);
     else
         aqi_copy_large(dst, src, len);
+}
+
+/* What a put brings to memory that a thread may look at meanwhile: as memcpy, but an aligned word
+ * of 4 or 8 bytes comes whole, after all that this thread has seen before. */
+static inline void aqi_copy_put(void *dst, const void *src, size_t len)
+{
+    uint64_t word8;
+    uint32_t word4;
+    if (len == sizeof(word8) && (uintptr_t)dst % sizeof(word8) == 0) {
+        memcpy(&word8, src, sizeof(word8));
+        atomic_store_explicit((_Atomic uint64_t *)dst, word8, memory_order_release);
+    } else if (len == sizeof(word4) && (uintptr_t)dst % sizeof(word4) == 0) {
+        memcpy(&word4, src, sizeof(word4));
+        atomic_store_explicit((_Atomic uint32_t *)dst, word4, memory_order_release);
+    } else {
+        aqi_copy(dst, src, len);
+    }
 }
 
 /* `count` pieces of `len` bytes, each so many bytes after the one before it. */

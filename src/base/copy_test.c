@@ -62,11 +62,27 @@ static void finding_out_spoils_no_copy(void **state)
     assert_true(aqi_copy_least == SIZE_MAX);
 }
 
+/* Who polls a word sees all of it or nothing. */
+static void words_come_whole_and_others_as_they_are(void **state)
+{
+    (void)state;
+    for (size_t offset = 0; offset < 9; offset++)
+        for (size_t len = 0; len < 17; len++) {
+            _Alignas(8) unsigned char from[32], to[160];
+            for (size_t i = 0; i < sizeof(from); i++)
+                from[i] = (unsigned char)(i + 1);
+            memset(to, 0xee, sizeof(to));
+            aqi_copy_put(to + GUARD + offset, from + 3, len);
+            check(to, from + 3, GUARD + offset, len);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_copies_the_bytes_and_no_more),
         cmocka_unit_test(finding_out_spoils_no_copy),
+        cmocka_unit_test(words_come_whole_and_others_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 /* What comes: packets checked, numbers, records served, messages delivered or kept. */
 #include "dgram/dgram_impl.h"
 
+#include "base/copy.h"
+
 #include <stdlib.h>
 
 enum {
@@ -316,7 +318,7 @@ static bool receive_put(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                         const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
     bool ok = receive_allowed(dgram, arrival, record, n);
-    if (ok) memcpy((void *)(uintptr_t)record->where, bytes, n);
+    if (ok) aqi_copy_put((void *)(uintptr_t)record->where, bytes, n);
     if ((record->flags & DGRAM_OF_LONG) == 0) return true;
     struct dgram_incoming *incoming = receive_incoming(dgram, arrival, record->id, true);
     if (incoming == NULL || n > incoming->total - incoming->landed) return false;

@@ -2,6 +2,7 @@
  * The fallback layer's side that receives: serves internal requests on this process's memory, and
  * takes the answers to the operations that fallback_ops.c started. Trusts nothing a peer sends.
  */
+#include "base/copy.h"
 #include "base/stats.h"
 #include "transport/fallback_impl.h"
 
@@ -81,7 +82,7 @@ static void fallback_serve_put(struct aqi_fallback *fb, uint32_t source, const s
         fallback_serve_refuse(fb, source, am);
         return;
     }
-    memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+    aqi_copy_put((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
     fallback_serve_acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
 }
 
@@ -277,7 +278,7 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
         ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.host, am->addr, am->nbytes));
         if (!ok) break;
         if (am->kind == AQI_AM_LONG_PACKED)
-            memcpy((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
+            aqi_copy_put((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
         visible.kind = AQI_AM_LONG;
         if (am->kind == AQI_AM_LONG_LATE) visible.flags |= AQI_AM_IS_REPLY;
         visible.payload = (const void *)(uintptr_t)am->addr;

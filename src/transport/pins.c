@@ -8,6 +8,7 @@
  */
 #include "transport/pins.h"
 
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "reg/limits.h"
@@ -95,7 +96,7 @@ static aq_status pins_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag
     const struct aqi_tp_hooks *hooks = &((struct aqi_pins *)host)->params.tp->hooks;
     (void)peer, (void)tag;
     if (!hooks->range_ok(hooks->host, addr, nbytes)) return AQ_ERANGE;
-    memcpy((void *)(uintptr_t)addr, bytes, nbytes);
+    aqi_copy_put((void *)(uintptr_t)addr, bytes, nbytes);
     return AQ_OK;
 }
 

@@ -1,4 +1,5 @@
 /* shm: memory that all ranks of the host map, and one-sided operations on it by load and store. */
+#include "base/copy.h"
 #include "base/fail.h"
 #include "base/shmem.h"
 #include "transport/shm/shm_impl.h"
@@ -189,7 +190,7 @@ aq_status shm_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     if (st == AQ_OK && at == NULL)
         st = shm_cma_move(shm, to, true, (void *)(uintptr_t)src, addr, len, "shm");
     if (st != AQ_OK) return st;
-    if (at != NULL) memcpy(at, src, len);
+    if (at != NULL) aqi_copy_put(at, src, len);
     atomic_thread_fence(memory_order_release);
     aqi_comp_local(comp);
     aqi_comp_remote(comp);
