@@ -16,10 +16,13 @@ import sys
 import tempfile
 
 MODES = ("SEQ", "PAR", "PARSYNC")
-# What a mode has, and what is linked, does not depend on the standard: once for each language.
+# What a mode has, what is linked, and what each header brings along does not depend on the
+# standard: once for each language; the last not on the mode either.
 LANGUAGES = (("c", "c99", MODES), ("c", "gnu2x", ("PAR",)), ("c++", "c++98", MODES),
              ("c++", "c++20", ("PAR",)))
 LINKED = ("c99", "c++98")
+EACH = "PAR"
+MODELESS = ("gasnet_tools.h", "gasnet_portable_platform.h", "gasnet_fwd.h")
 KINDS = ("func", "type", "object", "macro", "one", "pp", "const", "initializer", "string")
 # What an initializer is of; a handle where nothing is said.
 TYPES = (
@@ -49,6 +52,21 @@ def read_table(path):
         else:
             sections[-1][1][kind] += line.split()
     return sections
+
+
+def sections_for(sections, standard, mode):
+    """As they are, or those with a mode as one."""
+    if mode == EACH and standard in LINKED:
+        return sections
+    modeless = [section for section in sections if section[0][0] in MODELESS]
+    all_headers, all_names = [], collections.defaultdict(list)
+    for headers, names in sections:
+        if headers[0] in MODELESS:
+            continue
+        all_headers += [header for header in headers if header not in all_headers]
+        for kind, more in names.items():
+            all_names[kind] += [name for name in more if name not in all_names[kind]]
+    return [(all_headers, all_names)] + (modeless if mode == EACH else [])
 
 
 def type_of(name):
@@ -111,7 +129,7 @@ class Build:
         return {name: "function" if paren else "object" for name, paren in found}
 
     def check(self, headers, names):
-        modeless = headers[0] in ("gasnet_tools.h", "gasnet_portable_platform.h", "gasnet_fwd.h")
+        modeless = headers[0] in MODELESS
         command = self.command(modeless)
         macros = self.macros(headers, command)
         top = "".join(f"#include <{header}>\n" for header in headers)
@@ -140,7 +158,7 @@ def main():
     count = sum(len(names) for _, kinds in sections for names in kinds.values())
     jobs = [(Build(arguments, language, standard, mode), headers, names)
             for language, standard, modes in LANGUAGES for mode in modes
-            for headers, names in sections]
+            for headers, names in sections_for(sections, standard, mode)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         findings = [finding for finding in pool.map(lambda job: job[0].check(*job[1:]), jobs)
                     if finding]
