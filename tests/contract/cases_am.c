@@ -403,7 +403,7 @@ static void am_cancel(struct ct_ep *ep)
     ep->handlers[PLAIN] = am_on_medium;
     ct_meet(ep);
     uint32_t to = ct_next(ep);
-    for (uint32_t i = 0; i < 20000; i++) {
+    for (uint32_t i = 0; i < 4000; i++) {
         struct aqi_slot slot;
         CT_OK(am_try_reserve(ep, to, i % 17, ct_max_medium(ep), &slot));
         CT_OK(ep->tp->ops.am_commit(ep->tp, ep->peers[to], &slot, NULL));

@@ -31,7 +31,7 @@ void victim_mark(const char *word)
 
 void victim_pass_time(void)
 {
-    struct timespec time = {.tv_nsec = 50 * 1000 * 1000};
+    struct timespec time = {.tv_nsec = 20 * 1000 * 1000};
     while (nanosleep(&time, &time) != 0) {
     }
 }
