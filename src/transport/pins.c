@@ -3,8 +3,9 @@
  *
  * Of what was unmapped no message and no put leaves before all peers who hold it have given it back
  * (aqi_pins_fenced). What else may tell of it, such as another network, knows nothing of that, so
- * with the next call such memory is deregistered, too (`cut`): a transfer to other pages of the
- * piece that is under way is refused by the adapter, and done again by messages.
+ * with the next call such memory is deregistered, too, where an adapter has pinned its pages
+ * (`cut`): a transfer to other pages of the piece that is under way is refused, and done again by
+ * messages.
  */
 #include "transport/pins.h"
 
@@ -139,7 +140,7 @@ static aq_status pins_limits(struct aqi_pins *pins, struct aqi_reg_limits *limit
 aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins)
 {
     struct aqi_reg_params reg = {.peers = params->lends ? params->tp->size : 1,
-                                 .cut = true,
+                                 .cut = params->cut,
                                  .hooks = {.pin = pins_pin,
                                            .unpin = pins_unpin,
                                            .how = pins_how,

@@ -32,6 +32,10 @@ struct aqi_op {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
     size_t len, posted, done;
+    /* Where its memory there is lent on demand (lending.h). */
+    struct aqi_lender *lender;
+    struct aqi_loan *loan;    /* NULL: nothing was asked for, or there it is registered */
+    struct aqi_op *next_part; /* of those that wait for it */
 };
 
 /* What the memory is for. */
@@ -52,6 +56,7 @@ struct aqi_pins_params {
     size_t max_medium;
     uint64_t registrations; /* the most of them; 0: as many as fit */
     bool lends;             /* to peers, and the same in all processes */
+    bool cut; /* what has changed is deregistered at once; the network answers with an error */
     /* As those of aqi_reg_hooks; `send` only for who lends. */
     aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
                      struct aqi_reg_mem *mem);

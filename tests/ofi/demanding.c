@@ -14,7 +14,8 @@
  * had not left to the same peer, which is an error of the last one or is not told at all.
  *
  * With DEMANDING_BREAKS=WHAT one thing is not as it should be (trial.c has them); "pins": memory of
- * the program that is no segment is often not registered.
+ * the program that is no segment is often not registered; "full": nor is any that is large;
+ * "stale": and what peers get of the rest is often refused to them.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -223,16 +224,24 @@ static void demanding_write_due(struct demanding_lane *lane)
     }
 }
 
-/* Give the real provider what is due. */
+/* Does one before it to the same peer? */
+static int demanding_waits(const struct demanding_lane *lane, const struct demanding_sent *sent)
+{
+    for (const struct demanding_sent *at = lane->first; at != sent; at = at->next)
+        if (!at->left && at->to == sent->to) return 1;
+    return 0;
+}
+
+/* Give the real provider what is due. A peer for which it has no room, perhaps because it is dead,
+ * keeps nobody else waiting. */
 static void demanding_leave(struct demanding_lane *lane)
 {
     demanding_write_due(lane);
     for (struct demanding_sent *sent = lane->first; sent != NULL; sent = sent->next) {
-        if (sent->left) continue;
-        if (sent->due > lane->reads ||
-            demanding_msg_was.send(sent->ep, sent->bytes, sent->len, NULL, sent->to, sent) != 0)
-            return;
-        sent->left = 1;
+        if (sent->left || demanding_waits(lane, sent)) continue;
+        if (sent->due > lane->reads) return;
+        sent->left =
+            demanding_msg_was.send(sent->ep, sent->bytes, sent->len, NULL, sent->to, sent) == 0;
     }
 }
 
@@ -464,6 +473,8 @@ static int demanding_mr_control(struct fid *fid, int command, void *arg)
     int err = demanding_mr_was.reg(&mr->domain->fid, mr->addr, mr->len, mr->access, 0, next++, 0,
                                    &mr->real, NULL);
     if (err == 0) mr->mr.key = fi_mr_key(mr->real);
+    if ((mr->access & FI_REMOTE_READ) != 0 && demanding_breaks("stale") && demanding_happens(4))
+        mr->mr.key += 1000000;
     return err;
 }
 
@@ -477,7 +488,8 @@ static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t 
                          uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **out,
                          void *context)
 {
-    if (len > DEMANDING_REGISTERED && demanding_breaks("full")) return -FI_ENOSPC;
+    int small = demanding_breaks("full") || demanding_breaks("stale");
+    if (len > DEMANDING_REGISTERED && small) return -FI_ENOSPC;
     if ((access & (FI_SEND | FI_REMOTE_READ)) == 0 && demanding_breaks("pins") &&
         demanding_happens(4))
         return demanding_happens(4) ? -FI_ENOSPC : -FI_EINVAL;

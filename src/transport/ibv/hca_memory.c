@@ -190,6 +190,7 @@ aq_status hca_pins_open(struct hca_tp *hca)
                                            .name = "ibv",
                                            .max_medium = hca->tp.limits.max_medium,
                                            .lends = hca->lending.on,
+                                           .cut = true,
                                            .pin = hca_memory_pin,
                                            .unpin = hca_memory_unpin,
                                            .send = hca_control_send,

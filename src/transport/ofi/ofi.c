@@ -45,7 +45,9 @@ void ofi_close(struct aqi_tp *tp)
     ofi->draining = true;
     for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
         if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], true);
+    if (ofi->pins.reg != NULL && ofi->lending.on) aqi_lending_progress(&ofi->lending);
     ofi_endpoint_close(ofi);
+    aqi_lending_close(&ofi->lending);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
     aqi_pool_destroy(&ofi->ops);
@@ -73,6 +75,8 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
     ofi->place = place;
     ofi->without = first != NULL ? first->without : 0;
     ofi->locks = params->threads;
+    ofi->lending.on = params->on_demand && params->size > 1 && front == NULL;
+    ofi_lending_open(ofi);
     ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
     ofi->last_held = &ofi->held;
@@ -91,6 +95,7 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
         ofi_size_queues(ofi);
         st = ofi_trial_open(ofi);
     }
+    if (ofi->without & OFI_REMOTE) ofi->lending.on = false;
     if (st == AQ_OK) st = ofi_pins_open(ofi);
     if (st != AQ_OK) {
         ofi_close(&ofi->tp);

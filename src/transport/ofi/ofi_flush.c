@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OFI_FLUSH = 1, OFI_FLUSHED = 2 }; /* the `handler` of such a message */
 enum { OFI_FLUSH_CALLS = 8 /* of a peer, after which what it was given could have ended */ };
 
 static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,

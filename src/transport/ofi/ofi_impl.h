@@ -11,6 +11,7 @@
 #include "base/pool.h"
 #include "base/spin.h"
 #include "transport/credit_gate.h"
+#include "transport/lending.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"
@@ -60,6 +61,9 @@ enum ofi_part {
     OFI_MANY = 1 << 4,   /* one buffer for many messages */
     OFI_PUTS = 1 << 5    /* injected ones */
 };
+
+/* The `handler` of messages of the transport itself, which are of no kind. */
+enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = 3 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
@@ -124,6 +128,7 @@ struct ofi_peer {
     uint32_t owed_at, calls; /* what had ended then; what the peer has asked and answered since */
     struct ofi_op *ops;      /* all transfers */
     struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
+    struct aqi_lender lender;
     struct ofi_peer *next_lost;
     char why[160];
 };
@@ -134,11 +139,11 @@ struct ofi_op {
     struct ofi_op *next, **link; /* of the peer's */
     struct ofi_op *next_waiting;
     struct ofi_peer *peer;
-    bool ended;   /* for who has started it; pieces of it may still be under way */
-    bool exposed; /* the provider was given memory of who has started it */
-    bool inject;  /* the provider copies it */
-    uint64_t key;
-    void *desc; /* AQI_BY_KNOWN */
+    bool ended;          /* for who has started it; pieces of it may still be under way */
+    bool exposed;        /* the provider was given memory of who has started it */
+    bool inject;         /* the provider copies it */
+    uint64_t key, shift; /* there; and from op.remote to what the provider calls it */
+    void *desc;          /* AQI_BY_KNOWN */
 };
 
 /* A part of a transfer, as it is given to the provider. */
@@ -154,14 +159,15 @@ struct ofi_piece {
 
 struct ofi_mem {
     struct aqi_mem mem;
-    struct fid_mr *mr;
+    struct aqi_pins_segment segment; /* if it is lent on demand */
+    struct fid_mr *mr;               /* else */
     struct ofi_key *key;
 };
 
 /* What peers get of a registration. */
 struct ofi_key {
     unsigned char magic[4];
-    uint32_t reserved;
+    uint32_t lent;              /* 1: it is no registration, pieces are lent on demand */
     uint64_t base;              /* what the first byte is called in remote operations */
     uint64_t keys[OFI_DOMAINS]; /* as many as there are domains */
 };
@@ -174,6 +180,7 @@ static inline size_t ofi_key_len(unsigned domains)
 struct ofi_rmem {
     struct aqi_rmem rmem;
     uint64_t key, base;
+    bool lent;
 };
 
 /* --- the transport --------------------------------------------------------------------------- */
@@ -216,7 +223,8 @@ struct ofi_tp {
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool ops, pieces;
-    struct aqi_pins pins; /* open where the provider wants local memory registered */
+    struct aqi_pins pins; /* open where the provider wants local memory registered, or it is lent */
+    struct aqi_lending lending;
     /* Completions that were taken and not looked at. */
     struct fi_cq_data_entry found[OFI_BATCH];
     unsigned found_first, found_count;
@@ -316,6 +324,19 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
 void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
+/* ofi_lending.c. With the lock held. */
+void ofi_lending_open(struct ofi_tp *ofi);
+/* A message of it, in its turn; the buffer is not used any more. */
+void ofi_lending_received(struct ofi_tp *ofi, struct ofi_buf *buf);
+aq_status ofi_lending_send(void *host, uint32_t id, const void *bytes, size_t len);
+/* May no message leave, and no put begin, because of what a peer holds? */
+static inline bool ofi_fenced(struct ofi_tp *ofi)
+{
+    return aqi_pins_fenced(&ofi->pins) && !ofi->draining;
+}
+/* What of a peer's key, as ofi_memory.c made it, operations need. False: it makes no sense. */
+bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base);
+
 /* ofi_peer.c. With the lock held, but for connect and disconnect. */
 aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
 /* How many domains it has; 0: that is not known now. */
@@ -354,7 +375,9 @@ static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {
     return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
 }
-/* What is in the buffer, with a tail. */
+/* What is in the buffer, as the next one to this peer, to be kept; else it is not used any more. */
+aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+/* The same without a number of its own. */
 aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
                            enum ofi_kind kind);
 /* The lock is released while a handler runs. */
@@ -389,9 +412,17 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
 /* With the lock held. */
+/* It is posted as soon as may be. */
+void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op);
+/* One more of the peer's. */
+void ofi_transfer_link(struct ofi_op *op);
+/* All of it is over, of which nothing is posted. */
+void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op);
 /* Post a piece; as the provider answers. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
+/* The memory there is not what it was: if it was lent, the piece goes by messages. */
+void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece);
 /* The connection broke under it, if it had `reached` the peer perhaps since the memory there has
  * been given back. */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);

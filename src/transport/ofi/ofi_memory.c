@@ -27,35 +27,59 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
     return NULL;
 }
 
+static struct ofi_mem *ofi_memory_new(void *addr, size_t len)
+{
+    struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
+    if (mem == NULL) return NULL;
+    mem->key = (struct ofi_key *)(void *)(mem + 1);
+    memcpy(mem->key->magic, ofi_key_magic, sizeof(ofi_key_magic));
+    mem->mem =
+        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = ofi_key_len(1)};
+    return mem;
+}
+
+/* A key without a registration: peers ask for pieces, and get them if pools and limits allow. */
+static aq_status ofi_memory_lend(struct ofi_tp *ofi, struct ofi_mem *mem, struct aqi_mem **out)
+{
+    size_t len = mem->mem.len;
+    if (!ofi->lending.on) {
+        ofi_mem_dereg(&ofi->tp, &mem->mem);
+        return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
+    }
+    mem->key->lent = 1;
+    mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)mem->mem.addr, .len = len};
+    ofi_lock(ofi);
+    if (len != SIZE_MAX) aqi_pins_offer(&ofi->pins, &mem->segment);
+    ofi_unlock(ofi);
+    *out = &mem->mem;
+    return AQ_OK;
+}
+
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     static atomic_bool told;
-    /* All memory there is, or none can be reached. */
-    if (len == SIZE_MAX || (ofi->without & OFI_REMOTE) != 0) return AQ_ENOTSUP;
-    struct ofi_mem *mem = calloc(1, sizeof(*mem) + sizeof(struct ofi_key));
+    if ((ofi->without & OFI_REMOTE) != 0) return AQ_ENOTSUP;
+    struct ofi_mem *mem = ofi_memory_new(addr, len);
     int err;
     if (mem == NULL) return AQ_ENOMEM;
+    if (len == SIZE_MAX) return ofi_memory_lend(ofi, mem, out); /* all memory there is */
     ofi_lock(ofi);
     mem->mr = ofi_memory_register(ofi, addr, len,
                                   FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, &err);
     ofi_unlock(ofi);
     if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
-        aqi_log_once(&told, AQI_LOG_WARN, "ofi",
-                     "%s does not register %zu bytes (%s): they are reached by messages, and so is "
+        aqi_log_once(&told, ofi->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ofi",
+                     "%s does not register %zu bytes (%s): they are %s, and so is "
                      "what it refuses from now on; \"ulimit -l\" shows whether locked memory is "
                      "limited",
                      ofi->info->fabric_attr->prov_name, len,
-                     mem->mr == NULL ? ofi_library.strerror(err) : "no key for it");
-        ofi_mem_dereg(tp, &mem->mem);
-        return AQ_ELIMIT;
+                     mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
+                     ofi->lending.on ? "registered on demand" : "reached by messages");
+        return ofi_memory_lend(ofi, mem, out);
     }
-    mem->key = (struct ofi_key *)(void *)(mem + 1);
-    memcpy(mem->key->magic, ofi_key_magic, sizeof(ofi_key_magic));
     mem->key->keys[0] = fi_mr_key(mem->mr);
     mem->key->base = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? (uintptr_t)addr : 0;
-    mem->mem =
-        (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = ofi_key_len(1)};
     *out = &mem->mem;
     return AQ_OK;
 }
@@ -65,6 +89,7 @@ void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_mem *mem = (struct ofi_mem *)out;
     ofi_lock(ofi);
+    aqi_pins_withdraw(&ofi->pins, &mem->segment);
     if (mem->mr != NULL) fi_close(&mem->mr->fid);
     ofi_unlock(ofi);
     free(mem);
@@ -77,15 +102,17 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     struct ofi_key given;
     bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
     if (fits) memcpy(&given, key, key_len);
-    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0)
+    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 || given.lent > ofi->lending.on)
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a memory key that makes no sense",
                         peer->id);
     *out = NULL; /* by messages, though the peer could do without */
     if ((ofi->without & OFI_REMOTE) != 0) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
-    *rmem = (struct ofi_rmem){
-        .rmem = {.addr = addr, .len = len}, .key = given.keys[ofi->place], .base = given.base};
+    *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len},
+                              .key = given.keys[ofi->place],
+                              .base = given.base,
+                              .lent = given.lent != 0};
     *out = &rmem->rmem;
     return AQ_OK;
 }
@@ -101,18 +128,26 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 struct ofi_pinned {
     struct aqi_pinned pinned;
     struct fid_mr *mr;
+    uint64_t key[2]; /* what peers get: the key, and what the first byte is called */
 };
 
 static aq_status ofi_pins_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
                               struct aqi_reg_mem *mem)
 {
+    static const uint64_t rights[] = {[AQI_PINS_READ] = FI_WRITE,
+                                      [AQI_PINS_WRITE] = FI_WRITE | FI_READ,
+                                      [AQI_PINS_PEERS] =
+                                          FI_WRITE | FI_READ | FI_REMOTE_WRITE | FI_REMOTE_READ};
+    struct ofi_tp *ofi = host;
     struct ofi_pinned *pinned = calloc(1, sizeof(*pinned));
     int err;
     if (pinned == NULL) return AQ_ENOTSUP;
-    pinned->mr = ofi_memory_register(host, (void *)(uintptr_t)addr, len,
-                                     access == AQI_PINS_READ ? FI_WRITE : FI_WRITE | FI_READ, &err);
+    pinned->mr = ofi_memory_register(ofi, (void *)(uintptr_t)addr, len, rights[access], &err);
     if (pinned->mr != NULL) {
-        *mem = (struct aqi_reg_mem){.handle = pinned};
+        pinned->key[0] = fi_mr_key(pinned->mr);
+        pinned->key[1] = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? addr : 0;
+        *mem = (struct aqi_reg_mem){
+            .handle = pinned, .key = pinned->key, .key_len = sizeof(pinned->key)};
         return AQ_OK;
     }
     free(pinned);
@@ -132,6 +167,16 @@ void *ofi_pins_desc(const struct aqi_reg_use *use)
     return fi_mr_desc(((const struct ofi_pinned *)use->mem->handle)->mr);
 }
 
+bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base)
+{
+    uint64_t words[2];
+    if (use->mem->key_len != sizeof(words)) return false;
+    memcpy(words, use->mem->key, sizeof(words));
+    *key = words[0];
+    *base = words[1];
+    return *key != FI_KEY_NOTAVAIL;
+}
+
 /* How many registrations; half of the adapter's are for segments and buffers, the rest is divided
  * among the processes here. */
 static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
@@ -148,8 +193,14 @@ aq_status ofi_pins_open(struct ofi_tp *ofi)
                                            .name = "ofi",
                                            .max_medium = ofi->tp.limits.max_medium,
                                            .registrations = ofi_pins_most(ofi),
+                                           .lends = ofi->lending.on,
+                                           /* Some providers never complete what is refused; these
+                                            * write where the memory is now. */
+                                           .cut = ofi_wants(ofi, FI_MR_ALLOCATED),
+                                           .send = ofi_lending_send,
                                            .pin = ofi_pins_pin,
                                            .unpin = ofi_pins_unpin,
                                            .host = ofi};
-    return ofi_wants(ofi, FI_MR_LOCAL) ? aqi_pins_open(&params, &ofi->pins) : AQ_OK;
+    bool pins = ofi->lending.on || ofi_wants(ofi, FI_MR_LOCAL);
+    return pins ? aqi_pins_open(&params, &ofi->pins) : AQ_OK;
 }

@@ -48,6 +48,17 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     return AQ_OK;
 }
 
+aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+{
+    buf->number = peer->given + 1;
+    aq_status st = ofi_message_give(ofi, peer, buf, OFI_SEND);
+    if (st == AQ_OK)
+        ofi_flush_keep(ofi, peer, buf);
+    else
+        ofi_buf_put(ofi, buf);
+    return st;
+}
+
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -56,7 +67,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
     ofi_lock(ofi);
-    aq_status st = ofi_peer_ready(ofi, peer);
+    aq_status st = ofi_fenced(ofi) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
     if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
     struct ofi_buf *buf = st == AQ_OK ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
@@ -65,12 +76,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         buf->len = (uint32_t)(len + payload);
-        buf->number = peer->given + 1;
-        st = ofi_message_give(ofi, peer, buf, OFI_SEND);
-        if (st == AQ_OK)
-            ofi_flush_keep(ofi, peer, buf);
-        else
-            ofi_buf_put(ofi, buf);
+        st = ofi_message_post(ofi, peer, buf);
     }
     ofi_unlock(ofi);
     if (st == AQ_OK) aqi_comp_local(comp);
@@ -134,7 +140,10 @@ static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_p
 {
     struct ofi_peer *peer = buf->peer;
     const struct aqi_am_wire *head = (const void *)buf->bytes;
-    if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
+    if (AQI_UNLIKELY(head->kind == AQI_AM_NONE)) {
+        peer->received++;
+        ofi_lending_received(ofi, buf);
+    } else if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
         peer->received++;
         ofi_message_run(ofi, buf);
     } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL) {
@@ -159,7 +168,7 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
     bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* else the provider's */
     if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
-    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE)) {
+    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler != OFI_LENDING)) {
         ofi_flush_received(ofi, peer, head.handler, tail.number);
         ofi_receive_drop(ofi, buf);
     } else if (AQI_LIKELY(tail.number == peer->received + 1)) {

@@ -68,6 +68,7 @@ aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_
     peer->addr = FI_ADDR_NOTAVAIL;
     peer->last_waiting = &peer->waiting;
     peer->last_kept = &peer->kept;
+    peer->lender.id = id;
     ofi_lock(ofi);
     aq_status st = ofi_peer_look_up(ofi, id, &addr, &name, &domains);
     if (st == AQ_AGAIN) st = AQ_OK; /* it is asked again when that is needed */

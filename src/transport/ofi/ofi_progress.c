@@ -40,7 +40,7 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
 {
     struct ofi_peer *peer = piece->op->peer;
     if (ofi_progress_is_refused(err)) {
-        ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
+        ofi_transfer_piece_refused(ofi, piece);
         return;
     }
     if (ofi_peer_is_cut(err)) {
@@ -150,9 +150,12 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
+    if (AQI_UNLIKELY(ofi->lending.on)) aqi_lending_progress(&ofi->lending);
     aqi_pins_progress(&ofi->pins);
     bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
+    bool refused = ofi->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
     ofi_unlock(ofi);
+    if (AQI_UNLIKELY(refused)) n += aqi_lending_by_messages(&ofi->lending);
     if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);
     return n;
 }
@@ -180,7 +183,8 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     ofi_lock(ofi);
     bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
               ofi->dying == 0 && !ofi->flushes && !ofi_progress_poll(ofi) &&
-              ofi->posted == ofi->receives;
+              ofi->posted == ofi->receives &&
+              !(ofi->lending.on && (ofi->pins.due || aqi_lending_due(&ofi->lending)));
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     ofi_unlock(ofi);
     return go ? AQ_OK : AQ_AGAIN;

@@ -29,9 +29,10 @@ enum {
  */
 static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
 {
-    uint64_t flushes = 2 * OFI_FLUSHES * (OFI_FRAME + OFI_RECEIVE_BESIDE);
+    uint64_t own = 2 * OFI_FLUSHES * (OFI_FRAME + OFI_RECEIVE_BESIDE) +
+                   (ofi->lending.on ? AQI_LENDING_BUFFERS * ofi->buffer : 0);
     uint64_t each = depth * ofi->buffer, bytes = ofi->limits.bytes + depth * OFI_RECEIVE_BESIDE;
-    return flushes + (ofi->limits.bytes != 0 ? aqi_min(each, bytes) : each);
+    return own + (ofi->limits.bytes != 0 ? aqi_min(each, bytes) : each);
 }
 
 void ofi_receive_limit(struct ofi_tp *ofi)
@@ -39,13 +40,15 @@ void ofi_receive_limit(struct ofi_tp *ofi)
     uint64_t peers = aqi_max(1, ofi->params.size - 1), memory = ofi_config.receive_memory;
     struct aqi_tp_limits *limits = &ofi->tp.limits;
     bool many = (ofi->without & OFI_MANY) == 0;
+    if (peers * AQI_LENDING_BUFFERS * ofi->buffer > memory / 4) ofi->lending.on = false;
+    uint64_t own = OFI_FLUSHES + (ofi->lending.on ? AQI_LENDING_BUFFERS : 0);
     ofi->limits = aqi_credit_gate_limits(&ofi->params, limits);
     uint64_t depth = ofi->limits.depth, share = memory / 2 / peers;
     if (many)
         while (depth > 1 && ofi_receive_requests(ofi, depth) > share)
             depth--;
     else
-        depth = aqi_min(depth, aqi_max(1 + OFI_FLUSHES, share / ofi->buffer) - OFI_FLUSHES);
+        depth = aqi_min(depth, aqi_max(1 + own, share / ofi->buffer) - own);
     limits->depth = (uint32_t)depth;
     uint64_t requests = peers * ofi_receive_requests(ofi, depth);
     uint64_t rest = memory - aqi_min(requests, memory / 2);
@@ -58,8 +61,9 @@ void ofi_receive_size(struct ofi_tp *ofi)
     uint64_t peers = aqi_max(1, ofi->params.size - 1), most = ofi->info->rx_attr->size;
     uint64_t depth = ofi->limits.depth, replies = peers * depth;
     if (ofi->limits.total != 0) replies = aqi_min(replies, ofi->limits.total);
-    ofi->messages = (uint32_t)aqi_min(UINT32_MAX, peers * (depth + 2 * OFI_FLUSHES) + replies +
-                                                      OFI_RECEIVE_MORE);
+    uint64_t own = 2 * OFI_FLUSHES + (ofi->lending.on ? AQI_LENDING_BUFFERS : 0);
+    ofi->messages =
+        (uint32_t)aqi_min(UINT32_MAX, peers * (depth + own) + replies + OFI_RECEIVE_MORE);
     most = aqi_min(most, ofi_config.receive_memory / ofi->buffer);
     ofi->receives = (uint32_t)aqi_min(most, ofi->messages);
     if (ofi->without & OFI_MANY) return;

@@ -21,6 +21,19 @@ static void ofi_transfer_end(struct ofi_op *op)
     if (op->next != NULL) op->next->link = op->link;
 }
 
+/* Nothing of it is with the provider. */
+static void ofi_transfer_free(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&ofi->lending, &op->op);
+    aqi_pool_put(&ofi->ops, op);
+}
+
+void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    if (!op->ended) ofi_transfer_end(op);
+    ofi_transfer_free(ofi, op);
+}
+
 static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     if (piece->buf != NULL) ofi_buf_put(ofi, piece->buf);
@@ -37,15 +50,36 @@ static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, 
         memcpy(op->op.local + piece->offset, piece->buf->bytes, piece->len);
     op->op.done += piece->len;
     ofi_transfer_drop_piece(ofi, piece);
-    if (op->op.done != op->op.len) return;
-    if (!op->ended) ofi_transfer_end(op);
-    aqi_pool_put(&ofi->ops, op);
+    if (op->op.done == op->op.len) ofi_transfer_over(ofi, op);
 }
 
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
     ofi->out--;
     ofi_transfer_piece_end(ofi, piece, status);
+}
+
+/* It may have been waiting, and does not any more. */
+static void ofi_transfer_unqueue(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    struct ofi_op **at = &op->peer->waiting;
+    while (*at != NULL && *at != op)
+        at = &(*at)->next_waiting;
+    if (*at == NULL) return;
+    *at = op->next_waiting;
+    if (*at == NULL) op->peer->last_waiting = at;
+    ofi->waiting--;
+}
+
+void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
+{
+    struct ofi_op *op = piece->op;
+    bool again = false;
+    if (op->op.loan != NULL && !op->ended && !op->peer->down) {
+        again = aqi_lending_refused(&ofi->lending, &op->op, piece->offset, piece->len);
+        if (op->op.posted == op->op.len) ofi_transfer_unqueue(ofi, op);
+    }
+    ofi_transfer_piece_done(ofi, piece, again ? AQ_OK : AQ_ERANGE);
 }
 
 /*
@@ -57,7 +91,7 @@ void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, b
 {
     if (reached) piece->cancelled++;
     if (piece->op->peer->down || piece->cancelled == OFI_CANCELLED) {
-        ofi_transfer_piece_done(ofi, piece, AQ_ERANGE);
+        ofi_transfer_piece_refused(ofi, piece);
         return;
     }
     ofi->out--;
@@ -87,6 +121,7 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
+    if (ofi->lending.on) aqi_lending_fail(&ofi->lending, &peer->lender, AQ_EPEER);
     while (peer->waiting != NULL) {
         peer->waiting->op.done += peer->waiting->op.len - peer->waiting->op.posted;
         peer->waiting->op.posted = peer->waiting->op.len;
@@ -106,7 +141,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
         op->op.status = AQ_EPEER;
         if (!now && ofi_transfer_is_exposed(op)) continue;
         ofi_transfer_end(op);
-        if (op->op.done == op->op.len) aqi_pool_put(&ofi->ops, op);
+        if (op->op.done == op->op.len) ofi_transfer_free(ofi, op);
     }
 }
 
@@ -122,7 +157,7 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
                                                         : (void *)(op->op.local + piece->offset),
                          .iov_len = piece->len};
     struct fi_rma_iov there = {
-        .addr = op->op.remote + piece->offset, .len = piece->len, .key = op->key};
+        .addr = op->op.remote + op->shift + piece->offset, .len = piece->len, .key = op->key};
     struct fi_msg_rma msg = {.msg_iov = &part,
                              .desc = &desc,
                              .iov_count = 1,
@@ -260,12 +295,30 @@ static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const stru
     if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL)) return;
     if (copied)
         op->op.by = AQI_BY_BOUNCE;
-    else if (known != NULL)
+    else if (known != NULL && known->mr != NULL)
         op->desc = fi_mr_desc(known->mr);
     else
         op->op.by =
             aqi_pins_by(&ofi->pins, op->op.len,
                         op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce, ofi->buffer);
+}
+
+void ofi_transfer_link(struct ofi_op *op)
+{
+    struct ofi_peer *peer = op->peer;
+    op->next = peer->ops;
+    op->link = &peer->ops;
+    if (op->next != NULL) op->next->link = &op->next;
+    peer->ops = op;
+}
+
+void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    struct ofi_peer *peer = op->peer;
+    op->next_waiting = NULL;
+    *peer->last_waiting = op;
+    peer->last_waiting = &op->next_waiting;
+    ofi->waiting++;
 }
 
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
@@ -278,19 +331,19 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                         want->op.len, (unsigned long long)want->op.remote, peer->peer.id);
     aq_status st = ofi_peer_ready(ofi, peer);
     if (st != AQ_OK) return st;
+    if (!want->op.get && ofi_fenced(ofi)) return AQ_AGAIN;
     struct ofi_op *op = aqi_pool_get(&ofi->ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
     op->key = rmem->key;
-    op->op.remote = rmem->base + (want->op.remote - rmem->rmem.addr);
+    op->shift = rmem->base - rmem->rmem.addr;
+    op->op.lender = &peer->lender;
     ofi_transfer_local(ofi, op, mem);
-    op->next = peer->ops;
-    op->link = &peer->ops;
-    if (op->next != NULL) op->next->link = &op->next;
-    peer->ops = op;
-    *peer->last_waiting = op;
-    peer->last_waiting = &op->next_waiting;
-    ofi->waiting++;
+    ofi_transfer_link(op);
+    if (AQI_UNLIKELY(rmem->lent))
+        aqi_lending_begin(&ofi->lending, &op->op);
+    else
+        ofi_transfer_queue(ofi, op);
     if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
     ofi_transfer_push(ofi, peer);
     return AQ_OK;
