@@ -320,8 +320,9 @@ aq_status aqi_lending_received(struct aqi_lending *lending, struct aqi_lender *l
 {
     if (taken - lender->taken <= lender->sent - lender->taken) lender->taken = taken;
     if (len == 0 || lender->forget) return AQ_OK;
-    lender->received++;
-    return aqi_reg_input(lending->pins->reg, lender->id, bytes, len);
+    aq_status st = aqi_reg_input(lending->pins->reg, lender->id, bytes, len);
+    lender->received++; /* not before, as its buffer is not posted again */
+    return st;
 }
 
 void aqi_lending_progress(struct aqi_lending *lending)

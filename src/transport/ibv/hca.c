@@ -75,7 +75,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
         entries = aqi_min(entries, (size_t)hca->rail[r].device.max_srq_wr);
     }
     entries = aqi_min(entries, cqes / 2);
-    if (peers * HCA_CONTROL_BUFFERS > entries / 4) hca->lending.on = false; /* for all alike */
+    if (peers * AQI_LENDING_BUFFERS > entries / 4) hca->lending.on = false; /* for all alike */
     entries -= peers * hca_control_buffers(hca);
     uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
     depth = aqi_min(depth, (entries - hca_message_spares()) / (2 * peers));
@@ -131,7 +131,7 @@ static void hca_close(struct aqi_tp *tp)
         hca->rail[r].srq = NULL;
     }
     aqi_pins_close(&hca->pins);
-    aqi_pool_destroy(&hca->lending.fars);
+    aqi_lending_close(&hca->lending);
     hca_rings_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);
@@ -152,6 +152,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->tp.moved = hca_progress_short;
     hca->locks = params->threads;
     hca->lending.on = params->on_demand && params->size > 1;
+    hca_lending_open(hca);
     hca->epoll = -1;
     hca->last_held = &hca->held;
     hca->tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
@@ -202,7 +203,7 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
     peer->peer.id = id;
     peer->last_op = &peer->ops;
-    peer->last_want = &peer->wants;
+    peer->lender.id = id;
     hca_lock(hca);
     aq_status st = hca_greet_find(hca, peer);
     if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer) {
@@ -228,7 +229,7 @@ static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     hca_lock(hca);
     peer->lost = true; /* who says so knows it */
     hca_peer_fail(hca, peer, "the job says that it is dead");
-    hca_far_forget(hca);
+    if (hca->lending.on) aqi_lending_progress(&hca->lending);
     hca_unlock(hca);
 }
 

@@ -231,7 +231,6 @@ static int open_all(void **unused)
     peer.known = true;
     peer.addr.rails = 1;
     peer.last_op = &peer.ops;
-    peer.last_want = &peer.wants;
     place_ipv4(&peer.addr.place[0], 1, 2);
     limit_memory(65536);
     return 0;

@@ -17,6 +17,7 @@
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
 #include "transport/ibv/ibv.h"
+#include "transport/lending.h"
 #include "transport/pins.h"
 
 enum {
@@ -24,11 +25,9 @@ enum {
     HCA_CHUNK = 64,     /* buffers that are registered together */
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
-    HCA_GRH = 40,                          /* bytes before a datagram */
-    HCA_BATCH = 16,                        /* completions taken at once */
-    HCA_CONTROL = 8,                       /* control messages to a peer under way, ... */
-    HCA_CONTROL_BUFFERS = HCA_CONTROL + 2, /* ... and what they need to be received */
-    HCA_POSTS = 8,                         /* receive buffers that are posted together */
+    HCA_GRH = 40,   /* bytes before a datagram */
+    HCA_BATCH = 16, /* completions taken at once */
+    HCA_POSTS = 8,  /* receive buffers that are posted together */
     HCA_SILENT = 16 /* messages in a row of whose completion the adapter says nothing, but one */
 };
 
@@ -147,12 +146,6 @@ struct hca_ring_out {
 
 /* --- peers ----------------------------------------------------------------------------------- */
 
-/* Control messages to a peer, and of these, those that it has taken; the same the other way. */
-struct hca_control {
-    uint32_t sent, taken;
-    uint32_t received, told;
-};
-
 enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
 /* What was posted to a send queue, in order: a message, a piece of an operation, or a whole
@@ -221,11 +214,8 @@ struct hca_peer {
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
-    struct hca_op *ops, **last_op;     /* that are not wholly posted */
-    struct hca_op *wants, **last_want; /* that have not asked for their memory there */
-    uint32_t parts;                    /* of what has asked, those under way */
-    struct hca_control control;
-    bool forget;                 /* the cache is to hear that it is gone */
+    struct hca_op *ops, **last_op; /* that are not wholly posted */
+    struct aqi_lender lender;
     uint32_t busy;               /* operations under way */
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */
@@ -246,17 +236,7 @@ struct hca_op {
     struct hca_peer *peer;
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
-    struct hca_far *far; /* NULL: `there` is registered, or nothing was asked for yet */
-    bool refused;        /* once already */
-};
-
-/* The memory there of a part of a transfer, if it is lent on demand (hca_far.c). */
-struct hca_far {
-    struct aqi_reg_wait wait;
-    struct hca_tp *hca;
-    struct hca_op *op;
-    bool held;  /* wait.use is that memory */
-    bool stale; /* which the peer's adapter has refused */
+    bool refused; /* once already */
 };
 
 /* What peers get of memory that is registered in parts of a power of two (`shift`): the keys of
@@ -294,16 +274,6 @@ struct hca_greeter {
     struct hca_peer *calling;
 };
 
-/* Memory that peers reach is registered on demand, theirs and ours. */
-struct hca_lending {
-    bool on;
-    bool full; /* a question found no room */
-    bool owed; /* somebody is to hear of the control messages that were taken */
-    bool gone; /* the cache is to hear of peers that are */
-    struct aqi_pool fars;
-    struct hca_op *refused, **last_refused; /* parts that are to go by messages */
-};
-
 struct hca_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
@@ -331,7 +301,7 @@ struct hca_tp {
     struct aqi_pool ops;
     struct hca_greeter greeter;
     struct aqi_pins pins;
-    struct hca_lending lending;
+    struct aqi_lending lending;
     struct hca_rings rings;
     int epoll;
 };
@@ -399,7 +369,7 @@ static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
 /* Buffers for the control messages of a peer. */
 static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
 {
-    return hca->lending.on ? HCA_CONTROL_BUFFERS : 0;
+    return hca->lending.on ? AQI_LENDING_BUFFERS : 0;
 }
 
 /* May no message leave, and no put begin, because of what a peer holds? */
@@ -510,27 +480,17 @@ uint64_t hca_greet_deadline(const struct hca_tp *hca);
 /* Where it is. AQ_AGAIN: it is asked again when that is needed. */
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
-/* hca_control.c. With the lock held. */
-aq_status hca_control_send(void *host, uint32_t id, const void *bytes, size_t len);
-static inline bool hca_control_is(const struct hca_tp *hca, const struct hca_buf *buf)
+/* hca_lending.c. With the lock held. */
+void hca_lending_open(struct hca_tp *hca);
+aq_status hca_lending_send(void *host, uint32_t id, const void *bytes, size_t len);
+static inline bool hca_lending_is(const struct hca_tp *hca, const struct hca_buf *buf)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     return hca->lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
 }
-void hca_control_received(struct hca_tp *hca, struct hca_buf *buf);
-void hca_control_progress(struct hca_tp *hca);
-
-/* hca_far.c. With the lock held. */
-void hca_far_begin(struct hca_tp *hca, struct hca_op *op);
-void hca_far_push(struct hca_tp *hca, struct hca_peer *peer);
-void hca_far_end(struct hca_tp *hca, struct hca_op *op); /* give back op->far */
+void hca_lending_received(struct hca_tp *hca, struct hca_buf *buf);
 /* The peer's adapter has refused this piece: do it again, by messages. False: it is not lent. */
-bool hca_far_again(struct hca_tp *hca, struct hca_sent *sent);
-void hca_far_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
-/* Tell the cache of the peers that are gone. */
-void hca_far_forget(struct hca_tp *hca);
-/* Without the lock: hand over what goes by messages. */
-unsigned hca_far_by_messages(struct hca_tp *hca);
+bool hca_lending_again(struct hca_tp *hca, struct hca_sent *sent);
 
 /* hca_message.c */
 /* With the lock held: may a message be posted? AQ_AGAIN: not now. */

@@ -320,7 +320,6 @@ void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, .
     peer->state = HCA_DOWN;
     hca_links_end(hca, peer, AQ_EPEER);
     hca_transfer_fail(hca, peer, AQ_EPEER);
-    peer->forget = hca->lending.gone = hca->lending.on;
     if (peer->lost || hca->draining) return;
     peer->lost = true;
     peer->next_lost = hca->lost;

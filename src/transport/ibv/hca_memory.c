@@ -193,8 +193,7 @@ aq_status hca_pins_open(struct hca_tp *hca)
                                            .cut = true,
                                            .pin = hca_memory_pin,
                                            .unpin = hca_memory_unpin,
-                                           .send = hca_control_send,
+                                           .send = hca_lending_send,
                                            .host = hca};
-    aqi_pool_init(&hca->lending.fars, sizeof(struct hca_far), 64, false);
     return aqi_pins_open(&params, &hca->pins);
 }

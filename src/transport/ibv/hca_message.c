@@ -212,8 +212,8 @@ static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struc
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
 {
     struct hca_peer *peer = buf->source;
-    if (hca_control_is(hca, buf)) {
-        hca_control_received(hca, buf);
+    if (hca_lending_is(hca, buf)) {
+        hca_lending_received(hca, buf);
         return;
     }
     if (hca->rings.memory != NULL) hca_ring_heard(hca, peer, buf->len);
@@ -242,8 +242,8 @@ static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
         last = &(*last)->next;
     buf->source->received++;
     buf->next = NULL;
-    if (hca_control_is(hca, buf))
-        hca_control_received(hca, buf);
+    if (hca_lending_is(hca, buf))
+        hca_lending_received(hca, buf);
     else
         *last = buf;
     for (; first != NULL; first = next) {

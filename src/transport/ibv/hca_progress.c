@@ -97,7 +97,6 @@ static void hca_progress_waiting(struct hca_tp *hca)
         struct hca_peer *peer = hca->peers[id];
         if (peer == NULL) continue;
         if (peer->again != NULL) hca_repair_resume(hca, peer);
-        if (peer->wants != NULL) hca_far_push(hca, peer);
         if (peer->ops != NULL) hca_transfer_push(hca, peer);
     }
 }
@@ -141,16 +140,13 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
+    if (AQI_UNLIKELY(hca->lending.on)) aqi_lending_progress(&hca->lending);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
-    if (AQI_UNLIKELY(hca->lending.on)) {
-        hca_far_forget(hca);
-        hca_control_progress(hca);
-    }
     aqi_pins_progress(&hca->pins);
     bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
     bool refused = hca->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
     hca_unlock(hca);
-    if (AQI_UNLIKELY(refused)) n += hca_far_by_messages(hca);
+    if (AQI_UNLIKELY(refused)) n += aqi_lending_by_messages(&hca->lending);
     if (AQI_UNLIKELY(lost)) n += hca_progress_tell_lost(hca);
     return n;
 }

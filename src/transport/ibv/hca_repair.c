@@ -154,7 +154,7 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
         bool refused = sent->refused && !sent->straight;
-        if (!sent->straight && hca_far_again(hca, sent)) {
+        if (!sent->straight && hca_lending_again(hca, sent)) {
             hca_sent_end(hca, sent, AQ_OK);
         } else if (refused && sent->op->refused) {
             hca_sent_end(hca, sent, AQ_ERANGE);

@@ -11,7 +11,7 @@
 
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
-    if (AQI_UNLIKELY(op->far != NULL)) hca_far_end(hca, op);
+    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&hca->lending, &op->op);
     if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
     if (!op->op.get) aqi_comp_local(op->op.comp);
     aqi_comp_remote(op->op.comp);
@@ -50,7 +50,7 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
         if (op->op.done == op->op.len) hca_transfer_end(hca, op);
     }
     peer->last_op = &peer->ops;
-    hca_far_fail(hca, peer, status);
+    if (hca->lending.on) aqi_lending_fail(&hca->lending, &peer->lender, status);
 }
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -69,10 +69,10 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
 {
     const struct hca_key *key = &op->there->key;
     uint32_t rkey;
-    if (AQI_LIKELY(op->far == NULL))
+    if (AQI_LIKELY(op->op.loan == NULL))
         return key->rkey[((addr - op->there->rmem.addr) >> key->shift) * key->rails + rail];
-    const unsigned char *far = op->far->wait.use.mem->key;
-    memcpy(&rkey, far + rail * sizeof(rkey), sizeof(rkey));
+    const unsigned char *lent = op->op.loan->wait.use.mem->key;
+    memcpy(&rkey, lent + rail * sizeof(rkey), sizeof(rkey));
     return rkey;
 }
 
@@ -122,7 +122,7 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 {
     uint64_t len = aqi_min(op->op.len - op->op.posted, hca_config.piece);
     uint64_t remote = op->op.remote + op->op.posted - op->there->rmem.addr;
-    if (op->far == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
+    if (op->op.loan == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
     if (op->op.by != AQI_BY_KNOWN) return (size_t)len;
     uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->mem.addr;
     return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
@@ -217,8 +217,8 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
     if (rmem->key.parts != 0) {
         hca_transfer_queue(hca, op);
     } else {
-        hca_far_begin(hca, op);
-        hca_far_push(hca, peer);
+        op->op.lender = &peer->lender;
+        aqi_lending_begin(&hca->lending, &op->op);
     }
     hca_transfer_push(hca, peer);
     return AQ_OK;

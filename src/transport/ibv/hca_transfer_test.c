@@ -75,7 +75,6 @@ static void open_with(uint64_t registration, uint64_t largest)
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
     peer.last_op = &peer.ops;
-    peer.last_want = &peer.wants;
     for (unsigned r = 0; r < RAILS; r++) {
         hca.rail[r].pd = &card.pd[r];
         hca.rail[r].device.max_mr_size = largest;

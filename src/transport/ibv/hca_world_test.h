@@ -290,7 +290,7 @@ static inline void end_meet(unsigned self, unsigned id)
     peer->used = 1;
     peer->addr.rails = 1;
     peer->last_op = &peer->ops;
-    peer->last_want = &peer->wants;
+    peer->lender.id = id;
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];
     peer->link[0].sent = calloc(SENDS, sizeof(struct hca_sent));
@@ -321,7 +321,7 @@ static inline void end_close(struct end *end)
     assert_int_equal(hca->rings.open, 0);
     free(hca->peers);
     aqi_pins_close(&hca->pins);
-    aqi_pool_destroy(&hca->lending.fars);
+    aqi_lending_close(&hca->lending);
     hca_rings_close(hca);
     hca_buf_close(hca);
     aqi_pool_destroy(&hca->ops);

@@ -1,4 +1,4 @@
-/* Twin of hca_far.c, hca_control.c and of what pins.c lends: three processes that put and get.
+/* Twin of lending.c, hca_lending.c and of what pins.c lends: three processes that put and get.
  */
 #include "base/stats.h"
 #include "reg/limits.h"
@@ -87,6 +87,7 @@ static void place_open(unsigned self)
     end_open(self, MEDIUM);
     struct hca_tp *hca = ends[self].hca;
     hca->lending.on = true;
+    hca_lending_open(hca);
     hca->params.hooks = (struct aqi_tp_hooks){
         .range_ok = range_ok, .host = place, .by_messages = by_messages, .messenger = place};
     hca->tp.hooks.deliver = on_message;
@@ -390,11 +391,11 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
         poll_at(1);
         pass_on(1, 0);
     }
-    assert_int_equal(peer->control.sent, HCA_CONTROL);
-    assert_non_null(peer->wants);
+    assert_int_equal(peer->lender.sent, AQI_LENDING_MESSAGES);
+    assert_non_null(peer->lender.wants);
     peer->lost = true; /* who says so knows it */
     hca_peer_fail(ends[1].hca, peer, "it is gone");
-    hca_far_forget(ends[1].hca);
+    aqi_lending_progress(&ends[1].hca->lending);
     for (unsigned s = 0; s < SLOTS; s++) {
         assert_true(is_over(&places[1].slot[0][s]));
         assert_int_equal(places[1].slot[0][s].comp.status, AQ_EPEER);
@@ -422,7 +423,7 @@ static void what_is_refused_is_done_by_messages(void **unused)
         while (link->tail != link->head) {
             struct hca_sent *sent = hca_link_take(ends[1].hca, link);
             sent->refused = sent->op != NULL;
-            assert_int_equal(hca_far_again(ends[1].hca, sent), sent->op != NULL);
+            assert_int_equal(hca_lending_again(ends[1].hca, sent), sent->op != NULL);
             hca_sent_end(ends[1].hca, sent, AQ_OK);
         }
         assert_false(is_over(slot));
@@ -441,7 +442,7 @@ static void nonsense_ends_the_peer(void **unused)
     (void)unused;
     open_with("32M", 0);
     ends[0].hca->peers[1]->lost = true;
-    assert_int_equal(hca_control_send(ends[1].hca, 0, nonsense, sizeof(nonsense)), AQ_OK);
+    assert_int_equal(hca_lending_send(ends[1].hca, 0, nonsense, sizeof(nonsense)), AQ_OK);
     pass_on(1, 0);
     poll_at(0);
     assert_int_equal(ends[0].hca->peers[1]->state, HCA_DOWN);
