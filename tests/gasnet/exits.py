@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """How jobs end: each case of exits.c for several numbers of processes, looked at from outside.
 
-usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [ranks=N] [late-signals]
+usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [ranks=N] [some] [late-signals]
 
-With ranks=N only these numbers of processes. With late-signals the programs hear of signals only
-when they make a system call, as with the thread sanitizer, so ranks that only spin hear of none,
-and none is heard inside the handler of another.
+With ranks=N only these numbers of processes, with "some" only cases that show each kind of end.
+With late-signals the programs hear of signals only when they make a system call, as with the thread
+sanitizer, so ranks that only spin hear of none, and none is heard inside the handler of another.
 """
 
 import concurrent.futures
@@ -56,6 +56,9 @@ SEQ_CASES = {
     **{SIGNAL + number: ((1,), ALONE, "wrote this") for number in ENDING},
     **{SIGNAL_HANDLED + number: ((CODE,), ALONE, "heard SIGQUIT") for number in ENDING},
 }
+# All together, one alone, while others wait or compute, by a signal, in a handler of it, in PAR.
+SOME = (10, 11, 21, 29, 31, 35, 45, SIGNAL + signal.SIGABRT, SIGNAL + signal.SIGTERM,
+        SIGNAL_HANDLED + signal.SIGTERM, 71)
 DEAF = (29, 36, 37, *(SIGNAL_HANDLED + number for number in ENDING))
 PAR_CASES = {
     10: ((CODE,), (2,), None),
@@ -108,10 +111,11 @@ def run_unread(aqrun, program):
 def main():
     aqrun, seq, par = sys.argv[1:4]
     deaf = DEAF if "late-signals" in sys.argv[4:] else ()
+    some = "some" in sys.argv[4:]
     only = [int(word[6:]) for word in sys.argv[4:] if word.startswith("ranks=")]
     jobs = [(program, case, ranks) for program, cases in ((seq, SEQ_CASES), (par, PAR_CASES))
             for case in cases.items() if case[0] not in deaf for ranks in case[1][1]
-            if not only or ranks in only]
+            if (not only or ranks in only) and (not some or case[0] in SOME)]
     # Most of them spend their time waiting for ranks that will not come.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         findings = list(pool.map(lambda job: run(aqrun, *job), jobs))
