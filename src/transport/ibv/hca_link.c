@@ -15,6 +15,17 @@ enum { HCA_RNR_TIMER = 12 /* 0.64 ms */, HCA_SURE = 1024 /* bytes that all netwo
 
 /* --- making and ending them ------------------------------------------------------------------ */
 
+/* It is to be connected next. */
+static int hca_link_init(const struct hca_rail *rail, struct ibv_qp *qp)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = rail->port,
+                               .pkey_index = (uint16_t)hca_config.pkey,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+    return hca_verbs.modify_qp(
+        qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
 static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, struct hca_rail *rail)
 {
     struct ibv_qp_init_attr init = {.send_cq = rail->cq,
@@ -24,10 +35,6 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                                             .max_send_sge = 1,
                                             .max_inline_data = (uint32_t)hca_config.inline_limit},
                                     .qp_type = IBV_QPT_RC};
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = rail->port,
-                               .pkey_index = (uint16_t)hca_config.pkey,
-                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
     link->head = link->tail = link->stood = link->pieces = link->silent = 0;
     link->since = 0;
     if (link->sent == NULL) link->sent = calloc((size_t)hca->mask + 1, sizeof(*link->sent));
@@ -43,10 +50,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                         "AQ_IBV_SENDS): %s",
                         rail->name, hca->sends, hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
-    if (hca_verbs.modify_qp(link->qp, &attr,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ==
-        0)
-        return AQ_OK;
+    if (hca_link_init(rail, link->qp) == 0) return AQ_OK;
     return aqi_fail_errno(AQ_ESYS, errno, "ibv",
                           "%s refuses to prepare a queue pair: AQ_IBV_PKEY=%llu may not be there",
                           rail->name, (unsigned long long)hca_config.pkey);
@@ -96,6 +100,29 @@ static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_
                                hca_advice_path(rail, to).text);
 }
 
+/* One that was connected halfway takes no other way than from the beginning. It keeps its number,
+ * which the peer has been told. */
+static void hca_link_reset(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
+{
+    struct ibv_qp *qp = peer->link[rail].qp;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    int err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
+    if (err == 0) err = hca_link_init(&hca->rail[rail], qp);
+    if (err != 0)
+        hca_peer_fail(hca, peer, "%s does not reset a queue pair: %s", hca->rail[rail].name,
+                      strerror(err > 0 ? err : errno));
+}
+
+/* Its only rail cannot be connected: with the next greeting that is tried again, unless the peer
+ * has failed. */
+static void hca_link_unconnected(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                                 const char *why)
+{
+    peer->connected = false;
+    hca_peer_unreached(hca, peer, rail, why);
+    if (peer->state != HCA_DOWN) hca_link_reset(hca, peer, rail);
+}
+
 void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
                        unsigned reads)
 {
@@ -104,7 +131,7 @@ void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct h
             hca_link_connect(&hca->rail[r], &peer->link[r], &places[r], reads) == AQ_OK)
             continue;
         if (peer->used == 1u << r)
-            hca_peer_unreached(hca, peer, r, aq_error_message());
+            hca_link_unconnected(hca, peer, r, aq_error_message());
         else
             hca_repair_without(hca, peer, r, aq_error_message());
         return;
@@ -301,7 +328,6 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
 void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)
 {
     bool moved;
-    peer->connected = false;
     if (peer->generation == 0)
         hca_peer_fail(hca, peer, "no way to it: %s", why);
     else
