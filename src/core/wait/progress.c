@@ -145,9 +145,12 @@ static inline unsigned progress_once(struct core_thread *me)
     if (!progress_by_words(me)) return progress_whole();
     for (unsigned t = 0, looks = core.looks; t < looks; t++) {
         struct aqi_tp *tp = core.looked_at[t];
-        uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
-        uint32_t watch = aqi_watch_moved(tp->watch, count);
-        if (AQI_LIKELY(watch == count && tp->watched)) continue;
+        uint32_t watch = 0;
+        if (tp->watched) {
+            uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+            watch = aqi_watch_moved(tp->watch, count);
+            if (AQI_LIKELY(watch == count)) continue;
+        }
         n += AQI_LIKELY(tp->moved != NULL) ? tp->moved(tp, watch) : progress_of_all(tp);
     }
     if (n != 0) core_progressed();
