@@ -4,44 +4,15 @@
 #include <aqueduct/atomic.h>
 #include <string.h>
 
-/* The wire is little-endian, and so are all machines we build on; a swap would go here. */
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structs are read in place");
-static_assert(offsetof(struct aqi_am_wire, addr) == 16, "wire layout");
-
 aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struct aqi_am *am,
                         uint32_t *source)
 {
-    struct aqi_am_wire wire;
-    if (len < sizeof(wire)) return AQ_EPROTO;
-    /* Check a copy: in shared memory the peer could change the original in between. */
-    memcpy(&wire, frame, sizeof(wire));
-    if (wire.kind == AQI_AM_NONE || wire.kind > AQI_AM_LONG_LATE || wire.kind == AQI_AM_LONG)
-        return AQ_EPROTO;
-    bool credits = (wire.flags & AQI_AM_CREDITS) != 0;
-    if (wire.nargs > AQI_AM_MAX_ARGS + credits || wire.nargs < credits) return AQ_EPROTO;
-    if (len < sizeof(wire) + 4u * wire.nargs) return AQ_EPROTO;
-    if (wire.kind == AQI_AM_SHORT && wire.nbytes != 0) return AQ_EPROTO;
-    if (aqi_am_has_payload(wire.kind) && wire.nbytes > max_payload) return AQ_EPROTO;
-    if (wire.kind == AQI_AM_LONG_LATE && (wire.flags & AQI_AM_IS_REPLY)) return AQ_EPROTO;
-    am->head = wire.head;
-    am->nbytes = wire.nbytes;
-    am->addr = wire.addr;
-    am->args = (const int32_t *)(const void *)((const char *)frame + sizeof(wire));
-    am->payload = NULL;
-    *source = wire.source;
-    return AQ_OK;
+    return aqi_am_decode_here(frame, len, max_payload, am, source);
 }
 
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
 {
-    struct aqi_am_wire *wire = frame;
-    wire->head = am->head;
-    wire->source = source;
-    wire->nbytes = am->nbytes;
-    wire->addr = am->addr;
-    int32_t *args = (int32_t *)(void *)(wire + 1);
-    for (unsigned i = 0; i < am->nargs; i++)
-        args[i] = am->args[i];
+    aqi_am_encode_here(frame, am, source);
 }
 
 /* The value that an operation leaves behind where no instruction makes it, for one type. Integers

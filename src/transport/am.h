@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+#include <string.h>
+
 #define AQI_AM_MAX_ARGS  16
 #define AQI_AM_WIRE_ARGS (AQI_AM_MAX_ARGS + 1) /* with AQI_AM_CREDITS */
 
@@ -81,6 +83,12 @@ struct aqi_am {
     const void *payload; /* out: the source. In: library buffer, or for a Long the destination */
 };
 
+/* Bytes of payload that travel with it. Most have none, whatever their kind. */
+static inline size_t aqi_am_payload(const struct aqi_am *am)
+{
+    return am->nbytes != 0 && aqi_am_has_payload(am->kind) ? am->nbytes : 0;
+}
+
 /*
  * The first four fields as one word. Where messages are sent in a row they are written this way:
  * the word is soon read again, to be copied to the wire, and a processor cannot take that from four
@@ -115,6 +123,9 @@ struct aqi_am_wire {
     uint64_t addr;
 };
 static_assert(sizeof(struct aqi_am_wire) == 24, "the wire header has no padding");
+/* The wire is little-endian, and so are all machines we build on; a swap would go here. */
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structs are read in place");
+static_assert(offsetof(struct aqi_am_wire, addr) == 16, "wire layout");
 
 /* Bytes from the start of the header to the payload. */
 static inline size_t aqi_am_payload_offset(unsigned nargs)
@@ -137,6 +148,44 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
 
 /* Write header and arguments (not stamp, not payload) to `frame`, which has room for them. */
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source);
+
+/* The same two without a call, for a short path. */
+static AQI_INLINE aq_status aqi_am_decode_here(const void *frame, size_t len, size_t max_payload,
+                                               struct aqi_am *am, uint32_t *source)
+{
+    struct aqi_am_wire wire;
+    if (len < sizeof(wire)) return AQ_EPROTO;
+    /* Check a copy: in shared memory the peer could change the original in between. */
+    memcpy(&wire, frame, sizeof(wire));
+    if (wire.kind == AQI_AM_NONE || wire.kind > AQI_AM_LONG_LATE || wire.kind == AQI_AM_LONG)
+        return AQ_EPROTO;
+    bool credits = (wire.flags & AQI_AM_CREDITS) != 0;
+    if (wire.nargs > AQI_AM_MAX_ARGS + credits || wire.nargs < credits) return AQ_EPROTO;
+    if (len < sizeof(wire) + 4u * wire.nargs) return AQ_EPROTO;
+    if (wire.kind == AQI_AM_SHORT && wire.nbytes != 0) return AQ_EPROTO;
+    if (aqi_am_has_payload(wire.kind) && wire.nbytes > max_payload) return AQ_EPROTO;
+    if (wire.kind == AQI_AM_LONG_LATE && (wire.flags & AQI_AM_IS_REPLY)) return AQ_EPROTO;
+    am->head = wire.head;
+    am->nbytes = wire.nbytes;
+    am->addr = wire.addr;
+    am->args = (const int32_t *)(const void *)((const char *)frame + sizeof(wire));
+    am->payload = NULL;
+    *source = wire.source;
+    return AQ_OK;
+}
+
+static inline void aqi_am_encode_here(void *frame, const struct aqi_am *am, uint32_t source)
+{
+    struct aqi_am_wire *wire = frame;
+    wire->head = am->head;
+    wire->source = source;
+    wire->nbytes = am->nbytes;
+    wire->addr = am->addr;
+    int32_t *args = (int32_t *)(void *)(wire + 1);
+    const int32_t *from = am->args;
+    for (unsigned i = 0, n = am->nargs; i < n; i++)
+        args[i] = from[i];
+}
 
 /* Remote atomics: numbers as in <aqueduct/atomic.h>, which core asserts. */
 struct aqi_atomic {

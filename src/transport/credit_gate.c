@@ -72,7 +72,12 @@ static uint64_t credit_gate_bytes_of(unsigned nargs, size_t nbytes)
 uint64_t aqi_credit_bytes(const struct aqi_am *am)
 {
     unsigned word = am->flags & AQI_AM_CREDITS ? 1 : 0;
-    return credit_gate_bytes_of(am->nargs - word, aqi_am_has_payload(am->kind) ? am->nbytes : 0);
+    return credit_gate_bytes_of(am->nargs - word, aqi_am_payload(am));
+}
+
+static uint64_t credit_gate_charge(const struct aqi_credit_gate *g, uint64_t bytes)
+{
+    return g->credits.limits.bytes != 0 ? bytes : 0;
 }
 
 struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
@@ -153,12 +158,12 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
                              void *arg)
 {
     bool is_reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    struct request request = {.gate = g, .source = source, .bytes = aqi_credit_bytes(am)};
     if (AQI_UNLIKELY(source >= g->params.size || g->peers[source] == NULL)) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
         return;
     }
-    if (g->credits.limits.bytes == 0) request.bytes = 0;
+    struct request request = {
+        .gate = g, .source = source, .bytes = credit_gate_charge(g, aqi_credit_bytes(am))};
     credit_gate_lock(g);
     bool honest = (am->flags & AQI_AM_CREDITS) == 0 ||
                   aqi_credits_returned(&g->credits, source, aqi_credit_of(am));
@@ -190,11 +195,6 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
-
-static uint64_t credit_gate_charge(const struct aqi_credit_gate *g, uint64_t bytes)
-{
-    return g->credits.limits.bytes != 0 ? bytes : 0;
-}
 
 /* The request that a reply to `id` answers; NULL: it answers nothing that we know of. */
 static struct request *credit_gate_answered_by(struct aqi_credit_gate *g, uint32_t id)
@@ -277,9 +277,10 @@ static AQI_INLINE aq_status credit_gate_pass(struct aqi_credit_gate *g, struct a
                                    : g->own.am_send(g->tp, peer, am, comp);
 }
 
-static aq_status credit_gate_reply(struct aqi_credit_gate *g, struct aqi_peer *peer,
-                                   const struct aqi_am *am, const struct aqi_rmem *rmem,
-                                   const struct aqi_mem *mem, struct aqi_comp *comp)
+static AQI_NOINLINE aq_status credit_gate_reply(struct aqi_credit_gate *g, struct aqi_peer *peer,
+                                                const struct aqi_am *am,
+                                                const struct aqi_rmem *rmem,
+                                                const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct request *to = credit_gate_answered_by(g, peer->id);
     struct aqi_credit_note note = credit_gate_begin_reply(g, peer->id, to);
@@ -288,9 +289,9 @@ static aq_status credit_gate_reply(struct aqi_credit_gate *g, struct aqi_peer *p
     return st;
 }
 
-static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
-                                     const struct aqi_am *am, const struct aqi_rmem *rmem,
-                                     const struct aqi_mem *mem, struct aqi_comp *comp)
+static AQI_INLINE aq_status credit_gate_send(struct aqi_tp *tp, struct aqi_peer *peer,
+                                             const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                             const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_credit_gate *g = tp->gate;
     struct aqi_credit_note note;
@@ -302,10 +303,17 @@ static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
     return st;
 }
 
+static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
+                                     const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                     const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    return credit_gate_send(tp, peer, am, rmem, mem, comp);
+}
+
 static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
-    return credit_gate_am_long(tp, peer, am, NULL, NULL, comp);
+    return credit_gate_send(tp, peer, am, NULL, NULL, comp);
 }
 
 /* A prepared message always has room for the word, whether there will be something to say or not.

@@ -29,7 +29,10 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
 static void fallback_hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    aqi_credit_gate_deliver(fb->gate, source, am, fallback_hook_deliver, fb);
+    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM)) /* the gate takes its credits off */
+        aqi_credit_gate_deliver(fb->gate, source, am, fb->up.deliver, fb->up.arg);
+    else
+        aqi_credit_gate_deliver(fb->gate, source, am, fallback_hook_deliver, fb);
 }
 
 static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
@@ -431,8 +434,8 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     FILL(am_reserve, fallback_gap_reserve);
     FILL(am_commit, fallback_gap_commit);
     ops->am_long = fallback_any_long;
-    tp->straight_put = ops->put;
-    tp->straight_get = ops->get;
+    if (tp->straight_put == NULL || tp->fault != NULL) tp->straight_put = ops->put;
+    if (tp->straight_get == NULL || tp->fault != NULL) tp->straight_get = ops->get;
     ops->put = fallback_any_put;
     ops->get = fallback_any_get;
     ops->put_rows = fallback_any_put_rows;

@@ -562,8 +562,9 @@ struct aqi_tp {
     /* The part of progress(ALL) that this word tells of, or, if it is not watched, that every poll
      * has to see to: the short way to a message. NULL: all. */
     unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
-    /* The transport's own put and get, past fallback.c, for memory that is registered; what they
-     * answer with AQ_ENOTSUP is for `ops`. NULL: there are none. */
+    /* The transport's own put and get, past fallback.c, for memory that is registered, of a range
+     * that the caller has found to lie in it; what they answer with AQ_ENOTSUP is for `ops`. Set by
+     * open, or to those of its table. NULL: there are none. */
     aq_status (*straight_put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                               uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                               struct aqi_comp *comp);

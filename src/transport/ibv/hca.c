@@ -87,6 +87,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
     hca->mask = hca_mask_of(hca->sends);
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
+    hca->silent_most = (uint32_t)aqi_min(hca_config.bounces, hca->room) / 2;
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }
 
@@ -150,6 +151,8 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->params = *params;
     hca->tp.hooks = params->hooks;
     hca->tp.moved = hca_progress_short;
+    hca->tp.straight_put = hca_put_within;
+    hca->tp.straight_get = hca_get_within;
     hca->locks = params->threads;
     hca->lending.on = params->on_demand && params->size > 1;
     hca_lending_open(hca);
@@ -202,7 +205,7 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     struct hca_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
     peer->peer.id = id;
-    peer->last_op = &peer->ops;
+    hca_peer_begin(peer);
     peer->lender.id = id;
     hca_lock(hca);
     aq_status st = hca_greet_find(hca, peer);

@@ -230,7 +230,7 @@ static int open_all(void **unused)
     peer.peer.id = 1;
     peer.known = true;
     peer.addr.rails = 1;
-    peer.last_op = &peer.ops;
+    hca_peer_begin(&peer);
     place_ipv4(&peer.addr.place[0], 1, 2);
     limit_memory(65536);
     return 0;

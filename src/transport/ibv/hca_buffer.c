@@ -14,7 +14,7 @@ static void hca_buffer_drop_chunk(struct hca_chunk *chunk)
     free(chunk);
 }
 
-static bool hca_buffer_add_chunk(struct hca_tp *hca)
+bool hca_buf_more(struct hca_tp *hca)
 {
     struct hca_chunk *chunk = calloc(1, sizeof(*chunk) + HCA_CHUNK * sizeof(struct hca_buf));
     if (chunk == NULL) return false;
@@ -37,27 +37,6 @@ static bool hca_buffer_add_chunk(struct hca_tp *hca)
         hca_buf_put(hca, &bufs[i]);
     }
     return true;
-}
-
-struct hca_buf *hca_buf_get(struct hca_tp *hca)
-{
-    if (AQI_UNLIKELY(hca->free == NULL) && !hca_buffer_add_chunk(hca)) return NULL;
-    struct hca_buf *buf = hca->free;
-    hca->free = buf->next;
-    return buf;
-}
-
-struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
-{
-    struct hca_buf *buf = hca->bounced < hca_config.bounces + more ? hca_buf_get(hca) : NULL;
-    if (buf != NULL) hca->bounced++;
-    return buf;
-}
-
-void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf)
-{
-    hca->bounced--;
-    hca_buf_put(hca, buf);
 }
 
 void hca_buf_close(struct hca_tp *hca)

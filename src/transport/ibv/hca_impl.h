@@ -13,6 +13,7 @@
 #include "base/mac.h"
 #include "base/pool.h"
 #include "base/spin.h"
+#include "base/stats.h"
 #include "transport/credit_gate.h"
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
@@ -170,11 +171,13 @@ struct hca_sent {
     };
     size_t len;       /* of a piece, or straight */
     uint32_t number;  /* of a message to this peer */
-    bool refused;     /* by the peer's adapter */
-    bool silent;      /* a later one tells of its completion */
-    bool word, probe; /* of a ring: says something to the peer; asks it for something */
-    bool straight, get;
+    bool refused : 1; /* by the peer's adapter */
+    bool silent : 1;  /* a later one tells of its completion */
+    bool word : 1;    /* of a ring: says something to the peer, ... */
+    bool probe : 1;   /* ... or asks it for something */
+    bool straight : 1, get : 1;
 };
+static_assert(sizeof(struct hca_sent) == AQI_CACHE_LINE, "in two lines at most");
 
 static inline bool hca_sent_is_piece(const struct hca_sent *sent)
 {
@@ -183,6 +186,10 @@ static inline bool hca_sent_is_piece(const struct hca_sent *sent)
 
 struct hca_link {
     struct ibv_qp *qp;
+    uint64_t wr;  /* the id of its work requests, but for their places */
+    uint32_t qpn; /* as completions name the queue pair; 0: there is none */
+    uint32_t max_inline;
+    unsigned rail;
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
     uint32_t pieces;     /* of these */
@@ -207,7 +214,7 @@ struct hca_peer {
     uint32_t posted;             /* rails with buffers for its requests, as bits */
     uint32_t awaited;            /* replies that may come of it, at most */
     uint32_t replies[HCA_RAILS]; /* buffers posted for these */
-    unsigned turn;               /* the rail of the next piece */
+    struct hca_link *next;       /* of the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
     unsigned voice; /* the rail of the next greeting */
@@ -287,8 +294,9 @@ struct hca_tp {
     uint32_t mask;        /* of what is kept of these: a power of two of places, minus 1 */
     uint32_t room;        /* completions of sends that the queues have room for */
     uint32_t out;         /* of sends under way */
-    uint32_t silent;      /* of these */
-    size_t buffer;        /* bytes of one */
+    uint32_t silent;      /* of these, and the most that may be */
+    uint32_t silent_most;
+    size_t buffer; /* bytes of one */
     struct hca_peer **peers;
     struct hca_chunk *chunks;
     struct hca_buf *free;
@@ -321,7 +329,30 @@ enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
 enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
 {
-    return (uint64_t)peer << 32 | (uint64_t)(place & HCA_PLACES) << 8 | rail << 2 | HCA_WR_SEND;
+    return (uint64_t)peer << 32 | (uint32_t)(place << 8) | rail << 2 | HCA_WR_SEND;
+}
+
+static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t place)
+{
+    return link->wr | (uint32_t)(place << 8);
+}
+
+/* Nothing is under way to it. */
+static inline void hca_peer_begin(struct hca_peer *peer)
+{
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        peer->link[r].rail = r;
+    peer->next = peer->link;
+    peer->last_op = &peer->ops;
+}
+
+/* It has a queue pair: keep in it what is asked for all the time. */
+static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
+{
+    struct hca_link *link = &peer->link[rail];
+    link->wr = hca_wr_of_send(peer->peer.id, rail, 0);
+    link->qpn = link->qp->qp_num;
+    link->max_inline = hca->rail[rail].max_inline;
 }
 
 /* Such a mask for so many, so that places stay theirs when the count of what was posted wraps. */
@@ -375,7 +406,7 @@ static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
 /* May no message leave, and no put begin, because of what a peer holds? */
 static inline bool hca_fenced(struct hca_tp *hca)
 {
-    return !hca->draining && aqi_pins_fenced(&hca->pins);
+    return aqi_pins_fenced(&hca->pins) && !hca->draining;
 }
 
 /* hca.c */
@@ -412,15 +443,32 @@ bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
 /* hca_buffer.c. With the lock held. */
-struct hca_buf *hca_buf_get(struct hca_tp *hca);
+bool hca_buf_more(struct hca_tp *hca); /* there are none; false: no memory, or too little of it */
+static inline struct hca_buf *hca_buf_get(struct hca_tp *hca)
+{
+    if (AQI_UNLIKELY(hca->free == NULL) && !hca_buf_more(hca)) return NULL;
+    struct hca_buf *buf = hca->free;
+    hca->free = buf->next;
+    return buf;
+}
 static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
 {
     buf->next = hca->free;
     hca->free = buf;
 }
 /* One to send from, of which there are AQ_IBV_BOUNCES and `more`. NULL: not now. */
-struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more);
-void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf);
+static inline struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
+{
+    if (AQI_UNLIKELY(hca->bounced >= hca_config.bounces + more)) return NULL;
+    struct hca_buf *buf = hca_buf_get(hca);
+    if (AQI_LIKELY(buf != NULL)) hca->bounced++;
+    return buf;
+}
+static inline void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf)
+{
+    hca->bounced--;
+    hca_buf_put(hca, buf);
+}
 void hca_buf_close(struct hca_tp *hca);
 
 /* hca_link.c. With the lock held. */
@@ -434,9 +482,40 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 /* Post what `sent` describes; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
-/* The same of the message in `buf`, on the rail of messages. */
-aq_status hca_link_message(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
-                           uint32_t number);
+/* The adapter has not taken what was posted. */
+AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
+                                    int err);
+/* Of most messages only the buffers wait for completion, of which others must not run short. */
+static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
+{
+    return link->silent < HCA_SILENT - 1 && hca->silent < hca->silent_most;
+}
+
+/* The next place of the link is for what this describes, which tells of its completion or not. */
+static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_peer *peer,
+                                               unsigned rail, struct ibv_send_wr *wr, bool silent)
+{
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_send_wr *bad;
+    wr->wr_id = hca_wr_of_place(link, link->head);
+    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
+    int err = ibv_post_send(link->qp, wr, &bad);
+    if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, peer, rail, err);
+    struct aqi_counters *counters = aqi_counting();
+    link->head++;
+    link->silent = silent ? link->silent + 1 : 0;
+    hca->silent += silent;
+    hca->out++;
+    aqi_count_in(counters, AQI_CTR_POSTS, 1);
+    if (!silent) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    return AQ_OK;
+}
+
+static inline bool hca_link_is_full(const struct hca_tp *hca, const struct hca_link *link)
+{
+    return link->head - link->tail == hca->sends || hca->out >= hca->room;
+}
+
 /* The oldest of what was posted, which is taken off the queue. */
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link);
 /* Post what tells, when it is complete, that all before it is, unless something does. */
@@ -495,13 +574,16 @@ bool hca_lending_again(struct hca_tp *hca, struct hca_sent *sent);
 /* hca_message.c */
 /* With the lock held: may a message be posted? AQ_AGAIN: not now. */
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
+/* Post the message in `buf`, on the rail of messages; AQ_AGAIN: no room. */
+aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+                           uint32_t number);
 /* Its message has been taken. */
 void hca_message_again(struct hca_tp *hca, struct hca_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held, which is released while a handler runs. */
-unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
-                              enum aqi_progress_mode mode);
+unsigned hca_message_received(struct hca_tp *hca, const struct hca_rail *from,
+                              const struct ibv_wc *wc, enum aqi_progress_mode mode);
 unsigned hca_message_deliver_held(struct hca_tp *hca);
 /* Buffers of each rail beside those of its peers: of messages whose handlers run, and of those that
  * wait to be posted again. */
@@ -548,6 +630,13 @@ aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
+/* The same of a range that is known to lie in `rmem`. */
+aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp);
+aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp);
 /* With the lock held. */
 void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op); /* it is posted by `push` */
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);

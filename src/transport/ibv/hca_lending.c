@@ -41,7 +41,7 @@ static aq_status hca_lending_post(void *host, struct aqi_lender *lender, uint32_
     memcpy(buf->bytes, &head, sizeof(head));
     if (len != 0) memcpy(buf->bytes + sizeof(head), bytes, len);
     buf->len = (uint32_t)(sizeof(head) + len);
-    st = hca_link_message(hca, peer, buf, peer->number);
+    st = hca_message_send(hca, peer, buf, peer->number);
     if (st != AQ_OK) hca_bounce_put(hca, buf);
     return st;
 }

@@ -26,7 +26,8 @@ static int hca_link_init(const struct hca_rail *rail, struct ibv_qp *qp)
         qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, struct hca_rail *rail)
+static aq_status hca_link_create(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link,
+                                 struct hca_rail *rail)
 {
     struct ibv_qp_init_attr init = {.send_cq = rail->cq,
                                     .recv_cq = rail->cq,
@@ -50,6 +51,7 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_link *link, stru
                         "AQ_IBV_SENDS): %s",
                         rail->name, hca->sends, hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
+    hca_link_begin(hca, peer, (unsigned)(rail - hca->rail));
     if (hca_link_init(rail, link->qp) == 0) return AQ_OK;
     return aqi_fail_errno(AQ_ESYS, errno, "ibv",
                           "%s refuses to prepare a queue pair: AQ_IBV_PKEY=%llu may not be there",
@@ -65,7 +67,7 @@ aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer)
     }
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++)
         if (peer->link[r].qp == NULL && !hca->rail[r].gone)
-            st = hca_link_create(hca, &peer->link[r], &hca->rail[r]);
+            st = hca_link_create(hca, peer, &peer->link[r], &hca->rail[r]);
     return st;
 }
 
@@ -162,6 +164,7 @@ void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
     for (unsigned r = 0; r < HCA_RAILS; r++) {
         if (peer->link[r].qp != NULL) hca_verbs.destroy_qp(peer->link[r].qp);
         peer->link[r].qp = NULL;
+        peer->link[r].qpn = 0;
     }
     peer->used = 0;
     hca_ring_reset(hca, peer);
@@ -183,44 +186,11 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 
 /* --- using them ------------------------------------------------------------------------------ */
 
-/* Of most messages only the buffers wait for completion, of which others must not run short. */
-static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
-{
-    return link->silent < HCA_SILENT - 1 &&
-           hca->silent < aqi_min(hca_config.bounces, hca->room) / 2;
-}
-
-static AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
-                                           int err)
+aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, int err)
 {
     if (err == ENOMEM) return AQ_AGAIN;
     hca_peer_fail(hca, peer, "%s takes nothing to send: %s", hca->rail[rail].name, strerror(err));
     return AQ_EPEER;
-}
-
-/* The next place of the link is for what this describes, which tells of its completion or not. */
-static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_peer *peer,
-                                               unsigned rail, struct ibv_send_wr *wr, bool silent)
-{
-    struct hca_link *link = &peer->link[rail];
-    struct ibv_send_wr *bad;
-    wr->wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
-    if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
-    int err = ibv_post_send(link->qp, wr, &bad);
-    if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, peer, rail, err);
-    struct aqi_counters *counters = aqi_counting();
-    link->head++;
-    link->silent = silent ? link->silent + 1 : 0;
-    hca->silent += silent;
-    hca->out++;
-    aqi_count_in(counters, AQI_CTR_POSTS, 1);
-    if (!silent) aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
-    return AQ_OK;
-}
-
-static inline bool hca_link_is_full(const struct hca_tp *hca, const struct hca_link *link)
-{
-    return link->head - link->tail == hca->sends || hca->out >= hca->room;
 }
 
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
@@ -239,29 +209,6 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
         link->pieces++;
     else if (sent->buf != NULL)
         peer->number = sent->number + 1;
-    return AQ_OK;
-}
-
-aq_status hca_link_message(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
-                           uint32_t number)
-{
-    unsigned rail = peer->first;
-    struct hca_link *link = &peer->link[rail];
-    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes, .length = buf->len};
-    struct ibv_send_wr wr;
-    if (hca_link_is_full(hca, link)) return AQ_AGAIN;
-    wr.next = NULL;
-    wr.sg_list = &piece;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;
-    wr.send_flags = piece.length <= hca->rail[rail].max_inline ? IBV_SEND_INLINE : 0;
-    if (wr.send_flags == 0) piece.lkey = buf->chunk->mr[rail]->lkey;
-    bool silent = hca_link_may_be_silent(hca, link);
-    struct hca_sent *place = hca_link_place(hca, link, link->head);
-    aq_status st = hca_link_hand_over(hca, peer, rail, &wr, silent);
-    if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    *place = (struct hca_sent){.buf = buf, .number = number, .silent = silent};
-    peer->number = number + 1;
     return AQ_OK;
 }
 

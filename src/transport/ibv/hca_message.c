@@ -2,7 +2,6 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
-#include "base/stats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +33,34 @@ aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
+static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *peer,
+                                           struct hca_buf *buf, uint32_t number)
+{
+    unsigned rail = peer->first;
+    struct hca_link *link = &peer->link[rail];
+    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes, .length = buf->len};
+    struct ibv_send_wr wr;
+    if (hca_link_is_full(hca, link)) return AQ_AGAIN;
+    wr.next = NULL;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = piece.length <= link->max_inline ? IBV_SEND_INLINE : 0;
+    if (wr.send_flags == 0) piece.lkey = buf->chunk->mr[rail]->lkey;
+    bool silent = hca_link_may_be_silent(hca, link);
+    *hca_link_place(hca, link, link->head) =
+        (struct hca_sent){.buf = buf, .number = number, .silent = silent};
+    aq_status st = hca_link_hand_over(hca, peer, rail, &wr, silent);
+    if (AQI_LIKELY(st == AQ_OK)) peer->number = number + 1;
+    return st;
+}
+
+aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+                           uint32_t number)
+{
+    return hca_message_go(hca, peer, buf, number);
+}
+
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -41,19 +68,19 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct hca_peer *peer = (struct hca_peer *)to;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     size_t len = aqi_am_payload_offset(am->nargs);
-    size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
+    size_t payload = aqi_am_payload(am);
     hca_lock(hca);
     aq_status st = hca_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
     struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
-        aqi_am_encode(buf->bytes, am, hca->params.self);
+        aqi_am_encode_here(buf->bytes, am, hca->params.self);
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
         buf->len = (uint32_t)len;
         if (!reply) hca_message_expect(hca, peer);
         st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
-        if (st == AQ_ENOTSUP) st = hca_link_message(hca, peer, buf, peer->number);
+        if (st == AQ_ENOTSUP) st = hca_message_go(hca, peer, buf, peer->number);
         if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
     hca_unlock(hca);
@@ -138,21 +165,22 @@ void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
     (void)hca_message_post(hca, rail, peer->replies[rail] - replies);
 }
 
-static bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
-                             unsigned char *bytes, struct aqi_am *am)
+static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
+                                        unsigned char *bytes, struct aqi_am *am)
 {
     uint32_t claimed;
-    if (aqi_am_decode(bytes, buf->len, hca->tp.limits.max_medium, am, &claimed) != AQ_OK ||
+    if (aqi_am_decode_here(bytes, buf->len, hca->tp.limits.max_medium, am, &claimed) != AQ_OK ||
         claimed != buf->source->peer.id)
         return false;
-    if (!aqi_am_has_payload(am->kind)) return true;
+    if (AQI_LIKELY(am->kind == AQI_AM_SHORT) || !aqi_am_has_payload(am->kind)) return true;
     size_t offset = aqi_am_payload_offset(am->nargs);
     am->payload = bytes + offset;
     return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
 }
 
 /* Run the handler of what is in `bytes`, without the lock. */
-static void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf, unsigned char *bytes)
+static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf,
+                                       unsigned char *bytes)
 {
     struct aqi_am am;
     uint32_t source = buf->source->peer.id;
@@ -165,64 +193,72 @@ static void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf, unsig
     hca_lock(hca);
 }
 
-/* The buffer of a request is replaced before its handler runs, by one of the spares, which are
- * posted ahead. Where so many handlers run the message is copied, and its buffer posted again. */
-static void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
+/* Where as many handlers run as there are spares the message is copied, and its buffer posted
+ * again. False: no memory. */
+static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *buf)
 {
-    if (buf->rail == HCA_RAILS) {
-        hca_message_run(hca, buf, buf->bytes);
-        hca_buf_put(hca, buf);
-        return;
-    }
-    unsigned char *copy = NULL;
-    if (AQI_UNLIKELY(hca->handling >= hca_config.spares))
-        copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
-    if (AQI_UNLIKELY(copy != NULL)) {
-        struct hca_buf was = *buf;
-        memcpy(copy, buf->bytes, buf->len);
-        (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
-        hca_message_run(hca, &was, copy);
-        free(copy);
-    } else {
-        hca->handling++;
-        hca_message_run(hca, buf, buf->bytes);
-        hca->handling--;
-        hca_message_left(hca, buf);
-    }
+    unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
+    if (copy == NULL) return false;
+    struct hca_buf was = *buf;
+    memcpy(copy, buf->bytes, buf->len);
+    (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
+    hca_message_run(hca, &was, copy);
+    free(copy);
+    return true;
 }
 
-static bool hca_message_is_reply(const struct hca_buf *buf)
+/* The buffer of a request is replaced before its handler runs, by one of the spares, which are
+ * posted ahead; that of one that came by a ring is none of these. */
+static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
+{
+    bool posted = buf->rail < HCA_RAILS;
+    if (AQI_UNLIKELY(posted && hca->handling >= hca_config.spares) && hca_message_copied(hca, buf))
+        return;
+    hca->handling += posted;
+    hca_message_run(hca, buf, buf->bytes);
+    hca->handling -= posted;
+    if (posted)
+        hca_message_left(hca, buf);
+    else
+        hca_buf_put(hca, buf);
+}
+
+static AQI_NOINLINE void hca_message_reply(struct hca_tp *hca, struct hca_buf *buf)
+{
+    struct hca_peer *peer = buf->source;
+    if (peer->awaited != 0) peer->awaited--;
+    if (buf->rail < HCA_RAILS && peer->replies[buf->rail] != 0) peer->replies[buf->rail]--;
+    hca_message_run(hca, buf, buf->bytes);
+    hca_buf_put(hca, buf);
+}
+
+static inline bool hca_message_is_reply(const struct hca_buf *buf)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     return buf->len >= sizeof(*head) && (head->flags & AQI_AM_IS_REPLY) != 0;
 }
 
 /* Whose it is: what the sender says, if that is its queue pair. */
-static struct hca_peer *hca_message_source(const struct hca_tp *hca, const struct hca_buf *buf,
-                                           uint32_t qpn)
+static inline struct hca_peer *hca_message_source(const struct hca_tp *hca,
+                                                  const struct hca_buf *buf, uint32_t qpn)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
-    struct hca_peer *peer = NULL;
-    if (buf->len >= sizeof(*head) && head->source < hca->params.size)
-        peer = hca->peers[head->source];
-    const struct ibv_qp *qp = peer != NULL ? peer->link[buf->rail].qp : NULL;
-    return qp != NULL && qp->qp_num == qpn ? peer : NULL;
+    if (buf->len < sizeof(*head) || head->source >= hca->params.size) return NULL;
+    struct hca_peer *peer = hca->peers[head->source];
+    return peer != NULL && peer->link[buf->rail].qpn == qpn ? peer : NULL;
 }
 
-void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
+static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct hca_buf *buf,
+                                        enum aqi_progress_mode mode)
 {
-    struct hca_peer *peer = buf->source;
-    if (hca_lending_is(hca, buf)) {
+    if (AQI_UNLIKELY(hca_lending_is(hca, buf))) {
         hca_lending_received(hca, buf);
         return;
     }
-    if (hca->rings.memory != NULL) hca_ring_heard(hca, peer, buf->len);
+    if (hca->rings.memory != NULL) hca_ring_heard(hca, buf->source, buf->len);
     if (hca_message_is_reply(buf)) {
-        if (peer->awaited != 0) peer->awaited--;
-        if (buf->rail < HCA_RAILS && peer->replies[buf->rail] != 0) peer->replies[buf->rail]--;
-        hca_message_run(hca, buf, buf->bytes);
-        hca_buf_put(hca, buf);
-    } else if (mode == AQI_PROGRESS_ALL) {
+        hca_message_reply(hca, buf);
+    } else if (AQI_LIKELY(mode == AQI_PROGRESS_ALL)) {
         hca_message_request(hca, buf);
     } else {
         buf->next = NULL;
@@ -231,11 +267,16 @@ void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_prog
     }
 }
 
+void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
+{
+    hca_message_take(hca, buf, mode);
+}
+
 /* Those in its ring that come before what was sent go first, but for control messages, for which
  * their handlers may wait. All are counted before handlers run, since meanwhile other threads take
  * what comes next. */
-static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
-                                enum aqi_progress_mode mode)
+static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
+                                             enum aqi_progress_mode mode)
 {
     struct hca_buf *first = NULL, **last = &first, *next;
     while ((*last = hca_ring_take(hca, buf->source)) != NULL)
@@ -252,9 +293,10 @@ static void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
     }
 }
 
-unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
-                              enum aqi_progress_mode mode)
+unsigned hca_message_received(struct hca_tp *hca, const struct hca_rail *from,
+                              const struct ibv_wc *wc, enum aqi_progress_mode mode)
 {
+    unsigned rail = (unsigned)(from - hca->rail);
     struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
     buf->len = wc->byte_len;
     buf->rail = rail;
@@ -267,11 +309,11 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
     /* It has sent, so it has heard our greeting. */
     if (AQI_UNLIKELY(buf->source->state == HCA_CALLING && !buf->source->broken))
         hca_greet_up(hca, buf->source);
-    if (buf->source->in.ring != 0) {
+    if (AQI_UNLIKELY(buf->source->in.ring != 0)) {
         hca_message_in_turn(hca, buf, mode);
     } else {
         buf->source->received++;
-        hca_message_dispatch(hca, buf, mode);
+        hca_message_take(hca, buf, mode);
     }
     return 1;
 }

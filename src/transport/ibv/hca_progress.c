@@ -8,14 +8,13 @@
 /* The oldest of its link, a transfer that went straight: nearly all completions of sends. */
 static AQI_INLINE bool hca_progress_straight(struct hca_tp *hca, const struct ibv_wc *wc)
 {
-    uint64_t id = wc->wr_id;
-    struct hca_link *link = &hca->peers[id >> 32]->link[id >> 2 & (HCA_RAILS - 1)];
-    if (AQI_UNLIKELY(wc->status != IBV_WC_SUCCESS || link->qp == NULL ||
-                     link->qp->qp_num != wc->qp_num || ((id >> 8 ^ link->tail) & HCA_PLACES) != 0))
+    struct hca_link *link = &hca->peers[wc->wr_id >> 32]->link[wc->wr_id >> 2 & (HCA_RAILS - 1)];
+    uint32_t place = link->tail;
+    const struct hca_sent *sent = hca_link_place(hca, link, place);
+    if (AQI_UNLIKELY(wc->wr_id != hca_wr_of_place(link, place) || wc->qp_num != link->qpn ||
+                     wc->status != IBV_WC_SUCCESS || !sent->straight))
         return false;
-    const struct hca_sent *sent = hca_link_place(hca, link, link->tail);
-    if (!sent->straight) return false;
-    link->tail++;
+    link->tail = place + 1;
     link->pieces--;
     hca->out--;
     hca_transfer_straight_end(sent, AQ_OK);
@@ -28,10 +27,10 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
     unsigned r = (unsigned)(rail - hca->rail);
     switch (wc->wr_id & 3) {
     case HCA_WR_SEND:
-        hca_link_completed(hca, wc);
+        if (!hca_progress_straight(hca, wc)) hca_link_completed(hca, wc);
         return 1;
     case HCA_WR_RECEIVE:
-        return hca_message_received(hca, r, wc, mode);
+        return hca_message_received(hca, rail, wc, mode);
     case HCA_WR_GREETING:
         hca_greet_received(hca, r, wc);
         return 1;
@@ -41,40 +40,60 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
     }
 }
 
-static inline unsigned hca_progress_find(struct hca_rail *rail)
+/* Those that were found, one by one, since handlers of other threads, or nested ones, may take the
+ * next, and find others in the place of this one. */
+static AQI_NOINLINE unsigned hca_progress_found(struct hca_tp *hca, struct hca_rail *rail,
+                                                enum aqi_progress_mode mode)
 {
-    int got = ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
-    rail->found_next = rail->found;
-    rail->found_end = rail->found + (got > 0 ? got : 0);
-    return got > 0 ? (unsigned)got : 0;
+    unsigned n = 0;
+    for (unsigned most = HCA_BATCH; most != 0 && rail->found_next != rail->found_end; most--)
+        n += hca_progress_one(hca, rail, rail->found_next++, mode);
+    return n;
 }
 
-/* One by one, since handlers of other threads, or nested ones, may take the next, and find others
- * in the place of this one. Where fewer were found than might have been there are no more. */
+static inline int hca_progress_poll(struct hca_rail *rail)
+{
+    return ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
+}
+
+static inline bool hca_progress_keep(struct hca_rail *rail, int found)
+{
+    if (found <= 0) return false;
+    rail->found_next = rail->found;
+    rail->found_end = rail->found + found;
+    return true;
+}
+
+/* Mostly there is one or none, and nothing to be kept. */
 static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
                                              enum aqi_progress_mode mode)
 {
-    unsigned n = 0, found = HCA_BATCH;
-    for (unsigned left = HCA_BATCH; left != 0; left--) {
-        if (rail->found_next == rail->found_end &&
-            (found < HCA_BATCH || (found = hca_progress_find(rail)) == 0))
-            break;
-        const struct ibv_wc *wc = rail->found_next++;
-        if ((wc->wr_id & 3) == HCA_WR_SEND && hca_progress_straight(hca, wc))
-            n++;
-        else
-            n += hca_progress_one(hca, rail, wc, mode);
+    unsigned n = 0;
+    if (AQI_UNLIKELY(rail->found_next != rail->found_end)) {
+        n = hca_progress_found(hca, rail, mode);
+        if (rail->found_next != rail->found_end) return n;
     }
+    int found = hca_progress_poll(rail);
+    const struct ibv_wc *wc = rail->found;
+    if (AQI_LIKELY(found == 1)) {
+        unsigned what = wc->wr_id & 3;
+        if (what == HCA_WR_SEND && hca_progress_straight(hca, wc)) return n + 1;
+        if (what == HCA_WR_RECEIVE) return n + hca_message_received(hca, rail, wc, mode);
+    }
+    return hca_progress_keep(rail, found) ? n + hca_progress_found(hca, rail, mode) : n;
+}
+
+static AQI_INLINE unsigned hca_progress_rails(struct hca_tp *hca, enum aqi_progress_mode mode)
+{
+    unsigned n = hca->rings.open != 0 ? hca_rings_progress(hca, mode) : 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        n += hca_progress_rail(hca, &hca->rail[r], mode);
     return n;
 }
 
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
 {
-    unsigned n = hca->rings.open != 0 ? hca_rings_progress(hca, mode) : 0;
-    struct hca_rail *rail = hca->rail;
-    for (unsigned left = hca->rails; left != 0; left--)
-        n += hca_progress_rail(hca, rail++, mode);
-    return n;
+    return hca_progress_rails(hca, mode);
 }
 
 static unsigned hca_progress_tell_lost(struct hca_tp *hca)
@@ -115,11 +134,13 @@ unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
     struct hca_tp *hca = (struct hca_tp *)tp;
     (void)watch;
     hca_lock(hca);
-    bool due = hca_progress_is_due(hca);
-    unsigned n = AQI_LIKELY(!due) ? hca_progress_queues(hca, AQI_PROGRESS_ALL) : 0;
+    if (AQI_UNLIKELY(hca_progress_is_due(hca))) {
+        hca_unlock(hca);
+        return tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
+    }
+    unsigned n = hca_progress_rails(hca, AQI_PROGRESS_ALL);
     hca_unlock(hca);
-    return AQI_LIKELY(!due) ? n
-                            : tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
+    return n;
 }
 
 static void hca_progress_look(struct hca_tp *hca)
@@ -173,7 +194,7 @@ static bool hca_progress_rail_arm(struct hca_rail *rail)
 {
     if (rail->found_next != rail->found_end) return false;
     if (ibv_req_notify_cq(rail->cq, 0) != 0) return false;
-    return hca_progress_find(rail) == 0;
+    return !hca_progress_keep(rail, hca_progress_poll(rail));
 }
 
 aq_status hca_arm(struct aqi_tp *tp, bool on)

@@ -243,7 +243,7 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
         else if ((int32_t)(sent->number - peer->arrived) < 0)
             hca_sent_end(hca, sent, AQ_OK);
         else
-            st = hca_link_message(hca, peer, sent->buf, sent->number);
+            st = hca_message_send(hca, peer, sent->buf, sent->number);
         if (st != AQ_OK) return; /* no room; or what failed has forgotten all */
         peer->again_first++;
     }

@@ -59,10 +59,16 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_peer *peer)
 {
     for (unsigned i = 0; i < hca->rails && hca->out < hca->room; i++) {
-        unsigned r = (peer->turn + i) % hca->rails;
+        unsigned r = (peer->next->rail + i) % hca->rails;
         if ((peer->used >> r & 1) != 0 && peer->link[r].pieces < hca_config.sends) return r;
     }
     return HCA_RAILS;
+}
+
+/* This rail has had its turn. */
+static inline void hca_transfer_turn(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
+{
+    peer->next = &peer->link[(rail + 1) % hca->rails];
 }
 
 static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsigned rail)
@@ -99,7 +105,7 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     const struct hca_op *op = sent->op;
     unsigned rail = hca_transfer_link(hca, peer);
     if (rail == HCA_RAILS) return AQ_AGAIN;
-    peer->turn = (rail + 1) % hca->rails;
+    hca_transfer_turn(hca, peer, rail);
     uint64_t remote = op->op.remote + sent->offset;
     struct ibv_sge piece = hca_transfer_piece(sent, rail);
     struct ibv_send_wr wr = {
@@ -107,7 +113,7 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
         .num_sge = 1,
         .opcode = op->op.get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
         .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op, remote, rail)}};
-    if (!op->op.get && sent->len <= hca->rail[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    if (!op->op.get && sent->len <= peer->link[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
 
@@ -188,13 +194,8 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
     }
 }
 
-static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer,
-                                    const struct hca_rmem *rmem, uint64_t addr, size_t len)
+static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
 {
-    if (!aqi_within(addr, len, rmem->rmem.addr, rmem->rmem.len))
-        return aqi_fail(AQ_ERANGE, "ibv",
-                        "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
-                        (unsigned long long)addr, peer->peer.id);
     if (AQI_LIKELY(peer->state == HCA_UP)) return AQ_OK;
     if (peer->state == HCA_DOWN) return AQ_EPEER;
     hca_greet_begin(hca, peer);
@@ -205,7 +206,7 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
                                     const struct hca_rmem *rmem, const struct aqi_mem *mem)
 {
     struct hca_peer *peer = want->peer;
-    aq_status st = hca_transfer_ready(hca, peer, rmem, want->op.remote, want->op.len);
+    aq_status st = hca_transfer_ready(hca, peer);
     if (st != AQ_OK) return st;
     if (!want->op.get && hca_fenced(hca)) return AQ_AGAIN;
     struct hca_op *op = aqi_pool_get(&hca->ops);
@@ -231,7 +232,6 @@ static inline bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint
                                                size_t len, unsigned rail, uint32_t *rkey)
 {
     const struct hca_key *key = &rmem->key;
-    if (!aqi_within(addr, len, rmem->rmem.addr, rmem->rmem.len)) return false;
     if (AQI_LIKELY(key->parts == 1)) {
         *rkey = key->rkey[rail];
         return true;
@@ -262,7 +262,7 @@ static inline bool hca_transfer_straight_here(const struct hca_mem *here,
 static inline bool hca_transfer_straight_may(struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link, unsigned rail)
 {
-    return peer->state == HCA_UP && peer->ops == NULL && peer->again == NULL &&
+    return peer->state == HCA_UP && ((uintptr_t)peer->ops | (uintptr_t)peer->again) == 0 &&
            (peer->used >> rail & 1) != 0 && link->pieces < hca_config.sends &&
            link->head - link->tail != hca->sends && hca->out < hca->room;
 }
@@ -271,6 +271,7 @@ static inline bool hca_transfer_straight_may(struct hca_tp *hca, const struct hc
 static AQI_INLINE void hca_transfer_straight_count(struct hca_tp *hca, struct hca_link *link)
 {
     struct aqi_counters *counters = aqi_counting();
+    link->head++;
     link->pieces++;
     link->silent = 0;
     hca->out++;
@@ -289,11 +290,11 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
                                              const struct hca_mem *here, struct aqi_comp *comp,
                                              bool get)
 {
-    unsigned rail = peer->turn;
-    struct hca_link *link = &peer->link[rail];
+    struct hca_link *link = peer->next;
+    unsigned rail = link->rail;
     struct ibv_sge piece = {.addr = (uintptr_t)local, .length = (uint32_t)len};
     struct ibv_send_wr wr, *bad;
-    bool in_line = !get && len <= hca->rail[rail].max_inline;
+    bool in_line = !get && len <= link->max_inline;
     if (AQI_UNLIKELY(!hca_transfer_straight_may(hca, peer, link, rail) ||
                      len - 1 >= hca_config.piece ||
                      !hca_transfer_straight_there(rmem, addr, len, rail, &wr.wr.rdma.rkey)))
@@ -302,15 +303,8 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
     if (!in_line && AQI_UNLIKELY(!hca_transfer_straight_here(here, local, len, rail, &piece.lkey) ||
                                  (!get && len <= AQI_PUT_COPIED)))
         return false;
-    wr.wr_id = hca_wr_of_send(peer->peer.id, rail, link->head);
-    wr.next = NULL;
-    wr.sg_list = &piece;
-    wr.num_sge = 1;
-    wr.opcode = get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
-    wr.send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = addr;
-    if (AQI_UNLIKELY(ibv_post_send(link->qp, &wr, &bad) != 0)) return false; /* it is tried again */
-    struct hca_sent *sent = hca_link_place(hca, link, link->head++);
+    /* Its place is written first, so that less has to be kept while it is posted. */
+    struct hca_sent *sent = hca_link_place(hca, link, link->head);
     *sent = (struct hca_sent){.comp = comp,
                               .remote = addr,
                               .local = local,
@@ -320,8 +314,16 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
                               .straight = true,
                               .get = get};
     if (!get && len <= AQI_PUT_COPIED) aqi_copy(sent->copy, local, len);
+    wr.wr_id = hca_wr_of_place(link, link->head);
+    wr.next = NULL;
+    wr.sg_list = &piece;
+    wr.num_sge = 1;
+    wr.opcode = get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+    wr.send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = addr;
+    if (AQI_UNLIKELY(ibv_post_send(link->qp, &wr, &bad) != 0)) return false; /* it is tried again */
     hca_transfer_straight_count(hca, link);
-    if (hca->rails > 1) peer->turn = (rail + 1) % hca->rails;
+    if (hca->rails > 1) hca_transfer_turn(hca, peer, rail);
     return true;
 }
 
@@ -380,17 +382,42 @@ static AQI_INLINE aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to
     return st;
 }
 
+aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp)
+{
+    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem,
+                        comp, false);
+}
+
+aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                         uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
+                         struct aqi_comp *comp)
+{
+    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, dst, len, mem, comp, true);
+}
+
+static aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                                    uint64_t addr, size_t len)
+{
+    if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
+    return aqi_fail(AQ_ERANGE, "ibv",
+                    "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
+                    (unsigned long long)addr, peer->id);
+}
+
 aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem,
-                        comp, false);
+    aq_status st = hca_transfer_check(peer, rmem, addr, len);
+    return st == AQ_OK ? hca_put_within(tp, peer, rmem, addr, src, len, mem, comp) : st;
 }
 
 aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, dst, len, mem, comp, true);
+    aq_status st = hca_transfer_check(peer, rmem, addr, len);
+    return st == AQ_OK ? hca_get_within(tp, peer, rmem, addr, dst, len, mem, comp) : st;
 }

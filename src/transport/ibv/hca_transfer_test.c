@@ -74,12 +74,13 @@ static void open_with(uint64_t registration, uint64_t largest)
     aqi_pool_init(&hca.ops, sizeof(struct hca_op), SENDS, false);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
-    peer.last_op = &peer.ops;
+    hca_peer_begin(&peer);
     for (unsigned r = 0; r < RAILS; r++) {
         hca.rail[r].pd = &card.pd[r];
         hca.rail[r].device.max_mr_size = largest;
         card.qp[r].context = &card.context;
         peer.link[r].qp = &card.qp[r];
+        hca_link_begin(&hca, &peer, r);
         peer.link[r].sent = calloc(SENDS, sizeof(struct hca_sent));
     }
 }
@@ -228,7 +229,7 @@ static void open_both(void)
 {
     open_with(PART, UINT64_MAX);
     for (unsigned r = 0; r < RAILS; r++)
-        hca.rail[r].max_inline = 64;
+        hca.rail[r].max_inline = peer.link[r].max_inline = 64;
     hca.buffer = 4096;
     both.comp = (struct aqi_comp){.local = 1, .remote = 1};
     assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &both.mem), AQ_OK);
@@ -256,7 +257,7 @@ static void one_piece_goes_straight(void **unused)
     (void)unused;
     for (unsigned rail = 0; rail < RAILS; rail++) {
         open_both();
-        peer.turn = rail;
+        peer.next = &peer.link[rail];
         both.comp.local = 0;
         assert_int_equal(get(BASE + PART - 100, BASE + 2 * PART, 100), AQ_OK);
         assert_int_equal(hca.ops.outstanding, 0);
@@ -264,7 +265,7 @@ static void one_piece_goes_straight(void **unused)
         assert_int_equal(card.wr[0].imm_data, rail);
         assert_int_equal(card.wr[0].opcode, IBV_WR_RDMA_READ);
         check_pieces(BASE + PART - 100, BASE + 2 * PART, 100, true);
-        assert_int_equal(peer.turn, 1 - rail);
+        assert_int_equal(peer.next->rail, 1 - rail);
         assert_int_equal(both.comp.remote, 1);
         hca_sent_end(&hca, hca_link_take(&hca, &peer.link[rail]), AQ_EPEER);
         assert_int_equal(both.comp.remote, 0);

@@ -270,6 +270,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->sends = SENDS;
     hca->mask = SENDS - 1;
     hca->room = ENDS * SENDS;
+    hca->silent_most = 32;
     hca->tp.limits.max_medium = medium;
     hca->tp.hooks.arg = end;
     hca->buffer = HCA_FRAME + medium + 32;
@@ -289,10 +290,11 @@ static inline void end_meet(unsigned self, unsigned id)
     peer->state = HCA_UP;
     peer->used = 1;
     peer->addr.rails = 1;
-    peer->last_op = &peer->ops;
+    hca_peer_begin(peer);
     peer->lender.id = id;
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];
+    hca_link_begin(end->hca, peer, 0);
     peer->link[0].sent = calloc(SENDS, sizeof(struct hca_sent));
     hca_message_prepare(end->hca, peer);
     hca_rings_place(ends[id].hca, &place);
