@@ -73,6 +73,13 @@ static void test_close_delivers(void **state)
     }
 }
 
+/* The first host reads nothing: a link that has had something to say would read again. */
+static bool deaf(void)
+{
+    if (hosts[0].ended == 0) aqi_source_watch(&hosts[0].link->source, 0);
+    return true;
+}
+
 /* A peer that does not read: the close is bounded, and says what was not sent. */
 static void test_close_is_bounded(void **state)
 {
@@ -80,12 +87,11 @@ static void test_close_is_bounded(void **state)
     static uint8_t bytes[AQI_LINK_FRAME_MAX];
     world_open_all(10 * SECONDS, 0, 0);
     world_connect();
-    aqi_source_watch(&hosts[0].link->source, 0);
     for (unsigned i = 0; i < 16; i++)
         world_send(hosts[1].link, bytes, sizeof(bytes));
     uint64_t began = aqi_now_ns();
     aqi_link_close(hosts[1].link, 100 * MS);
-    UNTIL(hosts[1].ended == 1);
+    UNTIL(deaf() && hosts[1].ended == 1);
     assert_true(aqi_now_ns() - began >= 100 * MS);
     assert_int_equal(hosts[1].status, AQ_ETIMEOUT);
     assert_non_null(strstr(hosts[1].why, "did not receive"));
