@@ -90,7 +90,7 @@ static void fault_credits_count_request(struct fault_credits *c, uint32_t to,
     uint64_t all = 0;
     for (uint32_t id = 0; c->limits.total != 0 && id < c->params.size; id++)
         if (!c->peer[id].dead) all += c->peer[id].out.count;
-    if (all > aqi_max(1, c->limits.total))
+    if (all > c->limits.total)
         fault_credits_overrun(c, to, "too many requests to all peers together");
 }
 

@@ -54,10 +54,7 @@ static int open_all(void **unused)
     memset(&card, 0, sizeof(card));
     card.state = IBV_QPS_INIT;
     hca_config.ring_peers = 0;
-    world.keys = world.live = 0;
-    for (unsigned i = 0; i < ENDS; i++)
-        end_open(i, MEDIUM);
-    world_meet();
+    world_open(MEDIUM);
     hca = ends[0].hca;
     peer = hca->peers[1];
     peer->generation = 1;

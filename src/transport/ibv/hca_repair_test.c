@@ -15,10 +15,7 @@ static int open_all(void **unused)
     hca_config.timeout = 18; /* 1.07 s */
     hca_config.retries = 7;
     hca_config.silence_ns = 0;
-    world.keys = world.live = 0;
-    for (unsigned i = 0; i < ENDS; i++)
-        end_open(i, MEDIUM);
-    world_meet();
+    world_open(MEDIUM);
     hca = ends[0].hca;
     peer = hca->peers[1];
     snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");

@@ -308,6 +308,14 @@ static inline void world_meet(void)
             if (i != j) end_meet(i, j);
 }
 
+static inline void world_open(uint32_t medium)
+{
+    world.keys = world.live = 0;
+    for (unsigned i = 0; i < ENDS; i++)
+        end_open(i, medium);
+    world_meet();
+}
+
 static inline void end_close(struct end *end)
 {
     struct hca_tp *hca = end->hca;

@@ -65,7 +65,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_peer *peer = (struct ofi_peer *)to;
     size_t len = aqi_am_payload_offset(am->nargs);
-    size_t payload = aqi_am_has_payload(am->kind) ? am->nbytes : 0;
+    size_t payload = aqi_am_payload(am);
     ofi_lock(ofi);
     aq_status st = ofi_fenced(ofi) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
     if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
