@@ -19,6 +19,8 @@ NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXI
 ROWS = [
     ("limit", {}, NOBODY, "exec",
      r"only 65536 bytes may be locked \(ulimit -l, or LimitMEMLOCK=.* raise it"),
+    ("limit of buffers", {}, NOBODY.replace("64", "576", 1), "exec",
+     r"no more buffers for messages can be had: .* only 589824 bytes may be locked \(ulimit -l, "),
     ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
      r'AQ_IBV_PORTS="mlx5_0" names no port that is here .* there are those of rxe0, rxe1'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",

@@ -168,7 +168,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
                        : aqi_fail(AQ_ENOMEM, "ibv", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
-    if (st == AQ_OK && !hca_message_open(hca)) st = AQ_ELIMIT; /* as it says */
+    if (st == AQ_OK) st = hca_message_open(hca);
     if (st == AQ_OK) st = hca_rings_open(hca);
     if (st == AQ_OK) st = hca_pins_open(hca);
     if (st == AQ_OK) st = hca_greet_open(hca);

@@ -2,6 +2,7 @@
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,17 @@ static void hca_buffer_drop_chunk(struct hca_chunk *chunk)
 bool hca_buf_more(struct hca_tp *hca)
 {
     struct hca_chunk *chunk = calloc(1, sizeof(*chunk) + HCA_CHUNK * sizeof(struct hca_buf));
-    if (chunk == NULL) return false;
+    if (chunk == NULL) {
+        aqi_fail_quiet(AQ_ENOMEM, "no memory for buffers");
+        return false;
+    }
     chunk->len = aqi_round_up(HCA_CHUNK * hca->buffer, 4096);
     chunk->memory =
         mmap(NULL, chunk->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     bool fine = chunk->memory != MAP_FAILED;
     /* A child of fork must not take these pages from the adapter. */
     if (fine) (void)madvise(chunk->memory, chunk->len, MADV_DONTFORK);
+    if (!fine) aqi_fail_quiet(AQ_ENOMEM, "no memory for buffers");
     if (!fine ||
         !hca_rails_register(hca, chunk->mr, chunk->memory, chunk->len, IBV_ACCESS_LOCAL_WRITE)) {
         hca_buffer_drop_chunk(chunk);
@@ -37,6 +42,28 @@ bool hca_buf_more(struct hca_tp *hca)
         hca_buf_put(hca, &bufs[i]);
     }
     return true;
+}
+
+/* Those that wait silently for their completion come back only if they are asked for. */
+static void hca_buffer_ask_back(struct hca_tp *hca)
+{
+    hca->silent_most = 0;
+    for (uint32_t id = 0; id < hca->params.size; id++)
+        for (unsigned r = 0; hca->peers[id] != NULL && r < hca->rails; r++)
+            hca_link_mark(hca, hca->peers[id], r);
+}
+
+aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine)
+{
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no more buffers for messages can be had: %s",
+                 aq_error_message());
+    if (hca->bounced > mine) {
+        hca_buffer_ask_back(hca);
+        return AQ_AGAIN;
+    }
+    hca_peer_fail(hca, peer, "no buffer for messages: %s", aq_error_message());
+    return AQ_EPEER;
 }
 
 void hca_buf_close(struct hca_tp *hca)

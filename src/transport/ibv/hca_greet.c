@@ -371,7 +371,10 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     peer->used = all & ~(peer->failed | greeting->failed);
     if (peer->used == 0) peer->used = all & ~hca_rails_gone(hca);
     peer->first = (unsigned)__builtin_ctz(peer->used);
-    hca_message_prepare(hca, peer);
+    if (!hca_message_prepare(hca, peer)) {
+        hca_peer_fail(hca, peer, "no buffer for messages: %s", aq_error_message());
+        return;
+    }
     hca_ring_meet(hca, peer, &greeting->rings);
     hca_links_connect(hca, peer, greeting->place, greeting->reads);
 }

@@ -443,7 +443,11 @@ bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
 /* hca_buffer.c. With the lock held. */
-bool hca_buf_more(struct hca_tp *hca); /* there are none; false: no memory, or too little of it */
+/* There are none. False: memory is refused; why is in aq_error_message(), and not logged. */
+bool hca_buf_more(struct hca_tp *hca);
+/* There are none, and no more can be had, but for `mine` to send from, which the caller holds: wait
+ * (AQ_AGAIN) for some that are in use, or fail the peer. */
+AQI_COLD aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine);
 static inline struct hca_buf *hca_buf_get(struct hca_tp *hca)
 {
     if (AQI_UNLIKELY(hca->free == NULL) && !hca_buf_more(hca)) return NULL;
@@ -463,6 +467,11 @@ static inline struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
     struct hca_buf *buf = hca_buf_get(hca);
     if (AQI_LIKELY(buf != NULL)) hca->bounced++;
     return buf;
+}
+/* None was got: are there enough in use, or can no more be had? */
+static inline aq_status hca_bounce_none(struct hca_tp *hca, struct hca_peer *peer, uint32_t more)
+{
+    return hca->bounced >= hca_config.bounces + more ? AQ_AGAIN : hca_buf_short(hca, peer, 0);
 }
 static inline void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf)
 {
@@ -591,9 +600,10 @@ static inline uint32_t hca_message_spares(void)
 {
     return (uint32_t)hca_config.spares + HCA_POSTS;
 }
-bool hca_message_open(struct hca_tp *hca); /* post these */
-/* Post the buffers that the first rail needs. */
-void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
+aq_status hca_message_open(struct hca_tp *hca); /* post these */
+/* Post the buffers that the first rail needs. False: some are missing, as aq_error_message() says.
+ */
+bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
 /* What has come in `buf` is handled, or held. */
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
 
@@ -613,8 +623,9 @@ static inline bool hca_ring_is_ours(const struct hca_peer *peer)
 }
 /* Write a message into it. AQ_ENOTSUP: it is to be sent. */
 aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf);
-/* The next message of the ring lent to it, if its turn has come; NULL: none. */
-struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer);
+/* The next message of the ring lent to it, if its turn has come; NULL: none. Where no buffer is
+ * free it may be taken later, or else the peer fails. */
+struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later);
 /* A message has come; now and then it is chosen who gets a ring. */
 void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
 void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);

@@ -36,8 +36,9 @@ static aq_status hca_lending_post(void *host, struct aqi_lender *lender, uint32_
         .kind = AQI_AM_NONE, .source = hca->params.self, .nbytes = (uint32_t)len, .addr = taken};
     aq_status st = hca_message_ready(hca, peer);
     if (st != AQ_OK) return st;
-    struct hca_buf *buf = hca_bounce_get(hca, hca->depth + AQI_LENDING_MESSAGES);
-    if (buf == NULL) return AQ_AGAIN;
+    uint32_t more = hca->depth + AQI_LENDING_MESSAGES;
+    struct hca_buf *buf = hca_bounce_get(hca, more);
+    if (buf == NULL) return hca_bounce_none(hca, peer, more);
     memcpy(buf->bytes, &head, sizeof(head));
     if (len != 0) memcpy(buf->bytes + sizeof(head), bytes, len);
     buf->len = (uint32_t)(sizeof(head) + len);

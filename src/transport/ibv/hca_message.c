@@ -8,17 +8,20 @@
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-static bool hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
+static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
 
-/* Before a request a buffer is posted in which its reply comes: several at a time. */
-static void hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
+/* Before a request, which has a buffer to be sent from, one is posted in which its reply comes:
+ * several at a time. */
+static aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
 {
     uint32_t *replies = &peer->replies[peer->first];
     if (peer->awaited < hca->depth) peer->awaited++;
-    if (AQI_LIKELY(peer->awaited <= *replies)) return;
+    if (AQI_LIKELY(peer->awaited <= *replies)) return AQ_OK;
     uint32_t more = (uint32_t)aqi_min(HCA_POSTS, hca->depth - *replies);
-    (void)hca_message_post(hca, peer->first, more);
-    *replies += more;
+    *replies += hca_message_post(hca, peer->first, more);
+    if (AQI_LIKELY(peer->awaited <= *replies)) return AQ_OK;
+    peer->awaited--;
+    return hca_buf_short(hca, peer, 1);
 }
 
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
@@ -72,14 +75,16 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     hca_lock(hca);
     aq_status st = hca_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
     struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
-    if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
+    if (st == AQ_OK && AQI_UNLIKELY(buf == NULL))
+        st = hca_bounce_none(hca, peer, reply ? hca->depth : 0);
     if (st == AQ_OK) {
         aqi_am_encode_here(buf->bytes, am, hca->params.self);
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
         buf->len = (uint32_t)len;
-        if (!reply) hca_message_expect(hca, peer);
-        st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
+        if (!reply) st = hca_message_expect(hca, peer);
+        if (AQI_LIKELY(st == AQ_OK))
+            st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
         if (st == AQ_ENOTSUP) st = hca_message_go(hca, peer, buf, peer->number);
         if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
@@ -106,7 +111,10 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
                                      .num_sge = 1};
     }
     aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
-    if (AQI_LIKELY(ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad) == 0)) return true;
+    int err = ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad);
+    if (AQI_LIKELY(err == 0)) return true;
+    aqi_fail_quiet(AQ_ESYS, "%s takes no buffer to receive in: %s", hca->rail[rail].name,
+                   strerror(err));
     for (uint32_t i = (uint32_t)(bad - wr); i < count; i++)
         hca_buf_put(hca, bufs[i]);
     return false;
@@ -130,39 +138,39 @@ static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
     (void)hca_message_post_bufs(hca, buf->rail, rail->left, HCA_POSTS);
 }
 
-/* So many that are not in use yet. */
-static bool hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
+/* So many that are not in use yet; fewer: no more can be had. */
+static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
     struct hca_buf *bufs[HCA_POSTS];
-    for (uint32_t got; count != 0; count -= got) {
-        for (got = 0; got < aqi_min(count, HCA_POSTS); got++)
+    uint32_t posted = 0, got;
+    for (bool fine = true; fine && posted < count; posted += fine ? got : 0) {
+        for (got = 0; got < aqi_min(count - posted, HCA_POSTS); got++)
             if ((bufs[got] = hca_buf_get(hca)) == NULL) break;
-        if (got != 0 && hca_message_post_bufs(hca, rail, bufs, got)) continue;
-        static atomic_bool once;
-        if (!atomic_exchange(&once, true))
-            aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s", aq_error_message());
-        return false;
+        fine = got != 0 && hca_message_post_bufs(hca, rail, bufs, got);
     }
-    return true;
+    return posted;
 }
 
-bool hca_message_open(struct hca_tp *hca)
+aq_status hca_message_open(struct hca_tp *hca)
 {
     for (unsigned r = 0; r < hca->rails; r++)
-        if (!hca_message_post(hca, r, hca_message_spares())) return false;
-    return true;
+        if (hca_message_post(hca, r, hca_message_spares()) != hca_message_spares())
+            return aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s",
+                            aq_error_message());
+    return AQ_OK;
 }
 
 /* Requests that are on their way, or come again, are answered on the first rail of today. */
-void hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
+bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 {
     unsigned rail = peer->first;
-    uint32_t replies = peer->replies[rail];
-    if ((peer->posted >> rail & 1) == 0)
-        (void)hca_message_post(hca, rail, hca->depth + hca_control_buffers(hca));
+    bool posted = (peer->posted >> rail & 1) != 0;
+    uint32_t replies = peer->replies[rail], awaited = (uint32_t)aqi_max(replies, peer->awaited);
+    uint32_t requests = posted ? 0 : hca->depth + hca_control_buffers(hca);
     peer->posted |= 1u << rail;
-    peer->replies[rail] = (uint32_t)aqi_max(replies, peer->awaited);
-    (void)hca_message_post(hca, rail, peer->replies[rail] - replies);
+    peer->replies[rail] = awaited;
+    return hca_message_post(hca, rail, requests) == requests &&
+           hca_message_post(hca, rail, awaited - replies) == awaited - replies;
 }
 
 static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
@@ -279,7 +287,7 @@ static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf 
                                              enum aqi_progress_mode mode)
 {
     struct hca_buf *first = NULL, **last = &first, *next;
-    while ((*last = hca_ring_take(hca, buf->source)) != NULL)
+    while ((*last = hca_ring_take(hca, buf->source, false)) != NULL)
         last = &(*last)->next;
     buf->source->received++;
     buf->next = NULL;

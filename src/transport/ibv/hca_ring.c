@@ -329,7 +329,7 @@ static bool hca_ring_copy(const struct hca_tp *hca, struct hca_buf *buf, const u
     return true;
 }
 
-struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer)
+struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later)
 {
     struct hca_ring_in *in = &peer->in;
     struct hca_rings *rings = &hca->rings;
@@ -341,7 +341,13 @@ struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer)
     if (AQI_LIKELY(mark >> 48 != HCA_RING_STAMP)) return NULL;
     if ((int32_t)((uint32_t)mark - peer->received) > 0) return NULL; /* not its turn */
     struct hca_buf *buf = hca_buf_get(hca);
-    if (buf == NULL) return NULL;
+    if (AQI_UNLIKELY(buf == NULL)) {
+        if (later)
+            (void)hca_buf_short(hca, peer, 0);
+        else
+            hca_peer_fail(hca, peer, "no buffer for messages: %s", aq_error_message());
+        return NULL;
+    }
     bool good = (uint32_t)mark == peer->received &&
                 hca_ring_copy(hca, buf, end, (uint32_t)(mark >> 32) & 0xffff);
     hca_ring_freed(&peer->out, tail->consumed);
@@ -368,7 +374,7 @@ unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode)
         struct hca_peer *peer = rings->owner[i];
         struct hca_buf *buf;
         for (unsigned taken = 0; peer != NULL && taken < HCA_BATCH; taken++) {
-            if ((buf = hca_ring_take(hca, peer)) == NULL) break;
+            if ((buf = hca_ring_take(hca, peer, true)) == NULL) break;
             hca_message_dispatch(hca, buf, mode);
             n++;
             peer = rings->owner[i]; /* handlers may do much */

@@ -146,7 +146,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     if (op->op.by == AQI_BY_BOUNCE) {
         sent.len = aqi_min(sent.len, hca->buffer);
         sent.buf = hca_bounce_get(hca, 0);
-        if (sent.buf == NULL) return AQ_AGAIN;
+        if (sent.buf == NULL) return hca_bounce_none(hca, op->peer, 0);
         if (!op->op.get) memcpy(sent.buf->bytes, op->op.local + op->op.posted, sent.len);
     }
     op->op.posted += sent.len; /* first: a failure ends what is posted */

@@ -278,7 +278,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->peers = calloc(ENDS, sizeof(struct hca_peer *));
     aqi_pool_init(&hca->ops, sizeof(struct hca_op), SENDS, false);
     assert_int_equal(hca_rings_open(hca), AQ_OK);
-    assert_true(hca_message_open(hca));
+    assert_int_equal(hca_message_open(hca), AQ_OK);
 }
 
 static inline void end_meet(unsigned self, unsigned id)
@@ -296,7 +296,7 @@ static inline void end_meet(unsigned self, unsigned id)
     peer->link[0].qp = &end->qp[id];
     hca_link_begin(end->hca, peer, 0);
     peer->link[0].sent = calloc(SENDS, sizeof(struct hca_sent));
-    hca_message_prepare(end->hca, peer);
+    assert_true(hca_message_prepare(end->hca, peer));
     hca_rings_place(ends[id].hca, &place);
     hca_ring_meet(end->hca, peer, &place);
 }

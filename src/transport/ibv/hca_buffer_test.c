@@ -1,0 +1,133 @@
+/* Twin of hca_buffer.c: adapters that register no more memory, where little may be locked. */
+#include "transport/ibv/hca_world_test.h"
+
+#include <errno.h>
+
+enum { MEDIUM = 256, MANY = 200 };
+
+static uint32_t arrived;
+
+static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg, (void)source, (void)am;
+    arrived++;
+}
+
+static struct ibv_mr *card_refuses(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+    (void)pd, (void)addr, (void)len, (void)access;
+    errno = ENOMEM;
+    return NULL;
+}
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    memset(ends, 0, sizeof(ends));
+    hca_config.ring_peers = 0;
+    arrived = 0;
+    world_cards();
+    world_open(MEDIUM);
+    for (unsigned i = 0; i < ENDS; i++) {
+        snprintf(ends[i].hca->rail[0].name, sizeof(ends[i].hca->rail[0].name), "none:1");
+        ends[i].hca->tp.hooks.deliver = on_message;
+    }
+    hca_verbs.reg_mr = card_refuses;
+    return 0;
+}
+
+static int close_all(void **unused)
+{
+    (void)unused;
+    world_close();
+    return 0;
+}
+
+static aq_status request(unsigned from, unsigned to)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT};
+    return hca_am_send(&ends[from].hca->tp, &ends[from].hca->peers[to]->peer, &am, NULL);
+}
+
+static void take_all(struct hca_tp *hca)
+{
+    while (hca->free != NULL)
+        (void)hca_buf_get(hca);
+}
+
+static void pass_on(void)
+{
+    for (unsigned i = 0; i < SENDS; i++)
+        card_deliver(0, 1);
+    for (unsigned i = 0; i < 2; i++)
+        while (hca_progress_queues(ends[i].hca, AQI_PROGRESS_ALL) != 0)
+            continue;
+}
+
+/* The buffers of messages of which the adapter says nothing come back, too. */
+static void who_is_short_waits_for_those_in_use(void **unused)
+{
+    (void)unused;
+    uint32_t sent = 0;
+    for (unsigned i = 0; i < MANY; i++) {
+        aq_status st = request(0, 1);
+        assert_true(st == AQ_OK || st == AQ_AGAIN);
+        sent += st == AQ_OK;
+        if (st == AQ_AGAIN || i % 4 == 0) pass_on();
+    }
+    take_all(ends[0].hca); /* but for some under way */
+    assert_int_equal(request(0, 1), AQ_AGAIN);
+    pass_on();
+    assert_int_equal(request(0, 1), AQ_OK);
+    pass_on();
+    assert_int_equal(arrived, sent + 1);
+    assert_int_equal(ends[0].hca->bounced, 0);
+}
+
+static void where_nothing_comes_back_the_peer_fails(void **unused)
+{
+    (void)unused;
+    struct hca_peer *peer = ends[0].hca->peers[1];
+    take_all(ends[0].hca);
+    assert_int_equal(request(0, 1), AQ_EPEER);
+    assert_int_equal(peer->state, HCA_DOWN);
+    assert_non_null(strstr(peer->why, "no buffer for messages: none:1 cannot register"));
+}
+
+/* It has one to send from. */
+static void without_one_for_the_reply_the_peer_fails(void **unused)
+{
+    (void)unused;
+    struct hca_tp *hca = ends[0].hca;
+    struct hca_buf *last = hca_buf_get(hca);
+    take_all(hca);
+    hca_buf_put(hca, last);
+    assert_int_equal(request(0, 1), AQ_EPEER);
+    assert_int_equal(hca->bounced, 0);
+    assert_int_equal(hca->peers[1]->awaited, 0);
+    assert_int_equal(hca->peers[1]->state, HCA_DOWN);
+}
+
+static void a_peer_without_buffers_is_not_connected(void **unused)
+{
+    (void)unused;
+    struct hca_tp *hca = ends[0].hca;
+    take_all(hca);
+    hca->peers[1]->posted = 0;
+    assert_false(hca_message_prepare(hca, hca->peers[1]));
+    assert_non_null(strstr(aq_error_message(), "cannot register"));
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_is_short_waits_for_those_in_use, open_all, close_all),
+        cmocka_unit_test_setup_teardown(where_nothing_comes_back_the_peer_fails, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(without_one_for_the_reply_the_peer_fails, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(a_peer_without_buffers_is_not_connected, open_all,
+                                        close_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
