@@ -287,11 +287,15 @@ size_t hca_peer_memory(const struct hca_tp *hca)
 static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 {
     const struct hca_tp *hca = (const struct hca_tp *)tp;
+    char names[HCA_RAILS * (sizeof(hca->rail[0].name) + 3)];
+    size_t used = 0;
+    for (unsigned r = 0; r < hca->rails; r++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", r == 0 ? "" : " + ",
+                                 hca->rail[r].name);
     return snprintf(buf, len,
-                    "%s%s%s, %u requests to a peer, %zu KB for each that is connected, and %zu KB "
-                    "for %u rings",
-                    hca->rail[0].name, hca->rails > 1 ? " + " : "",
-                    hca->rails > 1 ? hca->rail[1].name : "", hca->depth,
+                    "%s, %u requests to a peer, %u queue pair%s and %zu KB for each that is "
+                    "connected, and %zu KB for %u rings",
+                    names, hca->depth, hca->rails, hca->rails == 1 ? "" : "s",
                     hca_peer_memory(hca) / 1024, hca->rings.len / 1024,
                     hca->rings.memory != NULL ? hca->rings.count : 0);
 }
