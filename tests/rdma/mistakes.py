@@ -23,6 +23,8 @@ ROWS = [
      r"no more buffers for messages can be had: .* only 589824 bytes may be locked \(ulimit -l, "),
     ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
      r'AQ_IBV_PORTS="mlx5_0" names no port that is here .* there are those of rxe0, rxe1'),
+    ("filter", {"AQ_IBV_PORTS": "rxe0,rxe1"}, "exec", "exec",
+     r'AQ_IBV_PORTS="rxe0,rxe1" makes no sense from ",rxe1" on: give devices with \+ between'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
      r"rxe.:1 has no address \(GID\) with index 77: .* set AQ_IBV_GID"),
     ("mtu", {"AQ_IBV_MTU": "3000"}, "exec", "exec",

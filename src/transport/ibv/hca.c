@@ -27,10 +27,14 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
     const char *missing = hca_verbs_missing();
     if (missing == NULL) missing = aqi_mac_missing();
     *probe = (struct aqi_tp_probe){.device = "no adapter", .max_medium = hca_medium(SIZE_MAX / 2)};
-    unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
+    const char *wrong = hca_ports_wrong();
+    unsigned count = missing == NULL && wrong == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
     if (count == 0) {
-        snprintf(probe->reason, sizeof(probe->reason), "%s",
-                 missing != NULL ? missing : hca_advice_no_port("").text);
+        struct hca_text why = {""};
+        if (missing == NULL)
+            why = wrong != NULL ? hca_advice_filter(wrong) : hca_advice_no_port("");
+        probe->bad_setting = missing == NULL && wrong != NULL;
+        snprintf(probe->reason, sizeof(probe->reason), "%s", missing != NULL ? missing : why.text);
         return device == 0;
     }
     if (device >= count) return false;
@@ -47,6 +51,8 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 static aq_status hca_open_rails(struct hca_tp *hca)
 {
     struct hca_port ports[HCA_PORTS_MOST];
+    const char *wrong = hca_ports_wrong();
+    if (wrong != NULL) return aqi_fail(AQ_ESETTING, "ibv", "%s", hca_advice_filter(wrong).text);
     unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0, near = 0;
     for (; active < count && ports[active].active; active++)
         near += ports[active].near;

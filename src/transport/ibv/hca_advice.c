@@ -54,6 +54,16 @@ static struct hca_text hca_advice_devices(void)
     return all;
 }
 
+struct hca_text hca_advice_filter(const char *wrong)
+{
+    struct hca_text why;
+    snprintf(why.text, sizeof(why.text),
+             "AQ_IBV_PORTS=\"%.80s\" makes no sense from \"%.20s\" on: give devices with + between "
+             "them, and their ports after a colon with commas between, such as mlx5_0:1,2+mlx5_1",
+             hca_config.ports, wrong);
+    return why;
+}
+
 struct hca_text hca_advice_no_port(const char *root)
 {
     struct hca_text why, devices = hca_advice_devices();

@@ -10,7 +10,22 @@
 
 enum { HCA_PORTS = 16 };
 
-/* Does the filter name this port? Its syntax is DEVICE[:PORT,PORT...]+DEVICE... */
+/* The syntax of the filter is DEVICE[:PORT,PORT...]+DEVICE... */
+const char *hca_ports_wrong(void)
+{
+    const char *at = hca_config.ports;
+    for (at += strspn(at, "+"); *at != '\0'; at += strspn(at, "+")) {
+        size_t len = strcspn(at, ":+,; \t");
+        if (len == 0) return at;
+        at += len;
+        for (char before = ':'; *at == before; before = ',', at += 1 + len)
+            if ((len = strspn(at + 1, "0123456789")) == 0) return at;
+        if (*at != '+' && *at != '\0') return at;
+    }
+    return NULL;
+}
+
+/* Does the filter name this port? */
 static bool hca_ports_allowed(const char *device, unsigned port)
 {
     size_t name = strlen(device);

@@ -117,8 +117,6 @@ static void filters(void **unused)
         {"closed", "closed:1"},
         {"closed:2", ""},
         {"mlx5_0:3", ""},
-        {"mlx5_0:", ""},
-        {"mlx5_0:x", ""},
         {"mlx5", ""},
         {"mlx5_", ""},
         {"+", ""},
@@ -126,6 +124,25 @@ static void filters(void **unused)
     (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         assert_string_equal(found_by(rows[i].filter, FOUND_MOST), rows[i].found);
+}
+
+static void nonsense_is_not_a_filter(void **unused)
+{
+    static const struct {
+        const char *filter;
+        int wrong; /* from where on; -1: it makes sense */
+    } rows[] = {
+        {"", -1},         {"+", -1},         {"mlx5_0", -1},       {"mlx5_0:1,2+mlx5_1:1", -1},
+        {"+a++b:1+", -1}, {"mlx5_0:", 6},    {"mlx5_0:x", 6},      {"mlx5_0:1x", 8},
+        {"mlx5_0:1,", 8}, {"a:1:2", 3},      {"mlx5_0,mlx5_1", 6}, {"mlx5_0 + mlx5_1", 6},
+        {":1", 0},        {"a+mlx5_0;b", 8}, {"a:-1", 1},          {"a:1, 2", 3},
+    };
+    (void)unused;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        hca_config.ports = rows[i].filter;
+        const char *wrong = hca_ports_wrong();
+        assert_int_equal(wrong == NULL ? -1 : wrong - rows[i].filter, rows[i].wrong);
+    }
 }
 
 static void the_best_when_there_is_no_room_for_all(void **unused)
@@ -192,6 +209,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters),
+        cmocka_unit_test(nonsense_is_not_a_filter),
         cmocka_unit_test(the_best_when_there_is_no_room_for_all),
         cmocka_unit_test(near_ones_first_where_they_are_spread),
         cmocka_unit_test(what_is_wrong_is_told),

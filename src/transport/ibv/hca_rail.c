@@ -55,9 +55,9 @@ static aq_status hca_rail_gid(struct hca_rail *rail)
     char *end;
     bool any = strcmp(hca_config.gid, "auto") == 0;
     long index = any ? 0 : strtol(hca_config.gid, &end, 10);
-    if (!any && (hca_config.gid[0] == 0 || *end != 0 || index < 0))
-        return aqi_fail(AQ_ESETTING, "ibv", "AQ_IBV_GID=\"%s\": give auto or an index",
-                        hca_config.gid);
+    if (!any && (hca_config.gid[0] == 0 || *end != 0 || index < 0 || index > UINT8_MAX))
+        return aqi_fail(AQ_ESETTING, "ibv", "AQ_IBV_GID=\"%s\": give auto or an index, 0 to %u",
+                        hca_config.gid, UINT8_MAX);
     rail->gid_index = (int)index;
     rail->gid_rank = hca_rail_gid_find(rail, any, &gid);
     if (rail->gid_rank < 0)
