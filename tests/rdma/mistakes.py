@@ -9,14 +9,18 @@ import re
 import subprocess
 import sys
 
-# Root may lock as much as it likes.
-NOBODY = "ulimit -l 64; exec setpriv --reuid 65534 --regid 65534 --clear-groups"
+# Root may lock as much as it likes, and open all devices.
+USER = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+NOBODY = f"ulimit -l 64; exec {USER}"
+CLOSED = f"chmod 600 /dev/infiniband/*; trap 'chmod 666 /dev/infiniband/*' EXIT; {USER}"
 # What lies between the ports drops packets that both would carry.
 NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXIT; "
           "tc filter add dev w0b ingress matchall action police rate 10gbit burst 10mb mtu 3000 "
           "conform-exceed drop; timeout -s INT 20")
 # Name; variables; what starts the job, and each rank of it, for the shell; what is said.
 ROWS = [
+    ("rights", {}, CLOSED, "exec",
+     r"/dev/infiniband/uverbs\d cannot be opened \(Permission denied\): check its rights"),
     ("limit", {}, NOBODY, "exec",
      r"only 65536 bytes may be locked \(ulimit -l, or LimitMEMLOCK=.* raise it"),
     ("limit of buffers", {}, NOBODY.replace("64", "576", 1), "exec",

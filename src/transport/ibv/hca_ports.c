@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { HCA_PORTS = 16 };
 
@@ -72,6 +73,17 @@ static bool hca_ports_near(const struct ibv_device *device)
     return aqi_runs_near(path);
 }
 
+/* libibverbs looks at other places, too, after it was refused, so what it says is of no use. */
+static void hca_ports_closed(const struct ibv_device *device, int err, struct hca_port *port)
+{
+    char path[IBV_SYSFS_NAME_MAX + 32];
+    bool named = device->dev_name[0] != '\0';
+    snprintf(path, sizeof(path), "/dev/infiniband/%s", named ? device->dev_name : "uverbs*");
+    if (named && access(path, R_OK | W_OK) != 0) err = errno;
+    snprintf(port->why, sizeof(port->why), "%.60s cannot be opened (%s): check its rights", path,
+             strerror(err));
+}
+
 /* The ports of one device; without a filter the first active one of it. */
 static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, unsigned most)
 {
@@ -99,9 +111,7 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
     if (context == NULL && count < most && (all || hca_ports_allowed(name, 1))) {
         ports[count] = (struct hca_port){.near = true};
         snprintf(ports[count].device, sizeof(ports[count].device), "%s", name);
-        snprintf(ports[count].why, sizeof(ports[count].why),
-                 "the device cannot be opened (%s): check the rights of /dev/infiniband/uverbs*",
-                 strerror(err));
+        hca_ports_closed(device, err, &ports[count]);
         ports[count++].number = 1;
     }
     if (context != NULL) hca_verbs.close_device(context);
