@@ -35,6 +35,8 @@ class AqperfPlain(Case):
             self.assertGreater(row["limit"], 0, row)
             self.assertGreater(row["ratio"], 0, row)
             self.assertIsNone(row["cma"], row)
+            if "AQ_TRANSPORTS" in VARIABLES:
+                self.assertEqual(row["transport"], NET)
             if row["unit"] == "ns" and row["limit_name"].startswith(NET):
                 self.assertGreater(row["limit"], 500, row)  # two system calls and more
         self.assertEqual(found, LIMITS)

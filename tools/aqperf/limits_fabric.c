@@ -120,20 +120,12 @@ FABRIC_LIMIT(stream_in, FABRIC_GET, false)
 /* --- beginning and end --------------------------------------------------------------------------
  */
 
-/* Other interfaces do not say what reaches the peer; then it must be the only one allowed. */
-static bool reaches(const struct perf *perf, const char *transport)
-{
-    const char *allowed = getenv("AQ_TRANSPORTS");
-    return strcmp(perf->transport, transport) == 0 ||
-           (allowed != NULL && strcmp(allowed, transport) == 0);
-}
-
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS])
 {
     char why[FABRIC_WHY] = "no memory";
     memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
     for (size_t i = 0; fabrics[i] != NULL; i++)
-        if (reaches(perf, fabrics[i]->transport)) fabric = fabrics[i];
+        if (strcmp(perf->transport, fabrics[i]->transport) == 0) fabric = fabrics[i];
     if (perf->rank > 1 || perf->ranks < 2 || fabric == NULL) {
         fabric = NULL;
         return;
