@@ -31,6 +31,8 @@ ROWS = [
      r'AQ_IBV_PORTS="rxe0,rxe1" makes no sense from ",rxe1" on: give devices with \+ between'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
      r"rxe.:1 has no address \(GID\) with index 77: .* set AQ_IBV_GID"),
+    ("partition", {"AQ_IBV_PKEY": "5"}, "exec", "exec",
+     r"AQ_IBV_PKEY=5: give an index below \d+, since rxe.:1 has so many partition keys"),
     ("mtu", {"AQ_IBV_MTU": "3000"}, "exec", "exec",
      r"AQ_IBV_MTU=3000: give 256, 512, 1024, 2048 or 4096, and no more than 4096"),
     ("network", {}, "exec", "export AQ_IBV_PORTS=rxe$((3 * AQ_RANK)); exec",

@@ -77,8 +77,10 @@ static int card_device(struct ibv_context *context, struct ibv_device_attr *attr
 static int card_port(struct ibv_context *context, uint8_t number, struct ibv_port_attr *attr)
 {
     (void)context, (void)number;
-    *attr = (struct ibv_port_attr){
-        .link_layer = IBV_LINK_LAYER_ETHERNET, .active_mtu = IBV_MTU_1024, .gid_tbl_len = GIDS};
+    *attr = (struct ibv_port_attr){.link_layer = IBV_LINK_LAYER_ETHERNET,
+                                   .active_mtu = IBV_MTU_1024,
+                                   .gid_tbl_len = GIDS,
+                                   .pkey_tbl_len = 2};
     return 0;
 }
 
@@ -375,17 +377,19 @@ static void mistaken_settings(void **unused)
 {
     static const struct {
         const char *gid;
-        uint64_t mtu;
+        uint64_t mtu, pkey;
         aq_status status;
         const char *said, *remedy;
     } rows[] = {
-        {"9", 0, AQ_ESYS, "card0:1 has no address (GID) with index 9", "show_gids"},
-        {"1", 0, AQ_ESYS, "card0:1 has no address (GID) with index 1", "set AQ_IBV_GID"},
-        {"x", 0, AQ_ESETTING, "AQ_IBV_GID=\"x\"", "give auto or an index"},
-        {"", 0, AQ_ESETTING, "AQ_IBV_GID=\"\"", "give auto or an index"},
-        {"-1", 0, AQ_ESETTING, "AQ_IBV_GID=\"-1\"", "give auto or an index"},
-        {"auto", 3000, AQ_ESETTING, "AQ_IBV_MTU=3000", "give 256, 512, 1024, 2048 or 4096"},
-        {"auto", 2048, AQ_ESETTING, "AQ_IBV_MTU=2048", "no more than 1024, which card0:1 has"},
+        {"9", 0, 0, AQ_ESYS, "card0:1 has no address (GID) with index 9", "show_gids"},
+        {"1", 0, 0, AQ_ESYS, "card0:1 has no address (GID) with index 1", "set AQ_IBV_GID"},
+        {"x", 0, 1, AQ_ESETTING, "AQ_IBV_GID=\"x\"", "give auto or an index"},
+        {"", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"\"", "give auto or an index"},
+        {"-1", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"-1\"", "give auto or an index"},
+        {"256", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"256\"", "an index, 0 to 255"},
+        {"auto", 3000, 0, AQ_ESETTING, "AQ_IBV_MTU=3000", "give 256, 512, 1024, 2048 or 4096"},
+        {"auto", 2048, 0, AQ_ESETTING, "AQ_IBV_MTU=2048", "no more than 1024, which card0:1 has"},
+        {"auto", 0, 2, AQ_ESETTING, "AQ_IBV_PKEY=2", "below 2, since card0:1 has so many"},
     };
     (void)unused;
     card.devices = 1;
@@ -393,6 +397,7 @@ static void mistaken_settings(void **unused)
         struct hca_rail rail;
         hca_config.gid = rows[i].gid;
         hca_config.mtu = rows[i].mtu;
+        hca_config.pkey = rows[i].pkey;
         assert_int_equal(hca_rail_open(&rail, &port), rows[i].status);
         says(aq_error_message(), rows[i].said);
         says(aq_error_message(), rows[i].remedy);

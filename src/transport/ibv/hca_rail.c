@@ -120,6 +120,14 @@ static struct ibv_context *hca_rail_context(const char *name)
     return context;
 }
 
+static aq_status hca_rail_pkey(const struct hca_rail *rail)
+{
+    if (hca_config.pkey == 0 || hca_config.pkey < rail->attr.pkey_tbl_len) return AQ_OK;
+    return aqi_fail(AQ_ESETTING, "ibv",
+                    "AQ_IBV_PKEY=%llu: give an index below %u, since %s has so many partition keys",
+                    (unsigned long long)hca_config.pkey, rail->attr.pkey_tbl_len, rail->name);
+}
+
 static aq_status hca_rail_mtu(struct hca_rail *rail)
 {
     unsigned mtu = rail->attr.active_mtu;
@@ -152,6 +160,7 @@ aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port)
     rail->place.link_layer = rail->attr.link_layer;
     aq_status st = hca_rail_gid(rail);
     if (st == AQ_OK) st = hca_rail_mtu(rail);
+    if (st == AQ_OK) st = hca_rail_pkey(rail);
     if (st != AQ_OK) return st;
     rail->pd = hca_verbs.alloc_pd(rail->context);
     if (rail->pd != NULL) return AQ_OK;
