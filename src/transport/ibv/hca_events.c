@@ -48,22 +48,50 @@ static void hca_events_back(struct hca_tp *hca, unsigned r)
     }
 }
 
+static bool hca_events_is_of_port(enum ibv_event_type type)
+{
+    return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE ||
+           type == IBV_EVENT_GID_CHANGE || type == IBV_EVENT_LID_CHANGE ||
+           type == IBV_EVENT_PKEY_CHANGE || type == IBV_EVENT_SM_CHANGE ||
+           type == IBV_EVENT_CLIENT_REREGISTER;
+}
+
+static const char *hca_events_meaning(const struct hca_tp *hca, unsigned r,
+                                      enum ibv_event_type type)
+{
+    uint32_t all = (1u << hca->rails) - 1;
+    if (type != IBV_EVENT_PORT_ERR) return "";
+    return (all & ~hca_rails_down(hca) & ~(1u << r)) != 0
+               ? "; others take over until it is back"
+               : "; no other port is left, so what is under way waits until it is back: check the "
+                 "cable, the network interface (\"ip link\") or the subnet manager";
+}
+
+/* What is told of a port comes to all that have opened its adapter. */
+static void hca_events_one(struct hca_tp *hca, unsigned r, const struct ibv_async_event *event)
+{
+    struct hca_rail *rail = &hca->rail[r];
+    enum ibv_event_type type = event->event_type;
+    if (hca_events_is_of_port(type) && event->element.port_num != rail->port) return;
+    bool bad = type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
+               type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_DEVICE_FATAL;
+    bool back = type == IBV_EVENT_PORT_ACTIVE && rail->down;
+    aqi_log(bad || back ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s%s", rail->name,
+            hca_verbs.event_type_str(type), hca_events_meaning(hca, r, type));
+    if (type == IBV_EVENT_DEVICE_FATAL)
+        hca_events_fatal(hca, r);
+    else
+        hca_events_port(hca, r, type);
+}
+
 static void hca_events_take(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
     struct ibv_async_event event;
     while (hca_verbs.get_async_event(rail->context, &event) == 0) {
-        enum ibv_event_type type = event.event_type;
-        bool ours = event.element.port_num == rail->port; /* if it is one of a port */
-        bool bad = type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_CQ_ERR ||
-                   type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_DEVICE_FATAL;
-        aqi_log(bad ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv", "%s: %s", rail->name,
-                hca_verbs.event_type_str(type));
+        struct ibv_async_event told = event;
         hca_verbs.ack_async_event(&event);
-        if (type == IBV_EVENT_DEVICE_FATAL)
-            hca_events_fatal(hca, r);
-        else if (ours)
-            hca_events_port(hca, r, type);
+        hca_events_one(hca, r, &told);
     }
     if (rail->back != 0 && hca->now >= rail->back) hca_events_back(hca, r);
 }

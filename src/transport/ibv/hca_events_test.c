@@ -1,9 +1,12 @@
 /* Twin of hca_events.c, with an adapter of two ports whose events and addresses the test makes. */
 #include "transport/ibv/hca_impl.h"
 
+#include "base/capture_test.h"
+
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -176,6 +179,27 @@ static void events_of_the_adapters_other_port_are_nothing_to_us(void **unused)
     assert_false(peer.broken || hca.rail[0].down);
 }
 
+static const char *said_of(unsigned rail, enum ibv_event_type type, int port)
+{
+    static struct capture capture;
+    tell(rail, type, port);
+    capture_start(&capture);
+    look(0);
+    return capture_end(&capture);
+}
+
+static void it_is_said_what_becomes_of_the_job(void **unused)
+{
+    (void)unused;
+    snprintf(hca.rail[0].name, sizeof(hca.rail[0].name), "card:1");
+    assert_string_equal(said_of(0, IBV_EVENT_PORT_ERR, 2), "");
+    assert_non_null(
+        strstr(said_of(0, IBV_EVENT_PORT_ERR, 1), "card:1: an event; others take over"));
+    assert_non_null(strstr(said_of(1, IBV_EVENT_PORT_ERR, 2), "no other port is left"));
+    assert_non_null(strstr(said_of(0, IBV_EVENT_PORT_ACTIVE, 1), "card:1: an event"));
+    assert_string_equal(said_of(0, IBV_EVENT_PORT_ACTIVE, 1), "");
+}
+
 /* Meanwhile only that of the link is there, by which nobody is reached. */
 static void an_address_that_is_gone_is_waited_for(void **unused)
 {
@@ -326,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup(a_port_that_is_back_is_used_again_a_second_later, open_all),
         cmocka_unit_test_setup(one_that_flaps_is_not, open_all),
         cmocka_unit_test_setup(events_of_the_adapters_other_port_are_nothing_to_us, open_all),
+        cmocka_unit_test_setup(it_is_said_what_becomes_of_the_job, open_all),
         cmocka_unit_test_setup(an_address_that_is_gone_is_waited_for, open_all),
         cmocka_unit_test_setup(an_adapter_that_fails_is_left_for_the_other, open_all),
         cmocka_unit_test_setup(without_another_its_peers_are_lost, open_all),

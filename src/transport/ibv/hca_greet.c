@@ -284,9 +284,11 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
     }
 }
 
-/* It may only be computing; but a port of another network never answers. */
+/* It may only be computing; but a port of another network never answers. Of ports that are down
+ * here it has been told. */
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
+    if (hca_rails_down(hca) == (1u << hca->rails) - 1) return;
     if (peer->doubted || hca->now - peer->called < GREET_DOUBT_NS) return;
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s, and is asked on; %s",
