@@ -18,6 +18,7 @@
 static _Thread_local enum aqi_progress_mode contract_mode;
 static _Thread_local unsigned contract_depth;
 static _Thread_local uint32_t contract_rank;
+static _Thread_local unsigned contract_idle; /* since when nothing happened here, in ct_relax()s */
 
 _Noreturn void ct_fail(const char *file, int line, const char *fmt, ...)
 {
@@ -102,20 +103,23 @@ static aq_status harness_share(void *arg, const char *name, size_t bytes, int *f
 /*
  * Give the processor to the others. Where some of them compute, a yield costs a whole slice of
  * theirs, and two ranks that take turns would do so some hundred times a second. Who sleeps is
- * preferred when it wakes.
+ * preferred when it wakes. The longer nothing happens the longer it sleeps, so that who waits, as
+ * for a time-out, leaves the processors to other tests.
  */
 void ct_relax(void)
 {
     static const uint64_t slice_ns = 300000;
+    static const unsigned yields = 16, doublings = 8;
     static _Thread_local unsigned crowded;
-    if (crowded > 0) {
-        crowded--;
-        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL);
+    unsigned idle = contract_idle++;
+    if (crowded == 0 && idle < yields) {
+        uint64_t start = aqi_now_ns();
+        sched_yield();
+        if (aqi_now_ns() - start > slice_ns) crowded = 100;
         return;
     }
-    uint64_t start = aqi_now_ns();
-    sched_yield();
-    if (aqi_now_ns() - start > slice_ns) crowded = 100;
+    if (crowded > 0) crowded--;
+    nanosleep(&(struct timespec){.tv_nsec = 1000L << aqi_min(idle, doublings)}, NULL);
 }
 
 static aq_status harness_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
@@ -227,6 +231,7 @@ unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode)
     unsigned done = ep->tp->ops.progress(ep->tp, mode, harness_now(ep));
     contract_depth--;
     contract_mode = outer;
+    if (done > 0) contract_idle = 0;
     return done;
 }
 
