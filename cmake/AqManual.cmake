@@ -9,7 +9,6 @@ if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "No manual pages of the tools: they are made from what the tools print, which "
     "cannot run here (no CMAKE_CROSSCOMPILING_EMULATOR)")
 endif()
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 string(TIMESTAMP aq_date "%Y-%m-%d" UTC) # honours SOURCE_DATE_EPOCH
 set(AQ_MAN_DIR ${PROJECT_BINARY_DIR}/man)
 
