@@ -1,6 +1,8 @@
 # The front door; the build itself is CMake and Ninja (CMakePresets.json).
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
+# Many tests wait more than they compute.
+TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
 
 .PHONY: help demo test soak lint tidy format install clean
@@ -40,7 +42,7 @@ demo: release
 	@examples/demo.sh build/release
 
 test: dev
-	@ctest --preset dev -j $(JOBS) $(CTEST_OPTIONS)
+	@ctest --preset dev -j $(TEST_JOBS) $(CTEST_OPTIONS)
 
 soak:
 	@bash .ci/run soak
