@@ -449,6 +449,25 @@ static void a_peer_to_which_there_is_no_route(void **unused)
     has_no_way(EHOSTUNREACH);
 }
 
+/* The second one may have a way. */
+static void a_peer_to_which_no_rail_has_a_route(void **unused)
+{
+    (void)unused;
+    struct capture capture;
+    hca.rails = peer.addr.rails = 2;
+    hca.rail[1] = hca.rail[0];
+    place_ipv4(&peer.addr.place[1], 1, 2);
+    peer.state = HCA_CALLING;
+    hca.greeter.calling = &peer;
+    capture_start(&capture);
+    hca_greet_timers(&hca);
+    assert_int_equal(peer.state, HCA_CALLING);
+    hca.now += UINT64_C(1000000000);
+    hca_greet_timers(&hca);
+    capture_end(&capture);
+    has_no_way(EHOSTUNREACH);
+}
+
 static void a_queue_pair_that_cannot_be_connected(void **unused)
 {
     (void)unused;
@@ -546,6 +565,7 @@ int main(void)
         cmocka_unit_test_setup(mistaken_settings, open_all),
         cmocka_unit_test_setup(from_where_there_is_no_way_to_where, open_all),
         cmocka_unit_test_setup(a_peer_to_which_there_is_no_route, open_all),
+        cmocka_unit_test_setup(a_peer_to_which_no_rail_has_a_route, open_all),
         cmocka_unit_test_setup(a_queue_pair_that_cannot_be_connected, open_all),
         cmocka_unit_test_setup(a_peer_that_does_not_answer, open_all),
         cmocka_unit_test_setup(a_peer_on_another_kind_of_network, open_all),

@@ -174,14 +174,17 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
-/* A rail without a way, as where its port is down, matters only if it is the only one. */
+/* A rail without a way, as where its port is down, matters only if no other has one. */
 static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
+    uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca);
     struct ibv_ah_attr path;
     if (peer->ah[rail] != NULL) return true;
     hca_rail_path(&hca->rail[rail], &peer->addr.place[rail], &path);
     peer->ah[rail] = hca_verbs.create_ah(hca->rail[rail].pd, &path);
-    if (peer->ah[rail] == NULL && hca_rails_of(hca, peer) == 1) {
+    peer->no_way &= ~(1u << rail);
+    peer->no_way |= (uint32_t)(peer->ah[rail] == NULL) << rail;
+    if (peer->ah[rail] == NULL && (peer->no_way & all) == all) {
         aqi_fail_quiet(AQ_EPEER, "%s, %s", strerror(errno),
                        hca_advice_path(&hca->rail[rail], &peer->addr.place[rail]).text);
         hca_peer_unreached(hca, peer, rail, aq_error_message());
@@ -268,6 +271,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
     peer->pause = GREET_PAUSE_NS;
     peer->greeted = 0;
     peer->voice = 0;
+    peer->no_way = 0;
     peer->next_calling = hca->greeter.calling;
     hca->greeter.calling = peer;
 }
@@ -399,6 +403,7 @@ static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
         said.psn = known->psn;
         if (memcmp(known, &said, sizeof(said)) == 0) continue;
         *known = said;
+        peer->no_way &= ~(1u << r);
         if (peer->ah[r] != NULL) hca_verbs.destroy_ah(peer->ah[r]);
         peer->ah[r] = NULL;
     }

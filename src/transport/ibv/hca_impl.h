@@ -217,7 +217,8 @@ struct hca_peer {
     struct hca_link *next;       /* of the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
-    unsigned voice; /* the rail of the next greeting */
+    unsigned voice;  /* the rail of the next greeting */
+    uint32_t no_way; /* rails by which none could leave, as bits */
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
