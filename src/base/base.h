@@ -16,6 +16,8 @@
 #define AQI_NOINLINE          __attribute__((noinline)) /* for what a short path calls seldom */
 #define AQI_INLINE            inline __attribute__((always_inline)) /* in a short path */
 #define AQI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+/* What a short path needs only when it goes wrong is not kept in registers till then. */
+#define AQI_KEEP_IN_MEMORY(x) __asm__ volatile("" : : "r"(&(x)) : "memory")
 /* For a pointer or number that fast paths read: found without a call also in the shared library.
  * Little of it, for a library that is loaded late gets it from a small reserve. */
 #define AQI_FAST_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))

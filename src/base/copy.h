@@ -41,6 +41,32 @@ static inline void aqi_copy(void *dst, const void *src, size_t len)
         aqi_copy_large(dst, src, len);
 }
 
+/* As memcpy, of 1 to 8 bytes, without a call. */
+static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
+{
+    unsigned char *to = dst;
+    const unsigned char *from = src;
+    uint64_t word8;
+    uint32_t first4, last4; /* which may overlap */
+    uint16_t first2, last2;
+    if (AQI_LIKELY(len == sizeof(word8))) {
+        memcpy(&word8, from, sizeof(word8));
+        memcpy(to, &word8, sizeof(word8));
+    } else if (len >= sizeof(first4)) {
+        memcpy(&first4, from, sizeof(first4));
+        memcpy(&last4, from + len - sizeof(last4), sizeof(last4));
+        memcpy(to, &first4, sizeof(first4));
+        memcpy(to + len - sizeof(last4), &last4, sizeof(last4));
+    } else if (len >= sizeof(first2)) {
+        memcpy(&first2, from, sizeof(first2));
+        memcpy(&last2, from + len - sizeof(last2), sizeof(last2));
+        memcpy(to, &first2, sizeof(first2));
+        memcpy(to + len - sizeof(last2), &last2, sizeof(last2));
+    } else {
+        *to = *from;
+    }
+}
+
 /* What a put brings to memory that a thread may look at meanwhile: as memcpy, but an aligned word
  * of 4 or 8 bytes comes whole, after all that this thread has seen before. */
 static inline void aqi_copy_put(void *dst, const void *src, size_t len)

@@ -282,11 +282,43 @@ static inline aq_status am_request(const char *call, enum am_way way, aq_team *t
     return st;
 }
 
+static AQI_NOINLINE aq_status am_short_any(aq_team *team, aq_rank rank, aq_handler handler,
+                                           const aq_arg *args, unsigned nargs, unsigned flags)
+{
+    return am_request("aq_am_short", AM_SEND, team, rank, AQI_AM_SHORT, handler, NULL, 0, NULL,
+                      args, nargs, flags, NULL);
+}
+
+/* Where one goes without flags, between first endpoints, if nothing is wrong with it; NULL: what is
+ * not usual about it is found the general way. Without a call, so that the caller has nothing to
+ * save. */
+static AQI_INLINE struct core_route *am_usual_route(const aq_team *team, aq_rank rank,
+                                                    aq_handler handler, const aq_arg *args,
+                                                    unsigned nargs, unsigned flags)
+{
+    if (AQI_UNLIKELY(flags != 0 || aqi_tracing(AQI_TRACE_AM) || !core_may_call(core_thread_mine) ||
+                     handler < AQ_HANDLER_BASE || nargs > AQ_AM_MAX_ARGS ||
+                     (args == NULL && nargs != 0) || team == NULL || rank >= team->size))
+        return NULL;
+    struct core_route *route = core_team_route(team, rank);
+    return AQI_LIKELY((team->from | route->to) == 0) ? route : NULL;
+}
+
 aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_arg *args,
                       unsigned nargs, unsigned flags)
 {
-    return am_request(__func__, AM_SEND, team, rank, AQI_AM_SHORT, handler, NULL, 0, NULL, args,
-                      nargs, flags, NULL);
+    struct core_route *route = am_usual_route(team, rank, handler, args, nargs, flags);
+    if (AQI_UNLIKELY(route == NULL)) return am_short_any(team, rank, handler, args, nargs, flags);
+    if (route->self) return core_run_own_short(route, handler, args, nargs, 0, __func__);
+    const struct {
+        struct aqi_am am;
+        struct core_route *route;
+    } sent = {am_message_of(AQI_AM_SHORT, handler, NULL, 0, NULL, args, nargs, 0), route};
+    AQI_KEEP_IN_MEMORY(sent);
+    aq_status st = route->tp->ops.am_send(route->tp, route->peer, &sent.am, NULL);
+    if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(sent.route, &sent.am, NULL, 0, __func__, st);
+    aqi_count_in(aqi_counters_mine, AQI_CTR_AM_SENT, 1); /* who may call has them */
+    return AQ_OK;
 }
 
 aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const void *src,

@@ -72,15 +72,24 @@ aq_status core_segment_map(const struct core_route *route, const void *card, str
 aq_status core_segment_learn(struct core_route *route, const void *card);
 /* The registration of our own memory that lies in a segment, for transports that want to know. */
 const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr, size_t len);
+/* The same without a call. False: it takes one. */
+static AQI_INLINE bool core_local_mem_at_once(const struct aqi_tp *tp, const void *addr, size_t len,
+                                              const struct aqi_mem **mem)
+{
+    const struct aq_segment *first = &core.segment;
+    bool known = (tp->ops.caps & AQI_CAP_LOCAL) != 0;
+    if (AQI_UNLIKELY(known &&
+                     (core.tps[tp->index] != tp ||
+                      !aqi_within((uintptr_t)addr, len, (uintptr_t)first->addr, first->size))))
+        return false;
+    *mem = known ? first->mems[tp->index] : NULL;
+    return true;
+}
 static inline const struct aqi_mem *core_local_mem(const struct aqi_tp *tp, const void *addr,
                                                    size_t len)
 {
-    const struct aq_segment *first = &core.segment;
-    if (AQI_LIKELY((tp->ops.caps & AQI_CAP_LOCAL) == 0)) return NULL;
-    if (AQI_LIKELY(core.tps[tp->index] == tp &&
-                   aqi_within((uintptr_t)addr, len, (uintptr_t)first->addr, first->size)))
-        return first->mems[tp->index];
-    return core_segment_mem(tp, addr, len);
+    const struct aqi_mem *mem;
+    return core_local_mem_at_once(tp, addr, len, &mem) ? mem : core_segment_mem(tp, addr, len);
 }
 /* What aq_segment_create makes, for `call`; addr NULL: memory of its own, zeroed. */
 aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const char *call);

@@ -144,7 +144,7 @@ struct core {
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
-    struct aqi_tp *looked_at[CORE_MAX_TRANSPORTS]; /* of them, by every poll; see core_progress */
+    struct aqi_tp *looked_at[CORE_MAX_TRANSPORTS + 1]; /* of them, by every poll; then NULL */
     unsigned looks;
     atomic_bool timers; /* some open transport wants to know the time */
     size_t max_medium, max_long;
@@ -210,13 +210,15 @@ static inline void core_set_init(struct core_set *set)
 
 /* errors.c: the errors that many calls share. */
 /* May this thread make a call that communicates? Inside a handler it may not. */
-AQI_COLD aq_status core_not_callable(const char *call);
-static inline aq_status core_callable(struct core_thread *me, const char *call)
+static inline bool core_may_call(const struct core_thread *me)
 {
-    if (AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
-                   me->handling == NULL))
-        return AQ_OK;
-    return core_not_callable(call);
+    return AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
+                      me->handling == NULL);
+}
+AQI_COLD aq_status core_not_callable(const char *call);
+static inline aq_status core_callable(const struct core_thread *me, const char *call)
+{
+    return core_may_call(me) ? AQ_OK : core_not_callable(call);
 }
 
 /* May a collective be started on it now? */
@@ -227,6 +229,12 @@ AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
 /* The error of an operation that failed after it had begun: that one, or any other. */
 AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call);
 
+static inline struct core_route *core_team_route(const aq_team *team, aq_rank rank)
+{
+    struct core_route *route = &team->routes[team->at != NULL ? team->at[rank] : rank];
+    if (route == NULL) __builtin_unreachable(); /* or callers would look */
+    return route;
+}
 /* The route to a member of a team; NULL, with the error recorded, if there is none. */
 AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, const char *call,
                                           aq_status *st);
@@ -235,7 +243,7 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
 {
     if (AQI_UNLIKELY(team == NULL || rank >= team->size))
         return core_no_route(team, rank, call, st);
-    return &team->routes[team->at != NULL ? team->at[rank] : rank];
+    return core_team_route(team, rank);
 }
 
 /* Is [addr, addr + len) in the segment at the end of the route? */

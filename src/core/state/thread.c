@@ -85,6 +85,7 @@ AQI_COLD struct core_thread *core_thread_attach(void)
         return NULL;
     }
     pthread_setspecific(at_thread_end, t);
+    (void)aqi_counting(); /* so that it has counters */
     core_thread_mine = t;
     aqi_tp_thread = t->number;
     return t;

@@ -143,8 +143,7 @@ static inline unsigned progress_once(struct core_thread *me)
 {
     unsigned n = 0;
     if (!progress_by_words(me)) return progress_whole();
-    for (unsigned t = 0, looks = core.looks; t < looks; t++) {
-        struct aqi_tp *tp = core.looked_at[t];
+    for (struct aqi_tp *const *look = core.looked_at, *tp; (tp = *look) != NULL; look++) {
         uint32_t watch = 0;
         if (tp->watched) {
             uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
@@ -156,6 +155,15 @@ static inline unsigned progress_once(struct core_thread *me)
     if (n != 0) core_progressed();
     if (AQI_LIKELY(atomic_load_explicit(&core_sources_busy, memory_order_relaxed) == 0)) return n;
     return n + progress_of_sources();
+}
+
+/* What core_wait_step does, without a call. */
+static inline void progress_step(struct core_thread *me, struct core_wait *wait)
+{
+    if (AQI_LIKELY(progress_once(me) != 0))
+        *wait = (struct core_wait){0};
+    else
+        core_wait_round(wait, CORE_SLEEP_MS);
 }
 
 unsigned core_progress(void)
@@ -224,6 +232,30 @@ void core_wait_zero(_Atomic uint32_t *counter)
         core_wait_step(&wait, CORE_SLEEP_MS);
     while (atomic_load_explicit(counter, memory_order_acquire) != 0);
     aqi_wait_leave(outer);
+}
+
+static inline bool progress_comp_is_over(const struct aqi_comp *comp)
+{
+    return (atomic_load_explicit(&comp->local, memory_order_acquire) |
+            atomic_load_explicit(&comp->remote, memory_order_acquire)) == 0;
+}
+
+static AQI_NOINLINE void progress_wait_comp(const struct aqi_comp *comp)
+{
+    struct core_wait wait = {0};
+    struct core_thread *me = core_thread_mine;
+    uint32_t outer = aqi_wait_enter(AQI_DOING_OPERATION);
+    do
+        progress_step(me, &wait);
+    while (!progress_comp_is_over(comp));
+    aqi_wait_leave(outer);
+}
+
+void core_wait_comp(const struct aqi_comp *comp)
+{
+    if (progress_comp_is_over(comp)) return;
+    (void)progress_once(core_thread_mine);
+    if (!progress_comp_is_over(comp)) progress_wait_comp(comp);
 }
 
 void core_hook_relax(void *arg, unsigned round)
