@@ -64,8 +64,10 @@ struct aqi_credit_note aqi_credit_of(const struct aqi_am *am)
                                     .bytes = (uint64_t)(word >> COUNT_BITS) * UNIT};
 }
 
-static uint64_t credit_gate_bytes_of(unsigned nargs, size_t nbytes)
+/* Most have no payload, and their arguments fit the first unit. */
+static inline uint64_t credit_gate_bytes_of(unsigned nargs, size_t nbytes)
 {
+    if (AQI_LIKELY(nbytes == 0 && nargs <= (UNIT - sizeof(struct aqi_am_wire)) / 4)) return UNIT;
     return aqi_round_up(aqi_am_payload_offset(nargs) + nbytes, UNIT);
 }
 
@@ -310,10 +312,29 @@ static aq_status credit_gate_am_long(struct aqi_tp *tp, struct aqi_peer *peer,
     return credit_gate_send(tp, peer, am, rmem, mem, comp);
 }
 
+static AQI_NOINLINE aq_status credit_gate_send_any(struct aqi_tp *tp, struct aqi_peer *peer,
+                                                   const struct aqi_am *am, struct aqi_comp *comp)
+{
+    return credit_gate_send(tp, peer, am, NULL, NULL, comp);
+}
+
+/* Most are requests with which no credit goes home. */
 static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
-    return credit_gate_send(tp, peer, am, NULL, NULL, comp);
+    struct aqi_credit_gate *g = tp->gate;
+    if (AQI_UNLIKELY((am->flags & AQI_AM_IS_REPLY) != 0 || g->params.threads ||
+                     g->credits.peer[peer->id].banked.count != 0))
+        return credit_gate_send_any(tp, peer, am, comp);
+    uint64_t bytes = credit_gate_charge(g, credit_gate_bytes_of(am->nargs, aqi_am_payload(am)));
+    if (AQI_UNLIKELY(!aqi_credits_take(&g->credits, peer->id, bytes))) {
+        aqi_count(AQI_CTR_CREDIT_NONE, 1);
+        return AQ_AGAIN;
+    }
+    aq_status st = g->own.am_send(tp, peer, am, comp);
+    if (AQI_UNLIKELY(st != AQ_OK))
+        credit_gate_undo_request(g, peer->id, bytes, (struct aqi_credit_note){0});
+    return st;
 }
 
 /* A prepared message always has room for the word, whether there will be something to say or not.

@@ -1,6 +1,7 @@
 /*
  * What a put, a get and a message cost over ibv, in instructions of the program and its libraries,
- * beside the fewest verbs that do the same: one post and the poll that finds its completion. Times
+ * beside the fewest verbs that do the same: one post and the poll that finds its completion; a
+ * message brings four arguments to a handler. Times
  * say little where the adapter is emulated; these counts do not change with the machine. Rank 0
  * steps through its calls; rank 1 does between them what it is told. A ratio above its limit fails
  * where the build is optimised.
@@ -59,13 +60,26 @@ static void obey(void)
 static aq_event event;
 static bool over;
 
+/* Those that wait have found nothing to wait for: stepping takes longer than the adapter. */
 static void our_put(void *arg)
+{
+    (void)arg;
+    over = aq_put(job.team, 1, remote, &word, sizeof(word), 0) == AQ_OK;
+}
+
+static void our_get(void *arg)
+{
+    (void)arg;
+    over = aq_get(job.team, job.base + DATA, 1, remote, 8, 0) == AQ_OK;
+}
+
+static void our_put_nb(void *arg)
 {
     (void)arg;
     CHECK_OK(aq_put_nb(job.team, 1, remote, &word, sizeof(word), 0, &event));
 }
 
-static void our_get(void *arg)
+static void our_get_nb(void *arg)
 {
     (void)arg;
     CHECK_OK(aq_get_nb(job.team, job.base + DATA, 1, remote, 8, 0, &event));
@@ -192,10 +206,25 @@ static void verbs_get(void *arg)
     verbs_send(IBV_WR_RDMA_READ, 8);
 }
 
+/* A message with its handler and arguments, and nothing else. */
+struct bare {
+    uint32_t handler;
+    aq_arg args[4];
+};
+static void bare_sink(const aq_arg *got)
+{
+    (void)got;
+    arrived++;
+}
+static void (*const bare_handlers[256])(const aq_arg *got) = {[SINK] = bare_sink};
+
 static void verbs_request(void *arg)
 {
+    struct bare *message = (struct bare *)(void *)verbs.memory;
     (void)arg;
-    verbs_send(IBV_WR_SEND, 48);
+    message->handler = SINK;
+    memcpy(message->args, args, sizeof(args));
+    verbs_send(IBV_WR_SEND, sizeof(*message));
 }
 
 static void verbs_receive(void *arg)
@@ -219,7 +248,10 @@ static void verbs_dispatch(void *arg)
     struct ibv_wc wc;
     (void)arg;
     over = ibv_poll_cq(verbs.received, 1, &wc) == 1;
-    if (over) verbs_receive(NULL); /* the next buffer */
+    if (!over) return;
+    const struct bare *message = (const struct bare *)(const void *)(verbs.memory + 128);
+    bare_handlers[message->handler](message->args);
+    verbs_receive(NULL); /* the next buffer */
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -274,10 +306,12 @@ static const struct row {
     struct way ours, verbs;
     double most; /* the ratio */
 } rows[] = {
-    {"put", {NULL, our_put, our_test, NULL}, {NULL, verbs_put, verbs_sent, NULL}, 2.7},
-    {"get", {NULL, our_get, our_test, NULL}, {NULL, verbs_get, verbs_sent, NULL}, 2.8},
-    {"request", {NULL, our_request, NULL, ask_poll}, {NULL, verbs_request, NULL, verbs_clear}, 3.2},
-    {"dispatch", {ask_send, NULL, our_poll, NULL}, {verbs_give, NULL, verbs_dispatch, NULL}, 3.6},
+    {"put", {NULL, NULL, our_put, NULL}, {NULL, verbs_put, verbs_sent, NULL}, 2.1},
+    {"get", {NULL, NULL, our_get, NULL}, {NULL, verbs_get, verbs_sent, NULL}, 2.2},
+    {"put_nb", {NULL, our_put_nb, our_test, NULL}, {NULL, verbs_put, verbs_sent, NULL}, 2.4},
+    {"get_nb", {NULL, our_get_nb, our_test, NULL}, {NULL, verbs_get, verbs_sent, NULL}, 2.5},
+    {"request", {NULL, our_request, NULL, ask_poll}, {NULL, verbs_request, NULL, verbs_clear}, 3.0},
+    {"dispatch", {ask_send, NULL, our_poll, NULL}, {verbs_give, NULL, verbs_dispatch, NULL}, 3.4},
 };
 
 static uint32_t once(const struct way *way, uint32_t bare)

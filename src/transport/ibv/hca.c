@@ -163,7 +163,7 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     hca->lending.on = params->on_demand && params->size > 1;
     hca_lending_open(hca);
     hca->epoll = -1;
-    hca->last_held = &hca->held;
+    hca_begin(hca);
     hca->tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
                                             .max_long = UINT32_MAX};
     hca->buffer = aqi_round_up(HCA_FRAME + hca->tp.limits.max_medium, 64);

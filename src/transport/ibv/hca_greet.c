@@ -274,6 +274,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
     peer->no_way = 0;
     peer->next_calling = hca->greeter.calling;
     hca->greeter.calling = peer;
+    hca->whole = true;
 }
 
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)

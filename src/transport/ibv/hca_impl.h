@@ -169,13 +169,18 @@ struct hca_sent {
             unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
         };
     };
-    size_t len;       /* of a piece, or straight */
-    uint32_t number;  /* of a message to this peer */
-    bool refused : 1; /* by the peer's adapter */
-    bool silent : 1;  /* a later one tells of its completion */
-    bool word : 1;    /* of a ring: says something to the peer, ... */
-    bool probe : 1;   /* ... or asks it for something */
-    bool straight : 1, get : 1;
+    size_t len;      /* of a piece, or straight */
+    uint32_t number; /* of a message to this peer */
+    union {
+        struct {
+            bool refused : 1; /* by the peer's adapter */
+            bool silent : 1;  /* a later one tells of its completion */
+            bool word : 1;    /* of a ring: says something to the peer, ... */
+            bool probe : 1;   /* ... or asks it for something */
+            bool straight : 1, get : 1;
+        };
+        uint8_t is; /* all these */
+    };
 };
 static_assert(sizeof(struct hca_sent) == AQI_CACHE_LINE, "in two lines at most");
 
@@ -192,8 +197,8 @@ struct hca_link {
     unsigned rail;
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
-    uint32_t pieces;     /* of these */
     uint32_t silent;     /* at its end, of whose completion nothing will tell */
+    uint32_t pieces;     /* of all these */
     /* As hca_repair_look found it: where `tail` stood, since when (0: nothing was under way), and
      * how often that was too long. */
     uint32_t stood, mute;
@@ -295,8 +300,10 @@ struct hca_tp {
     uint32_t mask;        /* of what is kept of these: a power of two of places, minus 1 */
     uint32_t room;        /* completions of sends that the queues have room for */
     uint32_t out;         /* of sends under way */
-    uint32_t silent;      /* of these, and the most that may be */
-    uint32_t silent_most;
+    uint32_t silent_most; /* of these, and how many are */
+    uint32_t silent;
+    struct ibv_send_wr post; /* the next short message or transfer; what all have is set once */
+    struct ibv_sge post_piece;
     size_t buffer; /* bytes of one */
     struct hca_peer **peers;
     struct hca_chunk *chunks;
@@ -307,6 +314,7 @@ struct hca_tp {
     struct hca_peer *lost, *broken;
     uint32_t waiting;   /* transfers that are not wholly posted */
     uint32_t repeating; /* peers to which something is posted again */
+    bool whole;         /* the next round has to look at more than the completions */
     struct aqi_pool ops;
     struct hca_greeter greeter;
     struct aqi_pins pins;
@@ -338,6 +346,15 @@ static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t pla
     return link->wr | (uint32_t)(place << 8);
 }
 
+/* Nothing is under way. */
+static inline void hca_begin(struct hca_tp *hca)
+{
+    hca->last_held = &hca->held;
+    hca->whole = true;
+    hca->post.sg_list = &hca->post_piece;
+    hca->post.num_sge = 1;
+}
+
 /* Nothing is under way to it. */
 static inline void hca_peer_begin(struct hca_peer *peer)
 {
@@ -354,6 +371,12 @@ static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *pee
     link->wr = hca_wr_of_send(peer->peer.id, rail, 0);
     link->qpn = link->qp->qp_num;
     link->max_inline = hca->rail[rail].max_inline;
+}
+
+static inline struct hca_peer *hca_link_peer(struct hca_link *link)
+{
+    return (struct hca_peer *)(void *)((char *)(link - link->rail) -
+                                       offsetof(struct hca_peer, link));
 }
 
 /* Such a mask for so many, so that places stay theirs when the count of what was posted wraps. */
@@ -496,8 +519,7 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
 /* The adapter has not taken what was posted. */
-AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
-                                    int err);
+AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err);
 /* Of most messages only the buffers wait for completion, of which others must not run short. */
 static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
 {
@@ -505,15 +527,14 @@ static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct
 }
 
 /* The next place of the link is for what this describes, which tells of its completion or not. */
-static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_peer *peer,
-                                               unsigned rail, struct ibv_send_wr *wr, bool silent)
+static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_link *link,
+                                               struct ibv_send_wr *wr, bool silent)
 {
-    struct hca_link *link = &peer->link[rail];
     struct ibv_send_wr *bad;
     wr->wr_id = hca_wr_of_place(link, link->head);
     if (!silent) wr->send_flags |= IBV_SEND_SIGNALED;
     int err = ibv_post_send(link->qp, wr, &bad);
-    if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, peer, rail, err);
+    if (AQI_UNLIKELY(err != 0)) return hca_link_refused(hca, link, err);
     struct aqi_counters *counters = aqi_counting();
     link->head++;
     link->silent = silent ? link->silent + 1 : 0;
@@ -595,8 +616,8 @@ void hca_message_again(struct hca_tp *hca, struct hca_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held, which is released while a handler runs. */
-unsigned hca_message_received(struct hca_tp *hca, const struct hca_rail *from,
-                              const struct ibv_wc *wc, enum aqi_progress_mode mode);
+unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
+                              enum aqi_progress_mode mode);
 unsigned hca_message_deliver_held(struct hca_tp *hca);
 /* Buffers of each rail beside those of its peers: of messages whose handlers run, and of those that
  * wait to be posted again. */

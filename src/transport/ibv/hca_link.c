@@ -186,10 +186,11 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 
 /* --- using them ------------------------------------------------------------------------------ */
 
-aq_status hca_link_refused(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, int err)
+aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err)
 {
     if (err == ENOMEM) return AQ_AGAIN;
-    hca_peer_fail(hca, peer, "%s takes nothing to send: %s", hca->rail[rail].name, strerror(err));
+    hca_peer_fail(hca, hca_link_peer(link), "%s takes nothing to send: %s",
+                  hca->rail[link->rail].name, strerror(err));
     return AQ_EPEER;
 }
 
@@ -201,7 +202,7 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
     bool silent =
         sent->op == NULL && (sent->buf != NULL || sent->word) && hca_link_may_be_silent(hca, link);
     struct hca_sent *place = hca_link_place(hca, link, link->head);
-    aq_status st = hca_link_hand_over(hca, peer, rail, wr, silent);
+    aq_status st = hca_link_hand_over(hca, link, wr, silent);
     if (st != AQ_OK) return st;
     *place = *sent;
     place->silent = silent;
@@ -297,4 +298,5 @@ void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, .
     peer->lost = true;
     peer->next_lost = hca->lost;
     hca->lost = peer;
+    hca->whole = true;
 }

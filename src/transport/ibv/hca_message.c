@@ -36,36 +36,43 @@ aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
+/* There is room for it on this link, that of messages. */
 static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *peer,
-                                           struct hca_buf *buf, uint32_t number)
+                                           struct hca_link *link, struct hca_buf *buf,
+                                           uint32_t number)
 {
-    unsigned rail = peer->first;
-    struct hca_link *link = &peer->link[rail];
-    struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes, .length = buf->len};
-    struct ibv_send_wr wr;
-    if (hca_link_is_full(hca, link)) return AQ_AGAIN;
-    wr.next = NULL;
-    wr.sg_list = &piece;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;
-    wr.send_flags = piece.length <= link->max_inline ? IBV_SEND_INLINE : 0;
-    if (wr.send_flags == 0) piece.lkey = buf->chunk->mr[rail]->lkey;
+    struct ibv_send_wr *wr = &hca->post;
+    hca->post_piece.addr = (uintptr_t)buf->bytes;
+    hca->post_piece.length = buf->len;
+    wr->opcode = IBV_WR_SEND;
+    wr->send_flags = IBV_SEND_INLINE;
+    if (AQI_UNLIKELY(buf->len > link->max_inline)) {
+        wr->send_flags = 0;
+        hca->post_piece.lkey = buf->chunk->mr[link->rail]->lkey;
+    }
     bool silent = hca_link_may_be_silent(hca, link);
-    *hca_link_place(hca, link, link->head) =
-        (struct hca_sent){.buf = buf, .number = number, .silent = silent};
-    aq_status st = hca_link_hand_over(hca, peer, rail, &wr, silent);
-    if (AQI_LIKELY(st == AQ_OK)) peer->number = number + 1;
+    struct hca_sent *sent = hca_link_place(hca, link, link->head);
+    sent->buf = buf;
+    sent->op = NULL;
+    sent->number = number;
+    sent->is = 0;
+    sent->silent = silent;
+    peer->number = number + 1;
+    aq_status st = hca_link_hand_over(hca, link, wr, silent);
+    if (AQI_UNLIKELY(st != AQ_OK))
+        hca_link_peer(link)->number = hca_link_place(hca, link, link->head)->number;
     return st;
 }
 
 aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
                            uint32_t number)
 {
-    return hca_message_go(hca, peer, buf, number);
+    struct hca_link *link = &peer->link[peer->first];
+    return hca_link_is_full(hca, link) ? AQ_AGAIN : hca_message_go(hca, peer, link, buf, number);
 }
 
-aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
-                      struct aqi_comp *comp)
+static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi_peer *to,
+                                                   const struct aqi_am *am, struct aqi_comp *comp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_peer *peer = (struct hca_peer *)to;
@@ -85,11 +92,42 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         if (!reply) st = hca_message_expect(hca, peer);
         if (AQI_LIKELY(st == AQ_OK))
             st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
-        if (st == AQ_ENOTSUP) st = hca_message_go(hca, peer, buf, peer->number);
+        if (st == AQ_ENOTSUP) st = hca_message_send(hca, peer, buf, peer->number);
         if (st != AQ_OK) hca_bounce_put(hca, buf);
     }
     hca_unlock(hca);
     if (st == AQ_OK) aqi_comp_local(comp);
+    return st;
+}
+
+/* Is there nothing in its way, nor anything to be done first? */
+static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct hca_peer *peer,
+                                        const struct hca_link *link, const struct aqi_am *am)
+{
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    return !hca->locks && !hca->pins.params.lends && am->nbytes == 0 && peer->state == HCA_UP &&
+           peer->again == NULL && hca->free != NULL && hca->bounced < hca_config.bounces &&
+           !hca_ring_is_ours(peer) && !hca_link_is_full(hca, link) &&
+           (reply || peer->awaited < peer->replies[link->rail] || peer->awaited == hca->depth);
+}
+
+/* Most are sent with no call before the post. */
+aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
+                      struct aqi_comp *comp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    struct hca_link *link = &peer->link[peer->first];
+    if (AQI_UNLIKELY(comp != NULL || !hca_message_is_usual(hca, peer, link, am)))
+        return hca_message_send_any(tp, to, am, comp);
+    struct hca_buf *buf = hca->free;
+    hca->free = buf->next;
+    hca->bounced++;
+    aqi_am_encode_here(buf->bytes, am, hca->params.self);
+    buf->len = (uint32_t)aqi_am_payload_offset(am->nargs);
+    if ((am->flags & AQI_AM_IS_REPLY) == 0) peer->awaited += peer->awaited < hca->depth;
+    aq_status st = hca_message_go(hca, peer, link, buf, peer->number);
+    if (AQI_UNLIKELY(st != AQ_OK)) hca_bounce_put(hca, hca_link_place(hca, link, link->head)->buf);
     return st;
 }
 
@@ -217,9 +255,8 @@ static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *
 
 /* The buffer of a request is replaced before its handler runs, by one of the spares, which are
  * posted ahead; that of one that came by a ring is none of these. */
-static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *buf)
+static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *buf, bool posted)
 {
-    bool posted = buf->rail < HCA_RAILS;
     if (AQI_UNLIKELY(posted && hca->handling >= hca_config.spares) && hca_message_copied(hca, buf))
         return;
     hca->handling += posted;
@@ -256,7 +293,7 @@ static inline struct hca_peer *hca_message_source(const struct hca_tp *hca,
     return peer != NULL && peer->link[buf->rail].qpn == qpn ? peer : NULL;
 }
 
-static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct hca_buf *buf,
+static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct hca_buf *buf, bool posted,
                                         enum aqi_progress_mode mode)
 {
     if (AQI_UNLIKELY(hca_lending_is(hca, buf))) {
@@ -267,17 +304,18 @@ static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct hca_buf *buf,
     if (hca_message_is_reply(buf)) {
         hca_message_reply(hca, buf);
     } else if (AQI_LIKELY(mode == AQI_PROGRESS_ALL)) {
-        hca_message_request(hca, buf);
+        hca_message_request(hca, buf, posted);
     } else {
         buf->next = NULL;
         *hca->last_held = buf;
         hca->last_held = &buf->next;
+        hca->whole = true;
     }
 }
 
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
 {
-    hca_message_take(hca, buf, mode);
+    hca_message_take(hca, buf, buf->rail < HCA_RAILS, mode);
 }
 
 /* Those in its ring that come before what was sent go first, but for control messages, for which
@@ -301,10 +339,9 @@ static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf 
     }
 }
 
-unsigned hca_message_received(struct hca_tp *hca, const struct hca_rail *from,
-                              const struct ibv_wc *wc, enum aqi_progress_mode mode)
+unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
+                              enum aqi_progress_mode mode)
 {
-    unsigned rail = (unsigned)(from - hca->rail);
     struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
     buf->len = wc->byte_len;
     buf->rail = rail;
@@ -321,7 +358,7 @@ unsigned hca_message_received(struct hca_tp *hca, const struct hca_rail *from,
         hca_message_in_turn(hca, buf, mode);
     } else {
         buf->source->received++;
-        hca_message_take(hca, buf, mode);
+        hca_message_take(hca, buf, true, mode);
     }
     return 1;
 }
@@ -333,7 +370,7 @@ unsigned hca_message_deliver_held(struct hca_tp *hca)
         struct hca_buf *buf = hca->held;
         hca->held = buf->next;
         if (hca->held == NULL) hca->last_held = &hca->held;
-        hca_message_request(hca, buf);
+        hca_message_request(hca, buf, buf->rail < HCA_RAILS);
     }
     return n;
 }

@@ -30,7 +30,7 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
         if (!hca_progress_straight(hca, wc)) hca_link_completed(hca, wc);
         return 1;
     case HCA_WR_RECEIVE:
-        return hca_message_received(hca, rail, wc, mode);
+        return hca_message_received(hca, r, wc, mode);
     case HCA_WR_GREETING:
         hca_greet_received(hca, r, wc);
         return 1;
@@ -65,30 +65,37 @@ static inline bool hca_progress_keep(struct hca_rail *rail, int found)
 }
 
 /* Mostly there is one or none, and nothing to be kept. */
-static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, struct hca_rail *rail,
+static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
                                              enum aqi_progress_mode mode)
 {
-    unsigned n = 0;
-    if (AQI_UNLIKELY(rail->found_next != rail->found_end)) {
-        n = hca_progress_found(hca, rail, mode);
-        if (rail->found_next != rail->found_end) return n;
-    }
+    struct hca_rail *rail = &hca->rail[r];
+    if (AQI_UNLIKELY(rail->found_next != rail->found_end))
+        return hca_progress_found(hca, rail, mode);
     int found = hca_progress_poll(rail);
     const struct ibv_wc *wc = rail->found;
     if (AQI_LIKELY(found == 1)) {
         unsigned what = wc->wr_id & 3;
-        if (what == HCA_WR_SEND && hca_progress_straight(hca, wc)) return n + 1;
-        if (what == HCA_WR_RECEIVE) return n + hca_message_received(hca, rail, wc, mode);
+        if (what == HCA_WR_SEND && hca_progress_straight(hca, wc)) return 1;
+        if (what == HCA_WR_RECEIVE) return hca_message_received(hca, r, wc, mode);
     }
-    return hca_progress_keep(rail, found) ? n + hca_progress_found(hca, rail, mode) : n;
+    return hca_progress_keep(rail, found) ? hca_progress_found(hca, rail, mode) : 0;
+}
+
+static AQI_NOINLINE unsigned hca_progress_other_rails(struct hca_tp *hca,
+                                                      enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    for (unsigned r = 1; r < hca->rails; r++)
+        n += hca_progress_rail(hca, r, mode);
+    return n;
 }
 
 static AQI_INLINE unsigned hca_progress_rails(struct hca_tp *hca, enum aqi_progress_mode mode)
 {
-    unsigned n = hca->rings.open != 0 ? hca_rings_progress(hca, mode) : 0;
-    for (unsigned r = 0; r < hca->rails; r++)
-        n += hca_progress_rail(hca, &hca->rail[r], mode);
-    return n;
+    unsigned n = 0;
+    if (AQI_UNLIKELY(hca->rings.open != 0)) n = hca_rings_progress(hca, mode);
+    n += hca_progress_rail(hca, 0, mode);
+    return AQI_LIKELY(hca->rails == 1) ? n : n + hca_progress_other_rails(hca, mode);
 }
 
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
@@ -121,12 +128,12 @@ static void hca_progress_waiting(struct hca_tp *hca)
 }
 
 /* Beside what adapters tell. What depends on the time, and memory that was unmapped, is looked for
- * in whole rounds. */
+ * in whole rounds anyway. */
 static inline bool hca_progress_is_due(const struct hca_tp *hca)
 {
-    bool peers = ((uintptr_t)hca->held | (uintptr_t)hca->broken | (uintptr_t)hca->lost |
-                  (uintptr_t)hca->greeter.calling | hca->waiting | hca->repeating) != 0;
-    return peers || hca->pins.due || hca->lending.on;
+    return ((uintptr_t)hca->held | (uintptr_t)hca->broken | (uintptr_t)hca->lost |
+            (uintptr_t)hca->greeter.calling | hca->waiting | hca->repeating) != 0 ||
+           hca->pins.due || hca->lending.on;
 }
 
 unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
@@ -134,7 +141,7 @@ unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
     struct hca_tp *hca = (struct hca_tp *)tp;
     (void)watch;
     hca_lock(hca);
-    if (AQI_UNLIKELY(hca_progress_is_due(hca))) {
+    if (AQI_UNLIKELY(hca->whole)) {
         hca_unlock(hca);
         return tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
     }
@@ -164,6 +171,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(hca->lending.on)) aqi_lending_progress(&hca->lending);
     if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
     aqi_pins_progress(&hca->pins);
+    hca->whole = hca_progress_is_due(hca);
     bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
     bool refused = hca->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
     hca_unlock(hca);

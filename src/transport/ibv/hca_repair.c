@@ -35,6 +35,7 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
     peer->broken = true;
     peer->next_broken = hca->broken;
     hca->broken = peer;
+    hca->whole = true;
 }
 
 void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)
@@ -189,6 +190,7 @@ static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
     /* Messages were posted again before later ones, so those of the link are the earlier ones. */
     struct hca_sent *old = peer->again;
     if (old == NULL) hca->repeating++;
+    hca->whole = true;
     uint32_t first = peer->again_first;
     peer->again = again;
     peer->again_first = peer->again_count = 0;

@@ -23,7 +23,9 @@ void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
 {
     if (sent->buf != NULL) hca_bounce_put(hca, sent->buf);
-    if (sent->pin != NULL) aqi_pins_put(&hca->pins, sent->pin);
+    if (sent->pin == NULL) return;
+    aqi_pins_put(&hca->pins, sent->pin);
+    hca->whole = true; /* it may be unpinned */
 }
 
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
@@ -162,6 +164,7 @@ void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_peer *peer = op->peer;
     hca->waiting++;
+    hca->whole = true;
     op->next = NULL;
     *peer->last_op = op;
     peer->last_op = &op->next;
@@ -227,104 +230,47 @@ static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
 
 /* --- the usual transfer ---------------------------------------------------------------------- */
 
-/* The key of [addr, addr + len) of the peer; false: it is not all in one registration. */
-static inline bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint64_t addr,
-                                               size_t len, unsigned rail, uint32_t *rkey)
+/* The key of [addr, addr + len) of the peer; false: it is not all in one registration, or memory
+ * there has several and `parts` does not allow that. */
+static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint64_t addr,
+                                                   size_t len, unsigned rail, bool parts,
+                                                   uint32_t *rkey)
 {
     const struct hca_key *key = &rmem->key;
     if (AQI_LIKELY(key->parts == 1)) {
         *rkey = key->rkey[rail];
         return true;
     }
+    if (!parts || key->parts == 0) return false;
     uint64_t at = addr - rmem->rmem.addr, part = at >> key->shift;
-    if (key->parts == 0) return false;
     *rkey = key->rkey[part * key->rails + rail];
     return (at + len - 1) >> key->shift == part;
 }
 
 /* The same of local memory. */
-static inline bool hca_transfer_straight_here(const struct hca_mem *here,
-                                              const unsigned char *local, size_t len, unsigned rail,
-                                              uint32_t *lkey)
+static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
+                                                  const unsigned char *local, size_t len,
+                                                  unsigned rail, bool parts, uint32_t *lkey)
 {
-    if (here == NULL || here->key.parts == 0) return false;
-    if (AQI_LIKELY(here->key.parts == 1)) {
+    if (AQI_LIKELY(here != NULL && here->key.parts == 1)) {
         *lkey = here->mr[0][rail]->lkey;
         return true;
     }
+    if (!parts || here == NULL || here->key.parts == 0) return false;
     size_t at = (size_t)(local - (const unsigned char *)here->mem.addr);
     size_t part = at >> here->key.shift;
     *lkey = here->mr[part][rail]->lkey;
     return (at + len - 1) >> here->key.shift == part;
 }
 
-/* Does nothing come before it, and is there room on this link? */
-static inline bool hca_transfer_straight_may(struct hca_tp *hca, const struct hca_peer *peer,
-                                             const struct hca_link *link, unsigned rail)
+/* Does nothing come before it, and is there room on this link? (So few were posted that neither
+ * transfers nor all together can be too many.) */
+static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
+                                             const struct hca_link *link)
 {
     return peer->state == HCA_UP && ((uintptr_t)peer->ops | (uintptr_t)peer->again) == 0 &&
-           (peer->used >> rail & 1) != 0 && link->pieces < hca_config.sends &&
-           link->head - link->tail != hca->sends && hca->out < hca->room;
-}
-
-/* It was posted. */
-static AQI_INLINE void hca_transfer_straight_count(struct hca_tp *hca, struct hca_link *link)
-{
-    struct aqi_counters *counters = aqi_counting();
-    link->head++;
-    link->pieces++;
-    link->silent = 0;
-    hca->out++;
-    aqi_count_in(counters, AQI_CTR_POSTS, 1);
-    aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
-}
-
-/*
- * Nearly all transfers: to a peer that is connected, between memory that is registered, in one
- * piece. Such a one is posted at once and keeps in the send queue what its completion needs. False:
- * it has to take the long way, and nothing has happened.
- */
-static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
-                                             const struct hca_rmem *rmem, uint64_t addr,
-                                             unsigned char *local, size_t len,
-                                             const struct hca_mem *here, struct aqi_comp *comp,
-                                             bool get)
-{
-    struct hca_link *link = peer->next;
-    unsigned rail = link->rail;
-    struct ibv_sge piece = {.addr = (uintptr_t)local, .length = (uint32_t)len};
-    struct ibv_send_wr wr, *bad;
-    bool in_line = !get && len <= link->max_inline;
-    if (AQI_UNLIKELY(!hca_transfer_straight_may(hca, peer, link, rail) ||
-                     len - 1 >= hca_config.piece ||
-                     !hca_transfer_straight_there(rmem, addr, len, rail, &wr.wr.rdma.rkey)))
-        return false;
-    if (AQI_UNLIKELY(!get && hca_fenced(hca))) return false;
-    if (!in_line && AQI_UNLIKELY(!hca_transfer_straight_here(here, local, len, rail, &piece.lkey) ||
-                                 (!get && len <= AQI_PUT_COPIED)))
-        return false;
-    /* Its place is written first, so that less has to be kept while it is posted. */
-    struct hca_sent *sent = hca_link_place(hca, link, link->head);
-    *sent = (struct hca_sent){.comp = comp,
-                              .remote = addr,
-                              .local = local,
-                              .here = here,
-                              .there = rmem,
-                              .len = len,
-                              .straight = true,
-                              .get = get};
-    if (!get && len <= AQI_PUT_COPIED) aqi_copy(sent->copy, local, len);
-    wr.wr_id = hca_wr_of_place(link, link->head);
-    wr.next = NULL;
-    wr.sg_list = &piece;
-    wr.num_sge = 1;
-    wr.opcode = get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
-    wr.send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = addr;
-    if (AQI_UNLIKELY(ibv_post_send(link->qp, &wr, &bad) != 0)) return false; /* it is tried again */
-    hca_transfer_straight_count(hca, link);
-    if (hca->rails > 1) hca_transfer_turn(hca, peer, rail);
-    return true;
+           (peer->used >> link->rail & 1) != 0 && link->head - link->tail < hca_config.sends &&
+           hca->out < hca->room;
 }
 
 void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent)
@@ -349,52 +295,151 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
     hca_transfer_queue(hca, op);
 }
 
+/* The adapter did not take it: it is posted as others are, which finds out why. */
+static AQI_NOINLINE void hca_transfer_straight_refused(struct hca_tp *hca, struct hca_link *link)
+{
+    struct hca_peer *peer = hca_link_peer(link);
+    hca_transfer_again(hca, peer, hca_link_place(hca, link, link->head));
+    hca_transfer_push(hca, peer);
+}
+
+static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca_link *link)
+{
+    struct ibv_send_wr *bad;
+    if (AQI_UNLIKELY(ibv_post_send(link->qp, &hca->post, &bad) != 0)) {
+        hca_transfer_straight_refused(hca, link);
+        return;
+    }
+    struct aqi_counters *counters = aqi_counting();
+    link->head++;
+    link->pieces++;
+    link->silent = 0;
+    hca->out++;
+    aqi_count_in(counters, AQI_CTR_POSTS, 1);
+    aqi_count_in(counters, AQI_CTR_POSTS_TOLD, 1);
+    if (hca->rails > 1) hca_transfer_turn(hca, hca_link_peer(link), link->rail);
+}
+
+/*
+ * Nearly all transfers: to a peer that is connected, between memory that is registered, in one
+ * piece. Such a one is posted at once and keeps in the send queue what its completion needs. That
+ * is written first, and nothing else is called before, so that little has to be kept meanwhile.
+ * False: it has to take the long way, and nothing has happened.
+ */
+static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
+                                             const struct hca_rmem *rmem, uint64_t addr,
+                                             unsigned char *local, size_t len,
+                                             const struct hca_mem *here, struct aqi_comp *comp,
+                                             bool get, bool parts)
+{
+    struct hca_link *link = peer->next;
+    struct ibv_send_wr *wr = &hca->post;
+    bool in_line = !get && len <= link->max_inline;
+    if (AQI_UNLIKELY(
+            !hca_transfer_straight_may(hca, peer, link) || len - 1 >= hca_config.piece ||
+            !hca_transfer_straight_there(rmem, addr, len, link->rail, parts, &wr->wr.rdma.rkey)))
+        return false;
+    if (!in_line && AQI_UNLIKELY(!hca_transfer_straight_here(here, local, len, link->rail, parts,
+                                                             &hca->post_piece.lkey) ||
+                                 (!get && len <= AQI_PUT_COPIED)))
+        return false;
+    struct hca_sent *sent = hca_link_place(hca, link, link->head);
+    sent->comp = comp;
+    sent->remote = addr;
+    sent->local = local;
+    sent->here = here;
+    sent->there = rmem;
+    sent->len = len;
+    sent->is = 0;
+    sent->straight = true;
+    sent->get = get;
+    if (!get && len <= AQI_PUT_COPIED) aqi_copy_short(sent->copy, local, len);
+    hca->post_piece.addr = (uintptr_t)local;
+    hca->post_piece.length = (uint32_t)len;
+    wr->wr_id = hca_wr_of_place(link, link->head);
+    wr->opcode = get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+    wr->send_flags = in_line ? IBV_SEND_SIGNALED | IBV_SEND_INLINE : IBV_SEND_SIGNALED;
+    wr->wr.rdma.remote_addr = addr;
+    hca_transfer_straight_post(hca, link);
+    return true;
+}
+
 /* --- the two operations ------------------------------------------------------------------------
  */
 
-static AQI_NOINLINE aq_status hca_transfer_other(struct hca_tp *hca, struct hca_op *op,
-                                                 const struct hca_rmem *rmem,
-                                                 const struct aqi_mem *mem)
+/* Whatever it is; its arguments are those of the two operations, which jump here. */
+static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer *to,
+                                             const struct aqi_rmem *there, uint64_t addr,
+                                             void *local, size_t len, const struct aqi_mem *mem,
+                                             struct aqi_comp *comp, bool get)
 {
-    if (op->op.len != 0) return hca_transfer_begin(hca, op, rmem, mem);
-    if (!op->op.get) aqi_comp_local(op->op.comp);
-    aqi_comp_remote(op->op.comp);
-    return AQ_OK;
-}
-
-static AQI_INLINE aq_status hca_transfer(struct hca_tp *hca, struct aqi_peer *to,
-                                         const struct aqi_rmem *there, uint64_t addr, void *local,
-                                         size_t len, const struct aqi_mem *mem,
-                                         struct aqi_comp *comp, bool get)
-{
+    struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_peer *peer = (struct hca_peer *)to;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
+    if (len == 0) {
+        if (!get) aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
     aq_status st = AQ_OK;
     hca_lock(hca);
-    if (AQI_UNLIKELY(!hca_transfer_straight(hca, peer, rmem, addr, local, len,
-                                            (const struct hca_mem *)mem, comp, get))) {
+    if ((!get && hca_fenced(hca)) ||
+        !hca_transfer_straight(hca, peer, rmem, addr, local, len, (const struct hca_mem *)mem, comp,
+                               get, true)) {
         struct hca_op op = {
             .peer = peer,
             .op = {.comp = comp, .get = get, .remote = addr, .local = local, .len = len}};
-        st = hca_transfer_other(hca, &op, rmem, mem);
+        st = hca_transfer_begin(hca, &op, rmem, mem);
     }
     hca_unlock(hca);
     return st;
+}
+
+/* May it go straight without a look at locks, loans and the parts of large memory? */
+static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
+{
+    return AQI_LIKELY(!hca->locks && (get || !hca->pins.params.lends));
+}
+
+static AQI_NOINLINE aq_status hca_transfer_put_any(struct aqi_tp *tp, struct aqi_peer *peer,
+                                                   const struct aqi_rmem *rmem, uint64_t addr,
+                                                   const void *src, size_t len,
+                                                   const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    return hca_transfer_any(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
+}
+
+static AQI_NOINLINE aq_status hca_transfer_get_any(struct aqi_tp *tp, struct aqi_peer *peer,
+                                                   const struct aqi_rmem *rmem, uint64_t addr,
+                                                   void *dst, size_t len, const struct aqi_mem *mem,
+                                                   struct aqi_comp *comp)
+{
+    return hca_transfer_any(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }
 
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp)
 {
-    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem,
-                        comp, false);
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    if (hca_transfer_is_plain(hca, false) &&
+        hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
+                              (void *)(uintptr_t)src, len, (const struct hca_mem *)mem, comp, false,
+                              false))
+        return AQ_OK;
+    return hca_transfer_put_any(tp, peer, rmem, addr, src, len, mem, comp);
 }
 
 aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp)
 {
-    return hca_transfer((struct hca_tp *)tp, peer, rmem, addr, dst, len, mem, comp, true);
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    if (hca_transfer_is_plain(hca, true) &&
+        hca_transfer_straight(hca, (struct hca_peer *)peer, (const struct hca_rmem *)rmem, addr,
+                              dst, len, (const struct hca_mem *)mem, comp, true, false))
+        return AQ_OK;
+    return hca_transfer_get_any(tp, peer, rmem, addr, dst, len, mem, comp);
 }
 
 static aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,

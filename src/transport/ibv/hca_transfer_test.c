@@ -71,6 +71,7 @@ static void open_with(uint64_t registration, uint64_t largest)
     hca.rails = RAILS;
     hca.sends = hca.room = SENDS;
     hca.mask = SENDS - 1;
+    hca_begin(&hca);
     aqi_pool_init(&hca.ops, sizeof(struct hca_op), SENDS, false);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
@@ -276,19 +277,28 @@ static void one_piece_goes_straight(void **unused)
 }
 
 /* It ends beyond its part, there or here, or there is no room, or no connection. */
+/* As if so many pieces were under way on each. */
+static void fill_links(uint32_t pieces)
+{
+    for (unsigned r = 0; r < RAILS; r++) {
+        peer.link[r].head += pieces - peer.link[r].pieces;
+        peer.link[r].pieces = pieces;
+    }
+}
+
 static void what_is_not_one_piece_is_an_operation(void **unused)
 {
     (void)unused;
     for (unsigned i = 0; i < 4; i++) {
         open_both();
         both.comp.local = 0;
-        if (i == 2) peer.link[0].pieces = peer.link[1].pieces = SENDS;
+        if (i == 2) fill_links(SENDS);
         if (i == 3) peer.state = HCA_CALLING;
         aq_status st = get(BASE + (i == 0 ? PART - 50 : 0), BASE + (i == 1 ? PART - 50 : 0), 100);
         assert_int_equal(st, i == 3 ? AQ_AGAIN : AQ_OK);
         assert_int_equal(card.posts, i < 2 ? 2 : 0);
         assert_int_equal(hca.ops.outstanding, i == 3 ? 0 : 1);
-        if (i == 2) peer.link[0].pieces = peer.link[1].pieces = 0;
+        if (i == 2) fill_links(0);
         hca_transfer_push(&hca, &peer);
         close_both();
     }

@@ -274,7 +274,7 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->tp.limits.max_medium = medium;
     hca->tp.hooks.arg = end;
     hca->buffer = HCA_FRAME + medium + 32;
-    hca->last_held = &hca->held;
+    hca_begin(hca);
     hca->peers = calloc(ENDS, sizeof(struct hca_peer *));
     aqi_pool_init(&hca->ops, sizeof(struct hca_op), SENDS, false);
     assert_int_equal(hca_rings_open(hca), AQ_OK);
