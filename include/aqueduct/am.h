@@ -153,7 +153,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler
  * Ordering, Blocking, Threads  As aq_am_short.
  *
  * @return As aq_am_short, and:
- * @return AQ_ESIZE     `nbytes` is above aq_am_max_medium().
+ * @return AQ_ESIZE     `nbytes` is above aq_am_max_medium() and what the way to this process takes.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler,
                                           const void *src, size_t nbytes, const aq_arg *args,

@@ -134,8 +134,8 @@ static void refused(void)
     CHECK_REFUSED(aq_am_short_nb(job.team, 0, ASK, AQ_NO_ARGS, 0, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_am_short_nb(job.team, job.size, ASK, AQ_NO_ARGS, 0, &ev), AQ_ERANK);
     CHECK_REFUSED(aq_am_short_nb(job.team, 0, 3, AQ_NO_ARGS, 0, &ev), AQ_EHANDLER);
-    CHECK_REFUSED(aq_am_medium_nb(job.team, 0, ASK, job.base, aq_am_max_medium(job.team) + 1,
-                                  AQ_NO_ARGS, 0, &ev),
+    CHECK_REFUSED(aq_am_medium_nb(job.team, job_next(), ASK, job.base,
+                                  aq_am_max_medium(job.team) + 1, AQ_NO_ARGS, 0, &ev),
                   AQ_ESIZE);
 }
 
