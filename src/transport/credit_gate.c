@@ -327,10 +327,7 @@ static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                      g->credits.peer[peer->id].banked.count != 0))
         return credit_gate_send_any(tp, peer, am, comp);
     uint64_t bytes = credit_gate_charge(g, credit_gate_bytes_of(am->nargs, aqi_am_payload(am)));
-    if (AQI_UNLIKELY(!aqi_credits_take(&g->credits, peer->id, bytes))) {
-        aqi_count(AQI_CTR_CREDIT_NONE, 1);
-        return AQ_AGAIN;
-    }
+    if (!credit_gate_begin_request(g, peer->id, bytes, NULL)) return AQ_AGAIN;
     aq_status st = g->own.am_send(tp, peer, am, comp);
     if (AQI_UNLIKELY(st != AQ_OK))
         credit_gate_undo_request(g, peer->id, bytes, (struct aqi_credit_note){0});

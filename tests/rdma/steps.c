@@ -1,10 +1,9 @@
 /*
  * What a put, a get and a message cost over ibv, in instructions of the program and its libraries,
  * beside the fewest verbs that do the same: one post and the poll that finds its completion; a
- * message brings four arguments to a handler. Times
- * say little where the adapter is emulated; these counts do not change with the machine. Rank 0
- * steps through its calls; rank 1 does between them what it is told. A ratio above its limit fails
- * where the build is optimised.
+ * message brings four arguments to a handler. Times say little where the adapter is emulated; these
+ * counts do not change with the machine. Rank 0 steps through its calls; rank 1 does between them
+ * what it is told. A ratio above its limit fails where the build is optimised.
  */
 #include "../core/stepper.h"
 #include "../core/support.h"

@@ -317,7 +317,7 @@ aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_
     AQI_KEEP_IN_MEMORY(sent);
     aq_status st = route->tp->ops.am_send(route->tp, route->peer, &sent.am, NULL);
     if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(sent.route, &sent.am, NULL, 0, __func__, st);
-    aqi_count_in(aqi_counters_mine, AQI_CTR_AM_SENT, 1); /* who may call has them */
+    aqi_count(AQI_CTR_AM_SENT, 1);
     return AQ_OK;
 }
 

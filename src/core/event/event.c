@@ -19,8 +19,7 @@ aq_status core_carry_and_wait(const struct core_route *route,
     struct aqi_comp comp = {.shared = core.multi};
     aq_status st = start(arg, &comp);
     /* Also after a failure: a part of it may be under way. */
-    core_wait_zero(&comp.remote);
-    core_wait_zero(&comp.local);
+    core_wait_comp(&comp);
     if (st != AQ_OK || comp.status == AQ_OK) return st;
     return core_failed(route, (aq_status)comp.status, call);
 }

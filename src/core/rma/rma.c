@@ -274,11 +274,12 @@ static AQI_INLINE aq_status rma_transfer(enum kind kind, enum core_mode mode, aq
 {
     uint64_t remote = (uint64_t)(uintptr_t)there;
     void *local = (void *)(uintptr_t)here;
+    struct aqi_counters *counters = aqi_counters_mine;
     struct core_route *route = NULL;
     if (kind != FILL) route = rma_usual_route(team, rank, remote, local, len, flags);
-    if (AQI_UNLIKELY(route == NULL || (mode == EXPLICIT && event == NULL)))
+    if (AQI_UNLIKELY(route == NULL || counters == NULL || (mode == EXPLICIT && event == NULL)))
         return rma_transfer_any(kind, mode, team, rank, there, here, byte, len, flags, event, call);
-    rma_count(aqi_counters_mine, kind, len); /* who may call has them */
+    rma_count(counters, kind, len);
     rma_usual_fn *const *rest = rma_usual[kind == GET ? GET : PUT][mode];
     return route->local != NULL ? rest[0](route, event, remote, local, len, call)
                                 : rest[1](route, event, remote, local, len, call);

@@ -26,6 +26,7 @@ static void thread_count_threads(void)
 static void thread_end(void *arg)
 {
     struct core_thread *thread = arg;
+    core_thread_mine = NULL; /* what the program's own key calls later begins anew */
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
@@ -85,7 +86,6 @@ AQI_COLD struct core_thread *core_thread_attach(void)
         return NULL;
     }
     pthread_setspecific(at_thread_end, t);
-    (void)aqi_counting(); /* so that it has counters */
     core_thread_mine = t;
     aqi_tp_thread = t->number;
     return t;

@@ -157,15 +157,6 @@ static inline unsigned progress_once(struct core_thread *me)
     return n + progress_of_sources();
 }
 
-/* What core_wait_step does, without a call. */
-static inline void progress_step(struct core_thread *me, struct core_wait *wait)
-{
-    if (AQI_LIKELY(progress_once(me) != 0))
-        *wait = (struct core_wait){0};
-    else
-        core_wait_round(wait, CORE_SLEEP_MS);
-}
-
 unsigned core_progress(void)
 {
     struct core_thread *me = core_self();
@@ -240,22 +231,14 @@ static inline bool progress_comp_is_over(const struct aqi_comp *comp)
             atomic_load_explicit(&comp->remote, memory_order_acquire)) == 0;
 }
 
-static AQI_NOINLINE void progress_wait_comp(const struct aqi_comp *comp)
-{
-    struct core_wait wait = {0};
-    struct core_thread *me = core_thread_mine;
-    uint32_t outer = aqi_wait_enter(AQI_DOING_OPERATION);
-    do
-        progress_step(me, &wait);
-    while (!progress_comp_is_over(comp));
-    aqi_wait_leave(outer);
-}
-
-void core_wait_comp(const struct aqi_comp *comp)
+/* Mostly one look suffices, without saying that this thread waits. */
+void core_wait_comp(struct aqi_comp *comp)
 {
     if (progress_comp_is_over(comp)) return;
     (void)progress_once(core_thread_mine);
-    if (!progress_comp_is_over(comp)) progress_wait_comp(comp);
+    if (AQI_LIKELY(progress_comp_is_over(comp))) return;
+    core_wait_zero(&comp->remote);
+    core_wait_zero(&comp->local);
 }
 
 void core_hook_relax(void *arg, unsigned round)

@@ -127,7 +127,7 @@ void core_wait_limit(struct core_thread *me, uint64_t timeout_ns);
 bool core_wait_is_over(const struct core_thread *me);
 /* Make progress until the counter is 0. */
 void core_wait_zero(_Atomic uint32_t *counter);
-void core_wait_comp(const struct aqi_comp *comp); /* both of these */
+void core_wait_comp(struct aqi_comp *comp); /* both of these */
 /*
  * A transport had no room (AQ_AGAIN): AQ_OK after a round of progress, to try again; AQ_AGAIN if
  * the flags say AQ_IMMEDIATE; AQ_EPEER if the peer is lost. For a reply only the progress of

@@ -395,7 +395,7 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
     return st;
 }
 
-/* May it go straight without a look at locks, loans and the parts of large memory? */
+/* May it go straight without a look at locks and loans? */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
     return AQI_LIKELY(!hca->locks && (get || !hca->pins.params.lends));

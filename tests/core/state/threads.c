@@ -139,9 +139,23 @@ static void do_long(struct worker *w, aq_rank rank)
                         AQ_ARGS(seed_of(w)), 0, NULL));
 }
 
+/* At the end of a thread, when the library may have seen to it already. */
+static pthread_key_t last;
+static void do_last(void *arg)
+{
+    struct worker *w = arg;
+    uint64_t word = w->random, back = 0;
+    take_turn();
+    CHECK_OK(aq_put(job.team, job_next(), slice_of(w, job_next(), 0), &word, sizeof(word), 0));
+    CHECK_OK(aq_get(job.team, &back, job_next(), slice_of(w, job_next(), 0), sizeof(back), 0));
+    CHECK_EQUAL(back, word);
+    end_turn();
+}
+
 static void *work(void *arg)
 {
     struct worker *w = arg;
+    CHECK_EQUAL(pthread_setspecific(last, w), 0);
     for (uint32_t round = 0; round < rounds; round++) {
         aq_rank rank = (aq_rank)((job.self + round) % job.size);
         w->random = mix(w->random + round);
@@ -188,6 +202,7 @@ static void run(void)
     pthread_t thread[THREADS];
     struct worker worker[THREADS];
     running = THREADS;
+    CHECK_EQUAL(pthread_key_create(&last, do_last), 0);
     for (unsigned i = 0; i < THREADS; i++) {
         worker[i] = (struct worker){.index = i, .random = mix(job.seed + job.self * 100u + i)};
         CHECK_EQUAL(pthread_create(&thread[i], NULL, work, &worker[i]), 0);
