@@ -258,7 +258,7 @@ void link_call_done(struct aqi_link *link)
     link_call_drop(link);
 }
 
-/* The addresses of a list; how many, or 0 when it is none. */
+/* The first addresses of a list; how many, or 0 when it is none. */
 static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_CANDIDATES])
 {
     for (unsigned count = 0; count < AQI_LINK_CANDIDATES; list++) {
@@ -270,7 +270,7 @@ static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_
         if (!aqi_sockaddr_read(text, &at[count])) return 0;
         count++;
         list += len;
-        if (*list == '\0') return count;
+        if (*list == '\0' || count == AQI_LINK_CANDIDATES) return count;
     }
     return 0;
 }
@@ -284,8 +284,8 @@ aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
     if (count == 0)
         return aqi_fail(AQ_EINVAL, "job",
                         "\"%s\" are no addresses of a host: a list such as "
-                        "\"10.0.0.7:4000,[fd00::7]:4000\" is, of at most %u",
-                        addresses, AQI_LINK_CANDIDATES);
+                        "\"10.0.0.7:4000,[fd00::7]:4000\" is",
+                        addresses);
     struct link_call *call = calloc(1, sizeof(*call) + count * sizeof(call->tries[0]));
     struct aqi_link *link = call != NULL ? link_new(links, LINK_CALLING) : NULL;
     if (link == NULL) {

@@ -1,6 +1,7 @@
 /* The command that starts an agent on another host. */
 #include "ssh.h"
 
+#include "base/inet.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,4 +157,20 @@ void ssh_by_hand(char *const *argv, char *text, size_t room)
         used += (size_t)snprintf(text + used, room - used, "%s%s%s ", quote, argv[0], quote);
     }
     if (used < room) snprintf(text + used, room - used, "true");
+}
+
+void ssh_addresses(const char *connection, const char *offer, char *text, size_t room)
+{
+    char one[AQI_SOCKADDR_TEXT];
+    union aqi_sockaddr at;
+    size_t len = connection != NULL ? strcspn(connection, " ") : 0;
+    bool v6 = len != 0 && memchr(connection, ':', len) != NULL;
+    size_t first = strcspn(offer, ",");
+    const char *port = memrchr(offer, ':', first);
+    int used = port == NULL ? -1
+                            : snprintf(one, sizeof(one), "%s%.*s%s%.*s", v6 ? "[" : "", (int)len,
+                                       len != 0 ? connection : "", v6 ? "]" : "",
+                                       (int)(offer + first - port), port);
+    bool seen = used > 0 && used < (int)sizeof(one) && aqi_sockaddr_read(one, &at);
+    snprintf(text, room, "%s%s%s", seen ? one : "", seen ? "," : "", offer);
 }

@@ -24,6 +24,13 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY]);
  * true, without the options that are ours. */
 void ssh_by_hand(char *const *argv, char *text, size_t room);
 
+/*
+ * Where to call a host: what it offers, "10.0.0.7:4000,[fd00::7]:4000", and before that, with the
+ * same port, the address that sshd here has seen it come from (SSH_CONNECTION; may be NULL). sshd
+ * has seen none where its connection is not one of IP: a proxy's pipe, or vsock.
+ */
+void ssh_addresses(const char *connection, const char *offer, char *text, size_t room);
+
 /* `exec PATH --agent` as sh, csh and fish all understand it; freed by the caller. */
 char *ssh_remote_line(const char *path);
 

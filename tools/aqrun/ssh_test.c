@@ -138,12 +138,47 @@ static void any_path(void **state)
     assert_int_equal(rmdir(top), 0);
 }
 
+static void addresses(void **state)
+{
+    (void)state;
+    static const char offer[] = "10.0.0.7:4000,[fd00::7]:4000";
+    static const struct {
+        const char *connection, *before;
+    } rows[] = {
+        {"10.1.0.9 50000 10.1.0.3 22", "10.1.0.9:4000,"},
+        {"fd01::9 50000 fd01::3 22", "[fd01::9]:4000,"},
+        {"::ffff:10.1.0.9 50000 ::ffff:10.1.0.3 22", "[::ffff:10.1.0.9]:4000,"},
+        {"10.1.0.9", "10.1.0.9:4000,"},
+        {"UNKNOWN 65535 UNKNOWN 65535", ""}, /* sshd -i on a pipe, and of vsock */
+        {"10.1.0.9,10.1.0.8 1 2 3", ""},
+        {"10.1.0 50000 10.1.0.3 22", ""},
+        {"a:b 1 2 3", ""},
+        {" 1 2 3", ""},
+        {"", ""},
+        {NULL, ""},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        char text[200], wanted[200];
+        snprintf(wanted, sizeof(wanted), "%s%s", rows[i].before, offer);
+        ssh_addresses(rows[i].connection, offer, text, sizeof(text));
+        assert_string_equal(text, wanted);
+    }
+    char text[200], much[600];
+    memset(much, '1', sizeof(much) - 1);
+    much[sizeof(much) - 1] = '\0';
+    ssh_addresses(much, offer, text, sizeof(text));
+    assert_string_equal(text, offer);
+    ssh_addresses(rows[0].connection, "no port", text, sizeof(text));
+    assert_string_equal(text, "no port");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words),
         cmocka_unit_test(by_hand),
         cmocka_unit_test(any_path),
+        cmocka_unit_test(addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

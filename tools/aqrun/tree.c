@@ -3,6 +3,7 @@
 #include "tree.h"
 
 #include "base/clock.h"
+#include "base/inet.h"
 #include "job/agent.h"
 #include "job/link.h"
 #include "progress.h"
@@ -22,8 +23,8 @@ static struct {
     struct ticket plan;
     struct sessions *sessions;
     struct progress progress;
-    char here[AQI_LINK_OFFER_BYTES];  /* where this agent is reached */
-    char above[AQI_LINK_OFFER_BYTES]; /* where the parent is, as ssh sees it first */
+    char here[AQI_LINK_OFFER_BYTES];                      /* where this agent is reached */
+    char above[AQI_LINK_OFFER_BYTES + AQI_SOCKADDR_TEXT]; /* where the parent is */
 } tree;
 
 const char *tree_name(uint32_t number)
@@ -31,24 +32,6 @@ const char *tree_name(uint32_t number)
     for (uint32_t i = 0; i < tree.plan.tree_count; i++)
         if (tree.plan.tree[i].number == number) return tree.plan.tree[i].name;
     return number == 0 ? "the launcher's" : "another";
-}
-
-/*
- * The address from which ssh came is one that this host can reach: it is tried first, at the ports
- * of the parent.
- */
-static void tree_prefer_ssh(void)
-{
-    const char *connection = getenv("SSH_CONNECTION");
-    const char *offer = tree.plan.addresses[0], *colon = strrchr(offer, ':');
-    size_t len = connection != NULL ? strcspn(connection, " ") : 0;
-    if (len == 0 || len > 64 || colon == NULL) {
-        snprintf(tree.above, sizeof(tree.above), "%s", offer);
-        return;
-    }
-    bool v6 = memchr(connection, ':', len) != NULL;
-    snprintf(tree.above, sizeof(tree.above), "%s%.*s%s:%s,%s", v6 ? "[" : "", (int)len, connection,
-             v6 ? "]" : "", colon + 1, offer);
 }
 
 const char *tree_where(void *arg, uint32_t number)
@@ -157,7 +140,9 @@ static void tree_start(const struct ticket_host *child)
 void tree_open(const struct ticket *plan)
 {
     tree.plan = *plan;
-    if (tree.plan.addresses[0] != NULL) tree_prefer_ssh();
+    if (tree.plan.addresses[0] != NULL)
+        ssh_addresses(getenv("SSH_CONNECTION"), tree.plan.addresses[0], tree.above,
+                      sizeof(tree.above));
 }
 
 void tree_start_all(void)
