@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static bool inet_port(const char *text, in_port_t *port)
 {
@@ -66,6 +67,15 @@ const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKAD
     }
     snprintf(text, AQI_SOCKADDR_TEXT, six ? "[%s%s]:%u" : "%s%s:%u", ip, scope, port);
     return text;
+}
+
+int aqi_inet_resolve(const char *host, const char *port, const struct addrinfo *hints,
+                     struct addrinfo **list)
+{
+    struct addrinfo wanted = *hints;
+    bool loopback = strcasecmp(host, "localhost") == 0;
+    if (loopback) wanted.ai_flags &= ~AI_PASSIVE; /* no host then means loopback, not any address */
+    return getaddrinfo(loopback ? NULL : host, port, &wanted, list);
 }
 
 static bool inet_begins(const char *name, const char *const *prefixes)

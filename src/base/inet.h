@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 
+#include <netdb.h>
 #include <netinet/in.h>
 
 union aqi_sockaddr {
@@ -27,6 +28,11 @@ bool aqi_sockaddr_read(const char *text, union aqi_sockaddr *at);
 /* The same back, where an IPv4 address that IPv6 carries is one of IPv4. */
 #define AQI_SOCKADDR_TEXT 80u
 const char *aqi_sockaddr_text(const union aqi_sockaddr *at, char text[AQI_SOCKADDR_TEXT]);
+
+/* getaddrinfo, to which "localhost" is the loopback addresses, whatever /etc/hosts says: a small
+ * system may have none. An error is one of EAI_…; freeaddrinfo frees the list. */
+int aqi_inet_resolve(const char *host, const char *port, const struct addrinfo *hints,
+                     struct addrinfo **list);
 
 /* How willingly an interface is taken by itself. */
 enum aqi_interface_rank {

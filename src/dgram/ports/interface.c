@@ -8,9 +8,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -127,7 +127,7 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
 {
     static const int families[] = {AF_INET, AF_INET6};
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all;
-    int error = getaddrinfo(host, "9", &hints, &all); /* any port: nothing is sent */
+    int error = aqi_inet_resolve(host, "9", &hints, &all); /* any port: nothing is sent */
     if (error != 0)
         return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", host,
                         gai_strerror(error));
@@ -136,7 +136,7 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
             if (i->ai_family == families[f]) error = interface_source(i, source);
     freeaddrinfo(all);
-    if (error != 0 && strcmp(host, "localhost") == 0)
+    if (error != 0 && strcasecmp(host, "localhost") == 0)
         return aqi_fail_errno(AQ_EINVAL, error, "udp",
                               "the processes of one host use its loopback interface, which does "
                               "not work: \"ip link set lo up\", or name another one with "

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 static struct capture capture;
@@ -148,6 +149,22 @@ static void towards_a_host_the_routes_decide(void **state)
     assert_finds(NULL, "localhost", "lo", "127.0.0.1");
     assert_says(NULL, "192.0.2.1", AQ_EINVAL, "no interface leads to host \"192.0.2.1\"");
     assert_says(NULL, "no host", AQ_EINVAL, "host \"no host\" is not known");
+}
+
+/* A system made by debootstrap has no /etc/hosts, and here are no name servers. */
+static void loopback_needs_no_name(void **state)
+{
+    (void)state;
+    if (access("/etc/hosts", F_OK) == 0) {
+        assert_int_equal(unshare(CLONE_NEWNS), 0);
+        assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+        assert_int_equal(mount("/dev/null", "/etc/hosts", NULL, MS_BIND, NULL), 0);
+    }
+    assert_finds(NULL, "localhost", "lo", "127.0.0.1");
+    assert_finds(NULL, "LocalHost", "lo", "127.0.0.1");
+    assert_ip("address del 127.0.0.1/8 dev lo");
+    assert_finds(NULL, "localhost", "lo", "::1");
+    assert_ip("address add 127.0.0.1/8 dev lo");
 }
 
 static void a_packet_fits_the_mtu(void **state)
@@ -298,6 +315,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(by_itself_it_takes_what_leads_to_others, set_up, take_down),
         cmocka_unit_test_setup_teardown(by_name_and_by_address, set_up, take_down),
         cmocka_unit_test_setup_teardown(towards_a_host_the_routes_decide, set_up, take_down),
+        cmocka_unit_test_setup_teardown(loopback_needs_no_name, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_network_refuses_is_lost, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_finds_no_room_is_not_sent, set_up, take_down),

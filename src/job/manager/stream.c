@@ -1,12 +1,12 @@
 /* The socket to a PMI server: whole lines or messages, each wait bounded. */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/inet.h"
 #include "job/settings.h"
 #include "manager_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,7 +200,7 @@ static aq_status stream_connect(struct manager_stream *stream, const char *port)
         return aqi_fail(AQ_ESTATE, "job", "PMI_PORT=%.300s is not HOST:PORT", port);
     memcpy(host, port, (size_t)(colon - port));
     host[colon - port] = '\0';
-    int error = getaddrinfo(host, colon + 1, &hints, &list);
+    int error = aqi_inet_resolve(host, colon + 1, &hints, &list);
     if (error != 0)
         return aqi_fail(AQ_EPEER, "job", "PMI_PORT=%.300s: %s", port, gai_strerror(error));
     aq_status status = stream_connect_to(stream, list);

@@ -69,7 +69,7 @@ static aq_status udp_rendezvous_resolve(const struct udp_uri *uri, bool listen,
                                         struct addrinfo **names)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = listen ? AI_PASSIVE : 0};
-    int error = getaddrinfo(uri->host, uri->port, &hints, names);
+    int error = aqi_inet_resolve(uri->host, uri->port, &hints, names);
     if (error == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", uri->host,
                     error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
