@@ -5,7 +5,7 @@ define_property(GLOBAL PROPERTY AQ_UNIT_TESTS
   BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
 
 # aq_folder(NAME SOURCES a.c … [TESTS a_test.c …]): a folder of the library. Its sources go into the
-# library; each test becomes a program linked with the library's internals and cmocka.
+# library; each test becomes one of the programs in unit_NAME, which has the internals and cmocka.
 function(aq_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS" ${ARGN})
   add_library(aq_${name} OBJECT ${arg_SOURCES})
@@ -47,19 +47,67 @@ function(aq_internal_program name)
   target_link_libraries(${name} PRIVATE aqueduct_internal)
 endfunction()
 
-# aq_unit_tests(): one ctest per *_test.c named by the folders; called after the library exists.
+# aq_many_programs(NAME PROGRAM=SOURCE…): one binary, linked once, that is many programs
+# (tests/common/many). The first argument names the one to run.
+function(aq_many_programs name)
+  set(table)
+  set(sources)
+  foreach(entry IN LISTS ARGN)
+    string(REGEX MATCH "^([^=]*)=(.*)$" matched ${entry})
+    set(program ${CMAKE_MATCH_1})
+    set(source ${CMAKE_MATCH_2})
+    # By its path, since several binaries may have the source.
+    file(RELATIVE_PATH main ${PROJECT_SOURCE_DIR} ${source})
+    string(MAKE_C_IDENTIFIER main_of_${main} main)
+    list(APPEND sources ${source})
+    string(APPEND table "PROGRAM(${program}, ${main})\n")
+    get_property(options SOURCE ${source} PROPERTY COMPILE_OPTIONS)
+    if(NOT options MATCHES many/main.h)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS AQT_MAIN=${main})
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+        -include ${PROJECT_SOURCE_DIR}/tests/common/many/main.h)
+    endif()
+  endforeach()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name}.programs)
+  file(CONFIGURE OUTPUT ${folder}/programs.h CONTENT "${table}")
+  add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/common/many/many.c ${sources})
+  target_include_directories(${name} PRIVATE ${folder})
+endfunction()
+
+# aq_program_links(NAME PROGRAM…): each of them also as a target, a link beside the binary.
+function(aq_program_links name)
+  foreach(program IN LISTS ARGN)
+    add_custom_command(TARGET ${name} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E create_symlink ${name} ${program}
+      WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR} VERBATIM)
+    add_executable(${program} IMPORTED GLOBAL)
+    set_target_properties(${program} PROPERTIES
+      IMPORTED_LOCATION ${CMAKE_CURRENT_BINARY_DIR}/${program})
+    add_dependencies(${program} ${name})
+  endforeach()
+endfunction()
+
+# aq_unit_tests(): a program for each folder, one ctest per *_test.c named by it; called after the
+# library exists.
 function(aq_unit_tests)
   get_property(tests GLOBAL PROPERTY AQ_UNIT_TESTS)
+  set(folders)
   foreach(entry IN LISTS tests)
     string(REGEX MATCH "^([^|]*)\\|([^|]*)\\|(.*)_test\\.c$" matched ${entry})
     set(folder ${CMAKE_MATCH_1})
     set(path ${CMAKE_MATCH_2}/${CMAKE_MATCH_3}_test.c)
     string(REPLACE "/" "." short ${CMAKE_MATCH_3})
-    string(REPLACE "/" "_" target ${folder}_${CMAKE_MATCH_3}_test)
-    aq_internal_program(${target} ${path})
-    target_link_libraries(${target} PRIVATE cmocka)
-    add_test(NAME unit.${folder}.${short} COMMAND ${target})
+    string(REPLACE "/" "_" program ${CMAKE_MATCH_3}_test)
+    list(APPEND folders ${folder})
+    list(APPEND programs_${folder} ${program}=${path})
+    add_test(NAME unit.${folder}.${short} COMMAND unit_${folder} ${program})
     set_tests_properties(unit.${folder}.${short} PROPERTIES
       TIMEOUT 300 LABELS unit SKIP_RETURN_CODE 77)
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    aq_many_programs(unit_${folder} ${programs_${folder}})
+    target_include_directories(unit_${folder} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(unit_${folder} PRIVATE aqueduct_internal cmocka)
   endforeach()
 endfunction()

@@ -3,6 +3,7 @@
  * soon as there is a job: the attach, which comes in the middle or, by argument, never, is but a
  * barrier.
  */
+#define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnet.h>
 
 #include <gasnet_ratomic.h>
