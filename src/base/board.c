@@ -133,20 +133,21 @@ void aqi_board_sheet_give(struct aqi_board *sheet)
 
 /* --- printing --------------------------------------------------------------------------------- */
 
-static void board_print(const struct aqi_board *at, int fd)
+static bool board_print(const struct aqi_board *at, int fd)
 {
     struct aqi_safe_text text = {
         .text = (char *)(uintptr_t)at->text, .used = at->len, .room = at->len};
-    (void)aqi_safe_write(&text, fd);
+    return aqi_safe_write(&text, fd);
 }
 
-void aqi_board_print(int fd)
+bool aqi_board_print(int fd)
 {
     struct aqi_board *at = atomic_load(&board.at);
-    if (at != NULL) board_print(at, fd);
+    bool all = at == NULL || board_print(at, fd);
     /* Perhaps a signal has come to who has the lock. */
-    if (!aqi_spin_try(&sheets.lock)) return;
+    if (!aqi_spin_try(&sheets.lock)) return all;
     for (unsigned i = 0; sheets.at != NULL && i < AQI_BOARD_SHEETS; i++)
-        if (sheets.taken[i]) board_print(board_sheet_at(i), fd);
+        if (all && sheets.taken[i]) all = board_print(board_sheet_at(i), fd);
     aqi_spin_unlock(&sheets.lock);
+    return all;
 }

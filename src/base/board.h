@@ -40,7 +40,7 @@ struct aqi_board *aqi_board_sheet_take(void);
 void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *text);
 void aqi_board_sheet_give(struct aqi_board *sheet); /* NULL: nothing */
 
-/* The text, and those of the sheets. Async-signal-safe. */
-void aqi_board_print(int fd);
+/* The text, and those of the sheets. Async-signal-safe. False: not all of it could be written. */
+bool aqi_board_print(int fd);
 
 #endif

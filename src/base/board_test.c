@@ -14,7 +14,7 @@ static void printed(char *out, size_t room)
 {
     FILE *file = tmpfile();
     assert_non_null(file);
-    aqi_board_print(fileno(file));
+    assert_true(aqi_board_print(fileno(file)));
     rewind(file);
     out[fread(out, 1, room - 1, file)] = '\0';
     fclose(file);

@@ -2,13 +2,16 @@
 #include "base/safe_text.h"
 
 #include "base/fail.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void safe_text_safe_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
@@ -52,19 +55,78 @@ void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *t
     }
 }
 
+/* A file beyond RLIMIT_FSIZE is an error here and not a signal that kills. */
+static ssize_t safe_text_to_file(int fd, const char *bytes, size_t len)
+{
+    const struct timespec now = {0};
+    sigset_t too_large, before;
+    sigemptyset(&too_large);
+    sigaddset(&too_large, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    ssize_t n = write(fd, bytes, len);
+    int err = errno;
+    if (n < 0 && err == EFBIG && !sigismember(&before, SIGXFSZ))
+        (void)sigtimedwait(&too_large, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = err;
+    return n;
+}
+
+/* A part of a line would make all of it unreadable. */
+static void safe_text_take_back(int fd, size_t len)
+{
+    struct stat of;
+    int err = errno;
+    if (fstat(fd, &of) == 0 && S_ISREG(of.st_mode) && of.st_size >= (off_t)len)
+        (void)!ftruncate(fd, of.st_size - (off_t)len);
+    errno = err;
+}
+
 bool aqi_safe_write(struct aqi_safe_text *from, int fd)
 {
     size_t done = 0;
     while (done < from->used) {
         ssize_t n = send(fd, from->text + done, from->used - done, MSG_NOSIGNAL);
-        if (n < 0 && errno == ENOTSOCK) n = write(fd, from->text + done, from->used - done);
+        if (n < 0 && errno == ENOTSOCK)
+            n = safe_text_to_file(fd, from->text + done, from->used - done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) break;
         done += (size_t)n;
     }
     bool all = done == from->used;
+    if (!all && done != 0) safe_text_take_back(fd, done);
     from->used = 0;
     return all;
+}
+
+/* strerror is not for signal handlers. */
+void aqi_safe_lost(const char *setting)
+{
+    static const struct {
+        int err;
+        const char *why;
+    } reasons[] = {{ENOSPC, "its disk is full"},
+                   {EDQUOT, "the quota of its disk is used up"},
+                   {EFBIG, "it is too large (ulimit -f)"},
+                   {EIO, "its disk does not work"}};
+    char bytes[200];
+    struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
+    int err = errno;
+    if (!aqi_log_enabled(AQI_LOG_WARN, "base")) return;
+    aqi_safe_number(&line, "aq[", aqi_log_rank());
+    aqi_safe_add(&line, "] base: ");
+    aqi_safe_add(&line, setting);
+    aqi_safe_add(&line, ": the file lacks what comes from here on: ");
+    size_t i = 0;
+    while (i < AQI_COUNT_OF(reasons) && reasons[i].err != err)
+        i++;
+    if (i < AQI_COUNT_OF(reasons))
+        aqi_safe_add(&line, reasons[i].why);
+    else
+        aqi_safe_number(&line, "error ", (uint64_t)err);
+    aqi_safe_add(&line, "\n");
+    (void)aqi_safe_write(&line, STDERR_FILENO);
+    errno = err;
 }
 
 static aq_status safe_text_safe_name(const char *setting, const char *pattern, uint32_t rank,

@@ -17,9 +17,12 @@ void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t valu
 void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value);
 void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most);
 
-/* All of it to a descriptor, then it is empty. False: it could not be written. Of a socket whose
- * other end is gone there is no SIGPIPE. */
+/* All of it to a descriptor, then it is empty. False: it could not be written, as errno says, and a
+ * regular file, of which we are the only writer, ends where it did before. There is no SIGPIPE of
+ * a socket whose other end is gone, and no SIGXFSZ of a file that is too large. */
 bool aqi_safe_write(struct aqi_safe_text *from, int fd);
+/* Say on standard error that the rest of the file of a setting is missing, and why, by errno. */
+void aqi_safe_lost(const char *setting);
 
 /*
  * Open a file to append to, as the pattern says: a '%' in it becomes the rank. "-" and "stderr" are

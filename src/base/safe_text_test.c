@@ -3,11 +3,13 @@
 
 #include "base/capture_test.h"
 #include "base/fail.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static struct aqi_safe_text text;
 static char room[64];
@@ -104,6 +106,44 @@ static void writes_all_of_it(void **state)
     assert_false(aqi_safe_write(&text, fd));
 }
 
+/* Neither a torn line is left nor a signal: that would kill. */
+static void takes_back_what_is_too_large(void **state)
+{
+    (void)state;
+    struct rlimit limit, small;
+    struct capture capture;
+    char got[64] = "";
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    int fd = fileno(file);
+    assert_int_equal(fcntl(fd, F_SETFL, O_APPEND), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){.rlim_cur = 12, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    aqi_safe_add(&text, "fits\n");
+    bool first = aqi_safe_write(&text, fd);
+    aqi_safe_add(&text, "does not\n");
+    bool second = aqi_safe_write(&text, fd);
+    int err = errno;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_true(first && !second);
+    assert_int_equal(err, EFBIG);
+    assert_int_equal(pread(fd, got, sizeof(got), 0), 5);
+    assert_string_equal(got, "fits\n");
+    capture_start(&capture);
+    errno = err;
+    aqi_safe_lost("AQ_STATS_FILE");
+    errno = EXDEV;
+    aqi_safe_lost("AQ_TRACE_FILE");
+    assert_int_equal(errno, EXDEV);
+    capture_end(&capture);
+    assert_non_null(strstr(capture.text, "AQ_STATS_FILE: the file lacks what comes from here on: "
+                                         "it is too large (ulimit -f)\n"));
+    assert_non_null(strstr(capture.text, "AQ_TRACE_FILE: the file lacks what comes from here on: "
+                                         "error 18\n"));
+    fclose(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +153,7 @@ int main(void)
         cmocka_unit_test_setup(a_file_for_each_rank, begin),
         cmocka_unit_test_setup(errors_name_setting_and_file, begin),
         cmocka_unit_test_setup(writes_all_of_it, begin),
+        cmocka_unit_test_setup(takes_back_what_is_too_large, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

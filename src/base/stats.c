@@ -4,7 +4,6 @@
 #include "base/fail.h"
 #include "base/shmem.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,15 +234,15 @@ bool aqi_counter_line(struct aqi_safe_text *line, const char *title, enum aqi_co
     return true;
 }
 
-void aqi_counters_print(int fd, const char *title)
+bool aqi_counters_print(int fd, const char *title)
 {
-    int saved_errno = errno;
     char bytes[256];
+    bool all = true;
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     for (unsigned i = 0; i < AQI_CTR_COUNT; i++) {
         enum aqi_counter counter = (enum aqi_counter)i;
-        if (aqi_counter_line(&line, title, counter, aqi_counter_sum(counter)))
-            (void)aqi_safe_write(&line, fd);
+        if (all && aqi_counter_line(&line, title, counter, aqi_counter_sum(counter)))
+            all = aqi_safe_write(&line, fd);
     }
-    errno = saved_errno;
+    return all;
 }

@@ -157,7 +157,7 @@ uint64_t aqi_counter_sum(enum aqi_counter counter);
 bool aqi_counter_line(struct aqi_safe_text *line, const char *title, enum aqi_counter counter,
                       uint64_t value);
 /* Print all non-zero counters to `fd`, a line "TITLE: name value unit" each; async-signal-safe
- * (used on abnormal exit too). */
-void aqi_counters_print(int fd, const char *title);
+ * (used on abnormal exit too). False: not all of it could be written, as errno says. */
+bool aqi_counters_print(int fd, const char *title);
 
 #endif

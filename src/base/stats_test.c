@@ -75,7 +75,7 @@ static void prints_what_is_not_zero(void **state)
              (unsigned long long)aqi_counter_sum(AQI_CTR_BARRIER));
     struct capture capture;
     capture_start(&capture);
-    aqi_counters_print(STDERR_FILENO, "aq[1]");
+    assert_true(aqi_counters_print(STDERR_FILENO, "aq[1]"));
     const char *text = capture_end(&capture);
     assert_non_null(strstr(text, expected));
     assert_non_null(strstr(text, "aq[1]: wake_sent 18446744073709551615 times\n"));

@@ -51,7 +51,7 @@ static struct {
     pid_t pid; /* a child that the process forks has copies of the blocks: not its to write */
     struct aqi_trace_params params;
     bool text;
-    atomic_bool ended;
+    atomic_bool ended, lost;
     _Atomic uint64_t written;
     _Atomic uint32_t threads;
     struct trace_block *_Atomic blocks; /* all of them */
@@ -143,9 +143,12 @@ static void trace_write(struct aqi_safe_text *chunk)
 {
     uint64_t before = atomic_fetch_add(&trace.written, chunk->used);
     bool over = trace.params.limit != 0 && before >= trace.params.limit;
-    if (over || atomic_load(&trace.ended)) chunk->used = 0;
-    if (over || !aqi_safe_write(chunk, trace.fd))
-        atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
+    if (over || atomic_load(&trace.ended) || atomic_load(&trace.lost)) chunk->used = 0;
+    bool written = aqi_safe_write(chunk, trace.fd);
+    if (over || !written) atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
+    /* Whose socket leads nowhere any more is about to end. */
+    if (!written && !atomic_exchange(&trace.lost, true) && errno != EPIPE)
+        aqi_safe_lost("AQ_TRACE_FILE");
 }
 
 /* With the lock of the block, or in its own thread. Whole lines in each write. */

@@ -35,6 +35,7 @@ struct records_file {
     int fd;
     bool begun; /* it was tried to open it */
     bool events;
+    bool lost; /* it could not be written to its end: the rest is passed over */
 };
 
 static struct {
@@ -42,7 +43,8 @@ static struct {
     struct record *all;
     uint64_t clock_said_ns[RECORDS_FILES];
     struct records_file files[RECORDS_FILES];
-    char failed[AQI_CONTROL_TEXT]; /* told by the next tick: not from within the hub */
+    /* Told by the next tick, not from within the hub: what ends the job, and what does not. */
+    char failed[AQI_CONTROL_TEXT], lost[RECORDS_FILES][AQI_CONTROL_TEXT];
 } records = {.files = {{.fd = -1}, {.fd = -1}}};
 
 static const enum aqi_job_row records_settings[RECORDS_FILES] = {
@@ -168,12 +170,20 @@ void aqi_records_drain(void)
     }
 }
 
+static void records_tell(void)
+{
+    if (records.failed[0] != '\0')
+        aqi_hub_failed(records.params.hub, AQI_EXIT_FAILED, "%s", records.failed);
+    records.failed[0] = '\0';
+    for (unsigned i = 0; i < RECORDS_FILES; i++) {
+        if (records.lost[i][0] != '\0') aqi_hub_say(records.params.hub, "%s", records.lost[i]);
+        records.lost[i][0] = '\0';
+    }
+}
+
 void aqi_records_tick(void)
 {
-    if (records.failed[0] != '\0') {
-        aqi_hub_failed(records.params.hub, AQI_EXIT_FAILED, "%s", records.failed);
-        records.failed[0] = '\0';
-    }
+    records_tell();
     if (!records_may_read()) return;
     for (struct record *record = records.all; record != NULL; record = record->next)
         aqi_source_watch(&record->source, EPOLLIN);
@@ -182,15 +192,20 @@ void aqi_records_tick(void)
 /* --- the files ----------------------------------------------------------------------------------
  */
 
-static void records_fail(enum aqi_show what, const char *doing)
+/* A file that cannot be begun ends the job, which has hardly begun, either. One that cannot be
+ * written to its end is no reason to lose the job's work. */
+static void records_fail(enum aqi_show what, bool begun)
 {
     const struct aqi_setting *row = &aqi_job_settings.rows[records_settings[what]];
     const char *variable;
     const char *name = aqi_setting_text(row, &variable);
-    snprintf(records.failed, sizeof(records.failed), "%s: cannot %s the file \"%.300s\": %s",
-             variable, doing, name, strerror(errno));
-    if (records.files[what].fd >= 0) close(records.files[what].fd);
-    records.files[what].fd = -1;
+    if (begun)
+        snprintf(records.lost[what], sizeof(records.lost[what]),
+                 "%s: the file \"%.300s\" lacks what comes from here on; the job goes on: %s",
+                 variable, name, strerror(errno));
+    else
+        snprintf(records.failed, sizeof(records.failed), "%s: cannot write the file \"%.300s\": %s",
+                 variable, name, strerror(errno));
 }
 
 static void records_open_file(enum aqi_show what)
@@ -201,15 +216,16 @@ static void records_open_file(enum aqi_show what)
     if (file->begun) return;
     file->begun = true;
     file->fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (file->fd < 0) records_fail(what, "write");
+    if (file->fd < 0) records_fail(what, false);
 }
 
 static void records_write(enum aqi_show what, const void *bytes, size_t len)
 {
     struct records_file *file = &records.files[what];
     struct aqi_safe_text text = {.text = (char *)(uintptr_t)bytes, .used = len, .room = len};
-    if (file->fd >= 0 && len != 0 && !aqi_safe_write(&text, file->fd))
-        records_fail(what, "write all of");
+    if (file->fd < 0 || len == 0 || aqi_safe_write(&text, file->fd) || file->lost) return;
+    file->lost = true;
+    records_fail(what, true);
 }
 
 void aqi_records_came(enum aqi_show what, const void *bytes, size_t len)
@@ -221,7 +237,7 @@ void aqi_records_came(enum aqi_show what, const void *bytes, size_t len)
         file->events = true;
         records_write(what, "[\n", 2);
     }
-    records_write(what, bytes, len);
+    if (!file->lost) records_write(what, bytes, len);
 }
 
 void aqi_records_close(void)
@@ -239,4 +255,5 @@ void aqi_records_close(void)
         if (file->fd >= 0) close(file->fd);
         *file = (struct records_file){.fd = -1};
     }
+    records_tell();
 }

@@ -4,6 +4,7 @@
 #include "job/settings.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static char folder[] = "/tmp/aq-records-XXXXXX", stats[64], trace[64];
 
@@ -139,12 +140,38 @@ static void test_not_writable(void **state)
     assert_int_equal(name_files(), 0);
 }
 
+/* What cannot be written to its end keeps its whole lines, and the job goes on. */
+static void test_full(void **state)
+{
+    (void)state;
+    static const char lines[] = "aq[0.0] 1.000 us am x\naq[0.0] 2.000 us am y\n";
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){.rlim_cur = sizeof(lines) + 5, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int fd = begin(0, AQI_SHOW_TRACE);
+    put(fd, lines);
+    put(fd, "aq[0.0] 3.000 us am z\n");
+    shows_at(aqi_now_ns());
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_false(aqi_hub_ending(hub));
+    assert_non_null(strstr(said, "AQ_TRACE_FILE: the file \""));
+    assert_non_null(strstr(said, "lacks what comes from here on; the job goes on: File too large"));
+    size_t len = strlen(said);
+    put(fd, "aq[0.0] 4.000 us am z\n");
+    close(fd);
+    aqi_records_drain();
+    shows_at(aqi_now_ns());
+    assert_int_equal(strlen(said), len); /* once */
+    assert_string_equal(content(trace), lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SHOWS_TEST(test_whole_lines),  SHOWS_TEST(test_events),
         SHOWS_TEST(test_drain),        SHOWS_TEST(test_counted_for_the_dead),
-        SHOWS_TEST(test_not_writable),
+        SHOWS_TEST(test_not_writable), SHOWS_TEST(test_full),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -118,10 +118,11 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
 
 void lib_outputs_end(void)
 {
+    int saved_errno = errno;
     if (outputs.pid != getpid() || atomic_exchange(&outputs.ended, true)) return;
-    if (outputs.stats >= 0) {
-        aqi_counters_print(outputs.stats, outputs.title);
-        aqi_board_print(outputs.stats);
-    }
+    bool all = outputs.stats < 0 ||
+               (aqi_counters_print(outputs.stats, outputs.title) && aqi_board_print(outputs.stats));
+    if (!all && errno != EPIPE) aqi_safe_lost("AQ_STATS_FILE");
     aqi_trace_close();
+    errno = saved_errno;
 }

@@ -139,6 +139,20 @@ class Trace(Case):
             self.assertEqual(categories, {"rma", "coll", "job"})  # job: the end
             self.assertGreater(self.counters(rank)["put"], 0)
 
+    def test_a_full_disk_ends_tracing(self):
+        """And not the job: in the one file, and in files of ranks."""
+        for rank in (0, 1):
+            (self.folder / f"full.{rank}").symlink_to("/dev/full")
+        for name, says, count in (("/dev/full", "the job goes on: No space left", 1),
+                                  (str(self.folder / "full.%"), "its disk is full", 2)):
+            with self.subTest(name=name):
+                said = self.expect(job(2, STRESS, "300", AQ_TRACE_FILE=name, AQ_STATS_FILE=name),
+                                   0).stderr
+                for setting in ("AQ_TRACE_FILE", "AQ_STATS_FILE"):
+                    found = [line for line in said.splitlines() if f"{setting}: the file" in line]
+                    self.assertEqual(len([line for line in found if says in line]), count, said)
+                    self.assertEqual(len(found), count, said)
+
     def test_wrong_values_are_answered(self):
         said = job(2, STRESS, "5", AQ_TRACE="everything")
         self.assertNotEqual(said.returncode, 0)

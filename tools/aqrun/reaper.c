@@ -33,8 +33,9 @@ static const struct {
     {SIGCONT, reaper_continue},
 };
 
-/* Signals whose default would hurt aqrun: a closed reader, and reading in the background. */
-static const int reaper_ignored[] = {SIGPIPE, SIGTTIN};
+/* Signals whose default would hurt aqrun: a closed reader, reading in the background, and a file
+ * that is too large. */
+static const int reaper_ignored[] = {SIGPIPE, SIGTTIN, SIGXFSZ};
 
 static struct {
     struct aqi_source source;
