@@ -48,4 +48,11 @@ class AqperfPlain(Case):
         self.check_through("gasnet")
 
 
+    def test_answers_that_only_leave_with_further_calls(self):
+        result = job(2, AQPERF, *QUICK[:-1], "64K", "--pattern", "am-long-rtt,get-lat",
+                     "--json", "-", **VARIABLES)
+        rows = json.loads(self.expect(result, 0).stdout)
+        self.assertEqual([row["limit_name"] for row in rows], [f"{NET}-echo", f"{NET}-get"])
+
+
 main()

@@ -163,8 +163,14 @@ void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n)
 
 void limits_serve(struct perf *perf, unsigned id, size_t size)
 {
-    if (id < LIMIT_COUNT && limits[id].work.serve != NULL)
-        limits[id].work.serve(perf, size, perf->mine->operations);
+    if (id >= LIMIT_COUNT || limits[id].work.serve == NULL) return;
+    limits[id].work.serve(perf, size, perf->mine->operations);
+    limits_settle(perf, (enum limit_id)id);
+}
+
+void limits_settle(struct perf *perf, enum limit_id id)
+{
+    if (limits[id].work.serve != NULL) limits_fabric_settle(perf);
 }
 
 /* The memory that one-sided operations are compared on: the peer's if it is mapped, else ours. */

@@ -117,6 +117,29 @@ FABRIC_LIMIT(in, FABRIC_GET, true)
 FABRIC_LIMIT(stream_out, FABRIC_PUT, false)
 FABRIC_LIMIT(stream_in, FABRIC_GET, false)
 
+static int has_settled(const struct perf *perf, uint64_t loops)
+{
+    return *(volatile uint64_t *)&perf->mine->settled == loops;
+}
+
+void limits_fabric_settle(struct perf *perf)
+{
+    static uint64_t loops;
+    unsigned turns = 0;
+    if (fabric == NULL) return;
+    loops++;
+    if (perf->rank != 0) {
+        await(perf, FABRIC_SEND, posted[FABRIC_SEND]);
+        perf->api->put_word(perf->peer, &perf->peer_addr->settled, loops);
+        return;
+    }
+    while (!has_settled(perf, loops)) {
+        unsigned own = 0;
+        progress(perf, &turns);
+        perf->api->until(after_a_turn, &own);
+    }
+}
+
 /* --- beginning and end --------------------------------------------------------------------------
  */
 

@@ -81,7 +81,9 @@ static double run(struct perf *perf, const struct subject *subject, size_t size,
 {
     if (!subject->work.all_ranks) {
         limits_ask(perf, subject->limit, size, n);
-        return perform(perf, &subject->work, size, n);
+        double ns = perform(perf, &subject->work, size, n);
+        limits_settle(perf, subject->limit);
+        return ns;
     }
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
     talk_set_count(perf, n, subject->limit);

@@ -170,6 +170,7 @@ struct shared {
     uint64_t pid;
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
     uint64_t operations; /* of a limit, in which rank 1 has a part */
+    uint64_t settled;    /* of rank 0: after so many loops of a fabric rank 1 is done with it */
     uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
@@ -322,6 +323,8 @@ size_t talk_block(const struct perf *perf, size_t size);
 /* limits.c: rank 0 asks rank 1 for its part in a limit, if there is one, and rank 1 does it. */
 void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
 void limits_serve(struct perf *perf, unsigned id, size_t size);
+/* Rank 0, after its own part, which is timed: until rank 1 has done all of its. */
+void limits_settle(struct perf *perf, enum limit_id id);
 void limits_probe_cma(struct perf *perf);
 /* What the loops of limits.c and limits_private.c share. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
@@ -341,6 +344,9 @@ loop_fn limits_socket_stream_in;
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
 bool limits_fabric_takes(size_t size);
+/* In both ranks after a loop: what rank 1 has sent may need calls of both until it is there, so
+ * neither turns to the library before it is. */
+void limits_fabric_settle(struct perf *perf);
 void limits_close_fabric(void);
 loop_fn limits_fabric_echo, limits_fabric_out, limits_fabric_in, limits_fabric_stream_out;
 loop_fn limits_fabric_stream_in;
