@@ -40,6 +40,9 @@ typedef struct aq_init_params {
     aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
     const char *client_name;    /**< shown in messages; NULL: the program's name */
     uint64_t exit_wait_ns;      /**< exit() and a return from main do aq_exit_together with this */
+    /** The segment modes that the program works with, AQ_SEGMENT_BIT of each or-ed together; 0:
+     * fast and large. AQ_SEGMENT_MODE chooses among them, else the first is in force. */
+    unsigned segment_modes;
 } aq_init_params;
 
 /**
@@ -53,7 +56,9 @@ typedef struct aq_init_params {
  *
  * @return AQ_OK        `*world` is valid until aq_finalize.
  * @return AQ_ESTATE    Called a second time.
- * @return AQ_ESETTING  An AQ_ variable is not legal; the message says which and what is.
+ * @return AQ_EINVAL    `world` is NULL, or something in `params` is not legal.
+ * @return AQ_ESETTING  An AQ_ variable is not legal, or AQ_SEGMENT_MODE is none of
+ *                      `segment_modes`; the message says which and what is.
  * @return AQ_ETIMEOUT  Some process of the job did not come.
  * @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_EPROTO, AQ_EPEER  As the message says.
  */

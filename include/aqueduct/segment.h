@@ -38,12 +38,16 @@ typedef struct aq_segment_info {
     size_t size; /**< in bytes */
 } aq_segment_info;
 
-/** What aq_segment_attach makes accessible; AQ_SEGMENT_MODE chooses. */
+/** What aq_segment_attach makes accessible; AQ_SEGMENT_MODE chooses among those that the program
+ * has named in aq_init_params. */
 typedef enum aq_segment_mode {
     AQ_SEGMENT_FAST = 0,      /**< a segment of limited size, all of it prepared */
     AQ_SEGMENT_LARGE = 1,     /**< a larger one, perhaps slower */
     AQ_SEGMENT_EVERYTHING = 2 /**< whatever the process itself can load and store */
 } aq_segment_mode;
+
+/** The bit of a mode in aq_init_params.segment_modes. */
+#define AQ_SEGMENT_BIT(mode) (1u << (mode))
 
 /**
  * The mode in force.
@@ -61,7 +65,7 @@ AQ_API aq_segment_mode aq_segment_mode_get(void);
  *
  * With AQ_SEGMENT_EVERYTHING `size` is ignored and nothing is allocated: the segment of every
  * process begins at address 0, has SIZE_MAX bytes, and an access to an address that its owner does
- * not have ends the owner.
+ * not have ends the owner. Only programs that name this mode in aq_init_params ever see it.
  *
  * Blocking    Collective, with a barrier at its end; runs handlers.
  * Threads     One thread of each process; not from inside a handler.

@@ -58,6 +58,10 @@ struct aqi_core_config {
 extern struct aqi_core_config aqi_core_config;
 extern struct aqi_settings_table aqi_core_settings;
 
+/* What AQ_SEGMENT_MODE makes of the modes that the program works with, once the settings are read;
+ * AQ_ESETTING if it is none of them. */
+aq_status aqi_core_choose_segment_mode(unsigned modes);
+
 /* Open the transports, reach every peer. Collective; undone by close, also after a failure. */
 aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 

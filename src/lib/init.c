@@ -379,10 +379,23 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     if ((unsigned)params->thread_mode > AQ_THREAD_MULTIPLE)
         return aqi_fail(AQ_EINVAL, "lib", "aq_init: thread mode %d is not one of aq_thread_mode",
                         (int)params->thread_mode);
+    if (params->segment_modes >= AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING + 1))
+        return aqi_fail(AQ_EINVAL, "lib",
+                        "aq_init: params.segment_modes is 0x%x, with bits that are no "
+                        "aq_segment_mode",
+                        params->segment_modes);
     return AQ_OK;
 }
 
-static aq_status init_load_settings(void)
+/* A program that names none knows nothing of everything, where attaching allocates nothing. */
+static unsigned init_segment_modes(const aq_init_params *params)
+{
+    return params->segment_modes != 0
+               ? params->segment_modes
+               : AQ_SEGMENT_BIT(AQ_SEGMENT_FAST) | AQ_SEGMENT_BIT(AQ_SEGMENT_LARGE);
+}
+
+static aq_status init_load_settings(const aq_init_params *params)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
@@ -390,6 +403,7 @@ static aq_status init_load_settings(void)
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
     if (aqi_job_config.rank == 0) aqi_settings_warn_unknown(tables, count);
     if (st == AQ_OK) st = aqi_fault_configure(lib_config.fault);
+    if (st == AQ_OK) st = aqi_core_choose_segment_mode(init_segment_modes(params));
     return st;
 }
 
@@ -471,7 +485,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     lib.pid = getpid();
     init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
-    st = init_load_settings();
+    st = init_load_settings(&params);
     if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
     aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
     if (st == AQ_OK) st = init_open_core(&params, world);

@@ -264,12 +264,12 @@ static void setup(void)
         {QUESTION, AQ_AM_ANY_ARGS, AQ_AM_REQUEST | AQ_AM_MEDIUM, on_question, NULL, "question"},
         {ANSWER, AQ_AM_ANY_ARGS, AQ_AM_REPLY | AQ_AM_MEDIUM, on_answer, NULL, "answer"},
     };
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
     /* job.len: where the tallies begin. */
     job.len = 64 + (LARGE + (WINDOW - 1) * (size_t)ROOM) * job.size;
     job.len = (job.len + 63) / 64 * 64;
-    CHECK_OK(aq_segment_attach(job.team, job.len + job.size * sizeof(struct tally), &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(job.len + job.size * sizeof(struct tally));
     sent = calloc(job.size, sizeof(*sent));
     got = calloc(job.size, sizeof(*got));
     CHECK(sent != NULL && got != NULL);

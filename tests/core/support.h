@@ -19,12 +19,19 @@ struct job {
     aq_ep *ep;
     aq_rank self, size;
     aq_segment *segment;
-    unsigned char *base; /* of our segment */
-    size_t len;          /* of every rank's segment */
-    uint64_t seed;       /* the same in all ranks; TEST_SEED sets it */
-    uint64_t random;     /* state of job_random */
+    unsigned char *base;    /* of our segment; in mode everything of memory of our own */
+    unsigned char **bases;  /* in mode everything: of that of each rank */
+    size_t len;             /* of every rank's segment */
+    uint64_t seed;          /* the same in all ranks; TEST_SEED sets it */
+    uint64_t random;        /* state of job_random */
+    unsigned segment_modes; /* of aq_init_params; set before job_open */
 };
 extern struct job job;
+
+/* Of a program that touches no address outside of its memory. */
+#define ALL_SEGMENT_MODES                                                                          \
+    (AQ_SEGMENT_BIT(AQ_SEGMENT_FAST) | AQ_SEGMENT_BIT(AQ_SEGMENT_LARGE) |                          \
+     AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING))
 
 _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -50,6 +57,8 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
 /* Join, attach `segment` bytes in every rank (0: none), print the seed. And leave, with checks. */
 void job_open(aq_thread_mode mode, size_t segment);
 void job_close(void);
+/* What job_open does for `segment`, but for job.len. */
+void job_attach(size_t size);
 /* The handlers of a program; then a barrier, so that peers may send to them. */
 void job_handlers(aq_handler_entry *table, size_t count);
 void job_barrier(void);

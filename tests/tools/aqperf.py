@@ -93,6 +93,16 @@ class Aqperf(Case):
         self.assertEqual(names, ["put-self"] * 2 + ["put-lat"] * 2 + ["put-value"] +
                          [name for name in doubled for _ in range(2)] + ["barrier"])
 
+    def test_mode_everything(self):
+        pattern = "am-long-rtt,put-lat,atomic-lat,put-private,allreduce"
+        result = job(RANKS, AQPERF, *QUICK, "--pattern", pattern, "--json", "-",
+                     AQ_SEGMENT_MODE="everything")
+        rows = json.loads(self.expect(result, 0).stdout)
+        self.assertEqual(len(rows), 4 * 2 + 1)
+        result = job(RANKS, AQPERF, "--api", "gasnet", "--pattern", "put-lat",
+                     AQ_SEGMENT_MODE="everything")
+        self.assertIn("works with fast only", self.expect(result, 1).stderr)
+
     def test_floods_by_several_threads(self):
         # Its threads put to one place, which nobody reads: a race, as the thread sanitizer says.
         result = job(RANKS, AQPERF, *QUICK, "--threads", "3", "--pattern",

@@ -1,6 +1,7 @@
 /* The patterns through Aqueduct's own interface. */
 #include "api_aq.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Handlers, in the order of the table in api_aq_join. */
@@ -21,6 +22,7 @@ enum handler {
 static struct perf *job;
 static aq_handler handlers[HANDLER_COUNT];
 aq_team *api_aq_world, *api_aq_team;
+static struct shared **places; /* of each rank, in segment mode everything; else NULL */
 
 /* `call` is the expression; its name is enough. */
 void api_aq_check(aq_status status, const char *call)
@@ -72,11 +74,12 @@ static void on_answer(aq_am *am)
     heard.pongs++;
 }
 
-void api_aq_join(struct perf *perf)
+void api_aq_join(struct perf *perf, unsigned segment_modes)
 {
     job = perf;
     aq_error_log(0); /* api_aq_check says it */
-    aq_init_params params = {.struct_size = sizeof(params), .client_name = "aqperf"};
+    aq_init_params params = {
+        .struct_size = sizeof(params), .client_name = "aqperf", .segment_modes = segment_modes};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
     CHECK(aq_init(&params, &api_aq_world));
     api_aq_team = api_aq_world;
@@ -102,7 +105,8 @@ void api_aq_join(struct perf *perf)
 
 static void start(struct perf *perf)
 {
-    api_aq_join(perf);
+    api_aq_join(perf, AQ_SEGMENT_BIT(AQ_SEGMENT_FAST) | AQ_SEGMENT_BIT(AQ_SEGMENT_LARGE) |
+                          AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING));
     CHECK(aq_info_route(api_aq_world, perf->peer, &perf->transport));
 }
 
@@ -111,7 +115,19 @@ static struct shared *segment(unsigned rank, struct shared **mapped)
     aq_segment_info info;
     CHECK(aq_segment_query(api_aq_world, rank, &info));
     if (mapped != NULL) *mapped = info.local;
-    return info.addr;
+    return places != NULL ? places[rank] : info.addr;
+}
+
+/* In mode everything: memory of our own, and where all have theirs. */
+static struct shared *place_everything(const struct perf *perf)
+{
+    size_t size = (perf->segment_size + 4095) / 4096 * 4096;
+    struct shared *mine = aligned_alloc(4096, size);
+    places = calloc(perf->ranks, sizeof(struct shared *));
+    if (mine == NULL || places == NULL) CHECK(AQ_ENOMEM);
+    memset(mine, 0, size);
+    CHECK(aq_coll_allgather(api_aq_world, places, &mine, sizeof mine));
+    return mine;
 }
 
 static void barrier(void)
@@ -128,7 +144,8 @@ static void attach(struct perf *perf)
 {
     aq_segment *own;
     CHECK(aq_segment_attach(api_aq_world, perf->segment_size, &own));
-    perf->mine = aq_segment_addr(own);
+    bool everything = aq_segment_mode_get() == AQ_SEGMENT_EVERYTHING;
+    perf->mine = everything ? place_everything(perf) : aq_segment_addr(own);
     perf->neighbours = aq_team_size(aq_team_neighborhood());
     /* Every rank sends one message to every other; a barrier that follows lets them arrive. */
     for (unsigned i = 1; perf->options.all_pairs && i < perf->ranks; i++)

@@ -12,8 +12,9 @@ void api_aq_check(aq_status status, const char *call);
 /* The team of all ranks, and that of the pair patterns: the same, or a connection's. */
 extern aq_team *api_aq_world, *api_aq_team;
 
-/* api_aq.c, for both interfaces in it: the job and a connection. */
-void api_aq_join(struct perf *perf);
+/* api_aq.c, for both interfaces in it: the job and a connection. Segment modes as in
+ * aq_init_params. */
+void api_aq_join(struct perf *perf, unsigned segment_modes);
 size_t api_aq_max_size(enum carrier carrier);
 void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
 uint64_t api_aq_get_word(unsigned rank, uint64_t *there);

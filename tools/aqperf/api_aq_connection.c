@@ -32,7 +32,7 @@ static struct call call_of(size_t max_size)
 
 static void start(struct perf *perf)
 {
-    api_aq_join(perf);
+    api_aq_join(perf, 0);
     listens = perf->options.listen != NULL;
     perf->rank = listens ? 1 : 0;
     perf->ranks = 2;

@@ -17,6 +17,23 @@ aq_segment_mode aq_segment_mode_get(void)
     return (aq_segment_mode)aqi_core_config.segment_mode;
 }
 
+aq_status aqi_core_choose_segment_mode(unsigned modes)
+{
+    const char *const *names = core_setting("AQ_SEGMENT_MODE")->choices;
+    unsigned given = (unsigned)aqi_core_config.segment_mode, first = 0;
+    char served[64] = "";
+    while ((modes & AQ_SEGMENT_BIT(first)) == 0)
+        first++;
+    if (core_setting_is_default("AQ_SEGMENT_MODE")) aqi_core_config.segment_mode = given = first;
+    if ((modes & AQ_SEGMENT_BIT(given)) != 0) return AQ_OK;
+    for (unsigned i = first; names[i] != NULL; i++)
+        if ((modes & AQ_SEGMENT_BIT(i)) != 0)
+            strcat(strcat(served, i > first ? " or " : ""), names[i]);
+    return aqi_fail(AQ_ESETTING, "core",
+                    "AQ_SEGMENT_MODE=%s: this program works with %s only: unset the variable",
+                    names[given], served);
+}
+
 size_t aq_segment_max(void)
 {
     if (!atomic_load(&core.open)) return 0;

@@ -30,12 +30,22 @@ void core_mode_crowd(unsigned threads)
     core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : POLLS_PAUSED;
 }
 
-bool core_setting_is_default(const char *name)
+static size_t mode_row(const char *name)
 {
     size_t row = 0;
     while (strcmp(aqi_core_settings.rows[row].name, name) != 0)
         row++;
-    return aqi_setting_is_default(&aqi_core_settings, row);
+    return row;
+}
+
+const struct aqi_setting *core_setting(const char *name)
+{
+    return &aqi_core_settings.rows[mode_row(name)];
+}
+
+bool core_setting_is_default(const char *name)
+{
+    return aqi_setting_is_default(&aqi_core_settings, mode_row(name));
 }
 
 aq_status aq_wait_mode_set(aq_wait_mode mode)

@@ -91,7 +91,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SEGMENT_MODE",
      .def = "fast",
      .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
-            "memory of each process accessible.",
+            "memory of each process accessible. Unless set it is the first that the program works "
+            "with; another one than it works with is an error.",
      .advice = "The same in every process. Of everything ibv registers on demand what is put and "
                "got (AQ_REG_MAIN); over ofi all goes by messages, which is slower.",
      .choices = segment_modes,

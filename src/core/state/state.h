@@ -259,6 +259,7 @@ static inline bool core_in_segment(const struct core_route *route, uint64_t addr
 void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
+const struct aqi_setting *core_setting(const char *name);
 
 /* lost.c */
 aq_status core_lost_open(void);

@@ -118,7 +118,7 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
     }
 
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
-void aqgi_env_prepare(const struct aqg_build *build);
+void aqgi_env_prepare(void);
 /* The most that this process may attach: what the user or the client asks for, and no more than its
  * share of the host's memory. */
 uint64_t aqgi_segment_max(void);

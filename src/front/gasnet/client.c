@@ -21,9 +21,10 @@ static int client_check_build(const struct aqg_build *build)
                            "(interface %u) than the library it is linked with (interface %u): "
                            "compile it again",
                            build->abi, AQG_ABI);
-    if (build->mode > 2)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "the program's threading mode %u is unknown",
-                           build->mode);
+    if (build->mode > 2 || build->segment > 2)
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "the program's threading mode %u or segment mode %u is unknown",
+                           build->mode, build->segment);
     return GASNET_OK;
 }
 
@@ -51,25 +52,13 @@ static int client_rank_of_job(void)
     return aqgi.open ? (int)aqgi.rank : -1;
 }
 
-/* The mode of the segment is compiled into the client and set at start; do they agree? */
-static int client_check_segment_mode(const struct aqg_build *build)
-{
-    static const char *const names[] = {"FAST", "LARGE", "EVERYTHING"};
-    unsigned mode = (unsigned)aq_segment_mode_get();
-    if (build->segment == mode) return GASNET_OK;
-    return aqgi_refuse(
-        GASNET_ERR_BAD_ARG,
-        "the program is compiled for GASNET_SEGMENT_%s, but AQ_SEGMENT_MODE asks for "
-        "%s: unset it, or compile with -DGASNET_SEGMENT_%s",
-        names[build->segment], names[mode], names[mode]);
-}
-
 static aq_status client_open_job(const struct aqg_build *build, const char *name, aq_team **world)
 {
     aq_init_params params = {.struct_size = sizeof(params),
                              .thread_mode = thread_modes[build->mode],
                              .client_name = name,
-                             .exit_wait_ns = AQGI_EXIT_WAIT};
+                             .exit_wait_ns = AQGI_EXIT_WAIT,
+                             .segment_modes = AQ_SEGMENT_BIT(build->segment)};
     return aq_init(&params, world);
 }
 
@@ -85,10 +74,9 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     aqgi_spawn(build);
     aqg_getenv_hook = gasnet_getenv;
     aqg_rank_hook = client_rank_of_job;
-    aqgi_env_prepare(build);
+    aqgi_env_prepare();
     aqgi_signals_prepare();
     code = aqgi_error(call, client_open_job(build, name, &world));
-    if (code == GASNET_OK) code = client_check_segment_mode(build);
     if (code != GASNET_OK) return code;
     aqgi.mode = build->mode;
     aqgi.segment_mode = build->segment;

@@ -73,10 +73,8 @@ void aqgi_env_report(void)
     }
 }
 
-void aqgi_env_prepare(const struct aqg_build *build)
+void aqgi_env_prepare(void)
 {
-    static const char *const segments[] = {NULL, "large", "everything"};
-    if (segments[build->segment] != NULL) setenv("AQ_SEGMENT_MODE", segments[build->segment], 0);
     const char *thread = getenv("GASNET_RCV_THREAD");
     if (thread != NULL && aqgi_tools_yesno(thread) == 1) setenv("AQ_PROGRESS_THREAD", "yes", 0);
     /* Ours to read, with what Aqueduct says of the memory; it knows the name as well. */

@@ -329,10 +329,10 @@ int main(void)
         {FEW, 3, AQ_AM_SHORT | AQ_AM_REQUEST, on_few, NULL, "few"},
         {PRIVATE, 0, 0, on_empty_long, &context_marks[1], "empty long"},
     };
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
     if (getenv("AQ_AM_MAX_MEDIUM") == NULL) test_limit();
-    CHECK_OK(aq_segment_attach(job.team, LONG_SLICE * job.size, &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(LONG_SLICE * job.size);
     job.len = LONG_SLICE * job.size;
     job_handlers(table, COUNT_OF(table));
     test_short();

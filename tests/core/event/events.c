@@ -262,8 +262,9 @@ int main(void)
 {
     aq_handler_entry table[] = {{PLAIN, 0, 0, on_plain, NULL, "plain"},
                                 {AFTER, 1, 0, on_after, NULL, "after"}};
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
-    CHECK_OK(aq_segment_attach(job.team, (size_t)COUNT * SIZE * job.size, &job.segment));
+    job_attach((size_t)COUNT * SIZE * job.size);
     job_handlers(table, COUNT_OF(table));
     out = malloc((size_t)COUNT * SIZE);
     in = malloc((size_t)COUNT * SIZE);

@@ -224,8 +224,9 @@ static void test_thousands(void)
 int main(void)
 {
     aq_handler_entry table[] = {{TAKE, 1, AQ_AM_REQUEST, on_take, NULL, "take"}};
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
-    CHECK_OK(aq_segment_attach(job.team, job.size * (size_t)SLICE, &job.segment));
+    job_attach(job.size * (size_t)SLICE);
     CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
     aq_atomic_domain_info info;
     CHECK_OK(aq_atomic_domain_query(domain, &info));

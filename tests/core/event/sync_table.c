@@ -284,9 +284,9 @@ int main(void)
         {LOOK, 1, AQ_AM_SHORT | AQ_AM_REQUEST, on_look, NULL, "look"},
         {LANDED, 0, AQ_AM_LONG | AQ_AM_REQUEST, on_landed, NULL, "landed"},
     };
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
-    CHECK_OK(aq_segment_attach(job.team, (job.size + 1) * (size_t)LARGEST, &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach((job.size + 1) * (size_t)LARGEST);
     job_handlers(table, COUNT_OF(table));
     source = malloc(LARGEST);
     copy = malloc(LARGEST);

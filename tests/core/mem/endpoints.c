@@ -356,11 +356,13 @@ static void run_everything(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    bool everything = strcmp(what, "everything") == 0;
+    if (everything) job.segment_modes = AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING);
     job_open(AQ_THREAD_SINGLE, 0);
     unsigned char *memory = malloc(LARGE + 1);
     CHECK(memory != NULL);
     own = memory + 1;
-    if (strcmp(what, "everything") == 0) {
+    if (everything) {
         run_everything();
     } else if (strcmp(what, "first") == 0) {
         run_first();

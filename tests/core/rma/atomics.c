@@ -222,10 +222,10 @@ static void test_outstanding(void)
 
 int main(void)
 {
+    job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
     job.len = 32768 + job.size * (size_t)4096;
-    CHECK_OK(aq_segment_attach(job.team, job.len, &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(job.len);
     test_model();
     test_sums();
     test_tickets();

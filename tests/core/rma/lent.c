@@ -91,6 +91,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     bool lent = *what != '\0', kept = strcmp(what, "kept") == 0;
+    job.segment_modes = AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING);
     job_open(AQ_THREAD_SINGLE, 0);
     CHECK_OK(aq_segment_attach(job.team, 0, &job.segment));
     map(NULL, LEN);

@@ -313,8 +313,7 @@ int main(void)
     job_open(AQ_THREAD_SINGLE, 0);
     want = want > SLICE * job.size ? want : SLICE * job.size;
     job.len = job.size <= 8 && want < least ? least : want;
-    CHECK_OK(aq_segment_attach(job.team, job.len, &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(job.len);
     test_segments();
     test_round_trips();
     test_seen_by_owner();

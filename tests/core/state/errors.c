@@ -74,6 +74,20 @@ static void test_outside(aq_team *team)
     CHECK(aq_status_name(AQ_ESTATE) != NULL && strcmp(aq_status_name(AQ_ESTATE), "AQ_ESTATE") == 0);
 }
 
+static void test_parameters(void)
+{
+    static const aq_init_params bad[] = {
+        {.struct_size = 3},
+        {.struct_size = sizeof(*bad), .thread_mode = (aq_thread_mode)3},
+        {.struct_size = sizeof(*bad), .segment_modes = AQ_SEGMENT_BIT(3)},
+    };
+    aq_team *world = NULL;
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        CHECK_REFUSED(aq_init(&bad[i], &world), AQ_EINVAL);
+    CHECK_REFUSED(aq_init(NULL, NULL), AQ_EINVAL);
+    CHECK(world == NULL);
+}
+
 static void test_before(void)
 {
     test_outside(NULL);
@@ -432,6 +446,7 @@ int main(void)
     aq_team *again;
     test_names();
     test_before();
+    test_parameters(); /* from here on the rank may be known */
     job_open(AQ_THREAD_SINGLE, 65536);
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);
     job_handlers(table, COUNT_OF(table));

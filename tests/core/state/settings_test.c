@@ -43,7 +43,7 @@ static void test_bad_values(void **state)
         {"AQ_WAIT", "never", "block"},          {"AQ_LOG", "loudly", "debug"},
         {"AQ_FAULT", "again=200", "again="},    {"AQ_TRANSPORTS", "pigeon", "shm"},
         {"AQ_NEIGHBORHOOD", "few", "sizes"},    {"AQ_STATS", "perhaps", "yes"},
-        {"AQ_MAX_SEGMENT", "9E", "16777215T"},
+        {"AQ_MAX_SEGMENT", "9E", "16777215T"},  {"AQ_SEGMENT_MODE", "everything", "fast or large"},
     };
     struct run run;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -71,11 +71,14 @@ static void test_bad_values(void **state)
 static void test_good_values(void **state)
 {
     (void)state;
-    static const char *const sets[] = {
-        "AQ_SHM_SLOTS=16",        "AQ_SHM_SLOTS=1024",     "AQ_SHM_PAYLOAD=1M", "AQ_SHM_MAP=no",
-        "AQ_AM_MAX_MEDIUM=512",   "AQ_AM_MAX_MEDIUM=64K",  "AQ_WAIT=spin",      "AQ_WAIT=yield",
-        "AQ_WAIT=block",          "AQ_STATS=yes",          "AQ_LOG=error",      "AQ_TRANSPORTS=shm",
-        "AQ_TRANSPORTS=loop,shm", "GASNET_MAX_SEGSIZE=64M"};
+    static const char *const sets[] = {"AQ_SHM_SLOTS=16",        "AQ_SHM_SLOTS=1024",
+                                       "AQ_SHM_PAYLOAD=1M",      "AQ_SHM_MAP=no",
+                                       "AQ_AM_MAX_MEDIUM=512",   "AQ_AM_MAX_MEDIUM=64K",
+                                       "AQ_WAIT=spin",           "AQ_WAIT=yield",
+                                       "AQ_WAIT=block",          "AQ_STATS=yes",
+                                       "AQ_LOG=error",           "AQ_TRANSPORTS=shm",
+                                       "AQ_TRANSPORTS=loop,shm", "GASNET_MAX_SEGSIZE=64M",
+                                       "AQ_SEGMENT_MODE=large",  "AQ_SEGMENT_MODE=everything"};
     struct run run;
     for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
         print_message("%s\n", sets[i]);

@@ -237,9 +237,7 @@ int main(int argc, char **argv)
     serialized = argc > 1 && strcmp(argv[1], "serialized") == 0;
     job_open(serialized ? AQ_THREAD_SERIALIZED : AQ_THREAD_MULTIPLE, 0);
     rounds = job.size > 4 ? 50 : 300;
-    CHECK_OK(
-        aq_segment_attach(job.team, SLICE * (1 + (size_t)job.size * THREADS * 2), &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(SLICE * (1 + (size_t)job.size * THREADS * 2));
     CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
     job_handlers(table, COUNT_OF(table));
     run();

@@ -384,9 +384,7 @@ int main(void)
     pthread_t threads[THREADS];
     job_open(AQ_THREAD_MULTIPLE, 0);
     rounds = job.size > 2 ? 150 : 400;
-    CHECK_OK(
-        aq_segment_attach(job.team, COUNTERS + (size_t)job.size * THREADS * AREA, &job.segment));
-    job.base = aq_segment_addr(job.segment);
+    job_attach(COUNTERS + (size_t)job.size * THREADS * AREA);
     CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
     job_handlers(table, COUNT_OF(table));
     for (unsigned i = 0; i < THREADS; i++) {

@@ -459,7 +459,7 @@ int main(int argc, char **argv)
 {
     int times = argc > 1 ? atoi(argv[1]) : 12;
     job_open(AQ_THREAD_SINGLE, 0);
-    CHECK_OK(aq_segment_attach(job.team, job.size * (size_t)AREA, &job.segment));
+    job_attach(job.size * (size_t)AREA);
     local = malloc(AREA);
     model = malloc(AREA);
     CHECK(local != NULL && model != NULL);
