@@ -88,7 +88,9 @@ AQ_API aq_status aq_finalize(void);
 /**
  * End the whole job now with this exit code; the other processes are told and end too.
  *
- * The first code given in the job is the one that aqrun returns (a non-zero one wins over 0).
+ * The first code given in the job is the one that aqrun returns (a non-zero one wins over 0). The
+ * first given in a process is, by the same rule, the one that this process ends with, whatever its
+ * other threads and its handlers of signals and of atexit say after that.
  * Standard output is flushed. Functions registered with atexit() are not run.
  *
  * Blocking    Never returns; bounded by AQ_EXIT_TIMEOUT.

@@ -58,7 +58,18 @@ static bool init_launched(const struct aqi_boot *boot)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-static atomic_int init_code; /* of the latest of the threads that leave */
+/* Of the first that ended this process, whatever those say that do so after it; but, as in the job,
+ * one that is not 0 before one that is. */
+static atomic_int init_code = LIB_CODE_UNKNOWN;
+
+static int init_keep(int code)
+{
+    int first = atomic_load(&init_code);
+    bool forked = lib.pid != 0 && lib.pid != getpid(); /* has nothing to do with its parent's end */
+    while (forked || first == LIB_CODE_UNKNOWN || (first == 0 && code != 0))
+        if (atomic_compare_exchange_strong(&init_code, &first, code)) return code;
+    return first;
+}
 
 /* SIGTERM is for those that have not heard of the end; here it would cut off the last output.
  * SIGKILL follows where there is a launcher. */
@@ -99,7 +110,7 @@ static void init_depart(void)
  */
 static _Noreturn void init_leave(int code)
 {
-    atomic_store(&init_code, code);
+    code = init_keep(code);
     signal(SIGTERM, SIG_IGN); /* from here on there is a limit, also without a launcher */
     lib_limit(init_over);
     init_in_turn(lib_outputs_end);
@@ -135,6 +146,7 @@ static void init_say_exit(bool first, int code, const char *why)
 
 _Noreturn void aq_exit(int code)
 {
+    code = init_keep(code);
     bool first = init_begin_leaving();
     if (lib.boot == NULL || lib.pid != getpid()) init_leave(code);
     bool waited_for = atomic_load(&lib.waiting) && !atomic_load(&lib.told);
@@ -153,6 +165,7 @@ static void init_leave_with_job(int code)
         atomic_store(&lib.told, true);
         return;
     }
+    code = init_keep(code);
     (void)init_begin_leaving();
     atomic_store(&lib.said, true);
     if (sigaction(SIGQUIT, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
@@ -168,13 +181,15 @@ static void init_leave_with_job(int code)
 
 /*
  * exit() or a return from main without aq_finalize ends the whole job, or is a death like others,
- * or, with AQ_CATCH_EXIT=no, harms nobody.
+ * or, with AQ_CATCH_EXIT=no, harms nobody. Where another thread ends the process already, its code
+ * stays.
  */
 static void init_on_process_exit(int code, void *arg)
 {
     char why[240];
     (void)arg;
     if (atomic_load(&lib.state) != RUNNING || lib.pid != getpid()) return;
+    int first = code != LIB_CODE_UNKNOWN ? init_keep(code) : atomic_load(&init_code);
     if (!aqi_job_config.catch_exit)
         (void)lib.boot->kind->reach(lib.boot, AQI_BOOT_LEFT);
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
@@ -192,6 +207,7 @@ static void init_on_process_exit(int code, void *arg)
     aqi_core_halt_progress();
     init_in_turn(lib_outputs_end);
     init_in_turn(init_depart);
+    if (first != code) init_leave(first);
 }
 
 #ifndef __GLIBC__ /* then aqrun sees the code, once the process has ended */
@@ -323,9 +339,10 @@ static int init_boot_fd(void *arg)
 static void init_boot_fatal(void *arg, const char *why)
 {
     struct aqi_boot *boot = arg;
+    int code = init_keep(EXIT_FAILURE);
     aqi_log(init_launched(boot) ? AQI_LOG_INFO : AQI_LOG_ERROR, "core", "%s", why);
-    init_say_exit(init_begin_leaving(), EXIT_FAILURE, why);
-    init_leave(EXIT_FAILURE);
+    init_say_exit(init_begin_leaving(), code, why);
+    init_leave(code);
 }
 
 /* --- ending with the others ------------------------------------------------------------------- */
@@ -357,6 +374,7 @@ aq_status aq_exit_together(int code, uint64_t wait_ns)
             pause();
         return AQ_OK;
     }
+    code = init_keep(code);
     wait_ns = aqi_min(wait_ns, aqi_job_config.exit_timeout_ns);
     atomic_store(&lib.waiting, true);
     if (lib.boot->kind->ending(lib.boot, code, wait_ns))

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-enum { CODE = 42, EXIT_NOW = 200, NOTHING, BYTES };
+enum { CODE = 42, OTHER = 4, EXIT_NOW = 200, NOTHING, BYTES };
 enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* and the number of the signal: cases, too */
 enum { THREADS = 4 };
 
@@ -44,6 +44,50 @@ static void on_quit(int number)
     (void)number;
     fprintf(stderr, "rank %u heard SIGQUIT\n", (unsigned)gasnet_mynode());
     gasnet_exit(CODE);
+}
+
+/* --- a second code in the same process ------------------------------------------------------- */
+
+static void exit_otherwise(void)
+{
+    gasnet_exit(OTHER);
+}
+
+static void on_signal_otherwise(int number)
+{
+    (void)number;
+    gasnet_exit(OTHER);
+}
+
+/* The signal comes while this process waits for the others to end, too. */
+static void exit_under_signal(void)
+{
+    timer_t timer;
+    struct itimerspec soon;
+    struct sigevent event;
+    memset(&soon, 0, sizeof(soon));
+    memset(&event, 0, sizeof(event));
+    soon.it_value.tv_nsec = 20000000;
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGUSR1;
+    gasnett_reghandler(SIGUSR1, on_signal_otherwise);
+    CHECK_EQUAL(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+    CHECK_EQUAL(timer_settime(timer, 0, &soon, NULL), 0);
+    gasnet_exit(CODE);
+}
+
+static void *thread_exits(void *arg);
+
+/* Another thread ends the process; perhaps this one is there first. */
+static int return_during_exit(void)
+{
+    pthread_t thread;
+    struct sigaction action;
+    action.sa_handler = SIG_DFL;
+    CHECK_EQUAL(pthread_create(&thread, NULL, thread_exits, NULL), 0);
+    while (action.sa_handler != SIG_IGN) /* it is about to say so */
+        CHECK_EQUAL(sigaction(SIGTERM, NULL, &action), 0);
+    return OTHER;
 }
 
 /* --- what those do that do not exit ---------------------------------------------------------- */
@@ -209,6 +253,20 @@ static int run(void)
         if (gasnet_mynode() == last) gasnet_AMRequestMedium0(0, BYTES, "bytes", 5);
         in_poll();
         break;
+    case 80: /* in the handler of SIGQUIT of those that are told of the end */
+        gasnett_reghandler(SIGQUIT, on_signal_otherwise);
+        in_barrier();
+        if (gasnet_mynode() == last) gasnet_exit(CODE);
+        in_poll();
+        break;
+    case 81: /* in a handler of atexit that runs behind ours */
+        return CODE;
+    case 82: /* in a handler of a signal while it exits; the others keep it waiting for a while */
+        if (gasnet_mynode() == last) exit_under_signal();
+        in_poll();
+        break;
+    case 83: /* in main, while another thread exits */
+        return return_during_exit();
     case 70: /* from all threads at once */
         for (thread = 0; thread < THREADS; thread++)
             start_thread(thread_exits, in_poll);
@@ -238,6 +296,7 @@ int main(int argc, char **argv)
                                      {NOTHING, (gex_AM_Fn_t)on_nothing},
                                      {BYTES, (gex_AM_Fn_t)on_bytes}};
     which = argc > 1 ? atoi(argv[1]) : 0;
+    if (which == 81) CHECK_EQUAL(atexit(exit_otherwise), 0);
     /* Sanitizers have handlers, and what is handled is left alone. */
     signal(which >= SIGNAL ? which % 100 : SIGSEGV, SIG_DFL);
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);

@@ -10,6 +10,7 @@ sanitizer, so ranks that only spin hear of none, and none is heard inside the ha
 
 import concurrent.futures
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,8 @@ ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"},
                24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
                **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
+# A second code in the same process changes nothing: each process ends with the first.
+FIRST = (80, 81, 82, 83)
 SEQ_CASES = {
     10: ((CODE,), ALONE, None),
     11: ((CODE,), ALONE, "exits"),
@@ -52,13 +55,14 @@ SEQ_CASES = {
     52: ((CODE,), ALONE, "exits"),
     61: ((CODE,), ALONE, "exits"),
     62: ((CODE,), ALONE, "exits"),
+    **{case: ((CODE,), (2,), None) for case in FIRST},
     **{SIGNAL + number: ((128 + number, -number), ALONE, "wrote this") for number in FATAL},
     **{SIGNAL + number: ((1,), ALONE, "wrote this") for number in ENDING},
     **{SIGNAL_HANDLED + number: ((CODE,), ALONE, "heard SIGQUIT") for number in ENDING},
 }
 # All together, one alone, while others wait or compute, by a signal, in a handler of it, in PAR.
 SOME = (10, 11, 21, 29, 31, 35, 45, SIGNAL + signal.SIGABRT, SIGNAL + signal.SIGTERM,
-        SIGNAL_HANDLED + signal.SIGTERM, 71)
+        SIGNAL_HANDLED + signal.SIGTERM, 71, 80)
 DEAF = (29, 36, 37, *(SIGNAL_HANDLED + number for number in ENDING))
 PAR_CASES = {
     10: ((CODE,), (2,), None),
@@ -76,6 +80,8 @@ def run(aqrun, program, case, ranks):
     """What is wrong with this case, or None."""
     codes, _, line = case[1]
     command = [program, str(case[0])]
+    if case[0] in FIRST:
+        command = ["sh", "-c", '"$@"; echo "ends with $?"', "sh", *command]
     if ranks:
         command = [aqrun, "-n", str(ranks), *command]
     try:
@@ -88,6 +94,8 @@ def run(aqrun, program, case, ranks):
         return f"exit code {done.returncode}, not one of {codes}:\n{done.stdout}"
     if line is not None and line not in done.stdout:
         return f"does not say \"{line}\":\n{done.stdout}"
+    if case[0] in FIRST and re.findall(r"ends with (\d+)", done.stdout) != [str(CODE)] * ranks:
+        return f"the processes end with other codes:\n{done.stdout}"
     fatal = case[0] in (31, 32) or case[0] - SIGNAL in FATAL
     for word in ("ERROR", "fatal signal"):
         if word in done.stdout and not fatal:
