@@ -143,6 +143,11 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
 aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, void *dst, size_t len,
                         void *user);
 
+/* All memory that transfers under way may still read: `found` is called for each piece. It begins
+ * no operation. */
+void aqi_dgram_sources(const struct aqi_dgram *dgram,
+                       void (*found)(void *arg, const void *addr, size_t len), void *arg);
+
 /* [addr, addr + len) of this process is not to be read any more on behalf of peers. */
 void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 

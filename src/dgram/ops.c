@@ -286,6 +286,20 @@ aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, voi
     return AQ_OK;
 }
 
+/* --- memory that is read -----------------------------------------------------------------------
+ */
+
+void aqi_dgram_sources(const struct aqi_dgram *dgram,
+                       void (*found)(void *arg, const void *addr, size_t len), void *arg)
+{
+    for (uint32_t i = 0; i < dgram->config.size; i++) {
+        const struct dgram_peer *peer = dgram->peers[i];
+        if (peer == NULL || peer->conn == NULL) continue;
+        for (const struct dgram_op *op = peer->conn->ops; op != NULL; op = op->next)
+            if (op->kind != DGRAM_OP_GET && !op->copied) found(arg, op->local, op->len);
+    }
+}
+
 /* --- memory that goes away ---------------------------------------------------------------------
  */
 

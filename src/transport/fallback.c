@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/shmem.h"
 #include "base/stats.h"
+#include "base/touch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,11 @@ static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, 
                              .addr = addr,
                              .len = len,
                              .comp = comp};
+    /* Its messages may be made later, by another thread. */
+    if (get)
+        aqi_touch_write(local, len);
+    else
+        aqi_touch_read(local, len);
     return fallback_submit(fb, &op, false);
 }
 
@@ -249,6 +255,8 @@ static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
         memcpy(op.copy, am->payload, am->nbytes);
         op.local = op.copy;
         op.mem = NULL;
+    } else {
+        aqi_touch_read(op.local, op.len);
     }
     return fallback_submit(fb, &op, (am->flags & AQI_AM_IS_REPLY) != 0);
 }

@@ -191,6 +191,12 @@ static bool lossy_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return inner->ops->refused(inner, addr);
 }
 
+static bool lossy_unreadable(struct aqi_port *port)
+{
+    struct aqi_port *inner = ((struct lossy_port *)port)->inner;
+    return inner->ops->unreadable(inner);
+}
+
 static uint64_t lossy_drops(struct aqi_port *port)
 {
     struct lossy_port *self = (struct lossy_port *)port;
@@ -236,6 +242,7 @@ aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *
     self->ops.receive = lossy_receive;
     self->ops.descriptors = lossy_descriptors;
     self->ops.refused = lossy_refused;
+    self->ops.unreadable = lossy_unreadable;
     self->ops.drops = lossy_drops;
     self->port = *inner;
     self->port.ops = &self->ops;

@@ -176,6 +176,13 @@ static bool memory_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return refused;
 }
 
+/* The call that sends it reads it. */
+static bool memory_unreadable(struct aqi_port *port)
+{
+    (void)port;
+    return false;
+}
+
 static uint64_t memory_drops(struct aqi_port *port)
 {
     aqi_spin_lock(&memory.lock);
@@ -241,4 +248,5 @@ const struct aqi_port_ops aqi_port_memory = {.name = "memory",
                                              .reaches = memory_reaches,
                                              .same = memory_same,
                                              .refused = memory_refused,
+                                             .unreadable = memory_unreadable,
                                              .drops = memory_drops};

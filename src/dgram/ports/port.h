@@ -65,6 +65,8 @@ struct aqi_port_ops {
      * connection says that its process has ended): its address as seen, or false. To be called
      * until false after receive, also since the descriptors are readable until then. */
     bool (*refused)(struct aqi_port *port, struct aqi_dgram_addr *addr);
+    /* Could some of what was to be sent not be read, since the last call? It counts as lost. */
+    bool (*unreadable)(struct aqi_port *port);
     /* Packets that came and found no room, and that the network refused to take. */
     uint64_t (*drops)(struct aqi_port *port);
 };

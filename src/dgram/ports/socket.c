@@ -10,6 +10,7 @@
 #include "base/shmem.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/interface.h"
+#include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
 
 #include <arpa/inet.h>
@@ -35,7 +36,15 @@ enum {
     BATCH_BYTES = 1 << 16, /* and bytes */
     WARM = 128,            /* calls without DATA until few look at its socket; what is sent again
                             * comes there, too */
+    REFUSALS = 32,         /* of large packets, with smaller ones in between, that are no queue's */
     CROWD = 64             /* packets in company, more than alone, that are worth GRO */
+};
+
+/* Packets that the interface drops for their size, it seems. */
+struct socket_refusal {
+    _Atomic size_t size; /* bytes of the smallest; 0: there is none */
+    atomic_uint times;
+    atomic_bool smaller; /* a smaller one has left since */
 };
 
 struct socket_port {
@@ -46,6 +55,8 @@ struct socket_port {
     atomic_bool no_gso;
     atomic_bool errors[AQI_DGRAM_CHANNELS]; /* the socket has errors to tell */
     _Atomic uint64_t lost;                  /* packets that the network did not take */
+    atomic_bool unreadable;                 /* some since they could not be read */
+    struct socket_refusal refusal;
     atomic_bool one_peer;
     atomic_bool connected[AQI_DGRAM_CHANNELS];
     struct aqi_dgram_addr peer[AQI_DGRAM_CHANNELS]; /* whom with, as seen */
@@ -189,27 +200,49 @@ static aq_status socket_open(const struct aqi_port_params *params, struct aqi_po
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-enum outcome { SENT, NO_ROOM, UNSENDABLE, NO_GSO };
+enum outcome { SENT, NO_ROOM, LOST, NO_GSO };
 
-/* Packets that the network does not take are lost, as they may be anywhere on their way. */
 static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int error)
 {
     static atomic_bool once;
+    const struct ports_send_error *row = ports_send_error(error);
     char peer[64];
-    static const struct {
-        int error;
-        const char *text;
-    } advice[] = {{EPERM, "a firewall of this host forbids it"},
-                  {EMSGSIZE, "the interface's MTU has been lowered"},
-                  {EAFNOSUPPORT, "all processes need addresses of one family, IPv4 or IPv6: name "
-                                 "such ones with AQ_UDP_INTERFACE"},
-                  {0, "see \"ip route get\" for the address"}};
-    unsigned i = 0;
-    while (advice[i].error != 0 && advice[i].error != error)
-        i++;
+    if (row->silent) return;
     ports_address_text(to, peer, sizeof(peer));
     aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be sent: %s; %s", peer,
-                 strerror(error), advice[i].text);
+                 strerror(error), row->advice != NULL ? row->advice : row->reason);
+}
+
+/* Those of at least so many bytes the interface drops time and again, and takes smaller ones in
+ * between: no queue that is full does that. */
+static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_dgram_addr *to,
+                                    size_t size)
+{
+    static atomic_bool once;
+    char peer[64];
+    struct socket_refusal *refusal = &self->refusal;
+    size_t least = atomic_load_explicit(&refusal->size, memory_order_relaxed);
+    if (least == 0 || size < least)
+        atomic_store_explicit(&refusal->size, size, memory_order_relaxed);
+    if (!atomic_exchange_explicit(&refusal->smaller, false, memory_order_relaxed)) return;
+    if (atomic_fetch_add_explicit(&refusal->times, 1, memory_order_relaxed) < REFUSALS) return;
+    ports_address_text(to, peer, sizeof(peer));
+    aqi_log_once(&once, AQI_LOG_WARN, "udp",
+                 "interface %s drops packets of %zu bytes to %s, and smaller ones it takes (%s): "
+                 "where it is an end of a veth pair, the other end's MTU is smaller; \"ip link\" "
+                 "shows both",
+                 self->port.limits.interface, size, peer, strerror(ENOBUFS));
+}
+
+/* One has left that is as large, or smaller. */
+static AQI_COLD void socket_taken(struct socket_port *self, size_t size)
+{
+    struct socket_refusal *refusal = &self->refusal;
+    bool smaller = size < atomic_load_explicit(&refusal->size, memory_order_relaxed);
+    atomic_store_explicit(&refusal->smaller, smaller, memory_order_relaxed);
+    if (smaller) return;
+    atomic_store_explicit(&refusal->times, 0, memory_order_relaxed);
+    atomic_store_explicit(&refusal->size, 0, memory_order_relaxed);
 }
 
 /* With little to say the kernel has less to read: that saves 5 % of a small packet's time. */
@@ -221,23 +254,30 @@ static ssize_t socket_call(int fd, const struct msghdr *message)
                   message->msg_name, message->msg_namelen);
 }
 
-/* What a failed call means. Of most errors it may be an earlier packet's, told now: so the second
- * one counts. */
+/* What the call comes to, for packets of `size` bytes. */
 static enum outcome socket_try(struct socket_port *self, enum aqi_dgram_channel channel,
-                               const struct msghdr *message, const struct aqi_dgram_addr *to)
+                               const struct msghdr *message, const struct aqi_dgram_addr *to,
+                               size_t size)
 {
     for (unsigned tries = 0;; tries++) {
-        if (AQI_LIKELY(socket_call(self->fd[channel], message) >= 0)) return SENT;
+        if (AQI_LIKELY(socket_call(self->fd[channel], message) >= 0)) {
+            if (AQI_UNLIKELY(atomic_load_explicit(&self->refusal.size, memory_order_relaxed) != 0))
+                socket_taken(self, size);
+            return SENT;
+        }
         int error = errno;
-        if (error == EAGAIN || error == ENOBUFS || error == ENOMEM) return NO_ROOM;
-        if (message->msg_controllen != 0 &&
-            (error == EINVAL || error == EIO || error == ENOPROTOOPT || error == EOPNOTSUPP))
-            return NO_GSO;
-        if (error == EINTR) continue;
-        atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
-        if (tries == 0) continue;
-        if (error != ECONNREFUSED) socket_unsendable(to, error);
-        return UNSENDABLE;
+        const struct ports_send_error *row = ports_send_error(error);
+        if (row->verdict == PORTS_NO_ROOM) return NO_ROOM;
+        if (row->uncut && message->msg_controllen != 0) return NO_GSO;
+        if (row->verdict == PORTS_REPEAT) continue;
+        if (error == ENOBUFS) socket_dropped(self, to, size);
+        /* Read by socket_unreadable of whoever receives. */
+        if (row->verdict == PORTS_UNREADABLE)
+            atomic_store_explicit(&self->unreadable, true, memory_order_release);
+        if (row->late) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (row->late && tries == 0) continue;
+        socket_unsendable(to, error);
+        return LOST;
     }
 }
 
@@ -260,7 +300,7 @@ static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_c
     for (unsigned i = 0; i < packets; i++) {
         size_t len;
         message->msg_iovlen = ports_slice(&at, segment, pieces, &len);
-        enum outcome outcome = socket_try(self, channel, message, to);
+        enum outcome outcome = socket_try(self, channel, message, to, len);
         if (outcome == NO_ROOM && i == 0) return false;
         if (outcome != SENT) return socket_lost(self, packets - i);
     }
@@ -330,10 +370,10 @@ static bool socket_send(struct aqi_port *port, enum aqi_dgram_channel channel,
                                           .cmsg_len = CMSG_LEN(sizeof(size))};
         memcpy(CMSG_DATA(&control.header), &size, sizeof(size));
     }
-    enum outcome outcome = socket_try(self, channel, &message, to);
+    enum outcome outcome = socket_try(self, channel, &message, to, segment);
     if (AQI_LIKELY(outcome == SENT)) return true;
     if (outcome == NO_ROOM) return false;
-    if (outcome == UNSENDABLE) return socket_lost(self, packets);
+    if (outcome == LOST) return socket_lost(self, packets);
     return socket_send_uncut(self, channel, to, &message, segment, packets);
 }
 
@@ -535,6 +575,13 @@ static bool socket_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return false;
 }
 
+static bool socket_unreadable(struct aqi_port *port)
+{
+    struct socket_port *self = (struct socket_port *)port;
+    if (AQI_LIKELY(!atomic_load_explicit(&self->unreadable, memory_order_relaxed))) return false;
+    return atomic_exchange_explicit(&self->unreadable, false, memory_order_acquire);
+}
+
 static uint64_t socket_drops(struct aqi_port *port)
 {
     struct socket_port *self = (struct socket_port *)port;
@@ -559,5 +606,6 @@ const struct aqi_port_ops aqi_port_socket = {
     .reaches = ports_address_reaches,
     .same = ports_address_same,
     .refused = socket_refused,
+    .unreadable = socket_unreadable,
     .drops = socket_drops,
 };

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <netinet/udp.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -494,6 +495,39 @@ static void peers_of_another_family_are_told(void **state)
     free(arrivals);
 }
 
+/* What cannot be read is lost, told once, and said to nobody; a part of it in a burst, too. */
+static void what_cannot_be_read_is_told(void **state)
+{
+    (void)state;
+    static struct capture capture;
+    static char head[64];
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals arrivals = {0};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *two = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(two != MAP_FAILED && mprotect(two + page, page, PROT_NONE) == 0);
+    struct iovec iov[2] = {{head, sizeof(head)}, {two + page - 64, 128}};
+    capture_start(&capture);
+    bool alone = a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 192, 1);
+    bool told = a->ops->unreadable(a), again = a->ops->unreadable(a);
+    bool burst = a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 64, 3);
+    const char *text = capture_end(&capture);
+    assert_true(alone && told && burst);
+    assert_false(again);
+    assert_true(a->ops->unreadable(a));
+    assert_int_equal(a->ops->drops(a), 4);
+    assert_string_equal(text, "");
+    assert_int_equal(mprotect(two + page, page, PROT_READ), 0);
+    assert_true(a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 192, 1));
+    packet_await(b, &arrivals, 1);
+    packet_drain(b, &arrivals);
+    assert_int_equal(arrivals.count, 1);
+    assert_false(a->ops->unreadable(a));
+    munmap(two, 2 * page);
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +548,7 @@ int main(void)
         cmocka_unit_test(without_descriptors_it_says_so),
         cmocka_unit_test(what_is_no_address_is_lost_and_told),
         cmocka_unit_test(peers_of_another_family_are_told),
+        cmocka_unit_test(what_cannot_be_read_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,6 +370,12 @@ static bool xdp_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return inner->ops->refused(inner, addr);
 }
 
+static bool xdp_unreadable(struct aqi_port *port)
+{
+    struct aqi_port *inner = ((struct xdp_port *)port)->inner;
+    return inner->ops->unreadable(inner);
+}
+
 static uint64_t xdp_drops(struct aqi_port *port)
 {
     struct xdp_port *self = (struct xdp_port *)port;
@@ -391,5 +397,6 @@ const struct aqi_port_ops aqi_port_xdp = {
     .reaches = ports_address_reaches,
     .same = ports_address_same,
     .refused = xdp_refused,
+    .unreadable = xdp_unreadable,
     .drops = xdp_drops,
 };

@@ -4,6 +4,7 @@
 #include "base/copy.h"
 #include "base/fail.h"
 #include "base/stats.h"
+#include "base/touch.h"
 
 #include <string.h>
 
@@ -382,6 +383,11 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
         return AQ_OK;
     }
     aq_status st = AQ_OK;
+    /* What is registered is pinned, whatever becomes of the program's right to it. */
+    if (mem == NULL && get)
+        aqi_touch_write(local, len);
+    else if (mem == NULL)
+        aqi_touch_read(local, len);
     hca_lock(hca);
     if ((!get && hca_fenced(hca)) ||
         !hca_transfer_straight(hca, peer, rmem, addr, local, len, (const struct hca_mem *)mem, comp,

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/stats.h"
+#include "base/touch.h"
 
 #include <string.h>
 
@@ -362,6 +363,7 @@ aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     struct ofi_op op = {
         .peer = (struct ofi_peer *)peer,
         .op = {.comp = comp, .remote = addr, .local = (unsigned char *)(uintptr_t)src, .len = len}};
+    aqi_touch_read(src, len);
     ofi_lock(ofi);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
     ofi_unlock(ofi);
@@ -380,6 +382,7 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     struct ofi_op op = {
         .peer = (struct ofi_peer *)peer,
         .op = {.comp = comp, .get = true, .remote = addr, .local = dst, .len = len}};
+    aqi_touch_write(dst, len);
     ofi_lock(ofi);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
     ofi_unlock(ofi);

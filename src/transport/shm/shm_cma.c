@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/touch.h"
 #include "transport/shm/shm_impl.h"
 
 #include <errno.h>
@@ -232,8 +233,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 
 /* What a call that moved nothing means. `folder` is NULL where the caller logs it. */
 static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *peer, int err,
-                                          bool write, const void *here, uint64_t there,
-                                          const char *folder)
+                                          bool write, uint64_t there, const char *folder)
 {
     switch (err) {
     case ESRCH:
@@ -242,10 +242,10 @@ static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *p
         return AQ_EPEER;
     case EFAULT:
         return aqi_fail(AQ_ERANGE, folder,
-                        "cannot %s peer %u (process %u) at 0x%llx: no memory is mapped there%s, or "
-                        "none here at %p",
+                        "cannot %s peer %u (process %u) at 0x%llx: no memory is mapped there, or "
+                        "it has protected it (mprotect)",
                         write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
-                        (unsigned long long)there, write ? " or it is read-only" : "", here);
+                        (unsigned long long)there);
     case ENOMEM:
         return AQ_ENOTSUP; /* to pin pages with: messages need none */
     default:
@@ -260,8 +260,15 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
     for (size_t done = 0; done < len;) {
         struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
         size_t n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
-        if (n == 0)
-            return shm_cma_failure(shm, peer, errno, write, local.iov_base, there + done, folder);
+        if (AQI_UNLIKELY(n == 0 && errno == EFAULT)) {
+            /* Is it ours? Then its signal comes here, and whoever heeds it makes it accessible. */
+            if (write)
+                aqi_touch_read(local.iov_base, local.iov_len);
+            else
+                aqi_touch_write(local.iov_base, local.iov_len);
+            n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
+        }
+        if (n == 0) return shm_cma_failure(shm, peer, errno, write, there + done, folder);
         done += n;
     }
     return AQ_OK;
@@ -297,7 +304,7 @@ aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there
             planned += n;
         }
         size_t n = shm_cma_move_once(peer, true, local, count, there + done, planned);
-        if (n == 0) return shm_cma_failure(shm, peer, errno, true, block, there + done, "shm");
+        if (n == 0) return shm_cma_failure(shm, peer, errno, true, there + done, "shm");
         done += n;
     }
     return AQ_OK;

@@ -2,6 +2,7 @@
 #include "transport/udp/udp_impl.h"
 
 #include "base/stats.h"
+#include "base/touch.h"
 
 #include <sched.h>
 #include <string.h>
@@ -20,6 +21,7 @@ aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     struct udp_head head;
     size_t len = udp_am_head(udp, am, &head);
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0, payload = aqi_am_has_payload(am->kind);
+    if (payload) aqi_touch_read(am->payload, am->nbytes);
     udp_lock(udp);
     aq_status st = aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len,
                                   payload ? am->payload : NULL, payload ? am->nbytes : 0);
@@ -115,7 +117,9 @@ static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, a
     /* That a process is gone its job says; ours may just be the last word to it. */
     while (udp->port->ops->refused(udp->port, &refused))
         n++;
+    bool unreadable = udp->port->ops->unreadable(udp->port);
     udp_lock(udp);
+    udp->unreadable = udp->unreadable || unreadable;
     udp->receivers--;
     return n;
 }
@@ -163,8 +167,10 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp->place = UDP_NOT_RECEIVING;
     n += aqi_dgram_progress(udp->dgram, requests, udp->now);
     udp_idle_begin(udp, n);
-    bool lost = udp->lost != NULL;
+    bool lost = udp->lost != NULL, unreadable = udp->unreadable;
+    udp->unreadable = false;
     udp_unlock(udp);
+    if (AQI_UNLIKELY(unreadable)) udp_rma_touch(udp);
     if (AQI_UNLIKELY(lost) && mode == AQI_PROGRESS_ALL) n += udp_tell_lost(udp);
     return n;
 }

@@ -126,6 +126,7 @@ struct udp_tp {
     unsigned place;   /* in which receiver the engine is called */
     unsigned rounds;
     bool deep;
+    bool unreadable;   /* the program's thread is to touch what is to be sent */
     bool authenticate; /* a MAC in each packet */
     struct udp_own own;
     struct udp_idle idle;
@@ -199,6 +200,10 @@ void udp_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 /* The engine's hooks. */
 void udp_rma_local(void *arg, void *user, aq_status status);
 void udp_rma_remote(void *arg, void *user, aq_status status);
+/* The kernel could not read some of what is to be sent, since a page was protected after the call
+ * that began it. Touch it in a thread of the program, so that the signal comes there: who watches
+ * pages by signals makes it readable, and it is sent again. Without the lock. */
+void udp_rma_touch(struct udp_tp *udp);
 /* Tell what was kept while the thread called the engine. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 

@@ -2,6 +2,8 @@
 #include "transport/udp/udp_impl.h"
 
 #include "base/fail.h"
+#include "base/log.h"
+#include "base/touch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,46 @@ void udp_rma_remote(void *arg, void *user, aq_status status)
     aqi_comp_remote(user);
 }
 
+/* --- memory that the kernel could not read ---------------------------------------------------- */
+
+/* What is to be touched. */
+struct udp_sources {
+    size_t count, room;
+    struct iovec *iov;
+};
+
+static void udp_rma_found(void *arg, const void *addr, size_t len)
+{
+    struct udp_sources *sources = arg;
+    if (sources->count < sources->room)
+        sources->iov[sources->count] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)addr, .iov_len = len};
+    sources->count++;
+}
+
+void udp_rma_touch(struct udp_tp *udp)
+{
+    struct udp_sources sources = {0};
+    size_t count;
+    udp_lock(udp);
+    aqi_dgram_sources(udp->dgram, udp_rma_found, &sources);
+    count = sources.count;
+    sources.iov = calloc(aqi_max(count, 1), sizeof(*sources.iov));
+    sources.room = sources.iov != NULL ? count : 0;
+    sources.count = 0;
+    aqi_dgram_sources(udp->dgram, udp_rma_found, &sources);
+    udp_unlock(udp);
+    aqi_log(AQI_LOG_INFO, "udp",
+            "memory that was to be sent could not be read: all %zu sources of transfers under way "
+            "are touched, for the signal to come here",
+            count);
+    for (size_t i = 0; i < sources.room; i++)
+        aqi_touch_read(sources.iov[i].iov_base, sources.iov[i].iov_len);
+    free(sources.iov);
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
 static aq_status udp_rma_begun(struct udp_tp *udp, aq_status st)
 {
     if (st == AQ_OK) udp_began(udp);
@@ -72,6 +114,7 @@ aq_status udp_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
+    aqi_touch_read(src, len);
     udp_lock(udp);
     return udp_rma_begun(udp,
                          aqi_dgram_put(udp->dgram, peer->id, addr, src, len, false, NULL, 0, comp));
@@ -87,6 +130,7 @@ aq_status udp_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
+    aqi_touch_write(dst, len);
     udp_lock(udp);
     return udp_rma_begun(udp, aqi_dgram_get(udp->dgram, peer->id, addr, dst, len, comp));
 }
@@ -111,6 +155,8 @@ aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
             return aqi_fail(AQ_ENOMEM, "udp", "no memory to queue a Long of %u bytes", am->nbytes);
         src = memcpy(copy, src, am->nbytes);
         user = (void *)((uintptr_t)copy | COPY_BIT);
+    } else {
+        aqi_touch_read(src, am->nbytes);
     }
     udp_lock(udp);
     aq_status st = udp_rma_begun(udp, aqi_dgram_put(udp->dgram, peer->id, am->addr, src, am->nbytes,

@@ -1,6 +1,7 @@
 /* One connected UDP socket as a port: for what needs neither speed nor a socket of its own for each
  * channel. */
 #include "base/fail.h"
+#include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
 #include "transport/udp/udp_channel.h"
 
@@ -49,8 +50,11 @@ static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
         message.msg_iovlen = ports_slice(&at, segment, pieces, &len);
         for (unsigned tries = 0; tries < 2; tries++) {
             if (sendmsg(self->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) break;
-            if (errno == EAGAIN || errno == ENOBUFS) return i > 0;
-            udp_wire_note(self, errno);
+            int error = errno;
+            const struct ports_send_error *row = ports_send_error(error);
+            if (row->verdict == PORTS_NO_ROOM) return i > 0;
+            if (row->late) udp_wire_note(self, error);
+            if (!row->late && row->verdict != PORTS_REPEAT) break;
         }
     }
     return true;

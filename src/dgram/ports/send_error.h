@@ -1,0 +1,28 @@
+/* What is done about each error of sendmsg. */
+#ifndef PORTS_SEND_ERROR_H
+#define PORTS_SEND_ERROR_H
+
+#include "base/base.h"
+
+enum ports_verdict {
+    PORTS_REPEAT,     /* the call was interrupted: make it again */
+    PORTS_NO_ROOM,    /* nothing was sent, and there will be room: the engine tries again */
+    PORTS_LOST,       /* as lost as anywhere on its way: the engine finds out, and sends it again */
+    PORTS_UNREADABLE, /* the same; and the program's memory cannot be read */
+    PORTS_VERDICTS
+};
+
+struct ports_send_error {
+    int error; /* 0: the row of all that have none */
+    enum ports_verdict verdict;
+    bool late;   /* it may be what the network said of an earlier packet: the next call counts */
+    bool uncut;  /* of a burst: the kernel may only be unable to cut it into packets */
+    bool silent; /* nothing is said about it to people */
+    const char *reason;
+    const char *advice; /* NULL: none */
+};
+
+/* The row of an error; never NULL. */
+const struct ports_send_error *ports_send_error(int error);
+
+#endif

@@ -1,0 +1,360 @@
+/*
+ * Local memory that is protected: what a bug of a program comes to, or one that watches its pages
+ * by signals. The signal comes in the thread that calls, as from memcpy; a handler that makes the
+ * page accessible is all that a transfer takes, page after page, and who leaves the call by it has
+ * begun nothing.
+ *
+ * usage: protected WHAT…
+ *   calls   each kind of transfer from and to pages that are protected before it
+ *   own     the same with a segment of the program's own memory
+ *   later   pages are protected while the transfer is under way
+ *   served  the peer's segment is protected
+ *   leave   the handler leaves the call (not where what it has begun is memory of a peer)
+ */
+#include "../support.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { LARGE = 600000, LATER = 4 << 20, SEGMENT = LATER + 65536, LONG = 100, MEDIUM, ROW = 100 };
+
+static struct {
+    unsigned char *from, *to; /* whole pages */
+    int rights;               /* that the handler gives; 0: it leaves the call */
+    volatile unsigned faults;
+    volatile sig_atomic_t others; /* faults of another thread, or elsewhere */
+    pid_t thread;
+    sigjmp_buf way_out;
+} watch;
+
+static size_t page;
+static unsigned char *memory, *copy; /* of this process, LATER bytes and pages around */
+static aq_team *team;                /* of the endpoints that are used */
+static unsigned char *there, *here;  /* the segment of the peer; ours */
+static _Atomic uint32_t mediums, longs;
+static uint64_t medium_seed, long_seed; /* what came last */
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    unsigned char *at = info->si_addr;
+    (void)number, (void)context;
+    if (at < watch.from || at >= watch.to || gettid() != watch.thread) {
+        watch.others++;
+        (void)signal(SIGSEGV, SIG_DFL);
+        return;
+    }
+    watch.faults++;
+    if (watch.rights == 0) siglongjmp(watch.way_out, 1);
+    at = (unsigned char *)((uintptr_t)at & ~(uintptr_t)(page - 1));
+    (void)mprotect(at, page, watch.rights);
+}
+
+/* Protect all pages in which some of [at, at + len) lies, but for the first `open` of them. */
+static void protect(unsigned char *at, size_t len, size_t open, int rights)
+{
+    uintptr_t from = (uintptr_t)at & ~(uintptr_t)(page - 1);
+    uintptr_t to = ((uintptr_t)at + len + page - 1) & ~(uintptr_t)(page - 1);
+    watch.from = (unsigned char *)from + open * page;
+    watch.to = (unsigned char *)to;
+    watch.faults = 0;
+    watch.thread = gettid();
+    if (watch.from >= watch.to) return;
+    CHECK(mprotect(watch.from, (size_t)(watch.to - watch.from), rights) == 0);
+}
+
+static unsigned pages(void)
+{
+    return watch.from < watch.to ? (unsigned)((size_t)(watch.to - watch.from) / page) : 0;
+}
+
+static void unprotect(void)
+{
+    if (pages() != 0)
+        CHECK(mprotect(watch.from, (size_t)(watch.to - watch.from), PROT_READ | PROT_WRITE) == 0);
+    CHECK_EQUAL(watch.others, 0);
+}
+
+/* --- kinds of transfers ---------------------------------------------------------------------- */
+
+static void on_medium(aq_am *am)
+{
+    CHECK(filled(am->payload, am->nbytes, medium_seed));
+    mediums++;
+}
+
+static void on_long(aq_am *am)
+{
+    CHECK(am->payload == here && filled(am->payload, am->nbytes, long_seed));
+    longs++;
+}
+
+static void put(unsigned char *at, size_t len)
+{
+    CHECK_OK(aq_put(team, job_next(), there, at, len, 0));
+}
+
+static void put_nb(unsigned char *at, size_t len)
+{
+    aq_event event;
+    CHECK_OK(aq_put_nb(team, job_next(), there, at, len, 0, &event));
+    CHECK_EQUAL(watch.faults, pages()); /* at the call */
+    CHECK_OK(aq_event_wait(&event));
+}
+
+static void get(unsigned char *at, size_t len)
+{
+    CHECK_OK(aq_get(team, at, job_next(), there, len, 0));
+}
+
+static void get_nbi(unsigned char *at, size_t len)
+{
+    CHECK_OK(aq_get_nbi(team, at, job_next(), there, len, 0));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+}
+
+static void medium(unsigned char *at, size_t len)
+{
+    CHECK_OK(aq_am_medium(job.team, job_next(), MEDIUM, at, len, NULL, 0, 0, NULL));
+}
+
+static void lng(unsigned char *at, size_t len)
+{
+    CHECK_OK(aq_am_long(job.team, job_next(), LONG, at, len, there, NULL, 0, 0, NULL));
+}
+
+static void long_event(unsigned char *at, size_t len)
+{
+    aq_event event;
+    CHECK_OK(aq_am_long(job.team, job_next(), LONG, at, len, there, NULL, 0, 0, &event));
+    CHECK_EQUAL(watch.faults, pages());
+    CHECK_OK(aq_event_wait(&event));
+}
+
+/* Rows, one behind the other. */
+static void put_rows(unsigned char *at, size_t len)
+{
+    const ptrdiff_t steps[] = {ROW};
+    const size_t count[] = {len / ROW};
+    CHECK_OK(aq_put_strided(team, job_next(), there, steps, at, steps, ROW, count, 1, 0));
+    size_t done = len / ROW * ROW;
+    CHECK_OK(aq_put(team, job_next(), there + done, at + done, len - done, 0));
+}
+
+static void get_rows(unsigned char *at, size_t len)
+{
+    const ptrdiff_t steps[] = {ROW};
+    const size_t count[] = {len / ROW};
+    CHECK_OK(aq_get_strided(team, at, steps, job_next(), there, steps, ROW, count, 1, 0));
+    size_t done = len / ROW * ROW;
+    CHECK_OK(aq_get(team, at + done, job_next(), there + done, len - done, 0));
+}
+
+static const struct kind {
+    const char *name;
+    void (*run)(unsigned char *at, size_t len);
+    bool get;
+    const _Atomic uint32_t *arrivals; /* of a message, there */
+    bool first;                       /* through the first endpoints only */
+} kinds[] = {
+    {"put", put, false, NULL, false},
+    {"put_nb", put_nb, false, NULL, false},
+    {"get", get, true, NULL, false},
+    {"get_nbi", get_nbi, true, NULL, false},
+    {"medium", medium, false, &mediums, true},
+    {"long", lng, false, &longs, true},
+    {"long with an event", long_event, false, &longs, true},
+    {"put of rows", put_rows, false, NULL, false},
+    {"get of rows", get_rows, true, NULL, false},
+};
+
+/* --- before the call ------------------------------------------------------------------------- */
+
+/* Both ranks do the same at the same time. */
+static void call(const struct kind *kind, size_t len, size_t open, int rights)
+{
+    uint64_t seed = mix(len + open + (uint64_t)(kind - kinds));
+    unsigned char *at = memory + page - len % 7;
+    uint32_t arrivals = kind->arrivals != NULL ? *kind->arrivals : 0;
+    medium_seed = long_seed = seed;
+    fill(kind->get ? here : at, len, seed);
+    job_barrier();
+    protect(at, len, open, rights);
+    watch.rights = kind->get ? PROT_READ | PROT_WRITE : PROT_READ;
+    kind->run(at, len);
+    if (watch.faults != pages())
+        check_failed(__FILE__, __LINE__, "%s of %zu bytes: %u faults of %u pages", kind->name, len,
+                     watch.faults, pages());
+    unprotect();
+    if (kind->arrivals != NULL) job_await(kind->arrivals, arrivals + 1);
+    job_barrier();
+    CHECK(kind->arrivals == &mediums || filled(kind->get ? at : here, len, seed));
+    job_barrier();
+}
+
+static void calls(void)
+{
+    static const size_t sizes[] = {1, 200, 257, 512, 5000, 40000, LARGE};
+    for (size_t k = 0; k < COUNT_OF(kinds); k++)
+        for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+            if (kinds[k].first && team != job.team) continue;
+            if (kinds[k].arrivals == &mediums && sizes[s] > aq_am_max_medium(job.team)) continue;
+            for (size_t open = 0; open < 3; open += 2) {
+                call(&kinds[k], sizes[s], open, PROT_NONE);
+                if (kinds[k].get) call(&kinds[k], sizes[s], open, PROT_READ);
+            }
+        }
+}
+
+static void broadcast(void)
+{
+    static const size_t sizes[] = {300, LARGE};
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        bool root = job.self == 0;
+        if (root) fill(memory, sizes[s], s);
+        protect(root ? memory : copy, sizes[s], 0, PROT_NONE);
+        watch.rights = PROT_READ | PROT_WRITE;
+        CHECK_OK(aq_coll_broadcast(job.team, 0, root ? memory : copy, memory, sizes[s]));
+        CHECK_EQUAL(watch.faults, pages());
+        unprotect();
+        CHECK(filled(root ? memory : copy, sizes[s], s));
+        job_barrier();
+    }
+}
+
+/* --- after it -------------------------------------------------------------------------------- */
+
+static void later(void)
+{
+    for (unsigned round = 0; round < 3; round++) {
+        aq_event event;
+        uint64_t seed = mix(round + 77);
+        uint32_t arrivals = longs;
+        long_seed = seed;
+        fill(round == 1 ? here : memory, LATER, seed);
+        job_barrier();
+        if (round == 0) CHECK_OK(aq_put_nb(team, job_next(), there, memory, LATER, 0, &event));
+        if (round == 1) CHECK_OK(aq_get_nb(team, memory, job_next(), there, LATER, 0, &event));
+        if (round == 2)
+            CHECK_OK(
+                aq_am_long(job.team, job_next(), LONG, memory, LATER, there, NULL, 0, 0, &event));
+        protect(memory, LATER, 0, PROT_NONE);
+        watch.rights = round == 1 ? PROT_READ | PROT_WRITE : PROT_READ;
+        CHECK_OK(aq_event_wait(&event));
+        CHECK(watch.faults != 0);
+        unprotect();
+        if (round == 2) job_await(&longs, arrivals + 1);
+        job_barrier();
+        CHECK(filled(round == 1 ? memory : here, LATER, seed));
+        job_barrier();
+    }
+}
+
+/* Rank 1 has its segment protected, and polls; the page may be read, then written. */
+static void served(void)
+{
+    for (unsigned round = 0; round < 2; round++) {
+        bool is_get = round == 0;
+        if (is_get) fill(here, LARGE, job.self);
+        if (!is_get) fill(memory, LARGE, job.self + 5);
+        if (job.self == 1) protect(here, LARGE, 0, PROT_NONE);
+        watch.rights = PROT_READ | PROT_WRITE;
+        job_barrier();
+        if (job.self == 0 && is_get) get(memory, LARGE);
+        if (job.self == 0 && !is_get) put(memory, LARGE);
+        job_barrier();
+        if (job.self == 1) {
+            CHECK_EQUAL(watch.faults, pages());
+            unprotect();
+        }
+        if (job.self == 0 && is_get) CHECK(filled(memory, LARGE, 1));
+        if (job.self == 1 && !is_get) CHECK(filled(here, LARGE, 5));
+        job_barrier();
+    }
+}
+
+/* --- leaving it ------------------------------------------------------------------------------ */
+
+static void leave(void)
+{
+    void (*const runs[])(unsigned char *, size_t) = {put, get, lng, medium};
+    uint32_t before = mediums + longs;
+    for (volatile size_t r = 0; r < COUNT_OF(runs); r++) {
+        protect(memory, 512, 0, PROT_NONE);
+        watch.rights = 0;
+        if (sigsetjmp(watch.way_out, 1) == 0) {
+            runs[r](memory, 512);
+            CHECK(!"the call has returned");
+        }
+        CHECK_EQUAL(watch.faults, 1);
+        unprotect();
+        job_barrier(); /* nothing is held */
+    }
+    CHECK_EQUAL(mediums + longs, before);
+    call(&kinds[0], LARGE, 0, PROT_NONE);
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
+static unsigned char *map(size_t len)
+{
+    unsigned char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+static void find(aq_team *of)
+{
+    aq_segment_info info;
+    team = of;
+    CHECK_OK(aq_segment_query(team, job_next(), &info));
+    there = info.addr;
+}
+
+/* A segment that nobody else has mapped. */
+static void own(void)
+{
+    aq_ep *ep;
+    aq_segment *segment;
+    unsigned char *attached = here;
+    here = map(SEGMENT);
+    CHECK_OK(aq_ep_create(AQ_EP_RMA, &ep));
+    CHECK_OK(aq_segment_create(here, SEGMENT, &segment));
+    CHECK_OK(aq_ep_bind(ep, segment));
+    CHECK_OK(aq_ep_publish(job.team, &ep, 1));
+    find(aq_team_pair(job.ep, aq_ep_index(ep)));
+    calls();
+    job_barrier();
+    find(job.team);
+    here = attached;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } parts[] = {{"calls", calls}, {"calls", broadcast}, {"own", own},
+                 {"later", later}, {"served", served},   {"leave", leave}};
+    aq_handler_entry table[] = {
+        {LONG, 0, AQ_AM_REQUEST | AQ_AM_LONG, on_long, NULL, "long"},
+        {MEDIUM, 0, AQ_AM_REQUEST | AQ_AM_MEDIUM, on_medium, NULL, "medium"}};
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    job_open(AQ_THREAD_SINGLE, SEGMENT);
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    job_handlers(table, COUNT_OF(table));
+    memory = map(LATER + 4 * page);
+    copy = map(LATER + 4 * page);
+    here = job.base;
+    find(job.team);
+    for (int i = 1; i < argc; i++)
+        for (size_t p = 0; p < COUNT_OF(parts); p++)
+            if (strcmp(argv[i], parts[p].name) == 0) parts[p].run();
+    job_close();
+    return 0;
+}
