@@ -31,9 +31,10 @@ struct aqi_core_params {
     aq_thread_mode thread_mode;
     uint32_t rank, size;
     uint32_t local_rank, local_size;
-    uint32_t cores; /* that the local ranks share */
-    uint32_t host;  /* which of the job's hosts this is */
-    bool survive;   /* the job goes on when a peer dies */
+    uint32_t cores;            /* that the local ranks share */
+    uint32_t host;             /* which of the job's hosts this is */
+    bool survive;              /* the job goes on when a peer dies */
+    uint64_t start_timeout_ns; /* in which peers have to be reached */
     uint8_t key[16];
 };
 

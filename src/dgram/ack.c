@@ -211,7 +211,11 @@ void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    if (conn->owed <= conn->heard) conn->owed = dgram->now;
+    if (conn->owed <= conn->heard) {
+        conn->owed = dgram->now;
+        dgram_silence_begin(dgram, conn);
+    }
+    dgram_silence_look(dgram, peer);
     if (dgram->config.dead_after != 0 && dgram->now - conn->owed > dgram->config.dead_after) {
         dgram_lose(dgram, peer, "does not answer any more");
         return;

@@ -351,6 +351,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         }
         peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
         peer->conn->heard = dgram->now;
+        dgram_silence_begin(dgram, peer->conn);
         if (!peer->located) return;
         connect_hello(dgram, peer);
         return;
@@ -368,7 +369,11 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     /* What has not left says nothing of the peer. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
     peer->hello_at = dgram->now + connect_pause(dgram, peer, said);
-    if (dgram->config.dead_after != 0 && dgram->now - peer->conn->heard > dgram->config.dead_after)
+    if (peer->state == DGRAM_CONNECTING) dgram_silence_look(dgram, peer);
+    if (dgram_silence_too_long(dgram, peer))
+        dgram_lose(dgram, peer, aqi_dgram_unreached);
+    else if (dgram->config.dead_after != 0 &&
+             dgram->now - peer->conn->heard > dgram->config.dead_after)
         dgram_lose(dgram, peer, "does not answer");
 }
 
@@ -399,6 +404,7 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
 {
     struct dgram_conn *conn = peer->conn;
     peer->state = DGRAM_UP;
+    peer->reached = true;
     peer->packet = (uint16_t)packet;
     conn->proved = false;
     conn->heard = conn->used = dgram->now;

@@ -55,13 +55,18 @@ struct aqi_dgram_config {
 
     uint64_t ack_delay; /* these and what follows in ns */
     uint64_t rto_min, rto_max;
-    uint64_t idle_close; /* a connection without traffic is closed; 0: never */
-    uint64_t dead_after; /* a peer that owes an acknowledgement and is silent is lost; 0: never */
-    bool authenticate;   /* a MAC in each packet */
+    uint64_t idle_close;   /* a connection without traffic is closed; 0: never */
+    uint64_t dead_after;   /* a peer that owes an acknowledgement and is silent is lost; 0: never */
+    uint64_t reach_within; /* a peer to which no connection has come about is lost; 0: never */
+    uint64_t warn_after;   /* of a silent peer the user hears; 0: never */
+    bool authenticate;     /* a MAC in each packet */
 };
 
 /* Fill in everything but who we are: self, size, key, epoch, seed, address. */
 void aqi_dgram_defaults(struct aqi_dgram_config *config);
+
+/* Why a peer is lost: config.reach_within. */
+extern const char aqi_dgram_unreached[];
 
 struct aqi_dgram_hooks {
     /*
@@ -90,7 +95,11 @@ struct aqi_dgram_hooks {
     /* Where `id` is. AQ_AGAIN: not known yet. */
     aq_status (*lookup)(void *arg, uint32_t id, struct aqi_dgram_addr *addr);
 
-    /* This peer is lost; once for each. From input and progress only. */
+    /* An answer of this peer has been due for so long; once for each. NULL: nobody hears of it. */
+    void (*silent)(void *arg, uint32_t id, uint64_t waited);
+
+    /* This peer is lost; once for each. From input and progress only. `why` is
+     * aqi_dgram_unreached, or another text. */
     void (*lost)(void *arg, uint32_t id, const char *why);
 
     /* Bytes of packets that the path to this peer is known to carry, so that none larger are tried;
@@ -216,6 +225,7 @@ uint64_t aqi_dgram_count(const struct aqi_dgram *dgram, enum aqi_dgram_counter c
 
 struct aqi_dgram_peer_info {
     bool connected, lost;
+    bool reached;                         /* there was a connection */
     uint64_t rtt, rtt_var, rto, base_rtt; /* ns */
     size_t window, in_flight, queued;     /* bytes: the congestion window, sent, not yet sent */
     size_t packet;                        /* bytes of the largest that the path carries */

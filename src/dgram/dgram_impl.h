@@ -162,6 +162,7 @@ struct dgram_conn {
     uint64_t heard;                     /* the last packet of any kind */
     uint64_t owed;                      /* the first time-out since */
     uint64_t asked;                     /* for a sign of life */
+    uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
     uint64_t active_until;              /* counts among those who share config.room; 0: does not */
@@ -176,6 +177,8 @@ struct dgram_peer {
     bool ready;      /* in dgram.ready */
     bool met;        /* epoch is there */
     bool small_told; /* that the path does not carry the largest packet */
+    bool reached;    /* there was a connection */
+    bool silence_told;
     uint8_t tries;   /* of the handshake */
     uint16_t packet; /* bytes of the largest that both handle, and the path */
     struct aqi_dgram_addr addr;
@@ -315,6 +318,14 @@ struct dgram_packet *dgram_op_piece(struct aqi_dgram *dgram, struct dgram_peer *
 /* One of its packets is acknowledged. */
 void dgram_op_acked(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
 void dgram_op_settle(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
+
+/* silence.c */
+/* An answer is due from now on. */
+void dgram_silence_begin(struct aqi_dgram *dgram, struct dgram_conn *conn);
+/* It has not come. */
+void dgram_silence_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* For longer than a peer that was never reached may take? */
+bool dgram_silence_too_long(const struct aqi_dgram *dgram, const struct dgram_peer *peer);
 
 /* receive.c: records of peers. */
 /* Say that operation `id` of the peer is refused. False: no memory. */

@@ -300,7 +300,8 @@ void aqi_dgram_defaults(struct aqi_dgram_config *config)
                                         .ack_delay = 50000,
                                         .rto_min = 250000,
                                         .rto_max = 250000000,
-                                        .idle_close = 60000000000};
+                                        .idle_close = 60000000000,
+                                        .warn_after = 5000000000};
 }
 
 aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
@@ -369,7 +370,8 @@ bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
     if (peer == NULL) return false;
     const struct dgram_conn *conn = peer->conn;
     *info = (struct aqi_dgram_peer_info){.connected = peer->state == DGRAM_UP,
-                                         .lost = peer->state == DGRAM_LOST};
+                                         .lost = peer->state == DGRAM_LOST,
+                                         .reached = peer->reached};
     if (peer->located) info->addr = peer->addr;
     if (conn == NULL) return true;
     info->rtt = conn->pace.srtt;

@@ -190,8 +190,17 @@ static void open_node(unsigned i, uint64_t epoch, bool authenticate)
     config.dead_after = dead_after;
     config.authenticate = authenticate;
     memcpy(config.key, "a secret of test", 16);
-    const struct aqi_dgram_hooks hooks = {transmit, deliver, local,      remote, range_ok, lookup,
-                                          lost,     path,    small_path, mac,    node};
+    const struct aqi_dgram_hooks hooks = {.transmit = transmit,
+                                          .deliver = deliver,
+                                          .local = local,
+                                          .remote = remote,
+                                          .range_ok = range_ok,
+                                          .lookup = lookup,
+                                          .lost = lost,
+                                          .path = path,
+                                          .small_path = small_path,
+                                          .mac = mac,
+                                          .arg = node};
     node->id = i;
     if (node->memory == NULL) node->memory = aligned_alloc(64, MEMORY);
     assert_int_equal(aqi_dgram_create(&config, &hooks, &node->dgram), AQ_OK);

@@ -34,7 +34,8 @@ static const struct aqi_setting job_rows[] = {
          .min = 100 * JOB_MILLISECOND,
          .max = 24 * 60 * JOB_MINUTE,
          .doc = "How long the processes of a job wait for one another in aq_init, and in later "
-                "exchanges through aqrun once all have come there.",
+                "exchanges through aqrun once all have come there; and over udp, how long a "
+                "process may take to give its first answer.",
          .advice =
              "Raise it when programs load slowly, for example from a busy network file system.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, start_timeout_ns)},

@@ -451,7 +451,8 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
                                    .local_size = info->local_size,
                                    .cores = init_local_cores(),
                                    .host = info->host,
-                                   .survive = aqi_job_config.survive != 0};
+                                   .survive = aqi_job_config.survive != 0,
+                                   .start_timeout_ns = aqi_job_config.start_timeout_ns};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     aq_status st = lib_compare_settings(lib.boot);

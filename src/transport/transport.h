@@ -212,6 +212,10 @@ struct aqi_tp_hooks {
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
     void *arg; /* of the two above: a layer in between puts its own in their place */
 
+    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost, from
+     * which it may not return. NULL: that is no different from other losses. */
+    void (*unreached)(void *host, uint32_t id, const char *why);
+
     /* May a peer write or read [addr, addr + len) of this process? For what fallback.c serves. */
     bool (*range_ok)(void *host, uint64_t addr, size_t len);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
@@ -246,11 +250,13 @@ struct aqi_tp_params {
     uint32_t host;       /* which of the job's hosts this is: the same number, the same host */
     uint32_t local_rank; /* our place among the ranks of this host */
     uint32_t local_size;
-    bool threads;      /* several threads call at once */
-    bool on_demand;    /* segments may be too large to be registered: modes large, everything */
-    bool stranger;     /* the peer may be another user: do nothing with our rights on its word */
-    uint8_t key[16];   /* the job's secret */
-    size_t max_medium; /* wanted; the transport may offer less, never below 512 */
+    bool threads;    /* several threads call at once */
+    bool on_demand;  /* segments may be too large to be registered: modes large, everything */
+    bool stranger;   /* the peer may be another user: do nothing with our rights on its word */
+    uint8_t key[16]; /* the job's secret */
+    uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
+                                 where the transport has to find out; 0: never */
+    size_t max_medium;        /* wanted; the transport may offer less, never below 512 */
     size_t long_apart; /* Longs from this length on are put first, then their header, also where
                           both fit a message; 0: none. Of transports without am_long */
     /* The server's end of a connection: where the client's end receives, which it has opened with

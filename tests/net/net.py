@@ -219,6 +219,20 @@ class Cut(Case):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
             self.assertRegex(talk.said(), "rank [01] cannot be reached any more: does not answer")
 
+    def test_never_reached(self):
+        """There is a warning after 5 s, and the job does not wait for longer than others may."""
+        began = time.monotonic()
+        with rules(1, ("input", "meta l4proto udp drop")):
+            result = job(2, *PLACE, TALK, **SETTINGS, AQ_START_TIMEOUT="8s")
+        self.assertLess(time.monotonic() - began, 8 + PATIENCE / 4)
+        said = self.expect(result, 1).stderr
+        for rank, host, other in ((0, 1, 2), (1, 2, 1)):
+            ends = rf"10\.9\.0\.{other}:\d+ to 10\.9\.0\.{host}:\d+ \(interface wire\)"
+            self.assertRegex(said, rf"aq\[{rank}\] udp: nothing has come from peer {1 - rank} at "
+                             rf"{ends} for [5-7] s: a firewall .*AQ_UDP_INTERFACE.* after 8 s")
+        self.assertRegex(said, r"aqrun: rank (\d) .*: rank \d cannot be reached: no answer came "
+                         r"from .* within 8 s \(AQ_START_TIMEOUT\): a firewall drops UDP")
+
     def test_no_route(self):
         """Also where the error is one that bursts alone may meet."""
         for kind in ("unreachable", "prohibit", "blackhole"):
@@ -395,6 +409,15 @@ class Ends(Case):
         result = run("unshare", "--net", AQRUN, "-n", "2", TALK, AQ_TRANSPORTS="udp")
         self.assertRegex(self.expect(result, 1).stderr, "loopback interface, which does not work: "
                          '"ip link set lo up"')
+        call("ip", "-n", "2", "link", "set", "lo", "down")
+        try:
+            for settings in ({}, {"AQ_TRANSPORTS": "auto", "AQ_NEIGHBORHOOD": "1"}):
+                result = job(4, *PLACE, TALK, **{**SETTINGS, **settings})
+                self.assertRegex(self.expect(result, 1).stderr, r"peer [13] is on this host, too: "
+                                 r"what goes to its address, 10\.9\.0\.2:\d+, goes through the "
+                                 'loopback interface, which is down: "ip link set lo up"')
+        finally:
+            call("ip", "-n", "2", "link", "set", "lo", "up")
         link(2, "mtu", "500")
         try:
             self.refused(r"packets of interface wire \(MTU 500\) carry 472 bytes, and 576 are "

@@ -142,6 +142,7 @@ aq_status conn_open_tp(aq_connection *conn)
     struct aqi_tp_params params = core.tp_params;
     params.hooks.deliver = conn_join_hook_deliver;
     params.hooks.peer_lost = conn_join_hook_peer_lost;
+    params.hooks.unreached = NULL;
     params.hooks.range_ok = conn_join_hook_range_ok;
     params.hooks.share = conn_join_hook_share;
     params.hooks.lookup = conn_join_hook_lookup;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/topology.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,16 @@ static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
     if (!core.params.survive && (core.routes[id].tp->ops.caps & AQI_CAP_FAR) != 0)
         aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
+}
+
+/* A program may wait for a message for ever that nobody can send it. */
+static void context_hook_unreached(void *arg, uint32_t id, const char *why)
+{
+    char text[640];
+    (void)arg;
+    if (core.params.survive) return;
+    snprintf(text, sizeof(text), "rank %u cannot be reached: %s", id, why);
+    core.boot.fatal(core.boot.arg, text);
 }
 
 static aq_status context_hook_lookup(void *arg, const struct aqi_tp *tp, uint32_t id, void *addr,
@@ -55,6 +66,7 @@ static void context_tp_params(void)
     core.tp_params = (struct aqi_tp_params){
         .hooks = {.deliver = core_hook_deliver,
                   .peer_lost = context_hook_peer_lost,
+                  .unreached = context_hook_unreached,
                   .range_ok = core_hook_range_ok,
                   .share = context_hook_share,
                   .lookup = context_hook_lookup,
@@ -68,6 +80,7 @@ static void context_tp_params(void)
         .threads = core.multi,
         .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
         .max_medium = context_max_medium(),
+        .reach_within_ns = p->start_timeout_ns,
         .long_apart = aqi_core_config.packed_long + 1,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,

@@ -219,6 +219,17 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     return status;
 }
 
+bool ports_interface_loopback_is_down(void)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return false;
+    const struct ifaddrs *i = all;
+    while (i != NULL && ((i->ifa_flags & IFF_LOOPBACK) == 0 || (i->ifa_flags & IFF_UP) == 0))
+        i = i->ifa_next;
+    freeifaddrs(all);
+    return i == NULL;
+}
+
 aq_status ports_interface_packet(const struct ports_interface *interface, size_t wanted,
                                  size_t *packet)
 {

@@ -24,6 +24,9 @@ struct ports_interface {
 aq_status ports_interface_find(const char *wanted, const char *towards,
                                struct ports_interface *found);
 
+/* Then nothing passes between processes of this host, whatever their addresses. */
+bool ports_interface_loopback_is_down(void);
+
 /*
  * Bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
  * `wanted` (0: what is best), as a multiple of 16.

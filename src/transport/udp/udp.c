@@ -139,7 +139,7 @@ static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)
 }
 
 /* AQ_ENOTSUP: it has no address. AQ_EPROTO: the address makes no sense. */
-static aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
+aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
 {
     struct udp_tp *udp = arg;
     unsigned char bytes[AQI_ADDR_MAX];
@@ -155,17 +155,6 @@ static aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *
         return AQ_EPROTO;
     *at = addr.at;
     return AQ_OK;
-}
-
-static void udp_hook_lost(void *arg, uint32_t id, const char *why)
-{
-    struct udp_tp *udp = arg;
-    struct udp_peer *peer = udp->peers[id];
-    if (peer == NULL || peer->lost) return;
-    peer->lost = true;
-    snprintf(peer->why, sizeof(peer->why), "%s", why);
-    peer->next = udp->lost;
-    udp->lost = peer;
 }
 
 static size_t udp_hook_path(void *arg, uint32_t id)
@@ -267,6 +256,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->idle_close = udp_config.idle_close_ns;
     config->dead_after = udp_config.dead_after_ns;
     config->authenticate = udp->authenticate;
+    config->reach_within = udp->params.reach_within_ns;
 }
 
 static aq_status udp_open_engine(struct udp_tp *udp)
@@ -278,6 +268,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .remote = udp_rma_remote,
                                           .range_ok = udp_hook_range_ok,
                                           .lookup = udp_hook_lookup,
+                                          .silent = udp_hook_silent,
                                           .lost = udp_hook_lost,
                                           .path = udp_hook_path,
                                           .small_path = udp_hook_small_path,
@@ -359,6 +350,8 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (st == AQ_OK && !udp->own.is_connection &&
         !udp->port->ops->reaches(&udp->port->address, &addr))
         st = udp_unreachable(udp, id, &addr);
+    if (st == AQ_OK && udp_config.port != UDP_PORT_MEMORY && !udp->own.is_connection)
+        st = udp_check_loopback(udp, id, &addr);
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u makes no sense", id);
     if (st == AQ_OK && udp->peers[id] == NULL) {

@@ -140,7 +140,10 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
         if (peer != NULL) udp->lost = peer->next;
         udp_unlock(udp);
         if (peer == NULL) return n;
-        udp->tp.hooks.peer_lost(udp->tp.hooks.arg, peer->peer.id, peer->why);
+        const struct aqi_tp_hooks *hooks = &udp->tp.hooks;
+        if (peer->unreached && hooks->unreached != NULL)
+            hooks->unreached(hooks->host, peer->peer.id, peer->why);
+        hooks->peer_lost(hooks->arg, peer->peer.id, peer->why);
     }
 }
 

@@ -46,7 +46,8 @@ struct udp_peer {
     struct aqi_peer peer;
     uint32_t host;
     bool lost; /* to be told */
-    char why[96];
+    bool unreached;
+    char why[480];
     struct udp_peer *next; /* of those */
 };
 
@@ -130,6 +131,8 @@ struct udp_tp {
     bool authenticate; /* a MAC in each packet */
     struct udp_own own;
     struct udp_idle idle;
+    bool silence_told; /* to the user, of some peer */
+    bool loopback_up;
     bool locks;
     struct udp_completion *ends;
     size_t end_count, end_room;
@@ -152,6 +155,8 @@ aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
 /* Add what was counted since the last time to the counters of all. */
 void udp_count_packets(struct udp_tp *udp);
+/* The engine's hook: where a peer is. */
+aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
 
 /* udp_paths.c. Opened by all processes of a host, where there are others, or by none. */
 void udp_paths_open(struct udp_tp *udp);
@@ -160,6 +165,15 @@ void udp_paths_close(struct udp_tp *udp);
 size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
 /* We have found that it carries so many only; true: nobody else has told the user. */
 bool udp_paths_tell(const struct udp_tp *udp, uint32_t id, size_t usable);
+
+/* Nothing comes from this peer; true: nobody of us has told the user of its host. */
+bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
+
+/* udp_silence.c. Can packets come to a peer that has our address? */
+aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
+/* The hooks of the engine for what people hear of peers that do not answer. */
+void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
+void udp_hook_lost(void *arg, uint32_t id, const char *why);
 
 /* udp_peers.c: the state of peers for whoever looks; the caller's thread has nothing to do with it
  * but at the end. */

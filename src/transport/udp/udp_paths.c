@@ -18,7 +18,7 @@ enum { PATHS_SIZE_BITS = 16, PATHS_SIZE = (1 << PATHS_SIZE_BITS) - 1 };
 
 static size_t udp_paths_bytes(const struct udp_tp *udp)
 {
-    return (size_t)udp->params.size * sizeof(*udp->paths);
+    return (size_t)2 * udp->params.size * sizeof(*udp->paths);
 }
 
 void udp_paths_open(struct udp_tp *udp)
@@ -71,4 +71,12 @@ bool udp_paths_tell(const struct udp_tp *udp, uint32_t id, size_t usable)
     uint64_t entry = udp_paths_now_ms(udp) << PATHS_SIZE_BITS | usable;
     uint64_t before = atomic_exchange_explicit(path, entry, memory_order_relaxed);
     return (before & PATHS_SIZE) != usable;
+}
+
+/* The second half of the memory: of which hosts the user has heard. */
+bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
+{
+    _Atomic uint64_t *path = udp_paths_to(udp, id);
+    if (path == NULL) return true;
+    return atomic_exchange_explicit(path + udp->params.size, 1, memory_order_relaxed) == 0;
 }

@@ -1,0 +1,92 @@
+/* udp: what people hear of a peer that does not answer. */
+#include "transport/udp/udp_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "dgram/ports/interface.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SILENCE_PEER = 64 };
+
+static void udp_silence_peer(struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
+{
+    struct aqi_dgram_peer_info info;
+    if (aqi_dgram_peer_info(udp->dgram, id, &info))
+        udp->port->ops->text(&info.addr, text, SILENCE_PEER);
+    else
+        snprintf(text, SILENCE_PEER, "an unknown address");
+}
+
+static bool udp_silence_is_here(const struct udp_tp *udp, const char *peer)
+{
+    const char *own = udp->port->limits.text, *port = strrchr(own, ':');
+    return port != NULL && strncmp(own, peer, (size_t)(port - own) + 1) == 0;
+}
+
+/* What it may be, and what helps. */
+static const char *udp_silence_causes(const struct udp_tp *udp, const char *peer)
+{
+    return udp_silence_is_here(udp, peer)
+               ? "it is on this host, where lo is down (\"ip link set lo up\") or a firewall drops "
+                 "UDP, unless that process is stopped"
+               : "a firewall drops UDP, or one of the addresses is in a network that the other "
+                 "host "
+                 "has no way to (AQ_UDP_INTERFACE chooses another), unless that process is stopped";
+}
+
+aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr)
+{
+    char peer[SILENCE_PEER];
+    udp->port->ops->text(addr, peer, sizeof(peer));
+    if (udp->loopback_up || !udp_silence_is_here(udp, peer)) return AQ_OK;
+    if (ports_interface_loopback_is_down())
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "peer %u is on this host, too: what goes to its address, %s, goes through "
+                        "the loopback interface, which is down: \"ip link set lo up\", or let "
+                        "shared memory do it (AQ_TRANSPORTS=auto)",
+                        id, peer);
+    udp->loopback_up = true;
+    return AQ_OK;
+}
+
+void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
+{
+    struct udp_tp *udp = arg;
+    char peer[SILENCE_PEER], end[96] = "";
+    struct aqi_dgram_peer_info info = {.reached = false};
+    if (udp->silence_told || !udp_paths_tell_silent(udp, id)) return;
+    udp->silence_told = true;
+    udp_silence_peer(udp, id, peer);
+    (void)aqi_dgram_peer_info(udp->dgram, id, &info);
+    if (!info.reached && udp->params.reach_within_ns != 0)
+        snprintf(end, sizeof(end),
+                 ". Without an answer it is given up after %.3g s (AQ_START_TIMEOUT)",
+                 (double)udp->params.reach_within_ns / 1e9);
+    aqi_log(AQI_LOG_WARN, "udp",
+            "nothing has come from peer %u at %s to %s (interface %s) for %.0f s%s: %s%s", id, peer,
+            udp->port->limits.text, udp->port->limits.interface, (double)waited_ns / 1e9,
+            info.reached ? ", though it was connected" : "", udp_silence_causes(udp, peer), end);
+}
+
+void udp_hook_lost(void *arg, uint32_t id, const char *why)
+{
+    struct udp_tp *udp = arg;
+    struct udp_peer *peer = udp->peers[id];
+    char at[SILENCE_PEER];
+    if (peer == NULL || peer->lost) return;
+    peer->lost = true;
+    peer->unreached = why == aqi_dgram_unreached;
+    udp_silence_peer(udp, id, at);
+    if (!peer->unreached)
+        snprintf(peer->why, sizeof(peer->why), "%s (at %s, from %s, interface %s)", why, at,
+                 udp->port->limits.text, udp->port->limits.interface);
+    else
+        snprintf(peer->why, sizeof(peer->why),
+                 "no answer came from %s to %s (interface %s) within %.3g s (AQ_START_TIMEOUT): %s",
+                 at, udp->port->limits.text, udp->port->limits.interface,
+                 (double)udp->params.reach_within_ns / 1e9, udp_silence_causes(udp, at));
+    peer->next = udp->lost;
+    udp->lost = peer;
+}
