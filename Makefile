@@ -20,22 +20,20 @@ help:
 	@echo 'On Debian each installs the packages it needs with apt-get (.ci/install-deps.sh).'
 	@echo 'More: README.md; presets for sanitizers, fuzzing and coverage: cmake --list-presets'
 
-# Tests are left out of this build unless a developer configured it with them.
-build/release/build.ninja:
-	cmake --preset release -DAQ_BUILD_TESTS=OFF
-
-build/dev/build.ninja:
-	cmake --preset dev
+# A build that is there is configured again: what it did not find may have been installed since.
+configure = if [ -f build/$(1)/build.ninja ]; then cmake build/$(1) >/dev/null; \
+    else cmake --preset $(1) $(2); fi
 
 .PHONY: release dev
+# Tests are left out of this build unless a developer configured it with them.
 release:
 	@.ci/install-deps.sh build
-	@$(MAKE) --no-print-directory build/release/build.ninja
+	@$(call configure,release,-DAQ_BUILD_TESTS=OFF)
 	cmake --build --preset release -j $(JOBS)
 
 dev:
 	@.ci/install-deps.sh test
-	@$(MAKE) --no-print-directory build/dev/build.ninja
+	@$(call configure,dev)
 	cmake --build --preset dev -j $(JOBS)
 
 demo: release
@@ -58,8 +56,9 @@ format:
 	@git ls-files -z '*.c' '*.h' '*.cc' '*.cpp' | xargs -0 clang-format-14 -i
 
 install: release
-	cmake --install build/release --prefix "$(abspath $(PREFIX))"
-	@echo 'Installed. To build with it: export PKG_CONFIG_PATH=$(abspath $(PREFIX))/lib/pkgconfig'
+	@case "$(PREFIX)" in /*) prefix="$(PREFIX)" ;; *) prefix="$$PWD/$(PREFIX)" ;; esac; \
+	cmake --install build/release --prefix "$$prefix" && echo \
+	    "Installed. To build with it: export PKG_CONFIG_PATH=\"$$prefix/lib/pkgconfig\""
 
 clean:
 	rm -rf build

@@ -3,9 +3,9 @@
 # usage: .ci/install-deps.sh build|test|ci   (each set includes the one before it)
 set -euo pipefail
 
-build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3)
-test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
-    libibverbs-dev libfabric-dev)
+# The headers of networks are small; without them a build leaves these networks out.
+build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev)
+test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which only libpmix-dev has.
 managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \

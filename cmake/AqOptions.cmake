@@ -36,6 +36,7 @@ include(AqLibc)
 # Only headers: the libraries of networks are loaded when they are asked for.
 include(CheckIncludeFile)
 function(aq_network name header package)
+  unset(AQ_HAVE_${name}_H CACHE) # it may have come or gone since
   if(AQ_${name})
     check_include_file(${header} AQ_HAVE_${name}_H)
   endif()

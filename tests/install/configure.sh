@@ -1,6 +1,7 @@
 #!/bin/bash
 # What a build is told when it is configured: systems that the library is not for are refused with
-# the reason, and flags of the user's reach every step.
+# the reason, flags of the user's reach every step, and networks whose headers come or go are found or
+# left out.
 # usage: configure.sh SOURCE_DIR CC CXX
 set -euo pipefail
 cc=$2
@@ -15,11 +16,36 @@ configure()
 }
 source=$1 cxx=$3
 
-configure flags "-DMARK=1 -fno-omit-frame-pointer" || { cat "$top/log" >&2; exit 1; }
+# headers TEXT: those of networks that this build sees, instead of the system's.
+headers()
+{
+    mkdir -p "$top/include/infiniband" "$top/include/rdma"
+    echo "$1" | tee "$top/include/infiniband/verbs.h" >"$top/include/rdma/fabric.h"
+}
+
+# networks WHEN NUMBER: of ibv and ofi so many are built.
+networks()
+{
+    local found
+    found=$(grep -o 'ibv/hca[.]c[.]o:\|ofi/ofi[.]c[.]o:' "$top/flags/build.ninja" |
+        sort -u | wc -l) || true # none is no mistake yet
+    [ "$found" -eq "$2" ] || { echo "$1 $found of ibv and ofi are built, and not $2" >&2; exit 1; }
+}
+
+headers '#error not installed'
+configure flags "-DMARK=1 -fno-omit-frame-pointer -I$top/include" || { cat "$top/log" >&2; exit 1; }
 for object in src/aqueduct.o src/front/gasnet/aqueduct_gasnet.o; do
     ninja -C "$top/flags" -t commands "$object" | grep -q -e '-DMARK=1 .* -r -nostdlib' ||
         { echo "$object is joined without the flags of compiling" >&2; exit 1; }
 done
+
+networks 'without headers' 0
+headers ''
+cmake "$top/flags" >"$top/log" 2>&1
+networks 'with headers that came later' 2
+headers '#error gone'
+cmake "$top/flags" >"$top/log" 2>&1
+networks 'after the headers are gone' 0
 
 # Compiled only: libraries of 32 bits need not be there.
 echo 'int is_there;' | "$cc" -m32 -x c -c -o "$top/probe.o" - 2>/dev/null ||
@@ -30,4 +56,4 @@ if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then
 fi
 tr -s '\n ' ' ' <"$top/log" | grep -q 'needs a little-endian system of 64 bits.* 4 bytes per' ||
     { cat "$top/log" >&2; exit 1; }
-echo 'flags reach the joined objects, and -m32 is refused with its reason'
+echo 'flags reach the joined objects, networks are looked for again, and -m32 is refused with its reason'
