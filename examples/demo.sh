@@ -15,11 +15,24 @@ picture=$root/demo-heat.png
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# Words as one would type them.
+words()
+{
+    gap=
+    for word in "$@"; do
+        case $word in
+        '' | *[!A-Za-z0-9_./=:,@%+-]*) word="'$(printf %s "$word" | sed "s/'/'\\\\''/g")'" ;;
+        esac
+        printf '%s%s' "$gap" "$word"
+        gap=' '
+    done
+}
+
 # Run a job; when it fails, show all that it said and give up.
 job()
 {
     "$aqrun" "$@" >"$work/out" 2>"$work/err" && return
-    echo "demo: this failed: $aqrun $*" >&2
+    echo "demo: this failed: $(words "$aqrun" "$@")" >&2
     cat "$work/out" "$work/err" >&2
     exit 1
 }
@@ -106,5 +119,6 @@ else
     unsteady
 fi
 echo
-echo "The picture: $picture"
-echo "More: $aqrun -n 2 $build/tools/aqperf/aqperf; $build/tools/aqinfo/aqinfo"
+echo "The picture: $(words "$picture")"
+echo "More: $(words "$aqrun" -n 2 "$build/tools/aqperf/aqperf");" \
+    "$(words "$build/tools/aqinfo/aqinfo")"

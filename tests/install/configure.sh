@@ -1,7 +1,7 @@
 #!/bin/bash
 # What a build is told when it is configured: systems that the library is not for are refused with
-# the reason, flags of the user's reach every step, and networks whose headers come or go are found or
-# left out.
+# the reason, flags of the user's reach every step, and networks whose headers come or go are found
+# or left out.
 # usage: configure.sh SOURCE_DIR CC CXX
 set -euo pipefail
 cc=$2
@@ -29,7 +29,8 @@ networks()
     local found
     found=$(grep -o 'ibv/hca[.]c[.]o:\|ofi/ofi[.]c[.]o:' "$top/flags/build.ninja" |
         sort -u | wc -l) || true # none is no mistake yet
-    [ "$found" -eq "$2" ] || { echo "$1 $found of ibv and ofi are built, and not $2" >&2; exit 1; }
+    [ "$found" -eq "$2" ] ||
+        { echo "$1 $found of ibv and ofi are built, and not $2" >&2; exit 1; }
 }
 
 headers '#error not installed'
@@ -56,4 +57,4 @@ if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then
 fi
 tr -s '\n ' ' ' <"$top/log" | grep -q 'needs a little-endian system of 64 bits.* 4 bytes per' ||
     { cat "$top/log" >&2; exit 1; }
-echo 'flags reach the joined objects, networks are looked for again, and -m32 is refused with its reason'
+echo 'flags reach the joined objects, networks are looked for again, -m32 is refused'
