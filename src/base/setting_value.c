@@ -113,6 +113,14 @@ static uint64_t setting_value_max_told(const struct aqi_setting *row)
     return max >= INT64_MAX ? max / unit * unit : max;
 }
 
+/* Under an alias: the nearest number that is legal, where the row has it so. */
+static uint64_t setting_value_clamp(const struct aqi_setting *row, uint64_t number)
+{
+    number = aqi_min(aqi_max(number, row->min), setting_value_max(row));
+    if (row->power_of_two && number > 1) number = UINT64_C(1) << (63 - __builtin_clzll(number));
+    return number;
+}
+
 static bool setting_value_in_range(const struct aqi_setting *row, uint64_t number)
 {
     if (row->power_of_two && !aqi_is_power_of_two(number)) return false;
@@ -148,7 +156,7 @@ static bool setting_value_parse_number(const struct aqi_setting *row, const char
     default:
         if (*text != '\0') return false;
     }
-    return setting_value_in_range(row, *number);
+    return true;
 }
 
 static bool setting_value_parse_choice(const char *const *choices, const char *text,
@@ -162,12 +170,14 @@ static bool setting_value_parse_choice(const char *const *choices, const char *t
     return false;
 }
 
-bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value)
+/* Without a look at the range, which is only of numbers. */
+static bool setting_value_parse(const struct aqi_setting *row, const char *text, void *value)
 {
     uint64_t number = 0;
     bool legal = false;
     switch (row->type) {
     case AQI_SET_TEXT:
+        if (row->check != NULL && !row->check(text)) return false;
         memcpy(value, &text, sizeof(text));
         return true;
     case AQI_SET_BOOL:
@@ -185,6 +195,54 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
     }
     if (legal) memcpy(value, &number, sizeof(number));
     return legal;
+}
+
+static bool setting_value_is_number(const struct aqi_setting *row)
+{
+    return row->type == AQI_SET_COUNT || row->type == AQI_SET_BYTES || row->type == AQI_SET_TIME;
+}
+
+bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *value)
+{
+    uint64_t number;
+    if (!setting_value_is_number(row)) return setting_value_parse(row, text, value);
+    if (!setting_value_parse(row, text, &number) || !setting_value_in_range(row, number))
+        return false;
+    memcpy(value, &number, sizeof(number));
+    return true;
+}
+
+/* The text of our own that a word under an alias stands for, or the word; NULL: not legal. */
+static const char *setting_value_own_text(const struct aqi_setting *row, const char *text,
+                                          bool *adjusted)
+{
+    const struct aqi_setting_word *word = row->alias_words;
+    for (; word != NULL && word->alias != NULL; word++) {
+        *adjusted = strcmp(word->alias, "*") == 0;
+        if (*adjusted || strcasecmp(word->alias, text) == 0) return word->own;
+    }
+    return row->words_only ? NULL : text;
+}
+
+bool aqi_setting_read_alias(const struct aqi_setting *row, const char *text, void *value,
+                            bool *adjusted)
+{
+    char with_unit[64];
+    uint64_t number;
+    *adjusted = false;
+    text = setting_value_own_text(row, text, adjusted);
+    if (text == NULL) return false;
+    if (row->alias_unit != NULL && text[strspn(text, "0123456789")] == '\0' &&
+        snprintf(with_unit, sizeof(with_unit), "%s%s", text, row->alias_unit) <
+            (int)sizeof(with_unit))
+        text = with_unit;
+    if (!setting_value_is_number(row)) return aqi_setting_read(row, text, value);
+    if (!setting_value_parse(row, text, &number)) return false;
+    *adjusted = !setting_value_in_range(row, number);
+    if (*adjusted && !row->clamp) return false;
+    number = setting_value_clamp(row, number);
+    memcpy(value, &number, sizeof(number));
+    return true;
 }
 
 /* What is written into a buffer; `used` counts on when that is used up, as snprintf does. */
@@ -227,7 +285,7 @@ static void setting_value_add_range(struct value_text *to, const struct aqi_sett
 {
     switch (row->type) {
     case AQI_SET_TEXT:
-        value_add(to, "any text");
+        value_add(to, "%s", row->legal != NULL ? row->legal : "any text");
         return;
     case AQI_SET_BOOL:
         value_add(to, "0 1 no yes off on false true");
@@ -256,11 +314,16 @@ int aqi_setting_complain(const struct aqi_setting *row, const char *variable, co
                          char *buf, size_t len)
 {
     struct value_text to = {buf, len, 0};
-    value_add(&to, "%s=\"%.80s\" is not legal: %s ", variable, text, value_types[row->type].how);
+    bool words = row->words_only && strcmp(variable, row->name) != 0;
+    value_add(&to, "%s=\"%.80s\" is not legal: %s ", variable, text,
+              words ? "give one of" : value_types[row->type].how);
+    for (size_t i = 0; words && row->alias_words[i].alias != NULL; i++)
+        value_add(&to, "%s%s", i == 0 ? "" : " ", row->alias_words[i].alias);
+    if (words) return to.used;
     setting_value_add_range(&to, row);
     if (row->type == AQI_SET_TIME)
         value_add(&to, " (without a unit: %s)", setting_value_bare_time_unit(row));
-    if (row->def != NULL) value_add(&to, "; the default is %s", row->def);
+    if (row->def != NULL && *row->def != '\0') value_add(&to, "; the default is %s", row->def);
     return to.used;
 }
 

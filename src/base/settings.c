@@ -56,9 +56,11 @@ static aq_status settings_no_memory(void)
 
 const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
 {
-    if (index == 0 || row->alias == NULL) return row->alias;
-    for (unsigned i = 0; row->more_aliases != NULL && row->more_aliases[i] != NULL; i++)
-        if (i + 1 == index) return row->more_aliases[i];
+    const char *const *const lists[] = {row->more_aliases, row->old_aliases};
+    if (row->alias != NULL && index-- == 0) return row->alias;
+    for (size_t l = 0; l < AQI_COUNT_OF(lists); l++)
+        for (size_t i = 0; lists[l] != NULL && lists[l][i] != NULL; i++)
+            if (index-- == 0) return lists[l][i];
     return NULL;
 }
 
@@ -119,6 +121,14 @@ static aq_status settings_complain(const struct aqi_setting *row, uint8_t origin
     return AQ_ESETTING;
 }
 
+static bool settings_read(const struct aqi_setting *row, uint8_t origin, const char *text,
+                          void *value, bool *adjusted)
+{
+    *adjusted = false;
+    return origin < SETTINGS_ALIAS ? aqi_setting_read(row, text, value)
+                                   : aqi_setting_read_alias(row, text, value, adjusted);
+}
+
 static aq_status settings_load_row(struct aqi_settings_table *table, size_t index, bool first)
 {
     const struct aqi_setting *row = &table->rows[index];
@@ -132,7 +142,8 @@ static aq_status settings_load_row(struct aqi_settings_table *table, size_t inde
             if (kept == NULL) return settings_no_memory();
             text = kept->text;
         }
-        if (aqi_setting_read(row, text, field)) return AQ_OK;
+        bool adjusted;
+        if (settings_read(row, *origin, text, field, &adjusted)) return AQ_OK;
         status = settings_complain(row, *origin, text, first);
         *origin = SETTINGS_DEFAULT;
     }
@@ -167,40 +178,130 @@ const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_
     return nearest.best;
 }
 
-static bool settings_known(struct aqi_settings_table *const *tables, size_t count, const char *name)
+/* What settings_warn goes through the environment with. */
+struct settings_search {
+    struct aqi_settings_table *const *tables;
+    size_t count;
+    const char *const *others;
+};
+
+/* The prefix that people do not misspell, which says nothing of how near a name is. */
+static size_t settings_prefix(const char *name)
 {
-    for (size_t t = 0; t < count; t++)
-        for (size_t i = 0; i < tables[t]->count; i++)
-            if (strcmp(tables[t]->rows[i].name, name) == 0) return true;
+    return strcspn(name, "_") + 1;
+}
+
+static bool settings_is_other(const struct settings_search *search, const char *name)
+{
+    for (size_t i = 0; search->others != NULL && search->others[i] != NULL; i++) {
+        const char *other = search->others[i];
+        size_t len = strlen(other);
+        if (other[len - 1] == '*' ? strncmp(name, other, len - 1) == 0 : strcmp(name, other) == 0)
+            return true;
+    }
     return false;
 }
 
-static void settings_warn_unknown(struct aqi_settings_table *const *tables, size_t count,
-                                  const char *name)
+/* Is a name that of a row or an alias? `nearest` is offered all aliases of its prefix. */
+static bool settings_known(const struct settings_search *search, const char *name,
+                           struct aqi_nearest *nearest)
 {
-    struct settings_text *kept = settings_keep(name);
-    if (kept == NULL || kept->warned) return;
-    kept->warned = true;
-    const char *nearest = aqi_settings_nearest(tables, count, name);
-    if (nearest != NULL)
-        aqi_log(AQI_LOG_WARN, "base", "%.80s is no setting and is ignored: maybe %s?", name,
-                nearest);
+    size_t prefix = settings_prefix(name);
+    for (size_t t = 0; t < search->count; t++)
+        for (size_t i = 0; i < search->tables[t]->count; i++) {
+            const struct aqi_setting *row = &search->tables[t]->rows[i];
+            const char *alias;
+            if (strcmp(row->name, name) == 0) return true;
+            for (unsigned a = 0; (alias = aqi_setting_alias(row, a)) != NULL; a++) {
+                if (strcmp(alias, name) == 0) return true;
+                if (strncmp(alias, name, prefix) == 0) aqi_nearest_offer(nearest, alias + prefix);
+            }
+        }
+    return false;
+}
+
+static void settings_offer_others(const struct settings_search *search, const char *name,
+                                  struct aqi_nearest *nearest)
+{
+    size_t prefix = settings_prefix(name);
+    for (size_t i = 0; search->others != NULL && search->others[i] != NULL; i++)
+        if (strncmp(search->others[i], name, prefix) == 0 && strchr(search->others[i], '*') == NULL)
+            aqi_nearest_offer(nearest, search->others[i] + prefix);
+}
+
+/* The first time that this is asked of a text. */
+static bool settings_first_time(const char *text)
+{
+    struct settings_text *kept = settings_keep(text);
+    bool first = kept != NULL && !kept->warned;
+    if (first) kept->warned = true;
+    return first;
+}
+
+static void settings_warn_name(const struct settings_search *search, const char *name)
+{
+    struct aqi_nearest nearest;
+    size_t prefix = settings_prefix(name);
+    bool own = strncmp(name, "AQ_", 3) == 0;
+    aqi_nearest_begin(&nearest, name + prefix);
+    if (settings_known(search, name, &nearest) || settings_is_other(search, name)) return;
+    settings_offer_others(search, name, &nearest);
+    const char *best =
+        own ? aqi_settings_nearest(search->tables, search->count, name) : nearest.best;
+    if ((best == NULL && !own) || !settings_first_time(name)) return;
+    if (best != NULL)
+        aqi_log(AQI_LOG_WARN, "base", "%.80s is no setting and is ignored: maybe %.*s%s?", name,
+                own ? 0 : (int)prefix, name, best);
     else
         aqi_log(AQI_LOG_WARN, "base",
                 "%.80s is no setting and is ignored: aqinfo lists those there are", name);
 }
 
-void aqi_settings_warn_unknown(struct aqi_settings_table *const *tables, size_t count)
+/* Aliases have one prefix; those of other programs without it (SSH_SERVERS) say nothing. */
+static void settings_warn_unknown(const struct settings_search *search)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-        if (strncmp(*entry, "AQ_", 3) != 0) continue;
+        if (strncmp(*entry, "AQ_", 3) != 0 && strncmp(*entry, "GASNET_", 7) != 0) continue;
         char name[256];
         size_t len = strcspn(*entry, "=");
         if (len >= sizeof(name)) len = sizeof(name) - 1;
         memcpy(name, *entry, len);
         name[len] = '\0';
-        if (!settings_known(tables, count, name)) settings_warn_unknown(tables, count, name);
+        settings_warn_name(search, name);
     }
+}
+
+static void settings_warn_row(const struct aqi_settings_table *table, size_t index)
+{
+    const struct aqi_setting *row = &table->rows[index];
+    uint8_t origin;
+    uint64_t value;
+    bool adjusted;
+    const char *text = settings_source(row, &origin);
+    if (origin < SETTINGS_ALIAS || !settings_read(row, origin, text, &value, &adjusted)) return;
+    const char *alias = settings_variable(row, origin);
+    for (size_t i = 0; row->old_aliases != NULL && row->old_aliases[i] != NULL; i++)
+        if (row->old_aliases[i] == alias && settings_first_time(alias))
+            aqi_log(AQI_LOG_WARN, "base", "%s is a name of old releases: set %s instead", alias,
+                    row->alias != NULL ? row->alias : row->name);
+    if (!adjusted) return;
+    char legal[256], given[256], taken[64];
+    snprintf(given, sizeof(given), "%s=%.80s", alias, text);
+    if (!settings_first_time(given)) return;
+    aqi_setting_range(row, legal, sizeof(legal));
+    aqi_setting_format(table, index, taken, sizeof(taken));
+    aqi_log(AQI_LOG_WARN, "base", "%s is outside of what there is here, %s: %s is taken", given,
+            legal, taken);
+}
+
+void aqi_settings_warn(struct aqi_settings_table *const *tables, size_t count,
+                       const char *const *others)
+{
+    settings_warn_unknown(
+        &(struct settings_search){.tables = tables, .count = count, .others = others});
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tables[t]->count; i++)
+            settings_warn_row(tables[t], i);
 }
 
 aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t count)
@@ -217,6 +318,15 @@ const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t ro
 {
     uint8_t origin = table->origins == NULL ? SETTINGS_DEFAULT : table->origins[row];
     return origin == SETTINGS_DEFAULT ? "default" : settings_variable(&table->rows[row], origin);
+}
+
+const char *aqi_setting_variable(const struct aqi_settings_table *table, const void *field)
+{
+    size_t row = 0;
+    while ((const char *)table->values + table->rows[row].offset != (const char *)field)
+        row++;
+    return aqi_setting_is_default(table, row) ? table->rows[row].name
+                                              : aqi_setting_origin(table, row);
 }
 
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row)

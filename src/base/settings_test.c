@@ -50,11 +50,78 @@ static const struct aqi_setting rows_b[] = {
      .max = 1 << 30,
      .offset = offsetof(__typeof__(values_b), size)},
 };
+
+static bool is_word(const char *text)
+{
+    return text[strspn(text, "abcdefghijklmnopqrstuvwxyz")] == '\0';
+}
+
+static struct {
+    uint64_t depth, region, keep, way, old;
+    const char *word;
+} values_c;
+static const char *const keeps[] = {"auto", "none", NULL};
+static const char *const ways[] = {"messages", "writes", NULL};
+static const struct aqi_setting_word zero_words[] = {{"0", "32"}, {NULL, NULL}};
+static const struct aqi_setting_word keep_words[] = {AQI_SETTING_WORDS("none", "auto")};
+static const struct aqi_setting_word way_words[] = {
+    {"GNIDISSEM", "writes"}, {"*", "messages"}, {NULL, NULL}};
+static const struct aqi_setting rows_c[] = {
+    {.name = "AQ_DEPTH",
+     .alias = "GASNET_DEPTH",
+     .alias_words = zero_words,
+     .clamp = true,
+     .def = "4",
+     .doc = "Depth.",
+     .min = 2,
+     .max = 32,
+     .power_of_two = true,
+     AQI_SETTING_IN(COUNT, __typeof__(values_c), depth)},
+    {.name = "AQ_REGION",
+     .alias = "GASNET_REGION",
+     .alias_unit = "M",
+     .def = "128K",
+     .doc = "Region.",
+     .min = 4096,
+     .max = 1 << 30,
+     AQI_SETTING_IN(BYTES, __typeof__(values_c), region)},
+    {.name = "AQ_KEEP",
+     .alias = "GASNET_USE_KEEPING",
+     .alias_words = keep_words,
+     .words_only = true,
+     .def = "auto",
+     .doc = "Keep.",
+     .choices = keeps,
+     AQI_SETTING_IN(CHOICE, __typeof__(values_c), keep)},
+    {.name = "AQ_WAY",
+     .alias = "GASNET_WAY",
+     .alias_words = way_words,
+     .def = "messages",
+     .doc = "Way.",
+     .choices = ways,
+     AQI_SETTING_IN(CHOICE, __typeof__(values_c), way)},
+    {.name = "AQ_OLD",
+     .alias = "GASNET_NEW",
+     .old_aliases = (const char *const[]){"GASNET_ANCIENT", NULL},
+     .def = "0",
+     .doc = "Old.",
+     AQI_SETTING_IN(COUNT, __typeof__(values_c), old)},
+    {.name = "AQ_WORD",
+     .alias = "GASNET_WORD",
+     .check = is_word,
+     .legal = "a word",
+     .def = "",
+     .doc = "Word.",
+     AQI_SETTING_IN(TEXT, __typeof__(values_c), word)},
+};
+static const char *const others[] = {"GASNET_FREEZE", "GASNET_TEST_*", NULL};
+static struct aqi_settings_table table_c = {
+    .group = "c", .rows = rows_c, .count = AQI_COUNT_OF(rows_c), .values = &values_c};
 static struct aqi_settings_table table_a = {
     .group = "a", .rows = rows_a, .count = AQI_COUNT_OF(rows_a), .values = &values_a};
 static struct aqi_settings_table table_b = {
     .group = "b", .rows = rows_b, .count = AQI_COUNT_OF(rows_b), .values = &values_b};
-static struct aqi_settings_table *const tables[] = {&table_a, &table_b};
+static struct aqi_settings_table *const tables[] = {&table_a, &table_b, &table_c};
 
 /* Without the variables of whoever runs the test. */
 static int clean_environment(void **state)
@@ -68,7 +135,7 @@ static aq_status load(struct capture *capture)
 {
     capture_start(capture);
     aq_status status = aqi_settings_load(tables, AQI_COUNT_OF(tables));
-    aqi_settings_warn_unknown(tables, AQI_COUNT_OF(tables));
+    aqi_settings_warn(tables, AQI_COUNT_OF(tables), others);
     capture_end(capture);
     return status;
 }
@@ -205,6 +272,124 @@ static void bad_alias_is_named_as_such(void **state)
     assert_int_equal(values_a.slots, 64);
 }
 
+/* One warning for a job, which names what was set, what is legal and what is taken. */
+static void numbers_of_an_alias_are_adjusted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t depth;
+        const char *warning;
+    } rows[] = {
+        {"8", 8, NULL},
+        {"0", 32, NULL},
+        {"9", 8, "GASNET_DEPTH=9 is"},
+        {"64", 32, "=64 "},
+        {"1", 2,
+         "GASNET_DEPTH=1 is outside of what there is here, 2 to 32, a "
+         "power of two: 2 is taken"},
+    };
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct capture capture;
+        setenv("GASNET_DEPTH", rows[i].text, 1);
+        assert_int_equal(load(&capture), AQ_OK);
+        assert_int_equal(values_c.depth, rows[i].depth);
+        if (rows[i].warning == NULL)
+            assert_string_equal(capture.text, "");
+        else
+            assert_non_null(strstr(capture.text, rows[i].warning));
+        assert_int_equal(load(&capture), AQ_OK);
+        assert_string_equal(capture.text, "");
+    }
+    struct capture capture;
+    setenv("GASNET_DEPTH", "many", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "GASNET_DEPTH=\"many\""));
+    setenv("AQ_DEPTH", "64", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "AQ_DEPTH=\"64\""));
+}
+
+static void an_alias_has_its_own_unit_and_words(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_REGION", "2", 1);
+    setenv("GASNET_USE_KEEPING", "No", 1);
+    setenv("GASNET_WAY", "gnidissem", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+    assert_int_equal(values_c.region, 2 << 20);
+    assert_int_equal(values_c.keep, 1);
+    assert_int_equal(values_c.way, 1);
+    setenv("GASNET_REGION", "12K", 1);
+    setenv("GASNET_WAY", "PSHM", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_c.region, 12 << 10);
+    assert_int_equal(values_c.way, 0);
+    assert_non_null(strstr(capture.text, "GASNET_WAY=PSHM is outside of what there is here, "
+                                         "messages writes: messages is taken"));
+    setenv("AQ_REGION", "8192", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_c.region, 8192);
+    setenv("GASNET_USE_KEEPING", "auto", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_non_null(
+        strstr(aq_error_message(), "GASNET_USE_KEEPING=\"auto\" is not legal: give one of 0 no"));
+}
+
+static void texts_are_checked(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_WORD", "seven", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(values_c.word, "seven");
+    assert_string_equal(aqi_setting_variable(&table_c, &values_c.word), "GASNET_WORD");
+    assert_string_equal(aqi_setting_variable(&table_c, &values_c.depth), "AQ_DEPTH");
+    setenv("GASNET_WORD", "7", 1);
+    assert_int_equal(load(&capture), AQ_ESETTING);
+    assert_string_equal(aq_error_message(), "GASNET_WORD=\"7\" is not legal: give a word");
+    assert_string_equal(values_c.word, "");
+}
+
+static void old_aliases_hold_with_a_warning(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_ANCIENT", "7", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_c.old, 7);
+    assert_non_null(strstr(capture.text, "GASNET_ANCIENT is a name of old releases: set "
+                                         "GASNET_NEW instead"));
+    setenv("GASNET_NEW", "8", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(values_c.old, 8);
+    assert_string_equal(capture.text, "");
+}
+
+/* Of a name that is not near to one there may be in another library nothing is said. */
+static void names_near_to_an_alias_are_answered(void **state)
+{
+    (void)state;
+    struct capture capture;
+    setenv("GASNET_DEPHT", "1", 1);
+    setenv("GASNET_FREEEZE", "1", 1);
+    setenv("GASNET_FREEZE", "1", 1);
+    setenv("GASNET_TEST_DEPTH", "1", 1);
+    setenv("GASNET_QUIETLY", "1", 1);
+    setenv("GASNET_OLDE", "1", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_non_null(strstr(capture.text, "GASNET_DEPHT is no setting and is ignored: maybe "
+                                         "GASNET_DEPTH?\n"));
+    assert_non_null(strstr(capture.text, "maybe GASNET_FREEZE?\n"));
+    assert_non_null(strstr(capture.text, "maybe GASNET_OLD?\n"));
+    assert_null(strstr(capture.text, "GASNET_TEST"));
+    assert_null(strstr(capture.text, "GASNET_QUIETLY"));
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_string_equal(capture.text, "");
+}
+
 static void unknown_names_are_answered_once(void **state)
 {
     (void)state;
@@ -268,6 +453,11 @@ int main(void)
         cmocka_unit_test_setup(aliases_count_in_their_order, clean_environment),
         cmocka_unit_test_setup(bad_value_keeps_default_and_sets_the_rest, clean_environment),
         cmocka_unit_test_setup(bad_alias_is_named_as_such, clean_environment),
+        cmocka_unit_test_setup(numbers_of_an_alias_are_adjusted, clean_environment),
+        cmocka_unit_test_setup(an_alias_has_its_own_unit_and_words, clean_environment),
+        cmocka_unit_test_setup(texts_are_checked, clean_environment),
+        cmocka_unit_test_setup(old_aliases_hold_with_a_warning, clean_environment),
+        cmocka_unit_test_setup(names_near_to_an_alias_are_answered, clean_environment),
         cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),
         cmocka_unit_test_setup(nearest_name, clean_environment),
         cmocka_unit_test_setup(very_long_names_and_values, clean_environment),

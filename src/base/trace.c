@@ -84,21 +84,17 @@ static bool trace_word(const char *text, size_t len, unsigned *mask)
            trace_letters(text, len, mask);
 }
 
-aq_status aqi_trace_parse(const char *text, unsigned *mask)
+bool aqi_trace_read(const char *text, unsigned *mask)
 {
     unsigned found = 0;
     for (const char *part = text; *part != '\0';) {
         size_t len = strcspn(part, ",+");
-        if (!trace_word(part, len, &found))
-            return aqi_fail(AQ_ESETTING, "base",
-                            "AQ_TRACE=\"%.100s\": \"%.*s\" is not legal; give off, all, or some of "
-                            "am, rma, atomic, coll, wait and job, separated by commas",
-                            text, (int)aqi_min(len, 40), part);
+        if (!trace_word(part, len, &found)) return false;
         part += len;
         if (*part != '\0') part++;
     }
     *mask = found;
-    return AQ_OK;
+    return true;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

@@ -42,9 +42,9 @@ struct aqi_trace_params {
 
 /*
  * Read a mask: categories separated by commas or '+', "all", "off" or nothing; or the letters of
- * GASNET_TRACEMASK, of which those that have no category here are ignored.
+ * GASNET_TRACEMASK, of which those that have no category here are ignored. False: it is none.
  */
-aq_status aqi_trace_parse(const char *text, unsigned *mask);
+bool aqi_trace_read(const char *text, unsigned *mask);
 
 /* Once. */
 void aqi_trace_open(const struct aqi_trace_params *params);

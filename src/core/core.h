@@ -46,7 +46,7 @@ struct aqi_core_config {
     uint64_t packed_long;
     uint64_t am_bytes;
     uint64_t progress_thread, check_threads;
-    uint64_t max_segment;
+    const char *max_segment;
     uint64_t scratch;
     uint64_t barrier; /* 1: by remote writes */
     uint64_t vis_pack;

@@ -42,7 +42,7 @@ static const struct aqi_setting launch_rows[] = {
      .more_aliases = launch_more_files,
      .def = "",
      .doc = "A file with the hosts of jobs that aqrun starts, one a line, as aqrun --hostfile "
-            "takes it; AQ_HOSTS goes before.",
+            "takes it. AQ_HOSTS goes before, GASNET_SSH_SERVERS behind.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, hostfile)},
     {.name = "AQ_SSH_CMD",
      .alias = "GASNET_SSH_CMD",
@@ -59,6 +59,7 @@ static const struct aqi_setting launch_rows[] = {
      .advice = "-p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_options)},
     {.name = "AQ_SSH_FANOUT",
+     .clamp = true,
      .alias = "GASNET_SSH_OUT_DEGREE",
      .def = "16",
      .max = AQI_MAX_RANKS,

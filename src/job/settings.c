@@ -41,6 +41,7 @@ static const struct aqi_setting job_rows[] = {
          AQI_SETTING_IN(TIME, struct aqi_job_config, start_timeout_ns)},
     [AQI_JOB_EXIT_TIMEOUT] =
         {.name = "AQ_EXIT_TIMEOUT",
+         .clamp = true,
          .alias = "GASNET_EXITTIMEOUT",
          .def = "2s",
          .unit = "s",

@@ -1,6 +1,7 @@
 /* The settings that belong to no other folder, and the list of all tables. */
 #include "lib/lib.h"
 
+#include "base/trace.h"
 #include "core/core.h"
 #include "job/launch.h"
 #include "job/settings.h"
@@ -14,8 +15,21 @@ struct lib_config lib_config;
 /* In the order of enum aqi_trace_format. */
 static const char *const trace_formats[] = {"auto", "chrome", "text", NULL};
 
+/* GASNET_FIREHOSE_VERBOSE: what the library has to say of registrations. */
+static const struct aqi_setting_word log_words[] = {
+    AQI_SETTING_WORDS("warn", "warn,ibv=info,ofi=info")};
+
+static bool config_is_trace(const char *text)
+{
+    unsigned mask;
+    return aqi_trace_read(text, &mask);
+}
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_LOG",
+     .alias = "GASNET_FIREHOSE_VERBOSE",
+     .alias_words = log_words,
+     .words_only = true,
      .def = "warn",
      .doc = "How much to say on standard error: off, error, warn, info, debug or trace, and for "
             "single folders after commas.",
@@ -27,6 +41,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BOOL, struct lib_config, stats)},
     {.name = "AQ_TRACE",
      .alias = "GASNET_TRACEMASK",
+     .check = config_is_trace,
+     .legal = "off, all, or some of am, rma, atomic, coll, wait and job, separated by commas",
      .def = "",
      .doc = "What to trace: all, off, or some of am, rma, atomic, coll, wait and job, separated by "
             "commas; when nothing is said, all if AQ_TRACE_FILE is set.",

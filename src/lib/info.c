@@ -39,7 +39,7 @@ static void info_warn_unknown(void)
 {
     size_t count;
     struct aqi_settings_table *const *tables = lib_tables(&count);
-    aqi_settings_warn_unknown(tables, count);
+    aqi_settings_warn(tables, count, lib_other_names);
 }
 
 /* Once: the environment stays what it is, and a bad value is complained about one time. */

@@ -419,7 +419,7 @@ static aq_status init_load_settings(const aq_init_params *params)
     struct aqi_settings_table *const *tables = lib_tables(&count);
     aq_status st = lib_load_settings(false);
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
-    if (aqi_job_config.rank == 0) aqi_settings_warn_unknown(tables, count);
+    if (aqi_job_config.rank == 0) aqi_settings_warn(tables, count, lib_other_names);
     if (st == AQ_OK) st = aqi_fault_configure(lib_config.fault);
     if (st == AQ_OK) st = aqi_core_choose_segment_mode(init_segment_modes(params));
     return st;

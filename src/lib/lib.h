@@ -19,6 +19,9 @@ extern struct lib_config lib_config;
 /* Every table of the library: what aq_init loads and aq_info_setting lists. */
 struct aqi_settings_table *const *lib_tables(size_t *count);
 
+/* names.c: GASNET_ variables that are no settings, for aqi_settings_warn. */
+extern const char *const lib_other_names[];
+
 /*
  * Read the environment into all tables: at aq_init always, so that the program may set variables
  * before it; for who asks (`ask`) only if nobody has yet, for a running job works with the values.

@@ -75,9 +75,10 @@ static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd
 }
 
 /* A file of this process alone, or that of all. */
-static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *setting,
-                              const char *file, int *fd)
+static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *const *name,
+                              int *fd)
 {
+    const char *file = *name, *setting = aqi_setting_variable(&aqi_job_settings, name);
     bool own = boot->info.size == 1 || strchr(file, '%') != NULL || strcmp(file, "-") == 0 ||
                strcmp(file, "stderr") == 0;
     return own ? aqi_safe_open(setting, file, boot->info.rank, fd) : outputs_join(boot, what, fd);
@@ -91,10 +92,12 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
                                      .limit = lib_config.trace_limit,
                                      .flush = lib_config.trace_flush != 0,
                                      .rank = boot->info.rank};
-    aq_status st = aqi_trace_parse(lib_config.trace, &trace.mask);
-    if (st == AQ_OK && file[0] != '\0' && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
-    if (st != AQ_OK || trace.mask == 0) return st;
-    if (file[0] != '\0') st = outputs_open(boot, AQI_SHOW_TRACE, "AQ_TRACE_FILE", file, &trace.fd);
+    aq_status st = AQ_OK;
+    (void)aqi_trace_read(lib_config.trace, &trace.mask); /* load has seen that it is one */
+    if (file[0] != '\0' && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
+    if (trace.mask == 0) return AQ_OK;
+    if (file[0] != '\0')
+        st = outputs_open(boot, AQI_SHOW_TRACE, &aqi_job_config.trace_file, &trace.fd);
     if (st == AQ_OK) aqi_trace_open(&trace);
     return st;
 }
@@ -106,7 +109,7 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
     outputs_show_counters(boot);
     aq_status st = outputs_open_trace(boot);
     if (st == AQ_OK && to_file)
-        st = outputs_open(boot, AQI_SHOW_STATS, "AQ_STATS_FILE", file, &outputs.stats);
+        st = outputs_open(boot, AQI_SHOW_STATS, &aqi_job_config.stats_file, &outputs.stats);
     else if (lib_config.stats)
         outputs.stats = STDERR_FILENO;
     if (st != AQ_OK) return st;

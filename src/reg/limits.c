@@ -21,83 +21,15 @@ struct aqi_reg_config aqi_reg_config = {
 /* In the order of enum aqi_reg_monitor. */
 static const char *const limits_monitors[] = {"auto", "none", NULL};
 
-static const struct aqi_setting limits_rows[] = {
-    {.name = "AQ_REG_MAX",
-     .alias = "GASNET_PHYSMEM_MAX",
-     .def = LIMITS_MAX,
-     .doc = "The most memory of a host that all processes of the job there may have registered on "
-            "demand: a part of it such as 0.8 or 5/8, or a size; a bare number is in M.",
-     .advice = "Lower it where other programs need the memory. A limit of locked memory (ulimit "
-               "-l) lowers it by itself.",
-     AQI_SETTING_IN(TEXT, struct aqi_reg_config, max)},
-    {.name = "AQ_REG_PROBE",
-     .def = "no",
-     .doc = "Register as much at the start, to see whether that can be; else the limit is lowered "
-            "when a registration fails.",
-     .advice = "When the first failures take long; so does this.",
-     AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
-    {.name = "AQ_REG_MAIN",
-     .alias = "GASNET_FIREHOSE_M",
-     .def = "",
-     .doc = "Of the share of AQ_REG_MAX that a process has, how much its peers may hold, all "
-            "together: a part, or a size; a bare number is in M. Nothing: three quarters where "
-            "segments may be registered on demand (modes large and everything, ibv), else a "
-            "sixteenth.",
-     .advice = "Raise it where peers reach more memory than that, again and again "
-               "(counter reg_far_refused).",
-     .same = true,
-     AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
-    {.name = "AQ_REG_VICTIM",
-     .alias = "GASNET_FIREHOSE_MAXVICTIM_M",
-     .def = "",
-     .doc = "Of the same share, how much a process may have registered for itself, or keep "
-            "unused: a part, or a size; a bare number is in M. Nothing: the rest.",
-     AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
-    {.name = "AQ_REG_MAIN_REGIONS",
-     .alias = "GASNET_FIREHOSE_R",
-     .def = "0",
-     .doc = "The most registrations that peers may hold; 0: as many as fit.",
-     .same = true,
-     AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
-    {.name = "AQ_REG_VICTIM_REGIONS",
-     .alias = "GASNET_FIREHOSE_MAXVICTIM_R",
-     .def = "0",
-     .doc = "The most other registrations of a process; 0: as many as fit.",
-     AQI_SETTING_IN(COUNT, struct aqi_reg_config, victim_regions)},
-    {.name = "AQ_REG_REGION",
-     .alias = "GASNET_FIREHOSE_MAXREGION_SIZE",
-     .def = "128K",
-     .min = 4096,
-     .max = UINT64_C(1) << 40,
-     .power_of_two = true,
-     .same = true,
-     .doc = "The most memory of one registration.",
-     .advice = "Raise it where large buffers are used as a whole: fewer registrations for the same "
-               "memory.",
-     AQI_SETTING_IN(BYTES, struct aqi_reg_config, region)},
-    {.name = "AQ_REG_PUT_IN_MOVE",
-     .alias = "GASNET_PUTINMOVE_LIMIT",
-     .def = "3K",
-     .max = AQI_REG_RIDE_MAX,
-     .same = true,
-     .doc = "The largest put that rides on the message that asks for its destination; over ibv "
-            "at most what AQ_IBV_MEDIUM leaves.",
-     AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
-    {.name = "AQ_REG_MONITOR",
-     .def = "auto",
-     .doc = "How to hear of memory that is unmapped: auto (by userfaultfd, where that can be), or "
-            "none: memory outside the segments is then registered for each transfer.",
-     .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
-               "time: as long as a peer holds a key of what was given back nothing is sent.",
-     .type = AQI_SET_CHOICE,
-     .choices = limits_monitors,
-     .offset = offsetof(struct aqi_reg_config, monitor)},
-};
+/* 0 means "find out", which is what the limit is lowered for when a registration fails. */
+static const struct aqi_setting_word limits_max_words[] = {{"0", LIMITS_MAX}, {NULL, NULL}};
+static const struct aqi_setting_word limits_noprobe_words[] = {AQI_SETTING_WORDS("yes", "no")};
+/* Whether registrations of local memory are kept, which only the monitor makes safe. */
+static const struct aqi_setting_word limits_keep_words[] = {AQI_SETTING_WORDS("none", "auto")};
+static const char *const limits_keep_aliases[] = {"GASNET_USE_UDREG", NULL};
 
-struct aqi_settings_table aqi_reg_settings = {.group = "reg",
-                                              .rows = limits_rows,
-                                              .count = AQI_COUNT_OF(limits_rows),
-                                              .values = &aqi_reg_config};
+#define LIMITS_LEGAL                                                                               \
+    "a part such as 0.8 or 5/8, or a size such as 512M or 4G; a bare number is in M"
 
 /* "0.8", "5/8" of `whole`; "300" (M), "64K". */
 static bool limits_share(const char *text, uint64_t whole, uint64_t *bytes)
@@ -119,12 +51,116 @@ static bool limits_share(const char *text, uint64_t whole, uint64_t *bytes)
     return true;
 }
 
-static aq_status limits_read(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
+static bool limits_is_share(const char *text)
 {
-    if (limits_share(text, whole, bytes)) return AQ_OK;
-    return aqi_fail(AQ_ESETTING, "reg",
-                    "%s=%s is neither a part such as 0.8 or 5/8 nor a size such as 512M or 4G",
-                    name, text);
+    uint64_t bytes;
+    return limits_share(text, 0, &bytes);
+}
+
+static bool limits_is_share_or_nothing(const char *text)
+{
+    return *text == '\0' || limits_is_share(text);
+}
+
+static const struct aqi_setting limits_rows[] = {
+    {.name = "AQ_REG_MAX",
+     .alias_words = limits_max_words,
+     .alias = "GASNET_PHYSMEM_MAX",
+     .def = LIMITS_MAX,
+     .check = limits_is_share,
+     .legal = LIMITS_LEGAL,
+     .doc = "The most memory of a host that all processes of the job there may have registered on "
+            "demand: a part of it such as 0.8 or 5/8, or a size; a bare number is in M.",
+     .advice = "Lower it where other programs need the memory. A limit of locked memory (ulimit "
+               "-l) lowers it by itself.",
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, max)},
+    {.name = "AQ_REG_PROBE",
+     .alias = "GASNET_PHYSMEM_NOPROBE",
+     .alias_words = limits_noprobe_words,
+     .words_only = true,
+     .def = "no",
+     .doc = "Register as much at the start, to see whether that can be; else the limit is lowered "
+            "when a registration fails.",
+     .advice = "When the first failures take long; so does this.",
+     AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
+    {.name = "AQ_REG_MAIN",
+     .alias = "GASNET_FIREHOSE_M",
+     .def = "",
+     .check = limits_is_share_or_nothing,
+     .legal = "nothing, " LIMITS_LEGAL,
+     .doc = "Of the share of AQ_REG_MAX that a process has, how much its peers may hold, all "
+            "together: a part, or a size; a bare number is in M. Nothing: three quarters where "
+            "segments may be registered on demand (modes large and everything, ibv), else a "
+            "sixteenth.",
+     .advice = "Raise it where peers reach more memory than that, again and again "
+               "(counter reg_far_refused).",
+     .same = true,
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
+    {.name = "AQ_REG_VICTIM",
+     .alias = "GASNET_FIREHOSE_MAXVICTIM_M",
+     .def = "",
+     .check = limits_is_share_or_nothing,
+     .legal = "nothing, " LIMITS_LEGAL,
+     .doc = "Of the same share, how much a process may have registered for itself, or keep "
+            "unused: a part, or a size; a bare number is in M. Nothing: the rest.",
+     AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
+    {.name = "AQ_REG_MAIN_REGIONS",
+     .alias = "GASNET_FIREHOSE_R",
+     .def = "0",
+     .doc = "The most registrations that peers may hold; 0: as many as fit.",
+     .same = true,
+     AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
+    {.name = "AQ_REG_VICTIM_REGIONS",
+     .alias = "GASNET_FIREHOSE_MAXVICTIM_R",
+     .def = "0",
+     .doc = "The most other registrations of a process; 0: as many as fit.",
+     AQI_SETTING_IN(COUNT, struct aqi_reg_config, victim_regions)},
+    {.name = "AQ_REG_REGION",
+     .alias = "GASNET_FIREHOSE_MAXREGION_SIZE",
+     .def = "128K",
+     .min = 4096,
+     .max = UINT64_C(1) << 40,
+     .clamp = true,
+     .alias_unit = "M",
+     .same = true,
+     .doc = "The most memory of one registration, rounded down to a power of two.",
+     .advice = "Raise it where large buffers are used as a whole: fewer registrations for the same "
+               "memory.",
+     AQI_SETTING_IN(BYTES, struct aqi_reg_config, region)},
+    {.name = "AQ_REG_PUT_IN_MOVE",
+     .alias = "GASNET_PUTINMOVE_LIMIT",
+     .def = "3K",
+     .max = AQI_REG_RIDE_MAX,
+     .same = true,
+     .doc = "The largest put that rides on the message that asks for its destination; over ibv "
+            "at most what AQ_IBV_MEDIUM leaves.",
+     AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
+    {.name = "AQ_REG_MONITOR",
+     .alias = "GASNET_USE_FIREHOSE",
+     .more_aliases = limits_keep_aliases,
+     .alias_words = limits_keep_words,
+     .words_only = true,
+     .def = "auto",
+     .doc = "How to hear of memory that is unmapped: auto (by userfaultfd, where that can be), or "
+            "none: memory outside the segments is then registered for each transfer.",
+     .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
+               "time: as long as a peer holds a key of what was given back nothing is sent.",
+     .type = AQI_SET_CHOICE,
+     .choices = limits_monitors,
+     .offset = offsetof(struct aqi_reg_config, monitor)},
+};
+
+struct aqi_settings_table aqi_reg_settings = {.group = "reg",
+                                              .rows = limits_rows,
+                                              .count = AQI_COUNT_OF(limits_rows),
+                                              .values = &aqi_reg_config};
+
+/* A share of `whole` as the settings have it, of which load has seen that it is one. */
+static uint64_t limits_bytes(const char *text, uint64_t whole)
+{
+    uint64_t bytes = 0;
+    (void)limits_share(text, whole, &bytes);
+    return bytes;
 }
 
 void aqi_reg_machine_look(struct aqi_reg_machine *machine)
@@ -139,31 +175,41 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine)
         machine->locked = locked.rlim_cur;
 }
 
+static const char *limits_variable(const void *field)
+{
+    return aqi_setting_variable(&aqi_reg_settings, field);
+}
+
+/* Regions are looked up by the bits of addresses. */
+static uint64_t limits_region(uint64_t wanted, uint64_t page)
+{
+    wanted = aqi_max(wanted, page);
+    return UINT64_C(1) << (63 - __builtin_clzll(wanted));
+}
+
 aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                               const struct aqi_reg_machine *machine, struct aqi_reg_limits *limits)
 {
-    uint64_t all, parts = machine->on_demand ? LIMITS_MAIN_ON_DEMAND : LIMITS_MAIN_ELSE;
-    aq_status st = limits_read("AQ_REG_MAX", config->max, machine->memory, &all);
-    if (st != AQ_OK) return st;
+    uint64_t parts = machine->on_demand ? LIMITS_MAIN_ON_DEMAND : LIMITS_MAIN_ELSE;
+    uint64_t all = aqi_min(limits_bytes(config->max, machine->memory), machine->memory);
     all = aqi_min(all / aqi_max(machine->processes, 1), machine->locked);
     uint64_t main = all / LIMITS_PARTS * parts, victim = 0;
     if (*config->victim != '\0') {
-        st = limits_read("AQ_REG_VICTIM", config->victim, all, &victim);
-        if (st != AQ_OK) return st;
+        victim = limits_bytes(config->victim, all);
         main = all - aqi_min(all, victim);
     }
-    if (*config->main != '\0') st = limits_read("AQ_REG_MAIN", config->main, all, &main);
-    if (st != AQ_OK) return st;
+    if (*config->main != '\0') main = limits_bytes(config->main, all);
     if (*config->victim == '\0') victim = all - aqi_min(all, main);
     if (main > all || victim > all - main)
         return aqi_fail(AQ_ESETTING, "reg",
-                        "AQ_REG_MAIN (%llu bytes) and AQ_REG_VICTIM (%llu) are more than the %llu "
-                        "that a process may register: lower them, or raise AQ_REG_MAX or ulimit -l",
-                        (unsigned long long)main, (unsigned long long)victim,
-                        (unsigned long long)all);
+                        "%s (%llu bytes) and %s (%llu) are more than the %llu that a process may "
+                        "register: lower them, or raise %s or ulimit -l",
+                        limits_variable(&aqi_reg_config.main), (unsigned long long)main,
+                        limits_variable(&aqi_reg_config.victim), (unsigned long long)victim,
+                        (unsigned long long)all, limits_variable(&aqi_reg_config.max));
     *limits =
         (struct aqi_reg_limits){.page = machine->page,
-                                .region = aqi_max(config->region, machine->page),
+                                .region = limits_region(config->region, machine->page),
                                 .main = {.bytes = main, .regions = config->main_regions},
                                 .victim = {.bytes = victim, .regions = config->victim_regions},
                                 .ride = (uint32_t)config->ride};

@@ -65,8 +65,7 @@ static void the_machine_counts(void **unused)
 static void bad_settings_are_named(void **unused)
 {
     (void)unused;
-    static const char *const bad[] = {"",
-                                      "x",
+    static const char *const bad[] = {"x",
                                       "1.5",
                                       "9/8",
                                       "1/0",
@@ -76,15 +75,62 @@ static void bad_settings_are_named(void **unused)
                                       "1.2.3",
                                       "99999999999999999999",
                                       "18446744073709551615"};
-    struct aqi_reg_limits limits;
-    for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
-        struct aqi_reg_config config = aqi_reg_config;
-        config.max = bad[i];
-        assert_int_equal(aqi_reg_limits_from(&config, &machine, &limits), AQ_ESETTING);
+    static const char *const names[] = {"GASNET_PHYSMEM_MAX", "AQ_REG_MAX", "GASNET_FIREHOSE_M",
+                                        "GASNET_FIREHOSE_MAXVICTIM_M"};
+    struct aqi_settings_table *tables[] = {&aqi_reg_settings};
+    for (size_t n = 0; n < AQI_COUNT_OF(names); n++) {
+        for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
+            char start[80];
+            snprintf(start, sizeof(start), "%s=\"%s\" is not legal", names[n], bad[i]);
+            setenv(names[n], bad[i], 1);
+            assert_int_equal(aqi_settings_load(tables, 1), AQ_ESETTING);
+            assert_memory_equal(aq_error_message(), start, strlen(start));
+        }
+        unsetenv(names[n]);
     }
-    struct aqi_reg_config config = aqi_reg_config;
-    config.main = config.victim = "0.6"; /* more than there is */
-    assert_int_equal(aqi_reg_limits_from(&config, &machine, &limits), AQ_ESETTING);
+    struct aqi_reg_limits limits;
+    setenv("GASNET_FIREHOSE_M", "0.6", 1); /* more than there is */
+    setenv("AQ_REG_VICTIM", "0.6", 1);
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    assert_int_equal(aqi_reg_limits_from(&aqi_reg_config, &machine, &limits), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "GASNET_FIREHOSE_M ("));
+    assert_non_null(strstr(aq_error_message(), "AQ_REG_VICTIM ("));
+    unsetenv("GASNET_FIREHOSE_M");
+    unsetenv("AQ_REG_VICTIM");
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+}
+
+/* "0" asks the library to find out, a bare region is in M, and may be any multiple of the page. */
+static void as_the_documents_of_vapi_have_it(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text;
+        uint64_t region;
+    } regions[] = {{"1", MB}, {"3", 2 * MB}, {"128K", 128 << 10}, {"12K", 8192}, {"1K", 4096}};
+    struct aqi_settings_table *tables[] = {&aqi_reg_settings};
+    struct aqi_reg_limits limits;
+    setenv("GASNET_PHYSMEM_MAX", "0", 1);
+    setenv("GASNET_PHYSMEM_NOPROBE", "0", 1);
+    setenv("GASNET_USE_UDREG", "0", 1);
+    for (size_t i = 0; i < AQI_COUNT_OF(regions); i++) {
+        setenv("GASNET_FIREHOSE_MAXREGION_SIZE", regions[i].text, 1);
+        assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+        assert_int_equal(aqi_reg_limits_from(&aqi_reg_config, &machine, &limits), AQ_OK);
+        assert_int_equal(limits.region, regions[i].region);
+        assert_true(limits.main.bytes > GB);
+    }
+    assert_true(aqi_reg_config.probe);
+    assert_int_equal(aqi_reg_config.monitor, AQI_REG_MONITOR_NONE);
+    setenv("GASNET_PHYSMEM_MAX", "64T", 1); /* no more than there is */
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    assert_int_equal(aqi_reg_limits_from(&aqi_reg_config, &machine, &limits), AQ_OK);
+    assert_int_equal(limits.main.bytes + limits.victim.bytes, 4 * GB);
+    unsetenv("GASNET_PHYSMEM_MAX");
+    unsetenv("GASNET_PHYSMEM_NOPROBE");
+    unsetenv("GASNET_USE_UDREG");
+    unsetenv("GASNET_FIREHOSE_MAXREGION_SIZE");
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
 }
 
 static void the_table_can_be_loaded(void **unused)
@@ -137,8 +183,11 @@ static void probing_finds_the_limit(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_follow_from_settings), cmocka_unit_test(the_machine_counts),
-        cmocka_unit_test(bad_settings_are_named),      cmocka_unit_test(the_table_can_be_loaded),
+        cmocka_unit_test(limits_follow_from_settings),
+        cmocka_unit_test(the_machine_counts),
+        cmocka_unit_test(bad_settings_are_named),
+        cmocka_unit_test(as_the_documents_of_vapi_have_it),
+        cmocka_unit_test(the_table_can_be_loaded),
         cmocka_unit_test(probing_finds_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

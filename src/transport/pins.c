@@ -159,6 +159,12 @@ aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *p
     if (aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
         aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, params->name, "%s", why);
+    aqi_log(AQI_LOG_INFO, params->name,
+            "registrations: %llu bytes in %llu pieces for peers, %llu in %llu for this process, "
+            "in regions of %llu bytes",
+            (unsigned long long)reg.limits.main.bytes, (unsigned long long)reg.limits.main.regions,
+            (unsigned long long)reg.limits.victim.bytes,
+            (unsigned long long)reg.limits.victim.regions, (unsigned long long)reg.limits.region);
     return aqi_reg_open(&reg, &pins->reg);
 }
 

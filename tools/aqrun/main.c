@@ -87,7 +87,9 @@ static uint64_t main_setting(enum aqi_job_row index)
     const char *variable;
     const char *text = aqi_setting_text(row, &variable);
     uint64_t value = 0;
-    if (!aqi_setting_read(row, text, &value)) {
+    bool own = strcmp(variable, row->name) == 0, adjusted;
+    if (!(own ? aqi_setting_read(row, text, &value)
+              : aqi_setting_read_alias(row, text, &value, &adjusted))) {
         char complaint[512];
         aqi_setting_complain(row, variable, text, complaint, sizeof(complaint));
         say("%s", complaint);

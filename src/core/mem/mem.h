@@ -9,10 +9,8 @@ struct core_place { /* what a rank tells the others of itself; its addresses fol
     uint32_t host, group, crowded; /* more ranks on the host than cores */
     uint32_t allocator;            /* the first transport that allocates memory */
 };
-aq_status core_neighbors_here(struct core_place *place);
+void core_neighbors_here(struct core_place *place);
 aq_status core_neighbors_open(void);
-/* The group of AQ_NEIGHBORHOOD of this place among the ranks of a host; the sizes repeat. */
-aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group);
 /* Collective: `maps` says whose memory this process has mapped. */
 aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank));
 void core_neighbors_close(void);

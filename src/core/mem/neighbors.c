@@ -10,28 +10,6 @@
 
 static uint32_t *neighbors_nodes; /* by job rank: the lowest rank of the neighbourhood */
 
-aq_status core_neighbors_group(uint32_t local_rank, uint32_t *group)
-{
-    const char *list = aqi_core_config.neighborhood, *at = list;
-    uint64_t before = 0;
-    *group = 0;
-    for (;;) {
-        char *end;
-        unsigned long size = strtoul(at, &end, 10);
-        bool legal = end != at && *at >= '0' && *at <= '9' && size <= UINT32_MAX;
-        if (legal && size == 0 && at == list && *end == 0) return AQ_OK;
-        if (!legal || size == 0 || (*end != ',' && *end != 0) || (*end == ',' && end[1] == 0))
-            return aqi_fail(AQ_ESETTING, "core",
-                            "AQ_NEIGHBORHOOD=\"%s\": use 0, the most ranks of a neighbourhood, or "
-                            "a list of sizes such as 1,5,2",
-                            list);
-        before += size;
-        if (local_rank < before) return AQ_OK;
-        ++*group;
-        at = *end == ',' ? end + 1 : list;
-    }
-}
-
 /* Allocating is collective: who would do without can only leave the others waiting. */
 static aq_status neighbors_same_allocator(void)
 {
@@ -44,12 +22,12 @@ static aq_status neighbors_same_allocator(void)
     return AQ_OK;
 }
 
-aq_status core_neighbors_here(struct core_place *place)
+void core_neighbors_here(struct core_place *place)
 {
     *place = (struct core_place){.host = core.params.host,
                                  .crowded = core.params.local_size > core.params.cores,
-                                 .allocator = core_scratch_allocator()};
-    return core_neighbors_group(core.params.local_rank, &place->group);
+                                 .allocator = core_scratch_allocator(),
+                                 .group = core_neighbors_group(core.params.local_rank)};
 }
 
 aq_status core_neighbors_open(void)

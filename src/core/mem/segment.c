@@ -38,8 +38,10 @@ size_t aq_segment_max(void)
 {
     if (!atomic_load(&core.open)) return 0;
     if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) return SIZE_MAX;
-    if (aqi_core_config.max_segment != 0) return aqi_core_config.max_segment;
-    return aqi_memory() / core.params.local_size / aqi_page_size() * aqi_page_size();
+    struct core_segment_limit limit;
+    (void)core_segment_read_limit(aqi_core_config.max_segment, &limit); /* load has seen to it */
+    limit.physical = limit.physical || core_setting_is_alias(&aqi_core_config.max_segment);
+    return core_segment_limit_bytes(&limit, aqi_memory(), core.params.local_size, aqi_page_size());
 }
 
 static bool segment_covers(const aq_segment *segment, uint64_t addr, size_t len)

@@ -143,10 +143,9 @@ static bool context_is_asked_for(const struct aqi_transport *transport)
  * behaves on several. */
 static bool context_may_use(const struct aqi_transport *transport)
 {
-    uint32_t last = 0;
     if ((transport->caps & AQI_CAP_FAR) == 0) return true;
     if (core.params.local_size != core.params.size) return true;
-    return core_neighbors_group(core.params.local_size - 1, &last) == AQ_OK && last != 0;
+    return core_neighbors_group(core.params.local_size - 1) != 0;
 }
 
 /* A network may be missing here, unless somebody has set what it is to do, or nothing is left to
@@ -217,7 +216,8 @@ static aq_status context_write_card(void *card)
 {
     unsigned char addr[AQI_ADDR_MAX];
     struct core_place mine;
-    aq_status st = core_neighbors_here(&mine);
+    aq_status st = AQ_OK;
+    core_neighbors_here(&mine);
     memcpy(card, &mine, sizeof(mine));
     for (unsigned t = 0; t < core.tp_count && st == AQ_OK; t++) {
         size_t len = 0;

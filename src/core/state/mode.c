@@ -48,6 +48,12 @@ bool core_setting_is_default(const char *name)
     return aqi_setting_is_default(&aqi_core_settings, mode_row(name));
 }
 
+bool core_setting_is_alias(const void *field)
+{
+    const char *variable = aqi_setting_variable(&aqi_core_settings, field);
+    return strncmp(variable, "AQ_", 3) != 0;
+}
+
 aq_status aq_wait_mode_set(aq_wait_mode mode)
 {
     if (!atomic_load(&core.open))

@@ -1,5 +1,6 @@
 /* The environment variables of the core. */
 #include "core/core.h"
+#include "core/state/state.h"
 
 struct aqi_core_config aqi_core_config;
 
@@ -11,6 +12,20 @@ static const char *const copy_methods[] = {"memcpy", "string", "stream", "pages"
 
 static const char *const barrier_ways[] = {"messages", "writes", NULL};
 static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
+
+/* Of these a barrier of GASNet's is one; all others are known to it alone. */
+static const struct aqi_setting_word barrier_words[] = {
+    {"GNIDISSEM", "writes"},  {"RDMADISSEM", "writes"},
+    {"IBDISSEM", "writes"},   {"DISSEM", "messages"},
+    {"AMDISSEM", "messages"}, {"AMCENTRAL", "messages"},
+    {"messages", "messages"}, {"writes", "writes"},
+    {"*", "messages"},        {NULL, NULL}};
+
+/* No part of the memory. */
+static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}};
+
+/* Less than two of the largest Mediums is two of them; without an alias it is "no limit". */
+static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
 /* The names of the first documents (2003) for what later ones call credits. */
 static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", NULL};
@@ -35,6 +50,7 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, max_medium)},
     {.name = "AQ_AM_CREDITS",
+     .clamp = true,
      .alias = "GASNET_AM_CREDITS_PP",
      .more_aliases = depth_aliases,
      .same = true,
@@ -47,6 +63,7 @@ static const struct aqi_setting rows[] = {
      .max = 4095,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits)},
     {.name = "AQ_AM_CREDITS_TOTAL",
+     .clamp = true,
      .alias = "GASNET_AM_CREDITS_TOTAL",
      .more_aliases = total_aliases,
      .def = "0",
@@ -56,6 +73,8 @@ static const struct aqi_setting rows[] = {
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits_total)},
     {.name = "AQ_AM_BYTES",
+     .clamp = true,
+     .alias_words = bytes_words,
      .alias = "GASNET_NETWORKDEPTH_SPACE",
      .def = "12K",
      .doc = "Bytes of requests that may be under way to one peer, where AQ_AM_CREDITS applies; at "
@@ -64,6 +83,7 @@ static const struct aqi_setting rows[] = {
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},
     {.name = "AQ_AM_SLACK",
+     .clamp = true,
      .alias = "GASNET_AM_CREDITS_SLACK",
      .def = "8",
      .doc = "Credits of requests without a reply that may wait for a message to ride home on, per "
@@ -74,6 +94,7 @@ static const struct aqi_setting rows[] = {
      .max = 4094,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_slack)},
     {.name = "AQ_AM_PACKED_LONG",
+     .clamp = true,
      .alias = "GASNET_PACKEDLONG_LIMIT",
      .def = "1M",
      .doc = "Payload bytes of a Long that travels in one message with its header, up to the "
@@ -85,9 +106,14 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_MAX_SEGMENT",
      .alias = "GASNET_MAX_SEGSIZE",
      .def = "0",
-     .doc =
-         "The most a process may attach as its segment; 0: the host's memory divided by its ranks.",
-     AQI_SETTING_IN(BYTES, struct aqi_core_config, max_segment)},
+     .alias_words = segment_words,
+     .check = core_segment_limit_legal,
+     .legal = "a size such as 64M or 1.5G, or a part of the host's memory such as 0.5 or 85%; "
+              "behind it /P, of each process, or /H, of all of a host together",
+     .doc = "The most that a process may attach as its segment; 0: its share, the host's memory "
+            "divided by its ranks. A part, a size with /P or /H, and one by GASNET_MAX_SEGSIZE are "
+            "never more than that share.",
+     AQI_SETTING_IN(TEXT, struct aqi_core_config, max_segment)},
     {.name = "AQ_SEGMENT_MODE",
      .def = "fast",
      .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
@@ -106,6 +132,7 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, vis_pack)},
     {.name = "AQ_PROGRESS_THREAD",
+     .alias = "GASNET_RCV_THREAD",
      .def = "no",
      .doc = "A thread of the library serves the peers while the program computes: it sleeps until "
             "something arrives. Handlers then run on it, at the same time as the program.",
@@ -126,6 +153,8 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, scratch)},
     {.name = "AQ_BARRIER",
+     .alias = "GASNET_BARRIER",
+     .alias_words = barrier_words,
      .def = "messages",
      .doc = "How barriers of processes that share no memory go: by messages, or by remote writes "
             "into words of the library (dissemination), which the peers' processors look for.",
@@ -135,6 +164,8 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, barrier)},
     {.name = "AQ_NEIGHBORHOOD",
+     .check = core_neighbors_legal,
+     .legal = "0, the most ranks of a neighbourhood, or a list of sizes such as 1,5,2",
      .alias = "GASNET_SUPERNODE_MAXSIZE",
      .def = "0",
      .doc = "How many ranks of a host at most map each other's memory, and reach the others as if "

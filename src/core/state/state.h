@@ -260,6 +260,24 @@ void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 const struct aqi_setting *core_setting(const char *name);
+/* Was this field of aqi_core_config set under an alias? */
+bool core_setting_is_alias(const void *field);
+
+/* texts.c: AQ_NEIGHBORHOOD; and the group of this place among the ranks of a host: the sizes
+ * repeat. */
+bool core_neighbors_legal(const char *list);
+uint32_t core_neighbors_group(uint32_t local_rank);
+
+/* texts.c: AQ_MAX_SEGMENT. */
+struct core_segment_limit {
+    double number;         /* bytes, or a part of the host's memory */
+    bool is_part, of_host; /* of all ranks of the host together, not of each */
+    bool physical;         /* never more than a rank's share of the memory */
+};
+bool core_segment_limit_legal(const char *text);
+bool core_segment_read_limit(const char *text, struct core_segment_limit *limit);
+uint64_t core_segment_limit_bytes(const struct core_segment_limit *limit, uint64_t memory,
+                                  uint32_t ranks, uint64_t page);
 
 /* lost.c */
 aq_status core_lost_open(void);

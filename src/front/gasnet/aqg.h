@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <stdbool.h>
 
-enum { AQGI_EPS = GASNET_MAXEPS };
+enum { AQGI_EPS = GASNET_MAXEPS, AQGI_THREADS = 256 };
 
 /* How long one that exits waits for the others: what GASNET_EXITTIMEOUT allows. */
 #define AQGI_EXIT_WAIT UINT64_MAX
@@ -60,7 +60,8 @@ struct aqgi_state {
     bool attached; /* gex_Segment_Attach or gasnet_attach was done */
     bool verbose_errors;
     unsigned mode, segment_mode;
-    size_t coll_scratch; /* GASNET_COLL_SCRATCH_SIZE; 0: not set */
+    unsigned max_threads; /* GASNET_MAX_THREADS */
+    size_t coll_scratch;  /* GASNET_COLL_SCRATCH_SIZE; 0: not set */
     gex_Rank_t rank, size;
     struct aqg_client client;
     struct aqg_ep ep;       /* the primordial one */
@@ -119,15 +120,13 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
 
 /* env.c: settle what depends on the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(void);
-/* The most that this process may attach: what the user or the client asks for, and no more than its
- * share of the host's memory. */
+/* The most that this process may attach, as the user, the client or the memory has it. */
 uint64_t aqgi_segment_max(void);
 /* GASNET_VERBOSEENV: tell what this library reads. */
 void aqgi_env_report(void);
-/* tools/tools.h: where it asks for the environment and the rank of the job; what a word means. */
+/* tools/tools.h: where it asks for the environment and the rank of the job. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
-int aqgi_tools_yesno(const char *value);
 /* spawn.c: when the environment asks for several processes and nobody started us, start them. */
 void aqgi_spawn(const struct aqg_build *build);
 /* system.c */

@@ -3,7 +3,7 @@
 
 #include <gasnet.h>
 
-struct aqgi_state aqgi = {.verbose_errors = true, .size = 1};
+struct aqgi_state aqgi = {.verbose_errors = true, .size = 1, .max_threads = AQGI_THREADS};
 struct aqg_tm *aqg_world;
 gex_Rank_t gasneti_mynode;
 

@@ -79,11 +79,7 @@ void gex_System_QueryMyPosition(gex_Rank_t *nbrhd_set_size_p, gex_Rank_t *nbrhd_
 
 uint64_t aqg_max_threads(unsigned mode)
 {
-    enum { DEFAULT = 256 };
-    if (mode == 0) return 1;
-    const char *text = getenv("GASNET_MAX_THREADS");
-    unsigned long wanted = text != NULL ? strtoul(text, NULL, 0) : 0;
-    return wanted > 0 && wanted < DEFAULT ? wanted : DEFAULT;
+    return mode == 0 ? 1 : aqgi.max_threads;
 }
 
 AQG_DEFINE(int, gex_System_QueryHiddenAMConcurrencyLevel, (void), aq_job_progress_thread())

@@ -27,13 +27,10 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
     const char *missing = hca_verbs_missing();
     if (missing == NULL) missing = aqi_mac_missing();
     *probe = (struct aqi_tp_probe){.device = "no adapter", .max_medium = hca_medium(SIZE_MAX / 2)};
-    const char *wrong = hca_ports_wrong();
-    unsigned count = missing == NULL && wrong == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
+    unsigned count = missing == NULL ? hca_ports_find(ports, HCA_PORTS_MOST) : 0;
     if (count == 0) {
         struct hca_text why = {""};
-        if (missing == NULL)
-            why = wrong != NULL ? hca_advice_filter(wrong) : hca_advice_no_port("");
-        probe->bad_setting = missing == NULL && wrong != NULL;
+        if (missing == NULL) why = hca_advice_no_port("");
         snprintf(probe->reason, sizeof(probe->reason), "%s", missing != NULL ? missing : why.text);
         return device == 0;
     }
@@ -51,8 +48,6 @@ static bool hca_probe(unsigned device, struct aqi_tp_probe *probe)
 static aq_status hca_open_rails(struct hca_tp *hca)
 {
     struct hca_port ports[HCA_PORTS_MOST];
-    const char *wrong = hca_ports_wrong();
-    if (wrong != NULL) return aqi_fail(AQ_ESETTING, "ibv", "%s", hca_advice_filter(wrong).text);
     unsigned count = hca_ports_find(ports, HCA_PORTS_MOST), active = 0, near = 0;
     for (; active < count && ports[active].active; active++)
         near += ports[active].near;
@@ -70,6 +65,8 @@ static aq_status hca_open_rails(struct hca_tp *hca)
     }
     return st;
 }
+
+enum { HCA_SENDS_LEAST = 64 };
 
 /* How many requests a peer may have under way, by the memory and the entries that there are. */
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
@@ -93,6 +90,8 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
     hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
     hca->mask = hca_mask_of(hca->sends);
     hca->room = (uint32_t)aqi_min(cqes - *receives - HCA_CQ_SLACK, peers * hca->sends);
+    if (hca_config.sends_total != 0)
+        hca->room = (uint32_t)aqi_min(hca->room, aqi_max(hca_config.sends_total, HCA_SENDS_LEAST));
     hca->silent_most = (uint32_t)aqi_min(hca_config.bounces, hca->room) / 2;
     *completions = *receives + hca->room + HCA_CQ_SLACK;
 }

@@ -1,6 +1,9 @@
 /* ibv: what keeps a process from using adapters, or from reaching a peer, and how it is mended. */
 #include "transport/ibv/hca_impl.h"
 
+#include "base/settings.h"
+#include "transport/ibv/ibv.h"
+
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -54,25 +57,16 @@ static struct hca_text hca_advice_devices(void)
     return all;
 }
 
-struct hca_text hca_advice_filter(const char *wrong)
-{
-    struct hca_text why;
-    snprintf(why.text, sizeof(why.text),
-             "AQ_IBV_PORTS=\"%.80s\" makes no sense from \"%.20s\" on: give devices with + between "
-             "them, and their ports after a colon with commas between, such as mlx5_0:1,2+mlx5_1",
-             hca_config.ports, wrong);
-    return why;
-}
-
 struct hca_text hca_advice_no_port(const char *root)
 {
     struct hca_text why, devices = hca_advice_devices();
     char name[ADVICE_NAME], node[ADVICE_NAME];
     if (devices.text[0] != '\0')
         snprintf(why.text, sizeof(why.text),
-                 "AQ_IBV_PORTS=\"%.80s\" names no port that is here (\"ibv_devinfo\" lists them); "
+                 "%s=\"%.80s\" names no port that is here (\"ibv_devinfo\" lists them); "
                  "there are those of %.120s",
-                 hca_config.ports, devices.text);
+                 aqi_setting_variable(&aqi_ibv_settings, &hca_config.ports), hca_config.ports,
+                 devices.text);
     else if (!hca_advice_is_there(root, "/sys/class/infiniband", name))
         snprintf(why.text, sizeof(why.text),
                  "the kernel has no RDMA device: load the module of the adapter (such as mlx5_ib), "

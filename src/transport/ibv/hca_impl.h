@@ -442,14 +442,12 @@ struct hca_text {
     char text[320];
 };
 struct hca_text hca_advice_memory(int err); /* memory was refused: the limit, or what `err` says */
-struct hca_text hca_advice_filter(const char *wrong); /* AQ_IBV_PORTS makes no sense */
 struct hca_text hca_advice_no_port(const char *root); /* none is found; root: of the system, "" */
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to);
 /* It answers, but what is long does not arrive. */
 struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to);
 
 /* hca_ports.c: which ports there are, by the filter. */
-const char *hca_ports_wrong(void); /* from where on it makes no sense; NULL: it does */
 /* How many were found; the usable ones first. */
 unsigned hca_ports_find(struct hca_port *ports, unsigned most);
 

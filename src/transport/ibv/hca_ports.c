@@ -11,19 +11,10 @@
 
 enum { HCA_PORTS = 16 };
 
-/* The syntax of the filter is DEVICE[:PORT,PORT...]+DEVICE... */
-const char *hca_ports_wrong(void)
+/* May this port be used where the filter names none of the device? */
+static bool hca_ports_is_usual(unsigned port)
 {
-    const char *at = hca_config.ports;
-    for (at += strspn(at, "+"); *at != '\0'; at += strspn(at, "+")) {
-        size_t len = strcspn(at, ":+,; \t");
-        if (len == 0) return at;
-        at += len;
-        for (char before = ':'; *at == before; before = ',', at += 1 + len)
-            if ((len = strspn(at + 1, "0123456789")) == 0) return at;
-        if (*at != '+' && *at != '\0') return at;
-    }
-    return NULL;
+    return hca_config.port == 0 || port == hca_config.port;
 }
 
 /* Does the filter name this port? */
@@ -34,7 +25,7 @@ static bool hca_ports_allowed(const char *device, unsigned port)
         at += strspn(at, "+");
         size_t len = strcspn(at, ":+");
         if (len != name || memcmp(at, device, len) != 0) continue;
-        if (at[len] != ':') return true;
+        if (at[len] != ':') return hca_ports_is_usual(port);
         const char *number = at + len;
         do {
             char *end;
@@ -96,7 +87,7 @@ static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, 
     memset(&attr, 0, sizeof(attr));
     if (context != NULL && hca_verbs.query_device(context, &attr) != 0) attr.phys_port_cnt = 0;
     for (unsigned p = 1; context != NULL && p <= attr.phys_port_cnt && count < most; p++) {
-        if (!all && !hca_ports_allowed(name, p)) continue;
+        if (all ? !hca_ports_is_usual(p) : !hca_ports_allowed(name, p)) continue;
         struct hca_port *port = &ports[count];
         *port = (struct hca_port){.number = (uint8_t)p, .near = hca_ports_near(device)};
         snprintf(port->device, sizeof(port->device), "%s", name);

@@ -1,5 +1,7 @@
 /* Twin of hca_ports.c: the filter of ports, on adapters that are made up. */
+#include "base/settings.h"
 #include "transport/ibv/hca_impl.h"
+#include "transport/ibv/ibv.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,19 +132,43 @@ static void nonsense_is_not_a_filter(void **unused)
 {
     static const struct {
         const char *filter;
-        int wrong; /* from where on; -1: it makes sense */
+        bool legal;
     } rows[] = {
-        {"", -1},         {"+", -1},         {"mlx5_0", -1},       {"mlx5_0:1,2+mlx5_1:1", -1},
-        {"+a++b:1+", -1}, {"mlx5_0:", 6},    {"mlx5_0:x", 6},      {"mlx5_0:1x", 8},
-        {"mlx5_0:1,", 8}, {"a:1:2", 3},      {"mlx5_0,mlx5_1", 6}, {"mlx5_0 + mlx5_1", 6},
-        {":1", 0},        {"a+mlx5_0;b", 8}, {"a:-1", 1},          {"a:1, 2", 3},
+        {"", true},
+        {"+", true},
+        {"mlx5_0", true},
+        {"a++b:1+", true},
+        {"mlx5_0:", false},
+        {"mlx5_0:1,2+mlx5_1:1", true},
+        {"mlx5_0:x", false},
+        {"mlx5_0:1x", false},
+        {"mlx5_0:1,", false},
+        {"a:1:2", false},
+        {":1", false},
+        {"mlx5_0,mlx5_1", false},
+        {"a+mlx5_0;b", false},
+        {"a:-1", false},
+        {"mlx5_0 + mlx5_1", false},
+        {"a:1, 2", false},
     };
     (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
-        hca_config.ports = rows[i].filter;
-        const char *wrong = hca_ports_wrong();
-        assert_int_equal(wrong == NULL ? -1 : wrong - rows[i].filter, rows[i].wrong);
+        const char *ports;
+        assert_int_equal(aqi_setting_read(&aqi_ibv_settings.rows[0], rows[i].filter, &ports),
+                         rows[i].legal);
     }
+}
+
+/* AQ_IBV_PORT, where the filter names no port of the device. */
+static void one_number_for_all_devices(void **unused)
+{
+    (void)unused;
+    hca_config.port = 2;
+    assert_string_equal(found_by("", FOUND_MOST), "mlx5_1:2+ closed:1 dark:2 mlx5_0:2");
+    assert_string_equal(found_by("mlx5_0+mlx5_1:1", FOUND_MOST), "mlx5_0:2 mlx5_1:1");
+    hca_config.port = 3;
+    assert_string_equal(found_by("mlx5_0", FOUND_MOST), "");
+    hca_config.port = 0;
 }
 
 static void the_best_when_there_is_no_room_for_all(void **unused)
@@ -215,6 +241,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters),
         cmocka_unit_test(nonsense_is_not_a_filter),
+        cmocka_unit_test(one_number_for_all_devices),
         cmocka_unit_test(the_best_when_there_is_no_room_for_all),
         cmocka_unit_test(near_ones_first_where_they_are_spread),
         cmocka_unit_test(what_is_wrong_is_told),

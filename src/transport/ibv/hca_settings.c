@@ -5,16 +5,52 @@
 
 struct hca_config hca_config;
 
+static const char *const ports_aliases[] = {"GASNET_VAPI_PORTS", NULL};
+static const char *const device_aliases[] = {"GASNET_HCA_ID", NULL};
+static const char *const port_aliases[] = {"GASNET_PORT_NUM", NULL};
+/* The names of later documents and of the first ones (2003). */
+static const char *const sends_aliases[] = {"GASNET_OP_OUST_PP", NULL};
+static const char *const total_aliases[] = {"GASNET_OP_OUST_LIMIT", NULL};
+/* As many as can be under way. */
+static const struct aqi_setting_word bounce_words[] = {{"0", "1048576"}, {NULL, NULL}};
+
+/* DEVICE[:PORT,PORT...]+DEVICE... */
+static bool hca_settings_is_filter(const char *at)
+{
+    for (at += strspn(at, "+"); *at != '\0'; at += strspn(at, "+")) {
+        size_t len = strcspn(at, ":+,; \t");
+        if (len == 0) return false;
+        at += len;
+        for (char before = ':'; *at == before; before = ',', at += 1 + len)
+            if ((len = strspn(at + 1, "0123456789")) == 0) return false;
+        if (*at != '+' && *at != '\0') return false;
+    }
+    return true;
+}
+
 static const struct aqi_setting rows[] = {
     {.name = "AQ_IBV_PORTS",
      .alias = "GASNET_IBV_PORTS",
+     .more_aliases = ports_aliases,
+     .old_aliases = device_aliases,
+     .check = hca_settings_is_filter,
+     .legal = "devices with + between them, and their ports after a colon with commas between, "
+              "such as mlx5_0:1,2+mlx5_1",
      .def = "",
      .doc = "Which ports may be used, such as mlx5_0:1+mlx5_1 (devices with + between them, their "
             "ports after a colon with commas between them): a filter, so unknown and inactive ones "
             "are skipped; nothing: the first active port of each device.",
      .advice = "Name the ports of one fabric where a host is in several.",
      AQI_SETTING_IN(TEXT, struct hca_config, ports)},
+    {.name = "AQ_IBV_PORT",
+     .old_aliases = port_aliases,
+     .def = "0",
+     .doc = "The number of the port that is used of a device for which AQ_IBV_PORTS names none; 0: "
+            "the first active one.",
+     .max = 255,
+     AQI_SETTING_IN(COUNT, struct hca_config, port)},
     {.name = "AQ_IBV_RAILS",
+     .clamp = true,
      .alias = "GASNET_NUM_QPS",
      .def = "0",
      .doc = "Connections to each peer, over as many ports; 0: one for each port used, two at most.",
@@ -58,12 +94,26 @@ static const struct aqi_setting rows[] = {
      .same = true,
      AQI_SETTING_IN(BYTES, struct hca_config, receive_memory)},
     {.name = "AQ_IBV_SENDS",
+     .alias = "GASNET_NETWORKDEPTH_PP",
+     .more_aliases = sends_aliases,
+     .clamp = true,
      .def = "64",
      .doc = "Pieces of puts and gets under way on one connection.",
      .min = 4,
      .max = 4096,
      AQI_SETTING_IN(COUNT, struct hca_config, sends)},
+    {.name = "AQ_IBV_SENDS_TOTAL",
+     .alias = "GASNET_NETWORKDEPTH_TOTAL",
+     .more_aliases = total_aliases,
+     .clamp = true,
+     .def = "0",
+     .doc = "Messages and pieces of puts and gets under way on all connections; at least 64; 0: as "
+            "many as the adapter has room for.",
+     .advice = "Lower it where the adapter is to keep room for other programs.",
+     .max = UINT32_MAX,
+     AQI_SETTING_IN(COUNT, struct hca_config, sends_total)},
     {.name = "AQ_IBV_BOUNCE_LIMIT",
+     .clamp = true,
      .alias = "GASNET_NONBULKPUT_BOUNCE_LIMIT",
      .def = "64K",
      .doc =
@@ -74,6 +124,8 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct hca_config, bounce_limit)},
     {.name = "AQ_IBV_BOUNCES",
+     .alias_words = bounce_words,
+     .clamp = true,
      .alias = "GASNET_BBUF_COUNT",
      .def = "1024",
      .doc = "Buffers for sending and for such copies.",
@@ -88,12 +140,12 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct hca_config, piece)},
     {.name = "AQ_IBV_REGISTRATION",
+     .clamp = true,
      .alias = "GASNET_PIN_MAXSZ",
      .def = "1T",
      .doc =
          "A larger segment is registered in parts of so many bytes, or of what the adapter takes "
-         "if that is less; 32 on all ports together, or it is reached by messages, in mode large "
-         "registered on demand.",
+         "if that is less; they are larger where it would be more than 32 on all ports together.",
      .advice = "Lower it where an adapter is slow with large registrations.",
      .unit = "bytes",
      .min = 1 << 16,
@@ -101,6 +153,7 @@ static const struct aqi_setting rows[] = {
      .power_of_two = true,
      AQI_SETTING_IN(BYTES, struct hca_config, registration)},
     {.name = "AQ_IBV_INLINE",
+     .clamp = true,
      .alias = "GASNET_INLINESEND_LIMIT",
      .def = "72",
      .doc = "Bytes that are handed to the adapter with the request to send them; less where the "
@@ -109,6 +162,7 @@ static const struct aqi_setting rows[] = {
      .max = 1024,
      AQI_SETTING_IN(BYTES, struct hca_config, inline_limit)},
     {.name = "AQ_IBV_TIMEOUT",
+     .clamp = true,
      .alias = "GASNET_QP_TIMEOUT",
      .def = "18",
      .doc = "After 4.096 us times two to this power without an acknowledgement the adapter sends "
@@ -117,6 +171,7 @@ static const struct aqi_setting rows[] = {
      .max = 31,
      AQI_SETTING_IN(COUNT, struct hca_config, timeout)},
     {.name = "AQ_IBV_RETRIES",
+     .clamp = true,
      .alias = "GASNET_QP_RETRY_COUNT",
      .def = "7",
      .doc = "After so many times the peer counts as lost.",
@@ -159,6 +214,8 @@ static const struct aqi_setting rows[] = {
      .max = 65535,
      AQI_SETTING_IN(COUNT, struct hca_config, pkey)},
     {.name = "AQ_IBV_SPARES",
+     .alias = "GASNET_AM_SPARES",
+     .clamp = true,
      .def = "4",
      .doc = "Buffers that replace those of messages whose handlers run, so as many as handlers may "
             "run at once; a message that finds none is copied.",
@@ -166,6 +223,7 @@ static const struct aqi_setting rows[] = {
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, spares)},
     {.name = "AQ_IBV_RING_PEERS",
+     .clamp = true,
      .alias = "GASNET_AMRDMA_MAX_PEERS",
      .def = "32",
      .doc = "To so many peers, those it hears most of, a process lends a ring, into which they "
@@ -174,6 +232,7 @@ static const struct aqi_setting rows[] = {
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_peers)},
     {.name = "AQ_IBV_RING_DEPTH",
+     .clamp = true,
      .alias = "GASNET_AMRDMA_DEPTH",
      .def = "16",
      .doc = "Messages that a ring holds, a power of two (others are rounded down); what finds no "
@@ -182,6 +241,7 @@ static const struct aqi_setting rows[] = {
      .max = 32,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_depth)},
     {.name = "AQ_IBV_RING_LIMIT",
+     .clamp = true,
      .alias = "GASNET_AMRDMA_LIMIT",
      .def = "4K",
      .doc =
@@ -191,6 +251,7 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 15,
      AQI_SETTING_IN(BYTES, struct hca_config, ring_limit)},
     {.name = "AQ_IBV_RING_CYCLE",
+     .clamp = true,
      .alias = "GASNET_AMRDMA_CYCLE",
      .def = "1024",
      .doc = "After so many small messages it is chosen anew which peers have a ring; 0: no rings.",

@@ -8,7 +8,7 @@ struct ofi_config {
     const char *provider, *domain;
     uint64_t medium, receive_memory, receive_many, sends, inject, piece, repair_ns, refused_ns,
         self_test_ns;
-    uint64_t put_inject, put_bounce, get_bounce, registrations;
+    uint64_t put_inject, put_bounce, get_bounce, bounce_memory, registrations;
     uint64_t order, progress;
     uint64_t domains, domain_threads, domain_polls;
 };

@@ -211,6 +211,7 @@ struct ofi_tp {
     uint32_t receives;               /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be under way, and are */
+    uint32_t bounced;   /* buffers that pieces have */
     uint64_t next_key;
     struct ofi_peer **peers;
     struct ofi_chunk *chunks;

@@ -28,6 +28,7 @@ static const struct aqi_setting rows[] = {
      .advice = "Name one where a host has several.",
      AQI_SETTING_IN(TEXT, struct ofi_config, domain)},
     {.name = "AQ_OFI_DOMAINS",
+     .clamp = true,
      .alias = "GASNET_DOMAIN_COUNT",
      .def = "1",
      .doc = "Domains, each with an endpoint and a lock of its own, to which the threads of a "
@@ -44,6 +45,7 @@ static const struct aqi_setting rows[] = {
      .max = 64,
      AQI_SETTING_IN(COUNT, struct ofi_config, domain_threads)},
     {.name = "AQ_OFI_DOMAIN_POLLS",
+     .clamp = true,
      .alias = "GASNET_AM_DOMAIN_POLL_MASK",
      .def = "255",
      .doc =
@@ -53,6 +55,7 @@ static const struct aqi_setting rows[] = {
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct ofi_config, domain_polls)},
     {.name = "AQ_OFI_MEDIUM",
+     .clamp = true,
      .alias = "GASNET_OFI_MAX_MEDIUM",
      .def = "4032",
      .doc =
@@ -102,6 +105,7 @@ static const struct aqi_setting rows[] = {
      .choices = progresses,
      AQI_SETTING_IN(CHOICE, struct ofi_config, progress)},
     {.name = "AQ_OFI_SENDS",
+     .clamp = true,
      .alias = "GASNET_GNI_NUM_PD",
      .def = "256",
      .doc = "Messages and pieces of puts and gets under way to all peers; less where the provider "
@@ -125,6 +129,7 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct ofi_config, piece)},
     {.name = "AQ_OFI_PUT_INJECT",
+     .clamp = true,
      .alias = "GASNET_GNI_PUT_FMA_RDMA_CUTOVER",
      .def = "4K",
      .doc =
@@ -135,6 +140,7 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 16,
      AQI_SETTING_IN(BYTES, struct ofi_config, put_inject)},
     {.name = "AQ_OFI_PUT_BOUNCE",
+     .clamp = true,
      .alias = "GASNET_GNI_PUT_BOUNCE_REGISTER_CUTOVER",
      .def = "64K",
      .doc = "Where the provider wants local memory registered, a put of up to so many bytes of "
@@ -145,13 +151,24 @@ static const struct aqi_setting rows[] = {
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct ofi_config, put_bounce)},
     {.name = "AQ_OFI_GET_BOUNCE",
+     .clamp = true,
      .alias = "GASNET_GNI_GET_BOUNCE_REGISTER_CUTOVER",
      .def = "64K",
      .doc = "The same as AQ_OFI_PUT_BOUNCE, of gets. They cannot be injected.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct ofi_config, get_bounce)},
+    {.name = "AQ_OFI_BOUNCE_MEMORY",
+     .alias = "GASNET_GNI_BOUNCE_SIZE",
+     .clamp = true,
+     .def = "0",
+     .doc = "Memory of the buffers that puts and gets under way are copied through, at least one; "
+            "0: as much as AQ_OFI_SENDS allows.",
+     .unit = "bytes",
+     .max = UINT64_C(1) << 40,
+     AQI_SETTING_IN(BYTES, struct ofi_config, bounce_memory)},
     {.name = "AQ_OFI_REGISTRATIONS",
+     .clamp = true,
      .alias = "GASNET_GNI_MEMREG",
      .def = "0",
      .doc = "The most registrations that are made so; less where the provider takes less. 0: as "

@@ -37,7 +37,10 @@ void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op)
 
 static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
-    if (piece->buf != NULL) ofi_buf_put(ofi, piece->buf);
+    if (piece->buf != NULL) {
+        ofi_buf_put(ofi, piece->buf);
+        ofi->bounced--;
+    }
     if (piece->pin != NULL) aqi_pins_put(&ofi->pins, piece->pin);
     aqi_pool_put(&ofi->pieces, piece);
 }
@@ -171,6 +174,13 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
     return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | copied);
 }
 
+/* How many buffers pieces may have: AQ_OFI_BOUNCE_MEMORY. */
+static uint64_t ofi_transfer_bounces(const struct ofi_tp *ofi)
+{
+    uint64_t most = ofi_config.bounce_memory / ofi->buffer;
+    return ofi_config.bounce_memory == 0 ? UINT64_MAX : aqi_max(most, 1);
+}
+
 /* Let the piece have memory that the provider may use; false: there is none now. What cannot be
  * pinned is copied. */
 static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, struct ofi_piece *piece)
@@ -182,8 +192,10 @@ static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, stru
         op->op.by = AQI_BY_BOUNCE;
     }
     piece->len = aqi_min(piece->len, ofi->buffer);
+    if (ofi->bounced >= ofi_transfer_bounces(ofi)) return false;
     piece->buf = ofi_buf_get(ofi);
     if (piece->buf == NULL) return false;
+    ofi->bounced++;
     if (!op->op.get) memcpy(piece->buf->bytes, op->op.local + op->op.posted, piece->len);
     return true;
 }

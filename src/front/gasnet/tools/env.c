@@ -138,7 +138,7 @@ int64_t gasnett_getenv_int_withdefault(const char *name, int64_t dflt, uint64_t 
 {
     int report;
     const char *value = env_query(name, &report);
-    int64_t result = value != NULL ? gasnett_parse_int(value, mem_size_multiplier) : dflt;
+    int64_t result = value != NULL ? aqgi_tools_parse_int(name, value, mem_size_multiplier) : dflt;
     if (report) gasnett_envint_display(name, result, value == NULL, mem_size_multiplier != 0);
     return result;
 }

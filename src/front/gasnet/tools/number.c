@@ -45,12 +45,18 @@ static int64_t number_integer(const char *str, char **end)
     return strtoll(str, end, strncasecmp(digits, "0x", 2) == 0 ? 16 : 10);
 }
 
-static GASNETT_NORETURN void number_bad(const char *str, const char *want)
+static GASNETT_NORETURN void number_bad(const char *name, const char *str, const char *want)
 {
-    gasnett_fatalerror_nopos("\"%s\" is no number: give %s", str, want);
+    if (name == NULL) gasnett_fatalerror_nopos("\"%s\" is no number: give %s", str, want);
+    gasnett_fatalerror_nopos("the environment variable %s is \"%s\": give %s", name, str, want);
 }
 
 int64_t gasnett_parse_int(const char *str, uint64_t mem_size_multiplier)
+{
+    return aqgi_tools_parse_int(NULL, str, mem_size_multiplier);
+}
+
+int64_t aqgi_tools_parse_int(const char *name, const char *str, uint64_t mem_size_multiplier)
 {
     char *end, *fraction_end;
     errno = 0;
@@ -60,7 +66,7 @@ int64_t gasnett_parse_int(const char *str, uint64_t mem_size_multiplier)
         while (isspace((unsigned char)*end))
             end++;
         if (end == str || *end != '\0' || error != 0)
-            number_bad(str, "an integer, decimal or with 0x hexadecimal");
+            number_bad(name, str, "an integer, decimal or with 0x hexadecimal");
         return whole;
     }
 
@@ -70,14 +76,14 @@ int64_t gasnett_parse_int(const char *str, uint64_t mem_size_multiplier)
     uint64_t factor = number_factor(end, mem_size_multiplier);
     int64_t result;
     if (end == str || error != 0 || factor == 0)
-        number_bad(str, "a size such as 65536, 64K, 1.5MB or 2GB");
+        number_bad(name, str, "a size such as 65536, 64K, 1.5MB or 2GB");
     if (fractional) {
         value *= (double)factor;
-        if (!(value > -9.2e18 && value < 9.2e18)) number_bad(str, "a size below 2^63 bytes");
+        if (!(value > -9.2e18 && value < 9.2e18)) number_bad(name, str, "a size below 2^63 bytes");
         return (int64_t)value;
     }
     if (factor > INT64_MAX || __builtin_mul_overflow(whole, (int64_t)factor, &result))
-        number_bad(str, "a size below 2^63 bytes");
+        number_bad(name, str, "a size below 2^63 bytes");
     return result;
 }
 

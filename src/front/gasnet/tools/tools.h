@@ -17,5 +17,7 @@ extern int (*aqg_rank_hook)(void);
 int aqgi_tools_rank(void);
 /* 1 for "1", "y" and "yes", 0 for "0", "n" and "no", -1 for all else. */
 int aqgi_tools_yesno(const char *value);
+/* gasnett_parse_int of the variable `name`, which the message for a bad value names. */
+int64_t aqgi_tools_parse_int(const char *name, const char *str, uint64_t mem_size_multiplier);
 
 #endif

@@ -1,0 +1,174 @@
+/* Twin of config.c: every row that has another name, whatever folder it belongs to. */
+#include "lib/lib.h"
+
+#include <aqueduct/job.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int config_clean(void **state)
+{
+    (void)state;
+    return clearenv();
+}
+
+/* Load with `name`=`text`, with standard error in `said`. */
+static aq_status config_load(const char *name, const char *text, char *said, size_t len)
+{
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    int ends[2], kept = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    setenv(name, text, 1);
+    aq_status st = aqi_settings_load(tables, count);
+    aqi_settings_warn(tables, count, lib_other_names);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[1]);
+    ssize_t got = read(ends[0], said, len - 1);
+    said[got > 0 ? got : 0] = '\0';
+    close(ends[0]);
+    return st;
+}
+
+/* A value that is bad in every row but those that take any text, or any other word. */
+static void bad_values_name_the_variable_that_was_set(void **state)
+{
+    size_t count, tried = 0;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    for (size_t t = 0; t < count; t++)
+        for (size_t r = 0; r < tables[t]->count; r++) {
+            const struct aqi_setting *row = &tables[t]->rows[r];
+            const char *alias;
+            if (row->type == AQI_SET_TEXT && row->check == NULL && !row->words_only) continue;
+            if (row->alias_words != NULL && strcmp(row->name, "AQ_BARRIER") == 0) continue;
+            for (unsigned a = 0; (alias = aqi_setting_alias(row, a)) != NULL; a++, tried++) {
+                char start[128], said[4096];
+                config_clean(state);
+                snprintf(start, sizeof(start), "%s=\"-1 ?\" is not legal: give ", alias);
+                assert_int_equal(config_load(alias, "-1 ?", said, sizeof(said)), AQ_ESETTING);
+                assert_memory_equal(aq_error_message(), start, strlen(start));
+                assert_string_equal(aqi_setting_origin(tables[t], r), "default");
+            }
+        }
+    assert_true(tried > 50);
+}
+
+/* A number under an alias is legal, or adjusted with one warning, or bad as the documents say. */
+static void great_and_small_numbers_end_no_job(void **state)
+{
+    static const char *const texts[] = {"0", "1", "11", "1000000", "4611686018427387904"};
+    static const char *const errors[] = {"AQ_REG_PUT_IN_MOVE", "AQ_IBV_PORT", NULL};
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    for (size_t t = 0; t < count; t++)
+        for (size_t r = 0; r < tables[t]->count; r++) {
+            const struct aqi_setting *row = &tables[t]->rows[r];
+            const char *alias = aqi_setting_alias(row, 0);
+            bool number = row->type == AQI_SET_COUNT || row->type == AQI_SET_BYTES ||
+                          row->type == AQI_SET_TIME;
+            size_t e = 0;
+            while (errors[e] != NULL && strcmp(errors[e], row->name) != 0)
+                e++;
+            for (size_t i = 0;
+                 alias != NULL && number && errors[e] == NULL && i < AQI_COUNT_OF(texts); i++) {
+                char said[4096], value[64], again[4096];
+                uint64_t read;
+                config_clean(state);
+                if (row->type == AQI_SET_TIME && i == AQI_COUNT_OF(texts) - 1) continue;
+                if (row->alias_unit != NULL && i == AQI_COUNT_OF(texts) - 1) continue;
+                assert_int_equal(config_load(alias, texts[i], said, sizeof(said)), AQ_OK);
+                aqi_setting_format(tables[t], r, value, sizeof(value));
+                assert_true(aqi_setting_read(row, value, &read));
+                bool legal = aqi_setting_read(row, texts[i], &read);
+                if (row->alias_words == NULL && row->alias_unit == NULL)
+                    assert_int_equal(strstr(said, alias) != NULL, !legal);
+                assert_int_equal(config_load(alias, texts[i], again, sizeof(again)), AQ_OK);
+                assert_string_equal(again, "");
+            }
+        }
+}
+
+/* What the documents allow and is here under another name, or is not there so far. */
+static void values_of_the_documents(void **state)
+{
+    static const struct {
+        const char *name, *text, *row, *value;
+        bool warned;
+    } rows[] = {
+        {"GASNET_DOMAIN_COUNT", "9", "AQ_OFI_DOMAINS", "8", true},
+        {"GASNET_NUM_QPS", "5", "AQ_IBV_RAILS", "4", true},
+        {"GASNET_BBUF_COUNT", "0", "AQ_IBV_BOUNCES", "1048576", false},
+        {"GASNET_NETWORKDEPTH_SPACE", "64M", "AQ_AM_BYTES", "32M", true},
+        {"GASNET_NETWORKDEPTH_SPACE", "0", "AQ_AM_BYTES", "1", false},
+        {"GASNET_NETWORKDEPTH_PP", "32", "AQ_IBV_SENDS", "32", false},
+        {"GASNET_OP_OUST_PP", "32", "AQ_IBV_SENDS", "32", false},
+        {"GASNET_NETWORKDEPTH_TOTAL", "0", "AQ_IBV_SENDS_TOTAL", "0", false},
+        {"GASNET_OP_OUST_LIMIT", "1024", "AQ_IBV_SENDS_TOTAL", "1024", false},
+        {"GASNET_AM_SPARES", "2", "AQ_IBV_SPARES", "2", false},
+        {"GASNET_PHYSMEM_MAX", "0", "AQ_REG_MAX", "2/3", false},
+        {"GASNET_PHYSMEM_NOPROBE", "1", "AQ_REG_PROBE", "no", false},
+        {"GASNET_PHYSMEM_NOPROBE", "0", "AQ_REG_PROBE", "yes", false},
+        {"GASNET_USE_FIREHOSE", "0", "AQ_REG_MONITOR", "none", false},
+        {"GASNET_USE_UDREG", "yes", "AQ_REG_MONITOR", "auto", false},
+        {"GASNET_FIREHOSE_VERBOSE", "1", "AQ_LOG", "warn,ibv=info,ofi=info", false},
+        {"GASNET_GNI_BOUNCE_SIZE", "256K", "AQ_OFI_BOUNCE_MEMORY", "256K", false},
+        {"GASNET_BARRIER", "GNIDISSEM", "AQ_BARRIER", "writes", false},
+        {"GASNET_BARRIER", "rdmadissem", "AQ_BARRIER", "writes", false},
+        {"GASNET_BARRIER", "AMDISSEM", "AQ_BARRIER", "messages", false},
+        {"GASNET_BARRIER", "PSHM", "AQ_BARRIER", "messages", true},
+        {"GASNET_HCA_ID", "InfiniHost0", "AQ_IBV_PORTS", "InfiniHost0", true},
+        {"GASNET_PORT_NUM", "2", "AQ_IBV_PORT", "2", true},
+        {"GASNET_VAPI_PORTS", "a+b:2", "AQ_IBV_PORTS", "a+b:2", false},
+        {"GASNET_PIN_MAXSZ", "256K", "AQ_IBV_REGISTRATION", "256K", false},
+        {"GASNET_FIREHOSE_MAXREGION_SIZE", "1", "AQ_REG_REGION", "1M", false},
+        {"GASNET_MAX_SEGSIZE", "0.85/H", "AQ_MAX_SEGMENT", "0.85/H", false},
+        {"GASNET_RCV_THREAD", "1", "AQ_PROGRESS_THREAD", "yes", false},
+    };
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        char said[4096], value[64] = "";
+        config_clean(state);
+        assert_int_equal(config_load(rows[i].name, rows[i].text, said, sizeof(said)), AQ_OK);
+        for (size_t t = 0; t < count; t++)
+            for (size_t r = 0; r < tables[t]->count; r++)
+                if (strcmp(tables[t]->rows[r].name, rows[i].row) == 0)
+                    aqi_setting_format(tables[t], r, value, sizeof(value));
+        assert_string_equal(value, rows[i].value);
+        if ((strstr(said, rows[i].name) != NULL) != rows[i].warned)
+            fail_msg("%s=%s: \"%s\"", rows[i].name, rows[i].text, said);
+    }
+}
+
+static void other_names_are_no_settings(void **state)
+{
+    (void)state;
+    size_t count;
+    struct aqi_settings_table *const *tables = lib_tables(&count);
+    for (size_t i = 0; lib_other_names[i] != NULL; i++)
+        for (size_t t = 0; t < count; t++)
+            for (size_t r = 0; r < tables[t]->count; r++) {
+                const char *alias;
+                for (unsigned a = 0; (alias = aqi_setting_alias(&tables[t]->rows[r], a)) != NULL;
+                     a++)
+                    assert_string_not_equal(alias, lib_other_names[i]);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(bad_values_name_the_variable_that_was_set, config_clean),
+        cmocka_unit_test_setup(great_and_small_numbers_end_no_job, config_clean),
+        cmocka_unit_test_setup(values_of_the_documents, config_clean),
+        cmocka_unit_test_setup(other_names_are_no_settings, config_clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
