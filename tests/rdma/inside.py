@@ -135,7 +135,7 @@ ROWS = [
     job("core_rma", 2),
     job("core_rma", 2, AQ_SEGMENT_MODE="large"),
     job("core_rma", 2, AQ_IBV_REGISTRATION="128K"),  # 24 parts
-    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: by messages
+    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: larger ones
     job("core_endpoints", 2),
     job("core_endpoints", 2, "everything", **EVERYTHING),
     job("core_coll", 2, **RAILS),

@@ -4,6 +4,8 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
+#include "transport/ibv/ibv.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,13 +18,36 @@ static size_t hca_memory_key_len(const struct hca_key *key)
     return offsetof(struct hca_key, rkey) + (size_t)key->rails * key->parts * sizeof(key->rkey[0]);
 }
 
-/* The largest parts that may be registered, as a power of two. */
-static uint8_t hca_memory_shift(const struct hca_tp *hca)
+/* The largest parts that the adapters take, as a power of two. */
+static uint8_t hca_memory_most(const struct hca_tp *hca)
 {
-    uint64_t most = hca_config.registration;
+    uint64_t most = UINT64_MAX;
     for (unsigned r = 0; r < hca->rails; r++)
         most = aqi_min(most, hca->rail[r].device.max_mr_size);
     return (uint8_t)(63 - __builtin_clzll(most | 1));
+}
+
+static size_t hca_memory_parts(size_t len, uint8_t shift)
+{
+    return ((len - 1) >> shift) + 1;
+}
+
+/* As large as the setting wants them, or larger where a key could not tell of so many. */
+static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
+{
+    uint8_t most = hca_memory_most(hca);
+    uint8_t wanted =
+        (uint8_t)aqi_min((unsigned)(63 - __builtin_clzll(hca_config.registration)), most);
+    uint8_t shift = wanted;
+    while (shift < most && hca_memory_parts(len, shift) * hca->rails > HCA_KEYS)
+        shift++;
+    if (shift != wanted)
+        aqi_log(hca->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
+                "%s: %zu bytes would take %zu registrations, and %u are the most: they are made of "
+                "%llu bytes each",
+                aqi_setting_variable(&aqi_ibv_settings, &hca_config.registration), len,
+                hca_memory_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
+    return shift;
 }
 
 static bool hca_memory_register(struct hca_tp *hca, struct hca_mem *mem)
@@ -75,13 +100,13 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     if (len == SIZE_MAX) return hca_memory_lend(hca, addr, len, out); /* all memory there is */
-    uint8_t shift = hca_memory_shift(hca);
-    size_t parts = ((len - 1) >> shift) + 1, keys = parts * hca->rails;
-    if (parts > HCA_KEYS || keys > HCA_KEYS) {
+    uint8_t shift = hca_memory_shift(hca, len);
+    size_t parts = hca_memory_parts(len, shift), keys = parts * hca->rails;
+    if (keys > HCA_KEYS) {
         aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
-                "%zu bytes would take %zu registrations, and %u are the most, so they are %s: "
-                "raise AQ_IBV_REGISTRATION, or lower AQ_IBV_RAILS",
-                len, keys, HCA_KEYS, hca_memory_instead(hca));
+                "%zu bytes would take %zu registrations of the %llu bytes that the adapter takes, "
+                "and %u are the most, so they are %s: lower AQ_IBV_RAILS",
+                len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca));
         return hca_memory_lend(hca, addr, len, out);
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);

@@ -181,7 +181,7 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     struct aqi_mem *mem;
     void *at = (void *)(uintptr_t)BASE;
     (void)unused;
-    open_with(PART, UINT64_MAX);
+    open_with(UINT64_C(1) << 40, PART);
     assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
     hca_mem_dereg(&hca.tp, mem);
     assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
@@ -189,6 +189,27 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     card.refuse_from = card.made + 5;
     assert_int_equal(hca_mem_reg(&hca.tp, at, LEN, &mem), AQ_ELIMIT);
     close_all();
+}
+
+/* Where the setting wants more than a key can tell of they are larger. */
+static void parts_grow_with_the_memory(void **unused)
+{
+    static const struct {
+        size_t len;
+        unsigned parts;
+    } rows[] = {{HCA_KEYS / RAILS * PART, HCA_KEYS / RAILS},
+                {HCA_KEYS / RAILS * PART + 1, HCA_KEYS / RAILS / 2 + 1},
+                {(size_t)1 << 40, HCA_KEYS / RAILS}};
+    (void)unused;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct aqi_mem *mem;
+        open_with(PART, UINT64_MAX);
+        assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem), AQ_OK);
+        assert_int_equal(card.made, rows[i].parts * RAILS);
+        hca_mem_dereg(&hca.tp, mem);
+        assert_int_equal(card.live, 0);
+        close_all();
+    }
 }
 
 static void keys_without_sense_are_refused(void **unused)
@@ -450,6 +471,7 @@ int main(void)
         cmocka_unit_test(what_is_small_has_one),
         cmocka_unit_test(what_is_gone_registers_nothing),
         cmocka_unit_test(too_many_are_refused_and_none_is_left),
+        cmocka_unit_test(parts_grow_with_the_memory),
         cmocka_unit_test(keys_without_sense_are_refused),
         cmocka_unit_test(one_piece_goes_straight),
         cmocka_unit_test(what_is_not_one_piece_is_an_operation),
