@@ -117,14 +117,30 @@ static void test_sources(void **state)
     expect_text(&run, ERR, "Slurm has given this job 2 hosts");
     expect_text(&run, OUT, "# s2, 3 of 6 processes");
     run_free(&run);
-    setenv("GASNET_NODEFILE", in_top("hosts"), 1);
-    job_run(&run, "-t", "prog");
-    expect_text(&run, OUT, "# h1, 2 of 3");
-    run_free(&run);
-    setenv("SSH_SERVERS", "g1 g2", 1);
+    setenv("GASNET_SSH_SERVERS", "g1 g2", 1);
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# g2, 1 of 2");
     run_free(&run);
+    /* Of GASNet's variables the file goes before, of ours the list. */
+    setenv("GASNET_SSH_NODEFILE", in_top("hosts"), 1);
+    job_run(&run, "-t", "prog");
+    expect_text(&run, OUT, "# h1, 2 of 3");
+    run_free(&run);
+    setenv("AQ_HOSTS", "a1 a2", 1);
+    job_run(&run, "-t", "prog");
+    expect_text(&run, OUT, "# a2, 1 of 2");
+    run_free(&run);
+    unsetenv("AQ_HOSTS");
+    unsetenv("GASNET_SSH_NODEFILE");
+    setenv("AQ_HOSTFILE", in_top("hosts"), 1);
+    job_run(&run, "-t", "prog");
+    expect_text(&run, OUT, "# h1, 2 of 3");
+    run_free(&run);
+    setenv("GASNET_EXITTIMEOUT", "0", 1); /* adjusted */
+    job_run(&run, "-t", "prog");
+    expect_text(&run, OUT, "# h1, 2 of 3");
+    run_free(&run);
+    unsetenv("GASNET_EXITTIMEOUT");
     job_run(&run, "-t", "--hosts", "c1", "prog");
     expect_text(&run, OUT, "# c1, 1 of 1");
     run_free(&run);
@@ -134,8 +150,8 @@ static void test_sources(void **state)
     run_free(&run);
     unsetenv("SLURM_JOB_NODELIST");
     unsetenv("SLURM_TASKS_PER_NODE");
-    unsetenv("GASNET_NODEFILE");
-    unsetenv("SSH_SERVERS");
+    unsetenv("AQ_HOSTFILE");
+    unsetenv("GASNET_SSH_SERVERS");
     unlink(in_top("hosts"));
 }
 

@@ -33,7 +33,10 @@ static bool launch_find(struct hosts *hosts)
     if (job.options.hosts != NULL) return hosts_add_list(hosts, "--hosts", job.options.hosts);
     if (job.options.hostfile != NULL)
         return hosts_add_file(hosts, job.options.hostfile, HOSTS_PLAIN);
-    if (config->hosts[0] != '\0') return hosts_add_list(hosts, "AQ_HOSTS", config->hosts);
+    const char *list = aqi_setting_variable(&aqi_launch_settings, &config->hosts);
+    bool alias = strncmp(list, "AQ_", 3) != 0; /* GASNet has it the other way round */
+    if (config->hosts[0] != '\0' && !(alias && config->hostfile[0] != '\0'))
+        return hosts_add_list(hosts, list, config->hosts);
     if (config->hostfile[0] != '\0') return hosts_add_file(hosts, config->hostfile, HOSTS_PLAIN);
     launch_named = false;
     if (!hosts_add_batch(hosts, &system)) return false;
