@@ -28,7 +28,7 @@ void aqi_board_end(void);
 /*
  * Sheets: short texts of what comes and goes, connections by URI, in an object of their own that is
  * there while any of them is. In it they follow each other, each a struct aqi_board of so many
- * bytes; tools/aqinfo knows that, too.
+ * bytes.
  */
 #define AQI_BOARD_SHEETS_NAME AQI_BOARD_NAME "-sheets"
 #define AQI_BOARD_SHEET_BYTES 512
@@ -42,5 +42,10 @@ void aqi_board_sheet_give(struct aqi_board *sheet); /* NULL: nothing */
 
 /* The text, and those of the sheets. Async-signal-safe. False: not all of it could be written. */
 bool aqi_board_print(int fd);
+
+/* Of another process: each text that it shows, which is borrowed, and may be changed. Nothing, if
+ * we may not look there. */
+typedef void aqi_board_text_fn(void *arg, char *text);
+void aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg);
 
 #endif

@@ -74,6 +74,11 @@ static void what_does_not_fit_is_cut_off(void **state)
     assert_in_range(strlen(text), 1000, 70000);
 }
 
+static void append(void *arg, char *text)
+{
+    strcat(arg, text);
+}
+
 static void sheets_come_and_go(void **state)
 {
     (void)state;
@@ -93,6 +98,9 @@ static void sheets_come_and_go(void **state)
         aqi_board_sheet_give(taken[5]);
         printed(text, sizeof(text));
         assert_string_equal(text, "board\nsheet\n");
+        text[0] = '\0';
+        aqi_board_read((int)getpid(), append, text);
+        assert_true(strcmp(text, "board\nsheet\n") == 0 || strcmp(text, "sheet\nboard\n") == 0);
         of = (struct aqi_safe_text){.text = text, .used = sizeof(text)};
         aqi_board_sheet_write(taken[7], &of); /* is cut off */
         assert_ptr_equal(taken[5] = aqi_board_sheet_take(),

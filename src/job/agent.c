@@ -7,6 +7,7 @@
 #include "job/desk.h"
 #include "job/link.h"
 #include "job/loop.h"
+#include "job/peers.h"
 #include "job/records.h"
 #include "job/top.h"
 
@@ -313,6 +314,8 @@ static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *
         agent.output(arg, rank, stream, bytes, len);
     else if (stream == AQI_STREAM_TOP)
         aqi_top_came(bytes, len);
+    else if (stream == AQI_STREAM_PEERS)
+        aqi_top_peers_came(bytes, len);
     else
         aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
 }
@@ -323,6 +326,12 @@ static void agent_watch(void *arg, uint64_t interval_ns)
     aqi_top_watch(interval_ns);
 }
 
+static void agent_peers(void *arg, uint32_t turn)
+{
+    (void)arg;
+    aqi_peers_asked(turn);
+}
+
 static void agent_open_shows(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
@@ -331,6 +340,7 @@ static void agent_open_shows(void)
         host = "this host";
     aqi_records_open(&(struct aqi_records_params){
         .hub = agent.hub, .host = host, .align = own->agent != 0 ? &agent.align : NULL});
+    aqi_peers_open(agent.hub);
     aqi_top_open(&(struct aqi_top_params){
         .hub = agent.hub, .host = host, .program = own->program, .root = own->agent == 0});
 }
@@ -364,6 +374,7 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
     own->hooks.freeze = aqi_desk_freeze;
     own->hooks.share = aqi_desk_share;
     own->hooks.watch = agent_watch;
+    own->hooks.peers = agent_peers;
     agent.output = own->hooks.output;
     own->hooks.output = agent_output;
     agent.peers = calloc(own->agents, sizeof(*agent.peers));
@@ -410,6 +421,7 @@ uint64_t aqi_agent_tick(void)
     agent_tell_unreachable();
     aqi_records_tick();
     uint64_t clock = agent_tick_clock(now), watched = aqi_top_tick(now);
+    watched = aqi_min(watched, aqi_peers_tick(now));
     uint64_t next = aqi_min(aqi_hub_tick(agent.hub), clock);
     next = aqi_min(next, watched);
     if (agent.links == NULL) return next;
@@ -446,6 +458,7 @@ void aqi_agent_leave(uint64_t limit_ns)
 void aqi_agent_close(void)
 {
     if (agent.hub != NULL) aqi_top_close();
+    aqi_peers_close();
     if (agent.links != NULL) aqi_links_close(agent.links);
     aqi_desk_close();
     if (agent.hub != NULL) aqi_hub_close(agent.hub);

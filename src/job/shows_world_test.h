@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "job/loop.h"
+#include "job/peers.h"
 #include "job/records.h"
 #include "job/top.h"
 
@@ -28,6 +29,8 @@ static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const
     (void)arg, (void)rank;
     if (stream == AQI_STREAM_TOP)
         aqi_top_came(bytes, len);
+    else if (stream == AQI_STREAM_PEERS)
+        aqi_top_peers_came(bytes, len);
     else
         aqi_records_came((enum aqi_show)(stream - AQI_STREAM_SHOWN), bytes, len);
 }
@@ -38,6 +41,12 @@ static inline void shows_watch(void *arg, uint64_t interval_ns)
     told_ns = interval_ns;
     told++;
     aqi_top_watch(interval_ns);
+}
+
+static inline void shows_peers(void *arg, uint32_t turn)
+{
+    (void)arg;
+    aqi_peers_asked(turn);
 }
 
 static inline void shows_say(void *arg, bool always, const char *text)
@@ -91,12 +100,14 @@ static inline int shows_open(void **state)
                                               .say = shows_say,
                                               .output = shows_output,
                                               .watch = shows_watch,
+                                              .peers = shows_peers,
                                               .over = shows_over,
                                               .die = shows_die}};
     told_ns = told = 0;
     said[0] = '\0';
     if (aqi_loop_open(shows_failed, &epoll) != AQ_OK) return -1;
     if (aqi_hub_open(&params, &hub) != AQ_OK) return -1;
+    aqi_peers_open(hub);
     aqi_top_open(&(struct aqi_top_params){
         .hub = hub, .host = "here", .program = params.program, .root = true});
     aqi_records_open(&(struct aqi_records_params){.hub = hub, .host = "here"});
@@ -109,6 +120,7 @@ static inline int shows_close(void **state)
     aqi_records_drain();
     aqi_records_close();
     aqi_top_close();
+    aqi_peers_close();
     aqi_hub_close(hub);
     aqi_loop_close();
     return 0;
@@ -120,6 +132,7 @@ static inline void shows_at(uint64_t now)
     aqi_loop_once(0);
     aqi_records_tick();
     (void)aqi_top_tick(now);
+    (void)aqi_peers_tick(now);
 }
 
 #define SHOWS_TEST(test) cmocka_unit_test_setup_teardown(test, shows_open, shows_close)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "job/loop.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,16 +16,27 @@
 #define TOP_LEAST_NS 100000000u
 #define TOP_MOST_NS  3600000000000ull
 enum { TOP_WATCHERS = 16 };
+#define TOP_QUEUE_MOST (64u << 20) /* bytes that wait for one that does not read */
 
 struct top_rank {
     int fd; /* 0: none */
     uint32_t doing, looks, waits;
 };
 
+/* A packet of which none may be missed, while there is no room for it. */
+struct top_packet {
+    struct top_packet *next;
+    size_t len;
+    uint8_t bytes[];
+};
+
 struct top_watcher {
     struct aqi_source source;
     struct top_watcher *next;
-    uint64_t interval_ns; /* 0: it has not asked yet */
+    uint64_t interval_ns; /* of counters; 0: it has not asked for them */
+    uint32_t turn;        /* of its question for peers; 0: it has not asked */
+    struct top_packet *first, **last;
+    size_t queued;
 };
 
 static struct {
@@ -37,6 +49,7 @@ static struct {
     uint64_t wanted_ns; /* by the watchers; told by the next tick */
     uint64_t told_ns;
     uint32_t watching;
+    uint32_t turn, told_turn; /* questions for peers */
 } top = {.listener.fd = -1};
 
 /* --- the ranks of this host ----------------------------------------------------------------- */
@@ -147,18 +160,43 @@ static void top_forget(struct top_watcher *watcher)
         at = &(*at)->next;
     *at = watcher->next;
     top.watching--;
+    while (watcher->first != NULL) {
+        struct top_packet *gone = watcher->first;
+        watcher->first = gone->next;
+        free(gone);
+    }
     aqi_source_close(&watcher->source);
     free(watcher);
     top_count_watchers();
+}
+
+/* What waits, as far as there is room. */
+static void top_flush(struct top_watcher *watcher)
+{
+    for (struct top_packet *packet; (packet = watcher->first) != NULL;) {
+        if (send(watcher->source.fd, packet->bytes, packet->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+            break; /* also when it is gone, which recv finds */
+        watcher->queued -= packet->len;
+        watcher->first = packet->next;
+        free(packet);
+    }
+    if (watcher->first == NULL) watcher->last = &watcher->first;
+    aqi_source_watch(&watcher->source, watcher->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 static void top_watcher_ready(struct aqi_source *source)
 {
     struct top_watcher *watcher = AQI_SOURCE_OF(source, struct top_watcher, source);
     struct aqi_top_ask ask;
+    top_flush(watcher);
     ssize_t got = recv(source->fd, &ask, sizeof(ask), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got != (ssize_t)sizeof(ask) || ask.version != AQI_TOP_VERSION) {
         top_forget(watcher);
+        return;
+    }
+    if (ask.what == AQI_TOP_PEERS) {
+        watcher->turn = ++top.turn;
         return;
     }
     uint64_t wanted = ask.interval_ms * 1000000ull;
@@ -185,6 +223,7 @@ static void top_listener_ready(struct aqi_source *source)
         return;
     }
     watcher->next = top.watchers;
+    watcher->last = &watcher->first;
     top.watchers = watcher;
     top.watching++;
     aqi_source_open(&watcher->source, fd, top_watcher_ready);
@@ -196,6 +235,32 @@ void aqi_top_came(const void *bytes, size_t len)
 {
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
         if (w->interval_ns != 0) (void)send(w->source.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len)
+{
+    struct top_packet *packet = malloc(sizeof(*packet) + len);
+    if (packet == NULL || watcher->queued + len > TOP_QUEUE_MOST) {
+        free(packet);
+        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* it shall know that it misses some */
+        return;
+    }
+    packet->next = NULL;
+    packet->len = len;
+    memcpy(packet->bytes, bytes, len);
+    *watcher->last = packet;
+    watcher->last = &packet->next;
+    watcher->queued += len;
+    top_flush(watcher);
+}
+
+void aqi_top_peers_came(const void *bytes, size_t len)
+{
+    struct aqi_top_peers head;
+    if (len < offsetof(struct aqi_top_peers, text)) return;
+    memcpy(&head, bytes, offsetof(struct aqi_top_peers, text));
+    for (struct top_watcher *w = top.watchers; w != NULL; w = w->next)
+        if (w->turn != 0 && w->turn == head.turn) top_queue(w, bytes, len);
 }
 
 /* Without it the job cannot be watched, and that is all. */
@@ -218,6 +283,10 @@ uint64_t aqi_top_tick(uint64_t now)
     if (top.wanted_ns != top.told_ns) {
         top.told_ns = top.wanted_ns;
         aqi_hub_watch(top.params.hub, top.wanted_ns);
+    }
+    if (top.turn != top.told_turn) {
+        top.told_turn = top.turn;
+        aqi_hub_ask_peers(top.params.hub, top.turn);
     }
     return top_tick_ranks(now);
 }

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define AQI_TOP_VERSION 1u
+#define AQI_TOP_VERSION 2u
 #define AQI_TOP_ROWS    128u /* in a packet */
 
 /* The socket: this, the user's number, a point and the number of the root's process. */
@@ -27,10 +27,12 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* aqtop says: show me, so often. */
+/* aqtop says: show me counters, so often. aqinfo says: show me, once, what ranks know of peers. */
+enum aqi_top_what { AQI_TOP_COUNTERS, AQI_TOP_PEERS };
 struct aqi_top_ask {
     uint32_t version;
-    uint32_t interval_ms;
+    uint32_t interval_ms; /* COUNTERS */
+    uint32_t what;        /* enum aqi_top_what */
 };
 
 struct aqi_top_row {
@@ -53,6 +55,16 @@ struct aqi_top_packet {
     struct aqi_top_row row[AQI_TOP_ROWS];
 };
 
+/* And aqinfo these, several of each host: lines of text, as the ranks show them. */
+struct aqi_top_peers {
+    uint32_t version;
+    uint32_t turn;   /* which question it answers */
+    uint32_t last;   /* of this host */
+    uint32_t agents; /* of which a last one will come; the root says so, others 0 */
+    uint32_t len;
+    char text[32768];
+};
+
 struct aqi_top_params {
     struct aqi_hub *hub;
     const char *host, *program;
@@ -68,6 +80,7 @@ bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
 void aqi_top_watch(uint64_t interval_ns);
 /* Root: a packet has come. */
 void aqi_top_came(const void *bytes, size_t len);
+void aqi_top_peers_came(const void *bytes, size_t len);
 /* Returns when it wants to be called next, UINT64_MAX for never. */
 uint64_t aqi_top_tick(uint64_t now);
 void aqi_top_close(void);

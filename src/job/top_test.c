@@ -1,4 +1,5 @@
 /* Unit test of top.c: who may watch, how often they are shown the counters, and what. */
+#include "base/board.h"
 #include "job/shows_world_test.h"
 
 #include <errno.h>
@@ -152,11 +153,70 @@ static void test_refused_watchers(void **state)
     shows_at(2);
 }
 
+static void ask_peers(int fd)
+{
+    const struct aqi_top_ask words = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};
+    assert_int_equal(send(fd, &words, sizeof(words), MSG_NOSIGNAL), sizeof(words));
+}
+
+/* All lines of an answer, which ends. */
+static void expect_peers(int fd, unsigned lines)
+{
+    static struct aqi_top_peers packet;
+    unsigned found = 0, packets = 0;
+    do {
+        aqi_loop_once(0); /* what waited for room goes on */
+        ssize_t len = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT);
+        assert_int_equal(len, offsetof(struct aqi_top_peers, text) + packet.len);
+        assert_int_equal(packet.version, AQI_TOP_VERSION);
+        assert_int_equal(packet.agents, 1);
+        packets++;
+        if (packet.len == 0) continue;
+        assert_int_equal(packet.text[packet.len - 1], '\n');
+        for (uint32_t i = 0; i < packet.len; i++)
+            found += packet.text[i] == '\n';
+    } while (!packet.last);
+    assert_int_equal(found, lines);
+    assert_int_equal(recv(fd, &packet, sizeof(packet), MSG_DONTWAIT), -1);
+    if (lines != 0) assert_true(packets > 1);
+}
+
+/* Everybody who asks gets all of it, however slowly it reads; and those who watch get none. */
+static void test_peers(void **state)
+{
+    enum { LINES = 40000 };
+    (void)state;
+    int fds[2] = {watcher(), watcher()}, other = watcher();
+    struct aqi_top_packet packet;
+    ask(other, AQI_TOP_VERSION, 1000);
+    ask_peers(fds[0]);
+    shows_at(aqi_now_ns());
+    expect_peers(fds[0], 0); /* no rank has joined */
+    aqi_hub_started(hub, 1, (int)getpid());
+    aqi_hub_joined(hub, 1, (int)getpid(), NULL);
+    assert_int_equal(aqi_board_open(LINES * 32), AQ_OK);
+    struct aqi_safe_text *text = aqi_board_begin();
+    for (unsigned i = 0; i < LINES; i++)
+        aqi_safe_add(text, "rank 1: peer 0 up rtt_us 1.000\n");
+    aqi_board_end();
+    ask_peers(fds[0]);
+    ask_peers(fds[1]);
+    for (unsigned i = 0; i < 3; i++)
+        shows_at(aqi_now_ns());
+    for (unsigned i = 0; i < 2; i++) {
+        expect_peers(fds[i], LINES);
+        close(fds[i]);
+    }
+    while (hear(other, &packet) > 0)
+        assert_int_equal(packet.row_bytes, sizeof(packet.row[0]));
+    close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SHOWS_TEST(test_counters),  SHOWS_TEST(test_refused_counters), SHOWS_TEST(test_shown),
-        SHOWS_TEST(test_intervals), SHOWS_TEST(test_refused_watchers),
+        SHOWS_TEST(test_intervals), SHOWS_TEST(test_refused_watchers), SHOWS_TEST(test_peers),
     };
     return cmocka_run_group_tests(tests, share, unshare);
 }

@@ -34,6 +34,7 @@ RULES = (
     ("src/lib", ("lib/", "job/", "core/", "transport/", "reg/limits.h", "base/", "aqueduct/")),
     ("tools/aqrun", ("aqueduct/", "job/", "job/hub/hub.h", "base/", "tools/util/")),
     ("tools/aqtop", ("aqueduct/", "job/top.h", "base/", "tools/util/")),
+    ("tools/aqinfo", ("aqueduct/", "tools/util/", "base/nearest.h", "base/board.h", "job/top.h")),
     ("tools/aqperf", ("aqueduct/", "tools/util/", "base/nearest.h", "transport/ofi/ofi_library.h",
                       "transport/ibv/hca_verbs.h")),
     ("tools/util", ("base/nearest.h",)),

@@ -1,24 +1,23 @@
 /* What ranks know of their peers: of a running job from where each shows it, of one that is over
  * from the files of its counters. */
+#include "base/board.h"
 #include "data.h"
+#include "job/top.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As src/base/board.h has it. */
-#define BOARD_LINK  "/memfd:aqueduct-peers"
-#define SHEETS_LINK BOARD_LINK "-sheets"
-enum { SHEET_BYTES = 512 };
-struct board_head {
-    uint64_t turn, len;
-};
+/* So long no host may be silent whose ranks are asked for. */
+enum { PATIENCE_MS = 5000 };
 
 /* Peers of a job have numbers, then come programs that are connected, then what was dropped. */
 enum { CONNECTION = UINT32_MAX - 1, DROPPED = UINT32_MAX };
@@ -97,61 +96,10 @@ static int read_file(const char *name)
     return failed;
 }
 
-/* Its text may be written anew at any time. */
-static size_t read_board(int fd, off_t from)
+static void keep_text(void *arg, char *text)
 {
-    for (int tries = 0; tries < 1000; tries++) {
-        struct board_head before, after;
-        if (pread(fd, &before, sizeof(before), from) != sizeof(before)) return 0;
-        char *text = before.len < SIZE_MAX / 2 ? malloc(before.len + 1) : NULL;
-        if (text == NULL) return 0;
-        ssize_t n = pread(fd, text, before.len, from + (off_t)sizeof(before));
-        if (pread(fd, &after, sizeof(after), from) == sizeof(after) && before.turn == after.turn &&
-            before.turn % 2 == 0 && n == (ssize_t)before.len) {
-            text[n] = '\0';
-            size_t found = keep_lines(text);
-            free(text);
-            return found;
-        }
-        free(text);
-    }
-    return 0;
-}
-
-/* Those of connections that come and go. */
-static size_t read_sheets(int fd)
-{
-    struct stat of;
-    size_t found = 0;
-    if (fstat(fd, &of) != 0) return 0;
-    for (off_t from = 0; from < of.st_size; from += SHEET_BYTES)
-        found += read_board(fd, from);
-    return found;
-}
-
-static size_t read_process(const char *pid)
-{
-    char path[300], link[64];
-    size_t found = 0;
-    snprintf(path, sizeof(path), "/proc/%s/fd", pid);
-    DIR *fds = opendir(path);
-    if (fds == NULL) return 0;
-    int seen[2] = {0};
-    for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
-        snprintf(path, sizeof(path), "/proc/%s/fd/%.20s", pid, entry->d_name);
-        ssize_t n = readlink(path, link, sizeof(link));
-        if (n < (ssize_t)strlen(BOARD_LINK) || memcmp(link, BOARD_LINK, strlen(BOARD_LINK)) != 0)
-            continue;
-        int sheets = n >= (ssize_t)strlen(SHEETS_LINK) &&
-                     memcmp(link, SHEETS_LINK, strlen(SHEETS_LINK)) == 0;
-        int fd = seen[sheets] ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) continue;
-        seen[sheets] = 1;
-        found += sheets ? read_sheets(fd) : read_board(fd, 0);
-        close(fd);
-    }
-    closedir(fds);
-    return found;
+    size_t *found = arg;
+    *found += keep_lines(text);
 }
 
 /* Is the process `pid` it, or a descendant? */
@@ -171,16 +119,84 @@ static int descends(long pid, long from)
     return 0;
 }
 
-/* The process, or of the job that it has started all. */
-static int read_job(const char *name)
+/* The first agent of the job: aqrun, whose agents on other hosts know what is not seen here. */
+static int connect_job(const char *name)
+{
+    char path[64];
+    struct stat of;
+    struct ucred who;
+    struct sockaddr_un address;
+    socklen_t len = sizeof(who);
+    snprintf(path, sizeof(path), "/proc/%.20s", name);
+    int fd = stat(path, &of) == 0 ? socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) : -1;
+    if (fd < 0) return -1;
+    socklen_t size = aqi_top_address(of.st_uid, (int)strtol(name, NULL, 10), &address);
+    if (connect(fd, (struct sockaddr *)&address, size) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == of.st_uid)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* The next packet; 0: none came in time, or none will come, or it is of another version. */
+static int next_packet(int fd, struct aqi_top_peers *packet)
+{
+    const size_t head = offsetof(struct aqi_top_peers, text);
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    if (poll(&ready, 1, PATIENCE_MS) != 1) return 0;
+    ssize_t got = recv(fd, packet, sizeof(*packet), 0);
+    return got >= (ssize_t)head && packet->version == AQI_TOP_VERSION &&
+           packet->len == (size_t)got - head;
+}
+
+/* What all hosts of a job show; how many lines that is, or -1: this is no such job. */
+static ssize_t ask_job(const char *name)
+{
+    const struct aqi_top_ask ask = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};
+    static struct aqi_top_peers packet;
+    uint32_t answered = 0, agents = 0;
+    size_t found = 0;
+    int fd = connect_job(name);
+    if (fd < 0) return -1;
+    int asked = send(fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask);
+    while (asked && (agents == 0 || answered < agents) && next_packet(fd, &packet)) {
+        char *text = strndup(packet.text, packet.len);
+        if (text == NULL) abort();
+        found += keep_lines(text);
+        free(text);
+        answered += packet.last;
+        if (packet.agents != 0) agents = packet.agents;
+    }
+    close(fd);
+    if (agents == 0)
+        fprintf(stderr,
+                "aqinfo: job %s does not answer: it is about to end, or is of another version of "
+                "the library\n",
+                name);
+    else if (answered < agents)
+        fprintf(stderr, "aqinfo: %u of the %u hosts of job %s have not answered\n",
+                agents - answered, agents, name);
+    return (ssize_t)found;
+}
+
+/* Of the process and of those that it has started. */
+static size_t read_descendants(const char *name)
 {
     size_t found = 0;
     DIR *processes = opendir("/proc");
     for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
         long pid = strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && descends(pid, strtol(name, NULL, 10))) found += read_process(entry->d_name);
+        if (pid > 0 && descends(pid, strtol(name, NULL, 10)))
+            aqi_board_read((int)pid, keep_text, &found);
     }
     if (processes != NULL) closedir(processes);
+    return found;
+}
+
+static int read_job(const char *name)
+{
+    ssize_t found = ask_job(name);
+    if (found < 0) found = (ssize_t)read_descendants(name);
     if (found == 0)
         fprintf(stderr,
                 "aqinfo: neither process %s nor one that it has started shows its peers: it "

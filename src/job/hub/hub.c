@@ -86,6 +86,11 @@ uint32_t aqi_hub_rank_at(const struct aqi_hub *hub, uint32_t index)
     return hub->locals[index].rank;
 }
 
+int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index)
+{
+    return hub->locals[index].joined_pid;
+}
+
 const char *hub_host(const struct aqi_hub *hub, uint32_t agent)
 {
     return hub->params.hosts != NULL ? hub->params.hosts[agent] : "this host";

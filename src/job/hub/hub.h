@@ -31,8 +31,13 @@
 #define AQI_NO_AGENT UINT32_MAX
 
 /* Of what ranks print: standard output and error, what they show (enum aqi_show), and packets of
- * top.h. */
-enum { AQI_STREAM_SHOWN = 2, AQI_STREAM_TOP = AQI_STREAM_SHOWN + AQI_SHOWS, AQI_STREAMS };
+ * top.h: counters, and peers. */
+enum {
+    AQI_STREAM_SHOWN = 2,
+    AQI_STREAM_TOP = AQI_STREAM_SHOWN + AQI_SHOWS,
+    AQI_STREAM_PEERS,
+    AQI_STREAMS
+};
 
 /* Exit codes that are the job's own; otherwise it is that of a rank. */
 enum aqi_exit_code {
@@ -85,6 +90,8 @@ struct aqi_hub_hooks {
     void (*shut)(void *arg, unsigned stream);
     /* Show what the ranks of this host do, so often; 0: no more. May be NULL. */
     void (*watch)(void *arg, uint64_t interval_ns);
+    /* Show, once, what they know of their peers; `turn` says for which question. May be NULL. */
+    void (*peers)(void *arg, uint32_t turn);
     /* Descriptors for a result: of all ranks' parts, and of an object that ranks of a host share.
      */
     aq_status (*freeze)(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel);
@@ -161,6 +168,8 @@ uint32_t aqi_hub_ranks(const struct aqi_hub *hub); /* of all hosts */
 /* AQI_NO_RANK: of another host. */
 uint32_t aqi_hub_index(const struct aqi_hub *hub, uint32_t rank);
 uint32_t aqi_hub_rank_at(const struct aqi_hub *hub, uint32_t index);
+/* The process of it that has joined; 0: none has. */
+int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index);
 
 /* --- other agents -------------------------------------------------------------------------------
  */
@@ -202,6 +211,8 @@ void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* All agents shall show what their ranks do, so often; 0: no more. */
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns);
+/* And what they know of their peers, once. */
+void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn);
 /* The exit code as known so far; it becomes `code` if it is 0. */
 int aqi_hub_code(const struct aqi_hub *hub);
 void aqi_hub_code_at_least(struct aqi_hub *hub, int code);
@@ -211,5 +222,7 @@ bool aqi_hub_abandoned(const struct aqi_hub *hub);
 /* At the end: which ranks the job went on without, and of what they died. */
 void aqi_hub_tell_lost(struct aqi_hub *hub);
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent);
+/* How many are, the root among them; of other agents 0: they do not know. */
+uint32_t aqi_hub_agents_here(const struct aqi_hub *hub);
 
 #endif

@@ -306,6 +306,9 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
     case HUB_WATCH:
         if (hub->params.hooks.watch != NULL) hub->params.hooks.watch(hub->params.arg, note->wait);
         break;
+    case HUB_PEERS:
+        if (hub->params.hooks.peers != NULL) hub->params.hooks.peers(hub->params.arg, note->seq);
+        break;
     case HUB_OVER:
         closing_kill(hub); /* shells whose program has ended, and what does not die */
         hub_over(hub, note->code);

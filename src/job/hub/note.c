@@ -39,6 +39,7 @@ static const struct note_row note_rows[HUB_NOTES] = {
     [HUB_WATCH] = {true, {NOTE_FIELD(wait)}},
     [HUB_LOST] = {true, {NOTE_FIELD(rank)}},
     [HUB_OVER] = {true, {NOTE_FIELD(code)}},
+    [HUB_PEERS] = {true, {NOTE_FIELD(seq)}},
 };
 
 struct aqi_parcel *hub_note_encode(const struct hub_note *note)

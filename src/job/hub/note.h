@@ -33,6 +33,7 @@ enum hub_note_type {
     HUB_WATCH,  /* `wait`: how often all show what their ranks do */
     HUB_LOST,   /* `rank`: an agent that is given up; text: why */
     HUB_OVER,   /* `code` */
+    HUB_PEERS,  /* `seq`: all show what their ranks know of their peers, for that question */
     HUB_NOTES
 };
 #define HUB_IS_FACT(type) ((type) < HUB_RESULT)

@@ -51,6 +51,11 @@ bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent)
     return hub->root->agents[agent].here;
 }
 
+uint32_t aqi_hub_agents_here(const struct aqi_hub *hub)
+{
+    return hub->root != NULL ? hub->root->here : 0;
+}
+
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
                 const char *why)
 {
@@ -414,6 +419,13 @@ void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream)
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns)
 {
     const struct hub_note note = {.type = HUB_WATCH, .wait = interval_ns};
+    flow_entry(hub, &note);
+    hub_pump(hub);
+}
+
+void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn)
+{
+    const struct hub_note note = {.type = HUB_PEERS, .seq = turn};
     flow_entry(hub, &note);
     hub_pump(hub);
 }

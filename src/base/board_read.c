@@ -1,0 +1,79 @@
+/* The boards of another process: for aqinfo, and for the agents of jobs. Of libc alone. */
+#include "base/board.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BOARD_LINK  "/memfd:" AQI_BOARD_NAME
+#define SHEETS_LINK "/memfd:" AQI_BOARD_SHEETS_NAME
+enum { BOARD_TRIES = 1000 };
+
+/* What is before the text. */
+struct board_head {
+    uint64_t turn, len;
+};
+static_assert(sizeof(struct board_head) == sizeof(struct aqi_board) &&
+                  offsetof(struct board_head, len) == offsetof(struct aqi_board, len),
+              "the same bytes");
+
+/* It may be written anew at any time, and its length is another process's word. */
+static void board_read_one(int fd, off_t from, off_t most, aqi_board_text_fn *fn, void *arg)
+{
+    for (int tries = 0; tries < BOARD_TRIES; tries++) {
+        struct board_head before, after;
+        if (pread(fd, &before, sizeof(before), from) != sizeof(before) || before.len == 0 ||
+            before.len > (uint64_t)most)
+            return;
+        char *text = malloc(before.len + 1);
+        if (text == NULL) return;
+        ssize_t n = pread(fd, text, before.len, from + (off_t)sizeof(before));
+        bool whole = pread(fd, &after, sizeof(after), from) == sizeof(after) &&
+                     before.turn == after.turn && before.turn % 2 == 0 && n == (ssize_t)before.len;
+        if (whole) {
+            text[n] = '\0';
+            fn(arg, text);
+        }
+        free(text);
+        if (whole) return;
+    }
+}
+
+static void board_read_object(int fd, bool sheets, aqi_board_text_fn *fn, void *arg)
+{
+    struct stat of;
+    if (fstat(fd, &of) != 0) return;
+    if (!sheets) board_read_one(fd, 0, of.st_size, fn, arg);
+    for (off_t from = 0; sheets && from < of.st_size; from += AQI_BOARD_SHEET_BYTES)
+        board_read_one(fd, from, AQI_BOARD_SHEET_BYTES, fn, arg);
+}
+
+static bool board_read_begins(const char *link, ssize_t len, const char *with)
+{
+    return len >= (ssize_t)strlen(with) && memcmp(link, with, strlen(with)) == 0;
+}
+
+void aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg)
+{
+    char path[300], link[64];
+    bool seen[2] = {false};
+    snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+    DIR *fds = opendir(path);
+    if (fds == NULL) return;
+    for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%.20s", pid, entry->d_name);
+        ssize_t n = readlink(path, link, sizeof(link));
+        if (!board_read_begins(link, n, BOARD_LINK)) continue;
+        bool sheets = board_read_begins(link, n, SHEETS_LINK);
+        int fd = seen[sheets] ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0) continue;
+        seen[sheets] = true;
+        board_read_object(fd, sheets, fn, arg);
+        close(fd);
+    }
+    closedir(fds);
+}
