@@ -1,20 +1,62 @@
 #!/usr/bin/env python3
-"""What jobs over several hosts show where they were started: of their peers.
+"""What jobs over several hosts show where they were started: files of output, and their peers.
 
 usage: shown.py BUILD_DIR [CLASS[.TEST]]…
 
 The hosts are those of far.py.
 """
 
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
 import far
 
 
+class Files(far.Near):
+    """A file for what each rank prints."""
+
+    def test_are_exact(self):
+        """Byte by byte, in the order of both streams, however much there is, and from the start."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            for rank in range(4):
+                pathlib.Path(place, f"all.{rank}").write_text("before", encoding="utf-8")
+            script = ('printf "a\\000b"; printf c >&2; printf "d\\n"; '
+                      'head -c 3000000 /dev/zero; printf end')
+            self.ends("--output", f"{place}/all.%r", "sh", "-c", script, ranks=4)
+            for rank in range(4):
+                data = pathlib.Path(place, f"all.{rank}").read_bytes()
+                self.assertEqual(data, b"a\0bcd\n" + bytes(3000000) + b"end")
+
+    def test_cannot_be_written(self):
+        """A full disk is told, once, and the others are whole."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            for rank in (1, 2):
+                pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")
+            said = self.fails("--output", place, "sh", "-c", "seq 3; seq 3", ranks=4,
+                              says="cannot write .*: No space left on device; it lacks what rank")
+            self.assertEqual(said.count("No space left"), 1, said)
+            self.assertIn("1 more files of --output", said)
+            for rank in (0, 3):
+                text = pathlib.Path(place, f"{rank}.out").read_text(encoding="utf-8")
+                self.assertEqual(text, "1\n2\n3\n" * 2)
+        self.fails("--output", "/dev/null/%r", "true", ranks=4,
+                   says="cannot open /dev/null/0 for the output of rank 0: Not a directory")
+
+
 class WideShown(far.Bridged):
     """From hosts that see nothing of each other but packets."""
+
+    def test_files_come_home(self):
+        """The last host sees another folder there."""
+        hosts = [*self.hosts(1), f"10.8.0.{far.BRIDGED[-1]}"]
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            self.ends("--output", place, "sh", "-c", "echo $AQ_RANK", hosts=hosts, ranks=4)
+            found = {file.name: file.read_text() for file in pathlib.Path(place).iterdir()}
+        self.assertEqual(found, {f"{rank}.{stream}": f"{rank}\n" if stream == "out" else ""
+                                 for rank in range(4) for stream in ("out", "err")})
 
     def test_peers(self):
         """aqinfo shows those of ranks of other hosts by the number of aqrun, which has none."""

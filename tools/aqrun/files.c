@@ -1,10 +1,13 @@
 /* --output: a file for what each rank prints. */
 #include "files.h"
 
+#include "job.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -70,10 +73,17 @@ static bool files_make_folders(char *name)
     return true;
 }
 
-/* A pipe that nobody reads shall be an error and not a wait. */
-static int files_open_one(char *name)
+bool files_are_same(const char *pattern)
 {
-    const int how = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK;
+    char out[PATH_MAX], err[PATH_MAX];
+    return files_name(pattern, 0, files_streams[0], "", out) &&
+           files_name(pattern, 0, files_streams[1], "", err) && strcmp(out, err) == 0;
+}
+
+/* A pipe that nobody reads shall be an error and not a wait. */
+static int files_open_one(char *name, int truncate)
+{
+    const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | truncate;
     int fd = open(name, how, 0666);
     if (fd < 0 && errno == ENOENT && files_make_folders(name)) fd = open(name, how, 0666);
     if (fd >= 0) fcntl(fd, F_SETFL, O_APPEND);
@@ -92,7 +102,7 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
             break;
         }
         bool same = i == 1 && strcmp(names[0], names[1]) == 0;
-        fds[i] = same ? fcntl(fds[0], F_DUPFD_CLOEXEC, 3) : files_open_one(names[i]);
+        fds[i] = same ? fcntl(fds[0], F_DUPFD_CLOEXEC, 3) : files_open_one(names[i], O_TRUNC);
         if (fds[i] >= 0) continue;
         snprintf(why, FILES_WHY, "cannot open %.300s for the output of rank %u: %s", names[i], rank,
                  strerror(errno));
@@ -101,4 +111,90 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
     if (fds[1] >= 0) return true;
     if (fds[0] >= 0) close(fds[0]);
     return false;
+}
+
+/* --- those of ranks on other hosts --------------------------------------------------------------
+ */
+
+enum { FILES_OPEN = 64 };
+
+/* Files that were written to of late. */
+static struct {
+    char *name; /* NULL: none */
+    int fd;
+} files_open_ones[FILES_OPEN];
+
+static struct {
+    char **names; /* that could not be written */
+    unsigned count;
+} files_lost_ones;
+
+bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY])
+{
+    int fds[2];
+    if (!files_open(pattern, rank, job_id, fds, why)) return false;
+    close(fds[0]);
+    close(fds[1]);
+    return true;
+}
+
+static bool files_is_lost(const char *name)
+{
+    for (unsigned i = 0; i < files_lost_ones.count; i++)
+        if (strcmp(files_lost_ones.names[i], name) == 0) return true;
+    return false;
+}
+
+static void files_lose(const char *name, uint32_t rank, int err)
+{
+    size_t bytes = (files_lost_ones.count + 1) * sizeof(char *);
+    char **names = realloc(files_lost_ones.names, bytes);
+    if (names == NULL || (names[files_lost_ones.count] = strdup(name)) == NULL)
+        die("no memory for the name of a file");
+    files_lost_ones.names = names;
+    if (files_lost_ones.count++ == 0)
+        say("cannot write %s: %s; it lacks what rank %u prints from here on, and the job goes on",
+            name, strerror(err), rank);
+}
+
+/* Is open, perhaps since before; -1: errno. */
+static int files_reach(char *name)
+{
+    size_t hash = AQI_HASH_SEED;
+    for (const char *c = name; *c != '\0'; c++)
+        hash = aqi_hash(hash, (unsigned char)*c);
+    size_t at = hash % FILES_OPEN;
+    if (files_open_ones[at].name != NULL && strcmp(files_open_ones[at].name, name) == 0)
+        return files_open_ones[at].fd;
+    int fd = files_open_one(name, 0);
+    char *copy = fd >= 0 ? strdup(name) : NULL;
+    if (fd >= 0 && copy == NULL) die("no memory for the name of a file");
+    if (fd < 0) return -1;
+    if (files_open_ones[at].name != NULL) close(files_open_ones[at].fd);
+    free(files_open_ones[at].name);
+    files_open_ones[at].name = copy;
+    files_open_ones[at].fd = fd;
+    return fd;
+}
+
+void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,
+                  const void *bytes, size_t len)
+{
+    char name[PATH_MAX];
+    size_t done = 0;
+    if (!files_name(pattern, rank, files_streams[stream], job_id, name) || files_is_lost(name))
+        return;
+    int fd = files_reach(name);
+    while (fd >= 0 && done < len) {
+        ssize_t n = write(fd, (const char *)bytes + done, len - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        done += (size_t)n;
+    }
+    if (fd < 0 || done < len) files_lose(name, rank, errno);
+}
+
+unsigned files_lost(void)
+{
+    return files_lost_ones.count;
 }

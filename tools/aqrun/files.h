@@ -19,4 +19,18 @@ bool files_check(const char *pattern, char why[FILES_WHY]);
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);
 
+/* Do both streams of a rank go to one file? */
+bool files_are_same(const char *pattern);
+
+/*
+ * For ranks of other hosts, whose output comes to the aqrun that the user has started: their files,
+ * empty; then what comes for them. What cannot be written is told once, for all of them, and the
+ * rest of that file is passed over.
+ */
+bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
+void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,
+                  const void *bytes, size_t len);
+/* How many could not be written to their end. */
+unsigned files_lost(void);
+
 #endif

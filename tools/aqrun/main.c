@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "command.h"
+#include "files.h"
 #include "job.h"
 #include "job/agent.h"
 #include "job/settings.h"
@@ -146,6 +147,7 @@ static uint64_t main_tick(void)
     uint64_t now = aqi_now_ns();
     for (int i = 0; job.agent != 0 && i < 2; i++)
         output_tick(&job.far[i]);
+    relay_tick();
     /* What they tell the hub may be due at once. */
     uint64_t next = aqi_min(tree_tick(now), input_tick(now)), agent = aqi_agent_tick();
     if (reaper_stopped()) agent = aqi_agent_tick();
@@ -218,6 +220,25 @@ static void main_finish(void)
     tree_close();
 }
 
+/* The files of ranks on other hosts, before any of these prints. */
+static void main_begin_files(void)
+{
+    char why[FILES_WHY];
+    if (job.agent != 0 || job.agents == 1 || job.options.output == NULL) return;
+    for (uint32_t i = 0; i < job.size; i++)
+        if ((i < job.first || i >= job.first + job.count) &&
+            !files_begin(job.options.output, i, job.id, why))
+            die("%s", why);
+}
+
+/* What was not written is not what was asked for. */
+static void main_end_files(void)
+{
+    unsigned lost = files_lost();
+    if (lost > 1) say("%u more files of --output lack a part, too", lost - 1);
+    if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
+}
+
 /* All that follows once it is known which ranks run here. */
 static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
                     const char *refusal)
@@ -228,6 +249,7 @@ static int main_job(const struct aqi_hub_params *hub, int epoll, const char *por
     job.exit_timeout_ns = hub->exit_timeout_ns;
     main_make_ranks();
     limits_check();
+    main_begin_files();
     bind_open();
     reaper_open();
     for (unsigned i = 0; i < 2; i++)
@@ -243,6 +265,7 @@ static int main_job(const struct aqi_hub_params *hub, int epoll, const char *por
     main_run();
     main_finish();
     if (job.agent != 0) return EXIT_SUCCESS;
+    main_end_files();
     tell("the job has ended with code %d", aqi_hub_code(job.hub));
     return aqi_hub_code(job.hub);
 }

@@ -155,8 +155,8 @@ static const struct command_row option_rows[] = {
     {'p', "prefix", NULL, "begin each line of output with the number of its process: [3] text",
      .flag = &job.options.prefix},
     {0, "output", "FOLDER",
-     "what process 3 prints goes to FOLDER/3.out and FOLDER/3.err; or a file name with %r for the "
-     "process, %s for out or err, %j for the job",
+     "what process 3 prints goes to FOLDER/3.out and FOLDER/3.err, on this host wherever it runs; "
+     "or a file name with %r for the process, %s for out or err, %j for the job",
      .take = option_output},
     {'v', "verbose", NULL, "say on standard error what is happening", .flag = &job.options.verbose},
     {'t', "test", NULL, "test only: print what would be run, one line per process, and run nothing",

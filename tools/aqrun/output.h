@@ -55,14 +55,15 @@ bool output_empty(const struct output *output);
 /* The output of a rank, relayed line by line; with --prefix the rank's number is in front. */
 struct relay {
     struct aqi_source source; /* closed: the rank's side has ended, or there never was one */
-    struct output *to;
+    struct output *to;        /* NULL: to a file of the root, as it is, stream 0 or 1 of the rank */
     uint32_t rank;
+    unsigned stream;
     bool paused;
     struct bytes line; /* the beginning of one whose end has not come */
 };
 
 /* Make a pipe; returns its write end for the rank. The caller closes that after the fork. */
-int relay_open(struct relay *relay, uint32_t rank, struct output *to);
+int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct output *to);
 
 /* Read what is there and then end, although somebody may still hold the write end. */
 void relay_finish(struct relay *relay);
@@ -70,5 +71,7 @@ void relay_finish(struct relay *relay);
 /* All relays to `to`: its reader is gone; or there is room again. */
 void relay_shut(const struct output *to);
 void relay_resume(const struct output *to);
+/* Those to files: perhaps the hub has room again. */
+void relay_tick(void);
 
 #endif

@@ -13,12 +13,12 @@
 
 static void relay_ready(struct aqi_source *source);
 
-int relay_open(struct relay *relay, uint32_t rank, struct output *to)
+int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct output *to)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         die("pipe for the output of rank %u: %s", rank, strerror(errno));
-    *relay = (struct relay){.to = to, .rank = rank};
+    *relay = (struct relay){.to = to, .rank = rank, .stream = stream};
     aqi_source_open(&relay->source, ends[0], relay_ready);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     aqi_source_watch(&relay->source, EPOLLIN);
@@ -57,17 +57,31 @@ static void relay_lines(struct relay *relay, const char *bytes, size_t len)
 static void relay_close(struct relay *relay)
 {
     if (relay->line.used != 0) relay_line(relay, NULL, 0);
-    output_flush(relay->to);
+    if (relay->to != NULL) output_flush(relay->to);
     aqi_source_close(&relay->source);
     free(relay->line.at);
     relay->line = (struct bytes){0};
+}
+
+static void relay_pause(struct relay *relay)
+{
+    relay->paused = true;
+    aqi_source_watch(&relay->source, 0);
 }
 
 /* Read once; false when nothing is there now. Closes at the end. */
 static bool relay_read(struct relay *relay)
 {
     char chunk[RELAY_CHUNK];
+    if (relay->to == NULL && !aqi_hub_has_room(job.hub)) {
+        relay_pause(relay);
+        return false;
+    }
     ssize_t got = read(relay->source.fd, chunk, sizeof(chunk));
+    if (got > 0 && relay->to == NULL) {
+        aqi_hub_printed(job.hub, relay->rank, AQI_STREAM_FILES + relay->stream, chunk, (size_t)got);
+        return true;
+    }
     if (got > 0) {
         relay_lines(relay, chunk, (size_t)got);
         output_flush(relay->to);
@@ -81,16 +95,14 @@ static void relay_ready(struct aqi_source *source)
 {
     struct relay *relay = AQI_SOURCE_OF(source, struct relay, source);
     relay_read(relay);
-    if (relay->source.fd < 0 || !relay->to->full) return;
-    relay->paused = true;
-    aqi_source_watch(source, 0);
+    if (relay->source.fd >= 0 && relay->to != NULL && relay->to->full) relay_pause(relay);
 }
 
 void relay_finish(struct relay *relay)
 {
     while (relay->source.fd >= 0 && relay_read(relay))
         continue;
-    if (relay->source.fd >= 0) relay_close(relay);
+    if (relay->source.fd >= 0 && !relay->paused) relay_close(relay);
 }
 
 void relay_shut(const struct output *to)
@@ -111,4 +123,10 @@ void relay_resume(const struct output *to)
             relay->paused = false;
             aqi_source_watch(&relay->source, EPOLLIN);
         }
+}
+
+void relay_tick(void)
+{
+    if (job.options.output != NULL && job.agent != 0 && aqi_hub_has_room(job.hub))
+        relay_resume(NULL);
 }

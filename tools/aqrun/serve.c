@@ -1,5 +1,6 @@
 /* What the hub wants to have done on this host: signals, words for the user, the end. */
 #include "base/cgroup.h"
+#include "files.h"
 #include "job.h"
 #include "job/agent.h"
 #include "tree.h"
@@ -61,7 +62,9 @@ static void serve_die(void *arg, const char *why)
 
 static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
-    (void)arg, (void)rank;
+    (void)arg;
+    if (stream >= AQI_STREAM_FILES && job.options.output != NULL)
+        files_append(job.options.output, rank, stream - AQI_STREAM_FILES, job.id, bytes, len);
     if (stream >= AQI_COUNT_OF(job.output)) return;
     output_append(&job.output[stream], bytes, len);
     output_flush(&job.output[stream]);

@@ -153,15 +153,30 @@ static void spawn_fork_failed(const struct rank *rank, int err)
                       : "");
 }
 
-/* Where its output goes, if not where ours does. */
+static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
+{
+    struct output *to = job.agent == 0 ? job.output : job.far;
+    const char *pattern = job.options.output;
+    bool one = pattern != NULL && files_are_same(pattern); /* what comes first is first in it */
+    for (unsigned i = 0; i < 2; i++) {
+        if (i == 1 && one)
+            files->standard[2] = fcntl(files->standard[1], F_DUPFD_CLOEXEC, 3);
+        else
+            files->standard[i + 1] =
+                relay_open(&rank->relay[i], rank->number, i, pattern != NULL ? NULL : &to[i]);
+    }
+    if (files->standard[2] < 0)
+        die("descriptor for the output of rank %u: %s", rank->number, strerror(errno));
+}
+
+/* Where its output goes, if not where ours does: files are on the host of the root. */
 static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
 {
     char why[FILES_WHY];
-    bool relays = (job.options.prefix || job.agents > 1) && job.options.output == NULL;
-    struct output *to = job.agent == 0 ? job.output : job.far;
-    for (int i = 0; relays && i < 2; i++)
-        files->standard[i + 1] = relay_open(&rank->relay[i], rank->number, &to[i]);
-    if (job.options.output == NULL ||
+    bool to_file = job.options.output != NULL;
+    if (to_file ? job.agent != 0 : job.options.prefix || job.agents > 1)
+        spawn_open_relays(rank, files);
+    if (!to_file || job.agent != 0 ||
         files_open(job.options.output, rank->number, job.id, files->standard + 1, why))
         return true;
     close(files->place);

@@ -30,12 +30,14 @@
 #define AQI_NO_RANK  UINT32_MAX
 #define AQI_NO_AGENT UINT32_MAX
 
-/* Of what ranks print: standard output and error, what they show (enum aqi_show), and packets of
- * top.h: counters, and peers. */
+/* Of what ranks print: standard output and error, what they show (enum aqi_show), packets of top.h,
+ * counters and peers, and output and error for files of their own, byte by byte. */
 enum {
     AQI_STREAM_SHOWN = 2,
     AQI_STREAM_TOP = AQI_STREAM_SHOWN + AQI_SHOWS,
     AQI_STREAM_PEERS,
+    AQI_STREAM_FILES,
+    AQI_STREAM_FILES_END = AQI_STREAM_FILES + 1,
     AQI_STREAMS
 };
 
