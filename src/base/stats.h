@@ -13,13 +13,13 @@ enum aqi_counter {
     AQI_CTR_AM_RECEIVED,      /* active messages handled */
     AQI_CTR_AM_BYTES,         /* payload bytes of active messages sent */
     AQI_CTR_AM_BYTES_IN,      /* payload bytes of those handled */
-    AQI_CTR_AM_AGAIN,         /* sends that found no room and had to poll */
+    AQI_CTR_AM_AGAIN,         /* sends that found no room, and had to poll or were refused */
     AQI_CTR_AM_DROPPED,       /* arrivals that made no sense and were dropped */
-    AQI_CTR_CREDIT_NONE,      /* requests that found no credit */
+    AQI_CTR_CREDIT_NONE,      /* looks for a credit, also of one request, that found none */
     AQI_CTR_CREDIT_HIDDEN,    /* hidden replies sent to give credits back */
-    AQI_CTR_PUT,              /* puts */
+    AQI_CTR_PUT,              /* puts that have begun */
     AQI_CTR_PUT_BYTES,        /* bytes put */
-    AQI_CTR_GET,              /* gets */
+    AQI_CTR_GET,              /* gets that have begun */
     AQI_CTR_GET_BYTES,        /* bytes got */
     AQI_CTR_ATOMIC,           /* atomic operations */
     AQI_CTR_BARRIER,          /* barriers completed */

@@ -18,6 +18,7 @@
 #define AQI_DGRAM_H
 
 #include "base/base.h"
+#include "base/stats.h"
 
 #include <sys/uio.h>
 
@@ -60,6 +61,9 @@ struct aqi_dgram_config {
     uint64_t reach_within; /* a peer to which no connection has come about is lost; 0: never */
     uint64_t warn_after;   /* of a silent peer the user hears; 0: never */
     bool authenticate;     /* a MAC in each packet */
+    /* The counter of the library that each of enum aqi_dgram_counter adds to, as it is counted;
+     * NULL: none. */
+    const enum aqi_counter *counters;
 };
 
 /* Fill in everything but who we are: self, size, key, epoch, seed, address. */

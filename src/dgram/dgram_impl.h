@@ -234,6 +234,7 @@ struct aqi_dgram {
 static inline void dgram_count(struct aqi_dgram *dgram, enum aqi_dgram_counter counter)
 {
     dgram->counters[counter]++;
+    if (dgram->config.counters != NULL) aqi_count(dgram->config.counters[counter], 1);
 }
 
 /* engine.c */

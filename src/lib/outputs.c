@@ -115,7 +115,7 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
     if (st != AQ_OK) return st;
     snprintf(outputs.title, sizeof(outputs.title), "rank %u", boot->info.rank);
     outputs.pid = getpid();
-    if (atomic_load(&aqi_trace_mask) != 0 || to_file) outputs_watch_signals();
+    if (atomic_load(&aqi_trace_mask) != 0 || outputs.stats >= 0) outputs_watch_signals();
     return AQ_OK;
 }
 

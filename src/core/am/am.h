@@ -47,6 +47,13 @@ static inline struct core_route *core_message_route(const aq_team *team, struct 
     *eps = team->from | route->to;
     return AQI_LIKELY(*eps == 0) ? route : core_may_message(team, route, call, st);
 }
+/* A message has left, or its handler runs here; what is refused is not counted. */
+static inline void core_count_sent(size_t nbytes)
+{
+    struct aqi_counters *mine = aqi_counting();
+    aqi_count_in(mine, AQI_CTR_AM_SENT, 1);
+    if (nbytes != 0) aqi_count_in(mine, AQI_CTR_AM_BYTES, nbytes);
+}
 /* Send a message that is checked, request or reply, with waiting as the flags allow. */
 aq_status core_send(struct core_route *route, struct aqi_am *am, unsigned flags, const char *call);
 

@@ -46,7 +46,7 @@ static bool am_deferred_push(struct after *after, aq_status *st)
     if (*st == AQ_OK)
         *st = route == NULL ? AQ_EPEER
                             : route->tp->ops.am_send(route->tp, route->peer, &after->am, NULL);
-    if (*st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    if (*st == AQ_OK) core_count_sent(after->am.nbytes);
     return *st != AQ_AGAIN;
 }
 

@@ -290,7 +290,7 @@ aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsign
         am->payload = dst;
     }
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
-    aqi_count(AQI_CTR_AM_SENT, 1);
+    core_count_sent(am->nbytes);
     am_dispatch(route->rank, am);
     aqi_trace_end(AQI_TRACE_AM, call, begun, route->rank, am->nbytes);
     if (!reply && (flags & AQ_IMMEDIATE) == 0) core_done_directly(me);

@@ -124,10 +124,7 @@ static aq_status am_reserve_commit_slot(struct core_route *route, struct core_me
         if (st != AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, NULL);
         return st;
     }
-    if (st == AQ_OK) {
-        aqi_count(AQI_CTR_AM_SENT, 1);
-        aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
-    }
+    if (st == AQ_OK) core_count_sent(am->nbytes);
     return st;
 }
 

@@ -57,10 +57,10 @@ static AQI_COLD aq_status send_slow(struct core_route *route, const struct aqi_a
 {
     struct core_wait wait = {0};
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    aqi_count(AQI_CTR_AM_AGAIN, 1);
+    if (st == AQ_AGAIN) aqi_count(AQI_CTR_AM_AGAIN, 1);
     while (core_retry(&st, &wait, route, reply, flags))
         st = am_pass_on(route, am, comp);
-    if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    if (st == AQ_OK) core_count_sent(am->nbytes);
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
@@ -69,7 +69,7 @@ static inline aq_status send_now(struct core_route *route, const struct aqi_am *
 {
     aq_status st = route->tp->ops.am_send(route->tp, route->peer, am, comp);
     if (AQI_UNLIKELY(st != AQ_OK)) return send_slow(route, am, comp, flags, call, st);
-    aqi_count(AQI_CTR_AM_SENT, 1);
+    core_count_sent(am->nbytes);
     return AQ_OK;
 }
 
@@ -142,7 +142,7 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     memcpy(at, src, am->nbytes);
     st = tp->ops.am_commit(tp, route->peer, &slot, am);
     if (st == AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, &slot, NULL);
-    if (st == AQ_OK) aqi_count(AQI_CTR_AM_SENT, 1);
+    if (st == AQ_OK) core_count_sent(am->nbytes);
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
@@ -178,7 +178,7 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
     uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
     aq_status st = am_pass_on(route, am, comp);
     if (st == AQ_OK)
-        aqi_count(AQI_CTR_AM_SENT, 1);
+        core_count_sent(am->nbytes);
     else
         st = send_slow(route, am, comp, flags, call, st);
     aqi_trace_end(AQI_TRACE_AM, call, begun, (uint32_t)route->rank, am->nbytes);
@@ -201,7 +201,6 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
 {
     if (am->nbytes != 0 && !core_in_segment(route, am->addr, am->nbytes))
         return core_out_of_segment(route, am->addr, am->nbytes, call);
-    aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
     if (am->nbytes != 0 && !route->self && !am_may_map_long(route, flags))
         return send_long_carried(route, am, flags, local, call);
     aq_status st;
@@ -220,7 +219,6 @@ static aq_status send_long(struct core_route *route, struct aqi_am *am, unsigned
 aq_status core_send(struct core_route *route, struct aqi_am *am, unsigned flags, const char *call)
 {
     if (am->kind == AQI_AM_LONG) return send_long(route, am, flags, NULL, call);
-    if (am->nbytes != 0) aqi_count(AQI_CTR_AM_BYTES, am->nbytes);
     return send(route, am, flags, call);
 }
 
@@ -273,7 +271,6 @@ static inline aq_status am_request(const char *call, enum am_way way, aq_team *t
     struct aqi_am am = am_message_of(kind, handler, src, nbytes, dst, args, nargs, eps);
     if (way == AM_ASK) return core_asked_send(route, &am, flags, event, call);
     if (kind == AQI_AM_LONG) return send_long(route, &am, flags, event, call);
-    if (kind == AQI_AM_MEDIUM) aqi_count(AQI_CTR_AM_BYTES, nbytes);
     if (way != AM_SEND && *event != AQ_EVENT_DONE)
         return core_send_after(call, route, &am, way == AM_AFTER_IMPLICIT, event);
     st = send(route, &am, flags, call);

@@ -209,7 +209,6 @@ static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_
         return core_out_of_segment(route, remote, d->size, call);
     if (operands[op] > 0) a = atomic_load_operand(operand1, d->size);
     if (operands[op] > 1) b = atomic_load_operand(operand2, d->size);
-    aqi_count(AQI_CTR_ATOMIC, 1);
     if (AQI_UNLIKELY(route->local == NULL)) {
         const struct aqi_atomic req = {.addr = remote,
                                        .operand1 = a,
@@ -218,9 +217,12 @@ static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_
                                        .type = (uint8_t)d->type,
                                        .fetch = result != NULL};
         struct carried c = {route, &req, result, flags, call};
-        return core_carry(mode, rma_atomic_kind_of(mode, req.op), route, rma_atomic_start, &c, ev,
-                          call);
+        st = core_carry(mode, rma_atomic_kind_of(mode, req.op), route, rma_atomic_start, &c, ev,
+                        call);
+        if (st == AQ_OK) aqi_count(AQI_CTR_ATOMIC, 1);
+        return st;
     }
+    aqi_count(AQI_CTR_ATOMIC, 1);
     uint64_t old = aqi_atomic_do((uint8_t)op, (uint8_t)d->type,
                                  route->local + (remote - route->seg_addr), a, b);
     if (result != NULL && d->size == sizeof(old)) memcpy(result, &old, sizeof(old));

@@ -184,8 +184,12 @@ static aq_status rma_transfer_now(enum core_mode mode, aq_team *team, aq_rank ra
     if (t->flags & AQ_REMOTE_OFFSET) t->remote += t->route->seg_addr;
     if (t->len != 0 && !core_in_segment(t->route, t->remote, t->len))
         return core_out_of_segment(t->route, t->remote, t->len, t->call);
+    if (t->route->local == NULL && t->len != 0) {
+        st = rma_carry(t->kind, mode, t, event);
+        if (st == AQ_OK) rma_count(aqi_counting(), t->kind, t->len);
+        return st;
+    }
     rma_count(aqi_counting(), t->kind, t->len);
-    if (t->route->local == NULL && t->len != 0) return rma_carry(t->kind, mode, t, event);
     if (t->len != 0) rma_copy(t->route, t->kind, t->remote, t->local, t->byte, t->len);
     if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
     if (mode == BLOCKING) core_done_directly(me);

@@ -148,8 +148,8 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
                                      .sg_list = &piece[i],
                                      .num_sge = 1};
     }
-    aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
     int err = ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad);
+    if (AQI_LIKELY(err == 0 || bad != wr)) aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
     if (AQI_LIKELY(err == 0)) return true;
     aqi_fail_quiet(AQ_ESYS, "%s takes no buffer to receive in: %s", hca->rail[rail].name,
                    strerror(err));

@@ -71,11 +71,11 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
     socklen_t len = inbox->wake_len;
     /* Only where the kernel has bound it; a stranger could name what only we may write to. */
     if (len > sizeof(to) || len <= sizeof(sa_family_t) || to.sun_path[0] != 0) return;
-    aqi_count(AQI_CTR_WAKE_SENT, 1);
     /* A full queue has a byte that wakes it already; a vanished socket is a process that ended. */
-    if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) <
-            0 &&
-        (errno == ECONNREFUSED || errno == ENOENT)) {
+    if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) >=
+        0) {
+        aqi_count(AQI_CTR_WAKE_SENT, 1);
+    } else if (errno == ECONNREFUSED || errno == ENOENT) {
         /* Whoever sends may hold locks that the hook needs: progress calls it. */
         peer->lost = true;
         atomic_store_explicit(&shm->some_lost, true, memory_order_release);

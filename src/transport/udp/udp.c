@@ -188,7 +188,7 @@ static void udp_hook_mac(void *arg, const uint8_t key[16], const struct iovec *i
     aqi_mac_of(job ? udp->handshake : udp->packets, key, iov, niov, tag);
 }
 
-static const enum aqi_counter udp_counters[UDP_COUNTERS] = {
+static const enum aqi_counter udp_counters[AQI_DGRAM_COUNTERS] = {
     [AQI_DGRAM_SENT] = AQI_CTR_PACKETS,
     [AQI_DGRAM_RESENT] = AQI_CTR_PACKETS_AGAIN,
     [AQI_DGRAM_RECEIVED] = AQI_CTR_PACKETS_RECEIVED,
@@ -202,18 +202,14 @@ static const enum aqi_counter udp_counters[UDP_COUNTERS] = {
     [AQI_DGRAM_DROP_MALFORMED] = AQI_CTR_PACKETS_DROPPED,
     [AQI_DGRAM_DROP_VERSION] = AQI_CTR_PACKETS_DROPPED,
     [AQI_DGRAM_DROP_POOL] = AQI_CTR_PACKETS_NO_ROOM,
-    [AQI_DGRAM_COUNTERS] = AQI_CTR_PACKETS_NO_ROOM,
 };
 
-void udp_count_packets(struct udp_tp *udp)
+uint64_t udp_count_drops(struct udp_tp *udp)
 {
-    for (unsigned i = 0; i < UDP_COUNTERS; i++) {
-        uint64_t count = i < AQI_DGRAM_COUNTERS
-                             ? aqi_dgram_count(udp->dgram, (enum aqi_dgram_counter)i)
-                             : udp->port->ops->drops(udp->port);
-        aqi_count(udp_counters[i], count - udp->told[i]);
-        udp->told[i] = count;
-    }
+    uint64_t drops = udp->port->ops->drops(udp->port);
+    aqi_count(AQI_CTR_PACKETS_NO_ROOM, drops - udp->drops);
+    udp->drops = drops;
+    return drops;
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -223,7 +219,7 @@ static void udp_close(struct aqi_tp *tp)
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_idle_close(udp);
     if (udp->dgram != NULL) {
-        udp_count_packets(udp);
+        (void)udp_count_drops(udp);
         udp_rma_tell_ends(udp);
         aqi_dgram_destroy(udp->dgram);
     }
@@ -257,6 +253,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->dead_after = udp_config.dead_after_ns;
     config->authenticate = udp->authenticate;
     config->reach_within = udp->params.reach_within_ns;
+    config->counters = udp_counters;
 }
 
 static aq_status udp_open_engine(struct udp_tp *udp)
@@ -407,10 +404,7 @@ static aq_status udp_drain(struct aqi_tp *tp, uint64_t deadline)
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
     bool over = udp->now >= deadline || aqi_dgram_drained(udp->dgram, udp->now);
-    if (over) { /* what is said at the end is said of now */
-        udp_count_packets(udp);
-        udp_peers_show(udp, udp->now);
-    }
+    if (over) udp_peers_show(udp, udp->now); /* what is said at the end is said of now */
     /* Time passes by the calls of progress that look. */
     if (!over) atomic_store_explicit(&udp->idle.rests_until, 0, memory_order_relaxed);
     udp_unlock(udp);

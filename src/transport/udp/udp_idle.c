@@ -272,7 +272,7 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
     idle->resting = true;
     udp_idle_rest(udp);
     if (rested) return;
-    udp_count_packets(udp);
+    (void)udp_count_drops(udp);
     atomic_store_explicit(&idle->raised, 0, memory_order_relaxed);
     /* Whatever has come meanwhile raises it at once. */
     if (!idle->armed) udp_idle_watch(idle, true);

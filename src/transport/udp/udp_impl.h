@@ -87,8 +87,6 @@ struct udp_completion {
     aq_status status;
 };
 
-enum { UDP_COUNTERS = AQI_DGRAM_COUNTERS + 1 }; /* the last one of the port */
-
 /* Where a process receives, as the port has it. */
 struct udp_addr {
     unsigned char magic[4];
@@ -136,8 +134,8 @@ struct udp_tp {
     bool locks;
     struct udp_completion *ends;
     size_t end_count, end_room;
-    uint64_t told[UDP_COUNTERS]; /* of udp_count_packets */
-    uint64_t shown, show_next;   /* when udp_peers_show was called, and is to be */
+    uint64_t drops;            /* of the port, as far as they are counted */
+    uint64_t shown, show_next; /* when udp_peers_show was called, and is to be */
 };
 
 static inline void udp_lock(struct udp_tp *udp)
@@ -153,10 +151,10 @@ static inline void udp_unlock(struct udp_tp *udp)
 /* udp.c */
 aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
-/* Add what was counted since the last time to the counters of all. */
-void udp_count_packets(struct udp_tp *udp);
 /* The engine's hook: where a peer is. */
 aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
+/* What the port has dropped, which is counted from time to time: the kernel has to be asked. */
+uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_paths.c. Opened by all processes of a host, where there are others, or by none. */
 void udp_paths_open(struct udp_tp *udp);

@@ -70,6 +70,7 @@ static void udp_peers_show_connection(struct udp_tp *udp, uint64_t now)
 
 void udp_peers_show(struct udp_tp *udp, uint64_t now)
 {
+    uint64_t drops = udp_count_drops(udp);
     if (udp->own.is_connection) {
         udp_peers_show_connection(udp, now);
         return;
@@ -90,7 +91,7 @@ void udp_peers_show(struct udp_tp *udp, uint64_t now)
         aqi_safe_add(to, aqi_dgram_counter_names[i] + sizeof("drop_") - 1);
         aqi_safe_number(to, " ", aqi_dgram_count(udp->dgram, (enum aqi_dgram_counter)i));
     }
-    aqi_safe_number(to, " port ", udp->port->ops->drops(udp->port));
+    aqi_safe_number(to, " port ", drops);
     aqi_safe_add(to, "\n");
     aqi_board_end();
     udp->shown = now;

@@ -294,6 +294,24 @@ static void test_replies(void)
     CHECK_EQUAL(answered, COUNT);
 }
 
+/* Packets are counted as they leave, so that the counters are right whenever a process ends. */
+static void test_packets(void)
+{
+    const char *route;
+    CHECK_OK(aq_info_route(job.team, job_next(), &route));
+    uint64_t before = job_counter("packets");
+    received = 0;
+    job_barrier();
+    for (uint32_t round = 1; round <= 4; round++) {
+        uint64_t left = job_counter("packets");
+        CHECK_OK(aq_am_short(job.team, job_next(), FEW, AQ_ARGS(1, -2, INT32_MIN), 0));
+        job_await(&received, round);
+        job_barrier(); /* nobody comes out before all have sent */
+        CHECK(job_counter("packets") > left || strcmp(route, "udp") != 0);
+    }
+    CHECK((job_counter("packets") > before) == (strcmp(route, "udp") == 0));
+}
+
 /* What the transport that leads to `rank` says of itself. */
 static size_t limit_towards(aq_rank rank)
 {
@@ -342,6 +360,7 @@ int main(void)
     test_long();
     test_long_empty();
     test_replies();
+    test_packets();
     job_close();
     return 0;
 }

@@ -79,6 +79,14 @@ static void fill_up(aq_rank rank, uint32_t *sent)
     CHECK_STATUS(status, AQ_AGAIN);
 }
 
+/* What has been counted as sent since `from`, which was read in the same way. */
+static void count_sent(uint64_t from[2], uint64_t messages, uint64_t bytes)
+{
+    uint64_t now[2] = {job_counter("am_sent"), job_counter("am_bytes")};
+    CHECK_EQUAL(now[0] - from[0], messages);
+    CHECK_EQUAL(now[1] - from[1], bytes);
+}
+
 /*
  * Every form of request, when there is no room. The faults refuse at random, a progress thread
  * makes room at any time, and over a network Longs have room of their own: then some go.
@@ -95,7 +103,8 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
     unsigned char *buffer = calloc(1, max);
     aq_event events[TIMES];
     aq_segment_info info;
-    uint32_t sent = 0;
+    uint32_t sent = 0, mediums = 0;
+    uint64_t counted_before[2] = {job_counter("am_sent"), job_counter("am_bytes")};
     (void)turn;
     CHECK(buffer != NULL);
     CHECK_OK(aq_segment_query(job.team, peer, &info));
@@ -109,6 +118,7 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
         CHECK(status == AQ_AGAIN || (random && status == AQ_OK));
         if (status == AQ_AGAIN) CHECK(event == none);
         sent += status == AQ_OK;
+        mediums += status == AQ_OK;
         event = none;
         status = aq_am_long(job.team, peer, COUNTED, buffer, max, job_at(peer, TARGET), AQ_NO_ARGS,
                             AQ_IMMEDIATE, &event);
@@ -125,6 +135,7 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
         CHECK(status == AQ_OK || status == AQ_AGAIN);
         if (status == AQ_OK) aq_am_cancel(&reserved);
     }
+    count_sent(counted_before, sent, mediums * 100 + longs * max);
     wake_peer();
     CHECK_OK(aq_event_wait_all(events, longs));
     free(buffer);
@@ -168,6 +179,11 @@ static void fill_up_own(void)
             return;
 }
 
+static uint64_t operations_counted(void)
+{
+    return job_counter("put") + job_counter("get") + job_counter("atomic");
+}
+
 /*
  * The blocking one-sided forms: where messages carry them and there is no room they refuse and have
  * done nothing; else they are complete on return.
@@ -187,6 +203,7 @@ static void test_one_sided(void)
         aq_status status = AQ_AGAIN;
         memset(target, 0, sizeof(got));
         fill_up_own();
+        uint64_t operations = operations_counted();
         if (i % FORMS == 0) status = aq_put(job.team, job.self, at, &one, 4, flags);
         if (i % FORMS == 1) status = aq_put_value(job.team, job.self, at, one, 4, flags);
         if (i % FORMS == 2) status = aq_memset(job.team, job.self, at, 1, 4, flags);
@@ -197,6 +214,7 @@ static void test_one_sided(void)
                                    flags);
         if (i % FORMS == 5) status = aq_get(job.team, got, job.self, at, 4, flags);
         CHECK(status == AQ_OK || status == AQ_AGAIN);
+        CHECK_EQUAL(operations_counted() - operations, status == AQ_OK);
         if (i % FORMS == 5)
             CHECK(all_bytes(got, 4, status == AQ_OK ? 0 : 9));
         else
