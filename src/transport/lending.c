@@ -24,7 +24,8 @@ void aqi_lending_close(struct aqi_lending *lending)
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
-static void lending_append(struct aqi_op **first, struct aqi_op **last, struct aqi_op *op)
+static void lending_append(struct aqi_transfer **first, struct aqi_transfer **last,
+                           struct aqi_transfer *op)
 {
     op->next_part = NULL;
     if (*first == NULL)
@@ -34,15 +35,15 @@ static void lending_append(struct aqi_op **first, struct aqi_op **last, struct a
     *last = op;
 }
 
-static struct aqi_op *lending_take(struct aqi_op **first)
+static struct aqi_transfer *lending_take(struct aqi_transfer **first)
 {
-    struct aqi_op *op = *first;
+    struct aqi_transfer *op = *first;
     if (op != NULL) *first = op->next_part;
     return op;
 }
 
 /* Before all others. */
-static void lending_want_next(struct aqi_lending *lending, struct aqi_op *op)
+static void lending_want_next(struct aqi_lending *lending, struct aqi_transfer *op)
 {
     struct aqi_lender *lender = op->lender;
     if (lender->wants == NULL) lender->last_want = op;
@@ -51,13 +52,13 @@ static void lending_want_next(struct aqi_lending *lending, struct aqi_op *op)
     lending->waiting++;
 }
 
-static void lending_refuse(struct aqi_lending *lending, struct aqi_op *op)
+static void lending_refuse(struct aqi_lending *lending, struct aqi_transfer *op)
 {
     aqi_count(AQI_CTR_REG_FAR_REFUSED, 1);
     lending_append(&lending->refused, &lending->last_refused, op);
 }
 
-static void lending_over(struct aqi_lending *lending, struct aqi_op *op, aq_status status)
+static void lending_over(struct aqi_lending *lending, struct aqi_transfer *op, aq_status status)
 {
     op->status = status;
     lending->hooks.over(lending->hooks.host, op);
@@ -66,10 +67,10 @@ static void lending_over(struct aqi_lending *lending, struct aqi_op *op, aq_stat
 /* --- parts ----------------------------------------------------------------------------------- */
 
 /* So much of `op`, as an operation of its own that has asked for nothing; NULL: no memory. */
-static struct aqi_op *lending_part(struct aqi_lending *lending, const struct aqi_op *op,
-                                   size_t offset, size_t len)
+static struct aqi_transfer *lending_part(struct aqi_lending *lending, const struct aqi_transfer *op,
+                                         size_t offset, size_t len)
 {
-    struct aqi_op *part = lending->hooks.copy(lending->hooks.host, op);
+    struct aqi_transfer *part = lending->hooks.copy(lending->hooks.host, op);
     if (part == NULL) return NULL;
     uintptr_t copied = (uintptr_t)op->local + offset - (uintptr_t)op->copy;
     part->remote = op->remote + offset;
@@ -86,17 +87,17 @@ static struct aqi_op *lending_part(struct aqi_lending *lending, const struct aqi
 }
 
 /* Let `op` be its first `len` bytes; the rest is wanted next. False: no memory. */
-static bool lending_cut(struct aqi_lending *lending, struct aqi_op *op, size_t len)
+static bool lending_cut(struct aqi_lending *lending, struct aqi_transfer *op, size_t len)
 {
     if (op->len <= len) return true;
-    struct aqi_op *rest = lending_part(lending, op, len, op->len - len);
+    struct aqi_transfer *rest = lending_part(lending, op, len, op->len - len);
     if (rest == NULL) return false;
     op->len = len;
     lending_want_next(lending, rest);
     return true;
 }
 
-void aqi_lending_end(struct aqi_lending *lending, struct aqi_op *op)
+void aqi_lending_end(struct aqi_lending *lending, struct aqi_transfer *op)
 {
     struct aqi_loan *loan = op->loan;
     if (loan == NULL) return;
@@ -113,7 +114,7 @@ void aqi_lending_end(struct aqi_lending *lending, struct aqi_op *op)
 
 /* With AQ_OK it has its memory, or the beginning of it. The peer may have failed meanwhile, of
  * which the cache is told later. */
-static void lending_have(struct aqi_lending *lending, struct aqi_op *op, aq_status st)
+static void lending_have(struct aqi_lending *lending, struct aqi_transfer *op, aq_status st)
 {
     op->loan->held = st == AQ_OK;
     if (st == AQ_EPEER || op->lender->forget) {
@@ -144,7 +145,7 @@ static void lending_ready(struct aqi_reg_wait *wait, aq_status st)
 static bool lending_ask(struct aqi_lending *lending, struct aqi_lender *lender)
 {
     struct aqi_pins *pins = lending->pins;
-    struct aqi_op *op = lending_take(&lender->wants);
+    struct aqi_transfer *op = lending_take(&lender->wants);
     size_t most = pins->region - (op->remote & (pins->region - 1));
     struct aqi_loan *loan = aqi_pool_get(&lending->loans);
     lending->waiting--;
@@ -186,7 +187,7 @@ void aqi_lending_push(struct aqi_lending *lending)
     }
 }
 
-void aqi_lending_begin(struct aqi_lending *lending, struct aqi_op *op)
+void aqi_lending_begin(struct aqi_lending *lending, struct aqi_transfer *op)
 {
     struct aqi_lender *lender = op->lender;
     lending->waiting++;
@@ -197,16 +198,17 @@ void aqi_lending_begin(struct aqi_lending *lending, struct aqi_op *op)
 /* --- by messages ----------------------------------------------------------------------------- */
 
 /* Do this range of it by messages. */
-static bool lending_instead(struct aqi_lending *lending, const struct aqi_op *op, size_t offset,
-                            size_t len)
+static bool lending_instead(struct aqi_lending *lending, const struct aqi_transfer *op,
+                            size_t offset, size_t len)
 {
-    struct aqi_op *part = lending_part(lending, op, offset, len);
+    struct aqi_transfer *part = lending_part(lending, op, offset, len);
     if (part != NULL) lending_refuse(lending, part);
     return part != NULL;
 }
 
 /* Its key is worth nothing any more: nor is what else of it was posted, and the rest is not. */
-bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_op *op, size_t offset, size_t len)
+bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_transfer *op, size_t offset,
+                         size_t len)
 {
     bool rest = !op->loan->stale && op->posted != op->len;
     op->loan->stale = true;
@@ -216,7 +218,7 @@ bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_op *op, size_t 
 }
 
 /* The counters of messages are beside our own, which ends now. */
-static aq_status lending_hand_over(const struct aqi_lending *lending, const struct aqi_op *op)
+static aq_status lending_hand_over(const struct aqi_lending *lending, const struct aqi_transfer *op)
 {
     const struct aqi_tp_hooks *hooks = &lending->params->hooks;
     struct aqi_comp *comp = op->comp;
@@ -244,7 +246,7 @@ unsigned aqi_lending_by_messages(struct aqi_lending *lending)
 {
     for (unsigned n = 0; n < HANDED; n++) {
         lending_lock(lending);
-        struct aqi_op *op = lending_take(&lending->refused);
+        struct aqi_transfer *op = lending_take(&lending->refused);
         lending_unlock(lending);
         if (op == NULL) return n;
         aq_status st = lending_hand_over(lending, op);
@@ -266,7 +268,7 @@ unsigned aqi_lending_by_messages(struct aqi_lending *lending)
 
 void aqi_lending_fail(struct aqi_lending *lending, struct aqi_lender *lender, aq_status status)
 {
-    struct aqi_op *op, *refused = lending->refused;
+    struct aqi_transfer *op, *refused = lending->refused;
     lender->forget = lending->gone = lending->on;
     while ((op = lending_take(&lender->wants)) != NULL) {
         lending->waiting--;

@@ -32,18 +32,18 @@ enum {
 /* A peer, as far as it is known here: in the transport's own, and zeroed with that. */
 struct aqi_lender {
     uint32_t id;
-    bool forget;                      /* the cache is to hear that it is gone */
-    uint32_t parts;                   /* of what has asked, those under way */
-    struct aqi_op *wants, *last_want; /* that have not asked */
-    uint32_t sent, taken;             /* messages to it, and of these, what it has taken */
-    uint32_t received, told;          /* the same the other way */
+    bool forget;                            /* the cache is to hear that it is gone */
+    uint32_t parts;                         /* of what has asked, those under way */
+    struct aqi_transfer *wants, *last_want; /* that have not asked */
+    uint32_t sent, taken;                   /* messages to it, and of these, what it has taken */
+    uint32_t received, told;                /* the same the other way */
 };
 
 /* The memory there of a part of a transfer. */
 struct aqi_loan {
     struct aqi_reg_wait wait; /* wait.use is it, if it is held */
     struct aqi_lending *lending;
-    struct aqi_op *op;
+    struct aqi_transfer *op;
     bool held;
     bool stale; /* the network has refused it */
 };
@@ -58,11 +58,11 @@ struct aqi_lending_hooks {
     aq_status (*post)(void *host, struct aqi_lender *lender, uint32_t taken, const void *bytes,
                       size_t len);
     /* Another operation, all as this one, as under way as that; NULL: no memory. */
-    struct aqi_op *(*copy)(void *host, const struct aqi_op *op);
+    struct aqi_transfer *(*copy)(void *host, const struct aqi_transfer *op);
     /* It has its memory, loan->wait.use: post it. False: what it has for a key makes no sense. */
-    bool (*have)(void *host, struct aqi_op *op);
+    bool (*have)(void *host, struct aqi_transfer *op);
     /* It is over, with op->status, of all that is not posted; aqi_lending_end. */
-    void (*over)(void *host, struct aqi_op *op);
+    void (*over)(void *host, struct aqi_transfer *op);
     void *host;
 };
 
@@ -72,7 +72,7 @@ struct aqi_lending {
     bool owed;        /* somebody is to hear of the messages that were taken */
     bool gone;        /* the cache is to hear of peers that are */
     uint32_t waiting; /* parts that have not asked */
-    struct aqi_op *refused, *last_refused; /* that are to go by messages */
+    struct aqi_transfer *refused, *last_refused; /* that are to go by messages */
     struct aqi_pins *pins;
     const struct aqi_tp_params *params;
     struct aqi_spin *lock; /* NULL: none is needed */
@@ -88,14 +88,15 @@ void aqi_lending_open(struct aqi_lending *lending, const struct aqi_lending_hook
 void aqi_lending_close(struct aqi_lending *lending);
 
 /* An operation of lent memory: its parts ask, now or later. */
-void aqi_lending_begin(struct aqi_lending *lending, struct aqi_op *op);
+void aqi_lending_begin(struct aqi_lending *lending, struct aqi_transfer *op);
 /* Let those ask that may. */
 void aqi_lending_push(struct aqi_lending *lending);
 /* It is over: give back its loan. */
-void aqi_lending_end(struct aqi_lending *lending, struct aqi_op *op);
+void aqi_lending_end(struct aqi_lending *lending, struct aqi_transfer *op);
 /* The network has refused this piece of it, which goes by messages, as does what is not posted yet:
  * then op->len is op->posted, and nothing more is to be. False: no memory. */
-bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_op *op, size_t offset, size_t len);
+bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_transfer *op, size_t offset,
+                         size_t len);
 /* All that waits for this peer fails, and the cache hears of it with aqi_lending_progress. */
 void aqi_lending_fail(struct aqi_lending *lending, struct aqi_lender *lender, aq_status status);
 

@@ -81,7 +81,7 @@ static enum aqi_reg_how pins_how(void *host, uint32_t who, uint64_t addr, uint64
                                  uint64_t *from, uint64_t *to)
 {
     struct aqi_pins *pins = host;
-    struct aqi_op *op = pins->op;
+    struct aqi_transfer *op = pins->op;
     pins->once = false;
     if (pins_segment(pins, addr, len, from, to)) return AQI_REG_KEEP;
     if (who != AQI_REG_SELF) return pins_how_lent(pins, addr, len);
@@ -183,7 +183,7 @@ void aqi_pins_advise(char *advice, size_t len)
 
 /* --- using it -------------------------------------------------------------------------------- */
 
-struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_op *op, size_t offset,
+struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op, size_t offset,
                                  size_t *len)
 {
     const struct aqi_reg_counts *counts = aqi_reg_counts(pins->reg);

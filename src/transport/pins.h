@@ -22,7 +22,7 @@ enum aqi_op_by {
 };
 
 /* A put or get, as far as it is known here: the first member of the transport's own. */
-struct aqi_op {
+struct aqi_transfer {
     struct aqi_comp *comp;
     bool get;
     enum aqi_op_by by;
@@ -34,8 +34,8 @@ struct aqi_op {
     size_t len, posted, done;
     /* Where its memory there is lent on demand (lending.h). */
     struct aqi_lender *lender;
-    struct aqi_loan *loan;    /* NULL: nothing was asked for, or there it is registered */
-    struct aqi_op *next_part; /* of those that wait for it */
+    struct aqi_loan *loan;          /* NULL: nothing was asked for, or there it is registered */
+    struct aqi_transfer *next_part; /* of those that wait for it */
 };
 
 /* What the memory is for. */
@@ -78,11 +78,11 @@ struct aqi_pins {
     struct aqi_pins_segment *segments;
     struct aqi_pool uses;
     uint64_t page;
-    uint64_t region;   /* where pieces of a peer's memory end */
-    size_t ride;       /* bytes of a put that may ride on the question for its memory */
-    struct aqi_op *op; /* that memory is being pinned for; NULL: for a peer */
-    bool once;         /* just for that */
-    bool due;          /* something may be unpinned, or sent */
+    uint64_t region;         /* where pieces of a peer's memory end */
+    size_t ride;             /* bytes of a put that may ride on the question for its memory */
+    struct aqi_transfer *op; /* that memory is being pinned for; NULL: for a peer */
+    bool once;               /* just for that */
+    bool due;                /* something may be unpinned, or sent */
 };
 
 /* @return AQ_ESETTING, AQ_ENOMEM: to be closed all the same */
@@ -102,7 +102,7 @@ static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len
 
 /* Pin the beginning of `*len` bytes of what `op` is to move, from `offset` on, and make them as
  * many as that. NULL: it cannot be. */
-struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_op *op, size_t offset,
+struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op, size_t offset,
                                  size_t *len);
 void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
 

@@ -89,7 +89,7 @@ static unsigned char *map(void *at)
 /* Pin for a transfer, all pieces at once, and let go; how much of it could be. */
 static size_t transfer(unsigned char *at, bool get)
 {
-    struct aqi_op op = {.get = get, .by = AQI_BY_PINS, .local = at, .len = LEN};
+    struct aqi_transfer op = {.get = get, .by = AQI_BY_PINS, .local = at, .len = LEN};
     struct aqi_reg_use *uses[PIECES];
     unsigned count = 0;
     size_t done = 0;

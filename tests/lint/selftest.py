@@ -101,6 +101,13 @@ class LintTest(unittest.TestCase):
         self.write("src/core/am/send.c", "/* S. */\nstatic int *am_start(void)\n{\n}\n")
         self.assert_clean("style")
 
+    def test_style_of_structs(self):
+        self.write("src/base/a.h", "/* A. */\nstruct aqi_thing {\n    int x;\n};\n")
+        self.write("src/core/b.h", "/* B. */\nstruct aqi_thing *b;\n")
+        self.assert_clean("style")
+        self.write("src/core/b.h", "/* B. */\nstruct aqi_thing {\n    int y;\n};\n")
+        self.assert_finds("struct aqi_thing is another one in src/base/a.h", "style")
+
     def test_style_of_public_calls(self):
         self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("/**\n", "/*\n"))
         self.assert_finds("aq_thing_do has no doc comment", "style")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Limits of style: length of files and lines, a first line with the purpose, names of statics,
-documented calls.
+"""Limits of style: length of files and lines, a first line with the purpose, names of statics and
+of structs, documented calls.
 
 usage: style.py ROOT
 """
@@ -53,6 +53,27 @@ def check_statics(relative, text):
             yield f"{relative}: static {name}: begin its name with {wanted[0]} or {wanted[1]}"
 
 
+TAG = re.compile(r"^(?:typedef |static |const )*((?:struct|enum|union) \w+)\s*\{", re.M)
+# What src/transport/rendezvous.h leaves to each transport.
+LEFT_OPEN = {"struct aqi_control_channel", "struct aqi_listener", "struct aqi_rendezvous"}
+
+
+class Tags:
+    """Each struct, union and enum of the library is one thing: who searches for a name, or prints
+    it in a debugger, finds the one that is meant."""
+
+    def __init__(self):
+        self.where = {}
+
+    def check(self, relative, text):
+        if relative.parts[0] != "src" or relative.stem.endswith("_test"):
+            return
+        for tag in set(TAG.findall(text)) - LEFT_OPEN:
+            first = self.where.setdefault(tag, relative)
+            if first != relative:
+                yield f"{relative}: {tag} is another one in {first}: name one of them anew"
+
+
 def check_docs(root):
     sys.path.insert(0, str(root / "tools/dev"))
     import aqheaders
@@ -71,11 +92,12 @@ def check_docs(root):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     paths = tree.files(root, *CODE, ".py", ".sh", ".cmake", ".txt")
-    findings = []
+    findings, tags = [], Tags()
     for path in paths:
         text = path.read_text(encoding="utf-8")
         findings += check_text(path.relative_to(root), text, path.suffix in CODE)
         findings += check_statics(path.relative_to(root), text)
+        findings += tags.check(path.relative_to(root), text)
     findings += check_docs(root)
     tree.report("style", findings, len(paths))
 

@@ -104,13 +104,13 @@ static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 }
 
 /* Our line of the next round, to be written before shm_arrive. */
-struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot)
+struct shm_line *shm_line_next(struct coll_shm *shm, struct coll_slot *slot)
 {
     return shm_line_of(slot, shm->self, slot->round + 1);
 }
 
 /* Acquire: what the others published with this round is seen. */
-static inline bool shm_all_at(const struct coll_shm *shm, const struct shm_slot *slot,
+static inline bool shm_all_at(const struct coll_shm *shm, const struct coll_slot *slot,
                               uint32_t round, uint32_t *seen)
 {
     if (!shm->flat)
@@ -122,14 +122,14 @@ static inline bool shm_all_at(const struct coll_shm *shm, const struct shm_slot 
     return *seen == shm->members;
 }
 
-static bool shm_all_here(const struct coll_shm *shm, const struct shm_slot *slot, uint32_t *seen)
+static bool shm_all_here(const struct coll_shm *shm, const struct coll_slot *slot, uint32_t *seen)
 {
     return shm_all_at(shm, slot, slot->round, seen);
 }
 
 /* Release. True: we are the last of a counted round, and call shm_release after the work of the
  * last. */
-static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *slot, uint32_t sum)
 {
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
@@ -145,7 +145,7 @@ static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct shm_slot *slo
 }
 
 /* By the last to arrive: have all added this sum? The counter below carries when it wraps. */
-static bool shm_sums_alike(const struct coll_shm *shm, struct shm_slot *slot, uint32_t sum)
+static bool shm_sums_alike(const struct coll_shm *shm, struct coll_slot *slot, uint32_t sum)
 {
     uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
     uint32_t want = slot->head->sum_before + sum * shm->members;
@@ -154,7 +154,7 @@ static bool shm_sums_alike(const struct coll_shm *shm, struct shm_slot *slot, ui
     return want == (uint32_t)(arrived >> 32);
 }
 
-static void shm_release(aq_team *team, struct coll_shm *shm, struct shm_slot *slot)
+static void shm_release(aq_team *team, struct coll_shm *shm, struct coll_slot *slot)
 {
     atomic_store_explicit(&shm_release_of(slot, slot->round)->round, slot->round,
                           memory_order_release);
@@ -172,7 +172,7 @@ struct coll_name coll_name_combine(struct coll_name a, struct coll_name b)
 }
 
 static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
-                                      struct shm_slot *slot)
+                                      struct coll_slot *slot)
 {
     struct coll_name agreed = {COLL_NAME_NONE, 0};
     for (uint32_t i = 0; i < shm->members; i++) {
@@ -189,7 +189,7 @@ static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
 void coll_shm_arrive(aq_team *team, struct coll_name name)
 {
     struct coll_shm *shm = team->coll->shm;
-    struct shm_slot *slot = &shm->slots[SHM_SLOTS];
+    struct coll_slot *slot = &shm->slots[SHM_SLOTS];
     struct shm_line *line = shm_line_next(shm, slot);
     line->name = name;
     line->code = team->barrier_code;
@@ -211,7 +211,7 @@ void coll_shm_arrive(aq_team *team, struct coll_name name)
 bool coll_shm_arrived(aq_team *team, struct coll_name *agreed)
 {
     struct coll_shm *shm = team->coll->shm;
-    struct shm_slot *slot = &shm->slots[SHM_SLOTS];
+    struct coll_slot *slot = &shm->slots[SHM_SLOTS];
     if (!shm_all_here(shm, slot, &shm->barrier_seen)) return false;
     atomic_store_explicit(&shm->barrier_done, slot->round, memory_order_relaxed);
     *agreed = shm->flat ? shm_all_names(team, shm, slot) : shm_release_of(slot, slot->round)->name;

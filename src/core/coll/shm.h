@@ -74,7 +74,7 @@ struct shm_head {
 };
 
 /* A slot as a member sees it. */
-struct shm_slot {
+struct coll_slot {
     struct shm_slot_head *head;
     struct shm_line *lines; /* two for each member */
     unsigned char *data;    /* two areas: a chunk for each member, and one for results */
@@ -90,22 +90,22 @@ struct coll_shm {
     size_t area, chunk;
     uint32_t barrier_seen;
     _Atomic uint32_t barrier_round, barrier_done; /* for who is about to sleep */
-    struct shm_slot slots[SHM_SLOTS + 1];
+    struct coll_slot slots[SHM_SLOTS + 1];
 };
 
-static inline struct shm_line *shm_line_of(const struct shm_slot *slot, uint32_t member,
+static inline struct shm_line *shm_line_of(const struct coll_slot *slot, uint32_t member,
                                            uint32_t round)
 {
     return &slot->lines[(size_t)(round & 1) * slot->members + member];
 }
 
-static inline struct shm_line *shm_release_of(const struct shm_slot *slot, uint32_t round)
+static inline struct shm_line *shm_release_of(const struct coll_slot *slot, uint32_t round)
 {
     return &slot->head->release[round & 1];
 }
 
 /* The chunk of a member in a round; `members` as the member: that of the result. */
-static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const struct shm_slot *slot,
+static inline unsigned char *shm_chunk_of(const struct coll_shm *shm, const struct coll_slot *slot,
                                           uint32_t member, uint32_t round)
 {
     return slot->data + (round & 1) * shm->area + member * shm->chunk;
@@ -118,13 +118,13 @@ static inline bool shm_some_left(const struct coll_shm *shm)
     return AQI_UNLIKELY(atomic_load_explicit(&shm->head->left, memory_order_relaxed) != 0);
 }
 
-struct shm_line *shm_line_next(struct coll_shm *shm, struct shm_slot *slot);
+struct shm_line *shm_line_next(struct coll_shm *shm, struct coll_slot *slot);
 
 /* coll/shm_move.c: what the kinds write before they arrive and read afterwards. */
 struct shm_view {
     aq_team *team;
     struct coll_shm *shm;
-    struct shm_slot *slot;
+    struct coll_slot *slot;
     struct coll_op *op;
 };
 size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args); /* 0: cannot */

@@ -146,13 +146,13 @@ void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank othe
 /* --- in shared memory: those who wait long --------------------------------------------------- */
 
 /* Of the barrier when `op` is NULL. */
-static struct shm_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_op *op)
+static struct coll_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_op *op)
 {
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
 /* Or gone on since: a member that was stuck may still say so. */
-static bool coll_has_arrived(const struct shm_slot *slot, uint32_t member, uint32_t round)
+static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =
         atomic_load_explicit(&shm_line_of(slot, member, round)->round, memory_order_acquire);
@@ -166,7 +166,7 @@ static bool coll_all_wait(const aq_team *team)
 }
 
 /* A member that gave up has said why, and will not come to where we wait. */
-static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct shm_slot *slot)
+static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_slot *slot)
 {
     for (uint32_t i = 0; i < shm->members; i++)
         if (atomic_load_explicit(&shm->stuck[i].at, memory_order_acquire) == SHM_GAVE_UP &&
@@ -180,7 +180,7 @@ static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct shm_s
  * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
  */
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
-                                 const struct shm_slot *slot)
+                                 const struct coll_slot *slot)
 {
     const struct coll_signature mine = shm->stuck[shm->self].signature;
     for (uint32_t i = 0; i < shm->members; i++) {
@@ -201,7 +201,7 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
                                  struct coll_signature signature)
 {
     struct coll_shm *shm = team->coll->shm;
-    const struct shm_slot *slot = coll_stuck_slot(shm, mine);
+    const struct coll_slot *slot = coll_stuck_slot(shm, mine);
     struct shm_stuck *stuck = &shm->stuck[shm->self];
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;

@@ -31,16 +31,17 @@ void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
  * there is one of these for all alike, for good; the number of it and the argument make up the
  * pointer that Aqueduct carries for us.
  */
-struct reduction {
+struct legacy_reduction {
     gasnet_coll_reduce_fn_t fn;
     size_t size;
     int flags;
 };
-static struct reduction *reductions; /* one that grew too small stays, since others may read it */
+static struct legacy_reduction
+    *reductions; /* one that grew too small stays, since others may read it */
 static size_t reduction_count, reduction_room;
 static_assert(sizeof(uintptr_t) == 8, "a number and an argument in one pointer");
 
-static size_t coll_legacy_number_of(const struct reduction *r)
+static size_t coll_legacy_number_of(const struct legacy_reduction *r)
 {
     size_t i = 0;
     pthread_mutex_lock(&lock);
@@ -49,7 +50,7 @@ static size_t coll_legacy_number_of(const struct reduction *r)
         i++;
     if (i == reduction_room) {
         size_t room = reduction_room ? 2 * reduction_room : 16;
-        struct reduction *more = aqgi_alloc(room, sizeof(*more), "gasnet_coll_reduce");
+        struct legacy_reduction *more = aqgi_alloc(room, sizeof(*more), "gasnet_coll_reduce");
         if (i != 0) memcpy(more, reductions, i * sizeof(*more));
         reduction_room = room;
         __atomic_store_n(&reductions, more, __ATOMIC_RELEASE);
@@ -62,7 +63,7 @@ static size_t coll_legacy_number_of(const struct reduction *r)
 static void coll_legacy_combine(const void *left, void *right_and_out, size_t count,
                                 const void *context)
 {
-    const struct reduction *r =
+    const struct legacy_reduction *r =
         &__atomic_load_n(&reductions, __ATOMIC_ACQUIRE)[(uintptr_t)context >> 32];
     r->fn(right_and_out, count, left, count, right_and_out, r->size, r->flags,
           (int)(uint32_t)(uintptr_t)context);
@@ -82,7 +83,7 @@ static const void *coll_legacy_context(const struct aqgi_coll *c)
     if (c->fn < 0 || (size_t)c->fn >= function_count)
         aqgi_die("%s: function %d is not in the table that gasnet_coll_init was given", call,
                  (int)c->fn);
-    struct reduction r = {functions[c->fn].fnptr, c->nbytes, c->flags};
+    struct legacy_reduction r = {functions[c->fn].fnptr, c->nbytes, c->flags};
     return (const void *)((uintptr_t)coll_legacy_number_of(&r) << 32 | (uint32_t)c->arg);
 }
 

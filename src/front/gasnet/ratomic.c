@@ -117,7 +117,7 @@ AQG_DEFINE(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
 AQGI_OBJECT(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 
 /* An operation with its arguments in Aqueduct's terms. */
-struct call {
+struct ratomic_call {
     const char *name;
     aq_rank rank;
     aq_atomic_op op;
@@ -125,8 +125,9 @@ struct call {
     unsigned flags;
 };
 
-static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t dt, void *result,
-                                   gex_Rank_t rank, gex_OP_t opcode, gex_Flags_t flags)
+static struct ratomic_call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t dt,
+                                           void *result, gex_Rank_t rank, gex_OP_t opcode,
+                                           gex_Flags_t flags)
 {
     const struct aqgi_ad *ad = ratomic_aqgi_ad(domain);
     if (domain->dt != dt)
@@ -135,9 +136,9 @@ static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t d
         aqgi_die("%s: 0x%x is not one of the domain's operations, 0x%x", name, (unsigned)opcode,
                  (unsigned)ad->ops);
     unsigned bit = (unsigned)__builtin_ctz(opcode);
-    struct call call = {name, rank, ops[bit],
-                        bit >= FETCHING ? aqgi_local(ad->tm, result, flags) : NULL,
-                        aqgi_flags(flags)};
+    struct ratomic_call call = {name, rank, ops[bit],
+                                bit >= FETCHING ? aqgi_local(ad->tm, result, flags) : NULL,
+                                aqgi_flags(flags)};
     if (flags & GEX_FLAG_AD_ACQ) call.flags |= AQ_ATOMIC_ACQUIRE;
     if (flags & GEX_FLAG_AD_REL) call.flags |= AQ_ATOMIC_RELEASE;
     if ((flags & GEX_FLAG_RANK_IS_JOBRANK) && ad->from_job != NULL)
@@ -150,8 +151,8 @@ static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t d
     {                                                                                              \
         aq_event event = AQ_EVENT_DONE;                                                            \
         if (HERE) return GEX_EVENT_INVALID;                                                        \
-        struct call c = ratomic_call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,   \
-                                        opcode, flags);                                            \
+        struct ratomic_call c = ratomic_call_of("gex_AD_OpNB_" #DT, ad, GEX_DT_##DT, result_p,     \
+                                                tgt_rank, opcode, flags);                          \
         aq_status st = aq_atomic_nb(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, &operand1,    \
                                     &operand2, c.result, c.flags, &event);                         \
         return aqgi_started_nb(c.name, st, event);                                                 \
@@ -159,8 +160,8 @@ static struct call ratomic_call_of(const char *name, gex_AD_t domain, gex_DT_t d
     int aqg_ad_nbi_##DT(AQG_AD_PARAMS(T))                                                          \
     {                                                                                              \
         if (HERE) return 0;                                                                        \
-        struct call c = ratomic_call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p, tgt_rank,  \
-                                        opcode, flags);                                            \
+        struct ratomic_call c = ratomic_call_of("gex_AD_OpNBI_" #DT, ad, GEX_DT_##DT, result_p,    \
+                                                tgt_rank, opcode, flags);                          \
         return aqgi_started(c.name, aq_atomic_nbi(ratomic_aqgi_ad(ad)->aq, c.rank, tgt_addr, c.op, \
                                                   &operand1, &operand2, c.result, c.flags));       \
     }

@@ -244,7 +244,7 @@ struct hca_peer {
 
 /* A transfer. */
 struct hca_op {
-    struct aqi_op op;
+    struct aqi_transfer op;
     struct hca_op *next;
     struct hca_peer *peer;
     const struct hca_mem *here; /* AQI_BY_KNOWN */

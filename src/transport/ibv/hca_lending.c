@@ -52,7 +52,7 @@ aq_status hca_lending_send(void *host, uint32_t id, const void *bytes, size_t le
     return aqi_lending_send(&((struct hca_tp *)host)->lending, id, bytes, len);
 }
 
-static struct aqi_op *hca_lending_copy(void *host, const struct aqi_op *op)
+static struct aqi_transfer *hca_lending_copy(void *host, const struct aqi_transfer *op)
 {
     struct hca_op *copy = aqi_pool_get(&((struct hca_tp *)host)->ops);
     if (copy == NULL) return NULL;
@@ -61,7 +61,7 @@ static struct aqi_op *hca_lending_copy(void *host, const struct aqi_op *op)
     return &copy->op;
 }
 
-static bool hca_lending_have(void *host, struct aqi_op *op)
+static bool hca_lending_have(void *host, struct aqi_transfer *op)
 {
     const struct hca_tp *hca = host;
     const struct hca_peer *peer = hca_lending_peer(op->lender);
@@ -71,7 +71,7 @@ static bool hca_lending_have(void *host, struct aqi_op *op)
     return true;
 }
 
-static void hca_lending_over(void *host, struct aqi_op *op)
+static void hca_lending_over(void *host, struct aqi_transfer *op)
 {
     hca_transfer_end(host, (struct hca_op *)(void *)op);
 }

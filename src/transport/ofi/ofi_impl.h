@@ -135,7 +135,7 @@ struct ofi_peer {
 
 /* A transfer. */
 struct ofi_op {
-    struct aqi_op op;
+    struct aqi_transfer op;
     struct ofi_op *next, **link; /* of the peer's */
     struct ofi_op *next_waiting;
     struct ofi_peer *peer;

@@ -48,7 +48,7 @@ aq_status ofi_lending_send(void *host, uint32_t id, const void *bytes, size_t le
     return aqi_lending_send(&((struct ofi_tp *)host)->lending, id, bytes, len);
 }
 
-static struct aqi_op *ofi_lending_copy(void *host, const struct aqi_op *op)
+static struct aqi_transfer *ofi_lending_copy(void *host, const struct aqi_transfer *op)
 {
     struct ofi_op *copy = aqi_pool_get(&((struct ofi_tp *)host)->ops);
     if (copy == NULL) return NULL;
@@ -57,7 +57,7 @@ static struct aqi_op *ofi_lending_copy(void *host, const struct aqi_op *op)
     return &copy->op;
 }
 
-static bool ofi_lending_have(void *host, struct aqi_op *of)
+static bool ofi_lending_have(void *host, struct aqi_transfer *of)
 {
     struct ofi_op *op = (struct ofi_op *)(void *)of;
     const struct aqi_reg_use *use = &of->loan->wait.use;
@@ -68,7 +68,7 @@ static bool ofi_lending_have(void *host, struct aqi_op *of)
     return true;
 }
 
-static void ofi_lending_over(void *host, struct aqi_op *op)
+static void ofi_lending_over(void *host, struct aqi_transfer *op)
 {
     ofi_transfer_over(host, (struct ofi_op *)(void *)op);
 }
