@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What runs inside the machine: many tests in one boot, since starting processes is slow there.
 
-usage: inside.py BUILD [every | NAME…]    every: the suites in all worlds instead, for half an hour;
-       a NAME given again runs again
+usage: inside.py BUILD [every | NAME…]    every: what .ci/run leaves out, and the suites in all
+       worlds, for half an hour; a NAME given again runs again
 """
 import contextlib
 import itertools
@@ -116,36 +116,31 @@ def suites(ranks, rails, mode, wire):
 EVERY = [row for world in itertools.product((2, 4), (1, 2), ("fast", "large"), ("", "loss"))
          for row in suites(*world)]
 
+# In .ci/run: of each kind what shows most. The last row is the last: routes are gone with the link.
 ROWS = [
     mistakes(),
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
-    contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
     contract("4", "--ranks", "4", "--case", "slow|everyone", wire="loss", **RAILS),
     contract("2.deadly", "--ranks", "2", "--fault", "die=1@50"),
-    exits(2),
+    exits(2, "finalize/finalize,segv/barrier,handler/send,kill/send/bare,fork/finalize,"
+             "aq_exit7/spin/helped,wait/poll/term,kill/survival"),
     exits(4, "segv/barrier,aq_exit7/poll,kill/survival,wait/poll/term", wire="loss", **RAILS,
           AQ_SEGMENT_MODE="large"),
     job("core_am", 2),
     steps(),
     job("core_am", 4, **RAILS),
     job("core_posts", 2),
-    job("core_posts", 2, "apart", AQ_AM_PACKED_LONG="2047"),
     job("core_rma", 2),
     job("core_rma", 2, AQ_SEGMENT_MODE="large"),
     job("core_rma", 2, AQ_IBV_REGISTRATION="128K"),  # 24 parts
-    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: larger ones
     job("core_endpoints", 2),
     job("core_endpoints", 2, "everything", **EVERYTHING),
-    job("core_coll", 2, **RAILS),
     job("core_coll", 4),
     job("core_leave", 2),
-    job("core_outside", 2, "kept"),
     job("core_outside", 2, "kept", **RAILS),
     job("core_outside", 2, "once", **NOT_KEPT),
-    job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
-    job("core_outside", 2, "kept", wire="broken", **HASTY),
     job("core_outside", 2, "some", wire="broken", AQ_REG_VICTIM="256K", **HASTY, **RAILS),
     job("core_lent", 3, "kept", **EVERYTHING, **RAILS),
     job("core_lent", 2, "once", **EVERYTHING, **NOT_KEPT),
@@ -153,10 +148,8 @@ ROWS = [
     job("core_rma", 2, AQ_SEGMENT_MODE="large", AQ_IBV_REGISTRATION="64K", AQ_REG_MAIN="1M",
         **RAILS),  # too many: lent, if there is room
     rings(contract("2", "--ranks", "2", "--case", f"{CASES}|arm|put"), RINGS),
-    rings(contract("4", "--ranks", "4", "--case", "slow|everyone|put"), MOVED),
     rings(job("core_am", 2), RINGS),
     rings(job("core_am", 4), MOVED),
-    rings(steps(), {"AQ_IBV_RING_CYCLE": "2"}),
     rings(job("core_stress", 4, "3000"), MOVED),
     rings(job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS), RINGS),
     gasnet("am", 4, "loss", **RAILS),
@@ -169,14 +162,28 @@ ROWS = [
     contract("2.loss", "--ranks", "2", "--case", CASES, wire="loss"),
     contract("2.broken", "--ranks", "2", "--case", CASES, wire="broken", **HASTY),
     job("core_stress", 4, "3000", wire="loss", AQ_SEGMENT_MODE="large", **RAILS),
-    job("core_stress", 2, "30000", wire="broken", **HASTY),
-    job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
     job("core_stress", 2, "30000", wire="mute", **MUTE),
     rings(failover("core_stress", "10000", wire="parted", **HASTY), RINGS),
-    failover("core_stress", "10000", wire="parted", **HASTY),
     failover("core_stress", "5000", IS_USED, wire="replugged"),
     job("core_stress", 2, "5000", IS_USED, wire="moved", **HASTY),
-    failover("core_stress", "10000", wire="unplugged"),  # the last: routes are gone with the link
+    failover("core_stress", "10000", wire="unplugged"),
+]
+
+# In the soak, before the suites: the same kinds in other worlds.
+OTHERS = [
+    contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
+    exits(2),
+    job("core_posts", 2, "apart", AQ_AM_PACKED_LONG="2047"),
+    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: larger ones
+    job("core_coll", 2, **RAILS),
+    job("core_outside", 2, "kept"),
+    job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
+    job("core_outside", 2, "kept", wire="broken", **HASTY),
+    rings(contract("4", "--ranks", "4", "--case", "slow|everyone|put"), MOVED),
+    rings(steps(), {"AQ_IBV_RING_CYCLE": "2"}),
+    job("core_stress", 2, "30000", wire="broken", **HASTY),
+    job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),
+    failover("core_stress", "10000", wire="parted", **HASTY),
 ]
 
 
@@ -309,9 +316,9 @@ def main():
     build = sys.argv[1]
     names = sys.argv[2:]
     if names == ["every"]:
-        rows = EVERY
+        rows = OTHERS + EVERY
     elif names:
-        rows = [row for name in names for row in ROWS + EVERY if row[0] == name]
+        rows = [row for name in names for row in ROWS + OTHERS + EVERY if row[0] == name]
     else:
         rows = ROWS
     failed = [row[0] for row in rows if not run(build, *row)]
