@@ -90,4 +90,12 @@ static inline size_t aqi_max(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Do these versions of the library work together in a job? Patch versions change nothing that
+ * processes say to each other; before 1.0 minor ones may. */
+static inline bool aqi_versions_fit(unsigned major, unsigned minor, unsigned other_major,
+                                    unsigned other_minor)
+{
+    return major == other_major && (major != 0 || minor == other_minor);
+}
+
 #endif

@@ -455,7 +455,7 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
                                    .start_timeout_ns = aqi_job_config.start_timeout_ns};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
-    aq_status st = lib_compare_settings(lib.boot);
+    aq_status st = lib_compare_ranks(lib.boot);
     if (st == AQ_OK) st = lib_outputs_begin(lib.boot);
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     lib.boot->idle = aqi_core_idle;

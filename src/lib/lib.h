@@ -40,11 +40,21 @@ uint64_t lib_patience_ns(void);
 /* After that, `over` is called in a signal's handler. */
 void lib_limit(void (*over)(void));
 
+/* What ranks tell each other first, the same bytes in every version. */
+struct lib_mark {
+    uint64_t settings; /* what all values of the rows marked `same` hash to */
+    uint32_t rows;     /* what their names hash to */
+    uint8_t major, minor;
+    uint16_t patch;
+};
+static_assert(sizeof(struct lib_mark) == 16, "no padding");
+
 /*
- * Compare the rows marked `same` with those of all ranks. Collective.
+ * Compare the version, and the rows marked `same`, with those of all ranks. Collective.
  *
- * @return AQ_OK, or AQ_ESETTING everywhere: the message names the variable, two ranks and values.
+ * @return AQ_OK, AQ_EPROTO or AQ_ESETTING everywhere: the message names what differs, two ranks and
+ *         the versions or values.
  */
-aq_status lib_compare_settings(struct aqi_boot *boot);
+aq_status lib_compare_ranks(struct aqi_boot *boot);
 
 #endif

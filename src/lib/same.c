@@ -1,8 +1,10 @@
-/* Comparing settings at the start: better a sentence now than a job that hangs or corrupts later.
- */
+/* Comparing versions and settings at the start: better a sentence now than a job that hangs or
+ * corrupts later. */
 #include "base/fail.h"
+#include "base/log.h"
 #include "lib/lib.h"
 
+#include <aqueduct/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,18 +82,74 @@ static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
     return st;
 }
 
-aq_status lib_compare_settings(struct aqi_boot *boot)
+/* --- versions --------------------------------------------------------------------------------- */
+
+static bool same_fits(const struct lib_mark *a, const struct lib_mark *b)
+{
+    return aqi_versions_fit(a->major, a->minor, b->major, b->minor);
+}
+
+static const char *same_version(const struct lib_mark *mark, char text[32])
+{
+    snprintf(text, 32, "%u.%u.%u", mark->major, mark->minor, mark->patch);
+    return text;
+}
+
+/* All ranks find the same. A difference that matters is an error, others one warning. */
+static aq_status same_versions(const struct aqi_boot_info *info, const struct lib_mark *all)
+{
+    uint32_t others = 0, other = 0;
+    char first[32], second[32];
+    same_version(&all[0], first);
+    for (uint32_t rank = 1; rank < info->size; rank++) {
+        same_version(&all[rank], second);
+        if (!same_fits(&all[0], &all[rank]))
+            return aqi_fail(AQ_EPROTO, "lib",
+                            "the ranks have different versions of libaqueduct, which do not work "
+                            "together: rank 0 has %s and rank %u has %s; install the same one on "
+                            "all hosts, and look at LD_LIBRARY_PATH",
+                            first, rank, second);
+        if (all[rank].patch == all[0].patch && all[rank].minor == all[0].minor) continue;
+        if (others++ == 0) other = rank;
+    }
+    if (others != 0 && info->rank == 0)
+        aqi_log(AQI_LOG_WARN, "lib",
+                "%u of the %u ranks have another version of libaqueduct than rank 0, which has %s: "
+                "rank %u has %s; they work together, but install the same one on all hosts",
+                others, info->size, first, other, same_version(&all[other], second));
+    return AQ_OK;
+}
+
+/* Which rows are compared: other versions may have others. */
+static uint32_t same_rows(const struct same_list *list)
+{
+    uint64_t hash = AQI_HASH_SEED;
+    for (size_t i = 0; i < list->count; i++)
+        for (const char *c = list->rows[i]->name; *c != '\0'; c++)
+            hash = aqi_hash(hash, (unsigned char)*c);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+aq_status lib_compare_ranks(struct aqi_boot *boot)
 {
     const struct aqi_boot_info *info = &boot->info;
     struct same_list list;
     if (info->size == 1) return AQ_OK;
     same_collect(&list);
-    uint64_t mine = same_hash(&list), *all = malloc(info->size * sizeof(mine));
+    const struct lib_mark mine = {.settings = same_hash(&list),
+                                  .rows = same_rows(&list),
+                                  .major = AQ_VERSION_MAJOR,
+                                  .minor = AQ_VERSION_MINOR,
+                                  .patch = AQ_VERSION_PATCH};
+    struct lib_mark *all = calloc(info->size, sizeof(mine));
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to compare the settings");
     aq_status st = boot->kind->allgather(boot, &mine, sizeof(mine), all);
-    bool same = true;
-    for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++)
-        same = same && all[rank] == all[0];
+    bool same = true, rows = true;
+    if (st == AQ_OK) st = same_versions(info, all);
+    for (uint32_t rank = 1; rank < info->size && st == AQ_OK; rank++) {
+        same = same && all[rank].settings == all[0].settings;
+        rows = rows && all[rank].rows == all[0].rows;
+    }
     free(all);
-    return st == AQ_OK && !same ? same_find(boot, &list) : st;
+    return st == AQ_OK && !same && rows ? same_find(boot, &list) : st;
 }

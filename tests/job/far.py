@@ -44,8 +44,10 @@ down) echo "ssh: connect to host down port 22: No route to host" >&2; exit 255;;
 hangs) exec sleep 1000;;
 empty) rmdir "$FAR_FOLDER";;
 old) echo "aqrun: unknown option: --agent" >&2; exit 2;;
-other) mkfifo "$TMPDIR/ticket"
-    { IFS= read -r line; echo "aqrun ticket 1 0.0.1"; exec cat; } <&0 >"$TMPDIR/ticket" &
+akin|other) exec 3<&0; mkfifo "$TMPDIR/ticket"
+    { IFS= read -r line
+    case $FAR_HOST in akin) echo "${line%.*}.99";; other) echo "aqrun ticket 2 0.0.1";; esac
+    exec cat; } <&3 >"$TMPDIR/ticket" &
     sh -c "$1" <"$TMPDIR/ticket"; code=$?; kill $! 2>/dev/null; rm "$TMPDIR/ticket"; exit $code;;
 lacks) echo "sh: 1: exec: /opt/aqrun: not found" >&2; exit 127;;
 ahead*) # with a clock of its own, where that may be made
@@ -565,6 +567,13 @@ class Near(World, Work, Mistakes, Ends):
         """Also where sshd has seen no address, as behind a ProxyCommand."""
         out, said = self.ends("echo", "x", hosts=["piped", "talks"])
         self.assertEqual((out, said), ("x\nx\n", "aqrun: host talks: please behave\n"))
+
+    def test_another_patch(self):
+        """It works with ours, and is told."""
+        out, said = self.ends("echo", "x", hosts=["h1", "akin"])
+        self.assertEqual(out, "x\nx\n")
+        self.assertRegex(said, r"^aqrun: host akin: the job was started by aqrun [\d.]+\.99, and .*"
+                         "they work together.*\n$")
 
 
 class Exits(Near):

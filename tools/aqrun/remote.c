@@ -59,6 +59,7 @@ static void remote_read_ticket(void)
         ssize_t took =
             ticket_decode(bytes, used, got == 0, program_invocation_name, &remote.ticket, why);
         if (took < 0) die("--agent: %s", why);
+        if (took > 0 && why[0] != '\0') say("%s", why);
         if (took > 0) break;
         if (used == room) bytes = realloc(bytes, room *= 2);
     }

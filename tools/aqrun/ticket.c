@@ -394,7 +394,16 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
         ticket_wrong(why, "the first line of the ticket is damaged");
         return -1;
     }
-    if (protocol == TICKET_PROTOCOL && strcmp(version, aq_version()) == 0) return 1;
+    unsigned major, minor;
+    if (protocol == TICKET_PROTOCOL && sscanf(version, "%9u.%9u.", &major, &minor) == 2 &&
+        aqi_versions_fit(major, minor, AQ_VERSION_MAJOR, AQ_VERSION_MINOR)) {
+        if (strcmp(version, aq_version()) != 0)
+            ticket_wrong(why,
+                         "the job was started by aqrun %s, and %s on this host is aqrun %s: they "
+                         "work together, but install the same version on all hosts",
+                         version, self, aq_version());
+        return 1;
+    }
     ticket_wrong(why,
                  "the job was started by aqrun %s (ticket %u), but %s on this host is aqrun %s "
                  "(ticket %u): install the same version on all hosts, or name its path with "
@@ -415,6 +424,7 @@ ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *
 {
     size_t head;
     uint32_t body;
+    why[0] = '\0';
     int known = ticket_get_head(bytes, len, self, &head, why);
     if (known < 0) return -1;
     if (known == 0 || len - head < sizeof(body)) return ticket_more(ended, len, why);

@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-#define TICKET_PROTOCOL 1u /* another one with any change of the fields */
+#define TICKET_PROTOCOL 2u /* another one with any change of the fields, or of what hubs say */
 #define TICKET_MOST     (32u << 20)
 #define TICKET_WHY      512u
 
@@ -72,7 +72,8 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
  * Read a ticket from what has come so far. `ended`: nothing more will come. `self` is this program,
  * for complaints.
  *
- * @return > 0  It took that many bytes.
+ * @return > 0  It took that many bytes. `why` is not empty if the version is another one, which
+ *              works with ours.
  * @return 0    More bytes are needed.
  * @return < 0  It is none, or not for us: `why` says it.
  */

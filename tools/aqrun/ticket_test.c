@@ -130,7 +130,7 @@ static void other_versions(void **state)
 {
     (void)state;
     static const char *const lines[] = {"aqrun ticket 0 0.0.1\n", "aqrun ticket 99 12.3.4-rc1\n",
-                                        "aqrun ticket 1 99.0.0\nand what it has"};
+                                        "aqrun ticket 2 99.0.0\nand what it has"};
     for (size_t i = 0; i < AQI_COUNT_OF(lines); i++) {
         char why[TICKET_WHY], version[32];
         struct ticket t;
@@ -222,6 +222,26 @@ static size_t find(const uint8_t *bytes, size_t len, const char *name)
     return (size_t)(at - bytes);
 }
 
+/* It is taken, with a word, if the versions fit. */
+static void other_patch(void **state)
+{
+    (void)state;
+    char why[TICKET_WHY] = "x";
+    struct ticket got;
+    size_t len, head;
+    uint8_t *bytes = encode(&whole, &len);
+    assert_true(ticket_decode(bytes, len, true, "aqrun", &got, why) > 0);
+    assert_string_equal(why, "");
+    ticket_free(&got);
+    head = (size_t)((uint8_t *)memchr(bytes, '\n', len) - bytes);
+    bytes[head - 1] ^= 1; /* the last digit */
+    assert_int_equal(ticket_decode(bytes, len, true, "aqrun", &got, why), len);
+    assert_non_null(strstr(why, "they work together"));
+    assert_non_null(strstr(why, aq_version()));
+    ticket_free(&got);
+    free(bytes);
+}
+
 /* A field of another name: passed over, but then its own is missing. */
 static void missing_and_twice(void **state)
 {
@@ -278,11 +298,11 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back),    cmocka_unit_test(with_more_behind),
-        cmocka_unit_test(cut_anywhere),      cmocka_unit_test(other_versions),
-        cmocka_unit_test(no_tickets),        cmocka_unit_test(nonsense),
-        cmocka_unit_test(missing_and_twice), cmocka_unit_test(unknown_fields),
-        cmocka_unit_test(too_large),
+        cmocka_unit_test(there_and_back), cmocka_unit_test(with_more_behind),
+        cmocka_unit_test(cut_anywhere),   cmocka_unit_test(other_versions),
+        cmocka_unit_test(other_patch),    cmocka_unit_test(no_tickets),
+        cmocka_unit_test(nonsense),       cmocka_unit_test(missing_and_twice),
+        cmocka_unit_test(unknown_fields), cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
