@@ -55,6 +55,25 @@ void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *t
     }
 }
 
+const char *aqi_safe_path(const char *path, size_t room, char *out)
+{
+    static const char left_out[] = "...";
+    size_t len = strlen(path);
+    const char *end = path;
+    struct aqi_safe_text to = {.text = out, .room = room - 1};
+    if (len > to.room) {
+        end = path + len - (to.room - strlen(left_out));
+        const char *slash = strchr(end, '/');
+        if (slash != NULL && slash[1] != '\0') end = slash;
+        while ((*end & 0xc0) == 0x80) /* within a letter of UTF-8 */
+            end++;
+        aqi_safe_add(&to, left_out);
+    }
+    aqi_safe_add(&to, end);
+    out[to.used] = '\0';
+    return out;
+}
+
 /* A file beyond RLIMIT_FSIZE is an error here and not a signal that kills. */
 static ssize_t safe_text_to_file(int fd, const char *bytes, size_t len)
 {

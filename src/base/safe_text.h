@@ -17,6 +17,10 @@ void aqi_safe_number(struct aqi_safe_text *to, const char *before, uint64_t valu
 void aqi_safe_thousandths(struct aqi_safe_text *to, const char *before, uint64_t value);
 void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *text, size_t most);
 
+/* A path for people, in `room` bytes: all of it or its end, of whole names behind ".../" if they
+ * fit: what tells it from others stands there. Returns `out`. */
+const char *aqi_safe_path(const char *path, size_t room, char *out);
+
 /* All of it to a descriptor, then it is empty. False: it could not be written, as errno says, and a
  * regular file, of which we are the only writer, ends where it did before. There is no SIGPIPE of
  * a socket whose other end is gone, and no SIGXFSZ of a file that is too large. */

@@ -22,6 +22,29 @@ static int begin(void **state)
     return 0;
 }
 
+static void paths_keep_their_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *expected;
+        size_t room;
+    } rows[] = {{"./program", "./program", 10},
+                {"/home/of/program", ".../of/program", 16},
+                {"/home/of/program", ".../program", 14},
+                {"/home/of/program", "/home/of/program", 17},
+                {"/home/of/some body/program", ".../some body/program", 24},
+                {"/home/of/a_rather_long_name", "...long_name", 13},
+                {"a_rather_long_name", "...g_name", 10},
+                {"/home/of/a_folder/", "...older/", 10},
+                {"/home/\u00fc\u00fc\u00fc\u00fc", "...\u00fc\u00fc\u00fc", 11},
+                {"", "", 8}};
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        memset(room, 0x5a, sizeof(room));
+        assert_string_equal(aqi_safe_path(rows[i].path, rows[i].room, room), rows[i].expected);
+        assert_int_equal(room[rows[i].room], 0x5a);
+    }
+}
+
 static void numbers(void **state)
 {
     (void)state;
@@ -148,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(numbers, begin),
+        cmocka_unit_test_setup(paths_keep_their_end, begin),
         cmocka_unit_test_setup(json_stays_json, begin),
         cmocka_unit_test_setup(what_does_not_fit_is_cut, begin),
         cmocka_unit_test_setup(a_file_for_each_rank, begin),

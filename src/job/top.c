@@ -2,6 +2,7 @@
 #include "job/top.h"
 
 #include "base/clock.h"
+#include "base/safe_text.h"
 #include "job/loop.h"
 
 #include <errno.h>
@@ -113,7 +114,7 @@ static void top_show(void)
     packet.ranks = aqi_hub_ranks(top.params.hub);
     packet.rows = 0;
     snprintf(packet.host, sizeof(packet.host), "%s", top.params.host);
-    snprintf(packet.program, sizeof(packet.program), "%s", top.params.program);
+    aqi_safe_path(top.params.program, sizeof(packet.program), packet.program);
     for (uint32_t i = 0; i < aqi_hub_local_ranks(top.params.hub); i++) {
         if (top_row(i, &packet.row[packet.rows])) packet.rows++;
         if (packet.rows < AQI_TOP_ROWS) continue;

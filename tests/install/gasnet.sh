@@ -8,10 +8,12 @@ set -euo pipefail
 build=$1
 case " ${*:3} " in *" udp "*) udp=udp ;; *) udp= ;; esac
 case " ${*:3} " in *" ofi "*) ofi=ofi ;; *) ofi= ;; esac
-here=$2/tests/install/gasnet
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
+# make takes no blanks, and the checkout may have some in its path.
+here=$top/sources
+cp -r "$2/tests/install/gasnet" "$here"
 
 fail()
 {

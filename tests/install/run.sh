@@ -6,10 +6,12 @@ build=$1
 source=$2
 cc=$3
 cxx=$4
-here=$source/tests/install
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
+# Commands that have to be split into words name it, and the checkout may have blanks in its path.
+here=$top/sources
+cp -r "$source/tests/install" "$here"
 
 fail()
 {

@@ -27,7 +27,7 @@ static void test_killed_ranks(void **state)
         job_run(&run, "-n", "3", JOB_CLIENT, "open", "barrier", cases[i].step, "wait");
         expect_code(&run, cases[i].code);
         expect_text(&run, ERR, "aqrun: rank 1 (pid ");
-        expect_text(&run, ERR, JOB_CLIENT ") was");
+        expect_text(&run, ERR, "/job_client) was");
         expect_text(&run, ERR, cases[i].text);
         expect_count(&run, ERR, "\n", 1);
         expect_count(&run, OUT, "event 1 of rank 1 with code ", 2);

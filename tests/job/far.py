@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -314,7 +315,7 @@ class Work:
         self.assertIn(nothing, self.ends(*count)[0])
         with open(file, "rb") as stdin:  # that nobody reads
             self.ends("true", stdin=stdin)
-        words = " ".join(map(str, (AQRUN, "--hosts", ",".join(self.hosts(4)))))
+        words = shlex.join((str(AQRUN), "--hosts", ",".join(self.hosts(4))))
         job = Job(self, ["sh", "-c", f"exec {words} sh -c '{count[2]}' <&-"], {}, None, None)
         try:
             self.assertEqual(job.wait(), 0, job.said(1))

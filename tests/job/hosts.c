@@ -84,8 +84,10 @@ static void test_plans(void **state)
     expect_code(&run, 0);
     expect_text(&run, OUT, "# n1, 2 of 5 processes, reached by ssh -p 22 -T ");
     expect_text(&run, OUT,
-                " n1 'exec " JOB_AQRUN " --agent'\nAQ_RANK=0 AQ_SIZE=5 AQ_LOCAL_RANK=0 "
-                "AQ_LOCAL_SIZE=2 prog 'a b'\nAQ_RANK=1 ");
+                " --agent'\nAQ_RANK=0 AQ_SIZE=5 AQ_LOCAL_RANK=0 AQ_LOCAL_SIZE=2 prog 'a b'\n"
+                "AQ_RANK=1 ");
+    expect_text(&run, OUT, " n1 'exec ");
+    expect_text(&run, OUT, JOB_AQRUN);
     expect_text(&run, OUT,
                 "# localhost, 1 of 5 processes, this machine\nAQ_RANK=2 AQ_SIZE=5 "
                 "AQ_LOCAL_RANK=0 AQ_LOCAL_SIZE=1 prog");

@@ -91,7 +91,8 @@ class Here(Shows):
                     self.assertAlmostEqual(look["total"][key], total, delta=1)
                 for row in look["rows"]:
                     self.assertTrue(0 <= row["waits"] <= 1, row)
-            self.assertIn(str(job.pid), run(AQTOP, "--list").stdout)
+            self.assertRegex(run(AQTOP, "--list").stdout,
+                             rf"(?m)^ +{job.pid}  aqrun -n 3 .*core_stress")
 
     def test_text_in_order(self):
         with self.running("3") as job:
@@ -99,7 +100,8 @@ class Here(Shows):
             said = self.expect(run(AQTOP, "-b", "-n", "1", "-d", "0.2", "-s", "out",
                                    str(job.pid)), 0)
             head, titles, *rows, _ = said.stdout.splitlines()
-            self.assertRegex(head, rf"^job {job.pid}, \S*: 3 of 3 ranks on 1 host; .* msg/s")
+            self.assertRegex(head, rf"^job {job.pid}, .*core_stress: 3 of 3 ranks on 1 host; "
+                             ".* msg/s")
             self.assertRegex(titles, r"^ +rank +host +msg/s")
             self.assertEqual(sorted(int(row.split()[0]) for row in rows), [0, 1, 2])
             for options, falls in ((("-s", "out"), True), (("-s", "out", "-r"), False)):

@@ -70,18 +70,21 @@ static const char tail[] =
     "Exit code: 0; 1 if there is no such job or it has ended before it could be seen; 2 for\n"
     "wrong usage.\n";
 
-/* What the process was started with, as far as we may know. */
+/* What the process was started with, as far as we may know; of the first word, which is the path of
+ * the launcher, the name. */
 static void print_job(const struct found_job *job, FILE *to)
 {
-    char path[64], line[200];
+    char path[64], line[1000];
     snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)job->pid);
     FILE *file = fopen(path, "re");
     size_t len = file != NULL ? fread(line, 1, sizeof(line) - 1, file) : 0;
     if (file != NULL) fclose(file);
+    line[len] = '\0';
+    const char *slash = strrchr(line, '/');
+    size_t begin = slash != NULL ? (size_t)(slash + 1 - line) : 0;
     for (size_t i = 0; i < len; i++)
         if (line[i] < ' ' || line[i] > '~') line[i] = line[i] == '\0' ? ' ' : '?';
-    line[len] = '\0';
-    fprintf(to, "%8d  %s\n", (int)job->pid, line);
+    fprintf(to, "%8d  %s\n", (int)job->pid, line + begin);
 }
 
 static const struct found_job *choose(const struct found_job *jobs, size_t found, const char *name)

@@ -1,5 +1,6 @@
 /* The ranks of a job as lines of text, and as JSON. */
 #include "aqtop.h"
+#include "base/safe_text.h"
 #include "json.h"
 
 #include <stdio.h>
@@ -82,13 +83,14 @@ void print_head(const struct watch *watch, char line[PRINT_LINE])
 {
     unsigned ranks, hosts;
     struct rates total = watch_total(watch, &ranks, &hosts);
-    char text[4][16];
+    char text[4][16], program[40];
     snprintf(line, PRINT_LINE,
-             "job %d, %.40s: %u of %u ranks on %u host%s; %s msg/s, %s B/s out, %s B/s in, %s "
+             "job %d, %s: %u of %u ranks on %u host%s; %s msg/s, %s B/s out, %s B/s in, %s "
              "again/s, waiting %.0f %%",
-             (int)watch->job, watch->program, ranks, watch->count, hosts, hosts == 1 ? "" : "s",
-             print_short(total.messages, text[0]), print_short(total.out, text[1]),
-             print_short(total.in, text[2]), print_short(total.again, text[3]), 100 * total.waits);
+             (int)watch->job, aqi_safe_path(watch->program, sizeof(program), program), ranks,
+             watch->count, hosts, hosts == 1 ? "" : "s", print_short(total.messages, text[0]),
+             print_short(total.out, text[1]), print_short(total.in, text[2]),
+             print_short(total.again, text[3]), 100 * total.waits);
 }
 
 void print_titles(char line[PRINT_LINE])

@@ -1,5 +1,6 @@
 /* Opening a hub, time, and how it speaks to people. */
 #include "base/fail.h"
+#include "base/safe_text.h"
 #include "job/hub/impl.h"
 
 #include <stdarg.h>
@@ -105,11 +106,11 @@ const char *aqi_hub_name(const struct aqi_hub *hub, uint32_t rank, char name[AQI
     int joined = local != NULL ? local->joined_pid : known != NULL ? known->joined_pid : 0;
     const char *program = local != NULL ? local->program : known != NULL ? known->program : "";
     bool other = joined > 0 && program[0] != '\0';
+    char path[100];
     bool several = hub->params.hosts != NULL && hub->params.agents > 1;
-    snprintf(name, AQI_RANK_NAME_BYTES, "rank %u (pid %d%s%.60s, %.100s)", rank,
-             other ? joined : pid, several ? " on " : "",
-             several ? hub_host(hub, hub_agent_of(hub, rank)) : "",
-             other ? program : hub->params.program);
+    snprintf(name, AQI_RANK_NAME_BYTES, "rank %u (pid %d%s%.60s, %s)", rank, other ? joined : pid,
+             several ? " on " : "", several ? hub_host(hub, hub_agent_of(hub, rank)) : "",
+             aqi_safe_path(other ? program : hub->params.program, sizeof(path), path));
     return name;
 }
 
