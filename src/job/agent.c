@@ -124,11 +124,11 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     if (status != AQ_OK) agent.uncalled = peer; /* the next tick tells the hub */
 }
 
-/* In time for the next one above, before the root gives us up. */
+/* In time for others, too, and once more, before the root gives us up. */
 static void agent_attach(void *arg, uint32_t ancestor)
 {
     (void)arg;
-    agent_call(ancestor, agent.params.hub.host_timeout_ns / 2);
+    agent_call(ancestor, agent.params.hub.host_timeout_ns / 4);
 }
 
 static void agent_pause(void *arg, bool paused)
@@ -223,15 +223,15 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
     if (agent.params.came != NULL) agent.params.came(agent.params.hub.arg, peer->number);
 }
 
-static void agent_drop(struct agent_peer *peer, bool ended, const char *why)
+static void agent_drop(struct agent_peer *peer, aq_status status, const char *why)
 {
     bool open = peer->open, called = peer->called;
     uint32_t number = peer->number;
     agent_peer_reset(peer);
     if (open)
-        aqi_hub_link_lost(agent.hub, number, ended, why);
+        aqi_hub_link_lost(agent.hub, number, status == AQ_OK || status == AQ_EPEER, why);
     else if (called)
-        aqi_hub_unreachable(agent.hub, number, why);
+        aqi_hub_unreachable(agent.hub, number, status == AQ_EREFUSED, why);
 }
 
 /* A whole frame for the hub: what came before, and this. */
@@ -282,8 +282,7 @@ static void agent_on_ended(struct aqi_link *link, aq_status status, const char *
     struct agent_peer *peer = aqi_link_owner(link);
     if (peer == NULL) return;
     agent_tell();
-    agent_drop(peer, status == AQ_OK || status == AQ_EPEER,
-               status == AQ_OK ? "its agent has ended" : why);
+    agent_drop(peer, status, status == AQ_OK ? "its agent has ended" : why);
 }
 
 static void agent_on_room(struct aqi_link *link)
@@ -411,7 +410,7 @@ static void agent_tell_unreachable(void)
     struct agent_peer *peer = agent.uncalled;
     if (peer == NULL) return;
     agent.uncalled = NULL;
-    agent_drop(peer, false, "no address of it is known");
+    agent_drop(peer, AQ_EINVAL, "no address of it is known");
 }
 
 uint64_t aqi_agent_tick(void)

@@ -162,8 +162,9 @@ static void link_call_doom(struct aqi_link *link)
         const struct link_try *try = &call->tries[i];
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s", i != 0 ? "; " : "",
                                 aqi_sockaddr_text(&try->at, at), try->why);
-        /* That of whoever answered says most. */
-        if (status == AQ_OK || try->status == AQ_EPROTO || try->status == AQ_EACCESS)
+        /* That of whoever answered says most; one refusal, perhaps of another host, least. */
+        if (status == AQ_OK || status == AQ_EREFUSED || try->status == AQ_EPROTO ||
+            try->status == AQ_EACCESS)
             status = try->status;
     }
     if (call->who.to != AQI_SEAL_ANY_HOST)

@@ -186,7 +186,8 @@ static void target_event(struct target *target, uint8_t what, uint8_t which, uin
             aqi_hub_attached(target->hub, which % target->agent);
         break;
     case 3:
-        if (target->agent != 0) aqi_hub_unreachable(target->hub, which % target->agent, "refused");
+        if (target->agent != 0)
+            aqi_hub_unreachable(target->hub, which % target->agent, which % 2 == 0, "refused");
         break;
     default:
         (void)aqi_hub_said(target->hub,

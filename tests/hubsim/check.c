@@ -301,6 +301,22 @@ static void check_counts(struct sim *sim)
     }
 }
 
+/* Who is cut off for ever does not stay: it is missed, calls while it is waited for, and ends; so
+ * do those below it, one after the other. */
+static void check_outage(struct sim *sim)
+{
+    const struct plan *plan = sim->plan;
+    for (uint32_t i = 1; i < plan->agents && plan->outage_ns != 0; i++) {
+        uint64_t above = 0;
+        for (uint32_t at = i; at != 0; at = aqi_hub_parent(at, plan->fanout))
+            above++;
+        uint64_t limit = plan->outage_ns + (3 + above) * HOST_NS + 3 * EXIT_NS;
+        if ((sim->partition >> i % 32 & 1) == 0 || !sim->agents[i].over) continue;
+        REQUIRE(sim, sim->agents[i].over_ns <= limit, "agent %u, cut off, ended after %.3f s", i,
+                (double)(sim->agents[i].over_ns - plan->outage_ns) / 1e9);
+    }
+}
+
 void check_end(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->plan->agents; i++)
@@ -312,4 +328,5 @@ void check_end(struct sim *sim)
     check_alike(sim);
     check_code(sim);
     check_counts(sim);
+    check_outage(sim);
 }

@@ -258,7 +258,7 @@ static void every_plan(const struct small *small, struct plan *plan)
     plan->calls[1] = (struct plan_call){AQI_CALL_TABLE, 100};
     if (small->fault_of == 0) return;
     plan->lossy = small->fault != FAULT_RESET;
-    plan->faults[plan->fault_count++] = (struct fault){small->fault, small->fault_of, 0};
+    plan->faults[plan->fault_count++] = (struct fault){.kind = small->fault, .a = small->fault_of};
 }
 
 static void every_job(const struct small *small, struct search *search, uint64_t most)

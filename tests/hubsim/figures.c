@@ -153,7 +153,8 @@ static void bounds_long(void)
             plan_add(&plan, i, STEP_PRINT, 100, 150 * MS);
         plan_add(&plan, i, STEP_EXIT, 0, SECOND);
     }
-    plan.faults[plan.fault_count++] = (struct fault){FAULT_SILENCE, LOST, 500 * MS};
+    plan.faults[plan.fault_count++] =
+        (struct fault){.kind = FAULT_SILENCE, .a = LOST, .at_ns = 500 * MS};
     sim_open(&sim, &plan, 1);
     for (uint64_t i = 0; i < LONG_ENTRIES; i++)
         sim_post(&sim, NO_CHANNEL, 10 * MS + i * MS, bounds_on_input);

@@ -83,6 +83,7 @@ enum fault_kind {
     FAULT_CUT,       /* of that link; each end finds out for itself */
     FAULT_PARTITION, /* agents of which bit `a` % 32 of a number drawn from it is set, and the
                         others */
+    FAULT_OUTAGE,    /* the same, mended before anybody may be given up; or never */
     FAULT_HEAL,
     FAULT_SIGNAL,
     FAULT_PAUSE, /* the root has no room for output for a while */
@@ -93,7 +94,7 @@ enum fault_kind {
 struct fault {
     enum fault_kind kind;
     uint32_t a;
-    uint64_t at_ns;
+    uint64_t at_ns, for_ns; /* OUTAGE */
 };
 
 struct plan {
@@ -113,6 +114,7 @@ struct plan {
     bool waits_for_one; /* all wait until one rank ends the job */
     bool may_hang;      /* somebody waits for ever, until the user ends the job */
     bool lossy;         /* more goes wrong with hosts than that one line breaks */
+    uint64_t outage_ns; /* when an outage for ever begins; 0: there is none */
     bool slow_links;
     uint32_t inputs; /* lines for rank 0, each so long after the one before */
     uint64_t input_ns;
@@ -226,7 +228,8 @@ void link_connect(struct sim *sim, uint32_t agent, uint32_t ancestor);
 void link_of_dead(struct sim *sim, uint32_t agent, bool silent);
 void link_reset(struct sim *sim, uint32_t agent);
 void link_cut(struct sim *sim, uint32_t a, uint32_t b);
-void link_partition(struct sim *sim, uint32_t number);
+/* `excused`: so that agents may be given up. */
+void link_partition(struct sim *sim, uint32_t number, bool excused);
 uint64_t link_delay(struct sim *sim);
 
 /* --- what must hold: check.c --------------------------------------------------------------------

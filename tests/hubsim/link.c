@@ -168,11 +168,11 @@ void link_reset(struct sim *sim, uint32_t agent)
     }
 }
 
-void link_partition(struct sim *sim, uint32_t number)
+void link_partition(struct sim *sim, uint32_t number, bool excused)
 {
     sim->partition = number;
     for (uint32_t i = 0; i < sim->plan->agents; i++)
-        sim->agents[i].excused = true;
+        sim->agents[i].excused = sim->agents[i].excused || excused;
     for (uint32_t i = 0; i < sim->plan->agents; i++)
         for (uint32_t k = i + 1; k < sim->plan->agents; k++)
             if (link_apart(sim, i, k)) link_cut(sim, i, k);
@@ -182,7 +182,8 @@ static void link_on_refused(struct sim *sim, struct event *event)
 {
     if (!sim->agents[event->a].up) return;
     sim_trace(sim, "agent %u: %u cannot be reached", event->a, event->b);
-    aqi_hub_unreachable(agent_hub(sim, event->a), event->b, "connection refused or timed out");
+    aqi_hub_unreachable(agent_hub(sim, event->a), event->b, event->number != 0,
+                        event->number != 0 ? "connection refused" : "no answer");
     agent_after(sim, event->a);
 }
 
@@ -190,13 +191,20 @@ static void link_on_connect(struct sim *sim, struct event *event)
 {
     uint32_t agent = event->a, to = event->b;
     if (!sim->agents[agent].up) return;
-    bool refused = !sim->agents[to].up && !sim->agents[to].silent;
-    if (refused || !sim->agents[to].up || link_apart(sim, agent, to)) {
+    bool apart = link_apart(sim, agent, to);
+    bool refused = !apart && !sim->agents[to].up && !sim->agents[to].silent;
+    if (refused || apart || !sim->agents[to].up) {
+        /* TCP asks again after a while, and once more too late. */
+        bool again = !refused && event->number == 0;
         struct event *later =
             sim_post(sim, refused ? channel_agent(sim, agent, AGENT_CONNECT) : NO_CHANNEL,
-                     refused ? 50 * US : HOST_NS / 2, link_on_refused);
+                     refused ? 50 * US
+                     : again ? HOST_NS / 10
+                             : HOST_NS / 4 - HOST_NS / 10,
+                     again ? link_on_connect : link_on_refused);
         later->a = agent;
         later->b = to;
+        later->number = refused || again;
         return;
     }
     if (link_open(sim, to, agent)) link_lost(sim, to, agent, false, "it has called again");

@@ -223,7 +223,7 @@ static void draw_ranks(struct draw *from)
 static void add_fault(struct plan *plan, enum fault_kind kind, uint32_t a, uint64_t at_ns)
 {
     if (plan->fault_count == FAULTS) return;
-    plan->faults[plan->fault_count++] = (struct fault){kind, a, at_ns};
+    plan->faults[plan->fault_count++] = (struct fault){.kind = kind, .a = a, .at_ns = at_ns};
 }
 
 static void draw_losses(struct draw *from)
@@ -254,10 +254,36 @@ static void draw_losses(struct draw *from)
     }
 }
 
+/* Once all have come; some rank takes so long that it meets the job. */
+static void draw_outage(struct draw *from)
+{
+    static const uint64_t shares[] = {50, 100, 150}; /* % of the time that a host may be silent */
+    struct plan *plan = from->plan;
+    uint64_t at = 300 * MS, share = draw(from, 2 * AQI_COUNT_OF(shares));
+    struct plan_rank *slow = &plan->each[draw(from, plan->ranks)];
+    for (uint32_t i = 0; i < plan->agents; i++) {
+        if (plan->starts_ns[i] == UINT64_MAX) return;
+        at = aqi_max(at, plan->starts_ns[i] + 300 * MS);
+    }
+    at += draw(from, 500 * MS);
+    slow->steps[draw(from, slow->count)].delay_ns += at + draw(from, 3 * SECOND);
+    add_fault(plan, FAULT_OUTAGE, ((uint32_t)draw(from, UINT32_MAX) & ~1u) | 2, at);
+    struct fault *fault = &plan->faults[plan->fault_count - 1];
+    fault->for_ns =
+        share < AQI_COUNT_OF(shares) ? HOST_NS * shares[share] / 100 : draw(from, HOST_NS * 3 / 2);
+    if (!chance(from, 20)) return;
+    fault->for_ns = UINT64_MAX;
+    plan->lossy = true;
+    plan->outage_ns = at;
+}
+
 static void draw_faults(struct draw *from)
 {
     struct plan *plan = from->plan;
-    if (plan->agents > 1 && chance(from, 60)) draw_losses(from);
+    if (plan->agents > 1 && chance(from, 15))
+        draw_outage(from);
+    else if (plan->agents > 1 && chance(from, 60))
+        draw_losses(from);
     if (chance(from, 12)) {
         uint64_t at = draw(from, chance(from, 50) ? 50 * MS : SECOND);
         add_fault(plan, FAULT_SIGNAL, SIGINT, at);

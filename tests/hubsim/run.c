@@ -61,6 +61,23 @@ static void sim_break(struct sim *sim, uint32_t number)
     agent->broken = true;
 }
 
+static void sim_mend(struct sim *sim, struct event *event)
+{
+    (void)event;
+    sim_trace(sim, "the outage is over");
+    link_partition(sim, 0, false);
+}
+
+static void sim_outage(struct sim *sim, const struct fault *fault)
+{
+    bool for_ever = fault->for_ns == UINT64_MAX;
+    if (for_ever)
+        check_cause(sim, 1);
+    else
+        sim_post(sim, NO_CHANNEL, fault->for_ns, sim_mend);
+    link_partition(sim, fault->a, for_ever);
+}
+
 static void sim_fault(struct sim *sim, struct event *event)
 {
     const struct fault *fault = &sim->plan->faults[event->a];
@@ -83,7 +100,10 @@ static void sim_fault(struct sim *sim, struct event *event)
     case FAULT_PARTITION:
     case FAULT_HEAL:
         check_cause(sim, 1);
-        link_partition(sim, fault->kind == FAULT_PARTITION ? fault->a : 0);
+        link_partition(sim, fault->kind == FAULT_PARTITION ? fault->a : 0, true);
+        break;
+    case FAULT_OUTAGE:
+        sim_outage(sim, fault);
         break;
     case FAULT_SIGNAL:
         if (!sim->agents[0].up) break;

@@ -11,6 +11,8 @@
 /* Facts are acknowledged when so many bytes have come, or so long after the first. */
 #define FLOW_GOT_BYTES 65536u
 #define FLOW_GOT_NS    100000000u
+/* Between two rounds of calls up the tree, in shares of the time that hosts may be silent. */
+#define FLOW_ROUNDS 40u
 /* Output waits while so much is not acknowledged. */
 #define FLOW_WINDOW (4 * FLOW_GOT_BYTES)
 
@@ -349,6 +351,8 @@ void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor)
     }
     flow->parent = ancestor;
     flow->attached = true;
+    flow->again_ns = 0;
+    flow->why[0] = '\0';
     flow->epoch++;
     const struct hub_frame frame = {.kind = HUB_FRAME_ATTACH,
                                     .agent = hub->params.agent,
@@ -361,27 +365,41 @@ void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor)
     flow_resend(hub);
 }
 
-/* Nobody is left to call: `why`. */
-static void flow_call(struct aqi_hub *hub, uint32_t ancestor, const char *why)
+static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
+{
+    hub->flow.parent = ancestor;
+    hub->flow.again_ns = 0;
+    hub->params.hooks.attach(hub->params.arg, ancestor);
+}
+
+/* Nobody is left to call. */
+static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
-    if (ancestor != AQI_NO_AGENT) {
-        hub->flow.parent = ancestor;
-        hub->params.hooks.attach(hub->params.arg, ancestor);
-        return;
-    }
     snprintf(text, sizeof(text),
              "host %.60s has lost its way to %s, and ends its part of the job: %.300s",
              hub_host(hub, hub->params.agent), hub->params.launcher, why);
     flow_hopeless(hub, text);
 }
 
-/* Who was attached calls one between and then the root, which does not wait for more. */
-void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, const char *why)
+/*
+ * Who was attached calls one and then the root. Where it is only a line that broke, it begins again
+ * and again, with its old parent: what lies between may be mended any time, though not a root that
+ * has ended. A parent that ends may have done all that for us, in vain.
+ */
+void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why)
 {
+    struct hub_flow *flow = &hub->flow;
     uint32_t next = aqi_hub_parent(ancestor, hub->params.fanout);
-    if (hub->flow.hopeless || hub->over) return;
-    flow_call(hub, hub->flow.epoch != 0 && ancestor != 0 ? 0 : next, why);
+    if (flow->hopeless || hub->over) return;
+    if (next == AQI_NO_AGENT && flow->epoch != 0 && flow->lost != AQI_NO_AGENT && !gone) {
+        snprintf(flow->why, sizeof(flow->why), "%s", why);
+        flow->again_ns = hub->now + hub->params.host_timeout_ns / FLOW_ROUNDS;
+    } else if (next == AQI_NO_AGENT) {
+        flow_lost_way(hub, why);
+    } else {
+        flow_call(hub, flow->epoch != 0 ? 0 : next);
+    }
 }
 
 void aqi_hub_forsaken(struct aqi_hub *hub)
@@ -402,18 +420,23 @@ static aq_status flow_on_gone(struct aqi_hub *hub, const struct hub_frame *frame
     return AQ_OK;
 }
 
-/* The root is called once more where only the line to it broke. */
 static void flow_lose_parent(struct aqi_hub *hub, bool ended, const char *why)
 {
     struct hub_flow *flow = &hub->flow;
+    uint32_t above = aqi_hub_parent(flow->parent, hub->params.fanout);
     flow->attached = false;
     flow->alone_ns = hub->now;
+    flow->lost = ended ? AQI_NO_AGENT : flow->parent;
     if (hub->closing.closed && flow->facts.first == NULL)
         hub_over(hub, 0); /* nobody needs us: the root knows all we know */
-    else if (!flow->hopeless)
-        flow_call(
-            hub, flow->parent == 0 && !ended ? 0 : aqi_hub_parent(flow->parent, hub->params.fanout),
-            why);
+    else if (flow->hopeless)
+        return;
+    else if (above != AQI_NO_AGENT)
+        flow_call(hub, above);
+    else if (!ended)
+        flow_call(hub, 0);
+    else
+        flow_lost_way(hub, why);
 }
 
 void aqi_hub_link_lost(struct aqi_hub *hub, uint32_t agent, bool ended, const char *why)
@@ -583,14 +606,20 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
 /* As long as the root waits for us, or for the first of us. */
 static uint64_t flow_tick_alone(struct aqi_hub *hub)
 {
-    const struct hub_flow *flow = &hub->flow;
+    struct hub_flow *flow = &hub->flow;
     char text[AQI_CONTROL_TEXT];
     if (flow->attached || flow->hopeless || hub->over) return UINT64_MAX;
     uint64_t wait = flow->epoch != 0 ? flow_orphans_ns(hub) : hub->params.start_timeout_ns;
-    if (hub->now < flow->alone_ns + wait) return flow->alone_ns + wait;
+    uint64_t limit = flow->alone_ns + wait;
+    if (hub->now < limit) {
+        if (flow->again_ns != 0 && hub->now >= flow->again_ns) flow_call(hub, flow->lost);
+        return flow->again_ns != 0 ? aqi_min(flow->again_ns, limit) : limit;
+    }
     snprintf(text, sizeof(text),
-             "host %.60s has found no way to %s within %.3g s, and ends its part of the job",
-             hub_host(hub, hub->params.agent), hub->params.launcher, (double)wait / 1e9);
+             "host %.60s has lost its way to %s, and ends its part of the job: there was none for "
+             "%.3g s%s%s",
+             hub_host(hub, hub->params.agent), hub->params.launcher, (double)wait / 1e9,
+             flow->why[0] != '\0' ? ": " : "", flow->why);
     flow_hopeless(hub, text);
     return UINT64_MAX;
 }

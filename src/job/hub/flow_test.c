@@ -351,13 +351,13 @@ static void the_root_is_called_again_when_the_line_broke(void **state)
         aqi_hub_link_lost(one.hub, 0, ended != 0, "reset");
         assert_int_equal(one.called, ended == 0);
         assert_int_equal(one.over, ended != 0);
-        if (ended == 0) aqi_hub_unreachable(one.hub, 0, "no answer");
+        if (ended == 0) aqi_hub_unreachable(one.hub, 0, true, "refused");
         assert_true(one.over);
         aqi_hub_close(one.hub);
     }
 }
 
-/* One between and the root: there is no time for more. */
+/* One between and the root. */
 static void who_has_lost_its_parent_calls_twice(void **state)
 {
     (void)state;
@@ -365,12 +365,52 @@ static void who_has_lost_its_parent_calls_twice(void **state)
     aqi_hub_attached(one.hub, 7);
     aqi_hub_link_lost(one.hub, 7, true, "it died");
     assert_int_equal(one.last_called, 3);
-    aqi_hub_unreachable(one.hub, 3, "no answer");
+    aqi_hub_unreachable(one.hub, 3, false, "no answer");
     assert_int_equal(one.last_called, 0);
     assert_int_equal(one.called, 2);
-    aqi_hub_unreachable(one.hub, 0, "no answer");
+    aqi_hub_unreachable(one.hub, 0, false, "no answer");
     assert_true(one.over);
     aqi_hub_close(one.hub);
+}
+
+/* As long as the root waits, and not all the time. */
+static void who_is_cut_off_calls_over_and_over(void **state)
+{
+    static const uint32_t callers[] = {1, 15};
+    (void)state;
+    for (unsigned i = 0; i < AQI_COUNT_OF(callers); i++)
+        for (int mended = 0; mended < 2; mended++) {
+            uint32_t parent = aqi_hub_parent(callers[i], FANOUT);
+            open_one(callers[i]);
+            aqi_hub_attached(one.hub, parent);
+            aqi_hub_link_lost(one.hub, parent, false, "silent");
+            unsigned calls = 0, parents = 0, roots = 0;
+            for (uint64_t until = one.now + TIME_OUT / 4 * 6; one.now < until;) {
+                calls = one.called;
+                parents += one.last_called == parent;
+                roots += one.last_called == 0;
+                pass(TIME_OUT / 100); /* no route: it says so soon */
+                aqi_hub_unreachable(one.hub, one.last_called, false, "no route");
+                while (one.called == calls)
+                    pass(TIME_OUT / 100);
+            }
+            assert_in_range(one.called, 20, 100);
+            assert_true(parents > 10 && roots > 10);
+            assert_false(one.over);
+            if (mended) {
+                aqi_hub_attached(one.hub, one.last_called);
+                calls = one.called;
+                pass(10 * TIME_OUT);
+                assert_int_equal(one.called, calls);
+                assert_false(one.over);
+            } else {
+                pass(TIME_OUT / 2 - TIME_OUT / 10);
+                assert_false(one.over);
+                pass(TIME_OUT / 10);
+                assert_true(one.over);
+            }
+            aqi_hub_close(one.hub);
+        }
 }
 
 /* It ends, and those below it, who are part of the job, look elsewhere. */
@@ -418,7 +458,7 @@ static void who_has_closed_leaves_when_the_root_knows_all(void **state)
         assert_false(one.over);
         aqi_hub_link_lost(one.hub, 1, true, "it was closed");
         assert_int_equal(one.over, known != 0);
-        if (known == 0) aqi_hub_unreachable(one.hub, 0, "refused");
+        if (known == 0) aqi_hub_unreachable(one.hub, 0, true, "refused");
         assert_true(one.over);
         aqi_hub_close(one.hub);
     }
@@ -487,6 +527,7 @@ int main(void)
         cmocka_unit_test(whose_line_breaks_has_a_while_to_come_again),
         cmocka_unit_test(the_root_is_called_again_when_the_line_broke),
         cmocka_unit_test(who_has_lost_its_parent_calls_twice),
+        cmocka_unit_test(who_is_cut_off_calls_over_and_over),
         cmocka_unit_test(who_is_given_up_hears_it_from_the_log),
         cmocka_unit_test(ranks_that_have_ended_are_not_lost_with_their_host),
         cmocka_unit_test(who_has_closed_leaves_when_the_root_knows_all),

@@ -16,9 +16,9 @@
  * acknowledged. So the loss of an agent costs the ranks of its host and no others. Who finds no way
  * to the root ends its ranks.
  *
- * A line that breaks says nothing of those at its ends: the lower one calls the next above, or the
- * root itself again, and the root waits for it for a while. An agent that has ended is given up at
- * once.
+ * A line that breaks says nothing of those at its ends: the lower one calls the next above, the
+ * root and who was lost, over and over while the root waits for it. An agent that has ended is
+ * given up at once.
  */
 #ifndef AQI_HUB_H
 #define AQI_HUB_H
@@ -66,8 +66,8 @@ struct aqi_hub_hooks {
                     struct aqi_parcel *parcel);
     /* Queue a frame for the parent or for a child that is attached. */
     void (*to_agent)(void *arg, uint32_t agent, const void *frame, size_t len);
-    /* The parent is lost: connect to this ancestor, within half of `host_timeout_ns`; then call
-     * aqi_hub_attached or _unreachable. */
+    /* The parent is lost: connect to this ancestor, within a quarter of `host_timeout_ns`; then
+     * call aqi_hub_attached or _unreachable. */
     void (*attach)(void *arg, uint32_t ancestor);
     /* This agent's link is of no use any more: it is not part of the job, or said so itself. */
     void (*detach)(void *arg, uint32_t agent);
@@ -178,7 +178,8 @@ int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index);
 
 /* The parent, or the ancestor asked for by `attach`, is connected: tell it who we are. */
 void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor);
-void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, const char *why);
+/* `gone`: nobody is at its addresses any more; else it may be reached later. */
+void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why);
 /* Whoever has started this agent is gone: of no matter, unless no way to the root was ever found.
  */
 void aqi_hub_forsaken(struct aqi_hub *hub);

@@ -73,6 +73,9 @@ struct hub_flow {
     bool hopeless;     /* no way to the root any more */
     uint32_t epoch;    /* links to an ancestor that we have had */
     uint64_t alone_ns; /* since when we are not attached */
+    uint32_t lost;     /* the line to this parent broke; AQI_NO_AGENT: it has ended */
+    uint64_t again_ns; /* when to call it again; 0: a call is under way, or none is needed */
+    char why[304];     /* what has become of the latest call */
     struct hub_child *children;
     uint32_t count, room;
     uint32_t *via; /* the child from which the last fact of each agent came */
