@@ -288,7 +288,7 @@ static void leave(void)
         watch.rights = 0;
         if (sigsetjmp(watch.way_out, 1) == 0) {
             runs[r](memory, 512);
-            CHECK(!"the call has returned");
+            check_failed(__FILE__, __LINE__, "the call has returned");
         }
         CHECK_EQUAL(watch.faults, 1);
         unprotect();
