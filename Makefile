@@ -4,6 +4,7 @@ JOBS ?= $(shell nproc)
 # Many tests wait more than they compute.
 TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
+JUNIT ?= $(CURDIR)/build/dev/tests.xml
 
 .PHONY: help demo test soak lint tidy format install clean
 .DEFAULT_GOAL := help
@@ -40,7 +41,9 @@ demo: release
 	@examples/demo.sh build/release
 
 test: dev
-	@ctest --preset dev -j $(TEST_JOBS) $(CTEST_OPTIONS)
+	@rm -f "$(JUNIT)"; \
+	ctest --preset dev -j $(TEST_JOBS) --output-junit "$(JUNIT)" $(CTEST_OPTIONS); code=$$?; \
+	python3 tests/skipped.py "$(JUNIT)"; exit $$code
 
 soak:
 	@bash .ci/run soak

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a task needs, and only those that are missing.
-# usage: .ci/install-deps.sh build|test|ci   (each set includes the one before it)
+# usage: .ci/install-deps.sh build|test|all|ci   (each set includes the one before it)
+# test: what `make test` installs by itself; all: what its tests use besides, 100 MB to fetch, with
+# daemons (sshd, Slurm) that may start when the system does; ci: other compilers and processors.
 set -euo pipefail
 
 # The headers of networks are small; without them a build leaves these networks out.
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev)
-test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh)
+test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
+    spin shellcheck)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which only libpmix-dev has.
 managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \
     openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
-ci=("${test[@]}" "${managers[@]}" "${rdma[@]}" "${other[@]}" clang libclang-rt-14-dev \
-    clang-format-14 shellcheck spin)
+all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14)
+ci=("${all[@]}" "${other[@]}" clang libclang-rt-14-dev)
 # What the packages above put on the PATH, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
@@ -25,8 +28,9 @@ fail()
 case "${1:-}" in
 build) wanted=("${build[@]}") ;;
 test) wanted=("${test[@]}") ;;
+all) wanted=("${all[@]}") ;;
 ci) wanted=("${ci[@]}") ;;
-*) fail "say which set: build, test or ci" ;;
+*) fail "say which set: build, test, all or ci" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -50,7 +50,7 @@ networks 'after the headers are gone' 0
 
 # Compiled only: libraries of 32 bits need not be there.
 echo 'int is_there;' | "$cc" -m32 -x c -c -o "$top/probe.o" - 2>/dev/null ||
-    { echo "$cc has no -m32, so it cannot be seen to be refused"; exit 77; }
+    { echo "skipped: $cc has no -m32, so it cannot be seen to be refused"; exit 77; }
 if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then
     echo 'a build of 32 bits can be configured' >&2
     exit 1

@@ -784,7 +784,7 @@ def main():
     names = sys.argv[2:]
     if any(name.startswith("Wide") for name in names):
         if shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin") is None:
-            print("skipped: sshd is not here (openssh-server)")
+            print("skipped: sshd is not installed [.ci/install-deps.sh all]")
             sys.exit(77)
         spaces.enter(make_hosts)
     program = unittest.main(argv=[sys.argv[0], *names], verbosity=2, exit=False)

@@ -67,7 +67,7 @@ def need(*programs):
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     for program in programs:
         if shutil.which(program, path=path) is None:
-            raise unittest.SkipTest(f"not installed: {program}")
+            raise unittest.SkipTest(f"{program} is not installed [.ci/install-deps.sh all]")
 
 
 class Case(unittest.TestCase):

@@ -5,7 +5,7 @@ set -eu
 cd "$1"
 tool=clang-format-14
 if ! command -v "$tool" >/dev/null; then
-    echo "SKIP: $tool is not installed (apt-get install clang-format-14); other versions differ"
+    echo "skipped: $tool is not installed, and other versions differ [.ci/install-deps.sh all]"
     exit 77
 fi
 find include src tools tests examples -name '*.[ch]' -o -name '*.cc' -o -name '*.cpp' | sort |

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The lint scripts find what they are for: each is shown a small tree with one fault in it."""
+"""The lint scripts find what they are for: each is shown a small tree with one fault in it. And
+what is said of skipped tests."""
 
 import pathlib
 import subprocess
@@ -175,6 +176,41 @@ class LintTest(unittest.TestCase):
     def overview(self):
         self.write("include/aqueduct/aqueduct.h", "/* Aqueduct: all of it. */\n")
         return self.root / "include/aqueduct"
+
+
+class SkippedTest(unittest.TestCase):
+    RUN = """<testsuite tests="6" skipped="5">
+    <testcase name="a.done" status="run"><system-out>skipped: no</system-out></testcase>
+    <testcase name="b.one" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+        <system-out>at first
+skipped: a &lt;tool&gt; is missing [fetch tool]</system-out></testcase>
+    <testcase name="b.two" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+        <system-out>skipped: a &lt;tool&gt; is missing [fetch tool]\n</system-out></testcase>
+    <testcase name="c" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+        <system-out>setUpClass (X) ... skipped 'no x [fetch tool &amp;&amp; make x]'
+setUpClass (Y) ... skipped "no 'y'"
+
+OK (skipped=2)</system-out></testcase>
+    <testcase name="d" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+        <system-out>it is odd here\n\n</system-out></testcase>
+    <testcase name="e" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+    </testsuite>"""
+
+    def said(self, text):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            return subprocess.run([sys.executable, ROOT / "tests/skipped.py", file.name],
+                                  capture_output=True, text=True, check=True).stdout.splitlines()
+
+    def test_reasons_and_what_changes_them(self):
+        self.assertEqual(self.said(self.RUN), [
+            "5 tests were skipped:", "  a <tool> is missing: b.one, b.two",
+            "  no x; no 'y': c", "  it is odd here: d", "  it does not say why: e",
+            "To run them, too: fetch tool && make x"])
+
+    def test_none(self):
+        self.assertEqual(self.said('<testsuite><testcase name="a" status="run"/></testsuite>'), [])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 set -eu
 cd "$1"
 if ! command -v shellcheck >/dev/null; then
-    echo "SKIP: shellcheck is not installed (apt-get install shellcheck)"
+    echo "skipped: shellcheck is not installed [.ci/install-deps.sh all]"
     exit 77
 fi
 {

@@ -70,7 +70,7 @@ def check(compiler, defines, kind=SAFETY, arguments=(), optimise="-O0"):
 def main():
     compiler = sys.argv[1]
     if shutil.which("spin") is None:
-        print("skipped: there is no spin here (package spin)")
+        print("skipped: spin is not installed [.ci/install-deps.sh all]")
         sys.exit(77)
     quick, thorough = (word in sys.argv[2:] for word in ("quick", "thorough"))
     for defines in QUICK if quick else RIGHT + (THOROUGH if thorough else ()):

@@ -64,11 +64,11 @@ def why_not():
     """What hosts cannot be made for, if so."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
-        return f"not here: {' '.join(missing)}"
+        return f"not installed: {' '.join(missing)} [.ci/install-deps.sh all]"
     try:
         call(*OWN, "sh", "-c", "mount -t tmpfs none /run && ip netns add 1 && nft list ruleset")
     except OSError as error:
-        return str(error)
+        return f"{error}: hosts are made by root, in a container only if it is privileged"
     return None
 
 

@@ -2,7 +2,8 @@
 # usage: test.sh MACHINE BUILD [every]
 here=$(cd "$(dirname "$0")" && pwd)
 if ! [ -f "$1/vmlinux" ]; then
-    echo "skipped: the virtual machine with software RoCE is not here: $here/machine setup $1"
+    echo "skipped: the virtual machine with software RoCE is not in $1" \
+        "[.ci/install-deps.sh all && tests/rdma/machine setup build/rdma-machine]"
     exit 77
 fi
 machine=$1

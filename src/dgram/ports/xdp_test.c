@@ -360,7 +360,8 @@ int main(void)
         cmocka_unit_test(a_missing_privilege_is_named),
     };
     if (geteuid() != 0 || !set_up()) {
-        puts("skipped: needs root, network namespaces and iproute2");
+        puts("skipped: it needs root (in a container a privileged one), network namespaces and "
+             "iproute2");
         return 77;
     }
     for (unsigned i = 0; i < 10000 && !(runs(0) && runs(1)); i++)

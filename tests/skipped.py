@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Which tests of a run were skipped, why, and what to do so that they run: the last lines of
+`make test`. Says nothing if there are none.
+
+A test that is skipped prints "skipped: REASON", or Python's unittest does that for it; what changes
+it may stand behind the reason in brackets: "[.ci/install-deps.sh all]".
+
+usage: skipped.py FILE    (what ctest --output-junit wrote)
+"""
+
+import os
+import re
+import sys
+import textwrap
+import xml.etree.ElementTree as tree
+
+SAID = re.compile(r"^(?:.*\.\.\. )?skipped:? (?:'(.*)'|\"(.*)\"|(.*))$", re.MULTILINE)
+REMEDY = re.compile(r" \[([^][]+)\]")
+
+
+def reasons(said):
+    """What a test printed about it, and commands that mend it."""
+    found = ["".join(groups).strip() for groups in SAID.findall(said)]
+    lines = [line for line in said.splitlines() if line.strip()]
+    found = dict.fromkeys(found or lines[-1:] or ["it does not say why"])
+    remedies = [command for line in found for match in REMEDY.findall(line)
+                for command in match.split(" && ")]
+    return "; ".join(REMEDY.sub("", line) for line in found), remedies
+
+
+def report(cases):
+    """The lines about these, each a name and what the test printed."""
+    by_reason, commands = {}, {}
+    for name, said in cases:
+        reason, remedies = reasons(said)
+        by_reason.setdefault(reason, []).append(name)
+        commands.update(dict.fromkeys(remedies))
+    count = len(cases)
+    yield f"{count} test{' was' if count == 1 else 's were'} skipped:"
+    for reason, names in by_reason.items():
+        yield textwrap.fill(f"{reason}: {', '.join(names)}", 98, initial_indent="  ",
+                            subsequent_indent="      ", break_long_words=False,
+                            break_on_hyphens=False)
+    if commands:
+        yield f"To run {'it' if count == 1 else 'them'}, too: " + " && ".join(commands)
+
+
+def main():
+    if not os.path.exists(sys.argv[1]):
+        return  # ctest itself has said why it wrote nothing
+    cases = [(case.get("name"), case.findtext("system-out") or "")
+             for case in tree.parse(sys.argv[1]).getroot().iter("testcase")
+             if case.find("skipped") is not None]
+    for line in report(cases) if cases else ():
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
