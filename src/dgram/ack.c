@@ -216,6 +216,7 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_silence_begin(dgram, conn);
     }
     dgram_silence_look(dgram, peer);
+    dgram_way_ask(dgram, peer);
     if (dgram->config.dead_after != 0 && dgram->now - conn->owed > dgram->config.dead_after) {
         dgram_lose(dgram, peer, "does not answer any more");
         return;

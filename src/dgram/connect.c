@@ -19,37 +19,11 @@
  * is concluded.
  */
 #include "base/mac.h"
-#include "dgram/dgram_impl.h"
+#include "dgram/handshake.h"
 
 #include <stdlib.h>
 
 static_assert(DGRAM_TAG == AQI_MAC_BYTES, "tags are compared as those of libcrypto");
-
-enum connect_kind {
-    CONNECT_HELLO = 1,
-    CONNECT_CHALLENGE,
-    CONNECT_CONFIRM,
-    CONNECT_ACCEPT,
-    CONNECT_CLOSE,  /* I have nothing more; numbers: what I have sent */
-    CONNECT_CLOSED, /* nor have I, and forget the connection */
-    CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
-    CONNECT_KINDS
-};
-
-struct connect_hello {
-    uint64_t magic;
-    uint8_t version, kind;
-    uint16_t packet; /* bytes: the largest that the sender handles */
-    uint32_t source, target;
-    uint32_t numbers[2];
-    uint32_t agreed; /* 1, CONFIRM and ACCEPT: larger packets do not pass */
-    uint64_t epoch;
-    uint64_t nonces[2]; /* of who began, of the other */
-    uint64_t begun;     /* the nonce with which the sender began last */
-    struct aqi_dgram_addr address;
-    uint8_t tag[DGRAM_TAG];
-};
-static_assert(sizeof(struct connect_hello) == 112, "no padding");
 
 enum {
     CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try, */
@@ -208,6 +182,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     conn->agreed = conn->accepted = conn->rough = conn->whole = false;
     conn->holding = conn->silences = conn->unacked = 0;
     conn->backoff = 0;
+    conn->moves = conn->moved_back = conn->moved_in = 0;
     conn->recovered = 0;
     conn->probes = 0;
     conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
@@ -228,9 +203,8 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
 /* --- saying it ---------------------------------------------------------------------------------
  */
 
-/* False: the port has no room. */
-static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
-                        const uint64_t nonces[2], size_t packet, size_t fill)
+bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct connect_by *by,
+               enum connect_kind kind, const uint64_t nonces[2], size_t packet, size_t fill)
 {
     static const unsigned char zeros[AQI_DGRAM_MOST_PACKET];
     struct connect_hello hello = {.magic = DGRAM_HANDSHAKE,
@@ -242,16 +216,25 @@ static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
                                   .epoch = dgram->config.epoch,
                                   .nonces = {nonces[0], nonces[1]},
                                   .begun = peer->nonces[0],
-                                  .address = dgram->config.address};
+                                  .address = by != NULL ? by->own : dgram->config.address};
     hello.agreed = (kind == CONNECT_CONFIRM || kind == CONNECT_ACCEPT) && peer->conn->agreed;
-    for (unsigned c = 0; c < 2 && peer->conn != NULL; c++)
-        hello.numbers[c] = peer->conn->tx[c].next;
+    for (unsigned c = 0; c < 2; c++)
+        hello.numbers[c] = by != NULL           ? by->numbers[c]
+                           : peer->conn != NULL ? peer->conn->tx[c].next
+                                                : 0;
     connect_mac(dgram, dgram->config.key, &hello, offsetof(struct connect_hello, tag), hello.tag);
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
     return dgram->hooks.transmit(dgram->hooks.arg, fill != 0 ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
-                                 &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
+                                 by != NULL ? &by->to : &peer->addr, iov, more != 0 ? 2 : 1,
+                                 sizeof(hello) + more, 1);
+}
+
+static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
+                        const uint64_t nonces[2], size_t packet, size_t fill)
+{
+    return dgram_say(dgram, peer, NULL, kind, nonces, packet, fill);
 }
 
 /* What is tried beside the largest, in falling order. */
@@ -259,7 +242,10 @@ static const uint16_t connect_smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET
 
 static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet)
 {
-    return connect_say(dgram, peer, CONNECT_CONFIRM, peer->nonces, packet, packet);
+    struct connect_by by;
+    bool several = dgram_way(dgram, peer, peer->way, &by);
+    return dgram_say(dgram, peer, several ? &by : NULL, CONNECT_CONFIRM, peer->nonces, packet,
+                     packet);
 }
 
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -323,7 +309,7 @@ static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
     peer->tries = 0;
     peer->nonces[0] = ++dgram->nonce;
     peer->nonces[1] = 0;
-    return connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, peer->packet, 0);
+    return dgram_way_hello(dgram, peer);
 }
 
 /* After the latest try: a quarter more or less, so that peers which began together part and do not
@@ -343,7 +329,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     bool said = true;
     if (peer->state == DGRAM_CLOSING && dgram->now >= peer->hello_at) {
-        connect_say(dgram, peer, CONNECT_CLOSE, peer->conn->nonces, peer->conn->packet, 0);
+        dgram_way_close(dgram, peer);
     } else if (peer->state == DGRAM_IDLE) {
         if (!peer->located) {
             aq_status st = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr);
@@ -353,16 +339,19 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         peer->conn->heard = dgram->now;
         dgram_silence_begin(dgram, peer->conn);
         if (!peer->located) return;
+        if (!peer->reached) peer->way = dgram->way;
         connect_hello(dgram, peer);
         return;
     } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
         connect_judge(peer);
-        if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW)
+        if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW) {
+            peer->way = (peer->way + 1) % AQI_DGRAM_WAYS; /* it may carry what is small only */
             said = connect_hello(dgram, peer);
-        else if (peer->nonces[1] == 0)
-            said = connect_say(dgram, peer, CONNECT_HELLO, peer->nonces, peer->packet, 0);
-        else
+        } else if (peer->nonces[1] == 0) {
+            said = dgram_way_hello(dgram, peer);
+        } else {
             said = connect_confirm(dgram, peer);
+        }
     } else {
         return;
     }
@@ -445,8 +434,8 @@ static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,
                              const struct connect_hello *hello)
 {
     uint64_t nonces[2] = {hello->nonces[0], connect_challenge(dgram, hello, 0)};
-    connect_say(dgram, peer, CONNECT_CHALLENGE, nonces,
-                aqi_min(hello->packet, connect_largest(dgram, peer)), 0);
+    dgram_way_answer(dgram, peer, hello, CONNECT_CHALLENGE, nonces,
+                     aqi_min(hello->packet, connect_largest(dgram, peer)), 0);
 }
 
 static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -456,6 +445,11 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
     peer->conn->heard = dgram->now; /* to a nonce that is new: nobody has kept this answer */
+    struct connect_by by;
+    if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
+        peer->way = (uint8_t)hello->numbers[0];
+        peer->addr = by.to;
+    }
     peer->packet = hello->packet;
     peer->conn->agreed = false; /* the next round may say so again */
     peer->tries = 0;
@@ -470,6 +464,7 @@ static void connect_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     conn->accepted = true;
     conn->accepted_at = dgram->now;
     conn->agreed = hello->agreed != 0;
+    dgram_way_adopt(dgram, peer, hello);
     connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
 }
 
@@ -526,6 +521,7 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
     connect_keys(dgram, peer->conn, dgram->config.self, peer->id, hello->nonces);
     connect_up(dgram, peer, hello->packet, true);
+    dgram->way = peer->way;
     peer->conn->ack_now = true; /* which proves it to the other */
 }
 
@@ -557,14 +553,15 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
     } else if (peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0]) {
         connect_hello(dgram, peer); /* it has given up the one that we are making */
     }
-    connect_say(dgram, peer, CONNECT_CLOSED, hello->nonces, dgram->config.packet, 0);
+    dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet, 0);
 }
 
 static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                               const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    if (peer->state != DGRAM_CLOSING) return;
+    if (peer->state != DGRAM_CLOSING && (peer->state != DGRAM_UP || dgram->hooks.way == NULL))
+        return;
     if (memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) != 0) return;
     if (!connect_quiet(dgram, conn)) {
         connect_begin_again(dgram, peer);
@@ -663,6 +660,12 @@ static void connect_hear(struct aqi_dgram *dgram, struct dgram_peer *peer,
         break;
     case CONNECT_RESET:
         connect_on_reset(dgram, peer, hello);
+        break;
+    case CONNECT_MOVE:
+        dgram_way_on_move(dgram, peer, hello, len);
+        break;
+    case CONNECT_MOVED:
+        dgram_way_on_moved(dgram, peer, hello, len);
         break;
     case CONNECT_KINDS:
         break;

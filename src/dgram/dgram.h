@@ -36,6 +36,7 @@ struct aqi_dgram_addr {
 #define AQI_DGRAM_NEVER        UINT64_MAX /* a time */
 #define AQI_DGRAM_LEAST_PACKET 576u       /* what every path carries */
 #define AQI_DGRAM_MOST_PACKET  (60u << 10)
+#define AQI_DGRAM_WAYS         4u          /* to a peer, at most */
 #define AQI_DGRAM_COMMAND_MAX  768u        /* bytes of a packet of COMMAND */
 #define AQI_DGRAM_BURST        (62u << 10) /* bytes, */
 #define AQI_DGRAM_BURST_COUNT  64u         /* and packets, of one call of transmit */
@@ -98,6 +99,15 @@ struct aqi_dgram_hooks {
 
     /* Where `id` is. AQ_AGAIN: not known yet. */
     aq_status (*lookup)(void *arg, uint32_t id, struct aqi_dgram_addr *addr);
+
+    /*
+     * The ways to a peer that has several addresses: the address of the `way`-th, and our own as
+     * the peer can answer it there. False: there is no such way, or nothing leads there now. NULL:
+     * each peer has one, that of lookup, and ours is that of the configuration. The way that
+     * answers first is taken; another, when nothing comes over that any more.
+     */
+    bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
+                struct aqi_dgram_addr *own);
 
     /* An answer of this peer has been due for so long; once for each. NULL: nobody hears of it. */
     void (*silent)(void *arg, uint32_t id, uint64_t waited);

@@ -162,6 +162,8 @@ struct dgram_conn {
     uint64_t heard;                     /* the last packet of any kind */
     uint64_t owed;                      /* the first time-out since */
     uint64_t asked;                     /* for a sign of life */
+    uint32_t moves;                     /* questions for another way, of which */
+    uint32_t moved_back, moved_in;      /* the latest answered; the latest of the peer's */
     uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
@@ -180,6 +182,7 @@ struct dgram_peer {
     bool reached;    /* there was a connection */
     bool silence_told;
     uint8_t tries;   /* of the handshake */
+    uint8_t way;     /* to it that was taken last, or is to be tried first */
     uint16_t packet; /* bytes of the largest that both handle, and the path */
     struct aqi_dgram_addr addr;
     uint64_t epoch;      /* of its process */
@@ -212,6 +215,7 @@ struct aqi_dgram {
     uint64_t heard;     /* the last packet of anybody */
     uint64_t secret[2]; /* of the nonces that we challenge with */
     uint64_t nonce;     /* of the last connection that we began */
+    uint8_t way;        /* by which it came about: the others are likely to be reached so, too */
     struct dgram_hotel hotel;
     struct dgram_peer *ready, **ready_end;
     bool timed;       /* `now` is the time, since we are in progress or input */
@@ -319,6 +323,9 @@ struct dgram_packet *dgram_op_piece(struct aqi_dgram *dgram, struct dgram_peer *
 /* One of its packets is acknowledged. */
 void dgram_op_acked(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
 void dgram_op_settle(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_op *op);
+
+/* ways.c. Nothing comes: look for another way to the peer. */
+void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* silence.c */
 /* An answer is due from now on. */

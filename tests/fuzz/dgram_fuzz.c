@@ -7,6 +7,7 @@
  * of 4, the bytes (zeros where the input ends); what the flags ask for is written over their begin.
  */
 #include "dgram/dgram.h"
+#include "dgram/packet.h"
 #include "fuzz.h"
 
 #include <string.h>
@@ -83,6 +84,15 @@ static aq_status on_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr)
     return AQ_OK;
 }
 
+static bool on_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
+                   struct aqi_dgram_addr *own)
+{
+    (void)arg;
+    *to = (struct aqi_dgram_addr){.len = 2, .bytes = {(uint8_t)id, (uint8_t)way}};
+    *own = (struct aqi_dgram_addr){.len = 2, .bytes = {(uint8_t)!id, (uint8_t)way}};
+    return way < 2;
+}
+
 static void on_lost(void *arg, uint32_t id, const char *why)
 {
     struct fuzz_end *end = arg;
@@ -148,6 +158,7 @@ static void open_end(uint32_t id)
                                           .remote = on_remote,
                                           .range_ok = on_range,
                                           .lookup = on_lookup,
+                                          .way = on_way,
                                           .lost = on_lost,
                                           .small_path = on_small_path,
                                           .mac = on_mac,
@@ -202,10 +213,10 @@ static void write_over(uint8_t *packet, size_t len, unsigned flags)
     if (flags & DGRAM_FUZZ_COOKIE && len >= 32) {
         memcpy(packet, &cookie, 8);
         memcpy(packet + 8, ids, 4);
-        packet[31] = 1;
+        packet[31] = DGRAM_VERSION;
     } else if (flags & DGRAM_FUZZ_HANDSHAKE && len >= 112) {
         memcpy(packet, &magic, 8);
-        packet[8] = 1;
+        packet[8] = DGRAM_VERSION;
         memcpy(packet + 12, ids, 8);
         memset(packet + 96, TAG, 16);
     }

@@ -632,15 +632,17 @@ def make_hosts():
     rc = pathlib.Path("~/.bashrc").expanduser()
     if rc.exists():
         spaces.call("mount", "--bind", "/dev/null", str(rc))
-    spaces.call("ip", "link", "add", "bridge", "type", "bridge")
-    spaces.call("ip", "link", "set", "bridge", "up")
+    for bridge in ("bridge", "second"):  # of the second the hosts' ends are down (networks.py)
+        spaces.call("ip", "link", "add", bridge, "type", "bridge")
+        spaces.call("ip", "link", "set", bridge, "up")
     spaces.call("ip", "link", "set", "lo", "up")
     spaces.call("ip", "address", "add", "10.8.0.100/24", "dev", "bridge")
     for host in BRIDGED:
         spaces.call("ip", "netns", "add", str(host))
-        spaces.call("ip", "link", "add", f"port{host}", "type", "veth", "peer", "wire",
-                    "netns", str(host))
-        spaces.call("ip", "link", "set", f"port{host}", "master", "bridge", "up")
+        for port, wire, bridge in (("second", "first", "second"), ("port", "wire", "bridge")):
+            spaces.call("ip", "link", "add", f"{port}{host}", "type", "veth", "peer", wire,
+                        "netns", str(host))
+            spaces.call("ip", "link", "set", f"{port}{host}", "master", bridge, "up")
         spaces.call("ip", "-n", str(host), "link", "set", "lo", "up")
         spaces.call("ip", "-n", str(host), "address", "add", f"10.8.0.{host}/24", "dev", "wire")
         spaces.call("ip", "-n", str(host), "link", "set", "wire",

@@ -4,15 +4,80 @@
 usage: networks.py BUILD_DIR [CLASS[.TEST]]…
 """
 
+import contextlib
 import itertools
+import json
 import signal
+import subprocess
 import time
 
 import far
 
 
+TALK = far.BUILD / "tests/net/net_talk"
+HOSTS = range(1, 5)
+
+
 class WideNetworks(far.Bridged):
-    """What the network does costs nobody, as long as it does it for a while."""
+    """What a network does costs nobody, as long as there is another, or for a while."""
+
+    @contextlib.contextmanager
+    def second(self):
+        """All hosts have a network more, of interfaces that the system lists first."""
+        for host in HOSTS:
+            address = f"10.7.0.{host}/24"
+            far.spaces.call("ip", "-n", str(host), "address", "add", address, "dev", "first")
+            far.spaces.call("ip", "-n", str(host), "link", "set", "first", "up")
+        try:
+            yield
+        finally:
+            for host in HOSTS:
+                far.spaces.call("ip", "-n", str(host), "link", "set", "first", "down")
+                far.spaces.call("ip", "-n", str(host), "address", "flush", "dev", "first")
+
+    @contextlib.contextmanager
+    def second_cut(self):
+        for host in HOSTS:
+            far.spaces.call("ip", "link", "set", f"second{host}", "nomaster")
+        try:
+            yield
+        finally:
+            for host in HOSTS:
+                far.spaces.call("ip", "link", "set", f"second{host}", "master", "second")
+
+    @staticmethod
+    def carried():
+        """Bytes that have come to host 1 over the second network."""
+        text = far.spaces.call("ip", "-n", "1", "-s", "-j", "link", "show", "first")
+        return json.loads(text)[0]["stats64"]["rx"]["bytes"]
+
+    def test_dead_network(self):
+        """What is listed first leads nowhere."""
+        with self.second(), self.second_cut():
+            for ranks in (2, 4):  # two processes have a way of their own to send
+                said = self.ends(far.BUILD / "examples/hello", hosts=self.hosts(ranks),
+                                 ranks=ranks)
+                self.assertEqual((said[0].count("over udp\n"), said[1]), (ranks, ""))
+
+    def test_network_dies(self):
+        """A job goes on over the other one."""
+        for ranks, auth in ((2, "mac"), (4, "cookie")):
+            with self.subTest(ranks=ranks), self.second(), self.job(
+                    TALK, ranks=ranks, hosts=self.hosts(ranks), stdin=subprocess.PIPE,
+                    AQ_UDP_AUTH=auth) as job:
+                before = self.carried()
+                for cut in (False, True):
+                    with self.second_cut() if cut else contextlib.nullcontext():
+                        for _ in range(2):
+                            seen = job.said(0).count("round ")
+                            job.run.stdin.write(b"\n")
+                            job.run.stdin.flush()
+                            far.until(lambda seen=seen: job.said(0).count("round ") > seen, 20)
+                            self.assertGreater(job.said(0).count("round "), seen, job.said(1))
+                    self.assertGreater(self.carried() - before, 100000)
+                job.run.stdin.close()
+                self.assertEqual(job.wait(), 0, job.said(1))
+                self.assertEqual(job.said(1), "")
 
     def test_cut(self):
         """Shorter than one and a half times what a host may be silent for: the job goes on."""

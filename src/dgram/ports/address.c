@@ -33,6 +33,20 @@ void ports_address_seen(const union aqi_sockaddr *at, enum aqi_dgram_channel cha
     ports_address_add(addr, channel, six ? at->v6.sin6_port : at->v4.sin_port);
 }
 
+void ports_address_at(const struct aqi_dgram_addr *ports, const union aqi_sockaddr *ip,
+                      struct aqi_dgram_addr *addr)
+{
+    ports_address_seen(ip, AQI_DGRAM_COMMAND, addr);
+    memcpy(&addr->bytes[PORTS], &ports->bytes[PORTS], IP - PORTS);
+}
+
+bool ports_address_same_ip(const struct aqi_dgram_addr *a, const struct aqi_dgram_addr *b)
+{
+    size_t ip = address_ip_len(a->bytes[FAMILY]);
+    return ip != 0 && a->bytes[FAMILY] == b->bytes[FAMILY] &&
+           memcmp(&a->bytes[IP], &b->bytes[IP], ip) == 0;
+}
+
 bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel channel,
                       uint32_t scope, union aqi_sockaddr *at)
 {

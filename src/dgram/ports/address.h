@@ -21,6 +21,13 @@ bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel 
 void ports_address_add_ethernet(struct aqi_dgram_addr *addr, const uint8_t ethernet[6]);
 const uint8_t *ports_address_ethernet(const struct aqi_dgram_addr *addr);
 
+/* The same ports at another IP address of the same family. */
+void ports_address_at(const struct aqi_dgram_addr *ports, const union aqi_sockaddr *ip,
+                      struct aqi_dgram_addr *addr);
+
+/* Have both the same IP address? */
+bool ports_address_same_ip(const struct aqi_dgram_addr *a, const struct aqi_dgram_addr *b);
+
 /* As aqi_port_ops.text, .reaches and .same. */
 void ports_address_text(const struct aqi_dgram_addr *addr, char *buf, size_t len);
 bool ports_address_reaches(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);

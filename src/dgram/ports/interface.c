@@ -109,15 +109,15 @@ static bool interface_parse(const char *text, union aqi_sockaddr *address)
 }
 
 /* Our address in packets to one of theirs; an errno, or 0. Nothing is sent. */
-static int interface_source(const struct addrinfo *to, union aqi_sockaddr *source)
+static int interface_source(const struct sockaddr *to, socklen_t to_len, union aqi_sockaddr *source)
 {
-    int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t len = sizeof(*source);
     if (fd < 0) return errno;
     memset(source, 0, sizeof(*source));
-    int error = connect(fd, to->ai_addr, to->ai_addrlen) != 0 ? errno
-                : getsockname(fd, &source->any, &len) != 0    ? errno
-                                                              : 0;
+    int error = connect(fd, to, to_len) != 0               ? errno
+                : getsockname(fd, &source->any, &len) != 0 ? errno
+                                                           : 0;
     close(fd);
     return error;
 }
@@ -134,7 +134,8 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
     error = ENETUNREACH;
     for (unsigned f = 0; f < AQI_COUNT_OF(families); f++)
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
-            if (i->ai_family == families[f]) error = interface_source(i, source);
+            if (i->ai_family == families[f])
+                error = interface_source(i->ai_addr, i->ai_addrlen, source);
     freeaddrinfo(all);
     if (error != 0 && strcasecmp(host, "localhost") == 0)
         return aqi_fail_errno(AQ_EINVAL, error, "udp",
@@ -217,6 +218,34 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     if (status == AQ_OK) status = interface_mtu(&interface);
     if (status == AQ_OK) *found = interface;
     return status;
+}
+
+unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
+                                unsigned most)
+{
+    struct ifaddrs *all = NULL;
+    unsigned count = 0;
+    if (getifaddrs(&all) != 0) return 0;
+    for (unsigned rank = AQI_INTERFACE_REAL; rank > AQI_INTERFACE_LOOPBACK; rank--)
+        for (const struct ifaddrs *i = all; i != NULL && count < most; i = i->ifa_next) {
+            if (aqi_interface_rank(i->ifa_name, i->ifa_flags) != rank ||
+                aqi_sockaddr_rank(i->ifa_addr) == 0 ||
+                i->ifa_addr->sa_family != first->address.any.sa_family ||
+                interface_same_ip(i->ifa_addr, &first->address))
+                continue;
+            memset(&others[count], 0, sizeof(others[count]));
+            memcpy(&others[count], i->ifa_addr, aqi_sockaddr_len(&first->address));
+            count++;
+        }
+    freeifaddrs(all);
+    return count;
+}
+
+bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source)
+{
+    union aqi_sockaddr at;
+    return ports_address_to(to, AQI_DGRAM_COMMAND, 0, &at) &&
+           interface_source(&at.any, aqi_sockaddr_len(&at), source) == 0;
 }
 
 bool ports_interface_loopback_is_down(void)

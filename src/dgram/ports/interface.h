@@ -24,6 +24,14 @@ struct ports_interface {
 aq_status ports_interface_find(const char *wanted, const char *towards,
                                struct ports_interface *found);
 
+/* Addresses of other interfaces that may lead to other hosts, of the family of `first`, the best
+ * first; how many, up to `most`. */
+unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
+                                unsigned most);
+
+/* Is there a route to `to`, as the kernel has it now? `*source`: our address in what goes there. */
+bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source);
+
 /* Then nothing passes between processes of this host, whatever their addresses. */
 bool ports_interface_loopback_is_down(void);
 

@@ -118,6 +118,49 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (there is: ");
 }
 
+/* What peers are told of several networks; not where one interface is named. */
+static void all_that_lead_to_others(void **state)
+{
+    struct ports_interface found;
+    union aqi_sockaddr others[3], source;
+    struct aqi_port *port;
+    char text[64];
+    (void)state;
+    pair_up("docker0", "veth1");
+    assert_ip("address add 172.17.0.9/16 dev veth1");
+    pair_up("net7", "net8");
+    assert_int_equal(ports_interface_find(NULL, NULL, &found), AQ_OK);
+    assert_int_equal(ports_interface_others(&found, others, 3), 1);
+    assert_int_equal(ntohl(others[0].v4.sin_addr.s_addr), 0xac110009);
+    assert_int_equal(ports_interface_find("fd07::1", NULL, &found), AQ_OK);
+    assert_int_equal(ports_interface_others(&found, others, 3), 0);
+    for (unsigned named = 0; named < 2; named++) {
+        const struct aqi_port_params params = {.several = true, .interface = named ? "net7" : NULL};
+        assert_int_equal(aqi_port_socket.open(&params, &port), AQ_OK);
+        assert_int_equal(port->other_count, !named);
+        assert_ptr_equal(strstr(port->limits.text, "10.7.0.1:"), port->limits.text);
+        assert_int_equal(strstr(port->limits.text, ", 172.17.0.9:") != NULL, !named);
+        if (!named) {
+            port->ops->text(&port->others[0], text, sizeof(text));
+            assert_string_equal(strrchr(text, ':'), strrchr(port->limits.text, ':'));
+            assert_false(ports_address_same_ip(&port->address, &port->others[0]));
+            assert_true(ports_interface_route(&port->others[0], &source));
+        }
+        port->ops->close(port);
+    }
+    assert_int_equal(ports_interface_find(NULL, NULL, &found), AQ_OK);
+    struct aqi_dgram_addr away;
+    union aqi_sockaddr at = found.address;
+    at.v4.sin_addr.s_addr = htonl(0x0a070002);
+    at.v4.sin_port = htons(9);
+    ports_address_seen(&at, AQI_DGRAM_COMMAND, &away);
+    assert_true(ports_interface_route(&away, &source));
+    assert_int_equal(source.v4.sin_addr.s_addr, found.address.v4.sin_addr.s_addr);
+    at.v4.sin_addr.s_addr = htonl(0x0a090002); /* no route, and no default one */
+    ports_address_seen(&at, AQI_DGRAM_COMMAND, &away);
+    assert_false(ports_interface_route(&away, &source));
+}
+
 static void by_name_and_by_address(void **state)
 {
     (void)state;
@@ -314,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(by_itself_it_takes_what_leads_to_others, set_up, take_down),
         cmocka_unit_test_setup_teardown(by_name_and_by_address, set_up, take_down),
+        cmocka_unit_test_setup_teardown(all_that_lead_to_others, set_up, take_down),
         cmocka_unit_test_setup_teardown(towards_a_host_the_routes_decide, set_up, take_down),
         cmocka_unit_test_setup_teardown(loopback_needs_no_name, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),

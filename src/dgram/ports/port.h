@@ -20,6 +20,7 @@ struct aqi_port_params {
     uint16_t ports[2];     /* of COMMAND and DATA to bind to; 0: any */
     size_t packet;         /* bytes of a datagram wanted; 0: as much as the interface carries */
     size_t buffer;         /* bytes of receive buffer to ask for; 0: 4 MB */
+    bool several;          /* without `interface` and `towards`: at all addresses of one family */
     bool one_peer;         /* all is sent to one address, and of others nothing is expected */
 };
 
@@ -74,6 +75,9 @@ struct aqi_port_ops {
 struct aqi_port {
     const struct aqi_port_ops *ops;
     struct aqi_dgram_addr address; /* as peers are told */
+    /* It receives at these, too: params.several. */
+    struct aqi_dgram_addr others[AQI_DGRAM_WAYS - 1];
+    unsigned other_count;
     struct aqi_port_limits limits;
 };
 

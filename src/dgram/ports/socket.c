@@ -114,6 +114,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
                                      const struct ports_interface *interface, uint16_t number)
 {
     union aqi_sockaddr at = interface->address;
+    in_port_t port;
     socklen_t len = sizeof(at);
     int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
@@ -122,14 +123,21 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     self->fd[channel] = fd;
     socket_options(fd, at.any.sa_family);
     if (channel == AQI_DGRAM_DATA) socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    if (self->port.other_count != 0) {
+        memset(&at, 0, sizeof(at)); /* any */
+        at.any.sa_family = interface->address.any.sa_family;
+    }
     *aqi_sockaddr_port(&at) = htons(number);
     if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0) return socket_bind_failed(interface, number);
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket has no name");
+    port = *aqi_sockaddr_port(&at);
+    at = interface->address;
+    *aqi_sockaddr_port(&at) = port;
     if (channel == AQI_DGRAM_COMMAND)
         ports_address_seen(&at, channel, &self->port.address);
     else
-        ports_address_add(&self->port.address, channel, *aqi_sockaddr_port(&at));
+        ports_address_add(&self->port.address, channel, port);
     return AQ_OK;
 }
 
@@ -140,13 +148,32 @@ static size_t socket_room(size_t buffer, size_t packet)
     return buffer / (packet + 384) * packet;
 }
 
+/* Where it receives: "10.0.0.7:4021, 10.1.0.7:4021". */
+static void socket_name(struct socket_port *self, const union aqi_sockaddr *others)
+{
+    struct aqi_port_limits *limits = &self->port.limits;
+    ports_address_text(&self->port.address, limits->text, sizeof(limits->text));
+    for (unsigned i = 0; i < self->port.other_count; i++) {
+        char text[64];
+        size_t used = strlen(limits->text);
+        ports_address_at(&self->port.address, &others[i], &self->port.others[i]);
+        ports_address_text(&self->port.others[i], text, sizeof(text));
+        if (used + strlen(text) + 3 <= sizeof(limits->text))
+            snprintf(limits->text + used, sizeof(limits->text) - used, ", %s", text);
+    }
+}
+
 static aq_status socket_open_all(struct socket_port *self, const struct aqi_port_params *params)
 {
     struct ports_interface interface;
+    union aqi_sockaddr others[AQI_DGRAM_WAYS - 1];
     struct aqi_port_limits *limits = &self->port.limits;
     aq_status status = ports_interface_find(params->interface, params->towards, &interface);
     if (status == AQ_OK)
         status = ports_interface_packet(&interface, params->packet, &limits->packet);
+    if (status == AQ_OK && params->several && params->interface == NULL && params->towards == NULL)
+        self->port.other_count = ports_interface_others(&interface, others, AQI_DGRAM_WAYS - 1);
+    self->one_peer = params->one_peer && self->port.other_count == 0;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS && status == AQ_OK; i++)
         status = socket_open_channel(self, (enum aqi_dgram_channel)i, &interface, params->ports[i]);
     for (unsigned i = 0; i < NESTING && status == AQ_OK; i++) {
@@ -169,7 +196,7 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
     self->scope = interface.index;
     self->family = interface.address.any.sa_family;
     memcpy(limits->interface, interface.name, sizeof(interface.name));
-    ports_address_text(&self->port.address, limits->text, sizeof(limits->text));
+    socket_name(self, others);
     return AQ_OK;
 }
 
@@ -188,7 +215,6 @@ static aq_status socket_open(const struct aqi_port_params *params, struct aqi_po
     struct socket_port *self = calloc(1, sizeof(*self));
     if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a port");
     self->port.ops = &aqi_port_socket;
-    self->one_peer = params->one_peer;
     self->fd[AQI_DGRAM_COMMAND] = self->fd[AQI_DGRAM_DATA] = -1;
     aq_status status = socket_open_all(self, params);
     if (status == AQ_OK)

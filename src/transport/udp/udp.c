@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-const unsigned char udp_magic[4] = {'u', 'd', 'p', '1'};
-
 enum { UDP_IP_HEADERS = 28 };
 
 /* --- random numbers -------------------------------------------------------------------------- */
@@ -72,6 +70,7 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     uint64_t chosen = udp->own.is_connection ? UDP_PORT_SOCKET : udp_config.port;
     aq_status st = udp_port_params(towards, &want);
     want.one_peer = udp->params.size == 2;
+    want.several = chosen == UDP_PORT_SOCKET;
     if (st == AQ_OK) st = ops[chosen]->open(&want, &opened);
     if (st != AQ_OK) return st;
     /* It may be one of ours that has it. */
@@ -136,25 +135,6 @@ static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     const struct aqi_tp_hooks *hooks = &((struct udp_tp *)arg)->tp.hooks;
     return hooks->range_ok(hooks->host, addr, len);
-}
-
-/* AQ_ENOTSUP: it has no address. AQ_EPROTO: the address makes no sense. */
-aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
-{
-    struct udp_tp *udp = arg;
-    unsigned char bytes[AQI_ADDR_MAX];
-    struct udp_addr addr;
-    size_t len = sizeof(bytes);
-    aq_status st = udp->tp.hooks.lookup(udp->tp.hooks.host, &udp->tp, id, bytes, &len);
-    if (st != AQ_OK) return st;
-    if (len == 0) return AQ_ENOTSUP;
-    if (len != (udp->own.is_connection ? sizeof(udp->own.addr) : sizeof(addr))) return AQ_EPROTO;
-    memcpy(&addr, bytes, sizeof(addr));
-    if (memcmp(addr.magic, udp_magic, sizeof(udp_magic)) != 0 || addr.at.len == 0 ||
-        addr.at.len > sizeof(addr.at.bytes))
-        return AQ_EPROTO;
-    *at = addr.at;
-    return AQ_OK;
 }
 
 static size_t udp_hook_path(void *arg, uint32_t id)
@@ -259,12 +239,14 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
 static aq_status udp_open_engine(struct udp_tp *udp)
 {
     struct aqi_dgram_config config;
+    bool several = udp_config.port == UDP_PORT_SOCKET && !udp->own.is_connection;
     const struct aqi_dgram_hooks hooks = {.transmit = udp_hook_transmit,
                                           .deliver = udp_am_deliver,
                                           .local = udp_rma_local,
                                           .remote = udp_rma_remote,
                                           .range_ok = udp_hook_range_ok,
                                           .lookup = udp_hook_lookup,
+                                          .way = several ? udp_hook_way : NULL,
                                           .silent = udp_hook_silent,
                                           .lost = udp_hook_lost,
                                           .path = udp_hook_path,
@@ -307,17 +289,6 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
         return st;
     }
     *tp = &udp->tp;
-    return AQ_OK;
-}
-
-static aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len)
-{
-    struct udp_tp *udp = (struct udp_tp *)tp;
-    struct udp_connection_addr *addr = &udp->own.addr;
-    memcpy(addr->base.magic, udp_magic, sizeof(udp_magic));
-    addr->base.at = udp->port->address;
-    *len = udp->own.is_connection ? sizeof(*addr) : sizeof(addr->base);
-    memcpy(out, addr, *len);
     return AQ_OK;
 }
 
@@ -428,7 +399,7 @@ const struct aqi_transport aqi_udp_transport = {
     .doc = "processes of different hosts over UDP",
     .caps = AQI_CAP_TIMERS | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_LONG | AQI_CAP_REG |
             AQI_CAP_WAIT_FD | AQI_CAP_ROOM | AQI_CAP_FAR | AQI_CAP_RENDEZVOUS,
-    .addr_max = sizeof(struct udp_connection_addr),
+    .addr_max = sizeof(struct udp_job_addr),
     .key_max = UDP_KEY,
     .settings = &aqi_udp_settings,
     .probe = udp_probe,

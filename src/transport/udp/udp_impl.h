@@ -47,7 +47,7 @@ struct udp_peer {
     uint32_t host;
     bool lost; /* to be told */
     bool unreached;
-    char why[480];
+    char why[560];
     struct udp_peer *next; /* of those */
 };
 
@@ -87,13 +87,21 @@ struct udp_completion {
     aq_status status;
 };
 
-/* Where a process receives, as the port has it. */
+/* Where a process of a job receives, as its port has it. */
+struct udp_job_addr {
+    unsigned char magic[4];
+    uint8_t count, unused[3];
+    struct aqi_dgram_addr at[AQI_DGRAM_WAYS];
+};
+static_assert(sizeof(struct udp_job_addr) == 136, "addresses have no padding");
+
+/* Where an end of a connection does. */
 struct udp_addr {
     unsigned char magic[4];
     struct aqi_dgram_addr at;
 };
 static_assert(sizeof(struct udp_addr) == 36, "addresses have no padding");
-extern const unsigned char udp_magic[4];
+extern const unsigned char udp_magic[4], udp_job_magic[4];
 
 /* The same of an end of a connection by URI. */
 struct udp_connection_addr {
@@ -151,10 +159,17 @@ static inline void udp_unlock(struct udp_tp *udp)
 /* udp.c */
 aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
-/* The engine's hook: where a peer is. */
-aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
 /* What the port has dropped, which is counted from time to time: the kernel has to be asked. */
 uint64_t udp_count_drops(struct udp_tp *udp);
+
+/* udp_ways.c: addresses. */
+aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len);
+/* All that a process of the job has told. AQ_ENOTSUP: it has none. AQ_EPROTO: it makes no sense. */
+aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told);
+/* The engine's hooks: where a peer is, and by which ways it is reached. */
+aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
+bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
+                  struct aqi_dgram_addr *own);
 
 /* udp_paths.c. Opened by all processes of a host, where there are others, or by none. */
 void udp_paths_open(struct udp_tp *udp);

@@ -17,8 +17,10 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_INTERFACE",
      .def = "",
      .doc =
-         "The network interface that udp uses, by its name or an address of it; nothing: the one "
-         "that leads to the other hosts, or loopback in a job of one host.",
+         "The network interface that udp uses, by its name or an address of it; nothing: all that "
+         "may lead to other hosts, with addresses of one family, of which each pair of hosts takes "
+         "one that carries packets, the first that the system lists if it does, and another when "
+         "that carries none any more; or loopback in a job of one host.",
      .advice = "Name the fast one where a host has several, such as eth1 or 10.0.0.7.",
      AQI_SETTING_IN(TEXT, struct udp_config, interface)},
     {.name = "AQ_UDP_PORT",

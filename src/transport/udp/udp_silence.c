@@ -8,27 +8,41 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SILENCE_PEER = 64 };
+enum { SILENCE_PEER = 96 };
 
-static void udp_silence_peer(struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
+/* Where it was to be reached: "10.0.0.8:4021, 10.1.0.8:4021". */
+static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
 {
     struct aqi_dgram_peer_info info;
-    if (aqi_dgram_peer_info(udp->dgram, id, &info))
+    struct udp_job_addr told;
+    if (!udp->own.is_connection && udp_ways_told(udp, id, &told) == AQ_OK) {
+        text[0] = '\0';
+        for (unsigned i = 0; i < told.count; i++) {
+            char one[64];
+            size_t used = strlen(text);
+            udp->port->ops->text(&told.at[i], one, sizeof(one));
+            snprintf(text + used, SILENCE_PEER - used, "%s%s", i != 0 ? ", " : "", one);
+        }
+    } else if (aqi_dgram_peer_info(udp->dgram, id, &info)) {
         udp->port->ops->text(&info.addr, text, SILENCE_PEER);
-    else
+    } else {
         snprintf(text, SILENCE_PEER, "an unknown address");
+    }
 }
 
-static bool udp_silence_is_here(const struct udp_tp *udp, const char *peer)
+/* Has it our address? Then packets to it go through loopback. */
+static bool udp_silence_is_here(const struct udp_tp *udp, uint32_t id)
 {
-    const char *own = udp->port->limits.text, *port = strrchr(own, ':');
-    return port != NULL && strncmp(own, peer, (size_t)(port - own) + 1) == 0;
+    struct aqi_dgram_addr at;
+    return udp_config.port != UDP_PORT_MEMORY &&
+           udp_hook_lookup((void *)(uintptr_t)udp, id, &at) == AQ_OK &&
+           ports_address_same_ip(&at, &udp->port->address);
 }
 
 /* What it may be, and what helps. */
-static const char *udp_silence_causes(const struct udp_tp *udp, const char *peer)
+static const char *udp_silence_causes(const struct udp_tp *udp, uint32_t id)
 {
-    return udp_silence_is_here(udp, peer)
+    return udp_silence_is_here(udp, id)
                ? "it is on this host, where lo is down (\"ip link set lo up\") or a firewall drops "
                  "UDP, unless that process is stopped"
                : "a firewall drops UDP, or one of the addresses is in a network that the other "
@@ -40,7 +54,7 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
 {
     char peer[SILENCE_PEER];
     udp->port->ops->text(addr, peer, sizeof(peer));
-    if (udp->loopback_up || !udp_silence_is_here(udp, peer)) return AQ_OK;
+    if (udp->loopback_up || !udp_silence_is_here(udp, id)) return AQ_OK;
     if (ports_interface_loopback_is_down())
         return aqi_fail(AQ_EINVAL, "udp",
                         "peer %u is on this host, too: what goes to its address, %s, goes through "
@@ -67,7 +81,7 @@ void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
     aqi_log(AQI_LOG_WARN, "udp",
             "nothing has come from peer %u at %s to %s (interface %s) for %.0f s%s: %s%s", id, peer,
             udp->port->limits.text, udp->port->limits.interface, (double)waited_ns / 1e9,
-            info.reached ? ", though it was connected" : "", udp_silence_causes(udp, peer), end);
+            info.reached ? ", though it was connected" : "", udp_silence_causes(udp, id), end);
 }
 
 void udp_hook_lost(void *arg, uint32_t id, const char *why)
@@ -86,7 +100,7 @@ void udp_hook_lost(void *arg, uint32_t id, const char *why)
         snprintf(peer->why, sizeof(peer->why),
                  "no answer came from %s to %s (interface %s) within %.3g s (AQ_START_TIMEOUT): %s",
                  at, udp->port->limits.text, udp->port->limits.interface,
-                 (double)udp->params.reach_within_ns / 1e9, udp_silence_causes(udp, at));
+                 (double)udp->params.reach_within_ns / 1e9, udp_silence_causes(udp, id));
     peer->next = udp->lost;
     udp->lost = peer;
 }

@@ -1,0 +1,63 @@
+/* What connections are made by: the packets of a handshake, and the ways that they go. */
+#ifndef AQI_DGRAM_HANDSHAKE_H
+#define AQI_DGRAM_HANDSHAKE_H
+
+#include "dgram/dgram_impl.h"
+
+enum connect_kind {
+    CONNECT_HELLO = 1,
+    CONNECT_CHALLENGE,
+    CONNECT_CONFIRM,
+    CONNECT_ACCEPT,
+    CONNECT_CLOSE,  /* I have nothing more; numbers: what I have sent */
+    CONNECT_CLOSED, /* nor have I, and forget the connection */
+    CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
+    CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the how many-th question */
+    CONNECT_MOVED,  /* I do; the same numbers */
+    CONNECT_KINDS
+};
+
+struct connect_hello {
+    uint64_t magic;
+    uint8_t version, kind;
+    uint16_t packet; /* bytes: the largest that the sender handles */
+    uint32_t source, target;
+    uint32_t numbers[2]; /* of packets sent; HELLO and CHALLENGE: the way that is tried */
+    uint32_t agreed;     /* 1, CONFIRM and ACCEPT: larger packets do not pass */
+    uint64_t epoch;
+    uint64_t nonces[2];            /* of who began, of the other */
+    uint64_t begun;                /* the nonce with which the sender began last */
+    struct aqi_dgram_addr address; /* where the sender receives, by this way */
+    uint8_t tag[DGRAM_TAG];
+};
+static_assert(sizeof(struct connect_hello) == 112, "no padding");
+
+/* Where to: what is sent by a way of several names our address there, and numbers. */
+struct connect_by {
+    struct aqi_dgram_addr to, own;
+    uint32_t numbers[2];
+};
+
+/* connect.c. `by` NULL: the way that is in use, and the numbers of what was sent. `fill`: bytes
+ * that it is to have at least, on DATA; 0: few, on COMMAND. False: the port has no room. */
+bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct connect_by *by,
+               enum connect_kind kind, const uint64_t nonces[2], size_t packet, size_t fill);
+
+/* ways.c. False: there is no such way, or each peer has one only. */
+bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
+               struct connect_by *by);
+/* By the way that the peer has used for what we answer. */
+bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                      const struct connect_hello *hello, enum connect_kind kind,
+                      const uint64_t nonces[2], size_t packet, size_t fill);
+/* The peer wants to hear us where it says. */
+void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
+                     const struct connect_hello *hello);
+bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer);
+bool dgram_way_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
+void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                       const struct connect_hello *hello, size_t len);
+void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                        const struct connect_hello *hello, size_t len);
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * Ways to a peer that has several addresses. Who begins a connection says HELLO by one way, soon by
+ * all, and goes on by the one that is answered first (in the spirit of RFC 8305); what it says
+ * there names our address by that way, at which the peer answers. When nothing comes any more both
+ * ends look for another way, each for itself: MOVE goes by all of them, and MOVED comes back. Both
+ * are as long as the largest packet of the connection, or what is under way could not go there.
+ */
+#include "dgram/handshake.h"
+
+#include <string.h>
+
+enum {
+    WAYS_LEAD = 6,               /* tries by one way, 126 ms, then by all */
+    WAYS_MOVE_AFTER = 1000000000 /* ns of silence, then another way is looked for */
+};
+
+bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
+               struct connect_by *by)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    *by = (struct connect_by){.numbers = {way}};
+    return hooks->way != NULL && hooks->way(hooks->arg, peer->id, way, &by->to, &by->own);
+}
+
+/* By the way that the peer has used for what we answer. */
+bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                      const struct connect_hello *hello, enum connect_kind kind,
+                      const uint64_t nonces[2], size_t packet, size_t fill)
+{
+    bool several = dgram->hooks.way != NULL;
+    const struct connect_by by = {.to = several ? hello->address : peer->addr,
+                                  .own = dgram->config.address,
+                                  .numbers = {hello->numbers[0], hello->numbers[1]}};
+    return dgram_say(dgram, peer, &by, kind, nonces, packet, fill);
+}
+
+/* It wants to hear us there. */
+void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
+                     const struct connect_hello *hello)
+{
+    if (dgram->hooks.way != NULL) peer->addr = hello->address;
+}
+
+bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct connect_by by;
+    bool said = false;
+    if (dgram->hooks.way == NULL)
+        return dgram_say(dgram, peer, NULL, CONNECT_HELLO, peer->nonces, peer->packet, 0);
+    for (unsigned i = 0; i < AQI_DGRAM_WAYS && (!said || peer->tries >= WAYS_LEAD); i++)
+        if (dgram_way(dgram, peer, (peer->way + i) % AQI_DGRAM_WAYS, &by))
+            said |= dgram_say(dgram, peer, &by, CONNECT_HELLO, peer->nonces, peer->packet, 0);
+    return said;
+}
+
+/* Is there one that is not in use? */
+static bool ways_others(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
+{
+    struct connect_by by;
+    for (unsigned way = 0; way < AQI_DGRAM_WAYS; way++)
+        if (dgram_way(dgram, peer, way, &by) && memcmp(&by.to, &peer->addr, sizeof(by.to)) != 0)
+            return true;
+    return false;
+}
+
+void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct connect_by by;
+    if (conn->waited < WAYS_MOVE_AFTER || !ways_others(dgram, peer)) return;
+    for (unsigned way = 0; way < AQI_DGRAM_WAYS; way++) {
+        if (!dgram_way(dgram, peer, way, &by)) continue;
+        by.numbers[1] = ++conn->moves;
+        dgram_say(dgram, peer, &by, CONNECT_MOVE, conn->nonces, conn->packet, conn->packet);
+    }
+}
+
+static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hello *hello)
+{
+    return (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
+           memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
+}
+
+/* Numbers grow, so nobody can repeat one to lead us astray. */
+void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                       const struct connect_hello *hello, size_t len)
+{
+    if (dgram->hooks.way == NULL || len < hello->packet) return;
+    if (peer->state == DGRAM_IDLE) {
+        /* What would say RESET does not get here. */
+        dgram_way_adopt(dgram, peer, hello);
+        dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet,
+                         0);
+    }
+    if (!ways_is_over(peer, hello) || hello->numbers[1] <= peer->conn->moved_in) return;
+    peer->conn->moved_in = hello->numbers[1];
+    dgram_way_adopt(dgram, peer, hello);
+    dgram_way_answer(dgram, peer, hello, CONNECT_MOVED, hello->nonces, hello->packet,
+                     hello->packet);
+    peer->state = DGRAM_UP; /* it has more to say */
+    peer->conn->heard = dgram->now;
+    peer->conn->ack_now = true;
+    dgram_make_ready(dgram, peer);
+}
+
+/* The first answer to what was asked at all ways is the one that counts. */
+void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                        const struct connect_hello *hello, size_t len)
+{
+    struct connect_by by;
+    if (!ways_is_over(peer, hello) || hello->numbers[0] >= AQI_DGRAM_WAYS) return;
+    if (len < peer->conn->packet) return;
+    if (hello->numbers[1] <= peer->conn->moved_back || hello->numbers[1] > peer->conn->moves)
+        return;
+    if (!dgram_way(dgram, peer, hello->numbers[0], &by)) return;
+    peer->conn->moved_back = peer->conn->moves;
+    peer->way = (uint8_t)hello->numbers[0];
+    peer->addr = by.to;
+    peer->conn->heard = dgram->now;
+    dgram_make_ready(dgram, peer);
+}
+
+/* The numbers of a CLOSE are those of all that was sent. */
+bool dgram_way_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct connect_by by;
+    bool said = false;
+    if (peer->tries < WAYS_LEAD || dgram->hooks.way == NULL)
+        return dgram_say(dgram, peer, NULL, CONNECT_CLOSE, conn->nonces, conn->packet, 0);
+    for (unsigned way = 0; way < AQI_DGRAM_WAYS; way++) {
+        if (!dgram_way(dgram, peer, way, &by)) continue;
+        for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+            by.numbers[c] = conn->tx[c].next;
+        said |= dgram_say(dgram, peer, &by, CONNECT_CLOSE, conn->nonces, conn->packet, 0);
+    }
+    return said;
+}
