@@ -233,6 +233,20 @@ class Cut(Case):
         self.assertRegex(said, r"aqrun: rank (\d) .*: rank \d cannot be reached: no answer came "
                          r"from .* within 8 s \(AQ_START_TIMEOUT\): a firewall drops UDP")
 
+    def test_aqinfo(self):
+        """Whether packets get to the other host, as it sees it."""
+        def tried(code):
+            return self.expect(run(*within(1, AQINFO, "udp", "10.9.0.2")), code).stdout
+        begin = (r"^udp to 10\.9\.0\.2 \(10\.9\.0\.2\) from 10\.9\.0\.1 "
+                 r"\(interface wire, MTU 9000\): ")
+        self.assertRegex(tried(0), begin + r"packets arrive \(.* ms\); those of 8972 bytes, too$")
+        with rules(2, ("input", "meta length > 1500 drop")):
+            self.assertRegex(tried(0), begin + "packets arrive .* bytes do not: no answer: a ")
+        with rules(2, ("input", "meta l4proto udp drop")):
+            self.assertRegex(tried(1), begin + "no answer: a firewall drops UDP, there or between")
+        with rules(1, ("output", "meta l4proto udp drop")):
+            self.assertRegex(tried(1), begin + "a firewall of this host forbids it")
+
     def test_no_route(self):
         """Also where the error is one that bursts alone may meet."""
         for kind in ("unreachable", "prohibit", "blackhole"):

@@ -89,6 +89,18 @@ class Aqinfo(Case):
         result = self.expect(run(AQINFO, "AQ_WIAT"), 2)
         self.assertIn("maybe AQ_WAIT?", result.stderr)
 
+    def test_way_to_a_host(self):
+        """To this one, and to one that nobody knows; what looks like a setting is no host."""
+        said = self.expect(run(AQINFO, "udp", "127.0.0.1"), 0).stdout
+        self.assertRegex(said, r"^udp to 127\.0\.0\.1 \(127\.0\.0\.1\) from 127\.0\.0\.1 "
+                         r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\); those of "
+                         r"\d+ bytes, too\n$")
+        said = self.expect(run(AQINFO, "udp", "host.invalid"), 1).stderr
+        self.assertIn("aqinfo: host host.invalid is not known: ", said)
+        said = self.expect(run(AQINFO, "udp", "127.0.0.1", AQ_UDP_INTERFACE="10.99.99.99"), 1)
+        self.assertIn("the interface of AQ_UDP_INTERFACE has no address of this", said.stdout)
+        self.assertIn("maybe AQ_WAIT?", self.expect(run(AQINFO, "udp", "AQ_WIAT"), 2).stderr)
+
     def test_wrong_usage(self):
         self.assertIn("--help", self.expect(run(AQINFO, "--nonsense"), 2).stderr)
         self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)

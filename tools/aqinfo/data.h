@@ -38,6 +38,10 @@ void markdown_show(const struct data *data);
 /* merge.c: print the events of all these trace files as one; 1 if one could not be read. */
 int merge_traces(char *const *names);
 
+/* way.c: do packets of UDP get to these hosts, from `interface`, or "" for that of the route? 0:
+ * some address of each host answers. */
+int way_show(char *const *hosts, const char *interface);
+
 /* peers.c: a table of the peers that processes or files tell of; 1 if one tells of none. */
 int peers_show(char *const *names);
 

@@ -43,17 +43,20 @@ static const struct command_row rows[] = {
 
 static const char head[] =
     "usage: aqinfo [OPTION]… [NAME]…\n"
+    "       aqinfo udp HOST…\n"
     "       aqinfo --merge-traces FILE…\n"
     "       aqinfo --peers PID|FILE…\n"
     "\n"
     "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
     "limits, and the settings that are not at their default. With names of settings,\n"
-    "transports or limits: each of them in full.\n"
+    "transports or limits: each of them in full. With udp and hosts: whether packets of\n"
+    "UDP get to these, and from which address.\n"
     "\n";
 
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if a setting has an illegal value; 2 for wrong usage.\n";
+    "Exit code: 0; 1 if a setting has an illegal value or no packet gets to a host; 2 for\n"
+    "wrong usage.\n";
 
 /* Is one of `names` one of those in `known`, which are separated by commas? */
 static int is_named(char *const *names, const char *known)
@@ -133,6 +136,22 @@ static int all_known(const struct data *data, char *const *names)
     return known;
 }
 
+/* "udp" and what is no name of ours? */
+static int names_hosts(const struct data *data, char *const *names)
+{
+    struct aqi_nearest nearest;
+    if (names[0] == NULL || strcasecmp(names[0], "udp") != 0 || names[1] == NULL) return 0;
+    if (strncmp(names[1], "AQ_", 3) == 0 || strncmp(names[1], "GASNET_", 7) == 0) return 0;
+    return !is_known(data, names[1], &nearest);
+}
+
+static const char *udp_interface(const struct data *data)
+{
+    for (size_t i = 0; i < data->setting_count; i++)
+        if (strcmp(data->settings[i].name, "AQ_UDP_INTERFACE") == 0) return data->settings[i].value;
+    return "";
+}
+
 static void show_in_full(const struct data *data)
 {
     for (size_t i = 0; i < data->setting_count; i++)
@@ -202,7 +221,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < data.problem_count; i++)
         fprintf(stderr, "aqinfo: %s\n", data.problems[i]);
     int result = data.problem_count > 0;
-    if (named && !all_known(&data, names)) {
+    if (format == FORMAT_TEXT && names_hosts(&data, names)) {
+        result = way_show(names + 1, udp_interface(&data));
+    } else if (named && !all_known(&data, names)) {
         result = 2;
     } else {
         if (named) keep_named(&data, names);

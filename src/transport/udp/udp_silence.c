@@ -47,7 +47,9 @@ static const char *udp_silence_causes(const struct udp_tp *udp, uint32_t id)
                  "UDP, unless that process is stopped"
                : "a firewall drops UDP, or one of the addresses is in a network that the other "
                  "host "
-                 "has no way to (AQ_UDP_INTERFACE chooses another), unless that process is stopped";
+                 "has no way to (AQ_UDP_INTERFACE chooses another), unless that process is "
+                 "stopped; "
+                 "\"aqinfo udp HOST\" tries it";
 }
 
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr)
