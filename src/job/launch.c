@@ -22,6 +22,23 @@ static const char *const launch_spawners[] = {"auto", "fork", "ssh", "pmix",
 static const char *const launch_more_hosts[] = {"SSH_SERVERS", NULL};
 static const char *const launch_more_files[] = {"GASNET_NODEFILE", NULL};
 
+/* Is every quote closed, as a shell reads them? */
+static bool launch_is_words(const char *text)
+{
+    char quote = '\0';
+    for (; *text != '\0'; text++) {
+        if (*text == quote)
+            quote = '\0';
+        else if (quote == '\0' && (*text == '\'' || *text == '"'))
+            quote = *text;
+        else if (*text == '\\' && quote != '\'' && text[1] != '\0')
+            text++;
+    }
+    return quote == '\0';
+}
+
+#define LAUNCH_WORDS "words as of a shell, with every quote closed"
+
 static const struct aqi_setting launch_rows[] = {
     {.name = "AQ_SPAWNER",
      .choices = launch_spawners,
@@ -31,6 +48,25 @@ static const struct aqi_setting launch_rows[] = {
             "all hosts are this machine, else ssh. aqrun --spawner sets it.",
      .advice = "fork to stay on this machine inside a job of a batch system.",
      AQI_SETTING_IN(CHOICE, struct aqi_launch_config, spawner)},
+    {.name = "AQ_MPIRUN_CMD",
+     .alias = "MPIRUN_CMD",
+     .check = launch_is_words,
+     .legal = LAUNCH_WORDS,
+     .def = "",
+     .doc = "With AQ_SPAWNER=mpi, the manager's command, in words as of a shell: %N is the number "
+            "of processes, %C the program with its arguments, also %P and %A, %V is -v if aqrun "
+            "has it, %% a percent sign; nothing: aqrun looks for one and gives it options for "
+            "hosts and environment.",
+     .advice = "For managers that want options of their own: mpirun --mca btl tcp,self -n %N %C.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, mpirun)},
+    {.name = "AQ_PMIRUN_CMD",
+     .alias = "PMIRUN_CMD",
+     .check = launch_is_words,
+     .legal = LAUNCH_WORDS,
+     .def = "",
+     .doc = "The same with AQ_SPAWNER=pmix, pmi2 or pmi.",
+     .advice = "srun --mpi=pmix -K0 -W60 %V -mblock -n %N %C.",
+     AQI_SETTING_IN(TEXT, struct aqi_launch_config, pmirun)},
     {.name = "AQ_HOSTS",
      .alias = "GASNET_SSH_SERVERS",
      .more_aliases = launch_more_hosts,
@@ -46,6 +82,8 @@ static const struct aqi_setting launch_rows[] = {
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, hostfile)},
     {.name = "AQ_SSH_CMD",
      .alias = "GASNET_SSH_CMD",
+     .check = launch_is_words,
+     .legal = LAUNCH_WORDS,
      .def = "ssh",
      .doc = "The command by which aqrun reaches other hosts, in words as of a shell; it gets "
             "options, the host and a command line.",
@@ -53,6 +91,8 @@ static const struct aqi_setting launch_rows[] = {
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_command)},
     {.name = "AQ_SSH_OPTIONS",
      .alias = "GASNET_SSH_OPTIONS",
+     .check = launch_is_words,
+     .legal = LAUNCH_WORDS,
      .def = "",
      .doc = "Options for that command, in words as of a shell. They go before those of aqrun (-T, "
             "BatchMode=yes, ForwardX11=no, if the command is ssh), and so win.",

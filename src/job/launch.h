@@ -16,7 +16,8 @@ enum aqi_spawner {
 
 /* Filled by aqi_settings_load. */
 struct aqi_launch_config {
-    uint64_t spawner; /* enum aqi_spawner */
+    uint64_t spawner;            /* enum aqi_spawner */
+    const char *mpirun, *pmirun; /* commands with %N and %C in them; "": aqrun looks for one */
     const char *hosts;
     const char *hostfile;
     const char *ssh_command;

@@ -60,6 +60,8 @@ static int begin(void **state)
                                             "LSB_HOSTS",
                                             "PE_HOSTFILE",
                                             "AQ_SPAWNER",
+                                            "MPIRUN_CMD",
+                                            "PMIRUN_CMD",
                                             "AQ_SSH_CMD",
                                             "AQ_SSH_OPTIONS",
                                             "AQ_REMOTE_AQRUN"};
@@ -254,6 +256,29 @@ static void test_managers(void **state)
     expect_text(&run, OUT, "mpirun -n 4 -x ");
     expect_text(&run, OUT, " prog 'a b'\n");
     run_free(&run);
+    setenv("MPIRUN_CMD", "mpirun 'a %% b' -np%N %V %C -- %P", 1);
+    setenv("PMIRUN_CMD", "srun -K0 %V -mblock -n %N %C", 1);
+    job_run(&run, "-spawner=mpi", "-n", "3", "prog", "x y", "");
+    expect_text(&run, OUT, "mpirun: [a % b] [-np3] [prog] [x y] [] [--] [prog]\n");
+    run_free(&run);
+    job_run(&run, "-v", "-spawner=pmi", "-n", "3", "prog", "x y");
+    expect_text(&run, OUT, "srun: [-K0] [-v] [-mblock] [-n] [3] [prog] [x y]\n");
+    run_free(&run);
+    static const char *const wrong[][2] = {
+        {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" names no program: %C is"},
+        {"mpirun %X %C", "MPIRUN_CMD: %X has no meaning"},
+        {"mpirun 'a %C", "MPIRUN_CMD=\"mpirun 'a %C\" is not legal: give words"},
+        {"mpirun %C %", "MPIRUN_CMD: % has no meaning"},
+    };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        setenv("MPIRUN_CMD", wrong[i][0], 1);
+        job_run(&run, "-spawner=mpi", "-n", "3", "prog");
+        expect_code(&run, 2);
+        expect_text(&run, ERR, wrong[i][1]);
+        run_free(&run);
+    }
+    unsetenv("MPIRUN_CMD");
+    unsetenv("PMIRUN_CMD");
     setenv("SLURM_JOB_ID", "7", 1);
     job_run(&run, "-t", "-spawner=pmix", "-n", "4", "-N", "1", "--hosts", "a,b", "prog");
     expect_text(&run, OUT, "srun --mpi=pmix --ntasks=4 --nodes=1 --nodelist=a --export=ALL prog\n");

@@ -110,8 +110,13 @@ void launch_manager(void)
                                       .oversubscribe = job.options.oversubscribe,
                                       .carried = carried,
                                       .only = launch.carry.only,
-                                      .command = job.options.command};
-    char **argv = manager_command(&wish, why);
+                                      .command = job.options.command,
+                                      .verbose = job.options.verbose};
+    const char *const *command =
+        launch.spawner == AQI_SPAWNER_MPI ? &aqi_launch_config.mpirun : &aqi_launch_config.pmirun;
+    const char *variable = aqi_setting_variable(&aqi_launch_settings, command);
+    char **argv = **command != '\0' ? manager_template(&wish, variable, *command, why)
+                                    : manager_command(&wish, why);
     if (argv == NULL) launch_wrong(why);
     if (job.options.test_only) {
         print_words(argv);

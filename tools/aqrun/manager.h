@@ -15,10 +15,15 @@ struct manager_wish {
     const char *const *carried; /* NAME=VALUE of the environment */
     bool only;                  /* -E says so: no others */
     char *const *command;
+    bool verbose;
 };
 
 /* The first that is found on PATH and suits, with all arguments; ends with NULL. Lives as long as
  * the process. NULL: `why`. */
 char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY]);
+
+/* template.c: the command that `variable` has, with the signs in it replaced. Likewise. */
+char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
+                        char why[HOSTS_WHY]);
 
 #endif

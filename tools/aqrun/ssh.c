@@ -78,6 +78,20 @@ static bool ssh_split(struct ssh_words *words, const char *text)
     return true;
 }
 
+char **ssh_words(const char *text)
+{
+    size_t most = strlen(text) + 1; /* words, and characters with their ends */
+    struct ssh_words words = {.argv = malloc(most * (sizeof(*words.argv) + 1) + 1)};
+    if (words.argv == NULL) return NULL;
+    words.bytes = (char *)(words.argv + most);
+    if (ssh_split(&words, text)) {
+        words.argv[words.count] = NULL;
+        return words.argv;
+    }
+    free(words.argv);
+    return NULL;
+}
+
 static void ssh_add(struct ssh_words *words, const char *word)
 {
     size_t len = strlen(word) + 1;

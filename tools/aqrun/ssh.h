@@ -13,6 +13,10 @@ struct ssh_way {
     const char *aqrun;   /* the path of aqrun there */
 };
 
+/* The words of a text as a shell reads them, ended by NULL and freed by one free(). NULL: a quote
+ * is not closed, or there is no memory. */
+char **ssh_words(const char *text);
+
 /*
  * COMMAND OPTIONS HOST 'exec AQRUN --agent', ended by NULL and freed by one free(). If the command
  * is ssh it gets options that keep it from asking anybody anything; those given come first, and so

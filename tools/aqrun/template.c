@@ -1,0 +1,98 @@
+/* The command of a manager as the user has it: AQ_MPIRUN_CMD="mpirun -np %N %C". */
+#include "manager.h"
+#include "ssh.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct template
+{
+    const struct manager_wish *wish;
+    const char *variable; /* that has it, for messages */
+    char **argv;
+    size_t used;
+    bool has_program;
+};
+
+/* What stands for several words, or for none; false: the word is something else. */
+static bool template_list(struct template *to, const char *word)
+{
+    char *const *command = to->wish->command;
+    if (strcmp(word, "%C") == 0 || strcmp(word, "%A") == 0) {
+        for (command += word[1] == 'A'; *command != NULL; command++)
+            to->argv[to->used++] = *command;
+        to->has_program = to->has_program || word[1] == 'C';
+        return true;
+    }
+    if (strcmp(word, "%V") != 0) return false;
+    if (to->wish->verbose) to->argv[to->used++] = (char *)(uintptr_t) "-v";
+    return true;
+}
+
+/* A word with its signs replaced; NULL: one of them has no meaning, or no memory. */
+static char *template_word(struct template *to, const char *word, char *why, size_t room)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (file == NULL) return NULL;
+    for (; *word != '\0'; word++) {
+        char sign = *word == '%' ? word[1] : ' ';
+        if (sign == '\0' || strchr("NP% ", sign) == NULL) {
+            snprintf(why, room,
+                     "%s: %.2s has no meaning: there are %%N, %%P and %%%%, and as words of their "
+                     "own %%C, %%A and %%V",
+                     to->variable, word);
+            fclose(file);
+            free(text);
+            return NULL;
+        }
+        word += *word == '%';
+        if (sign == 'N')
+            fprintf(file, "%u", to->wish->place->ranks);
+        else if (sign == 'P')
+            fputs(to->wish->command[0], file);
+        else
+            fputc(*word, file);
+        to->has_program = to->has_program || sign == 'P';
+    }
+    if (fclose(file) == 0) return text;
+    free(text);
+    return NULL;
+}
+
+char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
+                        char why[HOSTS_WHY])
+{
+    struct template to = {.wish = wish, .variable = variable};
+    char **words = ssh_words(text);
+    size_t count = 0, length = 0;
+    snprintf(why, HOSTS_WHY, "%s=\"%.200s\": a quote is not closed, or there is no memory",
+             variable, text);
+    if (words == NULL) return NULL;
+    while (words[count] != NULL)
+        count++;
+    while (wish->command[length] != NULL)
+        length++;
+    to.argv = calloc(count * (length + 1) + 1, sizeof(*to.argv));
+    for (size_t i = 0; to.argv != NULL && i < count; i++) {
+        if (template_list(&to, words[i])) continue;
+        char *word = template_word(&to, words[i], why, HOSTS_WHY);
+        if (word == NULL) {
+            free(to.argv);
+            to.argv = NULL;
+            break;
+        }
+        to.argv[to.used++] = word;
+    }
+    free(words);
+    if (to.argv != NULL && to.has_program) return to.argv;
+    if (to.argv != NULL)
+        snprintf(why, HOSTS_WHY,
+                 "%s=\"%.200s\" names no program: %%C is the program with its "
+                 "arguments",
+                 variable, text);
+    free(to.argv);
+    return NULL;
+}
