@@ -43,6 +43,9 @@ typedef struct aq_init_params {
     /** The segment modes that the program works with, AQ_SEGMENT_BIT of each or-ed together; 0:
      * fast and large. AQ_SEGMENT_MODE chooses among them, else the first is in force. */
     unsigned segment_modes;
+    /** For programs that make the calls of another interface: what messages call aq_am_register and
+     * aq_ep_create; NULL: that. */
+    const char *register_call, *create_call;
 } aq_init_params;
 
 /**

@@ -29,6 +29,7 @@ struct aqi_core_boot {
 struct aqi_core_params {
     struct aqi_core_boot boot;
     aq_thread_mode thread_mode;
+    const char *register_call, *create_call; /* what messages call them */
     uint32_t rank, size;
     uint32_t local_rank, local_size;
     uint32_t cores;            /* that the local ranks share */

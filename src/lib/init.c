@@ -432,27 +432,35 @@ static uint32_t init_local_cores(void)
     return told != 0 ? (uint32_t)told : aqi_cores();
 }
 
+static const char *init_name(const char *given, const char *own)
+{
+    return given != NULL ? aqi_setting_keep(given) : own;
+}
+
 static aq_status init_open_core(const aq_init_params *params, aq_team **world)
 {
     const struct aqi_boot_info *info = &lib.boot->info;
-    struct aqi_core_params core = {.boot = {.allgather = init_boot_allgather,
-                                            .table = init_boot_table,
-                                            .share = init_boot_share,
-                                            .alert = init_boot_alert,
-                                            .attend = init_boot_attend,
-                                            .fd = init_boot_fd,
-                                            .agree = init_boot_agree,
-                                            .fatal = init_boot_fatal,
-                                            .arg = lib.boot},
-                                   .thread_mode = params->thread_mode,
-                                   .rank = info->rank,
-                                   .size = info->size,
-                                   .local_rank = info->local_rank,
-                                   .local_size = info->local_size,
-                                   .cores = init_local_cores(),
-                                   .host = info->host,
-                                   .survive = aqi_job_config.survive != 0,
-                                   .start_timeout_ns = aqi_job_config.start_timeout_ns};
+    struct aqi_core_params core = {
+        .boot = {.allgather = init_boot_allgather,
+                 .table = init_boot_table,
+                 .share = init_boot_share,
+                 .alert = init_boot_alert,
+                 .attend = init_boot_attend,
+                 .fd = init_boot_fd,
+                 .agree = init_boot_agree,
+                 .fatal = init_boot_fatal,
+                 .arg = lib.boot},
+        .thread_mode = params->thread_mode,
+        .register_call = init_name(params->register_call, "aq_am_register"),
+        .create_call = init_name(params->create_call, "aq_ep_create with AQ_EP_AM"),
+        .rank = info->rank,
+        .size = info->size,
+        .local_rank = info->local_rank,
+        .local_size = info->local_size,
+        .cores = init_local_cores(),
+        .host = info->host,
+        .survive = aqi_job_config.survive != 0,
+        .start_timeout_ns = aqi_job_config.start_timeout_ns};
     memcpy(core.key, info->key, sizeof(core.key));
     aqi_log_identity(info->rank);
     aq_status st = lib_compare_ranks(lib.boot);

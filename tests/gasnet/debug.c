@@ -43,6 +43,9 @@ int main(int argc, char **argv)
         if (strcmp(how, "fatal") == 0) gasnett_fatalerror("told to, number %d", 5);
         if (strcmp(how, "misuse") == 0)
             (void)gex_RMA_PutBlocking(job.tm, job.size, job.base, &how, 1, 0);
+        if (strcmp(how, "no-handler") == 0) (void)gex_AM_RequestShort0(job.tm, 0, 199, 0);
+        if (strcmp(how, "no-endpoint") == 0)
+            (void)gex_AM_RequestShort0(gex_TM_Pair(job.ep, 3), 0, 199, 0);
         if (strcmp(how, "asked") == 0) raise(SIGUSR2);
     }
     job_barrier();

@@ -84,6 +84,11 @@ CASES = (
      ("GASNET_MAX_SEGSIZE=\"much\" is not legal: give a size such as",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=\"64M/X\"",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=\"0\"",), ()),
+    ("no-handler", {}, None, ("handler 199, which is not registered here with endpoint 0: call "
+                              "gex_EP_RegisterHandlers in every process, then a barrier",),
+     ("aq_am_register",)),
+    ("no-endpoint", {}, None, ("endpoint 3, which does not exist here: call gex_EP_Create with "
+                               "GEX_EP_CAPABILITY_AM in",), ("aq_ep_create",)),
     ("strange-image", {}, None, ("gasnet_coll_init: image 9 is not of process",), ()),
     ("no-image", {}, None, ("gasnet_coll_init: process 1 has no image",), ()),
     ("no-root", {}, None, ("image 4 is the root; the team has images 0 to 3",), ()),

@@ -143,16 +143,18 @@ static AQI_COLD void am_dispatch_unwanted(const aq_ep *ep, uint32_t source, cons
     const struct core_handler *h = ep != NULL ? &ep->handlers[am->handler] : NULL;
     char why[300];
     if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0)
-        snprintf(why, sizeof(why),
-                 "rank %u sent a message to endpoint %u, which %s: call aq_ep_create with AQ_EP_AM "
-                 "in every process, then aq_barrier, before sending",
-                 source, index, ep == NULL ? "does not exist here" : "has no messages here");
+        snprintf(
+            why, sizeof(why),
+            "rank %u sent a message to endpoint %u, which %s: call %s in every process, then a "
+            "barrier, before sending",
+            source, index, ep == NULL ? "does not exist here" : "has no messages here",
+            core.params.create_call);
     else if (h->fn == NULL)
         snprintf(
             why, sizeof(why),
             "rank %u sent a message for handler %u, which is not registered here with endpoint "
-            "%u: call aq_am_register in every process, then aq_barrier, before sending",
-            source, am->handler, index);
+            "%u: call %s in every process, then a barrier, before sending",
+            source, am->handler, index, core.params.register_call);
     else
         am_dispatch_refused(why, sizeof(why), h, index, source, am);
     core.boot.fatal(core.boot.arg, why);

@@ -57,6 +57,8 @@ static aq_status client_open_job(const struct aqg_build *build, const char *name
     aq_init_params params = {.struct_size = sizeof(params),
                              .thread_mode = thread_modes[build->mode],
                              .client_name = name,
+                             .register_call = "gex_EP_RegisterHandlers",
+                             .create_call = "gex_EP_Create with GEX_EP_CAPABILITY_AM",
                              .exit_wait_ns = AQGI_EXIT_WAIT,
                              .segment_modes = AQ_SEGMENT_BIT(build->segment)};
     return aq_init(&params, world);

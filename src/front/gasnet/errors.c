@@ -15,11 +15,14 @@ static const struct {
     {GASNET_ERR_BARRIER_MISMATCH, "GASNET_ERR_BARRIER_MISMATCH", "barrier identifiers disagree"},
 };
 
+/* The text of a code that is none stays until the thread asks for another. */
 const char *gasnet_ErrorName(int err)
 {
+    static __thread char unknown[32];
     for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
         if (codes[i].code == err) return codes[i].name;
-    return "GASNET_ERR_UNKNOWN";
+    snprintf(unknown, sizeof(unknown), "unknown error %d", err);
+    return unknown;
 }
 
 const char *gasnet_ErrorDesc(int err)
