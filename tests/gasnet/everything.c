@@ -42,31 +42,58 @@ static void try_memory(long *mine)
     free(all);
 }
 
-/* All memory is bound to the first endpoint of each process, and nothing else can be. */
-static void check_bound(void)
+/* From the attach on all memory is bound to the first endpoint of each process; none before. */
+static void check_bound(int attached)
 {
     void *owner = &words, *local = &words;
     uintptr_t size = 0;
     gasnet_seginfo_t info;
-    gex_Segment_t mine;
     gex_Rank_t rank;
     for (rank = 0; rank < job.size; rank++) {
+        owner = local = &words;
+        size = 7;
         gex_Event_Wait(gex_EP_QueryBoundSegmentNB(job.tm, rank, &owner, &local, &size, 0));
-        CHECK(owner == NULL && local == NULL && size == UINTPTR_MAX);
+        CHECK(size == (attached ? UINTPTR_MAX : 0));
+        CHECK(!attached || (owner == NULL && local == NULL));
         owner = &words;
-        size = 0;
-        CHECK_EQUAL(gex_Segment_QueryBound(job.tm, rank, &owner, NULL, &size), 0);
-        CHECK(owner == NULL && size == UINTPTR_MAX);
+        size = 7;
+        CHECK((gex_Segment_QueryBound(job.tm, rank, &owner, NULL, &size) == 0) == attached);
+        CHECK(attached ? owner == NULL && size == UINTPTR_MAX : owner == &words && size == 7);
     }
     CHECK(gex_EP_QuerySegment(job.ep) == GEX_SEGMENT_INVALID);
     CHECK_EQUAL(gasnet_getSegmentInfo(&info, 1), GASNET_OK);
     CHECK(info.addr == NULL && info.size == UINTPTR_MAX);
+}
+
+/* A segment that is bound to the first endpoint is what queries tell of, and limits nothing. */
+static void try_segment(void)
+{
+    static long other;
+    gex_Segment_t mine;
+    void *owner = NULL;
+    uintptr_t size = 0;
+    long value = 30 + (long)job.rank;
     CHECK_EQUAL(gex_Segment_Create(&mine, job.client, words, sizeof(words), GEX_MK_HOST, 0),
                 GASNET_OK);
+    CHECK_EQUAL(gex_EP_BindSegment(job.ep, mine, 0), GASNET_OK);
+    CHECK(gex_EP_QuerySegment(job.ep) == mine);
     gex_System_SetVerboseErrors(0);
     CHECK_EQUAL(gex_EP_BindSegment(job.ep, mine, 0), GASNET_ERR_BAD_ARG);
     gex_System_SetVerboseErrors(1);
+    CHECK_EQUAL(gex_Segment_QueryBound(job.tm, job.rank, &owner, NULL, &size), 0);
+    CHECK(owner == words && size == sizeof(words));
+    CHECK_EQUAL(gex_EP_PublishBoundSegment(job.tm, &job.ep, 1, 0), GASNET_OK);
+    CHECK_EQUAL(gex_Segment_QueryBound(job.tm, job.next, &owner, NULL, &size), 0);
+    CHECK(owner != NULL && size == sizeof(words));
+    CHECK_EQUAL(gex_RMA_PutBlocking(job.tm, job.next, owner, &value, sizeof(value), 0), 0);
+    job_barrier();
+    CHECK_EQUAL(words[0], 30 + job.previous);
+    try_memory(&other);
+    try_memory(&value);
     gex_Segment_Destroy(mine, 0);
+    CHECK(gex_EP_QuerySegment(job.ep) == GEX_SEGMENT_INVALID);
+    job_barrier();
+    try_memory(&other);
 }
 
 /* A Long, an atomic and a scattered put to the words of the next process. */
@@ -115,7 +142,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(gex_EP_RegisterHandlers(job.ep, &handler, 1), GASNET_OK);
     job_barrier();
     for (round = 1; round <= 2; round++) {
-        check_bound();
+        check_bound(round == 2 && attaches);
         try_memory(&words[0]);
         try_memory(heap);
         try_memory(&local);
@@ -130,6 +157,7 @@ int main(int argc, char **argv)
         gasnet_QueryGexObjects(NULL, NULL, NULL, &job.segment);
         CHECK(job.segment == GEX_SEGMENT_INVALID);
     }
+    try_segment();
     job_barrier();
     free(heap);
     gasnet_exit(0);

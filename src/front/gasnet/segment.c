@@ -132,6 +132,7 @@ void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags)
         struct aqg_ep *ep = aqgi.eps[i];
         if (ep == NULL || ep->segment != segment) continue;
         ep->segment = NULL;
+        if (i == 0 && aqgi_everything()) continue;
         if (aqgi.reach[i] != NULL) aqgi.reach[i][aqgi.rank] = (struct aqg_reach){0};
     }
     free(segment);
@@ -142,6 +143,48 @@ AQG_DEFINE(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
 AQG_DEFINE(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
 AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 
+/* --- GASNET_SEGMENT_EVERYTHING: what is bound to first endpoints -------------------------------
+ */
+
+/* All memory can be reached from the start. Yet queries tell of none until the attach, and of a
+ * segment that the client binds instead. */
+static struct segment_told {
+    void *addr;
+    uintptr_t size;
+} * segment_told; /* of the others, by job rank, as they have published it; NULL: nobody has */
+
+static bool segment_is_everything(const aq_segment_info *info)
+{
+    return aqgi_everything() && info->addr == NULL && info->size == SIZE_MAX;
+}
+
+static struct segment_told segment_everything(gex_Rank_t rank)
+{
+    const struct aqg_segment *own = rank == aqgi.rank ? aqgi.ep.segment : NULL;
+    if (own != NULL) return (struct segment_told){own->addr, own->size};
+    if (rank != aqgi.rank && segment_told != NULL && segment_told[rank].size != 0)
+        return segment_told[rank];
+    return (struct segment_told){NULL, aqgi.attached ? SIZE_MAX : 0};
+}
+
+/* Collective over the team: those that list their first endpoint tell what is bound to it. */
+static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size_t num_eps)
+{
+    aq_team *team = aqgi_aq(tm);
+    gex_Rank_t size = aq_team_size(team);
+    struct segment_told mine = {0}, *all;
+    for (size_t i = 0; i < num_eps; i++)
+        if (eps[i] == &aqgi.ep && aqgi.ep.segment != NULL) mine = segment_everything(aqgi.rank);
+    all = aqgi_alloc(size, sizeof(*all), "the segments of a team");
+    if (segment_told == NULL)
+        segment_told = aqgi_alloc(aqgi.size, sizeof(*all), "the segments of all processes");
+    int code = aqgi_error(call, aq_coll_allgather(team, all, &mine, sizeof(mine)));
+    for (gex_Rank_t rank = 0; rank < size && code == GASNET_OK; rank++)
+        if (all[rank].size != 0) segment_told[aq_team_to_job(team, rank)] = all[rank];
+    free(all);
+    return code;
+}
+
 /* --- where somebody's segment is -------------------------------------------------------------- */
 
 static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
@@ -151,6 +194,11 @@ static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, vo
     aqgi_done("gex_EP_QueryBoundSegmentNB", aq_segment_query(aqgi_aq(tm), rank, &info));
     if (info.size == 0) return 0;
     gex_Rank_t job_rank = aq_team_to_job(aqgi_aq(tm), rank);
+    if (segment_is_everything(&info)) {
+        struct segment_told told = segment_everything(job_rank);
+        if (told.size == 0) return 0;
+        info = (aq_segment_info){.addr = told.addr, .size = told.size};
+    }
     if (owneraddr_p != NULL) *owneraddr_p = info.addr;
     if (localaddr_p != NULL) *localaddr_p = job_rank == aqgi.rank ? info.addr : info.local;
     if (size_p != NULL) *size_p = info.size;
@@ -224,9 +272,11 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
                            "%s: needs an endpoint without a segment, a segment and no flags",
                            __func__);
-    int code = aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));
+    bool all = ep == &aqgi.ep && aqgi_everything(); /* memory is bound to it already */
+    int code = all ? GASNET_OK : aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));
     if (code != GASNET_OK) return code;
     ep->segment = segment;
+    if (all) return GASNET_OK;
     aqgi_reach(ep->index)[aqgi.rank] = segment_reach_of(segment_team(ep->index), aqgi.rank);
     return GASNET_OK;
 }
@@ -240,6 +290,8 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_F
                            __func__);
     for (size_t i = 0; i < num_eps; i++)
         aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;
+    int told = aqgi_everything() ? segment_tell(__func__, tm, eps, num_eps) : GASNET_OK;
+    if (told != GASNET_OK) return told;
     int code = aqgi_error(__func__, aq_ep_publish(aqgi_aq(tm), aq, num_eps));
     for (unsigned i = 0; i < AQGI_EPS && code == GASNET_OK; i++)
         if (aqgi.reach[i] != NULL) segment_learn(aqgi.reach[i], i);
