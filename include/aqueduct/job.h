@@ -166,6 +166,18 @@ AQ_API aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context);
 AQ_API int aq_peer_lost(const aq_team *team, aq_rank rank);
 
 /**
+ * Did a launcher start this process as one of a job: aqrun, or srun, mpirun or mpiexec.hydra; or
+ * does AQ_BOOT say what it is? For programs that otherwise start one themselves. Works before
+ * aq_init.
+ *
+ * Blocking    Never.
+ * Threads     Any; not from inside a handler.
+ *
+ * @return 1, also where that cannot be found out, which aq_init then says; or 0.
+ */
+AQ_API int aq_job_launched(void);
+
+/**
  * This process's rank in the job; 0 before aq_init, and after one that failed as far as it was
  * known by then.
  *

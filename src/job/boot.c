@@ -34,6 +34,13 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     return AQ_OK;
 }
 
+bool aqi_boot_is_said(void)
+{
+    const struct aqi_boot_kind *kind = &aqi_boot_single;
+    return aqi_job_config.boot != AQI_BOOT_AS_AUTO || boot_choose(&kind) != AQ_OK ||
+           kind != &aqi_boot_single;
+}
+
 aq_status aqi_boot_open(struct aqi_boot *_Atomic *boot)
 {
     const struct aqi_boot_kind *kind = &aqi_boot_single;

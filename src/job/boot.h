@@ -132,6 +132,10 @@ struct aqi_boot {
     struct boot_table *tables; /* that aqi_boot_table gave away */
 };
 
+/* Does the environment say how this process joins a job, or that it is alone (AQ_BOOT)? Also where
+ * what it says is wrong. After aqi_settings_load. */
+bool aqi_boot_is_said(void);
+
 /*
  * Join. Blocks until the launcher has answered; bounded by AQ_START_TIMEOUT. `*boot` is there
  * before the launcher hears of us, for another thread or a signal's handler that ends the process

@@ -425,6 +425,12 @@ static aq_status init_load_settings(const aq_init_params *params)
     return st;
 }
 
+int aq_job_launched(void)
+{
+    uint32_t rank;
+    return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_said();
+}
+
 /* Those that a bound process may use itself say nothing of how many there are for all. */
 static uint32_t init_local_cores(void)
 {

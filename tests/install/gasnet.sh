@@ -113,6 +113,14 @@ for mode in seq par; do
     "$top/tools-$mode" >/dev/null || fail "tools-$mode: exit $?"
 done
 
+# --- a C++ compiler that defines _GNU_SOURCE in another way ---------------------------------------
+for package in gasnet-smp-par gasnet_tools-par; do
+    # shellcheck disable=SC2046
+    echo | c++ -U_GNU_SOURCE -D_GNU_SOURCE= -Werror -fsyntax-only -x c++ - \
+        $(pkg-config --cflags $package) ||
+        fail "$package: _GNU_SOURCE"
+done
+
 # --- through a link to include/, as UPC++ has it in its own tree ---------------------------------
 mkdir "$top/linked"
 ln -s "$tree/include" "$top/linked/include"
@@ -200,6 +208,10 @@ for net in ibv ofi; do
     grep -q 'no spawner "none"' "$top/log" || fail "spawner none of $net: $(cat "$top/log")"
 done
 
+GASNET_VAPI_SPAWNER=none GASNET_SPAWNER=L "$tree/bin/gasnetrun_vapi" -n 2 "$top/bin/ibv-mak-par-c" \
+    2>"$top/log" && fail "gasnetrun_vapi: spawner none"
+grep -q 'gasnetrun_vapi: no spawner "none"' "$top/log" || fail "vapi: $(cat "$top/log")"
+
 # --- the network ofi: a provider that there is, and one that there is not -------------------------
 program=$top/bin/ofi-mak-par-c
 run=$tree/bin/gasnetrun_ofi
@@ -269,16 +281,37 @@ printf '#!/bin/sh\necho "srun $*"\n' >"$top/managers/srun"
 chmod +x "$top/managers/srun"
 plans "srun --mpi=pmi2 --ntasks=2 --nodes=1 --export=ALL $program a b" \
     env PATH="$top/managers:$PATH" "$run" -spawner=pmi2 -n 2 -N 1 -E PATH,NO "$program" 'a b'
+runs_itself() # RANKS ARGUMENTS COMMAND…: it makes itself a job, or is one of the manager's
+{
+    wanted=$1 arguments=$2
+    shift 2
+    "$@" >"$top/out" 2>"$top/log" || fail "$*: exit $? $(cat "$top/out" "$top/log")"
+    [ "$(grep -cxF "client 0 of $wanted in mode UDP:$arguments" "$top/out")" = 1 ] ||
+        fail "$*: $(cat "$top/out" "$top/log")"
+}
+runs_itself 3 ' [x y]' "$program" 3 'x y'
+runs_itself 2 '' env GASNET_SPAWNFN=L GASNET_SSH_SERVERS=far "$program" 2
+ln -s "$program" "$top/bin/called"
+(cd "$top/bin" && runs_itself 2 ' [b]' ./called 2 b)
 got=0
-"$program" 4 'x y' >"$top/out" 2>"$top/log" || got=$?
-[ "$got:$(grep -cxF "    gasnetrun_udp -n 4 $program x y" "$top/log")" = 2:1 ] ||
-    fail "$program 4: exit $got: $(cat "$top/out" "$top/log")"
+GASNET_SPAWNFN=S "$program" 2 >"$top/out" 2>"$top/log" || got=$?
+[ "$got:$(grep -c 'no hosts are known' "$top/log")" = 2:1 ] ||
+    fail "S: exit $got: $(cat "$top/log")"
 for arguments in '4x' '-4' '0' 'x 4'; do
     # shellcheck disable=SC2086
-    "$program" $arguments >/dev/null || fail "$program $arguments: exit $?"
+    runs_itself 1 "$(printf ' [%s]' $arguments)" "$program" $arguments
 done
+runs_itself 1 ' [4]' env AQ_BOOT=single "$program" 4
+if manager=$(command -v mpiexec.hydra); then
+    runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -n 2 "$program" 4
+    runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -pmi-port -n 2 "$program" 4
+fi
+plans "any 'o p' -np 2 $program 'a b'" \
+    env MPIRUN_CMD="any 'o p' -np %N %C" "$run" -t -spawner=mpi -n 2 "$program" 'a b'
+plans "srun -K0 -v -n 2 $program" \
+    env PMIRUN_CMD='srun -K0 %V -n %N %C' "$run" -t -spawner=pmi -v -n 2 "$program"
 "$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 for a number of processes"
-for launcher in gasnetrun_smp gasnetrun_udp gasnetrun_ibv gasnetrun_ofi amudprun; do
+for launcher in gasnetrun_{smp,udp,ibv,vapi,ofi} amudprun; do
     "$tree/bin/$launcher" --help | grep -q "^usage: $launcher -n N" || fail "$launcher --help"
 done
 

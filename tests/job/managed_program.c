@@ -107,7 +107,9 @@ int main(int argc, char **argv)
 {
     aq_team *world;
     const char *how = argc > 1 ? argv[1] : "finalize";
+    int launched = aq_job_launched();
     check(aq_init(NULL, &world), "aq_init");
+    if (aq_job_size() > 1 && !launched) exit(5);
     aq_handler_entry handler = {.index = NEXT, .nargs = 1, .fn = on_next, .name = "next"};
     check(aq_am_register(aq_team_ep(world), &handler, 1), "aq_am_register");
     work(world);

@@ -1,10 +1,11 @@
-/* A program that nobody started as a job: with GASNET_PSHM_NODES it makes itself one, with aqrun;
- * for the network udp it says how it is started when its first argument asks for processes. */
+/* A program that nobody started as a job makes itself one, by aqrun: for the network smp when
+ * GASNET_PSHM_NODES says so, for udp when its first argument is a number of processes. */
 #include "aqg.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 
 /* The headers are in <prefix>/lib/aqueduct/gasnet/include, and aqrun is in <prefix>/bin. */
 static bool spawn_beside_header(const char *header, char path[PATH_MAX])
@@ -36,72 +37,126 @@ static char *spawn_read_command_line(size_t *len)
     return text;
 }
 
+/* How a job comes to be. */
+struct spawn_job {
+    const char *said;    /* by whom, for messages */
+    const char *count;   /* of processes */
+    const char *spawner; /* of aqrun; NULL: as hosts and settings have it */
+    bool counted;        /* the count is the first argument, which the processes do not get */
+};
+
+/* The full path of this program; by the name that it was called by, which a program of several
+ * names goes by, where that leads to it. */
+static bool spawn_program(const char *called, char path[PATH_MAX])
+{
+    static const char self[] = "/proc/self/exe";
+    char folder[PATH_MAX];
+    struct stat real, named;
+    bool whole = called[0] == '/' || getcwd(folder, sizeof(folder)) != NULL;
+    int len = called[0] == '/' ? snprintf(path, PATH_MAX, "%s", called)
+                               : snprintf(path, PATH_MAX, "%s/%s", folder, called);
+    if (whole && strchr(called, '/') != NULL && len < PATH_MAX && stat(self, &real) == 0 &&
+        stat(path, &named) == 0 && real.st_dev == named.st_dev && real.st_ino == named.st_ino)
+        return true;
+    ssize_t got = readlink(self, path, PATH_MAX - 1);
+    if (got > 0) path[got] = '\0';
+    return got > 0;
+}
+
 /* aqrun -n N PROGRAM ARGUMENTS: what we were called with, the program by its full path. Programs
  * for processes that are forked from one find their static data where the others have it. */
-static char **spawn_make_command(const char *count)
+static char **spawn_make_command(const struct spawn_job *job)
 {
-    static char program[PATH_MAX];
+    static char program[PATH_MAX], spawner[32];
+    const char *const options[] = {"aqrun", "--same-addresses", "-n", job->count, NULL};
     size_t len, n = 0;
-    ssize_t path = readlink("/proc/self/exe", program, sizeof(program) - 1);
     char *line = spawn_read_command_line(&len);
-    if (path <= 0 || line == NULL || len == 0) return NULL;
-    program[path] = '\0';
+    if (line == NULL || len == 0 || !spawn_program(line, program)) return NULL;
     char **command = calloc(len + 9, sizeof(*command));
     if (command == NULL) return NULL;
-    command[n++] = (char *)(uintptr_t) "aqrun";
-    command[n++] = (char *)(uintptr_t) "--same-addresses";
-    command[n++] = (char *)(uintptr_t) "--spawner=fork"; /* whatever hosts there are */
-    command[n++] = (char *)(uintptr_t) "-n";
-    command[n++] = (char *)(uintptr_t)count;
+    for (; options[n] != NULL; n++)
+        command[n] = (char *)(uintptr_t)options[n];
+    snprintf(spawner, sizeof(spawner), "--spawner=%s", job->spawner != NULL ? job->spawner : "");
+    if (job->spawner != NULL) command[n++] = spawner;
+    command[n++] = (char *)(uintptr_t) "--";
     command[n++] = program;
-    for (char *at = line + strlen(line) + 1; at < line + len; at += strlen(at) + 1)
-        command[n++] = at;
+    bool left_out = !job->counted;
+    for (char *at = line + strlen(line) + 1; at < line + len; at += strlen(at) + 1) {
+        if (left_out) command[n++] = at;
+        left_out = true;
+    }
     return command;
 }
 
-static void spawn_job(const struct aqg_build *build, const char *count)
+static _Noreturn void spawn_run(const struct aqg_build *build, const struct spawn_job *job)
 {
     char path[PATH_MAX];
     const char *given = getenv("GASNET_AQRUN");
-    char **command = spawn_make_command(count);
-    if (command == NULL) aqgi_die("GASNET_PSHM_NODES=%s: cannot read /proc/self", count);
+    char **command = spawn_make_command(job);
+    if (command == NULL) aqgi_die("%s %s: cannot read /proc/self", job->said, job->count);
     if (given != NULL)
         snprintf(path, sizeof(path), "%s", given);
     else if (!spawn_beside_header(build->header, path))
         strcpy(path, "aqrun");
     execvp(path, command);
-    aqgi_die("GASNET_PSHM_NODES=%s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or "
-             "put it into PATH",
-             count, path, strerror(errno));
+    aqgi_die("%s %s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or put it into PATH",
+             job->said, job->count, path, strerror(errno));
 }
 
-/* ./program N ARGUMENTS: scripts start N processes so, and would get a job of one. */
-static void spawn_refuse_count(void)
+/* --- smp: GASNET_PSHM_NODES ------------------------------------------------------------------ */
+
+static void spawn_nodes(const struct aqg_build *build)
+{
+    const struct spawn_job job = {.said = "GASNET_PSHM_NODES",
+                                  .count = getenv("GASNET_PSHM_NODES"),
+                                  .spawner = "fork"}; /* whatever hosts there are */
+    if (getenv("AQ_RANK") == NULL && job.count != NULL && *job.count != '\0' &&
+        strtol(job.count, NULL, 10) != 1)
+        spawn_run(build, &job);
+}
+
+/* --- udp: ./program N ARGUMENTS --------------------------------------------------------------- */
+
+/* What gasnetrun_udp makes of the same variables; NULL: nothing is said. */
+static const char *spawn_way(void)
+{
+    static const char *const variables[] = {"GASNET_UDP_SPAWNER", "GASNET_SPAWNER",
+                                            "GASNET_SPAWNFN"};
+    static const char *const ways[][2] = {
+        {"L", "fork"}, {"l", "fork"}, {"local", "fork"}, {"S", "ssh"}, {"s", "ssh"},
+    };
+    for (size_t v = 0; v < sizeof(variables) / sizeof(*variables); v++) {
+        const char *text = getenv(variables[v]);
+        if (text == NULL || *text == '\0') continue;
+        for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+            if (strcmp(ways[i][0], text) == 0) return ways[i][1];
+        return text; /* of which aqrun says whether there is such a one */
+    }
+    return NULL;
+}
+
+/* The first argument, if it is a number of processes, in memory that stays; else NULL. */
+static const char *spawn_counted(void)
 {
     size_t len;
     char *line = spawn_read_command_line(&len);
     const char *count = line != NULL ? line + strnlen(line, len) + 1 : NULL;
-    bool number = count != NULL && count < line + len && *count >= '1' && *count <= '9' &&
-                  count[strspn(count, "0123456789")] == '\0';
-    if (number) {
-        fprintf(stderr,
-                "*** gasnet: a program for the network udp does not start its processes itself; "
-                "start it by\n    gasnetrun_udp -n %s %s",
-                count, line);
-        for (const char *at = count + strlen(count) + 1; at < line + len; at += strlen(at) + 1)
-            fprintf(stderr, " %s", at);
-        fputc('\n', stderr);
-        exit(2);
-    }
+    if (count != NULL && count < line + len && *count >= '1' && *count <= '9' &&
+        count[strspn(count, "0123456789")] == '\0')
+        return count;
     free(line);
+    return NULL;
+}
+
+static void spawn_processes(const struct aqg_build *build)
+{
+    const struct spawn_job job = {
+        .said = "-n", .count = spawn_counted(), .spawner = spawn_way(), .counted = true};
+    if (job.count != NULL && !aq_job_launched()) spawn_run(build, &job);
 }
 
 void aqgi_spawn(const struct aqg_build *build)
 {
-    const char *count = getenv("GASNET_PSHM_NODES");
-    if (getenv("AQ_RANK") != NULL) return;
-    if (strcmp(build->conduit, "UDP") == 0) spawn_refuse_count();
-    if (strcmp(build->conduit, "SMP") == 0 && count != NULL && *count != '\0' &&
-        strtol(count, NULL, 10) != 1)
-        spawn_job(build, count);
+    if (strcmp(build->conduit, "SMP") == 0) spawn_nodes(build);
+    if (strcmp(build->conduit, "UDP") == 0) spawn_processes(build);
 }
