@@ -141,10 +141,13 @@ static const struct aqi_setting limits_rows[] = {
      .alias_words = limits_keep_words,
      .words_only = true,
      .def = "auto",
-     .doc = "How to hear of memory that is unmapped: auto (by userfaultfd, where that can be), or "
-            "none: memory outside the segments is then registered for each transfer.",
+     .doc = "How to hear of memory that is unmapped, where a network pins it: auto (by "
+            "userfaultfd, where that can be), or none: memory outside the segments is then "
+            "registered for each transfer.",
      .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
-               "time: as long as a peer holds a key of what was given back nothing is sent.",
+               "time: as long as a peer holds a key of what was given back nothing is sent; and "
+               "where it moves by one mremap what it has mapped by several calls, attaches SysV "
+               "memory over other memory, or makes guard pages (MADV_GUARD_INSTALL).",
      .type = AQI_SET_CHOICE,
      .choices = limits_monitors,
      .offset = offsetof(struct aqi_reg_config, monitor)},

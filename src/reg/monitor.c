@@ -2,7 +2,10 @@
 #include "reg/monitor.h"
 
 #include "base/kick.h"
+#include "base/log.h"
+#include "base/shmem.h"
 #include "base/thread.h"
+#include "reg/mappings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +24,29 @@
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
+/* Since 5.13. */
+#ifndef UFFDIO_CONTINUE
+struct uffdio_continue {
+    struct uffdio_range range;
+    uint64_t mode;
+    int64_t mapped;
+};
+#define UFFDIO_CONTINUE _IOWR(UFFDIO, 7, struct uffdio_continue)
+#endif
 
-enum { MONITOR_RANGES = 256, MONITOR_TEXT = 8192 };
+enum {
+    MONITOR_RANGES = 256,
+    /* Of the mappings that a process may have, we add to no more than one in so many. */
+    MONITOR_SHARE = 4,
+    /* Lines of /proc/self/maps that may be read for each call that needs them, and saved up: with
+     * more mappings than that not every new place can be watched, but no call costs more. */
+    MONITOR_LINES = 256,
+    MONITOR_SAVED = 64 << 10,
+    /* Of 128 KB pieces of memory those that transfers have touched; pieces 8 GB apart share a bit.
+     */
+    MONITOR_PIECE_SHIFT = 17,
+    MONITOR_PIECES = 1 << 16,
+};
 
 struct monitor_range {
     uint64_t addr, len;
@@ -33,6 +57,9 @@ struct aqi_monitor {
     int fd, stop;
     bool threads;
     pthread_t thread;
+    uint64_t page, mappings_most;
+    atomic_int_least64_t lines;     /* that may still be read */
+    atomic_uint_least64_t mappings; /* as they were counted last */
     /* While it is held nothing may be unmapped, freed or given back by madvise: who does that waits
      * for the thread, and the thread for the lock. */
     pthread_mutex_t lock;
@@ -41,6 +68,10 @@ struct aqi_monitor {
     atomic_bool dirty;
     uint32_t first, count;
     struct monitor_range ranges[MONITOR_RANGES];
+    /* Where private anonymous memory was that is watched, as far as that is remembered. What lies
+     * there may have been replaced before it was watched (monitor_watches says). */
+    struct reg_ranges watched;
+    uint64_t touched[MONITOR_PIECES / 64];
 };
 
 /* --- children -------------------------------------------------------------------------------- */
@@ -75,6 +106,95 @@ static void monitor_watch_forks(void)
     (void)pthread_atfork(monitor_before_fork, monitor_after_fork, monitor_in_child);
 }
 
+/* --- watching -------------------------------------------------------------------------------- */
+
+/* ioctl, whose second argument has different types in different C libraries. */
+static int monitor_control(int fd, unsigned long what, void *with)
+{
+    return (int)syscall(SYS_ioctl, fd, what, with);
+}
+
+/* Write protection that is never turned on: so no fault ever comes. */
+static bool monitor_register(const struct aqi_monitor *monitor, const struct reg_range *range)
+{
+    struct uffdio_register watch = {.range = {.start = range->from, .len = range->to - range->from},
+                                    .mode = UFFDIO_REGISTER_MODE_WP};
+    return monitor_control(monitor->fd, UFFDIO_REGISTER, &watch) == 0;
+}
+
+/* Is it one mapping that is watched, of private anonymous memory? Of such no page can be
+ * "continued" (EINVAL, for the pages), and what is not watched is not looked at (ENOENT). Nothing
+ * is done. False, too, with a kernel that does not know the call. */
+static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
+{
+    struct uffdio_continue nothing;
+    do
+        nothing = (struct uffdio_continue){.range = {.start = from, .len = len}};
+    while (monitor_control(fd, UFFDIO_CONTINUE, &nothing) != 0 && errno == EAGAIN &&
+           sched_yield() == 0); /* something is just being unmapped, until that is told */
+    return nothing.mapped == -EINVAL;
+}
+
+/* The same of all mappings there. */
+static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, uint64_t to)
+{
+    uint64_t len = to - from;
+    while (from < to) {
+        len = aqi_min(len, to - from);
+        if (monitor_is_watched(monitor->fd, from, len)) {
+            from += len;
+            len = to - from;
+        } else if (len == monitor->page) {
+            return false;
+        } else {
+            len = aqi_round_up(len / 2, monitor->page);
+        }
+    }
+    return true;
+}
+
+/* Pieces from `*first` on; false: more than there are bits for, so all. */
+static bool monitor_pieces(uint64_t from, uint64_t to, uint64_t *first, uint64_t *count)
+{
+    *first = from >> MONITOR_PIECE_SHIFT;
+    *count = ((to - 1) >> MONITOR_PIECE_SHIFT) - *first + 1;
+    return *count <= MONITOR_PIECES;
+}
+
+static void monitor_touch(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
+{
+    uint64_t first, count;
+    if (!monitor_pieces(from, to, &first, &count)) count = MONITOR_PIECES;
+    for (uint64_t i = first; i < first + count; i++)
+        monitor->touched[i % MONITOR_PIECES / 64] |= UINT64_C(1) << i % 64;
+}
+
+static bool monitor_is_touched(const struct aqi_monitor *monitor, uint64_t from, uint64_t to)
+{
+    uint64_t first, count;
+    if (!monitor_pieces(from, to, &first, &count)) return true;
+    for (uint64_t i = first; i < first + count; i++)
+        if (monitor->touched[i % MONITOR_PIECES / 64] >> i % 64 & 1) return true;
+    return false;
+}
+
+static void monitor_save_lines(struct aqi_monitor *monitor)
+{
+    if (atomic_load(&monitor->lines) < MONITOR_SAVED)
+        atomic_fetch_add(&monitor->lines, MONITOR_LINES);
+}
+
+/* False: not all of it is private anonymous memory, or nobody may look now. */
+static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
+                         struct reg_mapped *mapped)
+{
+    if (atomic_load(&monitor->lines) <= 0) return false;
+    uint64_t count = reg_mappings_find(from, to, mapped);
+    atomic_fetch_sub(&monitor->lines, (int_least64_t)count);
+    atomic_store(&monitor->mappings, count);
+    return mapped->own.to != 0;
+}
+
 /* --- listening ------------------------------------------------------------------------------- */
 
 static void monitor_add(struct aqi_monitor *monitor, uint64_t addr, uint64_t end)
@@ -98,31 +218,16 @@ static void monitor_take(struct aqi_monitor *monitor)
     /* Read by the acquire load in aqi_monitor_next; the read below wakes who unmapped. */
     atomic_store(&monitor->dirty, true);
     while (read(monitor->fd, &message, sizeof(message)) == (ssize_t)sizeof(message)) {
-        if (message.event == UFFD_EVENT_REMAP)
-            monitor_add(monitor, message.arg.remap.from,
-                        message.arg.remap.from + message.arg.remap.len);
-        else if (message.event == UFFD_EVENT_REMOVE || message.event == UFFD_EVENT_UNMAP)
-            monitor_add(monitor, message.arg.remove.start, message.arg.remove.end);
+        uint64_t from = message.arg.remove.start, to = message.arg.remove.end;
+        if (message.event == UFFD_EVENT_REMAP) {
+            from = message.arg.remap.from;
+            to = from + message.arg.remap.len;
+        }
+        if (monitor_is_touched(monitor, from, to)) monitor_add(monitor, from, to);
+        if (message.event != UFFD_EVENT_REMOVE)
+            reg_ranges_take(&monitor->watched, from, to); /* others may be there now */
     }
     pthread_mutex_unlock(&monitor->lock);
-}
-
-static void *monitor_main(void *arg)
-{
-    struct aqi_monitor *monitor = arg;
-    for (;;) {
-        struct pollfd fds[] = {{.fd = monitor->fd, .events = POLLIN},
-                               {.fd = monitor->stop, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0 && errno != EINTR) return NULL;
-        if (fds[1].revents != 0) return NULL;
-        if (fds[0].revents & POLLIN) monitor_take(monitor);
-    }
-}
-
-/* ioctl, whose second argument has different types in different C libraries. */
-static int monitor_control(int fd, unsigned long what, void *with)
-{
-    return (int)syscall(SYS_ioctl, fd, what, with);
 }
 
 static int monitor_descriptor(char *why, size_t len)
@@ -176,12 +281,33 @@ static void monitor_close_fd(struct aqi_monitor *monitor)
     pthread_mutex_unlock(&monitor_all_lock);
 }
 
+static void *monitor_main(void *arg)
+{
+    struct aqi_monitor *monitor = arg;
+    for (;;) {
+        struct pollfd fds[] = {{.fd = monitor->fd, .events = POLLIN},
+                               {.fd = monitor->stop, .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0) { /* who waits for us would wait for ever */
+            (void)sched_yield();
+            continue;
+        }
+        if (fds[1].revents != 0) break;
+        if (fds[0].revents & POLLIN) monitor_take(monitor);
+    }
+    /* Here, since the C library gives back our stack, which may be watched, too. */
+    monitor_close_fd(monitor);
+    return NULL;
+}
+
 aq_status aqi_monitor_open(bool threads, struct aqi_monitor **opened, char *why, size_t len)
 {
     struct aqi_monitor *monitor = calloc(1, sizeof(*monitor));
     int err = ENOMEM;
     if (monitor == NULL) goto no_memory;
     monitor->threads = threads;
+    monitor->page = aqi_page_size();
+    monitor->mappings_most = reg_mappings_most() / MONITOR_SHARE;
+    atomic_init(&monitor->lines, MONITOR_SAVED);
     err = monitor_open_fd(monitor, why, len);
     if (err != 0) {
         free(monitor);
@@ -218,53 +344,56 @@ void aqi_monitor_close(struct aqi_monitor *monitor)
 {
     aqi_kick(monitor->stop);
     (void)pthread_join(monitor->thread, NULL);
-    monitor_close_fd(monitor);
     close(monitor->stop);
     (void)pthread_mutex_destroy(&monitor->lock);
     free(monitor);
 }
 
-/* A line of /proc/self/maps: private memory without a file? */
-static bool monitor_anonymous(const char *line, uint64_t *from, uint64_t *to)
+/* Have we? */
+static bool monitor_remembers(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
-    char private, device[16];
-    uint64_t inode;
-    return sscanf(line, "%" SCNx64 "-%" SCNx64 " %*c%*c%*c%c %*s %15s %" SCNu64, from, to, &private,
-                  device, &inode) == 5 &&
-           private == 'p' && inode == 0;
+    pthread_mutex_lock(&monitor->lock);
+    bool known = reg_ranges_cover(&monitor->watched, from, to);
+    monitor_touch(monitor, from, to);
+    pthread_mutex_unlock(&monitor->lock);
+    return known;
 }
 
-/* Is all of it such memory? Read without stdio, whose buffer may come to lie in a hole of it. */
-static bool monitor_all_anonymous(uint64_t addr, uint64_t end)
+static void monitor_remember(struct aqi_monitor *monitor, const struct reg_range *range)
 {
-    char text[MONITOR_TEXT];
-    size_t held = 0;
-    ssize_t got;
-    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (maps < 0) return false;
-    while (addr < end && (got = read(maps, text + held, sizeof(text) - 1 - held)) > 0) {
-        char *line = text, *next;
-        held += (size_t)got;
-        text[held] = '\0';
-        for (; (next = strchr(line, '\n')) != NULL; line = next + 1) {
-            uint64_t from, to;
-            if (monitor_anonymous(line, &from, &to) && from <= addr && addr < to) addr = to;
-        }
-        held -= (size_t)(line - text); /* the beginning of a line */
-        memmove(text, line, held);
-    }
-    close(maps);
-    return addr >= end;
+    pthread_mutex_lock(&monitor->lock);
+    reg_ranges_add(&monitor->watched, range->from, range->to);
+    pthread_mutex_unlock(&monitor->lock);
+}
+
+static bool monitor_has_room(const struct aqi_monitor *monitor)
+{
+    static atomic_bool told;
+    uint64_t count = atomic_load(&monitor->mappings);
+    if (count <= monitor->mappings_most) return true;
+    aqi_log_once(&told, AQI_LOG_INFO, "reg",
+                 "this process has %" PRIu64 " mappings, more than 1 in %u of vm.max_map_count: "
+                 "other memory outside the segments is registered for each transfer",
+                 count, MONITOR_SHARE);
+    return false;
 }
 
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
 {
-    /* Write protection that is never turned on: so no fault ever comes. */
-    struct uffdio_register watch = {.range = {.start = addr, .len = len},
-                                    .mode = UFFDIO_REGISTER_MODE_WP};
-    if (monitor_control(monitor->fd, UFFDIO_REGISTER, &watch) != 0) return false;
-    /* In this order: what replaces it from now on is told. */
-    return monitor_all_anonymous(addr, addr + len);
+    uint64_t end = aqi_round_up(addr + len, monitor->page);
+    struct reg_mapped mapped;
+    addr &= ~(monitor->page - 1);
+    if (monitor_remembers(monitor, addr, end) && monitor_watches(monitor, addr, end)) return true;
+    monitor_save_lines(monitor);
+    if (!monitor_look(monitor, addr, end, &mapped) || !monitor_has_room(monitor)) return false;
+    /* Around it nothing is mapped, and it may just grow. What lies beside it may be of a kind that
+     * cannot be watched, or be watched by others. */
+    const struct reg_range *const wanted[] = {&mapped.wide, &mapped.side, &mapped.own};
+    unsigned i = 0;
+    while (!monitor_register(monitor, wanted[i]))
+        if (++i == AQI_COUNT_OF(wanted)) return false;
+    monitor_remember(monitor, i < 2 ? &mapped.side : &mapped.own);
+    return true;
 }
 
 /* Does another thread just unmap watched memory? The kernel says so before it looks at the rest. */

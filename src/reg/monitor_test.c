@@ -71,6 +71,7 @@ static void ways_to_lose_anonymous_memory(void **unused)
                      0) == at);
     assert_true(told(at));
     assert_false(told(at + 4096));
+    assert_true(watch(at, SIZE));
     char *moved = mremap(at + 8192, 8192, 16384, MREMAP_MAYMOVE);
     assert_true(moved != MAP_FAILED && moved != at + 8192);
     assert_true(told(at + 8192));
@@ -123,6 +124,216 @@ static void files_and_shared_memory_are_not_watched(void **unused)
     assert_false(watch(hole, SIZE));
     munmap(hole, SIZE);
     (void)told(hole);
+}
+
+static unsigned mappings_of(const char *at, size_t len)
+{
+    char line[512];
+    unsigned count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        char *behind;
+        uintptr_t from = strtoul(line, &behind, 16), to = strtoul(behind + 1, NULL, 16);
+        count += from < (uintptr_t)at + len && to > (uintptr_t)at;
+    }
+    fclose(maps);
+    return count;
+}
+
+/* Space with nothing beside it. */
+static char *map_apart(size_t len, int protection)
+{
+    char *at = mmap(NULL, len + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED && munmap(at, len + 8192) == 0);
+    assert_true(mmap(at + 4096, len, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                at + 4096);
+    return at + 4096;
+}
+
+/* So the program's own mremap works as it would without us. */
+static void mappings_stay_whole(void **unused)
+{
+    (void)unused;
+    char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
+    memset(at, 1, HEAP);
+    for (unsigned i = 0; i < HEAP / 8192; i++)
+        assert_true(watch(at + 8192 * i, 100));
+    assert_int_equal(mappings_of(at, HEAP), 1);
+    assert_int_equal(mprotect(at + 8192, 4096, PROT_READ), 0);
+    assert_int_equal(mprotect(at + 8192, 4096, PROT_READ | PROT_WRITE), 0);
+    char *moved = mremap(at, HEAP, 2 * HEAP, MREMAP_MAYMOVE);
+    assert_true(moved != MAP_FAILED);
+    if (moved != at) assert_true(told(at + HEAP - 1));
+    munmap(moved, 2 * HEAP);
+    /* Space that is made accessible piece by piece. */
+    at = map_apart(HEAP, PROT_NONE);
+    for (unsigned i = 0; i < HEAP; i += SIZE) {
+        assert_int_equal(mprotect(at + i, SIZE, PROT_READ | PROT_WRITE), 0);
+        memset(at + i, 1, SIZE);
+        assert_true(watch(at + i, SIZE));
+    }
+    assert_int_equal(mappings_of(at, HEAP), 1);
+    munmap(at, HEAP);
+    (void)told(at);
+}
+
+/* Other memory comes to where watched memory was. */
+static void what_is_mapped_over_it_is_watched_anew(void **unused)
+{
+    (void)unused;
+    char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
+    memset(at, 1, HEAP);
+    assert_true(watch(at, HEAP));
+    for (unsigned i = 0; i < 2 * HEAP; i += SIZE) {
+        char *part = at + i % HEAP;
+        assert_true(mmap(part, SIZE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == part);
+        memset(part, 2, SIZE);
+        assert_true(told(part));
+        assert_true(watch(part, SIZE));
+        assert_int_equal(madvise(part, 4096, MADV_DONTNEED), 0);
+        assert_true(told(part));
+    }
+    assert_true(watch(at, HEAP)); /* many mappings now */
+    assert_true(mmap(at + SIZE, SIZE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                at + SIZE);
+    assert_true(told(at + SIZE));
+    assert_false(watch(at, HEAP));
+    assert_false(watch(at + SIZE, 1));
+    assert_true(watch(at + 2 * SIZE, SIZE));
+    munmap(at, HEAP);
+    assert_true(told(at + HEAP - 1));
+}
+
+/* Of which the kernel does not tell; it is found out before anything there is pinned anew. */
+static void sysv_memory_attached_over_it_is_not_watched(void **unused)
+{
+    (void)unused;
+    int id = shmget(IPC_PRIVATE, SIZE, 0600);
+    if (id < 0) skip();
+    char *at = map_apart(HEAP, PROT_READ | PROT_WRITE);
+    assert_true(watch(at, HEAP));
+    assert_true(shmat(id, at + SIZE, SHM_REMAP) == at + SIZE);
+    (void)shmctl(id, IPC_RMID, NULL);
+    assert_false(watch(at + SIZE, 4096));
+    assert_false(watch(at, HEAP));
+    assert_true(watch(at, SIZE));
+    assert_int_equal(shmdt(at + SIZE), 0);
+    munmap(at, HEAP);
+    (void)told(at);
+}
+
+/* Bytes that this process has read so far, which are those of /proc/self/maps above all. */
+static uint64_t bytes_read(void)
+{
+    unsigned long long bytes = 0;
+    FILE *io = fopen("/proc/self/io", "r");
+    if (io == NULL || fscanf(io, "rchar: %llu", &bytes) != 1) bytes = 0;
+    if (io != NULL) fclose(io);
+    return bytes;
+}
+
+static void a_mapping_is_looked_for_once(void **unused)
+{
+    (void)unused;
+    enum { PAGES = 4000 };
+    char *at = map_apart(PAGES * 8192, PROT_READ | PROT_WRITE);
+    uint64_t before = bytes_read();
+    if (before == 0) skip();
+    for (size_t i = 0; i < PAGES; i++)
+        assert_true(watch(at + i * 8192, 8));
+    assert_in_range(bytes_read() - before, 0, 256 << 10);
+    munmap(at, PAGES * 8192);
+    (void)told(at);
+}
+
+/* Each of these is looked for, but no more than so many lines are read for each. */
+static void many_mappings_cost_no_more_each(void **unused)
+{
+    (void)unused;
+    enum { PAGES = 4000, LINE = 100, SAVED = 65536, EACH = 256 };
+    char *at = map_apart(PAGES * 8192, PROT_NONE);
+    unsigned watched = 0;
+    struct aqi_monitor *other;
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    for (size_t i = 0; i < PAGES; i++) /* each apart */
+        assert_int_equal(munmap(at + i * 8192 + 4096, 4096), 0);
+    uint64_t before = bytes_read();
+    for (size_t i = 0; i < PAGES; i++)
+        watched += aqi_monitor_watch(other, (uint64_t)(uintptr_t)(at + i * 8192), 8);
+    if (before == 0) skip();
+    assert_in_range(watched, 8, PAGES - 1);
+    assert_in_range(bytes_read() - before, 0, (SAVED + PAGES * EACH) * LINE);
+    munmap(at, PAGES * 8192);
+    aqi_monitor_close(other);
+}
+
+/* The program keeps the most of vm.max_map_count. */
+static void mappings_are_bounded(void **unused)
+{
+    (void)unused;
+    unsigned long most = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    if (file == NULL || fscanf(file, "%lu", &most) != 1) most = 0;
+    if (file != NULL) fclose(file);
+    if (most == 0 || most > 1 << 20) skip();
+    char *at = map_apart(most * 4096, PROT_NONE), *more = map_apart(SIZE, PROT_READ | PROT_WRITE);
+    struct aqi_monitor *other;
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)more, 4096));
+    munmap(more, SIZE);
+    for (size_t i = 0; i < most / 4; i += 2)
+        assert_int_equal(mprotect(at + i * 4096, 4096, PROT_READ), 0);
+    more = map_apart(SIZE, PROT_READ | PROT_WRITE);
+    assert_false(aqi_monitor_watch(other, (uint64_t)(uintptr_t)more, 4096));
+    munmap(at, most * 4096);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)more, 4096));
+    munmap(more, SIZE);
+    aqi_monitor_close(other);
+}
+
+/* What no transfer has touched may change as often as it likes. */
+static void only_what_was_touched_is_told(void **unused)
+{
+    (void)unused;
+    struct aqi_monitor *other;
+    uint64_t addr, len;
+    char *at = map_apart(HEAP, PROT_READ | PROT_WRITE), *end = at + HEAP - 4096;
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)end, 4096));
+    for (unsigned i = 0; i < HEAP / 4; i += 4096)
+        assert_int_equal(madvise(at + i, 4096, MADV_DONTNEED), 0);
+    assert_false(aqi_monitor_next(other, &addr, &len));
+    assert_int_equal(madvise(at, HEAP, MADV_DONTNEED), 0);
+    assert_true(aqi_monitor_next(other, &addr, &len));
+    assert_int_equal(addr, (uintptr_t)at);
+    assert_int_equal(len, HEAP);
+    munmap(at, HEAP);
+    aqi_monitor_close(other);
+}
+
+/* Whatever is beside it, the stack of the thread that listens as well. */
+static void it_is_closed_though_its_own_stack_is_watched(void **unused)
+{
+    (void)unused;
+    struct aqi_monitor *other;
+    char line[512];
+    uintptr_t ranges[128][2];
+    unsigned count = 0;
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    while (count < AQI_COUNT_OF(ranges) && fgets(line, sizeof(line), maps) != NULL) {
+        char *behind;
+        ranges[count][0] = strtoul(line, &behind, 16);
+        ranges[count++][1] = strtoul(behind + 1, NULL, 16);
+    }
+    fclose(maps);
+    for (unsigned i = 0; i < count; i++)
+        (void)aqi_monitor_watch(other, ranges[i][0], ranges[i][1] - ranges[i][0]);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)line, sizeof(line)));
+    aqi_monitor_close(other); /* comes back */
 }
 
 static void what_waits_is_told_cheaply(void **unused)
@@ -247,6 +458,14 @@ int main(void)
         cmocka_unit_test(ways_to_lose_anonymous_memory),
         cmocka_unit_test(memory_of_the_heap),
         cmocka_unit_test(files_and_shared_memory_are_not_watched),
+        cmocka_unit_test(mappings_stay_whole),
+        cmocka_unit_test(what_is_mapped_over_it_is_watched_anew),
+        cmocka_unit_test(sysv_memory_attached_over_it_is_not_watched),
+        cmocka_unit_test(a_mapping_is_looked_for_once),
+        cmocka_unit_test(many_mappings_cost_no_more_each),
+        cmocka_unit_test(mappings_are_bounded),
+        cmocka_unit_test(only_what_was_touched_is_told),
+        cmocka_unit_test(it_is_closed_though_its_own_stack_is_watched),
         cmocka_unit_test(what_waits_is_told_cheaply),
         cmocka_unit_test(a_child_changes_nothing),
         cmocka_unit_test(a_child_that_stays_does_not_listen),

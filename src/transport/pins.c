@@ -62,7 +62,8 @@ static bool pins_segment(const struct aqi_pins *pins, uint64_t addr, uint64_t le
 static bool pins_watch(struct aqi_pins *pins, uint64_t addr, uint64_t len)
 {
     uint64_t first = addr & ~(pins->page - 1), end = aqi_round_up(addr + len, pins->page);
-    return pins->monitor != NULL && aqi_monitor_watch(pins->monitor, first, end - first);
+    if (pins->monitor == NULL) return pins->keeps;
+    return aqi_monitor_watch(pins->monitor, first, end - first);
 }
 
 /* A key opens whole pages. What cannot be kept costs more than a message. */
@@ -156,9 +157,10 @@ aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *p
     if (aqi_reg_config.probe)
         reg.limits.victim.bytes = aqi_reg_probe(&reg.hooks, reg.limits.victim.bytes);
     /* Threads that make no calls here may unmap memory all the same. */
-    if (aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
+    if (params->cut && aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
         aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, params->name, "%s", why);
+    pins->keeps = !params->cut || pins->monitor != NULL;
     aqi_log(AQI_LOG_INFO, params->name,
             "registrations: %llu bytes in %llu pieces for peers, %llu in %llu for this process, "
             "in regions of %llu bytes",

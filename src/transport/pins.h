@@ -1,8 +1,8 @@
 /*
  * Memory that a transport registers on demand, by the cache of src/reg. What a put or get begins or
  * ends in here is pinned piece by piece as the pieces are posted, and kept where the monitor tells
- * when it changes. Where segments may be too large to be registered, pieces of them are lent to
- * peers that ask.
+ * when it changes, or where that does not matter. Where segments may be too large to be registered,
+ * pieces of them are lent to peers that ask.
  *
  * One caller at a time: a transport calls with its lock held.
  */
@@ -56,7 +56,9 @@ struct aqi_pins_params {
     size_t max_medium;
     uint64_t registrations; /* the most of them; 0: as many as fit */
     bool lends;             /* to peers, and the same in all processes */
-    bool cut; /* what has changed is deregistered at once; the network answers with an error */
+    /* The network pins pages. So what is kept is watched, and what has changed is deregistered at
+     * once; then the network answers with an error. Else it reaches whatever is mapped there. */
+    bool cut;
     /* As those of aqi_reg_hooks; `send` only for who lends. */
     aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
                      struct aqi_reg_mem *mem);
@@ -74,7 +76,8 @@ struct aqi_pins_segment {
 struct aqi_pins {
     struct aqi_pins_params params;
     struct aqi_reg *reg;         /* NULL: it is not open */
-    struct aqi_monitor *monitor; /* NULL: nothing may be kept */
+    struct aqi_monitor *monitor; /* NULL: nothing is watched */
+    bool keeps;                  /* what lies outside the segments, too */
     struct aqi_pins_segment *segments;
     struct aqi_pool uses;
     uint64_t page;
@@ -96,7 +99,7 @@ void aqi_pins_advise(char *advice, size_t len);
 static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len, uint64_t bounce,
                                          size_t buffer)
 {
-    uint64_t most = pins->monitor != NULL ? aqi_min(bounce, buffer) : bounce;
+    uint64_t most = pins->keeps ? aqi_min(bounce, buffer) : bounce;
     return len <= most ? AQI_BY_BOUNCE : AQI_BY_PINS;
 }
 

@@ -48,10 +48,13 @@ static void card_unpin(void *host, const struct aqi_reg_mem *mem)
     free(mem->handle);
 }
 
+static bool reaches_what_is_mapped; /* the network does, and pins no pages */
+
 static void open_with(unsigned monitor, const char *victim, uint64_t registrations)
 {
     const struct aqi_pins_params with = {.tp = &params,
                                          .name = "test",
+                                         .cut = !reaches_what_is_mapped,
                                          .registrations = registrations,
                                          .pin = card_pin,
                                          .unpin = card_unpin,
@@ -161,6 +164,25 @@ static void without_a_monitor_nothing_is_kept(void **unused)
     close_all();
 }
 
+static void without_pages_nothing_is_watched(void **unused)
+{
+    (void)unused;
+    reaches_what_is_mapped = true;
+    for (unsigned monitor = AQI_REG_MONITOR_AUTO; monitor <= AQI_REG_MONITOR_NONE; monitor++) {
+        open_with(monitor, "", 0);
+        assert_null(pins.monitor);
+        unsigned char *at = map(NULL);
+        assert_int_equal(transfer(at, false), LEN);
+        unsigned made = card.made;
+        map(at); /* over it */
+        assert_int_equal(transfer(at, true), LEN);
+        assert_int_equal(card.made, made);
+        munmap(at, LEN);
+        close_all();
+    }
+    reaches_what_is_mapped = false;
+}
+
 /* For want of descriptors; a container's filter of system calls does the same. */
 static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
 {
@@ -242,6 +264,7 @@ int main(void)
         cmocka_unit_test(what_is_kept_costs_no_call),
         cmocka_unit_test(what_changes_is_pinned_anew),
         cmocka_unit_test(without_a_monitor_nothing_is_kept),
+        cmocka_unit_test(without_pages_nothing_is_watched),
         cmocka_unit_test(where_userfaultfd_is_refused_aqinfo_says_so),
         cmocka_unit_test(files_are_not_kept),
         cmocka_unit_test(registrations_are_bounded),

@@ -2,7 +2,8 @@
  * A libfabric that demands what providers of adapters demand and those of every machine do not: it
  * is loaded in place of the real one, over which it works, and ends the process when it gets less.
  *
- *   - Local memory is registered, and its descriptor named (FI_MR_LOCAL).
+ *   - Local memory is registered, and its descriptor named (FI_MR_LOCAL). Its pages are said to be
+ *     pinned (FI_MR_ALLOCATED), though they are not.
  *   - Registrations are bound to the endpoint and enabled (FI_MR_ENDPOINT) before they have a key,
  *     which is chosen here (FI_MR_PROV_KEY).
  *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
@@ -33,7 +34,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-enum { DEMANDING_MODES = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_PROV_KEY };
+enum { DEMANDING_MODES = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_PROV_KEY | FI_MR_ALLOCATED };
 #define DEMANDING_MARK UINT64_C(0x1d5a7e0ff1cab1e5)
 
 /* A registration, as it is handed out; `real` once it is enabled. */

@@ -1,0 +1,132 @@
+/* Mappings, as /proc/self/maps shows them. */
+#include "reg/mappings.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAPPINGS_TEXT = 8192, MAPPINGS_USUAL_MOST = 65530 };
+
+struct mappings_line {
+    struct reg_range range;
+    bool anonymous;
+};
+
+static const char *mappings_number(const char *text, unsigned base, uint64_t *number)
+{
+    *number = 0;
+    for (;; text++) {
+        unsigned digit = *text >= 'a' ? (unsigned)(*text - 'a') + 10 : (unsigned)(*text - '0');
+        if (digit >= base) return text;
+        *number = *number * base + digit;
+    }
+}
+
+static const char *mappings_word(const char *text, const char **word)
+{
+    *word = text += strspn(text, " ");
+    return text + strcspn(text, " \n");
+}
+
+/* The kernel's own have names, such as [vdso]. */
+static bool mappings_unnamed(const char *name)
+{
+    return *name == '\n' || *name == '\0' || strncmp(name, "[heap]", 6) == 0 ||
+           strncmp(name, "[stack", 6) == 0 || strncmp(name, "[anon:", 6) == 0;
+}
+
+/* from-to rwxp offset device inode name */
+static struct mappings_line mappings_read(const char *text)
+{
+    struct mappings_line line = {.range.from = 0};
+    const char *flags, *word, *name;
+    uint64_t inode;
+    text = mappings_number(text, 16, &line.range.from);
+    text = mappings_number(text + (*text == '-'), 16, &line.range.to);
+    text = mappings_word(text, &flags);
+    text = mappings_word(text, &word);
+    text = mappings_word(text, &word);
+    text = mappings_number(text + strspn(text, " "), 10, &inode);
+    (void)mappings_word(text, &name);
+    line.anonymous =
+        strnlen(flags, 4) == 4 && flags[3] == 'p' && inode == 0 && mappings_unnamed(name);
+    return line;
+}
+
+/* What is looked for, and the mappings side by side that were read last. */
+struct mappings_look {
+    struct reg_range wanted;
+    struct reg_mapped at;
+    uint64_t end; /* of the one that was read last */
+    uint64_t count;
+    bool done;
+};
+
+static bool mappings_found(const struct mappings_look *look)
+{
+    return look->at.side.from <= look->wanted.from && look->wanted.to <= look->at.side.to;
+}
+
+static void mappings_take(struct mappings_look *look, const struct mappings_line *line)
+{
+    const struct reg_range *range = &line->range;
+    struct reg_mapped *at = &look->at;
+    bool joins = line->anonymous && range->from == at->side.to;
+    uint64_t end = look->end;
+    look->end = range->to;
+    look->count++;
+    if (!joins && !look->done && mappings_found(look)) {
+        look->done = true;
+        at->wide.to = range->from;
+    }
+    if (look->done) return;
+    if (!joins) *at = (struct reg_mapped){0};
+    if (!line->anonymous) return;
+    if (!joins) {
+        at->side.from = range->from;
+        at->wide.from = end != 0 ? end : range->from;
+    }
+    at->side.to = at->wide.to = range->to;
+    if (range->to <= look->wanted.from || range->from >= look->wanted.to) return;
+    if (at->own.to == 0) at->own.from = range->from;
+    at->own.to = range->to;
+}
+
+/* Without stdio, whose buffer may come to lie in memory that is being looked for. */
+uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped)
+{
+    char text[MAPPINGS_TEXT];
+    struct mappings_look look = {.wanted = {.from = from, .to = to}};
+    size_t held = 0;
+    ssize_t got;
+    *mapped = (struct reg_mapped){0};
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (maps < 0) return 0;
+    while ((got = read(maps, text + held, sizeof(text) - 1 - held)) > 0) {
+        char *start = text, *next;
+        held += (size_t)got;
+        text[held] = '\0';
+        for (; (next = strchr(start, '\n')) != NULL; start = next + 1) {
+            struct mappings_line line = mappings_read(start);
+            mappings_take(&look, &line);
+        }
+        held -= (size_t)(start - text); /* the beginning of a line */
+        memmove(text, start, held);
+    }
+    close(maps);
+    if (mappings_found(&look)) *mapped = look.at;
+    return got == 0 ? look.count : 0;
+}
+
+uint64_t reg_mappings_most(void)
+{
+    char text[32] = "";
+    uint64_t most = 0;
+    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, text, sizeof(text) - 1) > 0) (void)mappings_number(text, 10, &most);
+        close(fd);
+    }
+    return most != 0 ? most : MAPPINGS_USUAL_MOST;
+}
