@@ -53,9 +53,10 @@ static aq_status same_differ(const struct aqi_setting *row, const struct same_va
 {
     return aqi_fail(
         AQ_ESETTING, "lib",
-        "the ranks disagree: %s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
+        "the ranks disagree: %s%s%s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
         "the same settings",
-        row->name, first->text, other->text, rank);
+        row->name, row->alias != NULL ? " or " : "", row->alias != NULL ? row->alias : "",
+        first->text, other->text, rank);
 }
 
 /* What all values hash to: all ranks give the same, or all see that they do not. */

@@ -24,7 +24,7 @@ def main():
     present = {path.name for path in (man / "man3").glob("*")}
     tools = {"aqrun.1", "aqinfo.1", "aqperf.1", "aqtop.1",
              "amudprun.1", "gasnetrun_smp.1", "gasnetrun_udp.1", "gasnetrun_ibv.1",
-             "gasnetrun_ofi.1"}
+             "gasnetrun_vapi.1", "gasnetrun_ofi.1"}
     findings = [f"{man}/man1/{name} is missing"
                 for name in sorted(tools - {path.name for path in (man / "man1").glob("*")})]
     findings += [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]

@@ -153,7 +153,8 @@ class LintTest(unittest.TestCase):
                         self.overview(), "--out", man, "--version", "1.2.3",
                         "--date", "2026-01-01"], check=True)
         for tool in ("aqrun", "aqinfo", "aqperf", "aqtop", "amudprun",
-                     "gasnetrun_smp", "gasnetrun_udp", "gasnetrun_ibv", "gasnetrun_ofi"):
+                     "gasnetrun_smp", "gasnetrun_udp", "gasnetrun_ibv", "gasnetrun_vapi",
+                     "gasnetrun_ofi"):
             self.tool_page(man, tool)
         self.assert_clean("manual", man)
         page = (man / "man3/aq_thing_do.3").read_text(encoding="utf-8")
