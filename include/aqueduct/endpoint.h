@@ -13,6 +13,8 @@ extern "C" {
 #define AQ_EP_AM     0x4u /**< active messages, with a table of handlers of its own */
 #define AQ_EP_COLL   0x8u /**< membership in teams with collectives */
 #define AQ_EP_ALL    0xfu
+/** With AQ_EP_AM: handlers that are not registered with it are those of the first endpoint. */
+#define AQ_EP_AM_SHARED 0x10u
 
 /**
  * How many endpoints a process may have, with the first one, which aq_init makes.

@@ -8,7 +8,7 @@
 
 #include "support.h"
 
-enum { ENDPOINTS = 3, AREA = 1 << 16, REQUEST = 140, REPLY, COMPLETION };
+enum { ENDPOINTS = 3, AREA = 1 << 16, REQUEST = 140, REPLY, COMPLETION, SHARED, SHARED_REPLY };
 
 static gex_EP_t eps[ENDPOINTS];
 static gex_Segment_t segments[ENDPOINTS];
@@ -122,6 +122,50 @@ static void expect(int at, unsigned count)
     job_barrier();
 }
 
+static unsigned shared[ENDPOINTS], shared_replies[ENDPOINTS];
+
+/* Registered with the first endpoint only: of the others it is all the same. */
+static int shared_at(gex_Token_t token)
+{
+    gex_Token_Info_t info;
+    int at = 0;
+    CHECK((gex_Token_Info(token, &info, GEX_TI_ALL) & GEX_TI_EP) != 0);
+    while (info.gex_ep != eps[at])
+        at++;
+    return at;
+}
+
+static void on_shared(gex_Token_t token, gex_AM_Arg_t to)
+{
+    CHECK_EQUAL(shared_at(token), to);
+    one_more(&shared[to]);
+    CHECK_EQUAL(gex_AM_ReplyShort(token, SHARED_REPLY, 0), 0);
+}
+
+static void on_shared_reply(gex_Token_t token)
+{
+    one_more(&shared_replies[shared_at(token)]);
+}
+
+static void test_shared_handlers(void)
+{
+    gex_AM_Entry_t table[] = {
+        {SHARED, (gex_AM_Fn_t)on_shared, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQUEST, 1, NULL, NULL},
+        {SHARED_REPLY, (gex_AM_Fn_t)on_shared_reply, GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REPLY, 0, NULL,
+         NULL}};
+    int from, to;
+    CHECK_EQUAL(gex_EP_RegisterHandlers(job.ep, table, COUNT_OF(table)), GASNET_OK);
+    job_barrier();
+    for (from = 0; from < ENDPOINTS; from++)
+        for (to = 0; to < ENDPOINTS; to++)
+            CHECK_EQUAL(gex_AM_RequestShort(gex_TM_Pair(eps[from], (gex_EP_Index_t)to), job.next,
+                                            SHARED, 0, to),
+                        0);
+    for (to = 0; to < ENDPOINTS; to++)
+        GASNET_BLOCKUNTIL(shared[to] == ENDPOINTS && shared_replies[to] == ENDPOINTS);
+    job_barrier();
+}
+
 static void test_pairs(void)
 {
     int from, to;
@@ -172,6 +216,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(gex_EP_PublishBoundSegment(job.tm, &eps[1], ENDPOINTS - 1, 0), GASNET_OK);
     job_barrier();
     test_pairs();
+    test_shared_handlers();
     for (i = 0; i < 4; i++)
         test_team(i % 2);
     job_barrier();

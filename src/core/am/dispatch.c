@@ -133,6 +133,15 @@ static AQI_COLD void am_dispatch_refused(char *why, size_t room, const struct co
              h->accepts & AQ_AM_REPLY ? " replies" : "", takes);
 }
 
+/* For a message to `ep`: the handler of the first endpoint where it has none and shares those. */
+static const struct core_handler *am_dispatch_shared(const aq_ep *ep, aq_handler index)
+{
+    const struct core_handler *own = &ep->handlers[index];
+    bool shared = (ep->capabilities & AQ_EP_AM_SHARED) != 0 && index >= AQ_HANDLER_BASE;
+    bool none = atomic_load_explicit(&own->fn, memory_order_acquire) == NULL;
+    return shared && none ? &core.ep.handlers[index] : own;
+}
+
 /*
  * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
  * the message would be a silent hang.
@@ -140,7 +149,7 @@ static AQI_COLD void am_dispatch_refused(char *why, size_t room, const struct co
 static AQI_COLD void am_dispatch_unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     unsigned index = aqi_am_to_ep(am->flags);
-    const struct core_handler *h = ep != NULL ? &ep->handlers[am->handler] : NULL;
+    const struct core_handler *h = ep != NULL ? am_dispatch_shared(ep, am->handler) : NULL;
     char why[300];
     if (ep == NULL || (ep->capabilities & AQ_EP_AM) == 0)
         snprintf(
@@ -168,14 +177,14 @@ static AQI_COLD void am_dispatch_run_traced(aq_am_fn *fn, aq_am *am, const char 
 }
 
 /*
- * Run the handler of `ep`, which a message has come to by `route` from endpoint `source_ep` of
+ * Run the handler `h` of `ep`, which a message has come to by `route` from endpoint `source_ep` of
  * `source`. False: it is for no handler that would take it. (By value, so that what is known of it
  * where this is called needs no memory.)
  */
-static inline bool am_dispatch_copy(aq_ep *ep, struct core_route *route, uint32_t source,
-                                    unsigned source_ep, struct aqi_am am)
+static inline bool am_dispatch_copy(aq_ep *ep, const struct core_handler *h,
+                                    struct core_route *route, uint32_t source, unsigned source_ep,
+                                    struct aqi_am am)
 {
-    const struct core_handler *h = &ep->handlers[am.handler];
     aq_am_fn *fn = atomic_load_explicit(&h->fn, memory_order_acquire);
     bool is_reply = (am.flags & AQI_AM_IS_REPLY) != 0;
     uint8_t category = (uint8_t)(1u << (am.kind - 1));
@@ -213,15 +222,23 @@ static inline bool am_dispatch_copy(aq_ep *ep, struct core_route *route, uint32_
 static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t source,
                                    unsigned source_ep, const struct aqi_am *am)
 {
-    return am_dispatch_copy(ep, route, source, source_ep, *am);
+    return am_dispatch_copy(ep, &ep->handlers[am->handler], route, source, source_ep, *am);
 }
 
 /* None of these for the programs' own handlers. False: nobody wants it. */
-static AQI_COLD bool am_dispatch_run_other(aq_ep *ep, struct core_route *route, uint32_t source,
-                                           unsigned source_ep, const struct aqi_am *am)
+static AQI_COLD bool am_dispatch_run_other(core_run_fn *run, aq_ep *ep, struct core_route *route,
+                                           uint32_t source, unsigned source_ep,
+                                           const struct aqi_am *am)
 {
     return am->handler == CORE_HANDLER_ASKED &&
-           core_asked_run(am_dispatch_run, ep, route, source, source_ep, am);
+           core_asked_run(run, ep, route, source, source_ep, am);
+}
+
+static bool am_dispatch_run_shared(aq_ep *ep, struct core_route *route, uint32_t source,
+                                   unsigned source_ep, const struct aqi_am *am)
+{
+    const struct core_handler *h = am_dispatch_shared(ep, am->handler);
+    return am_dispatch_copy(ep, h, route, source, source_ep, *am);
 }
 
 /* A message to or from an endpoint after the first. */
@@ -235,8 +252,8 @@ static AQI_COLD void am_dispatch_run_further(uint32_t source, const struct aqi_a
     }
     core_ep_reach(source_ep);
     struct core_route *route = &core.routes[source_ep * (size_t)core.params.size + source];
-    if (!am_dispatch_run(ep, route, source, source_ep, am) &&
-        !am_dispatch_run_other(ep, route, source, source_ep, am))
+    if (!am_dispatch_run_shared(ep, route, source, source_ep, am) &&
+        !am_dispatch_run_other(am_dispatch_run_shared, ep, route, source, source_ep, am))
         am_dispatch_unwanted(ep, source, am);
 }
 
@@ -245,7 +262,7 @@ static inline void am_dispatch(uint32_t source, const struct aqi_am *am)
     if (AQI_UNLIKELY((am->flags & AQI_AM_EPS) != 0))
         am_dispatch_run_further(source, am);
     else if (AQI_UNLIKELY(!am_dispatch_run(&core.ep, &core.routes[source], source, 0, am)) &&
-             !am_dispatch_run_other(&core.ep, &core.routes[source], source, 0, am))
+             !am_dispatch_run_other(am_dispatch_run, &core.ep, &core.routes[source], source, 0, am))
         am_dispatch_unwanted(&core.ep, source, am);
 }
 
@@ -258,7 +275,8 @@ void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 bool core_deliver_from(struct core_route *route, uint32_t source, const struct aqi_am *am)
 {
     if ((am->flags & AQI_AM_EPS) != 0) return false;
-    if (am->handler < AQ_HANDLER_BASE) return am_dispatch_run_other(&core.ep, route, source, 0, am);
+    if (am->handler < AQ_HANDLER_BASE)
+        return am_dispatch_run_other(am_dispatch_run, &core.ep, route, source, 0, am);
     return am_dispatch_run(&core.ep, route, source, 0, am);
 }
 
@@ -314,7 +332,8 @@ aq_status core_run_own_short(struct core_route *route, aq_handler handler, const
     const struct aqi_am am = {
         .kind = AQI_AM_SHORT, .handler = handler, .nargs = (uint8_t)nargs, .args = args};
     if (AQI_UNLIKELY(aqi_tracing(AQI_TRACE_AM)) ||
-        AQI_UNLIKELY(!am_dispatch_copy(&core.ep, route, route->rank, 0, am)))
+        AQI_UNLIKELY(
+            !am_dispatch_copy(&core.ep, &core.ep.handlers[handler], route, route->rank, 0, am)))
         return am_run_own_short_slow(route, handler, args, nargs, flags, call);
     aqi_count(AQI_CTR_AM_SENT, 1);
     if ((flags & AQ_IMMEDIATE) == 0) core_done_directly(core_thread_mine);

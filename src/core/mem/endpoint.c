@@ -28,7 +28,7 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
 {
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
-    if (ep == NULL || capabilities == 0 || (capabilities & ~AQ_EP_ALL) != 0)
+    if (ep == NULL || capabilities == 0 || (capabilities & ~(AQ_EP_ALL | AQ_EP_AM_SHARED)) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and AQ_EP_ capabilities, not %#x",
                         __func__, capabilities);
     unsigned index = 1;

@@ -35,6 +35,10 @@ bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index)
 {
     struct handler *handler = &handlers[aqgi_ep_of(carrier)->index][index];
     aq_am_fn *fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
+    if (fn == NULL) { /* as AQ_EP_AM_SHARED has it */
+        handler = &handlers[0][index];
+        fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
+    }
     if (fn == NULL) return false;
     aq_am am = *carrier;
     am.handler = index;

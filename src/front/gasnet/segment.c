@@ -250,6 +250,8 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
                            "%s: needs a place, the client and known capabilities", __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
+    /* Of clients that register handlers with the first endpoint only messages go to others, too. */
+    if (wanted & AQ_EP_AM) wanted |= AQ_EP_AM_SHARED;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", __func__);
     int code = aqgi_error(__func__, aq_ep_create(wanted, &aq));
