@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+#include <sys/types.h>
+
 enum aqi_log_level {
     AQI_LOG_OFF,
     AQI_LOG_ERROR,
@@ -34,5 +36,11 @@ void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folde
 
 /* Make control characters spaces: text of peers and users must not forge or split lines. */
 void aqi_log_printable(char *text);
+
+/* Send warnings and errors through this socket, as long as standard error is this file; to that
+ * goes what finds no room. */
+void aqi_log_through(int fd, dev_t device, ino_t number);
+/* A line of a warning or an error, with its newline. Async-signal-safe. */
+void aqi_log_line(const char *line, size_t len);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 static const char *const folders[] = {"base",  "transport", "loop", "shm",   "fault",
                                       "core",  "job",       "lib",  "tools", "front",
@@ -130,6 +131,42 @@ static void once_is_once(void **state)
     assert_null(strstr(text, "again"));
 }
 
+/* Warnings take another way, while there is one, and as long as standard error is what it was. */
+static void goes_through_a_socket(void **state)
+{
+    (void)state;
+    int ends[2];
+    struct stat is;
+    struct capture capture;
+    char got[256] = "";
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    aqi_log_identity(3);
+    assert_int_equal(aqi_log_configure("info"), AQ_OK);
+    capture_start(&capture);
+    assert_int_equal(fstat(STDERR_FILENO, &is), 0);
+    aqi_log_through(ends[0], is.st_dev, is.st_ino);
+    aqi_log(AQI_LOG_WARN, "shm", "one");
+    aqi_log(AQI_LOG_INFO, "shm", "two");
+    aqi_log(AQI_LOG_ERROR, "shm", "three");
+    assert_int_equal(recv(ends[1], got, sizeof(got) - 1, MSG_DONTWAIT), 32);
+    int kept = dup(STDERR_FILENO);
+    int other = memfd_create("other", MFD_CLOEXEC);
+    dup2(other, STDERR_FILENO);
+    aqi_log(AQI_LOG_WARN, "shm", "four");
+    dup2(kept, STDERR_FILENO);
+    close(ends[1]);
+    aqi_log(AQI_LOG_WARN, "shm", "five");
+    capture_end(&capture);
+    assert_string_equal(got, "aq[3] shm: one\naq[3] shm: three\n");
+    assert_string_equal(capture.text, "aq[3] shm: two\naq[3] shm: five\n");
+    assert_int_equal(pread(other, got, sizeof(got), 0), 16);
+    assert_memory_equal(got, "aq[3] shm: four\n", 16);
+    aqi_log_through(-1, 0, 0);
+    close(ends[0]);
+    close(kept);
+    close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup(lines_say_who_speaks, default_levels),
         cmocka_unit_test_setup(a_line_is_one_write, default_levels),
         cmocka_unit_test_setup(once_is_once, default_levels),
+        cmocka_unit_test_setup(goes_through_a_socket, default_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

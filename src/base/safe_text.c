@@ -144,7 +144,7 @@ void aqi_safe_lost(const char *setting)
     else
         aqi_safe_number(&line, "error ", (uint64_t)err);
     aqi_safe_add(&line, "\n");
-    (void)aqi_safe_write(&line, STDERR_FILENO);
+    aqi_log_line(line.text, line.used);
     errno = err;
 }
 

@@ -309,7 +309,7 @@ static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opene
 
 static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
-    if (stream < AQI_STREAM_SHOWN || stream >= AQI_STREAM_FILES)
+    if (stream < AQI_STREAM_SHOWN || stream >= AQI_STREAM_FILES || stream == AQI_STREAM_LOG)
         agent.output(arg, rank, stream, bytes, len);
     else if (stream == AQI_STREAM_TOP)
         aqi_top_came(bytes, len);

@@ -56,9 +56,9 @@ enum aqi_boot_stage {
     AQI_BOOT_LEFT     /* in good order: its end, whatever its exit code, harms nobody */
 };
 
-/* What a process shows of itself: lines for the job's files, through a stream socket, and its
- * counters. */
-enum aqi_show { AQI_SHOW_STATS, AQI_SHOW_TRACE, AQI_SHOW_COUNTERS, AQI_SHOWS };
+/* What a process shows of itself: through stream sockets lines for the job's files and its warnings
+ * and errors, and its counters. */
+enum aqi_show { AQI_SHOW_STATS, AQI_SHOW_TRACE, AQI_SHOW_COUNTERS, AQI_SHOW_LOG, AQI_SHOWS };
 
 /* Bytes of a set of ranks: rank r is bit r % 8 of byte r / 8. */
 static inline size_t aqi_boot_set_bytes(uint32_t size)

@@ -480,6 +480,7 @@ static bool desk_control_take(struct desk_seat *seat)
         return true;
     }
     if (passed >= 0) close(passed);
+    aqi_records_said(desk_rank(seat));
     if (status == AQ_OK) status = aqi_hub_said(desk.hub, desk_rank(seat), &message);
     if (status != AQ_OK) desk_garbage(seat, len);
     return true;
@@ -528,6 +529,7 @@ void aqi_desk_drain(uint32_t rank)
         continue;
     for (int i = 0; i < DESK_LAST_WORDS && seat->control.fd >= 0 && desk_control_take(seat); i++)
         continue;
+    aqi_records_said(rank);
 }
 
 void aqi_desk_on_drain(void *arg, uint32_t rank)

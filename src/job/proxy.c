@@ -107,7 +107,10 @@ static void proxy_say(void *arg, bool always, const char *text)
 
 static void proxy_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
-    (void)arg, (void)rank, (void)stream, (void)bytes, (void)len; /* that is the manager's */
+    (void)arg, (void)rank;
+    if (stream != AQI_STREAM_LOG) return; /* that is the manager's */
+    ssize_t written = write(STDERR_FILENO, bytes, len);
+    (void)written;
 }
 
 static void proxy_input(void *arg, const void *bytes, size_t len)

@@ -57,7 +57,10 @@ void aqi_records_open(const struct aqi_records_params *params)
 
 bool aqi_records_any(void)
 {
-    return records.all != NULL;
+    const struct record *record = records.all;
+    while (record != NULL && record->what == AQI_SHOW_LOG)
+        record = record->next;
+    return record != NULL;
 }
 
 /* --- from the ranks of this host -------------------------------------------------------------- */
@@ -83,7 +86,7 @@ static void records_say_clock(const struct record *record, const char *bytes, si
 static void records_lines(void *arg, const char *bytes, size_t len)
 {
     const struct record *record = arg;
-    records_say_clock(record, bytes, len);
+    if (record->what != AQI_SHOW_LOG) records_say_clock(record, bytes, len);
     records_send(record, bytes, len);
 }
 
@@ -124,21 +127,24 @@ static bool records_read(struct record *record)
         return false;
     }
     record->any = true;
-    aqi_lines_feed(&record->lines, records.params.align, chunk, (size_t)got, records_lines, record);
+    const struct aqi_align *align = record->what != AQI_SHOW_LOG ? records.params.align : NULL;
+    aqi_lines_feed(&record->lines, align, chunk, (size_t)got, records_lines, record);
     return true;
 }
 
-static bool records_may_read(void)
+static bool records_may_read(const struct record *record)
 {
     const struct aqi_align *align = records.params.align;
-    return align == NULL || (aqi_align_ready(align) && aqi_hub_has_room(records.params.hub));
+    bool timeless = align == NULL || record->what == AQI_SHOW_LOG;
+    return align == NULL ||
+           ((timeless || aqi_align_ready(align)) && aqi_hub_has_room(records.params.hub));
 }
 
 static void records_ready(struct aqi_source *source)
 {
     struct record *record = AQI_SOURCE_OF(source, struct record, source);
     aqi_hub_now(records.params.hub, aqi_now_ns());
-    if (records_may_read())
+    if (records_may_read(record))
         (void)records_read(record);
     else
         aqi_source_watch(source, 0);
@@ -157,7 +163,19 @@ void aqi_records_take(uint32_t rank, enum aqi_show what, int fd)
     records.all = record;
     aqi_source_open(&record->source, fd, records_ready);
     aqi_source_watch(&record->source, EPOLLIN);
+    if (what == AQI_SHOW_LOG) return;
     records_send(record, NULL, 0); /* so that a file that cannot be written is known at once */
+}
+
+void aqi_records_said(uint32_t rank)
+{
+    struct record *next;
+    for (struct record *record = records.all; record != NULL; record = next) {
+        next = record->next;
+        if (record->rank != rank || record->what != AQI_SHOW_LOG) continue;
+        while (records_may_read(record) && records_read(record))
+            continue;
+    }
 }
 
 void aqi_records_drain(void)
@@ -184,9 +202,8 @@ static void records_tell(void)
 void aqi_records_tick(void)
 {
     records_tell();
-    if (!records_may_read()) return;
     for (struct record *record = records.all; record != NULL; record = record->next)
-        aqi_source_watch(&record->source, EPOLLIN);
+        if (records_may_read(record)) aqi_source_watch(&record->source, EPOLLIN);
 }
 
 /* --- the files ----------------------------------------------------------------------------------

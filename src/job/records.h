@@ -16,9 +16,11 @@ struct aqi_records_params {
 };
 
 void aqi_records_open(const struct aqi_records_params *params);
-/* A rank of this host has passed a socket for AQI_SHOW_STATS or AQI_SHOW_TRACE; it is ours now. */
+/* A rank of this host has passed a socket for AQI_SHOW_STATS, _TRACE or _LOG; it is ours now. */
 void aqi_records_take(uint32_t rank, enum aqi_show what, int fd);
-/* Is there one? Then the clock is wanted. */
+/* What this rank has said in its log goes before what follows. */
+void aqi_records_said(uint32_t rank);
+/* Is there one for a file? Then the clock is wanted. */
 bool aqi_records_any(void);
 /* Root: lines have come for a file, or, without bytes, word that some will. */
 void aqi_records_came(enum aqi_show what, const void *bytes, size_t len);

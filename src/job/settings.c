@@ -173,6 +173,13 @@ static const struct aqi_setting job_rows[] = {
                          .by_launcher = true,
                          .doc = "The file descriptor that leads to aqrun; 0: there is none.",
                          AQI_SETTING_IN(COUNT, struct aqi_job_config, boot_fd)},
+    [AQI_JOB_STDERR] = {.name = "AQ_STDERR",
+                        .def = "",
+                        .by_launcher = true,
+                        .doc = "Device and number of the file that aqrun has given to this process "
+                               "as standard error: while it is that, warnings and errors go to "
+                               "aqrun, which says once what many processes say.",
+                        AQI_SETTING_IN(TEXT, struct aqi_job_config, stderr_id)},
     [AQI_JOB_ID] = {.name = "AQ_JOB_ID",
                     .def = "",
                     .by_launcher = true,

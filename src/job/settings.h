@@ -23,6 +23,7 @@ struct aqi_job_config {
     uint64_t local_size;
     uint64_t local_cores; /* 0: those that this process may use */
     uint64_t boot_fd;     /* 0: not started by aqrun */
+    const char *stderr_id;
     const char *job_id;
 };
 
@@ -54,6 +55,7 @@ enum aqi_job_row {
     AQI_JOB_LOCAL_SIZE,
     AQI_JOB_LOCAL_CORES,
     AQI_JOB_BOOT_FD,
+    AQI_JOB_STDERR,
     AQI_JOB_ID,
     AQI_JOB_ROWS
 };

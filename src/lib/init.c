@@ -490,6 +490,21 @@ static aq_status init_give_up(aq_status st)
     return st;
 }
 
+/* Bad settings, which most often all ranks have alike: aqrun says it once, if we reach it. What it
+ * needs itself of the settings it has checked before it has started us. */
+static aq_status init_refuse_settings(aq_status st)
+{
+    char why[1024];
+    snprintf(why, sizeof(why), "%s", aq_error_message());
+    aq_status joined = aqi_boot_open(&lib.boot);
+    aqi_fail_defer(false);
+    if (joined == AQ_OK || joined == AQ_EPEER) /* another rank has said it, and so the job ends */
+        (void)aqi_fail_quiet(st, "%s", why);
+    else
+        (void)aqi_fail(st, "base", "%s", why);
+    return init_give_up(st);
+}
+
 /*
  * Descriptors 0 to 2 must be taken, or a socket of ours becomes the program's standard output: what
  * it prints would go to aqrun or to a peer.
@@ -509,7 +524,8 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     int never = NEVER;
     uint32_t rank;
     /* What is wrong with the settings is to be told apart by rank, too. */
-    if (atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank)) aqi_log_identity(rank);
+    bool ours = atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank);
+    if (ours) aqi_log_identity(rank);
     if (world == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_init: world is NULL");
     aq_status st = init_read_params(given, &params);
     if (st != AQ_OK) return st;
@@ -518,8 +534,11 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     lib.pid = getpid();
     init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
+    aqi_fail_defer(ours);
     st = init_load_settings(&params);
-    if (st == AQ_OK) st = aqi_boot_open(&lib.boot);
+    if (st != AQ_OK) return ours ? init_refuse_settings(st) : init_give_up(st);
+    aqi_fail_defer(false);
+    st = aqi_boot_open(&lib.boot);
     aqi_fail_defer(st == AQ_OK && init_launched(lib.boot));
     if (st == AQ_OK) st = init_open_core(&params, world);
     if (st == AQ_OK) st = lib.boot->kind->reach(lib.boot, AQI_BOOT_READY);

@@ -1,6 +1,7 @@
 /* Counters, peers and traces of a process, written when it leaves the job or a signal kills it. */
 #include "base/board.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/safe_text.h"
 #include "base/shmem.h"
 #include "base/stats.h"
@@ -102,11 +103,24 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
     return st;
 }
 
+/* Where aqrun has given us our standard error, what is said there may as well go to it. */
+static void outputs_join_log(struct aqi_boot *boot)
+{
+    unsigned long long device, number;
+    int fd;
+    if (boot->info.size == 1 ||
+        sscanf(aqi_job_config.stderr_id, "%llu:%llu", &device, &number) != 2 ||
+        outputs_join(boot, AQI_SHOW_LOG, &fd) != AQ_OK)
+        return;
+    aqi_log_through(fd, (dev_t)device, (ino_t)number);
+}
+
 aq_status lib_outputs_begin(struct aqi_boot *boot)
 {
     const char *file = aqi_job_config.stats_file;
     bool to_file = file[0] != '\0';
     outputs_show_counters(boot);
+    outputs_join_log(boot);
     aq_status st = outputs_open_trace(boot);
     if (st == AQ_OK && to_file)
         st = outputs_open(boot, AQI_SHOW_STATS, &aqi_job_config.stats_file, &outputs.stats);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What jobs over several hosts show where they were started: files of output, and their peers.
+"""What jobs over several hosts show where they were started: warnings, output, peers.
 
 usage: shown.py BUILD_DIR [CLASS[.TEST]]…
 
@@ -13,6 +13,36 @@ import subprocess
 import tempfile
 
 import far
+
+
+class Alike(far.Near):
+    """What all ranks say alike is said once, with the others named."""
+
+    def test_warnings(self):
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            for rank in range(8):
+                pathlib.Path(place, str(rank)).symlink_to("/dev/full")
+            out, said = self.ends(far.BUILD / "tests/core/core_stress", "20", ranks=8,
+                                  AQ_TRACE_FILE=f"{place}/%")
+        first = re.match(r"aq\[(\d)\] base: AQ_TRACE_FILE: .*: its disk is full\n", said)
+        self.assertIsNotNone(first, said)
+        named = re.findall(r"(?m)^aq\[([-,\d]+)\] base: the same as rank (\d), from (\d) o", said)
+        self.assertEqual(len(named), len(said.splitlines()) - 1, said)
+        ranks = {int(first[1])}
+        for names, of, _ in named:
+            self.assertEqual(of, first[1])
+            for part in names.split(","):
+                begin, _, end = part.partition("-")
+                ranks.update(range(int(begin), int(end or begin) + 1))
+        self.assertEqual(ranks, set(range(8)), said)
+        self.assertEqual(sum(int(count) for _, _, count in named), 7, said)
+        self.assertEqual(out.count("messages, order"), 8)  # and never what the program prints
+
+    def test_bad_settings(self):
+        said = self.fails(far.BUILD / "examples/hello", ranks=8, AQ_AM_CREDITS="zz",
+                          says=r"rank \d .*AQ_AM_CREDITS=\"zz\" is not legal.*; ending the job")
+        ours = [line for line in said.splitlines() if not line.startswith("rank ")]
+        self.assertEqual(len(ours), 1, said)
 
 
 class Files(far.Near):

@@ -1,4 +1,5 @@
 /* aqrun: starts the processes of a job, lets them find each other, and ends them together. */
+#include "alike.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -148,10 +149,11 @@ static uint64_t main_tick(void)
     for (int i = 0; job.agent != 0 && i < 2; i++)
         output_tick(&job.far[i]);
     relay_tick();
+    uint64_t due = alike_tick(now);
     /* What they tell the hub may be due at once. */
     uint64_t next = aqi_min(tree_tick(now), input_tick(now)), agent = aqi_agent_tick();
     if (reaper_stopped()) agent = aqi_agent_tick();
-    return aqi_min(next, agent);
+    return aqi_min(aqi_min(next, due), agent);
 }
 
 static void main_run(void)
@@ -216,6 +218,7 @@ static void main_finish(void)
         aqi_loop_once(next);
     }
     aqi_agent_leave(patience);
+    alike_close();
     main_await_sessions();
     tree_close();
 }

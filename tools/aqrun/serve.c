@@ -1,5 +1,7 @@
 /* What the hub wants to have done on this host: signals, words for the user, the end. */
+#include "alike.h"
 #include "base/cgroup.h"
+#include "base/clock.h"
 #include "files.h"
 #include "job.h"
 #include "job/agent.h"
@@ -60,11 +62,28 @@ static void serve_die(void *arg, const char *why)
     die("%s", why);
 }
 
+static void serve_say_line(const char *line)
+{
+    output_append(&job.output[1], line, strlen(line));
+    output_append(&job.output[1], "\n", 1);
+    output_flush(&job.output[1]);
+}
+
+static void serve_log(const char *bytes, size_t len)
+{
+    const char *newline;
+    for (; (newline = memchr(bytes, '\n', len)) != NULL; bytes = newline + 1) {
+        alike_came(bytes, (size_t)(newline - bytes), aqi_now_ns());
+        len -= (size_t)(newline - bytes) + 1;
+    }
+}
+
 static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
     (void)arg;
     if (stream >= AQI_STREAM_FILES && job.options.output != NULL)
         files_append(job.options.output, rank, stream - AQI_STREAM_FILES, job.id, bytes, len);
+    if (stream == AQI_STREAM_LOG) serve_log(bytes, len);
     if (stream >= AQI_COUNT_OF(job.output)) return;
     output_append(&job.output[stream], bytes, len);
     output_flush(&job.output[stream]);
@@ -83,6 +102,7 @@ void serve_open(const struct aqi_hub_params *given, const char *ports)
                                       .where = tree_where,
                                       .came = tree_came,
                                       .ports = ports};
+    alike_open(serve_say_line);
     params.hub.program = job.options.command[0];
     params.hub.launcher = "aqrun";
     params.hub.timeout_ns = job.options.timeout_ns;

@@ -116,6 +116,18 @@ static void spawn_set(const char *name, const char *value)
     if (setenv(name, value, 1) != 0) _exit(EXIT_CANNOT_RUN);
 }
 
+/* Which file its standard error is: as long as it is that, the library's warnings may go to us. */
+static void spawn_say_stderr(void)
+{
+    char text[48];
+    struct stat is;
+    unsetenv("AQ_STDERR"); /* of a job that we run in */
+    if (job.options.output != NULL || job.options.prefix || fstat(STDERR_FILENO, &is) != 0) return;
+    snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)is.st_dev,
+             (unsigned long long)is.st_ino);
+    spawn_set("AQ_STDERR", text);
+}
+
 struct spawn_files {
     int place;
     int standard[3];
@@ -135,6 +147,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
     spawn_environment(rank->number, spawn_set);
     for (int i = 0; i < 3; i++)
         if (files->standard[i] != i) dup2(files->standard[i], i);
+    spawn_say_stderr();
     /* The epoll set is of no use here, so its number, the same in all ranks, is free. */
     dup2(files->place, spawn.epoll);
     bool bound = bind_rank(rank->number - job.first);

@@ -34,6 +34,7 @@
  * counters and peers, and output and error for files of their own, byte by byte. */
 enum {
     AQI_STREAM_SHOWN = 2,
+    AQI_STREAM_LOG = AQI_STREAM_SHOWN + AQI_SHOW_LOG,
     AQI_STREAM_TOP = AQI_STREAM_SHOWN + AQI_SHOWS,
     AQI_STREAM_PEERS,
     AQI_STREAM_FILES,

@@ -1,0 +1,21 @@
+/*
+ * What ranks say alike: the library's warnings and errors, "aq[3] udp: …", come here from all of
+ * them. The first of each is said at once, and those that follow with the same text as one line
+ * that names their ranks.
+ */
+#ifndef AQRUN_ALIKE_H
+#define AQRUN_ALIKE_H
+
+#include "base/base.h"
+
+/* A line without its end. */
+typedef void alike_say_fn(const char *line);
+
+void alike_open(alike_say_fn *say);
+void alike_came(const char *line, size_t len, uint64_t now);
+/* Say what is due. Returns when it wants to be called next, UINT64_MAX for never. */
+uint64_t alike_tick(uint64_t now);
+/* Say all. */
+void alike_close(void);
+
+#endif

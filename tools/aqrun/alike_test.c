@@ -1,0 +1,140 @@
+/* Twin of alike.c: what is said of lines that many ranks write, and when. */
+#include "alike.h"
+
+#include "base/capture_test.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS 1000000ull
+
+static char said[1 << 16];
+
+static void take(const char *line)
+{
+    strcat(strcat(said, line), "\n");
+}
+
+static void came(const char *line, uint64_t at_ms)
+{
+    alike_came(line, strlen(line), at_ms * MS);
+}
+
+static void expect(const char *text)
+{
+    assert_string_equal(said, text);
+    said[0] = '\0';
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    said[0] = '\0';
+    alike_open(take);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    alike_close();
+    return 0;
+}
+
+static void once_with_a_count(void **state)
+{
+    (void)state;
+    came("aq[4] udp: no way", 1000);
+    expect("aq[4] udp: no way\n"); /* at once */
+    came("aq[2] udp: no way", 1001);
+    came("aq[3] udp: no way", 1100);
+    came("aq[4] udp: another", 1100);
+    came("aq[9] udp: no way", 1200);
+    expect("aq[4] udp: another\n");
+    assert_int_equal(alike_tick(1300 * MS), 1501 * MS);
+    expect("");
+    assert_true(alike_tick(1501 * MS) == UINT64_MAX);
+    expect("aq[2-3,9] udp: the same as rank 4, from 3 others: \"no way\"\n");
+    came("aq[1] udp: no way", 9000); /* one that is late */
+    alike_close();
+    expect("aq[1] udp: the same as rank 4, from 1 other: \"no way\"\n");
+}
+
+static void who_says_it_again_is_shown_again(void **state)
+{
+    (void)state;
+    came("aq[0] udp: no way", 0);
+    came("aq[1] udp: no way", 1);
+    came("aq[0] udp: no way", 2);
+    expect("aq[0] udp: no way\naq[1] udp: the same as rank 0, from 1 other: \"no way\"\n"
+           "aq[0] udp: no way\n");
+    came("aq[1] udp: no way", 3);
+    came("aq[1] udp: no way", 4);
+    expect("aq[1] udp: the same as rank 0, from 1 other: \"no way\"\naq[1] udp: no way\n");
+}
+
+static void what_is_long_is_cut(void **state)
+{
+    (void)state;
+    char line[400], text[300];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    for (unsigned rank = 0; rank < 2; rank++) {
+        snprintf(line, sizeof(line), "aq[%u] core: %s", rank, text);
+        came(line, 0);
+    }
+    snprintf(line, sizeof(line), "aq[0] core: %s\n", text);
+    expect(line);
+    alike_close();
+    snprintf(line, sizeof(line), "aq[1] core: the same as rank 0, from 1 other: \"%.70s...\"\n",
+             text);
+    expect(line);
+}
+
+/* Of more texts than are kept each is said, and each rank named. */
+static void many(void **state)
+{
+    (void)state;
+    char line[64], wanted[64];
+    for (unsigned rank = 0; rank < 3; rank++)
+        for (unsigned i = 0; i < 100; i++) {
+            snprintf(line, sizeof(line), "aq[%u] core: text %u", rank, i);
+            came(line, 0);
+            assert_non_null(strstr(said, line));
+        }
+    said[0] = '\0';
+    for (unsigned rank = 0; rank < 4000; rank += 2) {
+        snprintf(line, sizeof(line), "aq[%u] core: even", rank);
+        came(line, 0);
+    }
+    alike_close();
+    snprintf(wanted, sizeof(wanted), "from 1999 others: \"even\"\n");
+    assert_non_null(strstr(said, wanted));
+    assert_non_null(strstr(said, "aq[2,4,6,"));
+    assert_non_null(strstr(said, ",...] core"));
+}
+
+static void what_is_no_such_line_stays(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"aq[x] y: z", "", "aq[1]", "hello"};
+    for (size_t i = 0; i < AQI_COUNT_OF(lines); i++)
+        for (unsigned k = 0; k < 2; k++) {
+            char wanted[64];
+            came(lines[i], 0);
+            snprintf(wanted, sizeof(wanted), "%s\n", lines[i]);
+            expect(wanted);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(once_with_a_count, begin, end),
+        cmocka_unit_test_setup_teardown(who_says_it_again_is_shown_again, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_long_is_cut, begin, end),
+        cmocka_unit_test_setup_teardown(many, begin, end),
+        cmocka_unit_test_setup_teardown(what_is_no_such_line_stays, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
