@@ -50,7 +50,7 @@ akin|other) exec 3<&0; mkfifo "$TMPDIR/ticket"
     case $FAR_HOST in akin) echo "${line%.*}.99";; other) echo "aqrun ticket 2 0.0.1";; esac
     exec cat; } <&3 >"$TMPDIR/ticket" &
     sh -c "$1" <"$TMPDIR/ticket"; code=$?; kill $! 2>/dev/null; rm "$TMPDIR/ticket"; exit $code;;
-lacks) echo "sh: 1: exec: /opt/aqrun: not found" >&2; exit 127;;
+lacks*) echo "sh: 1: exec: /opt/aqrun: not found" >&2; exit 127;;
 ahead*) # with a clock of its own, where that may be made
     if unshare -U -r -T -f --monotonic "${FAR_HOST#ahead}" true 2>/dev/null; then
         exec unshare -U -r -T -f --monotonic "${FAR_HOST#ahead}" sh -c "$*"

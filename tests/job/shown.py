@@ -38,6 +38,11 @@ class Alike(far.Near):
         self.assertEqual(sum(int(count) for _, _, count in named), 7, said)
         self.assertEqual(out.count("messages, order"), 8)  # and never what the program prints
 
+    def test_hosts(self):
+        said = self.fails("true", hosts=["lacks1", "lacks2", "lacks3"],
+                          says=r"hosts lacks\d,lacks\d: the same as host lacks\d, from 2 o")
+        self.assertEqual(said.count("name its path with AQ_REMOTE_AQRUN"), 1, said)
+
     def test_bad_settings(self):
         said = self.fails(far.BUILD / "examples/hello", ranks=8, AQ_AM_CREDITS="zz",
                           says=r"rank \d .*AQ_AM_CREDITS=\"zz\" is not legal.*; ending the job")

@@ -1,4 +1,4 @@
-/* Lines of the library that differ in nothing but the rank. */
+/* Lines that differ in nothing but the rank, or the host. */
 #include "alike.h"
 
 #include <stdio.h>
@@ -7,13 +7,20 @@
 
 /* Others are waited for as long, from the first of them on. */
 #define ALIKE_WAIT_NS 500000000u
-enum { ALIKE_TEXTS = 32, ALIKE_QUOTE = 70, ALIKE_RANKS = 4000 };
+#define ALIKE_HOST    "aqrun: host "
+#define ALIKE_LAST    "; ending the job" /* of the first only */
+enum { ALIKE_TEXTS = 32, ALIKE_QUOTE = 70, ALIKE_NAMES = 4000 };
+
+struct alike_who {
+    uint32_t rank;
+    char *host; /* NULL: it is a rank */
+};
 
 struct alike_text {
-    char *text;      /* behind "aq[3] "; NULL: none */
-    uint64_t used;   /* when, as a count */
-    uint64_t due_ns; /* 0: all is said */
-    uint32_t *ranks; /* that said it: the first of them, then others */
+    char *text, *key;      /* as the first has said it; without the name of the host. NULL: none */
+    uint64_t used;         /* when, as a count */
+    uint64_t due_ns;       /* 0: all is said */
+    struct alike_who *who; /* the first of them, then others */
     size_t count, room, said;
 };
 
@@ -28,121 +35,194 @@ void alike_open(alike_say_fn *say)
     alike.say = say;
 }
 
+/* --- who says it ------------------------------------------------------------------------------ */
+
 static int alike_order(const void *a, const void *b)
 {
-    const uint32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
+    const struct alike_who *x = a, *y = b;
+    if (x->host != NULL && y->host != NULL) return strcmp(x->host, y->host);
+    return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* "1-3,7" */
-static void alike_name(const uint32_t *ranks, size_t count, char text[ALIKE_RANKS])
+/* Where the run of numbers ends that begins at `i`; a host is one by itself. */
+static size_t alike_run(const struct alike_who *who, size_t count, size_t i)
+{
+    size_t end = i + 1;
+    while (who[i].host == NULL && end < count && who[end].rank == who[end - 1].rank + 1)
+        end++;
+    return end;
+}
+
+/* "1-3,7", or "n2,n5" */
+static void alike_name(const struct alike_who *who, size_t count, char text[ALIKE_NAMES])
 {
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0, end; i < count; i = end) {
-        for (end = i + 1; end < count && ranks[end] == ranks[end - 1] + 1; end++)
-            continue;
-        if (used > ALIKE_RANKS - 40) {
-            snprintf(text + used, ALIKE_RANKS - used, ",...");
+        const char *comma = i != 0 ? "," : "";
+        end = alike_run(who, count, i);
+        if (used > ALIKE_NAMES - 100) {
+            snprintf(text + used, ALIKE_NAMES - used, ",...");
             return;
         }
-        used += (size_t)snprintf(text + used, ALIKE_RANKS - used, i != 0 ? ",%u" : "%u", ranks[i]);
+        if (who[i].host != NULL)
+            used +=
+                (size_t)snprintf(text + used, ALIKE_NAMES - used, "%s%.60s", comma, who[i].host);
+        else
+            used += (size_t)snprintf(text + used, ALIKE_NAMES - used, "%s%u", comma, who[i].rank);
         if (end > i + 1)
-            used += (size_t)snprintf(text + used, ALIKE_RANKS - used, "-%u", ranks[end - 1]);
+            used += (size_t)snprintf(text + used, ALIKE_NAMES - used, "-%u", who[end - 1].rank);
     }
 }
+
+static bool alike_has(const struct alike_text *of, const struct alike_who *who)
+{
+    for (size_t i = 0; i < of->count; i++)
+        if (alike_order(&of->who[i], who) == 0) return true;
+    return false;
+}
+
+/* False: no memory. */
+static bool alike_add(struct alike_text *of, const struct alike_who *who)
+{
+    struct alike_who own = *who;
+    if (of->count == of->room) {
+        size_t room = aqi_max(2 * of->room, 8);
+        struct alike_who *larger = realloc(of->who, room * sizeof(*larger));
+        if (larger == NULL) return false;
+        of->who = larger;
+        of->room = room;
+    }
+    if (who->host != NULL && (own.host = strdup(who->host)) == NULL) return false;
+    of->who[of->count++] = own;
+    return true;
+}
+
+/* --- what they say ---------------------------------------------------------------------------- */
 
 /* Those that have not been named yet. */
 static void alike_say_others(struct alike_text *of)
 {
-    char names[ALIKE_RANKS], line[ALIKE_RANKS + 3 * ALIKE_QUOTE];
-    const char *colon = strstr(of->text, ": ");
-    int folder = colon != NULL ? (int)(colon - of->text) : 0;
-    const char *quoted = colon != NULL ? colon + 2 : of->text;
+    char names[ALIKE_NAMES], line[ALIKE_NAMES + 4 * ALIKE_QUOTE];
+    const struct alike_who *first = &of->who[0];
+    const char *quoted = of->text;
     size_t count = of->count - of->said;
     of->due_ns = 0;
     if (count == 0) return;
-    qsort(of->ranks + of->said, count, sizeof(of->ranks[0]), alike_order);
-    alike_name(of->ranks + of->said, count, names);
+    qsort(of->who + of->said, count, sizeof(of->who[0]), alike_order);
+    alike_name(of->who + of->said, count, names);
     of->said = of->count;
-    snprintf(line, sizeof(line), "aq[%s] %.*s: the same as rank %u, from %zu other%s: \"%.*s%s\"",
-             names, folder < ALIKE_QUOTE ? folder : ALIKE_QUOTE, of->text, of->ranks[0], count,
+    if (first->host != NULL) {
+        snprintf(line, sizeof(line), "aqrun: host%s %s: the same as host %.60s",
+                 count > 1 ? "s" : "", names, first->host);
+    } else {
+        const char *colon = strstr(of->text, ": ");
+        int folder = colon != NULL ? (int)aqi_min((size_t)(colon - of->text), ALIKE_QUOTE) : 0;
+        if (colon != NULL) quoted = colon + 2;
+        snprintf(line, sizeof(line), "aq[%s] %.*s: the same as rank %u", names, folder, of->text,
+                 first->rank);
+    }
+    size_t used = strlen(line);
+    snprintf(line + used, sizeof(line) - used, ", from %zu other%s: \"%.*s%s\"", count,
              count > 1 ? "s" : "", ALIKE_QUOTE, quoted, strlen(quoted) > ALIKE_QUOTE ? "..." : "");
     alike.say(line);
 }
 
 static void alike_forget(struct alike_text *of)
 {
-    if (of->text != NULL) alike_say_others(of);
+    if (of->key != NULL) alike_say_others(of);
+    for (size_t i = 0; i < of->count; i++)
+        free(of->who[i].host);
     free(of->text);
-    free(of->ranks);
+    free(of->key);
+    free(of->who);
     *of = (struct alike_text){0};
 }
 
-/* False: no memory. */
-static bool alike_add(struct alike_text *of, uint32_t rank)
-{
-    if (of->count == of->room) {
-        size_t room = aqi_max(2 * of->room, 8);
-        uint32_t *larger = realloc(of->ranks, room * sizeof(*larger));
-        if (larger == NULL) return false;
-        of->ranks = larger;
-        of->room = room;
-    }
-    of->ranks[of->count++] = rank;
-    return true;
-}
-
-static bool alike_has(const struct alike_text *of, uint32_t rank)
-{
-    for (size_t i = 0; i < of->count; i++)
-        if (of->ranks[i] == rank) return true;
-    return false;
-}
-
 /* That of this text, or the one that was used least lately. */
-static struct alike_text *alike_find(const char *text)
+static struct alike_text *alike_find(const char *key)
 {
     struct alike_text *oldest = &alike.texts[0];
     for (size_t i = 0; i < ALIKE_TEXTS; i++) {
         struct alike_text *of = &alike.texts[i];
-        if (of->text != NULL && strcmp(of->text, text) == 0) return of;
+        if (of->key != NULL && strcmp(of->key, key) == 0) return of;
         if (of->used < oldest->used) oldest = of;
     }
     return oldest;
 }
 
-/* Another rank says it, too: true. A rank that says it again means it again. */
-static bool alike_is_other(struct alike_text *of, const char *text, uint32_t rank, uint64_t now)
+/* Another one says it, too: true. Who says it again means it again. */
+static bool alike_is_other(struct alike_text *of, const char *key, const struct alike_who *who,
+                           uint64_t now)
 {
-    if (of->text == NULL || strcmp(of->text, text) != 0 || alike_has(of, rank) ||
-        !alike_add(of, rank))
+    if (of->key == NULL || strcmp(of->key, key) != 0 || alike_has(of, who) || !alike_add(of, who))
         return false;
     if (of->due_ns == 0) of->due_ns = now + ALIKE_WAIT_NS;
     return true;
 }
 
+static void alike_take(const char *line, const char *text, const char *key,
+                       const struct alike_who *who, uint64_t now)
+{
+    struct alike_text *of = alike_find(key);
+    of->used = ++alike.uses;
+    if (alike_is_other(of, key, who, now)) return;
+    alike_forget(of);
+    alike.say(line);
+    of->used = alike.uses;
+    of->text = strdup(text);
+    of->key = strdup(key);
+    if (of->text == NULL || of->key == NULL || !alike_add(of, who)) {
+        free(of->key);
+        of->key = NULL; /* nothing is said of others */
+        alike_forget(of);
+    }
+    of->said = of->count;
+}
+
+/* The name of the host becomes nothing; ranks and hosts have no keys in common. */
+static void alike_key(const char *text, const char *host, char *key)
+{
+    size_t len = strlen(host), used = 0;
+    key[used++] = '\n';
+    while (*text != '\0')
+        if (strcmp(text, ALIKE_LAST) == 0)
+            break;
+        else if (len != 0 && strncmp(text, host, len) == 0)
+            text += len;
+        else
+            key[used++] = *text++;
+    key[used] = '\0';
+}
+
+static void alike_take_host(char *line, char *host, uint64_t now)
+{
+    char *colon = strstr(host, ": ");
+    char *key = malloc(strlen(line) + 2), *whole = strdup(line);
+    if (colon == NULL || key == NULL || whole == NULL) {
+        alike.say(line);
+    } else {
+        *colon = '\0';
+        const struct alike_who who = {.host = host};
+        alike_key(colon + 2, host, key);
+        alike_take(whole, colon + 2, key, &who, now);
+    }
+    free(key);
+    free(whole);
+}
+
 void alike_came(const char *line, size_t len, uint64_t now)
 {
-    unsigned rank;
+    struct alike_who who = {0};
     int at = 0;
     char *copy = strndup(line, len);
     if (copy == NULL) return;
-    if (sscanf(copy, "aq[%9u] %n", &rank, &at) != 1 || at == 0) {
+    if (sscanf(copy, "aq[%9u] %n", &who.rank, &at) == 1 && at != 0)
+        alike_take(copy, copy + at, copy + at, &who, now);
+    else if (strncmp(copy, ALIKE_HOST, sizeof(ALIKE_HOST) - 1) == 0)
+        alike_take_host(copy, copy + sizeof(ALIKE_HOST) - 1, now);
+    else
         alike.say(copy);
-        free(copy);
-        return;
-    }
-    struct alike_text *of = alike_find(copy + at);
-    of->used = ++alike.uses;
-    if (!alike_is_other(of, copy + at, rank, now)) {
-        alike_forget(of);
-        alike.say(copy);
-        of->used = alike.uses;
-        of->text = strdup(copy + at);
-        if (of->text == NULL || !alike_add(of, rank)) alike_forget(of);
-        of->said = of->count;
-    }
     free(copy);
 }
 

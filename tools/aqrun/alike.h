@@ -1,7 +1,8 @@
 /*
- * What ranks say alike: the library's warnings and errors, "aq[3] udp: …", come here from all of
- * them. The first of each is said at once, and those that follow with the same text as one line
- * that names their ranks.
+ * What ranks and hosts say alike: the library's warnings and errors, "aq[3] udp: …", come here from
+ * all ranks, and what is wrong with hosts, "aqrun: host n3: …". The first of each is said at once,
+ * and those that follow with the same text, but for the name of the host in it, as one line that
+ * names them.
  */
 #ifndef AQRUN_ALIKE_H
 #define AQRUN_ALIKE_H

@@ -114,6 +114,23 @@ static void many(void **state)
     assert_non_null(strstr(said, ",...] core"));
 }
 
+static void hosts(void **state)
+{
+    (void)state;
+    came("aqrun: host n1: not reached (no n1); try ssh n1; ending the job", 0);
+    came("aqrun: host n3: not reached (no n3); try ssh n3", 1);
+    came("aqrun: host n4: something else", 2);
+    came("aqrun: host n2: not reached (no n2); try ssh n2", 3);
+    expect("aqrun: host n1: not reached (no n1); try ssh n1; ending the job\n"
+           "aqrun: host n4: something else\n");
+    alike_close();
+    expect("aqrun: hosts n2,n3: the same as host n1, from 2 others: \"not reached (no n1); try ssh "
+           "n1; ending the job\"\n");
+    came("aqrun: host n1: ", 0);
+    came("aqrun: host n1", 0);
+    expect("aqrun: host n1: \naqrun: host n1\n");
+}
+
 static void what_is_no_such_line_stays(void **state)
 {
     (void)state;
@@ -134,6 +151,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_says_it_again_is_shown_again, begin, end),
         cmocka_unit_test_setup_teardown(what_is_long_is_cut, begin, end),
         cmocka_unit_test_setup_teardown(many, begin, end),
+        cmocka_unit_test_setup_teardown(hosts, begin, end),
         cmocka_unit_test_setup_teardown(what_is_no_such_line_stays, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,8 +218,8 @@ static void main_finish(void)
         aqi_loop_once(next);
     }
     aqi_agent_leave(patience);
-    alike_close();
     main_await_sessions();
+    alike_close();
     tree_close();
 }
 

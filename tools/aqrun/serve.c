@@ -9,6 +9,7 @@
 
 #include <aqueduct/aqueduct.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static struct rank *serve_rank(uint32_t number)
@@ -41,11 +42,26 @@ static const char *serve_hint(void *arg)
                : "";
 }
 
+static void serve_say_line(const char *line)
+{
+    output_append(&job.output[1], line, strlen(line));
+    output_append(&job.output[1], "\n", 1);
+    output_flush(&job.output[1]);
+}
+
+/* Hosts fail alike. */
+static void serve_say_alike(const char *text)
+{
+    char line[AQI_CONTROL_TEXT + 16];
+    int len = snprintf(line, sizeof(line), "aqrun: %s", text);
+    alike_came(line, aqi_min((size_t)len, sizeof(line) - 1), aqi_now_ns());
+}
+
 static void serve_say(void *arg, bool always, const char *text)
 {
     (void)arg;
     if (always)
-        say("%s", text);
+        serve_say_alike(text);
     else
         tell("%s", text);
 }
@@ -60,13 +76,6 @@ static void serve_die(void *arg, const char *why)
 {
     (void)arg;
     die("%s", why);
-}
-
-static void serve_say_line(const char *line)
-{
-    output_append(&job.output[1], line, strlen(line));
-    output_append(&job.output[1], "\n", 1);
-    output_flush(&job.output[1]);
 }
 
 static void serve_log(const char *bytes, size_t len)
