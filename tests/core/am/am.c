@@ -309,7 +309,13 @@ static void test_packets(void)
         job_barrier(); /* nobody comes out before all have sent */
         CHECK(job_counter("packets") > left || strcmp(route, "udp") != 0);
     }
-    CHECK((job_counter("packets") > before) == (strcmp(route, "udp") == 0));
+    /* On several hosts the barriers, too, take packets. */
+    bool any = false;
+    for (aq_rank rank = 0; rank < job.size; rank++) {
+        CHECK_OK(aq_info_route(job.team, rank, &route));
+        any = any || strcmp(route, "udp") == 0;
+    }
+    CHECK((job_counter("packets") > before) == any);
 }
 
 /* What the transport that leads to `rank` says of itself. */
