@@ -475,8 +475,9 @@ static bool desk_control_take(struct desk_seat *seat)
     }
     struct aqi_control message;
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
-    if (status == AQ_OK && message.type == AQI_CONTROL_SHOW && passed >= 0) {
-        desk_show(desk_rank(seat), (enum aqi_show)message.call, passed);
+    if (status == AQ_OK && message.type == AQI_CONTROL_SHOW) {
+        /* Without one there were no descriptors left here, and it is done without. */
+        if (passed >= 0) desk_show(desk_rank(seat), (enum aqi_show)message.call, passed);
         return true;
     }
     if (passed >= 0) close(passed);

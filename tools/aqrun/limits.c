@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 /* Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
- * socket, the life of a program under a shell, and with --prefix two pipes. */
+ * socket, the life of a program under a shell, and with --prefix two pipes. There may be those for
+ * what it shows, too: counters, statistics, trace and warnings. */
 enum {
     LIMITS_AGENT_FILES = 5,
     LIMITS_OWN_FILES = 24,
     LIMITS_RANK_FILES = 3,
-    LIMITS_PREFIX_FILES = 2
+    LIMITS_PREFIX_FILES = 2,
+    LIMITS_SHOWN_FILES = 4
 };
 
 static struct rlimit limits_files;
@@ -33,11 +35,12 @@ static void limits_check_files(void)
         LIMITS_RANK_FILES + (job.options.prefix || job.agents > 1 ? LIMITS_PREFIX_FILES : 0);
     rlim_t need =
         LIMITS_OWN_FILES + (rlim_t)job.count * each + (rlim_t)LIMITS_AGENT_FILES * (job.agents - 1);
-    if (limits_files.rlim_cur >= need) return;
+    rlim_t wanted = aqi_min(need + (rlim_t)job.count * LIMITS_SHOWN_FILES, limits_files.rlim_max);
     if (limits_files.rlim_max < need)
         limits_too_low("open files in aqrun", need, limits_files.rlim_max, "n");
-    struct rlimit raised = {.rlim_cur = need, .rlim_max = limits_files.rlim_max};
-    if (setrlimit(RLIMIT_NOFILE, &raised) != 0)
+    if (limits_files.rlim_cur >= wanted) return;
+    struct rlimit raised = {.rlim_cur = wanted, .rlim_max = limits_files.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) != 0 && limits_files.rlim_cur < need)
         limits_too_low("open files in aqrun", need, limits_files.rlim_cur, "n");
 }
 
