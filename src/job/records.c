@@ -135,9 +135,8 @@ static bool records_read(struct record *record)
 static bool records_may_read(const struct record *record)
 {
     const struct aqi_align *align = records.params.align;
-    bool timeless = align == NULL || record->what == AQI_SHOW_LOG;
-    return align == NULL ||
-           ((timeless || aqi_align_ready(align)) && aqi_hub_has_room(records.params.hub));
+    if (record->what == AQI_SHOW_LOG) return aqi_hub_has_room(records.params.hub);
+    return align == NULL || (aqi_align_ready(align) && aqi_hub_has_room(records.params.hub));
 }
 
 static void records_ready(struct aqi_source *source)

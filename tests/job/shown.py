@@ -6,6 +6,7 @@ usage: shown.py BUILD_DIR [CLASS[.TEST]]…
 The hosts are those of far.py.
 """
 
+import os
 import pathlib
 import re
 import signal
@@ -48,6 +49,21 @@ class Alike(far.Near):
                           says=r"rank \d .*AQ_AM_CREDITS=\"zz\" is not legal.*; ending the job")
         ours = [line for line in said.splitlines() if not line.startswith("rank ")]
         self.assertEqual(len(ours), 1, said)
+
+
+class Reader(far.Near):
+    """Whoever reads what ranks print."""
+
+    def test_is_waited_for(self):
+        """Ranks of other hosts wait as those here do, and nothing is lost."""
+        reads, writes = os.pipe()
+        with self.job("sh", "-c", "yes | head -c 20000000; echo done >&2", ranks=4,
+                      hosts=self.hosts(2), stdout=writes) as job, open(reads, "rb") as reader:
+            os.close(writes)
+            far.until(lambda: "done" in job.said(1), 1)
+            self.assertNotIn("done", job.said(1))
+            self.assertEqual(sum(map(len, iter(lambda: reader.read(1 << 20), b""))), 80000000)
+            self.assertEqual(job.wait(), 0, job.said(1))
 
 
 class Files(far.Near):

@@ -208,9 +208,11 @@ static void main_finish(void)
     input_close();
     if (job.agent == 0) aqi_hub_tell_lost(job.hub);
     uint64_t began = aqi_now_ns(), limit = began + MAIN_DRAIN_NS;
-    uint64_t patience = began + 2 * job.exit_timeout_ns + MAIN_DRAIN_NS;
+    uint64_t patient = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, patience = began + patient;
     while (!aqi_hub_abandoned(job.hub)) {
         uint64_t next = main_tick(), now = aqi_now_ns();
+        /* Agents have to wait with what ranks have printed. */
+        if (job.output[0].full || job.output[1].full) patience = now + patient;
         bool relays = main_relays_done(now > limit);
         bool alone = aqi_agent_children() == 0 || now > patience;
         if (relays && alone && main_written()) break;

@@ -179,7 +179,9 @@ void output_flush(struct output *output)
 {
     /* While it waits for room, more attempts are in vain. */
     if (output->source.watched == 0) output_drain(output);
-    if (output->waiting.used > OUTPUT_FULL) output->full = true;
+    if (output->waiting.used <= OUTPUT_FULL) return;
+    output->full = true;
+    if (job.agent == 0 && job.hub != NULL) aqi_hub_hold_output(job.hub, true);
 }
 
 bool output_empty(const struct output *output)
