@@ -3,12 +3,12 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
-enum { HEAD = sizeof(struct dgram_head), MOST = 512 };
+enum { HEAD = sizeof(struct dgram_head), MOST = 1024 };
 
 /* Append a record with `n` bytes; returns where the next begins. */
 static size_t add(unsigned char *packet, size_t at, uint8_t kind, uint8_t flags, size_t n)
@@ -38,11 +38,21 @@ static const struct kind {
     {DGRAM_SACK, 1, 0, 16},
 };
 
-/* An allocation of exactly so many bytes: a sanitizer sees a read of one more. */
+/* Where so many bytes end at the end of the memory: a read of one more ends the test. */
+static unsigned char *before_the_end(size_t len)
+{
+    static unsigned char *memory;
+    const size_t page = 65536;
+    if (memory == NULL) {
+        memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(memory != MAP_FAILED && mprotect(memory + page, page, PROT_NONE) == 0);
+    }
+    return memory + page - len;
+}
+
 static bool valid(const unsigned char *packet, size_t len, uint8_t flags)
 {
-    unsigned char *exact = malloc(len);
-    assert_non_null(exact);
+    unsigned char *exact = before_the_end(len);
     memcpy(exact, packet, len);
     bool ok = dgram_records_valid(exact, len, flags);
     struct dgram_record record;
@@ -50,7 +60,6 @@ static bool valid(const unsigned char *packet, size_t len, uint8_t flags)
     size_t at = HEAD, nbytes;
     while (ok && dgram_record_next(exact, len, &at, &record, &bytes, &nbytes))
         assert_true(bytes >= exact + HEAD && bytes + nbytes <= exact + len);
-    free(exact);
     return ok;
 }
 
@@ -96,11 +105,84 @@ static void each_kind_where_it_may_be(void **state)
     }
 }
 
+/* As short and as long as each may be, and one byte beyond that. */
+static void each_kind_at_its_bounds(void **state)
+{
+    static const struct {
+        uint8_t kind, flags, head_flags;
+        size_t least, most; /* 0: as much as a packet has */
+    } bounds[] = {
+        {DGRAM_MESSAGE, 0, DGRAM_NUMBERED, 8, 0}, {DGRAM_FRAGMENT, 0, DGRAM_NUMBERED, 1, 0},
+        {DGRAM_PUT, 0, DGRAM_NUMBERED, 1, 0},     {DGRAM_LONG, 0, DGRAM_NUMBERED, 8, 0},
+        {DGRAM_GET, 0, DGRAM_NUMBERED, 8, 8},     {DGRAM_BYTES, 0, DGRAM_NUMBERED, 1, 0},
+        {DGRAM_REFUSED, 0, DGRAM_NUMBERED, 0, 0}, {DGRAM_SACK, 1, 0, 8, 8 * DGRAM_SACK_WORDS},
+    };
+    (void)state;
+    for (unsigned i = 0; i < AQI_COUNT_OF(bounds); i++) {
+        unsigned char packet[MOST] = {0};
+        const uint8_t kind = bounds[i].kind, flags = bounds[i].flags;
+        size_t most = kind == DGRAM_REFUSED ? 0 : bounds[i].most, end;
+        end = add(packet, HEAD, kind, flags, bounds[i].least);
+        assert_true(valid(packet, end, bounds[i].head_flags));
+        if (bounds[i].least != 0) {
+            end = add(packet, HEAD, kind, flags, bounds[i].least - 1);
+            assert_false(valid(packet, end, bounds[i].head_flags));
+        }
+        if (most == 0 && kind != DGRAM_REFUSED) continue;
+        end = add(packet, HEAD, kind, flags, most);
+        assert_true(valid(packet, end, bounds[i].head_flags));
+        end = add(packet, HEAD, kind, flags, most + 1);
+        assert_false(valid(packet, end, bounds[i].head_flags));
+    }
+}
+
+/* A record shorter than its head, the last in its packet. */
+static void heads_cut_off(void **state)
+{
+    (void)state;
+    for (uint8_t kind = DGRAM_MESSAGE; kind < DGRAM_RECORDS; kind++)
+        for (uint16_t len = 0; len < sizeof(struct dgram_record); len++) {
+            unsigned char packet[MOST] = {0};
+            bool whole = kind == DGRAM_MESSAGE && len >= 8;
+            memcpy(packet + HEAD, &len, sizeof(len));
+            packet[HEAD + 2] = kind;
+            for (size_t there = 1; there <= 16; there++)
+                if (there >= len)
+                    assert_int_equal(valid(packet, HEAD + there, DGRAM_NUMBERED), whole);
+        }
+}
+
+/* Of four bytes at least, which a record could begin with. */
+static void padding(void **state)
+{
+    (void)state;
+    unsigned char packet[MOST] = {0};
+    for (size_t len = 0; len <= 16; len++)
+        assert_int_equal(valid(packet, HEAD + len, DGRAM_NUMBERED), len == 0 || len >= 4);
+}
+
+static void a_message_is_all_its_own(void **state)
+{
+    (void)state;
+    struct dgram_record record;
+    const unsigned char *bytes;
+    unsigned char packet[MOST];
+    size_t at = HEAD, nbytes, end = add(packet, HEAD, DGRAM_MESSAGE, 0, 24);
+    assert_true(dgram_record_next(packet, end, &at, &record, &bytes, &nbytes));
+    assert_true(record.len == 24 && record.id == 0 && record.where == 0);
+    assert_true(bytes == packet + HEAD && nbytes == 24 && at == HEAD + 32);
+    assert_false(dgram_record_next(packet, end, &at, &record, &bytes, &nbytes));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_cut_anywhere),
         cmocka_unit_test(each_kind_where_it_may_be),
+        cmocka_unit_test(each_kind_at_its_bounds),
+        cmocka_unit_test(heads_cut_off),
+        cmocka_unit_test(padding),
+        cmocka_unit_test(a_message_is_all_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

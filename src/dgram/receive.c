@@ -69,19 +69,14 @@ static void receive_forget(struct aqi_dgram *dgram, struct dgram_incoming *incom
     aqi_pool_put(&dgram->incoming_pool, incoming);
 }
 
-static void receive_drop(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                         struct dgram_incoming *incoming)
-{
-    *receive_find(conn, incoming->id, incoming->is_long) = incoming->next;
-    conn->incoming_count--;
-    receive_forget(dgram, incoming);
-}
-
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
+    struct dgram_incoming *incoming;
     for (unsigned i = 0; i < DGRAM_INCOMING_LISTS; i++)
-        while (conn->incoming[i] != NULL)
-            receive_drop(dgram, conn, conn->incoming[i]);
+        while ((incoming = conn->incoming[i]) != NULL) {
+            conn->incoming[i] = incoming->next;
+            receive_forget(dgram, incoming);
+        }
 }
 
 /* --- requests that came when none may be handled -----------------------------------------------

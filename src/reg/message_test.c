@@ -17,11 +17,17 @@ static const struct reg_wire legal[] = {
     {.kind = REG_ANSWER, .quota = 7, .serial = UINT64_MAX}, /* a refusal */
     {.kind = REG_REVOKE, .serial = 9},
     {.kind = REG_DROP, .serials = REG_SERIALS_MAX},
+    {.kind = REG_ASK, .nbytes = 1, .serial = 1, .addr = UINT64_MAX - 6, .len = 6}, /* at the end */
 };
 
 static const struct reg_wire illegal[] = {
+    {.kind = REG_MESSAGE_NONE},
     {.kind = REG_MESSAGE_NONE, .serial = 1},
+    {.kind = REG_MESSAGE_KINDS},
     {.kind = REG_MESSAGE_KINDS, .serial = 1},
+    {.kind = UINT8_MAX, .serial = 1},
+    {.kind = REG_ASK, .serial = 1, .addr = UINT64_MAX, .len = 1},
+    {.kind = REG_ASK, .serial = 1, .addr = UINT64_MAX - 5, .len = 6},
     {.kind = REG_ASK, .serial = 0, .addr = 5, .len = 6},
     {.kind = REG_ASK, .serial = 1, .addr = 5},
     {.kind = REG_ASK, .serial = 1, .addr = UINT64_MAX, .len = 6},

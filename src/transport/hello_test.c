@@ -125,7 +125,33 @@ static void test_senseless(void **state)
     static const char bytes[AQI_KEY_MAX + 1];
     REFUSED(hello.addr = bytes; hello.addr_len = AQI_ADDR_MAX + 1);
     REFUSED(hello.key = bytes; hello.key_len = AQI_KEY_MAX + 1);
+    REFUSED(hello.type = AQI_HELLO_ACCEPT; hello.max_medium = 0);
 #undef REFUSED
+}
+
+/* What is just within bounds. */
+static void test_bounds(void **state)
+{
+    struct aqi_hello hello, again;
+    (void)state;
+#define TAKEN(change)                                                                              \
+    hello = sample();                                                                              \
+    change;                                                                                        \
+    assert_int_equal(decoded(&hello), AQ_OK)
+    TAKEN(hello.objects = AQI_RENDEZVOUS_FDS);
+    TAKEN(hello.max_medium = 512);
+    TAKEN(hello.max_medium = 1u << 20);
+    TAKEN(hello.segment_addr = UINT64_MAX - hello.segment_size);
+    TAKEN(hello.segment_offset = UINT64_MAX - hello.segment_size);
+    TAKEN(hello.memory = 0; hello.segment_size = 0);
+    TAKEN(hello.type = AQI_HELLO_BYE; hello.max_medium = 0);
+    TAKEN(hello.addr_len = hello.key_len = hello.nbytes = 0);
+    TAKEN(hello.addr_len = hello.key_len = hello.nbytes = 1);
+#undef TAKEN
+    size_t len = aqi_hello_encode(&hello, buf);
+    assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_OK);
+    assert_memory_equal(again.addr, hello.addr, 1);
+    assert_memory_equal(again.data, "h", 1);
 }
 
 int main(void)
@@ -136,6 +162,7 @@ int main(void)
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_other_version),
         cmocka_unit_test(test_senseless),
+        cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

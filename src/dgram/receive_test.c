@@ -1,0 +1,783 @@
+/*
+ * Twin of receive.c: a peer that has connected and then sends what no engine sends. Each bound is
+ * tried on both of its sides. What is refused is counted, leaves memory alone, and harms nobody.
+ */
+#include "dgram/dgram_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { NODES = 3, LIAR = 0, FRIEND = 1, VICTIM = 2, WIRE = 256, MOST = 1000, REACH = 4096 };
+
+static struct {
+    struct aqi_dgram *dgram[NODES];
+    struct {
+        uint8_t from, to;
+        size_t len;
+        alignas(16) unsigned char bytes[2048];
+    } wire[WIRE];
+    unsigned flying;
+    uint64_t now;
+    bool cut; /* what the victim sends stays on the wire */
+    unsigned delivered, requests, completed, lost;
+    size_t delivered_len;
+    aq_status status;
+    char why[200];
+} world;
+
+static unsigned char reach[REACH + 64]; /* of the victim: the first REACH bytes, for peers */
+static unsigned char got[512];          /* where its gets go */
+
+static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *to,
+                     const struct iovec *iov, unsigned niov, size_t segment, unsigned packets)
+{
+    unsigned char all[AQI_DGRAM_BURST];
+    size_t len = 0;
+    (void)channel, (void)packets;
+    for (unsigned i = 0; i < niov; i++) {
+        memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
+        len += iov[i].iov_len;
+    }
+    for (size_t at = 0; at < len; at += segment) {
+        assert_true(world.flying < WIRE);
+        world.wire[world.flying].from = *(uint8_t *)arg;
+        world.wire[world.flying].to = to->bytes[0];
+        world.wire[world.flying].len = aqi_min(segment, len - at);
+        memcpy(world.wire[world.flying].bytes, all + at, world.wire[world.flying].len);
+        world.flying++;
+    }
+    return true;
+}
+
+static void deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len)
+{
+    (void)source, (void)message;
+    if (*(uint8_t *)arg != VICTIM) return;
+    world.delivered++;
+    world.requests += request;
+    world.delivered_len = len;
+}
+
+static void end_of_operation(void *arg, void *user, aq_status status)
+{
+    (void)arg, (void)user;
+    world.completed++;
+    world.status = status;
+}
+
+static bool range_ok(void *arg, uint64_t addr, size_t len)
+{
+    (void)arg;
+    return aqi_within(addr, len, (uintptr_t)reach, REACH);
+}
+
+static aq_status lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr)
+{
+    (void)arg;
+    *addr = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)id}};
+    return AQ_OK;
+}
+
+static void lost(void *arg, uint32_t id, const char *why)
+{
+    (void)id;
+    if (*(uint8_t *)arg != VICTIM) return;
+    world.lost++;
+    snprintf(world.why, sizeof(world.why), "%s", why);
+}
+
+static void mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
+                uint8_t tag[16])
+{
+    (void)arg;
+    memcpy(tag, key, 16);
+    for (unsigned i = 0; i < niov; i++)
+        for (size_t at = 0; at < iov[i].iov_len; at++)
+            tag[at % 16] =
+                (uint8_t)(tag[at % 16] * 31 + ((unsigned char *)iov[i].iov_base)[at] + 1);
+}
+
+static void arrive(void)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < world.flying; i++) {
+        if (world.cut && world.wire[i].from == VICTIM) {
+            world.wire[kept++] = world.wire[i];
+            continue;
+        }
+        aqi_dgram_input(world.dgram[world.wire[i].to], world.wire[i].bytes, world.wire[i].len, true,
+                        world.now);
+    }
+    world.flying = kept;
+}
+
+static void run(uint64_t ns)
+{
+    for (uint64_t until = world.now + ns; world.now < until; world.now += 10000) {
+        for (unsigned i = 0; i < NODES; i++)
+            (void)aqi_dgram_progress(world.dgram[i], true, world.now);
+        arrive();
+    }
+}
+
+static struct aqi_dgram_config options = {.pool = 16, .least = 8};
+
+static void open_world(bool authenticate)
+{
+    static uint8_t ids[NODES] = {0, 1, 2};
+    memset(&world, 0, sizeof(world));
+    world.now = 1000;
+    memset(reach, 0, sizeof(reach));
+    for (unsigned i = 0; i < NODES; i++) {
+        struct aqi_dgram_config config;
+        const struct aqi_dgram_hooks hooks = {.transmit = transmit,
+                                              .deliver = deliver,
+                                              .local = end_of_operation,
+                                              .remote = end_of_operation,
+                                              .range_ok = range_ok,
+                                              .lookup = lookup,
+                                              .lost = lost,
+                                              .mac = mac,
+                                              .arg = &ids[i]};
+        aqi_dgram_defaults(&config);
+        config.self = i;
+        config.size = NODES;
+        config.epoch = 10 + i;
+        config.seed = 20 + i;
+        config.max_message = MOST;
+        config.pool = options.pool;
+        config.least = options.least;
+        config.address = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)i}};
+        config.authenticate = authenticate;
+        assert_int_equal(aqi_dgram_create(&config, &hooks, &world.dgram[i]), AQ_OK);
+        for (uint32_t id = 0; id < NODES; id++)
+            if (id != i) assert_int_equal(aqi_dgram_peer(world.dgram[i], id), AQ_OK);
+    }
+    /* The victim is connected with both of the others. */
+    static const unsigned char hello[16];
+    for (uint32_t id = 0; id < VICTIM; id++)
+        assert_int_equal(
+            aqi_dgram_send(world.dgram[VICTIM], id, false, hello, sizeof(hello), NULL, 0), AQ_OK);
+    run(2000000);
+    assert_int_equal(dgram_peer_of(world.dgram[VICTIM], LIAR)->state, DGRAM_UP);
+}
+
+static void close_world(void)
+{
+    for (unsigned i = 0; i < NODES; i++)
+        aqi_dgram_destroy(world.dgram[i]);
+}
+
+/* --- forging ---------------------------------------------------------------------------------- */
+
+static struct dgram_peer *peer_of(uint32_t id)
+{
+    return dgram_peer_of(world.dgram[VICTIM], id);
+}
+
+static struct {
+    struct dgram_head head;
+    alignas(16) unsigned char bytes[16384];
+    size_t len;
+} forged;
+
+/* A packet as `from` could send it next, or as its engine would not. */
+static void begin(uint32_t from, uint8_t flags)
+{
+    const struct dgram_conn *conn = peer_of(from)->conn;
+    unsigned channel = flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND;
+    forged.head = (struct dgram_head){.cookie = conn->cookie_in,
+                                      .source = from,
+                                      .seq = conn->rx[channel].seen.highest,
+                                      .ack = {conn->tx[0].base, conn->tx[1].base},
+                                      .room = 64,
+                                      .order = (uint16_t)(conn->rx[channel].order + 1),
+                                      .flags = flags,
+                                      .version = DGRAM_VERSION};
+    forged.len = sizeof(forged.head);
+}
+
+static void add(struct dgram_record record, size_t n)
+{
+    static const unsigned char bytes[2048] = {1, 2, 3};
+    record.len = (uint16_t)(sizeof(record) + n);
+    memcpy(forged.bytes + forged.len, &record, sizeof(record));
+    memcpy(forged.bytes + forged.len + sizeof(record), bytes, n);
+    size_t end = forged.len + record.len;
+    forged.len += dgram_round16(record.len);
+    memset(forged.bytes + end, 0, forged.len - end);
+}
+
+/* How much such a counter of the victim grew when it came. */
+static uint64_t come(enum aqi_dgram_counter counter, bool handled)
+{
+    static alignas(16) unsigned char packet[sizeof(forged.bytes)];
+    uint64_t before = aqi_dgram_count(world.dgram[VICTIM], counter);
+    memcpy(forged.bytes, &forged.head, sizeof(forged.head));
+    memcpy(packet, forged.bytes, forged.len);
+    aqi_dgram_input(world.dgram[VICTIM], packet, forged.len, handled, world.now);
+    return aqi_dgram_count(world.dgram[VICTIM], counter) - before;
+}
+
+static bool refuses(void)
+{
+    return come(AQI_DGRAM_DROP_MALFORMED, true) != 0;
+}
+
+/* --- messages in pieces ------------------------------------------------------------------------
+ */
+
+static bool fragment(uint32_t id, uint64_t total, uint64_t offset, size_t n)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_FRAGMENT, .id = id, .where = total << 32 | offset}, n);
+    return refuses();
+}
+
+static void test_fragments(void **state)
+{
+    (void)state;
+    open_world(false);
+    /* How much is allocated for it is what the first piece says. */
+    assert_false(fragment(1, MOST, 0, 16));
+    assert_true(fragment(2, MOST + 1, 0, 16));
+    assert_true(fragment(3, UINT32_MAX, 0, 16));
+    assert_true(fragment(4, 7, 0, 7));
+    assert_true(fragment(5, 0, 0, 1));
+    assert_int_equal(world.delivered, 0);
+    assert_false(fragment(6, 8, 0, 8));
+    assert_int_equal(world.delivered, 1);
+    assert_int_equal(world.delivered_len, 8);
+    /* Within what was said. */
+    assert_true(fragment(7, 100, 100, 1));
+    assert_true(fragment(7, 100, 101, 1));
+    assert_true(fragment(7, 100, UINT32_MAX, 1));
+    assert_true(fragment(7, 100, 84, 17));
+    assert_false(fragment(7, 100, 84, 16));
+    /* A later piece that says something else, and more than is missing. */
+    assert_true(fragment(7, 101, 0, 16));
+    assert_true(fragment(7, 99, 0, 16));
+    assert_true(fragment(7, 100, 0, 85));
+    assert_false(fragment(7, 100, 0, 83));
+    assert_true(fragment(7, 100, 90, 2));
+    assert_int_equal(world.delivered, 1);
+    assert_false(fragment(7, 100, 83, 1));
+    assert_int_equal(world.delivered, 2);
+    assert_int_equal(world.delivered_len, 100);
+    /* The largest. */
+    assert_false(fragment(1, MOST, 16, MOST - 16));
+    assert_int_equal(world.delivered_len, MOST);
+    assert_int_equal(peer_of(LIAR)->conn->incoming_count, 0);
+    assert_int_equal(world.lost, 0);
+    close_world();
+}
+
+/* What a peer begins and never ends takes no more memory than this. */
+static void test_too_many_messages(void **state)
+{
+    enum { INCOMING = 1 << 16 };
+    (void)state;
+    open_world(false);
+    struct dgram_conn *conn = peer_of(LIAR)->conn;
+    for (uint32_t id = 1; id <= 100; id++) { /* those that end make room for others */
+        assert_false(fragment(id, 16, 8, 8));
+        assert_int_equal(conn->incoming_count, 1);
+        assert_false(fragment(id, 16, 0, 8));
+        assert_int_equal(conn->incoming_count, 0);
+    }
+    assert_int_equal(world.delivered, 100);
+    conn->incoming_count = INCOMING - 1; /* to begin so many takes long */
+    assert_false(fragment(200, 16, 0, 8));
+    assert_int_equal(conn->incoming_count, INCOMING);
+    assert_int_equal(world.lost, 0);
+    assert_true(fragment(201, 16, 0, 8));
+    run(100000);
+    assert_int_equal(world.lost, 1);
+    assert_string_equal(world.why, "sends pieces of too many messages at a time");
+    close_world();
+}
+
+/* --- Longs -------------------------------------------------------------------------------------
+ */
+
+static bool long_head(uint32_t id, uint64_t bytes)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_LONG, .id = id, .where = bytes}, 24);
+    return refuses();
+}
+
+static bool put(uint32_t id, size_t offset, size_t n, uint8_t flags)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    add(
+        (struct dgram_record){
+            .kind = DGRAM_PUT, .flags = flags, .id = id, .where = (uintptr_t)reach + offset},
+        n);
+    return refuses();
+}
+
+static void test_longs(void **state)
+{
+    (void)state;
+    open_world(false);
+    assert_false(put(1, 0, 100, DGRAM_OF_LONG));
+    assert_true(long_head(1, 99)); /* more is there than belongs to it */
+    assert_false(long_head(1, 100));
+    assert_int_equal(world.delivered, 1);
+    assert_int_equal(world.delivered_len, 24);
+    assert_false(long_head(2, 100));
+    assert_true(long_head(2, 100)); /* a second head */
+    assert_true(put(2, 0, 101, DGRAM_OF_LONG));
+    assert_false(put(2, 0, 60, DGRAM_OF_LONG));
+    assert_true(put(2, 60, 41, DGRAM_OF_LONG));
+    assert_int_equal(world.delivered, 1);
+    assert_false(put(2, 60, 40, DGRAM_OF_LONG));
+    assert_int_equal(world.delivered, 2);
+    /* Its bytes are refused: the head is not delivered. */
+    assert_false(put(3, REACH, 8, DGRAM_OF_LONG));
+    assert_false(long_head(3, 8));
+    assert_int_equal(world.delivered, 2);
+    assert_int_equal(peer_of(LIAR)->conn->incoming_count, 0);
+    close_world();
+}
+
+/* --- puts and gets -----------------------------------------------------------------------------
+ */
+
+/* Of what the victim has sent and nobody has received: the first record of this kind. */
+static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
+{
+    const unsigned char *bytes;
+    size_t nbytes;
+    for (unsigned i = 0; i < world.flying; i++) {
+        size_t at = sizeof(struct dgram_head);
+        while (
+            dgram_record_next(world.wire[i].bytes, world.wire[i].len, &at, record, &bytes, &nbytes))
+            if (record->kind == kind && record->id == id) return true;
+    }
+    return false;
+}
+
+static void test_puts(void **state)
+{
+    struct dgram_record record;
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    assert_false(put(1, 0, 3, 0));
+    assert_false(put(2, REACH - 3, 3, 0));
+    assert_memory_equal(reach, "\1\2\3\0", 4);
+    assert_memory_equal(reach + REACH - 3, "\1\2\3\0", 4);
+    run(100000);
+    uint32_t until = dgram_acked_until(peer_of(LIAR)->conn, AQI_DGRAM_COMMAND);
+    /* One byte too many: nothing is written, it is told, and it is not acknowledged before. */
+    assert_false(put(77, REACH - 3, 4, 0));
+    run(100000);
+    assert_int_equal(reach[REACH], 0);
+    assert_true(has_sent(DGRAM_REFUSED, 77, &record));
+    assert_int_equal(dgram_acked_until(peer_of(LIAR)->conn, AQI_DGRAM_COMMAND), until);
+    /* So many may wait for that; what comes then is to come again. */
+    for (uint32_t i = 1; i < DGRAM_HELD; i++) {
+        begin(LIAR, DGRAM_NUMBERED);
+        add((struct dgram_record){.kind = DGRAM_PUT, .id = 77 + i, .where = 1}, 8);
+        assert_int_equal(come(AQI_DGRAM_DROP_POOL, true), 0);
+    }
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_PUT, .id = 99, .where = 1}, 8);
+    assert_int_equal(come(AQI_DGRAM_DROP_POOL, true), 1);
+    assert_int_equal(peer_of(LIAR)->conn->holding, DGRAM_HELD);
+    close_world();
+}
+
+/* Many refused puts in one packet: as many are told as a packet has room for. */
+static void test_many_refusals(void **state)
+{
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    begin(LIAR, DGRAM_NUMBERED);
+    for (uint32_t id = 0; id < 100; id++)
+        add((struct dgram_record){.kind = DGRAM_PUT, .id = id, .where = 1}, 1);
+    assert_false(refuses());
+    run(100000);
+    unsigned told = 0;
+    struct dgram_record record;
+    while (has_sent(DGRAM_REFUSED, told, &record))
+        told++;
+    assert_int_equal(told, (AQI_DGRAM_COMMAND_MAX - sizeof(struct dgram_head)) / sizeof(record));
+    for (unsigned i = 0; i < world.flying; i++)
+        assert_true(world.wire[i].len <= AQI_DGRAM_COMMAND_MAX);
+    close_world();
+}
+
+static void get(uint32_t id, uint64_t where, uint64_t len)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_GET, .id = id, .where = where}, sizeof(len));
+    memcpy(forged.bytes + forged.len - 16, &len, sizeof(len));
+    assert_false(refuses());
+}
+
+static void test_gets(void **state)
+{
+    struct dgram_record record;
+    const uint64_t at = (uintptr_t)reach;
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    get(1, at, 0);
+    get(2, at, UINT64_MAX);
+    get(3, at, REACH + 1);
+    get(4, at + 1, REACH);
+    get(5, at + REACH, 1);
+    get(6, at - 1, 1);
+    run(100000);
+    for (uint32_t id = 1; id <= 6; id++) {
+        assert_true(has_sent(DGRAM_REFUSED, id, &record));
+        assert_false(has_sent(DGRAM_BYTES, id, &record));
+    }
+    get(11, at, 1);
+    get(12, at + REACH - 1, 1);
+    get(13, at, AQI_DGRAM_COPIED);
+    get(14, at, AQI_DGRAM_COPIED + 1);
+    run(100000);
+    for (uint32_t id = 11; id <= 14; id++) {
+        assert_false(has_sent(DGRAM_REFUSED, id, &record));
+        assert_true(has_sent(DGRAM_BYTES, id, &record));
+    }
+    close_world();
+}
+
+/* --- answers to what the victim has asked for --------------------------------------------------
+ */
+
+static bool answer(uint32_t from, uint32_t id, uint64_t offset, size_t n)
+{
+    begin(from, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_BYTES, .id = id, .where = offset}, n);
+    return refuses();
+}
+
+static void test_answers(void **state)
+{
+    enum { LEN = 100 };
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    memset(got, 0x55, sizeof(got));
+    assert_int_equal(aqi_dgram_get(world.dgram[VICTIM], LIAR, 4096, got + 8, LEN, &world), AQ_OK);
+    run(100000);
+    uint32_t id = peer_of(LIAR)->conn->ops->id;
+    assert_true(answer(LIAR, id, LEN, 1));
+    assert_true(answer(LIAR, id, LEN + 1, 1));
+    assert_true(answer(LIAR, id, UINT64_MAX, 2));
+    assert_true(answer(LIAR, id, 0, LEN + 1));
+    assert_true(answer(LIAR, id, LEN - 3, 4));
+    /* Another's, or of nothing: ignored. */
+    assert_false(answer(FRIEND, id, 0, LEN));
+    assert_false(answer(LIAR, id + 1, 0, LEN));
+    begin(FRIEND, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_REFUSED, .id = id}, 0);
+    assert_false(refuses());
+    for (size_t i = 0; i < sizeof(got); i++)
+        assert_int_equal(got[i], 0x55);
+    assert_int_equal(world.completed, 0);
+    /* As much as was asked for in all, though some of it twice; then it is over. */
+    assert_false(answer(LIAR, id, LEN - 3, 3));
+    assert_memory_equal(got + 8 + LEN - 3, "\1\2\3\x55", 4);
+    assert_true(answer(LIAR, id, 0, LEN - 2));
+    assert_int_equal(world.completed, 0);
+    assert_false(answer(LIAR, id, 0, LEN - 3));
+    begin(LIAR, 0);
+    forged.head.ack[0] = peer_of(LIAR)->conn->tx[0].next;
+    (void)refuses();
+    assert_int_equal(world.completed, 1);
+    assert_int_equal(world.status, AQ_OK);
+    assert_int_equal(got[7], 0x55);
+    close_world();
+}
+
+/* --- packets -----------------------------------------------------------------------------------
+ */
+
+static bool message_with(uint32_t seq, enum aqi_dgram_counter counter)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    forged.head.seq = seq;
+    add((struct dgram_record){.kind = DGRAM_MESSAGE}, 0);
+    return come(counter, true) != 0;
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    const struct dgram_seen *seen = &peer_of(LIAR)->conn->rx[AQI_DGRAM_COMMAND].seen;
+    uint32_t base = seen->base;
+    assert_true(message_with(base + DGRAM_WINDOW, AQI_DGRAM_DROP_WINDOW));
+    assert_true(message_with(base - 1, AQI_DGRAM_DUPLICATES));
+    assert_true(message_with(base + DGRAM_WINDOW - 1, AQI_DGRAM_RECEIVED));
+    assert_true(message_with(base + DGRAM_WINDOW - 1, AQI_DGRAM_DUPLICATES));
+    struct aqi_dgram_peer_info info;
+    assert_true(aqi_dgram_peer_info(world.dgram[VICTIM], LIAR, &info));
+    assert_int_equal(info.duplicates, 2);
+    assert_int_equal(world.delivered, 1);
+    assert_true(message_with(base, AQI_DGRAM_RECEIVED));
+    assert_int_equal(seen->base, base + 1);
+    assert_int_equal(world.delivered, 2);
+    /* Acknowledged before it was sent. */
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        begin(LIAR, 0);
+        forged.head.ack[c] = peer_of(LIAR)->conn->tx[c].next + 1;
+        assert_int_equal(come(AQI_DGRAM_DROP_WINDOW, true), 1);
+        begin(LIAR, 0);
+        forged.head.ack[c] = peer_of(LIAR)->conn->tx[c].next;
+        assert_int_equal(come(AQI_DGRAM_DROP_WINDOW, true), 0);
+    }
+    close_world();
+}
+
+/* The 16th packet is acknowledged at once, those before it after a while. */
+static void test_when_acknowledged(void **state)
+{
+    enum { UNACKED = 16 };
+    (void)state;
+    open_world(false);
+    struct dgram_conn *conn = peer_of(LIAR)->conn;
+    run(1000000);
+    assert_int_equal(conn->unacked, 0);
+    for (unsigned i = 1; i <= UNACKED; i++) {
+        assert_false(conn->ack_now);
+        assert_true(message_with(conn->rx[AQI_DGRAM_COMMAND].seen.highest, AQI_DGRAM_RECEIVED));
+        assert_int_equal(conn->ack_at, world.now + 50000);
+    }
+    assert_true(conn->ack_now);
+    run(1000000);
+    assert_int_equal(conn->unacked, 0);
+    begin(LIAR, DGRAM_NUMBERED | DGRAM_ASKS);
+    assert_int_equal(come(AQI_DGRAM_RECEIVED, true), 1);
+    assert_true(conn->ack_now);
+    run(1000000);
+    assert_false(conn->ack_now);
+    assert_true(message_with(conn->rx[AQI_DGRAM_COMMAND].seen.base + 1, AQI_DGRAM_RECEIVED));
+    assert_true(conn->ack_now && conn->gap);
+    close_world();
+}
+
+/* Who has more to say keeps a connection that was about to be closed. */
+static void test_not_closed(void **state)
+{
+    static alignas(16) unsigned char packet[sizeof(struct dgram_head)];
+    (void)state;
+    open_world(false);
+    struct dgram_peer *peer = peer_of(LIAR);
+    for (unsigned how = 0; how < 4; how++) {
+        peer->state = DGRAM_CLOSING;
+        begin(LIAR, how % 2 == 0 ? DGRAM_NUMBERED : how == 1 ? DGRAM_ASKS : 0);
+        memcpy(packet, &forged.head, sizeof(forged.head));
+        if (how == 0)
+            aqi_dgram_answer(world.dgram[VICTIM], packet, sizeof(packet), world.now);
+        else
+            aqi_dgram_input(world.dgram[VICTIM], packet, sizeof(packet), true, world.now);
+        assert_int_equal(peer->state, how == 3 ? DGRAM_CLOSING : DGRAM_UP);
+        assert_int_equal(peer->conn->room, 64 << 10);
+    }
+    peer->state = DGRAM_UP;
+    assert_int_equal(aqi_dgram_resume(world.dgram[VICTIM], true, world.now), 1);
+    close_world();
+}
+
+/* The latest of the transmissions that have come; the numbers wrap. */
+static void test_order(void **state)
+{
+    static const struct {
+        uint16_t comes, latest;
+    } steps[] = {{0xfff0, 0xfff0}, {0xffff, 0xffff}, {5, 5}, {3, 5}, {0xffff, 5}, {6, 6}};
+    (void)state;
+    open_world(false);
+    const struct dgram_rx *rx = &peer_of(LIAR)->conn->rx[AQI_DGRAM_DATA];
+    assert_false(rx->ordered);
+    for (size_t i = 0; i < AQI_COUNT_OF(steps); i++) {
+        begin(LIAR, DGRAM_NUMBERED | DGRAM_ON_DATA);
+        forged.head.order = steps[i].comes;
+        assert_int_equal(come(AQI_DGRAM_RECEIVED, true), 1);
+        assert_int_equal(rx->order, steps[i].latest);
+    }
+    close_world();
+}
+
+/* Those that send bulk share the room that the port has. */
+static void test_who_is_active(void **state)
+{
+    (void)state;
+    open_world(false);
+    assert_int_equal(world.dgram[VICTIM]->actives, 0);
+    for (unsigned i = 0; i < 6; i++) {
+        begin(i < 3 ? LIAR : FRIEND, DGRAM_NUMBERED | DGRAM_ON_DATA);
+        assert_int_equal(come(AQI_DGRAM_RECEIVED, true), 1);
+        assert_int_equal(world.dgram[VICTIM]->actives, i < 3 ? 1 : 2);
+    }
+    run(40000000);
+    assert_int_equal(world.dgram[VICTIM]->actives, 0);
+    close_world();
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    open_world(false);
+    for (size_t len = 0; len < sizeof(struct dgram_head); len++) {
+        begin(LIAR, DGRAM_ASKS);
+        forged.len = len;
+        assert_int_equal(come(AQI_DGRAM_DROP_SHORT, true), 1);
+    }
+    begin(LIAR, DGRAM_ASKS);
+    assert_int_equal(come(AQI_DGRAM_DROP_SHORT, true), 0);
+    assert_true(peer_of(LIAR)->conn->ack_now);
+    begin(LIAR, 0);
+    forged.head.cookie++;
+    assert_int_equal(come(AQI_DGRAM_DROP_COOKIE, true), 1);
+    begin(LIAR, 0);
+    forged.head.source = FRIEND;
+    assert_int_equal(come(AQI_DGRAM_DROP_COOKIE, true), 1);
+    begin(LIAR, 0);
+    forged.head.source = NODES;
+    assert_int_equal(come(AQI_DGRAM_DROP_COOKIE, true), 1);
+    begin(LIAR, 0);
+    forged.head.version++;
+    assert_int_equal(come(AQI_DGRAM_DROP_VERSION, true), 1);
+    close_world();
+}
+
+static void test_macs(void **state)
+{
+    (void)state;
+    open_world(true);
+    for (size_t more = 0; more < DGRAM_TAG; more++) {
+        begin(LIAR, 0);
+        forged.len += more;
+        assert_int_equal(come(AQI_DGRAM_DROP_MAC, true), 1);
+    }
+    begin(LIAR, DGRAM_ASKS);
+    struct iovec iov = {&forged.head, sizeof(forged.head)};
+    mac(NULL, peer_of(LIAR)->conn->mac_key, &iov, 1, forged.bytes + forged.len);
+    forged.len += DGRAM_TAG;
+    assert_int_equal(come(AQI_DGRAM_DROP_MAC, true), 0);
+    assert_true(peer_of(LIAR)->conn->ack_now);
+    forged.bytes[forged.len - 1] ^= 1;
+    assert_int_equal(come(AQI_DGRAM_DROP_MAC, true), 1);
+    close_world();
+}
+
+/* --- requests that may not be handled now ------------------------------------------------------
+ */
+
+static bool request(uint32_t from, enum aqi_dgram_counter counter)
+{
+    begin(from, DGRAM_NUMBERED | DGRAM_REQUESTS);
+    add((struct dgram_record){.kind = DGRAM_MESSAGE, .flags = DGRAM_IS_REQUEST}, 0);
+    return come(counter, false) != 0;
+}
+
+/* A pool of 16, of which each may have 8: who wants them all leaves the other its part. */
+static void test_pool(void **state)
+{
+    enum { POOL = 16, LEAST = 8 };
+    (void)state;
+    open_world(false);
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    for (unsigned i = 0; i < POOL; i++)
+        assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
+    assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
+    assert_true(request(FRIEND, AQI_DGRAM_DROP_POOL));
+    assert_int_equal(dgram->kept_count, POOL);
+    assert_int_equal(dgram->wanting, 2);
+    assert_int_equal(world.delivered, 0);
+    assert_int_equal(dgram_receive_kept(dgram), POOL);
+    assert_int_equal(world.requests, POOL);
+    assert_int_equal(dgram->kept_count, 0);
+    assert_int_equal(peer_of(LIAR)->held, 0);
+    /* Now that both wait, neither gets more than its part. */
+    for (unsigned i = 0; i < LEAST; i++)
+        assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
+    assert_int_equal(dgram->wanting, 1);
+    assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
+    assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
+    assert_int_equal(dgram->wanting, 2);
+    assert_int_equal(peer_of(LIAR)->held, LEAST);
+    /* The last place is for the one that has waited longest, though it may not have it now. */
+    for (unsigned i = 1; i < LEAST; i++)
+        assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
+    assert_int_equal(dgram->wanting, 1);
+    assert_true(request(FRIEND, AQI_DGRAM_DROP_POOL));
+    assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
+    assert_int_equal(dgram->wanting, 2);
+    assert_int_equal(dgram->kept_count, POOL - 1);
+    dgram_receive_forget_kept(dgram, peer_of(LIAR));
+    assert_int_equal(dgram->wanting, 1);
+    assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
+    assert_int_equal(dgram->wanting, 0);
+    assert_int_equal(dgram->kept_count, LEAST);
+    assert_int_equal(dgram_receive_kept(dgram), LEAST);
+    assert_int_equal(world.requests, POOL + LEAST);
+    assert_true(dgram->kept == NULL && dgram->kept_end == &dgram->kept);
+    close_world();
+}
+
+/* Of one place the turns go round, whatever the numbers of the peers. */
+static void test_turns(void **state)
+{
+    (void)state;
+    options.pool = options.least = 1;
+    for (uint32_t first = 0; first < VICTIM; first++) {
+        uint32_t second = 1 - first;
+        open_world(false);
+        struct aqi_dgram *dgram = world.dgram[VICTIM];
+        assert_true(request(first, AQI_DGRAM_RECEIVED));
+        assert_true(request(first, AQI_DGRAM_DROP_POOL));
+        assert_true(request(second, AQI_DGRAM_DROP_POOL));
+        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_true(request(second, AQI_DGRAM_DROP_POOL)); /* the other waits for longer */
+        assert_true(request(first, AQI_DGRAM_RECEIVED));
+        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_true(request(first, AQI_DGRAM_DROP_POOL));
+        assert_true(request(second, AQI_DGRAM_RECEIVED));
+        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_int_equal(dgram->wanting, 1);
+        assert_true(request(first, AQI_DGRAM_RECEIVED));
+        assert_int_equal(dgram->wanting, 0);
+        close_world();
+    }
+    options.pool = 16;
+    options.least = 8;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fragments),
+        cmocka_unit_test(test_too_many_messages),
+        cmocka_unit_test(test_longs),
+        cmocka_unit_test(test_puts),
+        cmocka_unit_test(test_many_refusals),
+        cmocka_unit_test(test_gets),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_when_acknowledged),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_macs),
+        cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_not_closed),
+        cmocka_unit_test(test_who_is_active),
+        cmocka_unit_test(test_turns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
