@@ -77,7 +77,9 @@ TOKEN = re.compile(r"<<=|>>=|->|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|<|>|\ba
 SILENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*'
                     r"|(?:static_assert|_Static_assert|assert)\((?:[^()]|\([^()]*\))*\)"
                     r"|(?<=[\w*] )\w+\[[^\[\]\n]*\](?=[,)])"
-                    r"|^[ \t]*(?:static |const )*(?:struct |enum |unsigned )?\w+ [^;=()\n]*\[[^;=\n]*;|\{0\}",
+                    r"|^[ \t]*(?:static |const )*(?:struct |enum |unsigned )?\w+ "
+                    r"[^;=()\n]*\[[^;=\n]*;"
+                    r"|\{0\}",
                     re.S | re.M)
 MEMORY = 4 << 30  # bytes that a changed program may take
 BLANK = re.compile(r"[^\n]")
@@ -174,7 +176,7 @@ class Build:
         return self.links[program]
 
     def objects_of(self, path):
-        """Those that a source or header goes into."""
+        """Those that a source goes into, or a header with a source of its own folder."""
         if path.suffix == ".c":
             return [output for output, entry in self.compile.items() if entry["file"] == str(path)]
         if self.depend is None:
@@ -183,7 +185,8 @@ class Build:
                 output, *files = block.splitlines() or [""]
                 self.depend[output.split(":")[0]] = {
                     os.path.normpath(self.folder / file.strip()) for file in files}
-        return [output for output, files in self.depend.items() if str(path) in files]
+        return [output for output, files in self.depend.items() if str(path) in files and
+                pathlib.Path(self.compile[output]["file"]).parent == path.parent]
 
 
 def confine():

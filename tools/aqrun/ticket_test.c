@@ -213,6 +213,41 @@ static void nonsense(void **state)
     refused(&t, "tree");
     t.tree = strange;
     refused(&t, "tree");
+    /* The second of those below it. */
+    static const struct ticket_host second[][2] = {{{2, 8, 4, "n2"}, {7, 20, 1, "n7"}},
+                                                   {{2, 8, 4, "n2"}, {5, 20, 0, "n5"}},
+                                                   {{2, 8, 4, "n2"}, {5, 20, 1, ""}},
+                                                   {{2, 8, 4, "n2"}, {5, 24, 1, "n5"}}};
+    t.tree_count = 2;
+    for (size_t i = 0; i < AQI_COUNT_OF(second); i++) {
+        t.tree = second[i];
+        refused(&t, "tree");
+    }
+    static const char *empty[] = {"", NULL};
+    t = whole;
+    t.argv = empty;
+    refused(&t, "argv");
+    t = whole;
+    t.umask = 01000;
+    refused(&t, "umask");
+}
+
+static void just_sense(void **state)
+{
+    (void)state;
+    static const char *shortest[] = {"x", NULL};
+    static const struct ticket_host last[] = {{2, 23, 1, "n"}, {6, 0, 24, "n"}};
+    size_t len;
+    char why[TICKET_WHY];
+    struct ticket t = whole, got;
+    t.argv = shortest;
+    t.umask = 0777;
+    t.tree = last;
+    t.tree_count = 2;
+    uint8_t *bytes = encode(&t, &len);
+    assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &got, why), len);
+    ticket_free(&got);
+    free(bytes);
 }
 
 static size_t find(const uint8_t *bytes, size_t len, const char *name)
@@ -298,11 +333,12 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(there_and_back), cmocka_unit_test(with_more_behind),
-        cmocka_unit_test(cut_anywhere),   cmocka_unit_test(other_versions),
-        cmocka_unit_test(other_patch),    cmocka_unit_test(no_tickets),
-        cmocka_unit_test(nonsense),       cmocka_unit_test(missing_and_twice),
-        cmocka_unit_test(unknown_fields), cmocka_unit_test(too_large),
+        cmocka_unit_test(there_and_back),    cmocka_unit_test(with_more_behind),
+        cmocka_unit_test(cut_anywhere),      cmocka_unit_test(other_versions),
+        cmocka_unit_test(other_patch),       cmocka_unit_test(no_tickets),
+        cmocka_unit_test(nonsense),          cmocka_unit_test(just_sense),
+        cmocka_unit_test(missing_and_twice), cmocka_unit_test(unknown_fields),
+        cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -129,6 +130,36 @@ static void test_secrets(void **state)
     close(memory);
 }
 
+/* A file, which nobody else may read; as long and as short as it may be. */
+static void test_secret_files(void **state)
+{
+    static const struct {
+        mode_t mode;
+        off_t len;
+        aq_status status;
+    } files[] = {{0600, 16, AQ_OK},         {0400, 4095, AQ_OK},       {0600, 15, AQ_ESETTING},
+                 {0600, 4096, AQ_ESETTING}, {0640, 16, AQ_EACCESS},    {0601, 16, AQ_EACCESS},
+                 {0604, 16, AQ_EACCESS},    {0600, 10000, AQ_ESETTING}};
+    struct udp_secret read, again;
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(files); i++) {
+        char setting[] = "file:/tmp/aq-secret-XXXXXX";
+        int fd = mkstemp(setting + 5);
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, files[i].len) | fchmod(fd, files[i].mode), 0);
+        assert_int_equal(udp_secret_read(setting, mac, &read), files[i].status);
+        assert_int_equal(read.is_set, files[i].status == AQ_OK);
+        /* Unlike a descriptor it is read each time. */
+        assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+        if (read.is_set) {
+            assert_int_equal(udp_secret_read(setting, mac, &again), AQ_OK);
+            assert_memory_not_equal(&read, &again, sizeof(read));
+        }
+        close(fd);
+        unlink(setting + 5);
+    }
+}
+
 static void test_uris(void **state)
 {
     static const struct {
@@ -152,13 +183,21 @@ static void test_uris(void **state)
         assert_false(udp_uri_read(bad[i], &read));
     memset(longer + 6, 'a', AQI_URI_MAX + 1);
     assert_false(udp_uri_read(longer, &read));
+    longer[6 + UDP_HOST_MAX + 1] = 0;
+    assert_false(udp_uri_read(longer, &read));
+    longer[6 + UDP_HOST_MAX] = 0;
+    assert_true(udp_uri_read(longer, &read));
+    assert_true(udp_uri_read("udp://~!:1", &read));
+    assert_string_equal(read.host, "~!");
+    assert_false(udp_uri_read("udp://a\177", &read));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packets), cmocka_unit_test(test_proofs), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_secrets), cmocka_unit_test(test_uris),
+        cmocka_unit_test(test_packets),      cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_keys),         cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_secret_files), cmocka_unit_test(test_uris),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());
