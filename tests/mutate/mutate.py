@@ -7,8 +7,9 @@ usage: mutate.py [OPTION]... BUILD_DIR [FILE]...
 Each comparison, && and ||, number, increment, minimum and maximum of the FILEs (all of the table
 below) becomes its neighbour: `<` becomes `<=`, 8 becomes 9. A change that no test of the file
 notices has survived: a test is missing, or the change makes no difference, which equivalent.txt
-says with the reason. Nothing in the tree or in BUILD_DIR is written: the changed object is linked
-before the library into copies of the test programs.
+says with the reason. Nothing in the tree is written, and in BUILD_DIR only what is built there: the
+changed object is linked before the library into copies of the test programs. Change nothing and
+build nothing there meanwhile.
 
   --sample N    only N changes of all, drawn from the seed
   --seed S      (1)
@@ -34,7 +35,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-DGRAM = ["unit.dgram.receive", "unit.dgram.engine", "fuzz.dgram", "sim.stored", "sim.new"]
+DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "engine")] + [
+    "fuzz.dgram", "sim.stored", "sim.new"]
 HCA = [f"unit.transport.ibv.hca_{part}" for part in
        ("link", "advice", "events", "transfer", "repair", "ring", "lending")]
 HUB = ["unit.job.hub.note", "unit.job.hub.flow", "fuzz.hub", "hubsim.stored", "hubsim.new",
@@ -203,6 +205,7 @@ class Trial:
         self.name, self.text = name, self.path.read_text(encoding="utf-8")
         self.tests = [test for test in TESTS[name] if test in build.tests]
         self.limits = {}
+        build.ninja(*sorted({self.program(test) for test in self.tests}))
         objects = build.objects_of(self.path)
         archive = {"src"}  # what is in the library lies below it, what is a program's in its link
         self.objects = {}
@@ -249,7 +252,10 @@ class Trial:
                 loose.append(str(self.made[output]))
         at = words.index("-o") + 2
         words[at:at] = loose
-        subprocess.run(words, cwd=self.build.folder, check=True, capture_output=True)
+        done = subprocess.run(words, cwd=self.build.folder, capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            sys.exit(f"{program} does not link: {done.stderr}")
         return place
 
     def run(self, test, place):
