@@ -61,7 +61,7 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
         return aqi_fail(AQ_EINVAL, "udp",
                         "peer %u is on this host, too: what goes to its address, %s, goes through "
                         "the loopback interface, which is down: \"ip link set lo up\", or let "
-                        "shared memory do it (AQ_TRANSPORTS=auto)",
+                        "shared memory do it (AQ_TRANSPORTS=auto, and no AQ_NEIGHBORHOOD)",
                         id, peer);
     udp->loopback_up = true;
     return AQ_OK;
