@@ -82,7 +82,7 @@ class WideNetworks(far.Bridged):
     def test_cut(self):
         """Shorter than one and a half times what a host may be silent for: the job goes on."""
         for silence, cuts in ((10, (5, 10, 15)),) if far.SOAK else ((2, (3,)),):
-            for cut, fanout in itertools.product(cuts, ("1", "2")):
+            for cut, fanout in itertools.product(cuts, ("1", "2") if far.SOAK else ("2",)):
                 with self.subTest(cut=cut, fanout=fanout), self.job(
                         "sh", "-c", far.Ends.STAY, ranks=4, AQ_HOST_TIMEOUT=f"{silence}s",
                         AQ_SSH_FANOUT=fanout) as job:
