@@ -28,7 +28,7 @@ ROWS = [
     ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
      r'AQ_IBV_PORTS="mlx5_0" names no port that is here .* there are those of rxe0, rxe1'),
     ("filter", {"AQ_IBV_PORTS": "rxe0,rxe1"}, "exec", "exec",
-     r'AQ_IBV_PORTS="rxe0,rxe1" makes no sense from ",rxe1" on: give devices with \+ between'),
+     r'AQ_IBV_PORTS="rxe0,rxe1" is not legal: give devices with \+ between'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
      r"rxe.:1 has no address \(GID\) with index 77: .* set AQ_IBV_GID"),
     ("partition", {"AQ_IBV_PKEY": "5"}, "exec", "exec",

@@ -32,14 +32,15 @@ static size_t hca_memory_parts(size_t len, uint8_t shift)
     return ((len - 1) >> shift) + 1;
 }
 
-/* As large as the setting wants them, or larger where a key could not tell of so many. */
+/* As large as the setting wants them, or larger where a key could not tell of so many and the
+ * memory cannot be lent instead. */
 static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
 {
     uint8_t most = hca_memory_most(hca);
     uint8_t wanted =
         (uint8_t)aqi_min((unsigned)(63 - __builtin_clzll(hca_config.registration)), most);
     uint8_t shift = wanted;
-    while (shift < most && hca_memory_parts(len, shift) * hca->rails > HCA_KEYS)
+    while (!hca->lending.on && shift < most && hca_memory_parts(len, shift) * hca->rails > HCA_KEYS)
         shift++;
     if (shift != wanted)
         aqi_log(hca->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
@@ -103,10 +104,12 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     uint8_t shift = hca_memory_shift(hca, len);
     size_t parts = hca_memory_parts(len, shift), keys = parts * hca->rails;
     if (keys > HCA_KEYS) {
-        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
-                "%zu bytes would take %zu registrations of the %llu bytes that the adapter takes, "
-                "and %u are the most, so they are %s: lower AQ_IBV_RAILS",
-                len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca));
+        aqi_log(
+            hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
+            "%zu bytes would take %zu registrations of %llu bytes, and %u are the most, so they "
+            "are %s: raise %s if the adapter takes larger ones, or lower AQ_IBV_RAILS",
+            len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
+            aqi_setting_variable(&aqi_ibv_settings, &hca_config.registration));
         return hca_memory_lend(hca, addr, len, out);
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);

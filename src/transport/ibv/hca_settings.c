@@ -145,7 +145,8 @@ static const struct aqi_setting rows[] = {
      .def = "1T",
      .doc =
          "A larger segment is registered in parts of so many bytes, or of what the adapter takes "
-         "if that is less; they are larger where it would be more than 32 on all ports together.",
+         "if that is less; they are larger where it would be more than 32 on all ports together, "
+         "but in mode large it is registered on demand instead.",
      .advice = "Lower it where an adapter is slow with large registrations.",
      .unit = "bytes",
      .min = 1 << 16,

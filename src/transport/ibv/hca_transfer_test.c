@@ -212,6 +212,22 @@ static void parts_grow_with_the_memory(void **unused)
     }
 }
 
+/* In mode large it is lent instead, so that only what is used is registered. */
+static void too_many_are_lent_where_that_can_be(void **unused)
+{
+    struct aqi_mem *mem;
+    void *at = (void *)(uintptr_t)BASE;
+    (void)unused;
+    open_with(PART, UINT64_MAX);
+    hca.lending.on = true;
+    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
+    assert_int_equal(card.made, 0);
+    hca.pins.segments = NULL; /* no cache is open that could forget it */
+    hca_mem_dereg(&hca.tp, mem);
+    hca.lending.on = false;
+    close_all();
+}
+
 static void keys_without_sense_are_refused(void **unused)
 {
     static const struct hca_key good = {.magic = "ibvk", .rails = 2, .shift = 16, .parts = 4};
@@ -472,6 +488,7 @@ int main(void)
         cmocka_unit_test(what_is_gone_registers_nothing),
         cmocka_unit_test(too_many_are_refused_and_none_is_left),
         cmocka_unit_test(parts_grow_with_the_memory),
+        cmocka_unit_test(too_many_are_lent_where_that_can_be),
         cmocka_unit_test(keys_without_sense_are_refused),
         cmocka_unit_test(one_piece_goes_straight),
         cmocka_unit_test(what_is_not_one_piece_is_an_operation),
