@@ -29,6 +29,7 @@ typedef struct aq_transport_info {
     const char *name;   /**< "shm", … */
     const char *doc;    /**< what it is for */
     int usable;         /**< 1: works here */
+    int on_request;     /**< 1: is used when it is asked for, as `reason` says, not by itself */
     const char *reason; /**< why not, or what is missing for full speed and how to get it; "" */
     const char *device; /**< what it would use */
     const char *caps;   /**< comma separated: "am,put,get,atomic,map,wait-fd" */

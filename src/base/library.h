@@ -16,4 +16,9 @@ struct aqi_symbol {
  */
 const char *aqi_library_load(const char *library, const struct aqi_symbol *symbols, size_t count);
 
+/* For a message about the library that could not be loaded last: what the loader says, which may be
+ * about one that it needs or about memory, and what to do. `room` is at least 320. Returns `out`.
+ */
+const char *aqi_library_advice(const char *packages, size_t room, char *out);
+
 #endif

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -31,9 +33,28 @@ static void test_missing(void **state)
     assert_null(library_none);
 }
 
+static void test_advice(void **state)
+{
+    char text[320];
+    struct rlimit was, limited;
+    (void)state;
+    assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));
+    aqi_library_advice("libaq9", sizeof(text), text);
+    assert_non_null(strstr(text, "libaq_nowhere.so.9: "));
+    assert_non_null(strstr(text, ": install libaq9"));
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    limited = (struct rlimit){.rlim_cur = (rlim_t)1 << 60, .rlim_max = was.rlim_max};
+    if (was.rlim_cur == RLIM_INFINITY) assert_null(strstr(text, "ulimit -v"));
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));
+    aqi_library_advice("libaq9", sizeof(text), text);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_non_null(strstr(text, "the limit of 1125899906842624 KiB on memory (ulimit -v)"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found),
-                                       cmocka_unit_test(test_missing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_found), cmocka_unit_test(test_missing),
+                                       cmocka_unit_test(test_advice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/library.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -53,8 +54,14 @@ struct aqi_mac {
 
 static void mac_load(void)
 {
-    if (aqi_library_load(MAC_LIBRARY, mac_symbols, AQI_COUNT_OF(mac_symbols)) != NULL)
-        mac_calls.missing = "OpenSSL's " MAC_LIBRARY " is not found: install libssl3";
+    static char why[320];
+    const char *missing = aqi_library_load(MAC_LIBRARY, mac_symbols, AQI_COUNT_OF(mac_symbols));
+    if (missing == NULL) return;
+    if (strcmp(missing, MAC_LIBRARY) == 0)
+        aqi_library_advice("libssl3 (OpenSSL 3)", sizeof(why), why);
+    else
+        snprintf(why, sizeof(why), MAC_LIBRARY " has no %s: install libssl3 (OpenSSL 3)", missing);
+    mac_calls.missing = why;
 }
 
 const char *aqi_mac_missing(void)

@@ -148,6 +148,7 @@ aq_status aq_info_transport(size_t index, aq_transport_info *info)
     *info = (aq_transport_info){.name = t->name,
                                 .doc = t->doc,
                                 .usable = probe.usable,
+                                .on_request = probe.on_request,
                                 .reason = aqi_setting_keep(probe.reason),
                                 .device = aqi_setting_keep(probe.device),
                                 .caps = aqi_setting_keep(caps),

@@ -5,6 +5,7 @@ usage: aqinfo.py BUILD_DIR
 """
 
 import json
+import re
 
 from programs import AQINFO, Case, main, run
 
@@ -58,6 +59,21 @@ class Aqinfo(Case):
             self.assertIn(f"  {word} ", text)
         text = self.expect(run(AQINFO, "shm"), 0).stdout
         self.assertTrue(text.startswith("shm: works here"), text)
+
+    def test_what_is_used_on_request_says_so(self):
+        for entry in self.everything()["transports"]:
+            if not entry["on_request"]:
+                continue
+            self.assertFalse(entry["usable"], entry)
+            text = self.expect(run(AQINFO, entry["name"]), 0).stdout
+            self.assertTrue(text.startswith(f"{entry['name']}: is used here only when"), text)
+            said = re.search(r"(AQ_\w+)=(\w+)", entry["reason"])
+            if said is None:  # it says how to choose one
+                continue
+            setting, value = said.groups()
+            text = self.expect(run(AQINFO, entry["name"], **{setting: value}), 0).stdout
+            self.assertTrue(text.startswith(f"{entry['name']}: works here") or
+                            f"no provider {value}" in text or "install" in text, text)
 
     def test_a_value_that_was_set_says_where_from(self):
         for names in ((), ("AQ_WAIT",)):

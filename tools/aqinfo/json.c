@@ -39,6 +39,7 @@ static void show_transports(const struct data *data)
         member("name", transport->name, 0);
         member("doc", transport->doc, 0);
         printf("      \"usable\": %s,\n", transport->usable ? "true" : "false");
+        printf("      \"on_request\": %s,\n", transport->on_request ? "true" : "false");
         member("reason", transport->reason, 0);
         member("device", transport->device, 0);
         member("caps", transport->caps, 0);

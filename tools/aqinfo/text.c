@@ -42,7 +42,10 @@ void text_setting(const aq_setting_info *setting)
 
 void text_transport(const aq_transport_info *transport)
 {
-    printf("%s: %s\n", transport->name, transport->usable ? "works here" : "does not work here");
+    printf("%s: %s\n", transport->name,
+           transport->usable       ? "works here"
+           : transport->on_request ? "is used here only when it is asked for"
+                                   : "does not work here");
     paragraph(transport->doc, 2);
     field("device", transport->device);
     field("can", transport->caps);
@@ -73,7 +76,10 @@ static void show_transports(const struct data *data)
     printf("Transports, the preferred one first\n");
     for (size_t i = 0; i < data->transport_count; i++) {
         const aq_transport_info *transport = &data->transports[i];
-        printf("  %-6s %-4s %s\n", transport->name, transport->usable ? "yes" : "no",
+        printf("  %-6s %-4s %s\n", transport->name,
+               transport->usable       ? "yes"
+               : transport->on_request ? "ask"
+                                       : "no",
                transport->doc);
         if (transport->usable)
             printf("              %s%s%s; Mediums up to %zu bytes\n", transport->device,

@@ -129,7 +129,7 @@ static void check_transport(const char *name)
     for (size_t i = 0; aq_info_transport(i, &info) == AQ_OK; i++) {
         list_name(known, info.name);
         if (strcmp(info.name, name) != 0) continue;
-        if (info.usable) return;
+        if (info.usable || info.on_request) return;
         command_wrong("--transport %s: does not work here: %s", name, info.reason);
     }
     command_wrong("--transport %s: no such transport; there are %s", name, known);

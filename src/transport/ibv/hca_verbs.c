@@ -49,8 +49,8 @@ static void hca_verbs_load(void)
     const char *missing =
         aqi_library_load(library, hca_verbs_symbols, AQI_COUNT_OF(hca_verbs_symbols));
     if (missing == library)
-        snprintf(hca_verbs_why, sizeof(hca_verbs_why),
-                 "%.200s: install libibverbs1 and ibverbs-providers", dlerror());
+        aqi_library_advice("libibverbs1 and ibverbs-providers", sizeof(hca_verbs_why),
+                           hca_verbs_why);
     else if (missing != NULL)
         snprintf(hca_verbs_why, sizeof(hca_verbs_why),
                  "libibverbs.so.1 has no %s: rdma-core 1.0 or later is needed", missing);

@@ -3,16 +3,25 @@
 
 #include "base/fail.h"
 
+#include <string.h>
+
 enum { OFI_CQ_SLACK = 64 };
+
+/* ofi_rxm sizes the queues of what is below it for so many peers, which small adapters and rxe
+ * refuse. */
+static const char ofi_endpoint_universe[] =
+    "the adapter may have no room for as many peers as FI_UNIVERSE_SIZE says (by default 256): set "
+    "it to the number of processes; or ";
 
 static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const char *what)
 {
     if (err == 0) return AQ_OK;
+    const char *name = ofi->info->fabric_attr->prov_name;
+    bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
     return aqi_fail(AQ_ESYS, "ofi",
-                    "%s on %s: %s: %s: AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
-                    "another",
-                    ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, what,
-                    ofi_library.strerror(-err));
+                    "%s on %s: %s: %s: %sAQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose another", name,
+                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err),
+                    rxm ? ofi_endpoint_universe : "");
 }
 
 /* With a descriptor if the provider has that. */

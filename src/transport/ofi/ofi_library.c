@@ -47,8 +47,9 @@ static void ofi_library_load(void)
     const char *missing =
         aqi_library_load(library, ofi_library_symbols, AQI_COUNT_OF(ofi_library_symbols));
     ofi_library_restore(kept);
+    static char why[320];
     if (missing == library)
-        ofi_library_why = "libfabric.so.1 is not found: install libfabric1";
+        ofi_library_why = aqi_library_advice("libfabric1", sizeof(why), why);
     else if (missing != NULL || FI_VERSION_LT(ofi_library.version(), OFI_API))
         ofi_library_why = "libfabric.so.1 is too old: libfabric 1.14 or later is needed";
 }

@@ -167,10 +167,11 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
     if (chosen == NULL)
         snprintf(why, len,
                  "libfabric has no provider %s%s%s with messages and remote memory here%s%s: "
-                 "\"fi_info -t FI_EP_RDM\" lists them",
+                 "\"fi_info -t FI_EP_RDM\" lists %s",
                  ofi_config.provider[0] != 0 ? ofi_config.provider : "of a fabric",
                  ofi_config.domain[0] != 0 ? " and domain " : "", ofi_config.domain,
-                 err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "");
+                 err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
+                 ofi_config.provider[0] != 0 ? "them" : "what AQ_OFI_PROVIDER may choose");
     if (list != NULL) ofi_library.freeinfo(list);
     if (hints != NULL) ofi_library.freeinfo(hints);
     return chosen;
@@ -231,6 +232,9 @@ bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
         if (info != NULL) ofi_library.freeinfo(info);
         return found;
     }
+    probe->on_request = info == NULL && ofi_config.provider[0] == 0 && ofi_config.domain[0] == 0 &&
+                        (!ofi_provider_may_be_here() ||
+                         (ofi_library_missing() == NULL && aqi_mac_missing() == NULL));
     if (info == NULL) return true;
     ofi_provider_say(probe, info, true);
     ofi_library.freeinfo(info);

@@ -48,6 +48,7 @@ static void provider_is_a_surprise_to_nobody(void **state)
     assert_true(ofi_provider_probe(0, &probe));
     assert_true(probe.usable || probe.reason[0] != 0);
     assert_null(strstr(probe.device, "tcp"));
+    if (!probe.usable) assert_int_equal(probe.on_request, strstr(probe.reason, "AQ_OFI_") != NULL);
     if (ofi_library_missing() != NULL) skip();
     ofi_config.provider = "tcp";
     assert_true(ofi_provider_probe(0, &probe));
