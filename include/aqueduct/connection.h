@@ -83,9 +83,10 @@ typedef struct aq_accept_params {
  * Listen at a URI, so that other programs can connect.
  *
  * `uri` is "shm://" and an absolute path, such as "shm:///services/time", for programs of this
- * host. NULL, or a path that ends with "/", is made unique with the process's id and a number:
- * aq_listener_uri says what clients are to call. Nothing of it is in the file system, and it is
- * free again as soon as this process ends, however it ends.
+ * host, in the same network namespace (containers often have one of their own). NULL, or a path
+ * that ends with "/", is made unique with the process's id and a number: aq_listener_uri says what
+ * clients are to call. Nothing of it is in the file system, and it is free again as soon as this
+ * process ends, however it ends.
  *
  * Or "udp://HOST:PORT", with an IPv6 address in brackets, for those of other hosts, too: HOST is an
  * address or name of this host, 0.0.0.0 or [::] for all of them; without a port, or with 0, one is

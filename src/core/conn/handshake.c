@@ -101,8 +101,11 @@ static void conn_handshake_not_called(aq_connection *conn, aq_status status, con
         conn_handshake_retry_later(conn); /* has the server ended, the next call will tell */
     else
         conn_handshake_fail(conn, status,
-                            status == AQ_EREFUSED ? "nobody listens there: start the server first"
-                                                  : why);
+                            status != AQ_EREFUSED ? why
+                            : (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
+                                ? "nobody listens there: start the server first"
+                                : "nobody listens there: start the server first, in the same "
+                                  "network namespace (containers may have one each)");
 }
 
 void conn_connect(aq_connection *conn)
