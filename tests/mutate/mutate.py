@@ -56,7 +56,7 @@ TESTS = {
     "src/transport/credits.c": ["unit.transport.credit_gate", "unit.transport.credits"],
     "src/transport/credits.h": ["unit.transport.credit_gate", "unit.transport.credits"],
     "src/transport/fallback_serve.c": MESSAGES,
-    "src/transport/shm/shm_receive.c": MESSAGES,
+    "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
     "src/transport/ibv/hca_greet.c": HCA,
     "src/transport/ibv/hca_lending.c": HCA,

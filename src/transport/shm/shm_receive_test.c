@@ -1,0 +1,145 @@
+/* Twin of shm_receive.c: slots as a peer that lies could fill them, at each bound and beyond it. */
+#include "base/stats.h"
+#include "transport/shm/shm_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 8, LINES = 8, MEDIUM = 256, PIECE = 640 };
+
+static struct shm_slot slots[SHM_RINGS][SLOTS];
+static alignas(AQI_CACHE_LINE) unsigned char payload[LINES * AQI_CACHE_LINE];
+static _Atomic uint32_t done[SHM_RINGS];
+static struct aqi_am delivered;
+static unsigned deliveries;
+
+static void deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    (void)arg;
+    assert_int_equal(source, 3);
+    delivered = *am;
+    deliveries++;
+}
+
+static struct shm_source source = {.id = 3};
+static _Atomic(struct shm_source *) polled[1] = {&source};
+static struct aqi_watch watch[SHM_WATCH_RINGS + SHM_RINGS];
+static struct shm_tp shm = {
+    .tp = {.hooks = {.deliver = deliver}, .limits = {.max_medium = MEDIUM, .max_piece = PIECE}},
+    .layout = {.ranks = 1, .slots = SLOTS, .lines = LINES},
+    .polled = polled,
+    .polled_count = 1,
+    .watch = watch};
+
+/* Is such a message delivered? If not it is counted, and its slot is given back all the same. */
+static bool arrives(unsigned ring, struct aqi_am am, uint32_t line)
+{
+    struct shm_rx *rx = &source.rx[ring];
+    uint32_t head = atomic_load(&rx->head);
+    struct shm_slot *slot = &slots[ring][head % SLOTS];
+    uint64_t dropped = aqi_counter_sum(AQI_CTR_AM_DROPPED);
+    unsigned before = deliveries;
+    static const int32_t args[AQI_AM_MAX_ARGS];
+    am.args = args;
+    aqi_am_encode(slot->bytes, &am, line);
+    atomic_store(shm_stamp(slot), head + 1);
+    assert_int_equal(shm_moved(&shm.tp, SHM_WATCH_RINGS + ring), 1);
+    assert_int_equal(atomic_load(&rx->head), head + 1);
+    bool there = deliveries != before;
+    assert_int_equal(aqi_counter_sum(AQI_CTR_AM_DROPPED) - dropped, !there);
+    return there;
+}
+
+static struct aqi_am message(uint8_t kind, uint32_t nbytes)
+{
+    return (struct aqi_am){.kind = kind, .handler = 200, .nbytes = nbytes};
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(slots, 0, sizeof(slots));
+    for (unsigned ring = 0; ring < SHM_RINGS; ring++)
+        source.rx[ring] =
+            (struct shm_rx){.slots = slots[ring], .payload = payload, .done = &done[ring]};
+    return 0;
+}
+
+static void test_payload_in_the_ring(void **state)
+{
+    enum { LINE = AQI_CACHE_LINE };
+    static const struct {
+        uint32_t line, nbytes;
+        bool taken;
+    } cases[] = {{0, 1, true},           {0, LINES * LINE, true},    {0, LINES * LINE + 1, false},
+                 {1, 7 * LINE, true},    {1, 7 * LINE + 1, false},   {LINES - 1, LINE, true},
+                 {LINES - 1, 65, false}, {LINES, 1, false},          {LINES, LINE, false},
+                 {LINES + 1, 1, false},  {UINT32_MAX - 1, 1, false}, {1u << 31, 1, false}};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
+        struct aqi_am am = message(AQI_AM_INTERNAL, cases[i].nbytes);
+        assert_int_equal(arrives(SHM_REQUESTS, am, cases[i].line), cases[i].taken);
+        if (!cases[i].taken) continue;
+        assert_ptr_equal(delivered.payload, payload + cases[i].line * LINE);
+        assert_int_equal(delivered.nbytes, cases[i].nbytes);
+    }
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, MEDIUM), 0));
+    assert_false(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, MEDIUM + 1), 0));
+}
+
+static void test_payload_in_the_slot(void **state)
+{
+    (void)state;
+    for (uint8_t nargs = 0; nargs <= AQI_AM_MAX_ARGS; nargs++) {
+        size_t room = SHM_SLOT - aqi_am_payload_offset(nargs);
+        struct aqi_am am = message(AQI_AM_MEDIUM, (uint32_t)room);
+        am.nargs = nargs;
+        assert_true(arrives(SHM_REQUESTS, am, SHM_INLINE));
+        am.nbytes++;
+        assert_false(arrives(SHM_REQUESTS, am, SHM_INLINE));
+    }
+}
+
+static void test_rings(void **state)
+{
+    struct aqi_am am = message(AQI_AM_SHORT, 0);
+    (void)state;
+    assert_true(arrives(SHM_REQUESTS, am, SHM_INLINE));
+    assert_false(arrives(SHM_REPLIES, am, SHM_INLINE));
+    am.flags = AQI_AM_IS_REPLY;
+    assert_true(arrives(SHM_REPLIES, am, SHM_INLINE));
+    assert_false(arrives(SHM_REQUESTS, am, SHM_INLINE));
+}
+
+/* The sender hears of room a quarter of the slots or of the lines at a time. */
+static void test_given_back(void **state)
+{
+    struct shm_rx *rx = &source.rx[SHM_REQUESTS];
+    (void)state;
+    atomic_store(&done[SHM_REQUESTS], 0);
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
+    assert_int_equal(done[SHM_REQUESTS], 0);
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
+    assert_int_equal(done[SHM_REQUESTS], 2);
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, 2 * AQI_CACHE_LINE), 0));
+    assert_int_equal(done[SHM_REQUESTS], 3);
+    assert_int_equal(rx->lines_held, 0);
+    assert_true(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, AQI_CACHE_LINE), 2));
+    assert_int_equal(done[SHM_REQUESTS], 3);
+    assert_int_equal(rx->lines_held, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_payload_in_the_ring, begin),
+        cmocka_unit_test_setup(test_payload_in_the_slot, begin),
+        cmocka_unit_test_setup(test_rings, begin),
+        cmocka_unit_test_setup(test_given_back, begin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
