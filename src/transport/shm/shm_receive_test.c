@@ -75,10 +75,11 @@ static void test_payload_in_the_ring(void **state)
     static const struct {
         uint32_t line, nbytes;
         bool taken;
-    } cases[] = {{0, 1, true},           {0, LINES * LINE, true},    {0, LINES * LINE + 1, false},
-                 {1, 7 * LINE, true},    {1, 7 * LINE + 1, false},   {LINES - 1, LINE, true},
-                 {LINES - 1, 65, false}, {LINES, 1, false},          {LINES, LINE, false},
-                 {LINES + 1, 1, false},  {UINT32_MAX - 1, 1, false}, {1u << 31, 1, false}};
+    } cases[] = {{0, 1, true},           {0, LINES * LINE, true},  {0, LINES * LINE + 1, false},
+                 {1, 7 * LINE, true},    {1, 7 * LINE + 1, false}, {LINES - 1, LINE, true},
+                 {LINES - 1, 65, false}, {LINES, 0, false},        {LINES, 1, false},
+                 {LINES, LINE, false},   {LINES + 1, 1, false},    {UINT32_MAX - 1, 1, false},
+                 {1u << 31, 1, false}};
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_am am = message(AQI_AM_INTERNAL, cases[i].nbytes);
@@ -123,6 +124,7 @@ static void test_given_back(void **state)
     atomic_store(&done[SHM_REQUESTS], 0);
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
     assert_int_equal(done[SHM_REQUESTS], 0);
+    assert_int_equal(rx->lines_held, 0);
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_SHORT, 0), SHM_INLINE));
     assert_int_equal(done[SHM_REQUESTS], 2);
     assert_true(arrives(SHM_REQUESTS, message(AQI_AM_MEDIUM, 2 * AQI_CACHE_LINE), 0));
