@@ -14,9 +14,10 @@
  * smaller ones go between two large ones. That is a round; it says something only if an answer to a
  * small one comes and to neither of the large ones, which went through the same buffers at the same
  * time. After several such rounds, each twice as long as the one before, and more of them if a
- * small one was lost, the path is small: who began says CONFIRM of that size, agreed, and all is
- * over with an ACCEPT that agrees. Where buffers are full the small ones are lost, too, and nothing
- * is concluded.
+ * small one was lost, the path is small. By then it is known how small, or some more rounds show it
+ * (search.h; RFC 8899 searches likewise, but with packets of a connection): who began says CONFIRM
+ * of that size, agreed, and all is over with an ACCEPT that agrees. Where buffers are full the
+ * small ones are lost, too, and nothing is concluded.
  */
 #include "base/mac.h"
 #include "dgram/handshake.h"
@@ -31,9 +32,6 @@ enum {
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
     CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
     CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
-    CONNECT_ROUNDS = 4, /* in which only small ones pass, more than nothing does: it is the path, */
-    CONNECT_ROUGH = 8,  /* if some of those that it carries are lost */
-    CONNECT_SMALL = 1424, /* fits an Ethernet frame, also in most tunnels */
     CONNECT_RESET_PAUSE = 1000000
 };
 
@@ -178,8 +176,8 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
         conn->rx[c] = (struct dgram_rx){0};
     }
     memset(conn->held, 0, sizeof(conn->held));
-    conn->small = conn->passed = conn->rounds = 0;
-    conn->agreed = conn->accepted = conn->rough = conn->whole = false;
+    conn->search = (struct dgram_search){0};
+    conn->agreed = conn->accepted = false;
     conn->holding = conn->silences = conn->unacked = 0;
     conn->backoff = 0;
     conn->moves = conn->moved_back = conn->moved_in = 0;
@@ -237,9 +235,6 @@ static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum c
     return dgram_say(dgram, peer, NULL, kind, nonces, packet, fill);
 }
 
-/* What is tried beside the largest, in falling order. */
-static const uint16_t connect_smaller[] = {CONNECT_SMALL, AQI_DGRAM_LEAST_PACKET};
-
 static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet)
 {
     struct connect_by by;
@@ -248,48 +243,32 @@ static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer,
                      packet);
 }
 
+/* False: nothing has left. There may never be room for the largest, and always for others. */
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
-    if (!connect_confirm_of(dgram, peer, peer->packet)) return false;
-    if (peer->tries < CONNECT_PATIENCE || peer->conn->agreed) return true;
-    peer->conn->whole = true;
-    for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++)
-        if (connect_smaller[i] < peer->packet)
-            peer->conn->whole &= connect_confirm_of(dgram, peer, connect_smaller[i]);
-    connect_confirm_of(dgram, peer, peer->packet);
-    return true;
+    struct dgram_conn *conn = peer->conn;
+    uint16_t sizes[DGRAM_SEARCH_SIZES];
+    bool largest = conn->agreed || dgram_search_needs_largest(&conn->search);
+    unsigned left = largest && connect_confirm_of(dgram, peer, peer->packet);
+    if (conn->agreed || (peer->tries < CONNECT_PATIENCE && left != 0)) return left != 0;
+    unsigned n = dgram_search_sizes(&conn->search, sizes);
+    for (unsigned i = 0; i < n; i++)
+        left += connect_confirm_of(dgram, peer, sizes[i]);
+    left += largest && connect_confirm_of(dgram, peer, peer->packet);
+    dgram_search_sent(&conn->search, left == n + (largest ? 2 : 0));
+    return left != 0;
 }
 
-/* A round is over: does the path carry small packets only? What has not left says nothing of it. */
+/* A round is over: does the path carry small packets only? */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    unsigned heard = 0, passed = conn->passed;
-    bool whole = conn->whole;
-    conn->passed = 0;
-    conn->whole = false;
-    if (conn->agreed || peer->tries <= CONNECT_PATIENCE || !whole) return;
-    for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller); i++) {
-        if ((passed & 1u << i) != 0)
-            heard = heard != 0 ? heard : connect_smaller[i];
-        else if (heard != 0)
-            conn->rough = true;
-    }
-    if (heard < conn->small) conn->rough = true;
-    if (heard == 0) {
-        if (conn->rounds > 0) conn->rounds--;
-        return;
-    }
-    if (heard > conn->small) {
-        conn->rough |= conn->small != 0;
-        conn->small = (uint16_t)heard;
-        conn->rounds = 0;
-    }
-    if (heard == conn->small) conn->rounds++;
-    if (conn->rounds < (conn->rough ? CONNECT_ROUGH : CONNECT_ROUNDS)) return;
+    if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
+    enum dgram_verdict verdict = dgram_search_judge(&conn->search);
+    if (verdict == DGRAM_NEARLY) peer->tries--; /* the next is as long */
+    if (verdict != DGRAM_FOUND) return;
     conn->agreed = true;
-    conn->rounds--;
-    peer->packet = conn->small;
+    peer->packet = conn->search.small;
     peer->tries = 0;
 }
 
@@ -345,7 +324,8 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
         connect_judge(peer);
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW) {
-            peer->way = (peer->way + 1) % AQI_DGRAM_WAYS; /* it may carry what is small only */
+            /* It may carry the HELLO only. */
+            if (peer->conn->search.rounds == 0) peer->way = (peer->way + 1) % AQI_DGRAM_WAYS;
             said = connect_hello(dgram, peer);
         } else if (peer->nonces[1] == 0) {
             said = dgram_way_hello(dgram, peer);
@@ -446,12 +426,14 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     peer->nonces[1] = hello->nonces[1];
     peer->conn->heard = dgram->now; /* to a nonce that is new: nobody has kept this answer */
     struct connect_by by;
+    uint8_t way = 0;
     if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
-        peer->way = (uint8_t)hello->numbers[0];
+        peer->way = way = (uint8_t)hello->numbers[0];
         peer->addr = by.to;
     }
     peer->packet = hello->packet;
     peer->conn->agreed = false; /* the next round may say so again */
+    dgram_search_begin(&peer->conn->search, peer->packet, way);
     peer->tries = 0;
     peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
     connect_confirm(dgram, peer);
@@ -512,8 +494,8 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
     peer->conn->heard = dgram->now;
     if (hello->packet != peer->packet || (hello->agreed != 0) != peer->conn->agreed) {
-        for (unsigned i = 0; i < AQI_COUNT_OF(connect_smaller) && hello->agreed == 0; i++)
-            peer->conn->passed |= (uint8_t)((hello->packet == connect_smaller[i]) << i);
+        if (hello->agreed == 0 && !peer->conn->agreed)
+            dgram_search_passed(&peer->conn->search, hello->packet);
         return;
     }
     /* Had it begun, too, it has given that up: what is left of it on the way must not replace this.

@@ -197,6 +197,13 @@ unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now);
  * Returns how many things happened. */
 unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now);
 
+/*
+ * A word that goes round: whoever has told it tells it with each packet, and so does whoever has
+ * heard it. For what one process says in the name of all.
+ */
+void aqi_dgram_tell(struct aqi_dgram *dgram);
+bool aqi_dgram_told(const struct aqi_dgram *dgram);
+
 /* When progress must be called although nothing comes. */
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);
 

@@ -7,6 +7,7 @@
 #include "dgram/hotel.h"
 #include "dgram/pace.h"
 #include "dgram/packet.h"
+#include "dgram/search.h"
 #include "dgram/seen.h"
 
 struct dgram_peer;
@@ -131,11 +132,7 @@ struct dgram_conn {
     bool accepted;              /* we have said ACCEPT, */
     uint64_t accepted_at;       /* lately at */
     bool agreed;                /* the path does not carry the largest packet */
-    uint8_t rounds;             /* of the handshake in which none larger than */
-    uint16_t small;             /* these bytes passed; */
-    bool rough;                 /* and in which ones that it carries were lost; */
-    bool whole;                 /* the smaller packets of the latest round have left */
-    uint8_t passed;             /* which of the smaller ones passed in this one, as bits */
+    struct dgram_search search; /* for what it does carry, by whoever begins the connection */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
     /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
@@ -218,6 +215,7 @@ struct aqi_dgram {
     uint8_t way;        /* by which it came about: the others are likely to be reached so, too */
     struct dgram_hotel hotel;
     struct dgram_peer *ready, **ready_end;
+    bool told;        /* aqi_dgram_tell, here or anywhere */
     bool timed;       /* `now` is the time, since we are in progress or input */
     unsigned actives; /* peers that send us DATA */
     unsigned conns;

@@ -163,6 +163,16 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
     return n;
 }
 
+void aqi_dgram_tell(struct aqi_dgram *dgram)
+{
+    dgram->told = true;
+}
+
+bool aqi_dgram_told(const struct aqi_dgram *dgram)
+{
+    return dgram->told;
+}
+
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram)
 {
     return dgram->ready != NULL ? dgram->now : dgram_next_wake(&dgram->hotel);

@@ -679,7 +679,7 @@ static void test_small_path(void **state)
     settle(60000000000);
     assert_int_equal(world.node[1].requests, 5);
     assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
-    assert_int_equal(info.packet, 1424);
+    assert_int_equal(info.packet, 1472);
     assert_int_equal(world.node[0].small, 1);
     end();
 }
@@ -737,7 +737,7 @@ static void test_small_lossy_path(void **state)
         assert_int_equal(send_one(&world.node[i % 3 == 0], 20000, i), AQ_OK);
         settle(60000000000);
         assert_true(aqi_dgram_peer_info(world.node[i % 3 == 0].dgram, i % 3 != 0, &info));
-        assert_int_equal(info.packet, i % 2 != 0 ? 1424 : 576);
+        assert_int_equal(info.packet, i % 2 != 0 ? 1472 : 992);
         assert_int_equal(world.node[i % 3 == 0].small, 1);
         end();
     }

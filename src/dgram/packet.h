@@ -20,7 +20,8 @@ enum dgram_head_flags {
     DGRAM_NUMBERED = 1, /* has a number and records that are kept until they are acknowledged */
     DGRAM_ON_DATA = 2,  /* the number is one of DATA, whichever way the packet came */
     DGRAM_ASKS = 4,     /* acknowledge at once */
-    DGRAM_REQUESTS = 8  /* all its records are requests */
+    DGRAM_REQUESTS = 8, /* all its records are requests */
+    DGRAM_TOLD = 16     /* aqi_dgram_tell */
 };
 
 struct dgram_head {

@@ -598,6 +598,7 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     }
     dgram->heard = conn->heard = dgram->now;
     conn->room = (size_t)head.room << 10;
+    dgram->told = dgram->told || (head.flags & DGRAM_TOLD) != 0;
     dgram_connect_proved(dgram, peer);
     struct dgram_arrival arrival = {.peer = peer,
                                     .seq = head.seq,

@@ -49,6 +49,7 @@ static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const stru
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
                               .delay = (uint16_t)aqi_min(delay, UINT16_MAX),
+                              .flags = dgram->told ? DGRAM_TOLD : 0,
                               .version = DGRAM_VERSION};
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         head.ack[c] = dgram_acked_until(conn, c);
@@ -59,9 +60,10 @@ static void transmit_head_packet(struct dgram_head *head, const struct dgram_pac
 {
     head->seq = packet->seq;
     head->order = (uint16_t)packet->order;
-    head->flags = (uint8_t)(DGRAM_NUMBERED | (packet->asks ? DGRAM_ASKS : 0) |
-                            (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
-                            (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
+    head->flags =
+        (uint8_t)(DGRAM_NUMBERED | (head->flags & DGRAM_TOLD) | (packet->asks ? DGRAM_ASKS : 0) |
+                  (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
+                  (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
     memcpy(packet->frame, head, sizeof(*head));
 }
 
@@ -373,7 +375,7 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
     alignas(16) unsigned char bytes[AQI_DGRAM_COMMAND_MAX] = {0};
     size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND), len = sizeof(struct dgram_head);
     struct dgram_head head = transmit_head(dgram, conn);
-    if (conn->asks) head.flags = DGRAM_ASKS;
+    if (conn->asks) head.flags |= DGRAM_ASKS;
     memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
         len += transmit_sack(conn, c, bytes + len, room - len);

@@ -18,7 +18,8 @@ import time
 import unittest
 
 from programs import AQINFO, AQRUN, ARGUMENTS, BUILD, Case, environment, job, run
-from spaces import HOSTS, PATIENCE, await_wire, call, enter, link, rules, slow_lane, within
+from spaces import (HOSTS, PATIENCE, await_up, await_wire, call, enter, link, rules, slow_lane,
+                    within)
 
 TALK = BUILD / "tests/net/net_talk"
 # Each rank on its host, with the address that it has there.
@@ -122,6 +123,36 @@ def route(host, kind):
         call(*(word.format("del") for word in words))
 
 
+@contextlib.contextmanager
+def between(mtu):
+    """Both hosts have another interface, whose other ends are on a bridge between and take packets
+    of `mtu` bytes; gives a function that changes that."""
+    middle = ("ip", "-n", "middle")
+
+    def resize(mtu):
+        for host in HOSTS:
+            call(*middle, "link", "set", f"to{host}", "mtu", mtu)
+
+    call("ip", "netns", "add", "middle")
+    try:
+        call(*middle, "link", "add", "bridge", "mtu", "9000", "type", "bridge")
+        call(*middle, "link", "set", "bridge", "up")
+        for host in HOSTS:
+            own = ("ip", "-n", str(host))
+            call(*own, "link", "add", "big", "type", "veth", "peer", f"to{host}", "netns", "middle")
+            call(*own, "address", "add", f"10.8.0.{host}/24", "dev", "big")
+            call(*own, "link", "set", "big", "mtu", "9000", "up")
+            call(*middle, "link", "set", f"to{host}", "master", "bridge", "up")
+        resize(mtu)
+        for host in HOSTS:
+            await_up(host, "big")
+        yield resize
+    finally:
+        for host in HOSTS:  # with a namespace it would go, but later
+            call("ip", "-n", str(host), "link", "delete", "big")
+        call("ip", "netns", "delete", "middle")
+
+
 class Wire(Case):
     """Wires that are bad as long as the job lasts."""
 
@@ -135,28 +166,56 @@ class Wire(Case):
                 self.assertEqual(warnings(said), [])
                 self.assertLess(count(said, "packets_dropped"), FEW)
 
+    def advice(self, said, net, interface):
+        """One warning, of rank 0, names both ends and what to do: an AQ_UDP_MTU."""
+        self.assertEqual(len(said), 1, said)
+        match = re.match(rf"aq\[0\] udp: peer \d \({net}2:\d+\) answers small packets from "
+                         rf"{net}1:\d+ \({interface}\), but not those of 8972 bytes: the path "
+                         r"carries only (\d+), .*Set AQ_UDP_MTU=(\d+), or", said[0])
+        self.assertIsNotNone(match, said[0])
+        self.assertEqual(match[1], match[2])
+        return match[1]
+
     def test_small_path(self):
-        """Who finds it out names both ends and what to do; then nothing more is said."""
-        with contextlib.ExitStack() as stack:
-            for host in HOSTS:
-                stack.enter_context(rules(host, ("prerouting", "meta length > 1500 drop")))
-            with Talk() as talk:
+        """What it carries is found, to 16 bytes, and who is told of it is not told again."""
+        for mtu, carries in (("1500", "1500"), ("1400", "1388"), ("4000", "3996")):
+            with self.subTest(mtu=mtu), contextlib.ExitStack() as stack:
+                for host in HOSTS:
+                    stack.enter_context(rules(host, ("prerouting", f"meta length > {mtu} drop")))
+                with Talk(ranks=4) as talk:
+                    talk.round()
+                    advice = self.advice(warnings(talk.end()), r"10\.9\.0\.", "wire")
+                self.assertEqual(advice, carries)
+                with Talk(AQ_UDP_MTU=advice) as talk:
+                    talk.round()
+                    self.assertEqual(warnings(talk.end()), [])
+
+    def test_refused(self):
+        """The interface drops what is larger than the other end of the pair takes, and says that it
+        has no room."""
+        with between("1500"):
+            with Talk(NET="10.8.0.") as talk:
                 talk.round()
-                said = warnings(talk.end())
-            self.assertIn(len(said), HOSTS, said)
-            advice = set()
-            for line in said:
-                match = re.match(r"aq\[([01])\] udp: peer ([01]) \(10\.9\.0\.([12]):\d+\) "
-                                 r"answers small packets from 10\.9\.0\.([12]):\d+ \(wire\), but "
-                                 r"not those of 8972 bytes: .*Set AQ_UDP_MTU=(\d+), or", line)
-                self.assertIsNotNone(match, line)
-                self.assertEqual([int(match[i]) + 1 for i in (1, 2)],
-                                 [int(match[4]), int(match[3])])
-                advice.add(match[5])
-            self.assertEqual(len(advice), 1)
-            with Talk(AQ_UDP_MTU=advice.pop()) as talk:
-                talk.round()
-                self.assertEqual(warnings(talk.end()), [])
+                self.assertEqual(self.advice(warnings(talk.end()), r"10\.8\.0\.", "big"), "1500")
+
+    def test_refused_later(self):
+        """Then nothing goes on until it is mended, and that is said."""
+        with (between("9000") as resize,
+              Talk(NET="10.8.0.", AQ_UDP_RTO_MAX="20ms") as talk):
+            talk.round()
+            resize("1500")
+            talk.ask()
+            limit = time.monotonic() + PATIENCE
+            while not warnings(talk.said()) and time.monotonic() < limit:
+                self.assertFalse(talk.heard(0.1), "all goes on")
+            resize("9000")
+            talk.hear()
+            said = warnings(talk.end())
+        self.assertIn(len(said), HOSTS, said)
+        for line in said:
+            self.assertRegex(line, r"udp: interface big has dropped all packets of \d+ bytes and "
+                             r"more for \d+\.\d s, now one to 10\.8\.0\.[12]:\d+ \(No buffer space "
+                             r"available\): .* the other end's MTU is smaller now")
 
     def test_smaller_interface(self):
         link(2, "mtu", "1500")

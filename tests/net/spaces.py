@@ -35,14 +35,18 @@ def link(host, *words):
     call("ip", "-n", str(host), "link", "set", "wire", *words)
 
 
-def await_wire():
+def await_up(host, interface):
     """The kernel says some time later that an interface is up."""
     limit = time.monotonic() + PATIENCE
-    while any("state UP" not in call("ip", "-n", str(host), "link", "show", "wire")
-              for host in HOSTS):
+    while "state UP" not in call("ip", "-n", str(host), "link", "show", interface):
         if time.monotonic() > limit:
-            raise OSError("the wire does not come up")
+            raise OSError(f"interface {interface} of host {host} does not come up")
         time.sleep(0.01)
+
+
+def await_wire():
+    for host in HOSTS:
+        await_up(host, "wire")
 
 
 def make():

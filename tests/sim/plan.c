@@ -114,6 +114,16 @@ static void plan_work(struct sim *sim, struct sim_plan *plan)
     if (all > bytes) plan->quota = (unsigned)((uint64_t)plan->quota * bytes / all + 4);
 }
 
+/* Last, so that the seeds of other faults draw what they have always drawn. */
+static void plan_sizes(struct sim *sim, struct sim_plan *plan)
+{
+    size_t least = AQI_DGRAM_LEAST_PACKET, most = plan->config.packet;
+    bool drawn = sim_chance(sim, SIM_OF_PLAN, 1, 8) && plan->faults != 0;
+    if (sim->options.drawn && drawn) plan->faults |= 1u << SIM_SIZE;
+    if (sim_has(sim, SIM_SIZE) || !sim->options.drawn) plan->mtu = draw(sim, least, most);
+    plan->size = draw(sim, least, most);
+}
+
 void sim_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -126,12 +136,13 @@ void sim_plan(struct sim *sim)
     /* Each fault in a quarter of the runs; one run in eight is calm. */
     uint64_t bits = sim_random(sim, SIM_OF_PLAN) & sim_random(sim, SIM_OF_PLAN);
     if (sim_chance(sim, SIM_OF_PLAN, 1, 8)) bits = 0;
-    plan->faults = (uint32_t)bits & ((1u << SIM_FAULT_COUNT) - 1);
+    plan->faults = (uint32_t)bits & ((1u << SIM_SIZE) - 1);
     if (!options->drawn) plan->faults = options->faults;
     plan_config(sim, &plan->config);
     plan_net(sim, plan);
     plan_work(sim, plan);
     if (options->quota != 0) plan->quota = options->quota;
+    plan_sizes(sim, plan);
 }
 
 void sim_print_plan(const struct sim *sim)

@@ -66,6 +66,24 @@ static void proc_gather(unsigned char *to, size_t len, const struct iovec *iov, 
     }
 }
 
+/* Bytes of the largest packet that the port of a process ever has room for. */
+static size_t proc_room_for(const struct sim_proc *proc)
+{
+    const struct sim *sim = proc->sim;
+    return sim_has(sim, SIM_SIZE) && proc->id % 2 != 0 ? sim->plan.size : SIZE_MAX;
+}
+
+/* And that reaches another process, and so do answers. */
+static size_t proc_path_to(const struct sim_proc *proc, uint32_t id)
+{
+    const struct sim *sim = proc->sim;
+    size_t bytes = sim->plan.config.packet;
+    bool odd = ((proc->id | id) & 1) != 0;
+    if (sim_has(sim, SIM_MTU) && odd) bytes = aqi_min(bytes, sim->plan.mtu);
+    bytes = aqi_min(bytes, proc_room_for(proc));
+    return aqi_min(bytes, proc_room_for(&sim->procs[id]));
+}
+
 static bool proc_transmit(void *arg, enum aqi_dgram_channel channel,
                           const struct aqi_dgram_addr *addr, const struct iovec *iov, unsigned niov,
                           size_t segment, unsigned packets)
@@ -78,6 +96,7 @@ static bool proc_transmit(void *arg, enum aqi_dgram_channel channel,
     SIM_REQUIRE(sim, known || sim_has(sim, SIM_HOSTILE),
                 "process %u sends to an address that nobody has", proc->id);
     if (!net_room(sim, proc)) return false;
+    if (segment > proc_room_for(proc)) return false;
     proc->sent_packets += packets;
     if (!known) return true;
     struct sim_loss *loss = proc_loss(proc, to);
@@ -160,8 +179,15 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable)
     SIM_TRACE(sim, "process %u: the path to %u carries %zu bytes", proc->id, id, usable);
     SIM_REQUIRE(sim, usable >= AQI_DGRAM_LEAST_PACKET && usable <= sim->plan.config.packet,
                 "process %u: the path to %u carries %zu bytes?", proc->id, id, usable);
-    SIM_REQUIRE(sim, sim_has(sim, SIM_MTU) && sim->plan.mtu < sim->plan.config.packet,
-                "process %u: the path to %u carries more than %zu bytes", proc->id, id, usable);
+    size_t most = proc_path_to(proc, id);
+    SIM_REQUIRE(sim, most < sim->plan.config.packet && usable <= most,
+                "process %u: the path to %u carries %zu bytes, not %zu", proc->id, id, most,
+                usable);
+    /* Losses may make it seem smaller than it is. */
+    bool calm = (sim->plan.faults & ~(1u << SIM_MTU | 1u << SIM_SIZE)) == 0;
+    SIM_REQUIRE(sim, !calm || sim->plan.limit < 5 * SIM_MS || usable == most / 16 * 16,
+                "process %u: the path to %u carries %zu bytes, not only %zu", proc->id, id, most,
+                usable);
     proc->small_paths++;
 }
 

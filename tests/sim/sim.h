@@ -46,7 +46,8 @@
     X(DEATH, "death")         /* processes die; the job says so, or not */                         \
     X(RESTART, "restart")     /* processes begin anew at their address */                          \
     X(FORGET, "forget")       /* memory goes while peers read and write it */                      \
-    X(HOSTILE, "hostile")     /* a stranger on the wire */
+    X(HOSTILE, "hostile")     /* a stranger on the wire */                                         \
+    X(SIZE, "size")           /* ports have no room for large packets, ever */
 enum sim_fault {
 #define X(name, text) SIM_##name,
     SIM_FAULTS(X)
@@ -93,6 +94,7 @@ struct sim_plan {
     uint64_t burst_every, burst_last; /* ns, mean */
     size_t room;                      /* bytes, per channel */
     size_t mtu;                       /* of paths to odd processes */
+    size_t size;                      /* bytes that ports of odd processes have room for */
     bool spin;                        /* processes poll as soon as something comes */
     bool plain;                       /* heads and replies of one kind */
 };

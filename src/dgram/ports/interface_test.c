@@ -279,6 +279,36 @@ static void what_the_network_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
+/* The end of a pair says that it has no room for what the other end does not take: that is lost,
+ * and smaller packets pass. Older kernels say nothing. */
+static void what_the_other_end_refuses_is_lost(void **state)
+{
+    (void)state;
+    struct aqi_port *a = NULL, *far = NULL;
+    pair_up("net7", "net8");
+    assert_ip("link set net7 mtu 9000");
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, &a),
+                     AQ_OK);
+    assert_ip("address add 10.7.0.77/32 dev net8");
+    assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net8"}, &far),
+                     AQ_OK);
+    assert_ip("address del 10.7.0.77/32 dev net8");
+    assert_ip("neighbor add 10.7.0.77 lladdr 02:00:00:00:00:77 dev net7");
+    capture_start(&capture);
+    bool sent = true;
+    for (unsigned i = 0; i < 100; i++) {
+        sent = sent && packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 1, 8944, 8944);
+        sent = sent && packet_send(a, AQI_DGRAM_DATA, &far->address, 0, 1, 1472, 1472);
+    }
+    const char *text = capture_end(&capture);
+    assert_true(sent);
+    assert_string_equal(text, "");
+    uint64_t drops = a->ops->drops(a);
+    assert_true(drops == 100 || drops == 0);
+    a->ops->close(a);
+    far->ops->close(far);
+}
+
 /* A port, and the address of one behind the wire, where nobody is. */
 static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
 {
@@ -362,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(loopback_needs_no_name, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_network_refuses_is_lost, set_up, take_down),
+        cmocka_unit_test_setup_teardown(what_the_other_end_refuses_is_lost, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_finds_no_room_is_not_sent, set_up, take_down),
         cmocka_unit_test_setup_teardown(nothing_is_fragmented, set_up, take_down),
     };

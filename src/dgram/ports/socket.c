@@ -5,6 +5,7 @@
  */
 #include "dgram/ports/port.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/shmem.h"
@@ -36,15 +37,18 @@ enum {
     BATCH_BYTES = 1 << 16, /* and bytes */
     WARM = 128,            /* calls without DATA until few look at its socket; what is sent again
                             * comes there, too */
-    REFUSALS = 32,         /* of large packets, with smaller ones in between, that are no queue's */
-    CROWD = 64             /* packets in company, more than alone, that are worth GRO */
+    CROWD = 64,            /* packets in company, more than alone, that are worth GRO */
+    REFUSALS = 8           /* packets in a row, of REFUSAL_TIME, */
 };
+
+#define REFUSAL_TIME  2000000000u /* ns, */
+#define REFUSAL_PAUSE 1000000000u /* without a longer pause */
 
 /* Packets that the interface drops for their size, it seems. */
 struct socket_refusal {
     _Atomic size_t size; /* bytes of the smallest; 0: there is none */
     atomic_uint times;
-    atomic_bool smaller; /* a smaller one has left since */
+    _Atomic uint64_t since, last; /* the first and the latest */
 };
 
 struct socket_port {
@@ -239,36 +243,40 @@ static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int erro
                  strerror(error), row->advice != NULL ? row->advice : row->reason);
 }
 
-/* Those of at least so many bytes the interface drops time and again, and takes smaller ones in
- * between: no queue that is full does that. */
+/* The interface has dropped it. Where it drops all that are as large for so long, it is no queue
+ * that is full now and then. */
 static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_dgram_addr *to,
                                     size_t size)
 {
     static atomic_bool once;
     char peer[64];
     struct socket_refusal *refusal = &self->refusal;
+    uint64_t now = aqi_now_ns();
+    uint64_t before = atomic_exchange_explicit(&refusal->last, now, memory_order_relaxed);
     size_t least = atomic_load_explicit(&refusal->size, memory_order_relaxed);
     if (least == 0 || size < least)
         atomic_store_explicit(&refusal->size, size, memory_order_relaxed);
-    if (!atomic_exchange_explicit(&refusal->smaller, false, memory_order_relaxed)) return;
-    if (atomic_fetch_add_explicit(&refusal->times, 1, memory_order_relaxed) < REFUSALS) return;
+    if (least == 0 || now - before > REFUSAL_PAUSE) {
+        atomic_store_explicit(&refusal->times, 0, memory_order_relaxed);
+        atomic_store_explicit(&refusal->since, now, memory_order_relaxed);
+    }
+    unsigned times = atomic_fetch_add_explicit(&refusal->times, 1, memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&refusal->since, memory_order_relaxed);
+    if (times < REFUSALS || now - since < REFUSAL_TIME) return;
     ports_address_text(to, peer, sizeof(peer));
-    aqi_log_once(&once, AQI_LOG_WARN, "udp",
-                 "interface %s drops packets of %zu bytes to %s, and smaller ones it takes (%s): "
-                 "where it is an end of a veth pair, the other end's MTU is smaller; \"ip link\" "
-                 "shows both",
-                 self->port.limits.interface, size, peer, strerror(ENOBUFS));
+    aqi_log_once(
+        &once, AQI_LOG_WARN, "udp",
+        "interface %s has dropped all packets of %zu bytes and more for %.1f s, now one to "
+        "%s (%s): its queue is stuck or, where it is an end of a veth pair, the other "
+        "end's MTU is smaller now (\"ip link\" shows it)",
+        self->port.limits.interface, size, (double)(now - since) / 1e9, peer, strerror(ENOBUFS));
 }
 
-/* One has left that is as large, or smaller. */
+/* One has left. */
 static AQI_COLD void socket_taken(struct socket_port *self, size_t size)
 {
-    struct socket_refusal *refusal = &self->refusal;
-    bool smaller = size < atomic_load_explicit(&refusal->size, memory_order_relaxed);
-    atomic_store_explicit(&refusal->smaller, smaller, memory_order_relaxed);
-    if (smaller) return;
-    atomic_store_explicit(&refusal->times, 0, memory_order_relaxed);
-    atomic_store_explicit(&refusal->size, 0, memory_order_relaxed);
+    if (size >= atomic_load_explicit(&self->refusal.size, memory_order_relaxed))
+        atomic_store_explicit(&self->refusal.size, 0, memory_order_relaxed);
 }
 
 /* With little to say the kernel has less to read: that saves 5 % of a small packet's time. */

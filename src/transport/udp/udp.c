@@ -10,8 +10,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { UDP_IP_HEADERS = 28 };
-
 /* --- random numbers -------------------------------------------------------------------------- */
 
 aq_status udp_random(void *out, size_t len)
@@ -144,19 +142,7 @@ static size_t udp_hook_path(void *arg, uint32_t id)
 
 static void udp_hook_small_path(void *arg, uint32_t id, size_t usable)
 {
-    const struct udp_tp *udp = arg;
-    struct aqi_dgram_addr at = {.len = 0};
-    char peer[64];
-    if (!udp_paths_tell(udp, id, usable)) return;
-    (void)udp_hook_lookup(arg, id, &at);
-    udp->port->ops->text(&at, peer, sizeof(peer));
-    aqi_log(AQI_LOG_WARN, "udp",
-            "peer %u (%s) answers small packets from %s (%s), but not those of %zu bytes: the path "
-            "carries only %zu, which costs bandwidth. Set AQ_UDP_MTU=%zu, or correct the MTU of a "
-            "switch or interface in between",
-            id, peer, udp->port->limits.text, udp->port->limits.interface,
-            udp->port->limits.packet + UDP_IP_HEADERS, usable + UDP_IP_HEADERS,
-            usable + UDP_IP_HEADERS);
+    udp_paths_small(arg, id, usable);
 }
 
 /* The job's key is asked for rarely and lives long; those of connections sign packets. */
@@ -201,6 +187,7 @@ static void udp_close(struct aqi_tp *tp)
     if (udp->dgram != NULL) {
         (void)udp_count_drops(udp);
         udp_rma_tell_ends(udp);
+        udp_paths_say(udp, true);
         aqi_dgram_destroy(udp->dgram);
     }
     udp_peers_close(udp);

@@ -170,6 +170,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp->place = UDP_NOT_RECEIVING;
     n += aqi_dgram_progress(udp->dgram, requests, udp->now);
     udp_idle_begin(udp, n);
+    if (AQI_UNLIKELY(udp->small.due != 0)) udp_paths_say(udp, false);
     bool lost = udp->lost != NULL, unreadable = udp->unreadable;
     udp->unreadable = false;
     udp_unlock(udp);

@@ -111,6 +111,13 @@ struct udp_connection_addr {
 };
 static_assert(sizeof(struct udp_connection_addr) == 56, "addresses have no padding");
 
+/* A path that carries small packets only, which the user is to be told of. */
+struct udp_small {
+    uint64_t due; /* ns; 0: there is none */
+    uint32_t id;
+    size_t usable;
+};
+
 struct udp_own {
     bool is_connection;
     struct aqi_board *sheet; /* what it shows of itself; NULL: nothing */
@@ -127,6 +134,7 @@ struct udp_tp {
     struct udp_peer **peers; /* by id */
     struct udp_peer *lost;
     _Atomic uint64_t *paths; /* of udp_paths.c, in memory of this host's processes; or NULL */
+    struct udp_small small;
     uint64_t now;
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
@@ -156,6 +164,8 @@ static inline void udp_unlock(struct udp_tp *udp)
     if (udp->locks) aqi_spin_unlock(&udp->lock);
 }
 
+enum { UDP_IP_HEADERS = 28 };
+
 /* udp.c */
 aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
@@ -176,8 +186,11 @@ void udp_paths_open(struct udp_tp *udp);
 void udp_paths_close(struct udp_tp *udp);
 /* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */
 size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
-/* We have found that it carries so many only; true: nobody else has told the user. */
-bool udp_paths_tell(const struct udp_tp *udp, uint32_t id, size_t usable);
+/* We have found that it carries so many only. */
+void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable);
+/* Tell the user of it, when it is time, unless another process of the job has. `last`: there will
+ * be no other time. */
+void udp_paths_say(struct udp_tp *udp, bool last);
 
 /* Nothing comes from this peer; true: nobody of us has told the user of its host. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);

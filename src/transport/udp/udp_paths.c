@@ -1,16 +1,22 @@
 /*
  * udp: what the paths to other hosts carry. Whoever of a host's processes finds first that a path
- * carries small packets only tells it the user, and the others by memory that they share: they
- * begin with such packets, and say nothing.
+ * carries small packets only tells the others by memory that they share: they begin with such
+ * packets.
+ *
+ * The user is told once for a job, since the reason is most likely one for all paths. Rank 0 says
+ * it at once; others give it, and those before them, time, and what has been said goes round with
+ * all packets (aqi_dgram_tell).
  */
 #include "transport/udp/udp_impl.h"
 
+#include "base/log.h"
 #include "base/shmem.h"
 
 #include <unistd.h>
 
 /* Then the path is tried anew: it may have been mended, or was only full when it was found. */
-#define PATHS_LAST_MS 60000
+#define PATHS_LAST_MS  60000
+#define PATHS_PATIENCE 1000000000u /* ns, of who is not rank 0 */
 
 /* An entry, by the number of a host: when it was found, in ms, and how many bytes; 0: nothing was.
  */
@@ -18,7 +24,7 @@ enum { PATHS_SIZE_BITS = 16, PATHS_SIZE = (1 << PATHS_SIZE_BITS) - 1 };
 
 static size_t udp_paths_bytes(const struct udp_tp *udp)
 {
-    return (size_t)2 * udp->params.size * sizeof(*udp->paths);
+    return ((size_t)2 * udp->params.size + 1) * sizeof(*udp->paths);
 }
 
 void udp_paths_open(struct udp_tp *udp)
@@ -64,13 +70,63 @@ size_t udp_paths_find(const struct udp_tp *udp, uint32_t id)
     return udp_paths_known(udp, atomic_load_explicit(path, memory_order_relaxed));
 }
 
-bool udp_paths_tell(const struct udp_tp *udp, uint32_t id, size_t usable)
+/* --- telling the user ------------------------------------------------------------------------ */
+
+/* Whether one of this host's processes has: a word behind all others. */
+static _Atomic uint64_t *udp_paths_said(const struct udp_tp *udp)
 {
+    return udp->paths != NULL ? &udp->paths[2 * udp->params.size] : NULL;
+}
+
+static bool udp_paths_is_said(const struct udp_tp *udp)
+{
+    const _Atomic uint64_t *said = udp_paths_said(udp);
+    return aqi_dgram_told(udp->dgram) ||
+           (said != NULL && atomic_load_explicit(said, memory_order_relaxed) != 0);
+}
+
+/* Of the two ends of a path one speaks first. */
+static bool udp_paths_is_first(const struct udp_tp *udp, uint32_t id)
+{
+    uint32_t host = udp->peers[id] != NULL ? udp->peers[id]->host : udp->params.host;
+    return host != udp->params.host ? udp->params.host < host : udp->params.self < id;
+}
+
+void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable)
+{
+    enum { HOSTS = 64, PART = 16 };
     _Atomic uint64_t *path = udp_paths_to(udp, id);
-    if (path == NULL) return true;
-    uint64_t entry = udp_paths_now_ms(udp) << PATHS_SIZE_BITS | usable;
-    uint64_t before = atomic_exchange_explicit(path, entry, memory_order_relaxed);
-    return (before & PATHS_SIZE) != usable;
+    uint64_t entry = udp_paths_now_ms(udp) << PATHS_SIZE_BITS | usable, wait = 0;
+    if (path != NULL) atomic_store_explicit(path, entry, memory_order_relaxed);
+    if (udp->small.due != 0 || udp_paths_is_said(udp)) return;
+    if (udp->params.self != 0)
+        wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * (uint64_t)PATHS_PATIENCE / PART;
+    if (!udp_paths_is_first(udp, id)) wait += 4 * (uint64_t)PATHS_PATIENCE;
+    udp->small = (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable};
+}
+
+void udp_paths_say(struct udp_tp *udp, bool last)
+{
+    const struct aqi_port_limits *limits = &udp->port->limits;
+    struct aqi_dgram_peer_info info = {.addr.len = 0};
+    struct udp_small small = udp->small;
+    char peer[64];
+    bool said = udp_paths_is_said(udp);
+    if (small.due == 0 || (!said && !last && udp->now < small.due)) return;
+    udp->small.due = 0;
+    if (said || (last && !udp_paths_is_first(udp, small.id))) return;
+    aqi_dgram_tell(udp->dgram);
+    _Atomic uint64_t *word = udp_paths_said(udp);
+    if (word != NULL && atomic_exchange_explicit(word, 1, memory_order_relaxed) != 0) return;
+    (void)aqi_dgram_peer_info(udp->dgram, small.id, &info);
+    udp->port->ops->text(&info.addr, peer, sizeof(peer));
+    aqi_log(AQI_LOG_WARN, "udp",
+            "peer %u (%s) answers small packets from %s (%s), but not those of %zu bytes: the path "
+            "carries only %zu, which costs bandwidth. Set AQ_UDP_MTU=%zu, or correct the MTU of a "
+            "switch or interface in between. This is said once for a job: \"aqinfo --peers\" shows "
+            "what each path carries",
+            small.id, peer, limits->text, limits->interface, limits->packet + UDP_IP_HEADERS,
+            small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }
 
 /* The second half of the memory: of which hosts the user has heard. */
