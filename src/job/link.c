@@ -67,6 +67,15 @@ static void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
     if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
 }
 
+/* Where the path carries smaller packets than the interface, and nobody says so (a firewall drops
+ * ICMP), small ones pass, and all larger ones are sent again for ever. Both sides set it, so it
+ * holds both ways, and it cannot be changed later: what agents say to each other is little. */
+void link_keep_short(int fd)
+{
+    int bytes = LINK_PACKET - 40; /* without the headers of IPv4 and TCP */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof(bytes));
+}
+
 /* An option that every link has; the rest of the world goes on without. */
 static void link_tune(int fd)
 {
@@ -232,10 +241,10 @@ static void link_broke(struct aqi_link *link, int error)
     bool reset = error == ECONNRESET || error == EPIPE;
     /* EPIPE: it had closed the connection before. */
     aq_status status = error == EPIPE ? AQ_EPEER : AQ_ESYS;
-    const char *why = reset
-                          ? "the connection was reset: the process there has ended, or a firewall "
-                            "between has cut it"
-                          : strerror(error);
+    const char *why =
+        reset ? "the connection was reset: the process there has ended or heard nothing "
+                "of us for long, or a firewall between has cut it"
+              : strerror(error);
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut(&link->seal) : why);
     else if (link->stranger && reset)
@@ -457,8 +466,9 @@ static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
     if (link_is_silent(link, now)) {
         link_doom(link, AQ_ETIMEOUT,
                   "nothing has been heard for %.1f s (AQ_HOST_TIMEOUT): the host or the "
-                  "network to it is down, or the process there is stopped",
-                  (double)(now - link->heard_ns) / 1e9);
+                  "network to it is down, its path carries no packets of %d bytes (MTU), or the "
+                  "process there is stopped",
+                  (double)(now - link->heard_ns) / 1e9, LINK_PACKET);
         return UINT64_MAX;
     }
     if (link->state != LINK_OPEN) return now; /* it has become another: look again */

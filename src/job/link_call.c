@@ -119,6 +119,7 @@ static void link_call_try(struct link_try *try)
         return;
     }
     aqi_source_open(&try->source, fd, link_call_ready);
+    link_keep_short(fd);
     try->state = TRY_CONNECTS;
     if (connect(fd, &try->at.any, aqi_sockaddr_len(&try->at)) == 0) {
         link_call_connected(try);

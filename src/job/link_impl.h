@@ -75,6 +75,9 @@ struct aqi_links {
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
 /* It is over: the reason, without the name. The first one counts. */
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
+#define LINK_PACKET 576 /* bytes: every path carries so many */
+/* Before a socket connects or listens: what it sends and receives goes in packets so short. */
+void link_keep_short(int fd);
 /* The socket, which is connected, begins its handshake. */
 void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call);

@@ -122,6 +122,7 @@ static int link_listen_bind(bool only_v4, uint16_t port, int *out)
     *aqi_sockaddr_port(&any) = htons(port);
     int fd = socket(any.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno;
+    link_keep_short(fd);
     if ((!only_v4 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) != 0) ||
         bind(fd, &any.any, aqi_sockaddr_len(&any)) != 0 || listen(fd, SOMAXCONN) != 0) {
         int error = errno;

@@ -243,6 +243,31 @@ class Wire(Case):
                     self.assertGreater(count(said, "packets_" + name), 0, said)
 
 
+# Stands in for ssh: options, a host, a command.
+SHELL = """#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+host=${1##*.}; shift
+exec nsenter --net=/run/netns/$host sh -c "$*"
+"""
+
+
+class Control(Case):
+    """What the agents of the hosts say to each other."""
+
+    def test_small_path(self):
+        """It carries less than the interfaces, and nobody says so."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            shell = pathlib.Path(folder, "shell")
+            shell.write_text(SHELL, encoding="ascii")
+            shell.chmod(0o700)
+            for host in HOSTS:
+                stack.enter_context(rules(host, ("prerouting", "meta length > 580 drop")))
+            result = run(*within(1, AQRUN, "--hosts", "10.9.0.1,10.9.0.2", "-n", "2", "sh", "-c",
+                                 "head -c 300000 /dev/zero | tr '\\0' x"), AQ_SSH_CMD=str(shell))
+        self.expect(result, 0)
+        self.assertEqual(result.stdout.count("x"), 600000)
+
+
 class Cut(Case):
     """A wire that carries nothing, mostly for a while: then nothing is lost, and all goes on."""
 
