@@ -3,9 +3,11 @@
 #include "transport/ibv/hca_impl.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -480,6 +482,40 @@ static void places_are_kept_for_ever(void **unused)
     close_both();
 }
 
+static sigjmp_buf way_out;
+
+static void on_fault(int number)
+{
+    (void)number;
+    siglongjmp(way_out, 1);
+}
+
+/* Its registration would fail, or a copy raise the signal in the midst of things. Of what is
+ * registered the adapter needs no right of the program's. */
+static void memory_that_is_protected_raises_its_signal_first(void **unused)
+{
+    (void)unused;
+    void *page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    open_both();
+    for (volatile unsigned i = 0; i < 3; i++) {
+        struct sigaction action = {.sa_handler = on_fault}, before;
+        assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+        bool jumped = sigsetjmp(way_out, 1) != 0;
+        if (!jumped && i == 0)
+            (void)hca_put(&hca.tp, &peer.peer, both.rmem, BASE, page, 200, NULL, &both.comp);
+        if (!jumped && i == 1)
+            (void)hca_get(&hca.tp, &peer.peer, both.rmem, BASE, page, 200, NULL, &both.comp);
+        if (!jumped && i == 2) (void)get(BASE, BASE, 200); /* nothing is mapped there */
+        assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+        assert_int_equal(jumped, i < 2);
+        assert_int_equal(card.posts, i < 2 ? 0 : 1);
+        assert_int_equal(hca.waiting + peer.busy, 0);
+    }
+    close_both();
+    munmap(page, 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(what_a_connection_breaks_is_done_again),
         cmocka_unit_test(only_what_is_refused_twice_is_wrong),
         cmocka_unit_test(places_are_kept_for_ever),
+        cmocka_unit_test(memory_that_is_protected_raises_its_signal_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

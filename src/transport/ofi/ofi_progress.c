@@ -1,6 +1,7 @@
 /* ofi: completions and errors, and sleeping until there are some. */
 #include "transport/ofi/ofi_impl.h"
 
+#include "base/fail.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
 /* Where the owner has given back the memory, which is no fault of the connection. */
 static bool ofi_progress_is_refused(int err)
 {
-    return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL || err == FI_EFAULT;
+    return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL;
 }
 
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
@@ -41,6 +42,17 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
     struct ofi_peer *peer = piece->op->peer;
     if (ofi_progress_is_refused(err)) {
         ofi_transfer_piece_refused(ofi, piece);
+        return;
+    }
+    if (err == FI_EFAULT) { /* it was touched, and has been protected since */
+        const struct aqi_transfer *op = &piece->op->op;
+        aqi_fail(AQ_EINVAL, "ofi",
+                 "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
+                 "munmap): they have to stay accessible until the transfer is complete",
+                 ofi->info->fabric_attr->prov_name, piece->len, (void *)(op->local + piece->offset),
+                 op->get ? "where a get writes" : "the source of a put",
+                 op->get ? "written" : "read");
+        ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
         return;
     }
     if (ofi_peer_is_cut(err)) {
