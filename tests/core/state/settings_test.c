@@ -94,7 +94,7 @@ static void test_memory_from_elsewhere(void **state)
     (void)state;
     struct run run;
     job_run(&run, "-n", "3", "sh", "-c",
-            "[ $AQ_RANK = 1 ] && export AQ_FAULT=hide=alloc; exec " CORE_BARRIER);
+            "[ $AQ_RANK = 1 ] && export AQ_FAULT=hide=alloc; exec \"$0\"", CORE_BARRIER);
     assert_int_not_equal(run.code, 0);
     expect_text(&run, ERR, "rank 1 gets its memory from another transport than rank 0");
     expect_text(&run, ERR, "hide=alloc");
