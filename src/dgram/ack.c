@@ -23,12 +23,11 @@ void dgram_ack_find_gap(struct dgram_conn *conn)
         if (conn->rx[c].seen.base != conn->rx[c].seen.highest) conn->gap = true;
 }
 
-/* What one acknowledgement says of the path. */
-struct dgram_news {
-    size_t bytes;
-    uint64_t sent;  /* when the latest of those sent once left; 0: none */
-    uint64_t again; /* likewise of those sent again */
-};
+static void dgram_landed(struct dgram_tx *tx, const struct dgram_packet *packet)
+{
+    tx->in_flight -= packet->len + packet->bulk_len;
+    tx->flights--;
+}
 
 /* A packet has arrived: forget it. */
 static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -39,12 +38,13 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
     tx->ring[packet->seq % tx->ring_size] = NULL;
     if (packet->flying) {
         dgram_list_remove(&tx->flying, packet);
-        tx->in_flight -= packet->len + packet->bulk_len;
+        dgram_landed(tx, packet);
     } else {
         dgram_list_remove(&conn->lost, packet);
     }
     news->bytes += packet->len + packet->bulk_len;
     if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
+    if (packet->tries == 1 && packet->sent < news->first) news->first = packet->sent;
     if (packet->tries > 1 && packet->flying && packet->sent > news->again)
         news->again = packet->sent;
     /* Sent again for nothing: the first one was on its way all the time. */
@@ -70,7 +70,31 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
 }
 
-static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint16_t delay,
+/* What was acknowledged took so long; and how much of that was spent on the path, if that is known:
+ * when it came at the peer, and the acknowledgement here. */
+static void ack_time(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                     const struct dgram_news *news, bool silent)
+{
+    uint64_t all = dgram->now - news->sent, held = (uint64_t)conn->delay * 1000;
+    /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
+    uint64_t most = silent ? 4 * dgram_pace_timeout(&conn->pace, 0) : UINT64_MAX;
+    dgram_pace_answered(&conn->pace, aqi_min(dgram->now - news->first, most));
+    /* The delay is that of the newest arrival, which may be what was sent again. What the peer held
+     * it for may be more than all, for it looks at its clock now and then. */
+    if (conn->delay == UINT16_MAX || dgram->arrived <= news->sent + held) return;
+    if (news->again > news->sent) return;
+    uint64_t rtt = aqi_min(dgram->arrived - news->sent - held, most);
+    dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, dgram->now);
+}
+
+/* Is it what was sent again that has come, not the first one, which lay over there? */
+static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                             const struct dgram_news *news)
+{
+    return conn->delay != UINT16_MAX && (uint64_t)conn->delay * 1000 < dgram->now - news->again;
+}
+
+static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer,
                          const struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
@@ -84,15 +108,9 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer, uint1
      * unless more is under way that soon will be. */
     bool more = conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight != 0;
     if (timed || more || conn->backoff == 1) conn->backoff = 0;
-    uint64_t rtt = dgram->now - news->sent, held = (uint64_t)delay * 1000;
-    /* What the peer held it for may be more, for it looks at its clock now and then. */
-    if (timed && delay != UINT16_MAX && rtt > held) {
-        rtt -= held;
-        /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
-        if (silent) rtt = aqi_min(rtt, 4 * dgram_pace_timeout(&conn->pace, 0));
-        dgram_pace_sample(&conn->pace, rtt, dgram->now);
-    }
-    if (silent && news->again > conn->recovered) conn->recovered = news->again;
+    if (timed) ack_time(dgram, conn, news, silent);
+    if (silent && news->again > conn->recovered && ack_is_of_latest(dgram, conn, news))
+        conn->recovered = news->again;
     dgram_pace_acked(&conn->pace, news->bytes, dgram->now);
     dgram_make_ready(dgram, peer);
 }
@@ -103,22 +121,21 @@ static void ack_move_base(struct dgram_tx *tx)
         tx->base++;
 }
 
-bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_head *head)
+bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_head *head,
+                    struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
-    struct dgram_news news = {0};
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         if (dgram_diff(head->ack[c], conn->tx[c].next) > 0) return false;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
         for (; dgram_diff(head->ack[c], tx->base) > 0; tx->base++) {
             struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
-            if (packet != NULL) ack_packet(dgram, peer, packet, &news);
+            if (packet != NULL) ack_packet(dgram, peer, packet, news);
         }
         ack_move_base(tx);
     }
     conn->delay = head->delay;
-    ack_use_news(dgram, peer, head->delay, &news);
     return true;
 }
 
@@ -126,7 +143,7 @@ static void ack_lost(struct dgram_conn *conn, struct dgram_packet *packet)
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
     dgram_list_remove(&tx->flying, packet);
-    tx->in_flight -= packet->len + packet->bulk_len;
+    dgram_landed(tx, packet);
     packet->flying = false;
     dgram_list_append(&conn->lost, packet);
 }
@@ -138,7 +155,9 @@ static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, stru
     struct dgram_conn *conn = peer->conn;
     uint32_t newest = tx->order - 1;
     uint32_t latest = newest - (uint16_t)((uint16_t)newest - order);
+    /* What the latest lay over there is no time in which another one had to come. */
     uint64_t late = conn->pace.srtt + conn->pace.srtt / 4;
+    if (conn->delay != UINT16_MAX) late += (uint64_t)conn->delay * 1000;
     struct dgram_packet *packet;
     while ((packet = tx->flying.first) != NULL) {
         int32_t behind = dgram_diff(latest, packet->order);
@@ -168,10 +187,10 @@ void dgram_ack_recovered(struct dgram_conn *conn)
 }
 
 bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                    const struct dgram_record *record, const unsigned char *words, size_t nbytes)
+                    const struct dgram_record *record, const unsigned char *words, size_t nbytes,
+                    struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
-    struct dgram_news news = {0};
     if (record->flags >= AQI_DGRAM_CHANNELS) return false;
     struct dgram_tx *tx = &conn->tx[record->flags];
     for (size_t w = 0; w < nbytes / 8; w++) {
@@ -182,13 +201,20 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
             if (dgram_diff(seq, tx->base) < 0) continue;
             if (dgram_diff(seq, tx->next) >= 0) return false;
             struct dgram_packet *packet = tx->ring[seq % tx->ring_size];
-            if (packet != NULL) ack_packet(dgram, peer, packet, &news);
+            if (packet != NULL) ack_packet(dgram, peer, packet, news);
         }
     }
     ack_move_base(tx);
-    ack_use_news(dgram, peer, conn->delay, &news);
-    ack_find_lost(dgram, peer, tx, (uint16_t)record->where);
+    news->gaps[record->flags] = true;
+    news->order[record->flags] = (uint16_t)record->where;
     return true;
+}
+
+void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_news *news)
+{
+    ack_use_news(dgram, peer, news);
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        if (news->gaps[c]) ack_find_lost(dgram, peer, &peer->conn->tx[c], news->order[c]);
 }
 
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)

@@ -105,8 +105,8 @@ static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
     conn->heard = conn->used = dgram->now;
     conn->reorder = DGRAM_REORDER;
-    dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.rto_min,
-                    dgram->config.rto_max);
+    dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.reach,
+                    dgram->config.rto_min, dgram->config.rto_max);
 }
 
 aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -377,8 +377,8 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
     peer->packet = (uint16_t)packet;
     conn->proved = false;
     conn->heard = conn->used = dgram->now;
-    dgram_pace_init(&conn->pace, packet, dgram->config.window, dgram->config.rto_min,
-                    dgram->config.rto_max);
+    dgram_pace_init(&conn->pace, packet, dgram->config.window, dgram->config.reach,
+                    dgram->config.rto_min, dgram->config.rto_max);
     if (proved) dgram_connect_proved(dgram, peer);
     dgram_make_ready(dgram, peer);
 }

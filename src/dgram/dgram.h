@@ -36,8 +36,9 @@ struct aqi_dgram_addr {
 #define AQI_DGRAM_NEVER        UINT64_MAX /* a time */
 #define AQI_DGRAM_LEAST_PACKET 576u       /* what every path carries */
 #define AQI_DGRAM_MOST_PACKET  (60u << 10)
-#define AQI_DGRAM_WAYS         4u          /* to a peer, at most */
-#define AQI_DGRAM_COMMAND_MAX  768u        /* bytes of a packet of COMMAND */
+#define AQI_DGRAM_WAYS         4u   /* to a peer, at most */
+#define AQI_DGRAM_COMMAND_MAX  768u /* bytes of a packet of COMMAND */
+#define AQI_DGRAM_COST         384u /* bytes of `room` that each packet takes beside its own */
 #define AQI_DGRAM_BURST        (62u << 10) /* bytes, */
 #define AQI_DGRAM_BURST_COUNT  64u         /* and packets, of one call of transmit */
 
@@ -50,8 +51,10 @@ struct aqi_dgram_config {
 
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
     size_t max_message; /* bytes, of head and body together */
-    size_t window;      /* bytes under way to a peer at most */
-    size_t room;        /* bytes of packets that the port keeps for us until we look */
+    size_t window;      /* bytes under way to a peer at most, */
+    size_t reach;       /* and to one that looks rarely, at which most of them lie */
+    size_t room;        /* bytes of packets that the port keeps for us until we look, with
+                         * AQI_DGRAM_COST for each */
     uint32_t pool;  /* requests that wait here, of all peers together, while no handler may run */
     uint32_t least; /* of them, those that each peer may have whatever the others do */
 
@@ -176,10 +179,11 @@ void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 
 /*
  * A packet has come; 16-byte aligned, and it may be written to. Messages in it are delivered before
- * this returns, but requests only if `requests` says so; else they are kept (config.pool).
+ * this returns, but requests only if `requests` says so; else they are kept (config.pool). `waited`
+ * ns it lay here until it is handed over now; AQI_DGRAM_NEVER: nobody knows.
  */
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
-                     uint64_t now);
+                     uint64_t waited, uint64_t now);
 
 /*
  * A packet has come while the program makes no call. What is said of the connection is seen to:
@@ -188,7 +192,8 @@ void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
  * again. Nothing is delivered and no memory of the program is touched; of the hooks, `deliver` and
  * `range_ok` are not called.
  */
-void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t now);
+void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t waited,
+                      uint64_t now);
 bool aqi_dgram_parked(const struct aqi_dgram *dgram);
 /* What was parked comes now, as in aqi_dgram_input. Returns how many packets. */
 unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now);

@@ -83,7 +83,8 @@ struct dgram_tx {
     struct dgram_list flying;   /* in order of their latest transmission */
     struct dgram_list queue;    /* never sent */
     struct dgram_packet *open[DGRAM_LANES]; /* of the queue, with room for more */
-    size_t in_flight;                       /* bytes */
+    size_t in_flight;                       /* bytes, */
+    uint32_t flights;                       /* in so many packets */
     uint64_t probed;                        /* when time showed a loss last */
 };
 
@@ -155,7 +156,8 @@ struct dgram_conn {
     uint8_t backoff;                    /* doublings of the time-out, until one is measured */
     uint8_t probes;                     /* packets to send again for them, whatever the window */
     uint64_t recovered;                 /* when what ended time-outs had left; 0: nothing did */
-    uint64_t newest;                    /* arrival */
+    uint64_t newest;                    /* arrival; */
+    bool unsure;                        /* and when others came is not known */
     uint64_t heard;                     /* the last packet of any kind */
     uint64_t owed;                      /* the first time-out since */
     uint64_t asked;                     /* for a sign of life */
@@ -202,6 +204,15 @@ struct dgram_kept {
     bool whole;           /* a message of its own, from fragments; else a packet */
     unsigned char *bytes; /* from malloc */
     size_t len;
+    uint64_t arrived; /* 0: not known */
+    struct dgram_kept *next_parked;
+};
+
+enum { DGRAM_PARKED_LISTS = 64 };
+
+/* Those parked packets that may be the same one. */
+struct dgram_parked {
+    struct dgram_kept *first, *last;
 };
 
 struct aqi_dgram {
@@ -209,6 +220,7 @@ struct aqi_dgram {
     struct aqi_dgram_hooks hooks;
     struct dgram_peer **peers; /* by id */
     uint64_t now;
+    uint64_t arrived;   /* when the packet that is served had come; 0: not known */
     uint64_t heard;     /* the last packet of anybody */
     uint64_t secret[2]; /* of the nonces that we challenge with */
     uint64_t nonce;     /* of the last connection that we began */
@@ -224,6 +236,7 @@ struct aqi_dgram {
     uint32_t kept_count, wanting;
     uint64_t turns;
     struct dgram_kept *parked, **parked_end;
+    struct dgram_parked parked_by[DGRAM_PARKED_LISTS];
     uint32_t parked_count;
     size_t parked_bytes;
     struct dgram_slot *ops;
@@ -295,10 +308,23 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* ack.c: what has arrived over there, what is lost. */
-bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                    const struct dgram_head *head);
+/* What one acknowledgement tells, in the head of a packet and perhaps in records. */
+struct dgram_news {
+    size_t bytes;
+    uint64_t sent;                      /* when the latest of those sent once left; 0: none */
+    uint64_t first;                     /* and the first, if there is one */
+    uint64_t again;                     /* likewise of those sent again */
+    bool gaps[AQI_DGRAM_CHANNELS];      /* it has records of this channel, */
+    uint16_t order[AQI_DGRAM_CHANNELS]; /* and this was the latest transmission that has come */
+};
+bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_head *head,
+                    struct dgram_news *news);
 bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                    const struct dgram_record *record, const unsigned char *words, size_t nbytes);
+                    const struct dgram_record *record, const unsigned char *words, size_t nbytes,
+                    struct dgram_news *news);
+/* All of it has been read. */
+void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                    const struct dgram_news *news);
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* All that conn->recovered tells to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);

@@ -304,6 +304,7 @@ void aqi_dgram_defaults(struct aqi_dgram_config *config)
     *config = (struct aqi_dgram_config){.packet = 1472 & ~15u,
                                         .max_message = (64 << 10) + 512,
                                         .window = 1 << 20,
+                                        .reach = 4 << 20,
                                         .room = 1 << 20,
                                         .pool = 512,
                                         .least = 8,
@@ -385,7 +386,7 @@ bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
     if (peer->located) info->addr = peer->addr;
     if (conn == NULL) return true;
     info->rtt = conn->pace.srtt;
-    info->rtt_var = conn->pace.rttvar;
+    info->rtt_var = conn->pace.varies;
     info->rto = dgram_pace_timeout(&conn->pace, 0);
     info->base_rtt = conn->pace.srtt != 0 ? conn->pace.base : 0;
     info->window = conn->pace.window;

@@ -252,9 +252,9 @@ static void step(uint64_t until)
         }
         world.wire[i] = world.wire[--world.flying];
         if (world.computes && f.to == 1)
-            aqi_dgram_answer(world.node[f.to].dgram, f.bytes, f.len, world.now);
+            aqi_dgram_answer(world.node[f.to].dgram, f.bytes, f.len, 0, world.now);
         else
-            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, world.now);
+            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, 0, world.now);
         free(f.bytes);
     }
     for (unsigned i = 0; i < NODES; i++)

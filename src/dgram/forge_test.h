@@ -124,7 +124,7 @@ static inline void arrive(void)
             continue;
         }
         aqi_dgram_input(world.dgram[world.wire[i].to], world.wire[i].bytes, world.wire[i].len, true,
-                        world.now);
+                        0, world.now);
     }
     world.flying = kept;
 }
@@ -233,7 +233,7 @@ static inline uint64_t come(enum aqi_dgram_counter counter, bool handled)
     uint64_t before = aqi_dgram_count(world.dgram[VICTIM], counter);
     memcpy(forged.bytes, &forged.head, sizeof(forged.head));
     memcpy(packet, forged.bytes, forged.len);
-    aqi_dgram_input(world.dgram[VICTIM], packet, forged.len, handled, world.now);
+    aqi_dgram_input(world.dgram[VICTIM], packet, forged.len, handled, 0, world.now);
     return aqi_dgram_count(world.dgram[VICTIM], counter) - before;
 }
 

@@ -11,35 +11,70 @@ enum {
     PACE_BASE_AGE = 100000000, /* the path's own time is measured anew */
     PACE_BASE_ROUNDS = 64,     /* but not sooner than after so many round trips */
     PACE_DRAIN_ROUNDS = 3,
+    PACE_RARE = 100000,    /* ns: what lies for less is no sign of a receiver that computes */
     PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
     PACE_FEW = 8           /* packets: of fewer, a lost one says nothing of a share */
 };
 
-void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, uint64_t rto_min,
-                     uint64_t rto_max)
+void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
+                     uint64_t rto_min, uint64_t rto_max)
 {
     *pace = (struct dgram_pace){.base = UINT64_MAX,
                                 .rto_min = rto_min,
                                 .rto_max = rto_max,
                                 .window = aqi_min(PACE_FIRST_WINDOW, most),
                                 .most = most,
+                                .reach = aqi_min(PACE_FIRST_WINDOW, reach),
+                                .reach_most = reach,
                                 .packet = packet,
                                 .growing = true,
                                 .round_least = UINT64_MAX,
                                 .tokens = PACE_BURST};
 }
 
-void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t now)
+void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns)
+{
+    if (ns == 0) ns = 1;
+    if (pace->answer == 0) {
+        pace->answer = ns;
+        pace->varies = ns / 2;
+        return;
+    }
+    uint64_t error = ns > pace->answer ? ns - pace->answer : pace->answer - ns;
+    pace->varies = (3 * pace->varies + error) / 4;
+    pace->answer = (7 * pace->answer + ns) / 8;
+}
+
+bool dgram_pace_rare(const struct dgram_pace *pace)
+{
+    return pace->srtt != 0 && pace->lay > pace->srtt / 4 + PACE_RARE;
+}
+
+/* Is it the reach that bounds what is under way? */
+static bool pace_reaches(const struct dgram_pace *pace)
+{
+    return pace->reach > pace->window && pace->draining == 0 && dgram_pace_rare(pace);
+}
+
+bool dgram_pace_fits(const struct dgram_pace *pace, size_t under_way, size_t size)
+{
+    if (under_way + size <= pace->window) return true;
+    return pace_reaches(pace) && under_way + size <= pace->reach;
+}
+
+bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size)
+{
+    if (dgram_pace_fits(pace, under_way, size)) return true;
+    pace->reached = true;
+    if (!pace_reaches(pace)) pace->full = true;
+    return false;
+}
+
+void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now)
 {
     if (rtt == 0) rtt = 1;
-    if (pace->srtt == 0) {
-        pace->srtt = rtt;
-        pace->rttvar = rtt / 2;
-    } else {
-        uint64_t error = rtt > pace->srtt ? rtt - pace->srtt : pace->srtt - rtt;
-        pace->rttvar = (3 * pace->rttvar + error) / 4;
-        pace->srtt = (7 * pace->srtt + rtt) / 8;
-    }
+    pace->lay = pace->srtt == 0 ? lay : (7 * pace->lay + lay) / 8;
+    pace->srtt = pace->srtt == 0 ? rtt : (7 * pace->srtt + rtt) / 8;
     if (rtt < pace->base || rtt - pace->base <= pace->base / 8) pace->base_at = now;
     if (rtt < pace->base) pace->base = rtt;
     if (rtt < pace->round_least) pace->round_least = rtt;
@@ -49,6 +84,8 @@ static void dgram_pace_clamp(struct dgram_pace *pace)
 {
     pace->window = aqi_max(pace->window, PACE_LEAST_PACKETS * pace->packet);
     pace->window = aqi_min(pace->window, pace->most);
+    pace->reach = aqi_max(pace->reach, PACE_LEAST_PACKETS * pace->packet);
+    pace->reach = aqi_min(pace->reach, pace->reach_most);
 }
 
 /* ns of queueing that a flow of this window takes for no congestion. */
@@ -75,13 +112,15 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
         pace->base_at = now;
         return false;
     }
-    if (now - pace->base_at < aqi_max(PACE_BASE_AGE, PACE_BASE_ROUNDS * pace->srtt)) return false;
+    uint64_t rounds = PACE_BASE_ROUNDS * aqi_max(pace->srtt, pace->answer);
+    if (now - pace->base_at < aqi_max(PACE_BASE_AGE, rounds)) return false;
     pace->base_at = now;
     if (!pace->full) { /* the queue is not ours */
         if (pace->round_least != UINT64_MAX) pace->base = pace->round_least;
         return false;
     }
-    pace->draining = PACE_DRAIN_ROUNDS;
+    /* What lies at a receiver that computes is no queue, and all have paused meanwhile. */
+    pace->draining = dgram_pace_rare(pace) ? 1 : PACE_DRAIN_ROUNDS;
     pace->drained = pace->window;
     pace->window = pace->packet;
     pace->round_least = UINT64_MAX;
@@ -108,6 +147,10 @@ static void dgram_pace_round(struct dgram_pace *pace)
         most = aqi_min(most, PACE_GROWTH * pace->packet);
         pace->window += pace->growing ? pace->acked : most * (limit - queued) / limit;
     }
+    if (lossy)
+        pace->reach -= (size_t)((double)pace->reach * (double)pace->lost / (double)(2 * all));
+    else if (pace->reached && !delayed && dgram_pace_rare(pace))
+        pace->reach = aqi_max(pace->reach, pace->window) + pace->acked;
 }
 
 void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now)
@@ -120,8 +163,9 @@ void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now)
         pace->round_least = UINT64_MAX;
     }
     pace->acked = pace->lost = 0;
-    pace->full = false;
-    pace->round_end = now + pace->srtt;
+    pace->full = pace->reached = false;
+    bool drains = pace->draining != 0 && dgram_pace_rare(pace);
+    pace->round_end = now + (drains ? pace->answer : pace->srtt);
 }
 
 void dgram_pace_lost(struct dgram_pace *pace, size_t bytes)
@@ -132,6 +176,7 @@ void dgram_pace_lost(struct dgram_pace *pace, size_t bytes)
 void dgram_pace_silent(struct dgram_pace *pace)
 {
     pace->window = aqi_min(pace->window, PACE_FIRST_WINDOW);
+    pace->reach = aqi_min(pace->reach, PACE_FIRST_WINDOW);
     pace->growing = true;
     pace->draining = 0;
 }
@@ -139,8 +184,8 @@ void dgram_pace_silent(struct dgram_pace *pace)
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 {
     /* Not too close where all take the same time: acknowledgements may be held back. */
-    uint64_t margin = aqi_max(4 * pace->rttvar, pace->rto_min / 2);
-    uint64_t rto = pace->srtt == 0 ? 4 * pace->rto_min : pace->srtt + margin;
+    uint64_t margin = aqi_max(4 * pace->varies, pace->rto_min / 2);
+    uint64_t rto = pace->answer == 0 ? 4 * pace->rto_min : pace->answer + margin;
     if (rto < pace->rto_min) rto = pace->rto_min;
     for (; tries > 0 && rto < pace->rto_max; tries--)
         rto *= 2;
@@ -159,5 +204,7 @@ uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now)
             fresh > PACE_BURST - (double)pace->tokens ? PACE_BURST : pace->tokens + (int64_t)fresh;
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
-    return missing <= 0 ? now : now + (uint64_t)((double)missing / rate) + 1;
+    if (missing <= 0) return now;
+    if (dgram_pace_rare(pace)) pace->full = true; /* who computes lets us wait for nothing else */
+    return now + (uint64_t)((double)missing / rate) + 1;
 }

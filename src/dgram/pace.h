@@ -9,6 +9,13 @@
  * says little on a path that loses at random, so the window shrinks by half of the *share* that was
  * lost in a round trip, and grows by a number of packets: flows on a link that overflows converge
  * to equal shares, too, and one of one percent costs little.
+ *
+ * A receiver that computes leaves packets in its socket. That is no congestion: round trips are
+ * those of the path, without what the packets and the acknowledgement lay at the two ends (as
+ * Swift's), and the window is what the path bears. What an answer takes in all is measured beside
+ * that: it is what the time-out waits for. Where packets lie for long, those under way
+ * lie over there, most of them, so a second window bounds them all, the reach,
+ * and the first one only how fast they leave.
  */
 #ifndef AQI_DGRAM_PACE_H
 #define AQI_DGRAM_PACE_H
@@ -16,32 +23,44 @@
 #include "base/base.h"
 
 struct dgram_pace {
-    uint64_t srtt, rttvar; /* ns; 0: nothing measured yet */
-    uint64_t base;         /* the smallest of late: what the path itself takes */
-    uint64_t base_at;      /* when a round trip was last about as short */
+    uint64_t srtt;           /* ns, of the path; 0: nothing measured yet */
+    uint64_t lay;            /* and at the two ends, beside that */
+    uint64_t answer, varies; /* until an answer is here, and its variation; likewise */
+    uint64_t base;           /* the smallest of late: what the path itself takes */
+    uint64_t base_at;        /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
 
     size_t window, most, packet; /* bytes */
+    size_t reach, reach_most;    /* of all that is under way where the receiver computes */
     bool growing;                /* slow start */
     uint8_t draining;            /* rounds that are left with the least window, */
     size_t drained;              /* instead of this one */
     /* Of the round trip under way. */
     uint64_t round_end, round_least;
     size_t acked, lost;
-    bool full; /* the window was what kept us */
+    bool full;    /* the window was what kept us; */
+    bool reached; /* the reach */
 
     uint64_t filled_at; /* when `tokens` was brought up to date */
     int64_t tokens;     /* bytes that may leave now */
 };
 
-void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, uint64_t rto_min,
-                     uint64_t rto_max);
-/* A packet came back after `rtt` ns on the way and at the peer's network. */
-void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t now);
+void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
+                     uint64_t rto_min, uint64_t rto_max);
+/* An acknowledgement is served `ns` after what it tells of has left. */
+void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns);
+/* A packet was on the path for `rtt` ns, there and back, and lay for `lay` ns at the ends. */
+void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now);
 void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now);
 void dgram_pace_lost(struct dgram_pace *pace, size_t bytes);
 /* The peer is silent: after several time-outs in a row nothing of what was known still holds. */
 void dgram_pace_silent(struct dgram_pace *pace);
+
+/* Does the receiver look rarely, as far as is known? */
+bool dgram_pace_rare(const struct dgram_pace *pace);
+/* May `size` bytes leave beside `under_way`? dgram_pace_open: if not, that is remembered. */
+bool dgram_pace_fits(const struct dgram_pace *pace, size_t under_way, size_t size);
+bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
 
 /* ns after which a packet without an answer is sent again, at the `tries`-th time. */
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);

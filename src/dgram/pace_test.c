@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { PACKET = 8000, MOST = 1000000, US = 1000, MS = 1000000, RTT = 50 * US };
+enum { PACKET = 8000, MOST = 1000000, REACH = 4000000, US = 1000, MS = 1000000, RTT = 50 * US };
 
 static struct dgram_pace pace;
 static uint64_t now;
@@ -17,7 +17,7 @@ static uint64_t now;
 static void begin(void)
 {
     now = UINT64_C(1) << 33;
-    dgram_pace_init(&pace, PACKET, MOST, 250 * US, 250 * MS);
+    dgram_pace_init(&pace, PACKET, MOST, REACH, 250 * US, 250 * MS);
 }
 
 /* A window's worth comes back after `rtt`, but for `lost` packets; `times` times. */
@@ -29,7 +29,8 @@ static void rounds(unsigned times, uint64_t rtt, unsigned lost)
         for (unsigned i = 0; i < lost; i++)
             dgram_pace_lost(&pace, PACKET);
         now += rtt + rtt / 2;
-        dgram_pace_sample(&pace, rtt, now);
+        dgram_pace_answered(&pace, rtt);
+        dgram_pace_sample(&pace, rtt, 0, now);
         dgram_pace_acked(&pace, bytes - aqi_min(bytes, (size_t)lost * PACKET), now);
         assert_true(pace.window >= (pace.draining != 0 ? 1 : 2) * PACKET && pace.window <= MOST);
     }
@@ -50,7 +51,7 @@ static void time_outs(void **state)
     assert_int_equal(dgram_pace_timeout(&pace, 10), 250 * MS);
     assert_int_equal(dgram_pace_timeout(&pace, 1000000), 250 * MS);
     /* One that is late makes it longer, and is forgotten. */
-    dgram_pace_sample(&pace, 6 * MS, now);
+    dgram_pace_answered(&pace, 6 * MS);
     assert_true(dgram_pace_timeout(&pace, 0) > 6 * MS);
     rounds(50, 2 * MS, 0);
     assert_true(dgram_pace_timeout(&pace, 0) < 4 * MS);
@@ -68,7 +69,7 @@ static void the_window_grows_when_it_is_what_limits(void **state)
     begin();
     for (unsigned i = 0; i < 20; i++) {
         now += 2 * RTT;
-        dgram_pace_sample(&pace, RTT, now);
+        dgram_pace_sample(&pace, RTT, 0, now);
         dgram_pace_acked(&pace, PACKET, now);
     }
     assert_int_equal(pace.window, first);
@@ -149,7 +150,7 @@ static void the_path_is_measured_anew(void **state)
     /* Not by who does not fill the path: it is longer now. */
     for (unsigned i = 0; i < 4000; i++) {
         now += 3 * RTT;
-        dgram_pace_sample(&pace, 2 * RTT, now);
+        dgram_pace_sample(&pace, 2 * RTT, 0, now);
         dgram_pace_acked(&pace, PACKET, now);
         assert_int_equal(pace.draining, 0);
     }
@@ -204,6 +205,69 @@ static void silence_starts_anew(void **state)
     assert_true(pace.growing);
 }
 
+/* As `rounds`, of a window with the reach, from a receiver that looks `lay` ns after it has come.
+ */
+static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned lost)
+{
+    while (times-- > 0) {
+        size_t bytes = 0;
+        while (dgram_pace_open(&pace, bytes, PACKET))
+            bytes += PACKET;
+        for (unsigned i = 0; i < lost; i++)
+            dgram_pace_lost(&pace, PACKET);
+        now += rtt + lay;
+        dgram_pace_answered(&pace, rtt + lay);
+        dgram_pace_sample(&pace, rtt, lay, now);
+        dgram_pace_acked(&pace, bytes - aqi_min(bytes, (size_t)lost * PACKET), now);
+    }
+}
+
+/* What lies at a receiver that computes is no queue: all of its room is used, and the time-out
+ * waits for it. */
+static void a_receiver_that_computes(void **state)
+{
+    (void)state;
+    static const uint64_t pauses[] = {200 * US, MS, 5 * MS, 20 * MS};
+    for (size_t i = 0; i < AQI_COUNT_OF(pauses); i++) {
+        begin();
+        rare_rounds(12, RTT, pauses[i], 0);
+        assert_true(pace.srtt == RTT && pace.window >= MOST / 8 && pace.reach == REACH);
+        assert_true(dgram_pace_rare(&pace) && dgram_pace_fits(&pace, REACH - PACKET, PACKET));
+        assert_false(dgram_pace_fits(&pace, REACH, 1));
+        assert_true(dgram_pace_timeout(&pace, 0) > RTT + pauses[i]);
+        assert_true(dgram_pace_timeout(&pace, 0) < 2 * (RTT + pauses[i]) + 250 * US);
+        /* A queue on the path makes it slower nevertheless, and losses lessen the reach. */
+        size_t before = pace.window;
+        rare_rounds(10, 20 * RTT, pauses[i], 0);
+        assert_true(pace.window < before / 2);
+        before = pace.reach;
+        rare_rounds(10, RTT, pauses[i], 100);
+        assert_true(pace.reach < before);
+        /* It looks all the time again: the window is what bounds. */
+        rare_rounds(40, RTT, 0, 0);
+        assert_false(dgram_pace_rare(&pace) || dgram_pace_fits(&pace, pace.window, 1));
+    }
+}
+
+/* Times that cannot be, of a peer that lies, harm nothing but the pace to it. */
+static void times_that_cannot_be(void **state)
+{
+    (void)state;
+    static const uint64_t times[] = {0, 1, US, MS, UINT64_C(1) << 40, 7};
+    begin();
+    for (unsigned i = 0; i < 2000; i++) {
+        uint64_t a = times[i % 6], b = times[i / 6 % 6];
+        now += US;
+        dgram_pace_answered(&pace, a);
+        dgram_pace_sample(&pace, a, b, now);
+        (void)dgram_pace_open(&pace, i * 1000, PACKET);
+        dgram_pace_acked(&pace, b % 100000, now);
+        assert_true(pace.window >= PACKET && pace.window <= MOST && pace.reach <= REACH);
+        assert_true(dgram_pace_timeout(&pace, i % 3) <= 250 * MS);
+        assert_true(dgram_pace_when(&pace, PACKET, now) >= now);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +279,8 @@ int main(void)
         cmocka_unit_test(nothing_measured_is_no_empty_queue),
         cmocka_unit_test(what_leaves_is_spread),
         cmocka_unit_test(silence_starts_anew),
+        cmocka_unit_test(a_receiver_that_computes),
+        cmocka_unit_test(times_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,10 @@ struct dgram_head {
     uint32_t source; /* id of the sender */
     uint32_t seq;
     uint32_t ack[2]; /* of each channel: all before it have come */
-    uint16_t room;   /* KB of DATA that may be under way to the sender of this */
-    uint16_t delay;  /* us between the newest arrival and this */
-    uint16_t order;  /* of transmissions on this channel, the low bits */
+    uint16_t room;  /* KB of DATA that may be under way to the sender of this, see AQI_DGRAM_COST */
+    uint16_t delay; /* us between the newest arrival at this host and this; UINT16_MAX: more, or
+                     * it is not known */
+    uint16_t order; /* of transmissions on this channel, the low bits */
     uint8_t flags, version;
 };
 static_assert(sizeof(struct dgram_head) == 32, "no padding");

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { PARK_MOST = 1024 /* packets */ };
+enum { PARK_MOST = DGRAM_WINDOW /* packets */ };
 
 void dgram_kept_free(struct dgram_kept *kept)
 {
@@ -11,11 +11,17 @@ void dgram_kept_free(struct dgram_kept *kept)
     free(kept);
 }
 
+static struct dgram_parked *park_list(struct aqi_dgram *dgram, const struct dgram_head *head)
+{
+    return &dgram->parked_by[(head->seq ^ head->source) % DGRAM_PARKED_LISTS];
+}
+
 /* Has the packet that begins with `head` been parked, when it came before? */
-static bool park_has(const struct aqi_dgram *dgram, const struct dgram_head *head)
+static bool park_has(struct aqi_dgram *dgram, const struct dgram_head *head)
 {
     struct dgram_head other;
-    for (const struct dgram_kept *kept = dgram->parked; kept != NULL; kept = kept->next) {
+    const struct dgram_kept *kept = park_list(dgram, head)->first;
+    for (; kept != NULL; kept = kept->next_parked) {
         memcpy(&other, kept->bytes, sizeof(other));
         if (other.cookie == head->cookie && other.source == head->source &&
             other.seq == head->seq && ((other.flags ^ head->flags) & DGRAM_ON_DATA) == 0)
@@ -38,7 +44,14 @@ bool dgram_park(struct aqi_dgram *dgram, const struct dgram_head *head, const un
         return false;
     }
     memcpy(copy, packet, len);
-    *kept = (struct dgram_kept){.source = head->source, .bytes = copy, .len = len};
+    *kept = (struct dgram_kept){
+        .source = head->source, .bytes = copy, .len = len, .arrived = dgram->arrived};
+    struct dgram_parked *list = park_list(dgram, head);
+    if (list->first != NULL)
+        list->last->next_parked = kept;
+    else
+        list->first = kept;
+    list->last = kept;
     *dgram->parked_end = kept;
     dgram->parked_end = &kept->next;
     dgram->parked_count++;
@@ -50,7 +63,10 @@ bool dgram_park(struct aqi_dgram *dgram, const struct dgram_head *head, const un
 static struct dgram_kept *park_take(struct aqi_dgram *dgram)
 {
     struct dgram_kept *kept = dgram->parked;
+    struct dgram_head head;
     if (kept == NULL) return NULL;
+    memcpy(&head, kept->bytes, sizeof(head));
+    park_list(dgram, &head)->first = kept->next_parked; /* the first of all is the first there */
     dgram->parked = kept->next;
     if (dgram->parked == NULL) dgram->parked_end = &dgram->parked;
     dgram->parked_count--;
@@ -78,7 +94,8 @@ unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now)
     for (uint32_t left = dgram->parked_count; left > 0; left--, n++) {
         kept = park_take(dgram);
         if (kept == NULL) break;
-        aqi_dgram_input(dgram, kept->bytes, kept->len, requests, now);
+        uint64_t waited = kept->arrived != 0 ? now - kept->arrived : AQI_DGRAM_NEVER;
+        aqi_dgram_input(dgram, kept->bytes, kept->len, requests, waited, now);
         dgram_kept_free(kept);
     }
     return n;

@@ -18,7 +18,8 @@ struct dgram_arrival {
     struct dgram_peer *peer;
     uint32_t seq;
     unsigned channel;
-    bool requests;                /* may be handled now */
+    bool requests; /* may be handled now */
+    struct dgram_news news;
     struct dgram_packet *refusal; /* tells which puts in it are refused */
     struct dgram_incoming *done;  /* complete, to be delivered; in no list */
     const char *broken;           /* why the connection cannot go on: the packet counts as come */
@@ -385,7 +386,7 @@ static bool receive_refused(struct aqi_dgram *dgram, struct dgram_arrival *arriv
 static bool receive_sack(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                          const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
-    return dgram_ack_sack(dgram, arrival->peer, record, bytes, n);
+    return dgram_ack_sack(dgram, arrival->peer, record, bytes, n, &arrival->news);
 }
 
 /* False: it makes no sense, or there is no memory for it. */
@@ -500,7 +501,9 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     dgram_seen_mark(&rx->seen, head->seq);
     dgram_count(dgram, AQI_DGRAM_RECEIVED);
     conn->received_count++;
-    conn->newest = conn->used = dgram->now;
+    conn->used = dgram->now;
+    conn->newest = aqi_max(conn->newest, dgram->arrived);
+    if (dgram->arrived == 0) conn->unsure = true;
     if (arrival->channel == AQI_DGRAM_DATA) receive_share(dgram, peer);
     receive_records(dgram, arrival, packet, len);
     receive_keep_done(dgram, arrival);
@@ -526,6 +529,7 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
         dgram_make_ready(dgram, peer);
     }
     receive_records(dgram, arrival, packet, len);
+    dgram_ack_done(dgram, peer, &arrival->news);
 }
 
 /* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
@@ -592,7 +596,13 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     struct dgram_peer *peer = receive_check(dgram, &head, packet, &len);
     if (peer == NULL) return;
     struct dgram_conn *conn = peer->conn;
-    if (!dgram_ack_head(dgram, peer, &head)) {
+    struct dgram_arrival arrival = {.peer = peer,
+                                    .seq = head.seq,
+                                    .channel = head.flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA
+                                                                          : AQI_DGRAM_COMMAND,
+                                    .requests = how == RECEIVE_ALL,
+                                    .news = {.first = UINT64_MAX}};
+    if (!dgram_ack_head(dgram, peer, &head, &arrival.news)) {
         dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
         return;
     }
@@ -600,11 +610,7 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     conn->room = (size_t)head.room << 10;
     dgram->told = dgram->told || (head.flags & DGRAM_TOLD) != 0;
     dgram_connect_proved(dgram, peer);
-    struct dgram_arrival arrival = {.peer = peer,
-                                    .seq = head.seq,
-                                    .channel = head.flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA
-                                                                          : AQI_DGRAM_COMMAND,
-                                    .requests = how == RECEIVE_ALL};
+    if (head.flags & DGRAM_NUMBERED) dgram_ack_done(dgram, peer, &arrival.news);
     const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;
     if (how == RECEIVE_ANSWER && head.flags & DGRAM_NUMBERED && dgram_seen_fits(seen, head.seq) &&
         !dgram_seen_has(seen, head.seq)) {
@@ -617,22 +623,26 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
 }
 
 static void receive_at(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
-                       enum receive_how how, uint64_t now)
+                       enum receive_how how, uint64_t waited, uint64_t now)
 {
     bool timed = dgram->timed;
+    uint64_t arrived = dgram->arrived;
     if (now > dgram->now) dgram->now = now;
     dgram->timed = true;
+    dgram->arrived = waited < dgram->now ? dgram->now - waited : 0;
     receive_packet(dgram, packet, len, how);
+    dgram->arrived = arrived;
     dgram->timed = timed;
 }
 
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
-                     uint64_t now)
+                     uint64_t waited, uint64_t now)
 {
-    receive_at(dgram, packet, len, requests ? RECEIVE_ALL : RECEIVE_REPLIES, now);
+    receive_at(dgram, packet, len, requests ? RECEIVE_ALL : RECEIVE_REPLIES, waited, now);
 }
 
-void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t now)
+void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t waited,
+                      uint64_t now)
 {
-    receive_at(dgram, packet, len, RECEIVE_ANSWER, now);
+    receive_at(dgram, packet, len, RECEIVE_ANSWER, waited, now);
 }

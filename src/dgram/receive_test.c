@@ -358,9 +358,9 @@ static void test_not_closed(void **state)
         begin(LIAR, how % 2 == 0 ? DGRAM_NUMBERED : how == 1 ? DGRAM_ASKS : 0);
         memcpy(packet, &forged.head, sizeof(forged.head));
         if (how == 0)
-            aqi_dgram_answer(world.dgram[VICTIM], packet, sizeof(packet), world.now);
+            aqi_dgram_answer(world.dgram[VICTIM], packet, sizeof(packet), 0, world.now);
         else
-            aqi_dgram_input(world.dgram[VICTIM], packet, sizeof(packet), true, world.now);
+            aqi_dgram_input(world.dgram[VICTIM], packet, sizeof(packet), true, 0, world.now);
         assert_int_equal(peer->state, how == 3 ? DGRAM_CLOSING : DGRAM_UP);
         assert_int_equal(peer->conn->room, 64 << 10);
     }

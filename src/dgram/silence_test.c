@@ -127,7 +127,7 @@ static void run(uint64_t ns)
         world.now = aqi_max(next, world.now + 10000);
         for (unsigned i = 0; i < world.flying; i++) /* with those that are sent meanwhile */
             aqi_dgram_input(world.node[world.wire[i].to], world.wire[i].bytes, world.wire[i].len,
-                            true, world.now);
+                            true, 0, world.now);
         world.flying = 0;
         for (unsigned i = 0; i < NODES; i++)
             aqi_dgram_progress(world.node[i], true, world.now);

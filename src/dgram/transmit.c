@@ -38,13 +38,14 @@ static size_t transmit_size(const struct aqi_dgram *dgram, const struct dgram_pa
 static uint16_t transmit_room(const struct aqi_dgram *dgram)
 {
     size_t share = dgram->config.room / aqi_max(dgram->actives, 1);
-    return (uint16_t)aqi_min(aqi_max(share, 2 * dgram->config.packet) >> 10, UINT16_MAX);
+    return (uint16_t)aqi_min(aqi_max(share, 2 * (dgram->config.packet + AQI_DGRAM_COST)) >> 10,
+                             UINT16_MAX);
 }
 
 /* What all heads of a burst have in common. */
 static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
-    uint64_t delay = (dgram->now - conn->newest) / 1000;
+    uint64_t delay = conn->unsure ? UINT16_MAX : (dgram->now - conn->newest) / 1000;
     struct dgram_head head = {.cookie = conn->cookie_out,
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
@@ -104,6 +105,7 @@ static void transmit_done(struct aqi_dgram *dgram, struct dgram_conn *conn,
     packet->flying = true;
     dgram_list_append(&tx->flying, packet);
     tx->in_flight += packet->len + packet->bulk_len;
+    tx->flights++;
     dgram_count(dgram, packet->tries == 0 ? AQI_DGRAM_SENT : AQI_DGRAM_RESENT);
     if (packet->tries == 0)
         conn->sent_count++;
@@ -153,6 +155,7 @@ static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
     if (ok) {
         conn->used = dgram->now;
         conn->unacked = 0;
+        conn->unsure = false;
         conn->ack_at = AQI_DGRAM_NEVER;
         if (!conn->gap) conn->ack_now = false;
         dgram_pace_spend(&conn->pace, burst->bytes);
@@ -248,18 +251,12 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
     if (!transmit_has_numbers(tx, channel, lane)) return false;
     size_t all = transmit_in_flight(conn) + pending;
     if (all == 0 || lane == DGRAM_REFUSAL_LANE) return true;
-    size_t window = conn->pace.window;
-    if (channel == AQI_DGRAM_COMMAND) {
-        window = aqi_max(window, TRANSMIT_LEAST_WINDOW);
-        if (tx->in_flight + pending + size <= window) return true;
-        conn->pace.full = true;
-        return false;
-    }
-    if (all + size > window) {
-        conn->pace.full = true;
-        return false;
-    }
-    if (tx->in_flight + pending != 0 && tx->in_flight + pending + size > conn->room) return false;
+    if (channel == AQI_DGRAM_COMMAND)
+        return tx->in_flight + pending + size <= TRANSMIT_LEAST_WINDOW ||
+               dgram_pace_open(&conn->pace, tx->in_flight + pending, size);
+    if (!dgram_pace_open(&conn->pace, all, size)) return false;
+    size_t data = tx->in_flight + pending;
+    if (data != 0 && data + size + AQI_DGRAM_COST * (tx->flights + 1) > conn->room) return false;
     uint64_t when = dgram_pace_when(&conn->pace, size + pending, dgram->now);
     if (when <= dgram->now) return true;
     conn->pace_at = when;
@@ -333,7 +330,7 @@ static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, struct dgram_
     if (conn->probes != 0) {
         conn->probes--;
         packet->asks = true;
-    } else if (data != 0 && data + transmit_size(dgram, packet) > conn->pace.window) {
+    } else if (data != 0 && !dgram_pace_fits(&conn->pace, data, transmit_size(dgram, packet))) {
         return NULL;
     }
     dgram_list_remove(&conn->lost, packet);
@@ -392,7 +389,7 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
         return false;
     dgram_count(dgram, AQI_DGRAM_ACKS);
     conn->unacked = 0;
-    conn->ack_now = conn->asks = false;
+    conn->ack_now = conn->asks = conn->unsure = false;
     conn->ack_at = AQI_DGRAM_NEVER;
     return true;
 }

@@ -155,7 +155,7 @@ static void run(uint64_t ns)
             next = aqi_min(next, aqi_dgram_deadline(net.end[i]));
         net.now = aqi_max(aqi_min(next, until), net.now + 10000);
         for (unsigned i = 0; i < net.flying; i++) /* with those that are sent meanwhile */
-            aqi_dgram_input(net.end[net.wire[i].to], net.wire[i].bytes, net.wire[i].len, true,
+            aqi_dgram_input(net.end[net.wire[i].to], net.wire[i].bytes, net.wire[i].len, true, 0,
                             net.now);
         net.flying = 0;
         for (unsigned i = 0; i < ENDS; i++)
@@ -224,7 +224,7 @@ static void test_moves(void **state)
         assert_int_equal(way_of(1), 0);
         /* Who has kept what was said then cannot lead anybody back. */
         assert_int_not_equal(net.move.len, 0);
-        aqi_dgram_input(net.end[1], net.move.bytes, net.move.len, true, net.now);
+        aqi_dgram_input(net.end[1], net.move.bytes, net.move.len, true, 0, net.now);
         assert_int_equal(way_of(1), 0);
         end();
     }

@@ -120,9 +120,9 @@ static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, unsigne
     if (packet == NULL) abort();
     if (len != 0) memcpy(packet, bytes, len);
     if (flags & DGRAM_FUZZ_COMPUTES)
-        aqi_dgram_answer(end->dgram, packet, len, world.now);
+        aqi_dgram_answer(end->dgram, packet, len, 0, world.now);
     else
-        aqi_dgram_input(end->dgram, packet, len, !(flags & DGRAM_FUZZ_NESTED), world.now);
+        aqi_dgram_input(end->dgram, packet, len, !(flags & DGRAM_FUZZ_NESTED), 0, world.now);
     free(packet);
 }
 

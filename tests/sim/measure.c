@@ -191,6 +191,28 @@ static double measure_recovery(uint64_t last)
     return recovery;
 }
 
+/* To one that looks all the time, and then computes and looks every `every` ns or so, from each of
+ * `flows`; `loss` as measure_open. Jain's index; the share of what the link carries and what finds
+ * room until it looks. */
+static double measure_rare(uint32_t flows, uint64_t every, uint32_t loss, double *share)
+{
+    struct sim sim;
+    measure_open(&sim, flows + 1, loss);
+    size_t room = sim.plan.room;
+    uint64_t last = aqi_max(100 * SIM_MS, 20 * every);
+    measure_flows(&sim, 64, 64 << 10, sim.now + 20 * SIM_MS);
+    sim.procs[0].every = every;
+    measure_flows(&sim, 64, 64 << 10, sim.now + last);
+    uint64_t since = sim.now;
+    double total, jain;
+    measure_flows(&sim, 64, 64 << 10, since + 2 * last);
+    jain = measure_shares(&sim, since, &total);
+    double room_rate = (double)room / (double)every, link = LINK_GBIT / 8.0;
+    *share = total / (room_rate < link ? room_rate : link);
+    sim_close(&sim);
+    return jain;
+}
+
 /* Packets of both sides for each of `count` messages that are begun together, or one by one. */
 static double measure_per_message(unsigned count, unsigned together)
 {
@@ -280,11 +302,31 @@ static void report_shares(uint32_t step)
     }
 }
 
+static void report_rare(void)
+{
+    static const uint64_t every[] = {100 * SIM_US, SIM_MS, 5 * SIM_MS, 20 * SIM_MS};
+    printf(
+        "\n| a receiver looks every | of what can be: 1 flow | 4 flows, Jain's index | 1 %% lost "
+        "|\n|---|---|---|---|\n");
+    for (unsigned i = 0; i < AQI_COUNT_OF(every); i++) {
+        double one, four, lossy, jain;
+        (void)measure_rare(1, every[i], 0, &one);
+        jain = measure_rare(4, every[i], 0, &four);
+        (void)measure_rare(1, every[i], 10000, &lossy);
+        printf("| %.1f ms | %.2f | %.2f, %.2f | %.2f |\n", (double)every[i] / 1e6, one, four, jain,
+               lossy);
+        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a receiver looks");
+        goal(jain >= 0.9, "Jain's index of 0.9 at a receiver that looks rarely");
+        goal(lossy >= 0.4, "0.4 at 1 % loss to a receiver that looks rarely");
+    }
+}
+
 int sim_measure(void)
 {
     printf("Link %d Gbit/s, round trip 50 us, packets of 8944 bytes.\n\n", LINK_GBIT);
     report_loss();
     report_shares(4);
+    report_rare();
     printf("\n| | |\n|---|---|\n");
     printf("| packets per message of 8 bytes, one by one | %.2f |\n", measure_per_message(1000, 1));
     printf("| the same, 100 at once | %.2f |\n", measure_per_message(10000, 100));

@@ -41,7 +41,10 @@ static void plan_config(struct sim *sim, struct aqi_dgram_config *config)
     config->max_message = ONE_OF(sim, 4096, 16 << 10, 65536 + 512, 65536 + 512);
     config->window = ONE_OF(sim, 64 << 10, 256 << 10, 1 << 20);
     if (config->window < 2 * config->packet) config->window = 2 * config->packet;
-    config->room = sim_has(sim, SIM_ROOM) ? draw(sim, 2 * config->packet, 256 << 10) : 4 << 20;
+    config->reach = 4 * config->window;
+    config->room = sim_has(sim, SIM_ROOM)
+                       ? draw(sim, 2 * (config->packet + AQI_DGRAM_COST), 256 << 10)
+                       : 4 << 20;
     config->pool = (uint32_t)draw(sim, 16, 1024);
     config->least = 1 + (uint32_t)sim_below(sim, SIM_OF_PLAN, 4);
     if (config->pool < config->least * plan->peers) config->pool = config->least * plan->peers;

@@ -5,6 +5,7 @@
  */
 #include "sim.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #define PACKETS_TO_THE_LOST 16u /* that may still go after a loss was told */
@@ -325,18 +326,19 @@ void proc_arrived(struct sim_proc *proc, struct sim_packet *packet)
 {
     struct sim *sim = proc->sim;
     struct sim_fifo *queue = &proc->queue[packet->channel];
-    if (!proc->alive || queue->bytes + packet->len > sim->plan.room) {
+    if (!proc->alive || queue->bytes + packet->len + AQI_DGRAM_COST > sim->plan.room) {
         SIM_TRACE(sim, "%u -> %u: a packet of %zu bytes finds no %s", packet->from, packet->to,
                   packet->len, proc->alive ? "room" : "process");
         sim->dropped++;
         net_free(sim, packet);
         return;
     }
+    packet->arrived = sim->now;
     packet->next = NULL;
     *queue->tail = packet;
     queue->tail = &packet->next;
-    queue->bytes += packet->len;
-    if (!proc->asleep) return;
+    queue->bytes += packet->len + AQI_DGRAM_COST;
+    if (!proc->asleep || proc->every != 0) return;
     uint64_t wake = sim->plan.spin ? 100 : sim_spread(sim, SIM_OF_PROC, SIM_US, 50 * SIM_US);
     proc_poll_at(proc, sim->now + wake);
 }
@@ -349,7 +351,7 @@ static struct sim_packet *proc_take(struct sim_proc *proc)
         if (packet == NULL) continue;
         queue->head = packet->next;
         if (queue->head == NULL) queue->tail = &queue->head;
-        queue->bytes -= packet->len;
+        queue->bytes -= packet->len + AQI_DGRAM_COST;
         return packet;
     }
     return NULL;
@@ -360,12 +362,14 @@ static unsigned proc_receive(struct sim_proc *proc)
     struct sim *sim = proc->sim;
     unsigned most = 1 + (unsigned)sim_below(sim, SIM_OF_PROC, 64), n = 0;
     struct sim_packet *packet;
+    if (proc->every != 0) most = UINT_MAX;
     n += aqi_dgram_resume(proc->dgram, proc->nested == 0, sim->now);
     while (n < most && (packet = proc_take(proc)) != NULL) {
         SIM_TRACE(sim, "%u -> %u: %s packet of %zu bytes%s", packet->from, proc->id,
                   packet->channel == AQI_DGRAM_DATA ? "DATA" : "COMMAND", packet->len,
                   packet->forged ? ", forged" : "");
-        aqi_dgram_input(proc->dgram, packet->bytes, packet->len, proc->nested == 0, sim->now);
+        aqi_dgram_input(proc->dgram, packet->bytes, packet->len, proc->nested == 0,
+                        sim->now - packet->arrived, sim->now);
         net_free(sim, packet);
         n++;
     }
@@ -381,7 +385,8 @@ static void proc_help(struct sim_proc *proc)
     struct sim_packet *packet;
     uint64_t delivered = proc->delivered;
     while ((packet = proc_take(proc)) != NULL) {
-        aqi_dgram_answer(proc->dgram, packet->bytes, packet->len, sim->now);
+        aqi_dgram_answer(proc->dgram, packet->bytes, packet->len, sim->now - packet->arrived,
+                         sim->now);
         net_free(sim, packet);
     }
     (void)aqi_dgram_progress(proc->dgram, false, sim->now);
@@ -418,9 +423,9 @@ static void proc_check(struct sim_proc *proc)
     uint32_t id = proc_partner(sim, proc);
     if (!aqi_dgram_peer_info(proc->dgram, id, &info)) return;
     /* Each channel has a window of its own. */
-    SIM_REQUIRE(sim, info.in_flight <= AQI_DGRAM_CHANNELS * sim->plan.config.window,
-                "process %u: %zu bytes in flight to %u, more than two windows of %zu", proc->id,
-                info.in_flight, id, sim->plan.config.window);
+    SIM_REQUIRE(sim, info.in_flight <= AQI_DGRAM_CHANNELS * sim->plan.config.reach,
+                "process %u: %zu bytes in flight to %u, more than twice %zu", proc->id,
+                info.in_flight, id, sim->plan.config.reach);
     SIM_REQUIRE(sim, info.lost == proc_lost(proc, id),
                 "process %u and its engine differ on whether "
                 "%u is lost",
@@ -438,7 +443,9 @@ static void proc_schedule(struct sim_proc *proc, bool fruitless)
     proc->fruitless = fruitless ? proc->fruitless + 1 : 0;
     proc->asleep = !waiting && proc->nested == 0 &&
                    (sim->plan.spin || proc->fruitless > 4 || sim_chance(sim, SIM_OF_PROC, 1, 8));
-    if (!proc->asleep)
+    if (proc->every != 0)
+        next = sim->now + proc->every / 2 + sim_below(sim, SIM_OF_PROC, proc->every);
+    else if (!proc->asleep)
         next = sim->now +
                (sim->plan.spin ? 100 : sim_spread(sim, SIM_OF_PROC, SIM_US, sim->plan.poll_max));
     else if (!work_done(proc) && proc->work_at < next)

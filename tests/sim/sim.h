@@ -111,6 +111,7 @@ struct sim_packet {
     uint8_t channel, hop;
     bool forged;
     size_t len;
+    uint64_t arrived;
     unsigned char *bytes; /* 16-byte aligned, an allocation of exactly `len` */
 };
 
@@ -148,6 +149,8 @@ struct sim_proc {
     bool calling;       /* inside a call that may not deliver or lose */
     struct sim_fifo queue[AQI_DGRAM_CHANNELS];
     uint64_t poll_at, poll_serial, pause_until;
+    uint64_t
+        every; /* it computes, and polls about so often, whatever comes; 0: it looks for packets */
     unsigned fruitless; /* polls in a row */
     bool asleep;
 

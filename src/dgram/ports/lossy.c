@@ -170,13 +170,14 @@ static bool lossy_send(struct aqi_port *port, enum aqi_dgram_channel channel,
     return done > 0;
 }
 
-static unsigned lossy_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+static unsigned lossy_receive(struct aqi_port *port, enum aqi_port_look look, aqi_port_take *take,
+                              void *arg)
 {
     struct lossy_port *self = (struct lossy_port *)port;
     aqi_spin_lock(&self->lock);
     if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
     aqi_spin_unlock(&self->lock);
-    return self->inner->ops->receive(self->inner, deep, take, arg);
+    return self->inner->ops->receive(self->inner, look, take, arg);
 }
 
 static unsigned lossy_descriptors(struct aqi_port *port, int fds[2])

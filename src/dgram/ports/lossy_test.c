@@ -40,7 +40,7 @@ static struct run run_through(const struct aqi_port_weather *weather, unsigned b
     }
     struct arrivals none = {0};
     for (unsigned i = 0; i < 100; i++) /* what is held back goes, even if nothing else does */
-        assert_int_equal(run.from->ops->receive(run.from, true, packet_take, &none), 0);
+        assert_int_equal(run.from->ops->receive(run.from, AQI_PORT_DEEP, packet_take, &none), 0);
     packet_drain(run.to, run.arrivals);
     return run;
 }

@@ -126,14 +126,15 @@ static struct memory_packet *memory_next(struct memory_port *self, unsigned *cha
     return packet;
 }
 
-static unsigned memory_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+static unsigned memory_receive(struct aqi_port *port, enum aqi_port_look look, aqi_port_take *take,
+                               void *arg)
 {
     struct memory_packet *packet;
     unsigned n = 0, channel;
-    (void)deep;
+    (void)look;
     while (n < MEMORY_BATCH &&
            (packet = memory_next((struct memory_port *)port, &channel)) != NULL) {
-        take(arg, (enum aqi_dgram_channel)channel, &packet->from, packet->bytes, packet->len);
+        take(arg, (enum aqi_dgram_channel)channel, &packet->from, packet->bytes, packet->len, 0);
         free(packet);
         n++;
     }

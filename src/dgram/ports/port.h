@@ -27,7 +27,8 @@ struct aqi_port_params {
 /* What an open port has turned out to be. Constant while it is open. */
 struct aqi_port_limits {
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
-    size_t room;        /* bytes of packets that it keeps until receive is called */
+    size_t room;        /* bytes of packets that it keeps until receive is called, with
+                         * AQI_DGRAM_COST for each */
     char interface[32]; /* "eth0" */
     char text[96];      /* where it receives, for people: "10.0.0.7:4021" */
     const char *xdp;    /* NULL, or how AF_XDP is attached to the interface: "native", "generic" */
@@ -37,9 +38,18 @@ struct aqi_port_limits {
 #define AQI_PORT_PIECES 1024u
 
 /* One packet: 16-byte aligned, may be written to, valid until it returns. What is sent to `from` on
- * the same channel goes back; the port of the other channel is not in it. */
+ * the same channel goes back; the port of the other channel is not in it. It has waited here for so
+ * many ns, or AQI_DGRAM_NEVER: nobody knows. */
 typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
-                           const struct aqi_dgram_addr *from, unsigned char *packet, size_t len);
+                           const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                           uint64_t waited);
+
+/* How to look for packets. */
+enum aqi_port_look {
+    AQI_PORT_SHORT, /* nobody has looked but just now, */
+    AQI_PORT_DEEP,  /* also where nothing has come for some time: a system call more */
+    AQI_PORT_RARE   /* nobody has looked for long: for all there is, and since when */
+};
 
 struct aqi_port_ops {
     const char *name;
@@ -50,10 +60,11 @@ struct aqi_port_ops {
                  const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                  size_t segment, unsigned packets);
     /*
-     * Hand over packets that are there, COMMAND's first; bounded work. `deep`: also look where
-     * nothing has come for some time (a system call more). Returns how many.
+     * Hand over packets that are there, COMMAND's first; bounded work, so there may be more.
+     * Returns how many.
      */
-    unsigned (*receive)(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg);
+    unsigned (*receive)(struct aqi_port *port, enum aqi_port_look look, aqi_port_take *take,
+                        void *arg);
     /* Readable while packets are there; to be waited for by poll(). At most two. */
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
     /* "10.0.0.7:4021" of an address of a peer, for people. */

@@ -18,6 +18,7 @@ struct arrivals {
     size_t len[PACKETS];
     enum aqi_dgram_channel channel;
     struct aqi_dgram_addr from;
+    uint64_t waited; /* the latest here */
 };
 
 /* The byte at `at` of packet `number`; the number itself comes first. */
@@ -34,10 +35,12 @@ static inline void packet_fill(unsigned char *packet, uint32_t number, size_t le
 }
 
 static inline void packet_take(void *arg, enum aqi_dgram_channel channel,
-                               const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+                               const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                               uint64_t waited)
 {
     struct arrivals *arrivals = arg;
     uint32_t number = 0;
+    arrivals->waited = waited;
     if (len >= 4) memcpy(&number, packet, 4);
     bool whole = len >= 4 && number < PACKETS;
     for (size_t i = 0; i < len && whole; i++)
@@ -85,7 +88,7 @@ static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals
         unsigned n = port->ops->descriptors(port, fds);
         struct pollfd polled[2] = {{.fd = fds[0], .events = POLLIN},
                                    {.fd = fds[1], .events = POLLIN}};
-        if (port->ops->receive(port, true, packet_take, arrivals) == 0)
+        if (port->ops->receive(port, AQI_PORT_DEEP, packet_take, arrivals) == 0)
             assert_true(poll(polled, n, 10000) > 0);
     }
 }
@@ -93,7 +96,7 @@ static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals
 /* Loopback hands over what was sent before the call that sends it returns. */
 static inline void packet_drain(struct aqi_port *port, struct arrivals *arrivals)
 {
-    while (port->ops->receive(port, true, packet_take, arrivals) != 0)
+    while (port->ops->receive(port, AQI_PORT_DEEP, packet_take, arrivals) != 0)
         continue;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 static const char *const hosts[] = {"127.0.0.1", "::1"};
 
@@ -155,18 +156,19 @@ struct nested {
 };
 
 static void take_within(void *arg, enum aqi_dgram_channel channel,
-                        const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+                        const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                        uint64_t waited)
 {
     struct nested *nested = arg;
     if (nested->depth == 2) {
-        nested->third += nested->port->ops->receive(nested->port, true, take_within, arg);
-        packet_take(nested->inner, channel, from, packet, len);
+        nested->third += nested->port->ops->receive(nested->port, AQI_PORT_DEEP, take_within, arg);
+        packet_take(nested->inner, channel, from, packet, len, waited);
         return;
     }
     nested->depth++;
-    (void)nested->port->ops->receive(nested->port, true, take_within, arg);
+    (void)nested->port->ops->receive(nested->port, AQI_PORT_DEEP, take_within, arg);
     nested->depth--;
-    packet_take(nested->outer, channel, from, packet, len);
+    packet_take(nested->outer, channel, from, packet, len, waited);
 }
 
 static void receiving_nests_once(void **state)
@@ -178,7 +180,7 @@ static void receiving_nests_once(void **state)
     for (uint32_t i = 0; i < 6; i++)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 8 * i, 8, 480, 480));
     while (arrivals[0].count + arrivals[1].count < 48)
-        assert_true(b->ops->receive(b, true, take_within, &nested) > 0);
+        assert_true(b->ops->receive(b, AQI_PORT_DEEP, take_within, &nested) > 0);
     assert_int_equal(nested.third, 0);
     assert_true(arrivals[0].count > 0 && arrivals[1].count > 0);
     for (unsigned i = 0; i < 2; i++) {
@@ -213,7 +215,7 @@ static void a_full_buffer_tells_what_is_lost(void **state)
             .interface = hosts[0], .packet = packets[p], .buffer = 200000});
         struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
         size_t len = b->limits.packet;
-        unsigned room = (unsigned)(b->limits.room / len), sent = 0;
+        unsigned room = (unsigned)(b->limits.room / (len + AQI_DGRAM_COST)), sent = 0;
         assert_true(room > 10);
         for (; sent < room; sent++)
             assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, sent, 1, len, len));
@@ -277,7 +279,7 @@ static void who_does_not_listen_is_told(void **state)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 2, 1, 64, 64));
         packet_await(b, &arrivals, 1);
         assert_int_equal(a->ops->drops(a), 0);
-        (void)a->ops->receive(a, true, packet_take, &arrivals);
+        (void)a->ops->receive(a, AQI_PORT_DEEP, packet_take, &arrivals);
         assert_true(a->ops->refused(a, &refused));
         assert_true(a->ops->same(&address, &refused));
         assert_false(a->ops->same(&b->address, &refused));
@@ -323,17 +325,74 @@ static void data_is_looked_for_while_it_comes(void **state)
     struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
     struct arrivals arrivals = {0};
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 1, 1, 64, 64));
-    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
-    assert_int_equal(b->ops->receive(b, true, packet_take, &arrivals), 1);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 0);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_DEEP, packet_take, &arrivals), 1);
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 2, 1, 64, 64));
-    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 1);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 1);
     for (unsigned i = 0; i < 5000; i++)
-        assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
+        assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 0);
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 3, 1, 64, 64));
-    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 0);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 0);
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 4, 1, 64, 64));
-    assert_int_equal(b->ops->receive(b, false, packet_take, &arrivals), 1);
-    assert_int_equal(b->ops->receive(b, true, packet_take, &arrivals), 1);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals), 1);
+    assert_int_equal(b->ops->receive(b, AQI_PORT_DEEP, packet_take, &arrivals), 1);
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Who looks rarely is told how long packets have lain here, as soon as the kernel marks them; and
+ * takes all there are at once. */
+static void rare_looks_tell_since_when(void **state)
+{
+    (void)state;
+    enum { LAY = 3000000, SECOND = 1000000000 };
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals arrivals = {0};
+    int fds[2], on = 0;
+    socklen_t len = sizeof(on);
+    assert_int_equal(b->ops->descriptors(b, fds), 2);
+    for (unsigned channel = 0; channel < AQI_DGRAM_CHANNELS; channel++) {
+        enum aqi_dgram_channel at = (enum aqi_dgram_channel)channel;
+        assert_true(packet_send(a, at, &b->address, 10 * channel, 4, 480, 480));
+        assert_true(packet_send(a, at, &b->address, 10 * channel + 4, 1, 64, 64));
+        assert_int_equal(b->ops->receive(b, AQI_PORT_RARE, packet_take, &arrivals), 5);
+        assert_true(arrivals.waited == AQI_DGRAM_NEVER);
+    }
+    assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 40, 1, 64, 64));
+    assert_int_equal(b->ops->receive(b, AQI_PORT_RARE, packet_take, &arrivals), 1);
+    bool marks = getsockopt(fds[1], SOL_SOCKET, SO_TIMESTAMPNS, &on, &len) == 0 && on != 0;
+    for (unsigned channel = 0; marks && channel < AQI_DGRAM_CHANNELS; channel++) {
+        uint64_t begin = 0;
+        enum aqi_dgram_channel at = (enum aqi_dgram_channel)channel;
+        arrivals.waited = 0;
+        /* The kernel begins to mark them when it likes. */
+        for (unsigned i = 0; i < 500 && (arrivals.waited < LAY / 2 || arrivals.waited > SECOND);
+             i++) {
+            begin = clock_ns();
+            assert_true(packet_send(a, at, &b->address, 20 + channel, 1, 64, 64));
+            uint64_t sent = clock_ns();
+            while (clock_ns() < sent + LAY)
+                continue;
+            assert_int_equal(b->ops->receive(b, AQI_PORT_RARE, packet_take, &arrivals), 1);
+        }
+        assert_in_range(arrivals.waited, LAY / 2, clock_ns() - begin + LAY);
+        assert_true(packet_send(a, at, &b->address, 30 + channel, 1, 64, 64));
+        assert_int_equal(b->ops->receive(b, AQI_PORT_DEEP, packet_take, &arrivals), 1);
+        assert_int_equal(arrivals.waited, 0);
+    }
+    /* Looks that find it all at once do without. */
+    for (unsigned i = 0; i < 20000; i++)
+        (void)b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals);
+    if (marks) (void)getsockopt(fds[0], SOL_SOCKET, SO_TIMESTAMPNS, &on, &len);
+    assert_true(!marks || on == 0);
+    assert_int_equal(arrivals.altered + arrivals.misplaced, 0);
     a->ops->close(a);
     b->ops->close(b);
 }
@@ -354,7 +413,7 @@ static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *
     for (unsigned i = 0; i < 1000 && gro_of(b, AQI_DGRAM_COMMAND) != wanted; i++) {
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, arrivals->count, count, 41, 41));
         packet_await(b, arrivals, arrivals->count + count);
-        assert_int_equal(b->ops->receive(b, false, packet_take, arrivals), 0);
+        assert_int_equal(b->ops->receive(b, AQI_PORT_SHORT, packet_take, arrivals), 0);
     }
     assert_int_equal(gro_of(b, AQI_DGRAM_COMMAND), wanted);
     assert_true(arrivals->count > 0);
@@ -541,6 +600,7 @@ int main(void)
         cmocka_unit_test(who_does_not_listen_is_told),
         cmocka_unit_test(one_peer_alone_is_heard),
         cmocka_unit_test(data_is_looked_for_while_it_comes),
+        cmocka_unit_test(rare_looks_tell_since_when),
         cmocka_unit_test(gro_is_for_company),
         cmocka_unit_test(small_packets_that_met_are_aligned),
         cmocka_unit_test(packets_have_the_size_asked_for),

@@ -319,7 +319,8 @@ static size_t xdp_read(unsigned char *frame, size_t len, struct aqi_dgram_addr *
     return bytes - 8;
 }
 
-static unsigned xdp_drain(struct ports_xdp_rings *rings, aqi_port_take *take, void *arg)
+static unsigned xdp_drain(struct ports_xdp_rings *rings, uint64_t waited, aqi_port_take *take,
+                          void *arg)
 {
     unsigned n = 0;
     for (; n < BATCH; n++) {
@@ -335,21 +336,24 @@ static unsigned xdp_drain(struct ports_xdp_rings *rings, aqi_port_take *take, vo
             memmove(packet - off, packet, bytes);
             packet -= off;
         }
-        if (bytes > 0) take(arg, AQI_DGRAM_COMMAND, &from, packet, bytes);
+        if (bytes > 0) take(arg, AQI_DGRAM_COMMAND, &from, packet, bytes, waited);
         ports_xdp_release(rings, number);
     }
     return n;
 }
 
-static unsigned xdp_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+static unsigned xdp_receive(struct aqi_port *port, enum aqi_port_look look, aqi_port_take *take,
+                            void *arg)
 {
     struct xdp_port *self = (struct xdp_port *)port;
     unsigned n = 0, others = 0;
+    /* The kernel does not tell when it filled a frame. */
+    uint64_t waited = look == AQI_PORT_RARE ? AQI_DGRAM_NEVER : 0;
     for (unsigned i = 0; i < self->queues; i++)
-        n += xdp_drain(&self->rings[i], take, arg);
+        n += xdp_drain(&self->rings[i], waited, take, arg);
     if (AQI_UNLIKELY(atomic_load_explicit(&self->waits, memory_order_relaxed))) xdp_kick(self);
-    if (deep || self->warm > 0) {
-        others = self->inner->ops->receive(self->inner, deep, take, arg);
+    if (look != AQI_PORT_SHORT || self->warm > 0) {
+        others = self->inner->ops->receive(self->inner, look, take, arg);
         if (others > 0)
             self->warm = WARM;
         else if (self->warm > 0)

@@ -139,7 +139,7 @@ static void small_packets_pass_by_the_stack(void **state)
         struct aqi_port *sender = i == 0 ? a : port_in(0, &aqi_port_socket);
         for (unsigned k = 0; k < 10; k++) {
             assert_true(packet_send(sender, AQI_DGRAM_COMMAND, &b->address, next++, 1, 64, 64));
-            while (b->ops->receive(b, false, packet_take, arrivals) == 0)
+            while (b->ops->receive(b, AQI_PORT_SHORT, packet_take, arrivals) == 0)
                 assert_true(waits_for(b));
         }
         if (sender != a) sender->ops->close(sender);
@@ -212,9 +212,10 @@ static void a_full_ring_loses_and_tells(void **state)
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     for (uint32_t i = 0; i < PACKETS; i++)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64));
-    while (b->ops->receive(b, true, packet_take, arrivals) != 0 ||
+    while (b->ops->receive(b, AQI_PORT_DEEP, packet_take, arrivals) != 0 ||
            arrivals->count + b->ops->drops(b) + a->ops->drops(a) < PACKETS)
-        (void)a->ops->receive(a, true, packet_take, arrivals); /* tells the kernel to go on */
+        (void)a->ops->receive(a, AQI_PORT_DEEP, packet_take,
+                              arrivals); /* tells the kernel to go on */
     assert_int_equal(arrivals->altered, 0);
     assert_true(arrivals->count >= 1000);
     assert_true(b->ops->drops(b) > 0);

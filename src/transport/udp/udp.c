@@ -212,7 +212,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->packet = udp->port->limits.packet;
     config->room = udp->port->limits.room;
     config->max_message = sizeof(struct udp_head) + udp->tp.limits.max_medium;
-    if (udp_config.window != 0) config->window = (size_t)udp_config.window;
+    if (udp_config.window != 0) config->window = config->reach = (size_t)udp_config.window;
     config->ack_delay = udp_config.ack_delay_ns;
     config->rto_min = udp_config.rto_min_ns;
     config->rto_max = udp_config.rto_max_ns;

@@ -74,29 +74,36 @@ void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *mes
 struct udp_receiver {
     struct udp_tp *udp;
     unsigned place;
-    bool requests;
+    bool requests, rare;
+    size_t bytes;
 };
 
+/* A program that has not looked for longer computes between its polls, so each takes all there is.
+ * What had waited for less counts as just come: it is no more than a queue may be (pace.c). */
+static const uint64_t udp_rare_ns = 50000;
+
 static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *from,
-                     unsigned char *packet, size_t len)
+                     unsigned char *packet, size_t len, uint64_t waited)
 {
-    const struct udp_receiver *receiver = arg;
+    struct udp_receiver *receiver = arg;
     struct udp_tp *udp = receiver->udp;
     (void)channel, (void)from; /* the engine's packets say it themselves */
+    receiver->bytes += len;
     udp_lock(udp);
     udp->place = receiver->place;
-    aqi_dgram_input(udp->dgram, packet, len, receiver->requests, udp->now);
+    aqi_dgram_input(udp->dgram, packet, len, receiver->requests, waited, udp->now);
     udp_unlock(udp);
 }
 
 static void udp_take_to_answer(void *arg, enum aqi_dgram_channel channel,
-                               const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+                               const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                               uint64_t waited)
 {
     struct udp_tp *udp = ((const struct udp_receiver *)arg)->udp;
     (void)channel, (void)from;
     udp_lock(udp);
     udp->idle.helping = true;
-    aqi_dgram_answer(udp->dgram, packet, len, udp->now);
+    aqi_dgram_answer(udp->dgram, packet, len, waited, udp->now);
     udp->idle.helping = false;
     udp_unlock(udp);
 }
@@ -110,10 +117,12 @@ static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, a
     if (receiver->place == UDP_NESTED ? !udp->outer_waits : receiver->place != UDP_OUTER) return 0;
     receiver->requests = receiver->requests && receiver->place == UDP_OUTER;
     bool deep = udp->deep || ++udp->rounds % DEEP == 0;
+    enum aqi_port_look look = deep ? AQI_PORT_DEEP : AQI_PORT_SHORT;
+    if (receiver->rare) look = AQI_PORT_RARE;
     udp->deep = false;
     udp->receivers++;
     udp_unlock(udp);
-    unsigned n = udp->port->ops->receive(udp->port, deep, take, receiver);
+    unsigned n = udp->port->ops->receive(udp->port, look, take, receiver);
     /* That a process is gone its job says; ours may just be the last word to it. */
     while (udp->port->ops->refused(udp->port, &refused))
         n++;
@@ -126,8 +135,7 @@ static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, a
 
 unsigned udp_receive_to_answer(struct udp_tp *udp)
 {
-    struct udp_receiver receiver = {.udp = udp};
-    udp->deep = true;
+    struct udp_receiver receiver = {.udp = udp, .rare = true};
     return udp_receive(udp, &receiver, udp_take_to_answer);
 }
 
@@ -155,6 +163,31 @@ static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
     return 1 + aqi_dgram_resume(udp->dgram, requests, udp->now);
 }
 
+/*
+ * Take what is there, acknowledge it, and send what is due. A rare look goes on: peers send again
+ * as soon as they know that there is room, so it takes as much as may be under way to us, and no
+ * more.
+ */
+static unsigned udp_look(struct udp_tp *udp, bool requests)
+{
+    enum { MORE = 16, MORE_BYTES = 1 << 16 }; /* what no look exceeds by much */
+    struct udp_receiver receiver = {.udp = udp, .requests = requests};
+    unsigned n = 0, got;
+    size_t all = 0;
+    receiver.rare = udp->now - udp->looked > udp_rare_ns;
+    for (;;) {
+        udp->looked = udp->now;
+        receiver.bytes = 0;
+        got = udp_receive(udp, &receiver, udp_take);
+        udp->place = UDP_NOT_RECEIVING;
+        n += got + aqi_dgram_progress(udp->dgram, requests, udp->now);
+        all += receiver.bytes;
+        if (AQI_LIKELY(!receiver.rare) || all >= udp->port->limits.room) return n;
+        if (got < MORE && receiver.bytes < MORE_BYTES) return n;
+        udp->now = aqi_max(udp->now, udp->tp.hooks.now(udp->tp.hooks.host));
+    }
+}
+
 unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
@@ -165,10 +198,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp_idle_look(udp);
     bool requests = mode == AQI_PROGRESS_ALL;
     unsigned n = AQI_UNLIKELY(udp->idle.left) ? udp_take_left(udp, requests) : 0;
-    struct udp_receiver receiver = {.udp = udp, .requests = requests};
-    n += udp_receive(udp, &receiver, udp_take);
-    udp->place = UDP_NOT_RECEIVING;
-    n += aqi_dgram_progress(udp->dgram, requests, udp->now);
+    n += udp_look(udp, requests);
     udp_idle_begin(udp, n);
     if (AQI_UNLIKELY(udp->small.due != 0)) udp_paths_say(udp, false);
     bool lost = udp->lost != NULL, unreadable = udp->unreadable;

@@ -17,9 +17,10 @@ static const uint64_t answer_often_ns = 10000000, answer_rarely_ns = 1000000000;
 enum { ANSWER_LOOKS = 8 /* in AQ_UDP_KEEPALIVE */ };
 
 static void udp_answer_take(void *arg, enum aqi_dgram_channel lane,
-                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len)
+                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
+                            uint64_t waited)
 {
-    (void)lane, (void)from;
+    (void)lane, (void)from, (void)waited;
     udp_channel_answer(arg, packet, len);
 }
 
@@ -32,7 +33,7 @@ static bool udp_answer_all(struct aqi_rendezvous *rendezvous)
     bool some = udp_rendezvous_hear_all(rendezvous);
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->dgram == NULL) continue;
-        some |= c->port->ops->receive(c->port, true, udp_answer_take, c) != 0;
+        some |= c->port->ops->receive(c->port, AQI_PORT_DEEP, udp_answer_take, c) != 0;
         (void)aqi_dgram_progress(c->dgram, false, rendezvous->now);
         if (!aqi_dgram_parked(c->dgram)) continue;
         c->due = 0;

@@ -304,14 +304,14 @@ void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packe
 {
     channel->refusals = 0;
     channel->owed = 0;
-    aqi_dgram_input(channel->dgram, packet, len, true, channel->rendezvous->now);
+    aqi_dgram_input(channel->dgram, packet, len, true, 0, channel->rendezvous->now);
 }
 
 void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
 {
     channel->refusals = 0;
     channel->owed = 0;
-    aqi_dgram_answer(channel->dgram, packet, len, channel->rendezvous->now);
+    aqi_dgram_answer(channel->dgram, packet, len, 0, channel->rendezvous->now);
 }
 
 static void udp_channel_schedule(struct aqi_control_channel *channel)

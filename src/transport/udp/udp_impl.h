@@ -136,6 +136,7 @@ struct udp_tp {
     _Atomic uint64_t *paths; /* of udp_paths.c, in memory of this host's processes; or NULL */
     struct udp_small small;
     uint64_t now;
+    uint64_t looked; /* for packets, lately */
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
     unsigned place;   /* in which receiver the engine is called */

@@ -191,10 +191,10 @@ static void udp_rendezvous_answered(struct aqi_control_channel *channel, const v
 
 static void udp_rendezvous_take(void *arg, enum aqi_dgram_channel lane,
                                 const struct aqi_dgram_addr *from, unsigned char *packet,
-                                size_t len)
+                                size_t len, uint64_t waited)
 {
     struct aqi_control_channel *channel = arg;
-    (void)lane, (void)from;
+    (void)lane, (void)from, (void)waited;
     channel->rendezvous->happened++;
     if (channel->dgram != NULL)
         udp_channel_input(channel, packet, len);
@@ -530,7 +530,7 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
 
 static void udp_rendezvous_receive(struct aqi_control_channel *channel)
 {
-    (void)channel->port->ops->receive(channel->port, true, udp_rendezvous_take, channel);
+    (void)channel->port->ops->receive(channel->port, AQI_PORT_DEEP, udp_rendezvous_take, channel);
     udp_channel_turn(channel);
 }
 

@@ -60,12 +60,13 @@ static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
     return true;
 }
 
-static unsigned udp_wire_receive(struct aqi_port *port, bool deep, aqi_port_take *take, void *arg)
+static unsigned udp_wire_receive(struct aqi_port *port, enum aqi_port_look look,
+                                 aqi_port_take *take, void *arg)
 {
     static const struct aqi_dgram_addr nobody; /* there is one peer */
     struct wire_port *self = (struct wire_port *)port;
     unsigned n = 0;
-    (void)deep;
+    (void)look;
     for (unsigned i = 0; i < WIRE_BATCH; i++) {
         ssize_t len = recv(self->fd, self->buffer, sizeof(self->buffer), MSG_DONTWAIT);
         if (len < 0 && errno == EAGAIN) break;
@@ -73,7 +74,7 @@ static unsigned udp_wire_receive(struct aqi_port *port, bool deep, aqi_port_take
             udp_wire_note(self, errno);
             continue;
         }
-        take(arg, AQI_DGRAM_COMMAND, &nobody, self->buffer, (size_t)len);
+        take(arg, AQI_DGRAM_COMMAND, &nobody, self->buffer, (size_t)len, 0);
         n++;
     }
     return n;
