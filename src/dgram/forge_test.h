@@ -34,7 +34,7 @@ static struct {
 } world;
 
 static unsigned char reach[REACH + 64]; /* of the victim: the first REACH bytes, for peers */
-static unsigned char got[512];          /* where its gets go */
+static __attribute__((unused)) unsigned char got[512]; /* where its gets go */
 
 static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
                             const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,

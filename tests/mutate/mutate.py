@@ -35,7 +35,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "engine")] + [
+DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "park", "engine")] + [
     "fuzz.dgram", "sim.stored", "sim.new"]
 HCA = [f"unit.transport.ibv.hca_{part}" for part in
        ("link", "advice", "events", "transfer", "repair", "ring", "lending")]

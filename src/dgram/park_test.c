@@ -1,0 +1,66 @@
+/* Twin of park.c: how much a peer may have parked while the program makes no call. */
+#include "dgram/forge_test.h"
+
+/* A packet with the `ahead`-th number that has not come; is it refused? */
+static bool parks(uint32_t ahead, uint8_t flags)
+{
+    static alignas(16) unsigned char packet[sizeof(struct dgram_head)];
+    uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DROP_POOL);
+    begin(LIAR, (uint8_t)(DGRAM_NUMBERED | flags));
+    forged.head.seq += ahead;
+    memcpy(packet, &forged.head, sizeof(packet));
+    aqi_dgram_answer(world.dgram[VICTIM], packet, sizeof(packet), 0, world.now);
+    return aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DROP_POOL) == before;
+}
+
+static void fill(uint32_t most)
+{
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    for (uint32_t i = 0; i < most; i++) {
+        assert_true(parks(i, 0));
+        assert_true(parks(i, 0)); /* once is enough */
+        assert_int_equal(dgram->parked_count, i + 1);
+        assert_int_equal(dgram->parked_bytes, (i + 1) * sizeof(struct dgram_head));
+    }
+    assert_false(parks(0, DGRAM_ON_DATA));
+    assert_true(aqi_dgram_parked(dgram));
+    assert_int_equal(aqi_dgram_resume(dgram, true, world.now), most);
+    assert_false(aqi_dgram_parked(dgram));
+    assert_int_equal(dgram->parked_count + dgram->parked_bytes, 0);
+}
+
+static void test_bounds(void **state)
+{
+    enum { FEW = 31, PACKETS = DGRAM_WINDOW };
+    (void)state;
+    open_world(false);
+    world.cut = true;
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    dgram->config.room = FEW * sizeof(struct dgram_head);
+    fill(FEW);
+    fill(FEW); /* and anew */
+    dgram->config.room = 1 << 20;
+    fill(PACKETS);
+    close_world();
+}
+
+/* Numbers of the two channels are different ones. */
+static void test_channels(void **state)
+{
+    (void)state;
+    open_world(false);
+    assert_true(parks(0, 0));
+    assert_true(parks(0, DGRAM_ON_DATA));
+    assert_true(parks(0, DGRAM_ON_DATA));
+    assert_int_equal(world.dgram[VICTIM]->parked_count, 2);
+    close_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_channels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
