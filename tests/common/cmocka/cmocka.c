@@ -41,6 +41,12 @@ void aqt_ints(uintmax_t a, uintmax_t b, int equal, const char *text, const char 
                  equal ? "not equal" : "equal", (intmax_t)a, a, (intmax_t)b, b);
 }
 
+void aqt_range(uintmax_t value, uintmax_t least, uintmax_t most, const char *text, const char *file,
+               int line)
+{
+    if (value < least || value > most) aqt_fail(file, line, "it is not so that %s", text);
+}
+
 void aqt_strings(const char *a, const char *b, int equal, const char *file, int line)
 {
     if ((strcmp(a, b) == 0) != equal)

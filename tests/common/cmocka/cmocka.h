@@ -34,6 +34,8 @@ __attribute__((noreturn, format(printf, 3, 4))) void aqt_fail(const char *file, 
                                                               const char *format, ...);
 __attribute__((noreturn)) void aqt_skip(void);
 void aqt_ints(uintmax_t a, uintmax_t b, int equal, const char *text, const char *file, int line);
+void aqt_range(uintmax_t value, uintmax_t least, uintmax_t most, const char *text, const char *file,
+               int line);
 void aqt_strings(const char *a, const char *b, int equal, const char *file, int line);
 void aqt_memory(const void *a, const void *b, size_t size, int equal, const char *file, int line);
 
@@ -48,8 +50,8 @@ void aqt_memory(const void *a, const void *b, size_t size, int equal, const char
 #define assert_int_not_equal(a, b)                                                                 \
     aqt_ints((uintmax_t)(a), (uintmax_t)(b), 0, #a ", " #b, __FILE__, __LINE__)
 #define assert_in_range(value, least, most)                                                        \
-    aqt_true((uintmax_t)(value) >= (uintmax_t)(least) && (uintmax_t)(value) <= (uintmax_t)(most),  \
-             #value " is in " #least " to " #most)
+    aqt_range((uintmax_t)(value), (uintmax_t)(least), (uintmax_t)(most),                           \
+              #value " is in " #least " to " #most, __FILE__, __LINE__)
 #define assert_ptr_equal(a, b) aqt_true((const void *)(a) == (const void *)(b), #a " is " #b)
 #define assert_ptr_not_equal(a, b)                                                                 \
     aqt_true((const void *)(a) != (const void *)(b), #a " is not " #b)
