@@ -127,7 +127,7 @@ class Memory(Case):
         self.within(*shell("ulimit -v 100000"))
 
     def test_too_little_address_space(self):
-        self.fails(*shell("ulimit -v 20000"), *self.job,
+        self.fails(*shell("ulimit -v 26000"), *self.job,
                    says=["shared memory", "ulimit -v unlimited"])
 
     def group(self, limit):
@@ -216,7 +216,7 @@ class Users(Case):
         hidden = self.place / "hidden"
         shutil.copy(self.program, hidden)
         hidden.chmod(0o111)
-        self.works(*as_nobody(), self.aqrun, "-n", str(RANKS), hidden, STEPS)
+        self.works(*as_nobody(), self.aqrun, "-n", str(RANKS), hidden, "core_stress", STEPS)
 
     def test_too_few_processes(self):
         prefix = as_nobody(*shell("ulimit -u 4"), user=NOBODY - 7)

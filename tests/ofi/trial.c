@@ -131,7 +131,8 @@ static void whole(void **state)
     aq_status st = aqi_ofi_transport.open(&params, &tp);
     const char *text = capture_end(&capture);
     assert_int_equal(st, AQ_OK);
-    assert_string_equal(text, "");
+    says(text, " registrations: "); /* nothing else */
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
     const char *end = strstr(describe(tp), ", self-tested");
     assert_non_null(end);
     assert_string_equal(end, ", self-tested");
