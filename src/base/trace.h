@@ -42,7 +42,7 @@ struct aqi_trace_params {
 
 /*
  * Read a mask: categories separated by commas or '+', "all", "off" or nothing; or the letters of
- * GASNET_TRACEMASK, of which those that have no category here are ignored. False: it is none.
+ * GASNET_TRACEMASK; letters without a category here are ignored. Returns false if it is malformed.
  */
 bool aqi_trace_read(const char *text, unsigned *mask);
 

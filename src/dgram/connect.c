@@ -259,7 +259,7 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return left != 0;
 }
 
-/* A round is over: does the path carry small packets only? */
+/* A round has ended: does the path carry small packets only? */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;

@@ -112,7 +112,7 @@ struct aqi_dgram_hooks {
     bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                 struct aqi_dgram_addr *own);
 
-    /* An answer of this peer has been due for so long; once for each. NULL: nobody hears of it. */
+    /* An answer of this peer has been due for this long; called once for each. May be NULL. */
     void (*silent)(void *arg, uint32_t id, uint64_t waited);
 
     /* This peer is lost; once for each. From input and progress only. `why` is
@@ -180,7 +180,7 @@ void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 /*
  * A packet has come; 16-byte aligned, and it may be written to. Messages in it are delivered before
  * this returns, but requests only if `requests` says so; else they are kept (config.pool). `waited`
- * ns it lay here until it is handed over now; AQI_DGRAM_NEVER: nobody knows.
+ * ns it lay here until it is handed over now; AQI_DGRAM_NEVER: unknown.
  */
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
                      uint64_t waited, uint64_t now);

@@ -263,7 +263,7 @@ static void test_answers(void **state)
     for (size_t i = 0; i < sizeof(got); i++)
         assert_int_equal(got[i], 0x55);
     assert_int_equal(world.completed, 0);
-    /* As much as was asked for in all, though some of it twice; then it is over. */
+    /* As much as was asked for in all, though some of it twice; then it is complete. */
     assert_false(answer(LIAR, id, LEN - 3, 3));
     assert_memory_equal(got + 8 + LEN - 3, "\1\2\3\x55", 4);
     assert_true(answer(LIAR, id, 0, LEN - 2));
@@ -346,7 +346,7 @@ static void test_when_acknowledged(void **state)
     close_world();
 }
 
-/* Who has more to say keeps a connection that was about to be closed. */
+/* More data keeps a connection open that was about to be closed. */
 static void test_not_closed(void **state)
 {
     static alignas(16) unsigned char packet[sizeof(struct dgram_head)];

@@ -44,7 +44,7 @@ bool dgram_search_needs_largest(const struct dgram_search *search);
 void dgram_search_sent(struct dgram_search *search, bool all);
 /* So many bytes have passed. */
 void dgram_search_passed(struct dgram_search *search, uint16_t size);
-/* The round is over, and the largest has not passed. */
+/* The round has ended, and the largest has not passed. */
 enum dgram_verdict dgram_search_judge(struct dgram_search *search);
 
 #endif

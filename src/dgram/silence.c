@@ -1,6 +1,6 @@
 /*
- * Peers of which nothing comes: the user hears of it after a while, and one that was never reached
- * is given up.
+ * Peers from which nothing arrives: the user is warned after a while, and one that was never
+ * reached is given up.
  *
  * Only time in which somebody called us counts: a process that was stopped, as all of the job may
  * have been, has not waited.

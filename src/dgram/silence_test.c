@@ -140,7 +140,7 @@ static aq_status say(void)
     return aqi_dgram_send(world.node[0], 1, false, head, sizeof(head), NULL, 0);
 }
 
-/* The user hears of it, and then it is lost; also where nothing passes but what is small. */
+/* The user is warned, and then it is lost; also where only small packets pass. */
 static void test_never_reached(void **state)
 {
     (void)state;

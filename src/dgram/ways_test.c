@@ -1,4 +1,4 @@
-/* Two engines on two networks, either of which may be cut: the ways that they take. */
+/* Two engines on two networks that may each be cut: the ways that they take. */
 #include "dgram/dgram.h"
 #include "dgram/packet.h"
 
@@ -222,7 +222,7 @@ static void test_moves(void **state)
         assert_int_equal(net.came[0] + net.came[1], 3);
         assert_int_equal(way_of(0), 0);
         assert_int_equal(way_of(1), 0);
-        /* Who has kept what was said then cannot lead anybody back. */
+        /* A replay of what was said then leads nowhere. */
         assert_int_not_equal(net.move.len, 0);
         aqi_dgram_input(net.end[1], net.move.bytes, net.move.len, true, 0, net.now);
         assert_int_equal(way_of(1), 0);

@@ -41,7 +41,7 @@ struct aqi_link_hooks {
      * The link is over, and freed when this returns. AQ_OK: either side has closed it, and whatever
      * that side had sent before has arrived. Else `why` says who was lost or not reached, why, and
      * what to do. AQ_EPEER, of one that was open: the process there has ended. AQ_EREFUSED, of one
-     * that was not: nobody listens at any of its addresses. All else says nothing of it. Called
+     * that was not: nothing listens at any of its addresses. All else says nothing of it. Called
      * once for each link, also one that was never opened.
      */
     void (*ended)(struct aqi_link *link, aq_status status, const char *why);

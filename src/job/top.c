@@ -24,7 +24,7 @@ struct top_rank {
     uint32_t doing, looks, waits;
 };
 
-/* A packet of which none may be missed, while there is no room for it. */
+/* A packet that must not be lost, while there is no room for it. */
 struct top_packet {
     struct top_packet *next;
     size_t len;

@@ -60,7 +60,7 @@ struct aqi_top_peers {
     uint32_t version;
     uint32_t turn;   /* which question it answers */
     uint32_t last;   /* of this host */
-    uint32_t agents; /* of which a last one will come; the root says so, others 0 */
+    uint32_t agents; /* that will each send a last one; set by the root, 0 elsewhere */
     uint32_t len;
     char text[32768];
 };

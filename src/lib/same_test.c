@@ -9,7 +9,7 @@
 
 enum { RANKS = 4 };
 
-static struct lib_mark marks[RANKS]; /* of which that of this rank is added to */
+static struct lib_mark marks[RANKS]; /* the one of this rank is added to */
 static unsigned tables;              /* that were asked for */
 
 static aq_status same_gather(struct aqi_boot *boot, const void *mine, size_t len, void *all)

@@ -141,7 +141,7 @@ static const struct aqi_setting limits_rows[] = {
      .alias_words = limits_keep_words,
      .words_only = true,
      .def = "auto",
-     .doc = "How to hear of memory that is unmapped, where a network pins it: auto (by "
+     .doc = "How to notice that memory is unmapped, where a network pins it: auto (by "
             "userfaultfd, where that can be), or none: memory outside the segments is then "
             "registered for each transfer.",
      .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
@@ -158,7 +158,7 @@ struct aqi_settings_table aqi_reg_settings = {.group = "reg",
                                               .count = AQI_COUNT_OF(limits_rows),
                                               .values = &aqi_reg_config};
 
-/* A share of `whole` as the settings have it, of which load has seen that it is one. */
+/* A share of `whole` as the settings have it; loading has checked its form. */
 static uint64_t limits_bytes(const char *text, uint64_t whole)
 {
     uint64_t bytes = 0;

@@ -131,7 +131,7 @@ static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
     do
         nothing = (struct uffdio_continue){.range = {.start = from, .len = len}};
     while (monitor_control(fd, UFFDIO_CONTINUE, &nothing) != 0 && errno == EAGAIN &&
-           sched_yield() == 0); /* something is just being unmapped, until that is told */
+           sched_yield() == 0); /* something is being unmapped, until its event has been read */
     return nothing.mapped == -EINVAL;
 }
 
@@ -184,7 +184,7 @@ static void monitor_save_lines(struct aqi_monitor *monitor)
         atomic_fetch_add(&monitor->lines, MONITOR_LINES);
 }
 
-/* False: not all of it is private anonymous memory, or nobody may look now. */
+/* False: not all of it is private anonymous memory, or the budget for looking is spent. */
 static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
                          struct reg_mapped *mapped)
 {

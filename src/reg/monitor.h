@@ -34,7 +34,7 @@ bool aqi_monitor_check(char *why, size_t len);
  * beside are watched as a whole, or the program could not move them (mremap) any more; but of
  * changes only those near pages that this was called for are told. Pin no more than the pages of a
  * transfer: of what is given back by madvise the kernel tells before it does it, which is early
- * enough only for memory that nobody is using. False: they cannot be watched, or not now.
+ * enough only for memory that is not in use. False: they cannot be watched, or not now.
  */
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len);
 

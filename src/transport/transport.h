@@ -305,7 +305,7 @@ struct aqi_slot {
 /* What probing found of one device, for aqinfo and for choosing. Texts are in the struct. */
 struct aqi_tp_probe {
     bool usable;
-    bool on_request;  /* not usable, since nobody asks for it; the reason says how */
+    bool on_request;  /* not usable unless it is asked for; the reason says how */
     bool bad_setting; /* not usable, since a setting of it cannot be: the reason names it */
     char reason[320]; /* why not, or what would make it faster; "" */
     char device[64];

@@ -253,7 +253,7 @@ static int run(void)
         if (gasnet_mynode() == last) gasnet_AMRequestMedium0(0, BYTES, "bytes", 5);
         in_poll();
         break;
-    case 80: /* in the handler of SIGQUIT of those that are told of the end */
+    case 80: /* in the SIGQUIT handler of the processes that the end is reported to */
         gasnett_reghandler(SIGQUIT, on_signal_otherwise);
         in_barrier();
         if (gasnet_mynode() == last) gasnet_exit(CODE);

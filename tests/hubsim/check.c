@@ -301,8 +301,8 @@ static void check_counts(struct sim *sim)
     }
 }
 
-/* Who is cut off for ever does not stay: it is missed, calls while it is waited for, and ends; so
- * do those below it, one after the other. */
+/* A host that is cut off for ever does not stay: it is missed, calls while it is waited for, and
+ * ends; so do those below it, one after the other. */
 static void check_outage(struct sim *sim)
 {
     const struct plan *plan = sim->plan;

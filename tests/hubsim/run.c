@@ -64,7 +64,7 @@ static void sim_break(struct sim *sim, uint32_t number)
 static void sim_mend(struct sim *sim, struct event *event)
 {
     (void)event;
-    sim_trace(sim, "the outage is over");
+    sim_trace(sim, "the outage has ended");
     link_partition(sim, 0, false);
 }
 

@@ -570,7 +570,7 @@ class Near(World, Work, Mistakes, Ends):
         self.assertEqual((out, said), ("x\nx\n", "aqrun: host talks: please behave\n"))
 
     def test_another_patch(self):
-        """It works with ours, and is told."""
+        """It works with ours, with a warning."""
         out, said = self.ends("echo", "x", hosts=["h1", "akin"])
         self.assertEqual(out, "x\nx\n")
         self.assertRegex(said, r"^aqrun: host akin: the job was started by aqrun [\d.]+\.99, and .*"

@@ -19,7 +19,7 @@ HOSTS = range(1, 5)
 
 
 class WideNetworks(far.Bridged):
-    """What a network does costs nobody, as long as there is another, or for a while."""
+    """A network that fails costs nothing as long as there is another, or for a while."""
 
     @contextlib.contextmanager
     def second(self):

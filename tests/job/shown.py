@@ -82,7 +82,7 @@ class Files(far.Near):
                 self.assertEqual(data, b"a\0bcd\n" + bytes(3000000) + b"end")
 
     def test_cannot_be_written(self):
-        """A full disk is told, once, and the others are whole."""
+        """A full disk is reported once, and the others are whole."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for rank in (1, 2):
                 pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")

@@ -177,7 +177,7 @@ class Wire(Case):
         return match[1]
 
     def test_small_path(self):
-        """What it carries is found, to 16 bytes, and who is told of it is not told again."""
+        """What it carries is found, to 16 bytes, with one warning."""
         for mtu, carries in (("1500", "1500"), ("1400", "1388"), ("4000", "3996")):
             with self.subTest(mtu=mtu), contextlib.ExitStack() as stack:
                 for host in HOSTS:
@@ -255,7 +255,7 @@ class Control(Case):
     """What the agents of the hosts say to each other."""
 
     def test_small_path(self):
-        """It carries less than the interfaces, and nobody says so."""
+        """It carries less than the interfaces, without ICMP."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             shell = pathlib.Path(folder, "shell")
             shell.write_text(SHELL, encoding="ascii")

@@ -106,7 +106,7 @@ class Aqinfo(Case):
         self.assertIn("maybe AQ_WAIT?", result.stderr)
 
     def test_way_to_a_host(self):
-        """To this one, and to one that nobody knows; what looks like a setting is no host."""
+        """To this one, and to an unknown one; what looks like a setting is no host."""
         said = self.expect(run(AQINFO, "udp", "127.0.0.1"), 0).stdout
         self.assertRegex(said, r"^udp to 127\.0\.0\.1 \(127\.0\.0\.1\) from 127\.0\.0\.1 "
                          r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\); those of "

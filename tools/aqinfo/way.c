@@ -1,5 +1,5 @@
 /*
- * Do packets of UDP get to a host? They are sent to a port at which nobody listens: that the host
+ * Do packets of UDP get to a host? They are sent to a port at which nothing listens: that the host
  * says so shows that they came. Silence means that they did not, or that a firewall forbids the
  * answer.
  */

@@ -24,8 +24,8 @@ bool files_are_same(const char *pattern);
 
 /*
  * For ranks of other hosts, whose output comes to the aqrun that the user has started: their files,
- * empty; then what comes for them. What cannot be written is told once, for all of them, and the
- * rest of that file is passed over.
+ * empty; then what comes for them. What cannot be written is reported once, for all of them, and
+ * the rest of that file is passed over.
  */
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
 void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,

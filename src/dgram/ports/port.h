@@ -39,7 +39,7 @@ struct aqi_port_limits {
 
 /* One packet: 16-byte aligned, may be written to, valid until it returns. What is sent to `from` on
  * the same channel goes back; the port of the other channel is not in it. It has waited here for so
- * many ns, or AQI_DGRAM_NEVER: nobody knows. */
+ * many ns, or AQI_DGRAM_NEVER: unknown. */
 typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
                            uint64_t waited);

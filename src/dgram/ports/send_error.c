@@ -14,7 +14,7 @@ static const struct ports_send_error rows[] = {
      .verdict = PORTS_NO_ROOM,
      .reason = "the socket's buffer is full; the interface empties it"},
     {.error = ENOMEM, .verdict = PORTS_NO_ROOM, .reason = "the kernel is short of memory"},
-    /* The queue may be full; but whether it is, nobody says. The end of a veth pair says the same
+    /* The queue may be full, but the kernel does not say so. The end of a veth pair says the same
      * of each packet that is larger than the other end's MTU. */
     {.error = ENOBUFS,
      .verdict = PORTS_LOST,

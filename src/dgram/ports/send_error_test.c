@@ -56,8 +56,9 @@ static void each_error_has_its_decision(void **state)
     }
 }
 
-/* What nobody knows is lost, and told. A call that fails is made twice at most, whatever it says,
- * but for signals; and no error that stays may count as "no room", which is tried for ever. */
+/* An unknown error is a loss, and is logged. A call that fails is made twice at most, whatever it
+ * says, but for signals; and no error that stays may count as "no room", which is tried for ever.
+ */
 static void all_others_are_losses(void **state)
 {
     (void)state;

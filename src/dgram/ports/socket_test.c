@@ -347,8 +347,8 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Who looks rarely is told how long packets have lain here, as soon as the kernel marks them; and
- * takes all there are at once. */
+/* A port that is polled rarely reports how long packets have lain here, once the kernel marks them;
+ * and takes all there are at once. */
 static void rare_looks_tell_since_when(void **state)
 {
     (void)state;

@@ -130,7 +130,7 @@ static const char *spawn_way(void)
         if (text == NULL || *text == '\0') continue;
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
             if (strcmp(ways[i][0], text) == 0) return ways[i][1];
-        return text; /* of which aqrun says whether there is such a one */
+        return text; /* aqrun reports if it does not exist */
     }
     return NULL;
 }

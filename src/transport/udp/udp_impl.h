@@ -175,7 +175,7 @@ uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_ways.c: addresses. */
 aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len);
-/* All that a process of the job has told. AQ_ENOTSUP: it has none. AQ_EPROTO: it makes no sense. */
+/* All that a process of the job has announced. AQ_ENOTSUP: nothing. AQ_EPROTO: it is malformed. */
 aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told);
 /* The engine's hooks: where a peer is, and by which ways it is reached. */
 aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
@@ -193,12 +193,12 @@ void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable);
  * be no other time. */
 void udp_paths_say(struct udp_tp *udp, bool last);
 
-/* Nothing comes from this peer; true: nobody of us has told the user of its host. */
+/* Nothing arrives from this peer; true: no process of this host has warned of its host yet. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
 
 /* udp_silence.c. Can packets come to a peer that has our address? */
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
-/* The hooks of the engine for what people hear of peers that do not answer. */
+/* The hooks of the engine that warn of peers that do not answer. */
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
 void udp_hook_lost(void *arg, uint32_t id, const char *why);
 

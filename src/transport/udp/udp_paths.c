@@ -3,7 +3,7 @@
  * carries small packets only tells the others by memory that they share: they begin with such
  * packets.
  *
- * The user is told once for a job, since the reason is most likely one for all paths. Rank 0 says
+ * There is one warning for a job, since the reason is most likely one for all paths. Rank 0 says
  * it at once; others give it, and those before them, time, and what has been said goes round with
  * all packets (aqi_dgram_tell).
  */
@@ -129,7 +129,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
             small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }
 
-/* The second half of the memory: of which hosts the user has heard. */
+/* The second half of the memory: the hosts that there was a warning of. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
 {
     _Atomic uint64_t *path = udp_paths_to(udp, id);

@@ -1,4 +1,4 @@
-/* udp: what people hear of a peer that does not answer. */
+/* udp: warnings of a peer that does not answer. */
 #include "transport/udp/udp_impl.h"
 
 #include "base/fail.h"

@@ -5,7 +5,7 @@
  *
  * What is left out, since no kernel tells anybody (docs/architecture.md): memory mapped beside
  * other memory and moved with it by one mremap, pages that are made guards, and SHM_REMAP. A
- * mapping of which a part was mapped anew may be several for mremap.
+ * mapping whose parts were mapped anew may be several for mremap.
  *
  * usage: core_remap [ROUNDS]
  */
