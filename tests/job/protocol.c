@@ -71,9 +71,8 @@ static void test_the_environment_holds_no_secret(void **state)
     struct run run;
     job_run(&run, "-n", "1", "sh", "-c", "env | grep ^AQ_ | sed 's/=.*//' | sort | tr '\\n' ' '");
     expect_code(&run, 0);
-    assert_string_equal(
-        run.text[OUT],
-        "AQ_BOOT_FD AQ_EXIT_TIMEOUT AQ_JOB_ID AQ_LOCAL_RANK AQ_LOCAL_SIZE AQ_RANK AQ_SIZE ");
+    assert_string_equal(run.text[OUT], "AQ_BOOT_FD AQ_EXIT_TIMEOUT AQ_JOB_ID AQ_LOCAL_RANK "
+                                       "AQ_LOCAL_SIZE AQ_RANK AQ_SIZE AQ_STDERR ");
     run_free(&run);
 }
 
