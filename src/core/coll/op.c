@@ -76,8 +76,9 @@ void coll_fail(const aq_team *team)
     atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
 }
 
-static void coll_list_add(struct core_coll *coll, struct coll_op *op)
+static void coll_list_add(aq_team *team, struct coll_op *op)
 {
+    struct core_coll *coll = team->coll;
     op->seq = coll->started++;
     bool sizes = op->args.code == COLL_CODE_SIZES && op->then != NULL;
     op->signature = coll_signature_of(sizes ? &op->then->args : &op->args);
@@ -89,6 +90,7 @@ static void coll_list_add(struct core_coll *coll, struct coll_op *op)
     op->next = NULL;
     *coll->last = op;
     coll->last = &op->next;
+    core_team_activate(team);
     core_source_count(&core_coll_busy, 1);
 }
 
@@ -198,14 +200,16 @@ bool coll_push_team(aq_team *team)
     return moved;
 }
 
+/* Are there operations left? */
 static bool coll_try_push_team(aq_team *team)
 {
     struct core_coll *coll = team->coll;
     if (!core_try_lock(&coll->lock)) return true;
     if (coll->first != NULL && coll_push_list(team))
         atomic_store_explicit(&coll_moved, true, memory_order_relaxed);
+    bool active = team->active = coll->first != NULL;
     core_unlock(&coll->lock);
-    return true;
+    return active;
 }
 
 static unsigned coll_take_moved(void)
@@ -219,7 +223,7 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
     (void)now;
     if (mode != AQI_PROGRESS_ALL) return 0;
     atomic_store_explicit(&coll_no_room, false, memory_order_relaxed);
-    core_team_each(coll_try_push_team);
+    core_team_each_active(coll_try_push_team);
     return coll_take_moved();
 }
 
@@ -288,7 +292,7 @@ static aq_status coll_choose_engine(aq_team *team, struct coll_op *op)
 
 static void coll_begin_op(aq_team *team, struct coll_op *op)
 {
-    coll_list_add(team->coll, op);
+    coll_list_add(team, op);
     if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 

@@ -55,7 +55,9 @@ struct aq_team {
     uint32_t id[2];           /* what messages call it: a job rank, and a number of that process */
     uint32_t agreed;          /* agreements of its members so far */
     uint64_t block[2];        /* its scratch memory: offset and size in that of its rank 0 */
-    aq_team *next;            /* in a bucket of teams.c */
+    /* Of teams.c: in a bucket; in the list of all; in that of those with operations. */
+    aq_team *next, *of_all, **at_all, *of_active;
+    bool active; /* in the last one; under the lock of its operations */
 };
 
 struct core_handler {
@@ -299,10 +301,15 @@ void core_teams_reset(void);
 void core_team_enter(aq_team *team);
 void core_team_leave(aq_team *team);
 aq_team *core_team_find(uint32_t root, uint32_t count);
-/* While it is held nobody asks every team. */
+/* While it is held no other thread is in core_team_each or core_team_each_active. */
 extern struct aqi_spin core_teams_lock;
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool core_team_each(bool (*fn)(aq_team *team));
+/* The team has operations; the lock of these is held, or the team is not in use yet. */
+void core_team_activate(aq_team *team);
+/* Ask every such team whether it still has some; if not, `fn` has cleared `active` under that lock.
+ * Nothing is done if another thread is in here. */
+void core_team_each_active(bool (*fn)(aq_team *team));
 aq_team *core_team_any(void); /* one that is left; NULL: none */
 /* A team with room for `size` members, its map all zero; NULL, with the error recorded. */
 aq_team *core_team_new(size_t size);

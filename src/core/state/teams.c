@@ -4,18 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUCKETS = 64 };
+enum { BUCKETS = 1024 };
 
 struct aqi_spin core_teams_lock;
 static struct {
     aq_team *bucket[BUCKETS]; /* by the hash of the id */
-    uint64_t used;            /* bit b: bucket b is not empty; each poll of collectives asks all */
+    aq_team *all;
+    aq_team *active; /* those that had operations when they were asked last */
 } teams;
-static_assert(BUCKETS == 64, "one bit each");
+/* Those that have been given some since. They are added without a lock: whoever adds holds that of
+ * the operations, which is taken below core_teams_lock. */
+static _Atomic(aq_team *) teams_woken;
 
 void core_teams_reset(void)
 {
     memset(&teams, 0, sizeof(teams));
+    atomic_store(&teams_woken, NULL);
 }
 
 static unsigned teams_bucket_of(uint32_t root, uint32_t count)
@@ -39,19 +43,42 @@ void core_team_enter(aq_team *team)
     unsigned b = teams_bucket_of(team->id[0], team->id[1]);
     team->next = teams.bucket[b];
     teams.bucket[b] = team;
-    teams.used |= UINT64_C(1) << b;
+    team->of_all = teams.all;
+    team->at_all = &teams.all;
+    if (teams.all != NULL) teams.all->at_all = &team->of_all;
+    teams.all = team;
     core_unlock(&core_teams_lock);
+}
+
+/* The lock is held. */
+static void teams_take_woken(void)
+{
+    if (atomic_load_explicit(&teams_woken, memory_order_relaxed) == NULL) return;
+    /* Reads what the release in core_team_activate has published. */
+    aq_team *team = atomic_exchange_explicit(&teams_woken, NULL, memory_order_acquire);
+    while (team != NULL) {
+        aq_team *next = team->of_active;
+        team->of_active = teams.active;
+        teams.active = team;
+        team = next;
+    }
 }
 
 void core_team_leave(aq_team *team)
 {
     core_lock(&core_teams_lock);
-    unsigned b = teams_bucket_of(team->id[0], team->id[1]);
-    aq_team **at = &teams.bucket[b];
+    aq_team **at = &teams.bucket[teams_bucket_of(team->id[0], team->id[1])];
     while (*at != NULL && *at != team)
         at = &(*at)->next;
-    if (*at != NULL) *at = team->next;
-    if (teams.bucket[b] == NULL) teams.used &= ~(UINT64_C(1) << b);
+    if (*at != NULL) {
+        *at = team->next;
+        *team->at_all = team->of_all;
+        if (team->of_all != NULL) team->of_all->at_all = team->at_all;
+        teams_take_woken();
+        for (at = &teams.active; *at != NULL && *at != team;)
+            at = &(*at)->of_active;
+        if (*at != NULL) *at = team->of_active;
+    }
     core_unlock(&core_teams_lock);
 }
 
@@ -59,17 +86,41 @@ bool core_team_each(bool (*fn)(aq_team *team))
 {
     if (!core_try_lock(&core_teams_lock)) return false;
     bool go = true;
-    for (uint64_t left = teams.used; left != 0 && go; left &= left - 1)
-        for (aq_team *team = teams.bucket[__builtin_ctzll(left)]; team != NULL && go;
-             team = team->next)
-            go = fn(team);
+    for (aq_team *team = teams.all; team != NULL && go; team = team->of_all)
+        go = fn(team);
     core_unlock(&core_teams_lock);
     return go;
 }
 
+void core_team_activate(aq_team *team)
+{
+    if (team->active) return;
+    team->active = true;
+    aq_team *first = atomic_load_explicit(&teams_woken, memory_order_relaxed);
+    do
+        team->of_active = first;
+    while (!atomic_compare_exchange_weak_explicit(&teams_woken, &first, team, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
+void core_team_each_active(bool (*fn)(aq_team *team))
+{
+    if (!core_try_lock(&core_teams_lock)) return;
+    teams_take_woken();
+    for (aq_team **at = &teams.active, *team; (team = *at) != NULL;) {
+        /* Once it is inactive it may be woken, and linked elsewhere. */
+        aq_team *next = team->of_active;
+        if (fn(team))
+            at = &team->of_active;
+        else
+            *at = next;
+    }
+    core_unlock(&core_teams_lock);
+}
+
 aq_team *core_team_any(void)
 {
-    return teams.used != 0 ? teams.bucket[__builtin_ctzll(teams.used)] : NULL;
+    return teams.all;
 }
 
 aq_team *core_team_new(size_t size)

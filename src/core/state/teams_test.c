@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-enum { TEAMS = 300 }; /* more than there are buckets */
+enum { TEAMS = 3000 }; /* more than there are buckets */
 
 static unsigned seen;
 
@@ -56,6 +56,48 @@ static void teams_are_found_by_both_halves_of_the_id(void **state)
     assert_int_equal(left, TEAMS / 2);
 }
 
+/* Those with an odd id still have operations. */
+static bool is_odd(aq_team *team)
+{
+    seen++;
+    team->active = team->id[1] % 2 != 0;
+    return team->active;
+}
+
+static unsigned ask_active(void)
+{
+    seen = 0;
+    core_team_each_active(is_odd);
+    return seen;
+}
+
+static void only_teams_with_operations_are_asked(void **state)
+{
+    static aq_team teams[TEAMS];
+    (void)state;
+    core_teams_reset();
+    for (uint32_t i = 0; i < TEAMS; i++) {
+        teams[i] = (aq_team){.id = {0, i}};
+        core_team_enter(&teams[i]);
+    }
+    assert_int_equal(ask_active(), 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        core_team_activate(&teams[100 * i + i % 2]); /* even and odd by turns */
+        core_team_activate(&teams[100 * i + i % 2]);
+    }
+    assert_int_equal(ask_active(), 10);
+    assert_int_equal(ask_active(), 5);
+    core_team_activate(&teams[0]); /* again */
+    core_team_activate(&teams[501]);
+    core_team_leave(
+        &teams[101]); /* from the middle of the list, and while it is still to be added */
+    core_team_leave(&teams[0]);
+    assert_int_equal(ask_active(), 4);
+    for (aq_team *team; (team = core_team_any()) != NULL;)
+        core_team_leave(team);
+    assert_int_equal(ask_active(), 0);
+}
+
 static void a_new_team_has_room_for_its_members(void **state)
 {
     (void)state;
@@ -73,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(teams_are_found_by_both_halves_of_the_id),
+        cmocka_unit_test(only_teams_with_operations_are_asked),
         cmocka_unit_test(a_new_team_has_room_for_its_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
