@@ -36,11 +36,83 @@ static void test_ends(void **state)
     close_world();
 }
 
+enum { LETTERS = 5 };
+
+/* The victim has sent letters which have not arrived, and says that it has not the connection that
+ * the liar has: what the victim has to say goes over the next one, as if nothing had been. */
+static void test_begins_again(void **state)
+{
+    static const unsigned char letter[64];
+    struct dgram_packet *before[LETTERS];
+    (void)state;
+    open_world(false);
+    struct aqi_dgram *victim = world.dgram[VICTIM];
+    struct dgram_conn *conn = peer_of(LIAR)->conn;
+    struct dgram_tx *tx = &conn->tx[AQI_DGRAM_COMMAND];
+    world.cut = true;
+    for (unsigned i = 0; i < LETTERS; i++) {
+        assert_int_equal(aqi_dgram_send(victim, LIAR, false, letter, sizeof(letter), NULL, 0),
+                         AQ_OK);
+        run(20000);
+    }
+    assert_int_equal(tx->next - tx->base, LETTERS);
+    size_t bytes = 0;
+    for (unsigned i = 0; i < LETTERS; i++) {
+        before[i] = tx->ring[(tx->base + i) % tx->ring_size];
+        bytes += before[i]->len;
+        before[i]->release = 3;
+        assert_true(before[i]->tries > 0 && before[i]->flying);
+    }
+    memset(conn->held, 1, sizeof(conn->held));
+    conn->holding = conn->silences = conn->unacked = 7;
+    conn->backoff = conn->probes = 7;
+    conn->moves = conn->moved_back = conn->moved_in = 7;
+    conn->recovered = 7;
+    conn->agreed = conn->accepted = conn->ack_now = conn->gap = conn->untimed = true;
+    conn->ack_at = conn->probe_at = conn->pace_at = victim->now + 1000000000;
+    conn->search.rounds = 7;
+
+    dgram_connect_reset(world.dgram[LIAR], dgram_peer_of(world.dgram[LIAR], VICTIM),
+                        conn->cookie_out);
+    arrive();
+
+    assert_int_equal(peer_of(LIAR)->state, DGRAM_IDLE);
+    assert_ptr_equal(peer_of(LIAR)->conn, conn);
+    struct dgram_packet *packet = tx->queue.first;
+    for (unsigned i = 0; i < LETTERS; i++, packet = packet->next) {
+        assert_ptr_equal(packet, before[i]);
+        assert_false(packet->flying);
+        assert_int_equal(packet->tries + packet->release, 0);
+    }
+    assert_null(packet);
+    assert_int_equal(conn->queued[before[0]->lane], bytes);
+    assert_null(tx->flying.first);
+    assert_null(conn->lost.first);
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        assert_int_equal(conn->tx[c].base + conn->tx[c].next + conn->tx[c].order, 0);
+        assert_int_equal(conn->tx[c].in_flight, 0);
+        assert_int_equal(conn->rx[c].seen.base + conn->rx[c].seen.highest, 0);
+        assert_false(conn->rx[c].ordered);
+    }
+    for (unsigned i = 0; i < DGRAM_HELD; i++)
+        assert_false(conn->held[i].taken);
+    assert_int_equal(conn->holding + conn->silences + conn->unacked, 0);
+    assert_int_equal(conn->backoff + conn->probes, 0);
+    assert_int_equal(conn->moves + conn->moved_back + conn->moved_in, 0);
+    assert_int_equal(conn->recovered + conn->search.rounds, 0);
+    assert_false(conn->agreed || conn->accepted || conn->ack_now || conn->gap || conn->untimed ||
+                 conn->proved);
+    assert_true(conn->ack_at == AQI_DGRAM_NEVER && conn->probe_at == AQI_DGRAM_NEVER &&
+                conn->pace_at == AQI_DGRAM_NEVER);
+    close_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cookies),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_begins_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,11 +154,30 @@ static void test_too_much_data_is_refused(void **state)
     size_t len = packet(&exit, buf);
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
     assert_int_equal(aqi_control_decode(buf, len + 1, &out), AQ_EPROTO);
-    struct aqi_control bye = {.type = AQI_CONTROL_BYE};
-    len = packet(&bye, buf);
-    assert_int_equal(aqi_control_decode(buf, len + 1, &out), AQ_EPROTO);
-    struct aqi_control call = {.type = AQI_CONTROL_CALL, .data = data, .len = sizeof(data)};
-    assert_int_equal(aqi_control_encode(&call, buf), 0);
+}
+
+/* How much may follow the fields of each type, and not a byte more, either way. */
+static void test_the_most_data_of_each_type(void **state)
+{
+    (void)state;
+    static const size_t most[AQI_CONTROL_TYPES] = {
+        [AQI_CONTROL_REFUSE] = AQI_CONTROL_TEXT,  [AQI_CONTROL_CALL] = AQI_CONTROL_CHUNK,
+        [AQI_CONTROL_RESULT] = AQI_CONTROL_CHUNK, [AQI_CONTROL_EVENT] = AQI_CONTROL_TEXT,
+        [AQI_CONTROL_EXIT] = AQI_CONTROL_TEXT,    [AQI_CONTROL_AGREE] = AQI_CONTROL_SET,
+        [AQI_CONTROL_AGREED] = AQI_CONTROL_SET};
+    static uint8_t data[AQI_CONTROL_CHUNK + 1], buf[AQI_CONTROL_HEAD + sizeof(data)];
+    struct aqi_control out;
+    for (uint16_t type = 1; type < AQI_CONTROL_TYPES; type++) {
+        struct aqi_control in = sample(type);
+        in.data = data;
+        in.len = most[type];
+        size_t len = packet(&in, buf);
+        assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
+        assert_int_equal(out.len, most[type]);
+        assert_int_equal(aqi_control_decode(buf, len + 1, &out), AQ_EPROTO);
+        in.len++;
+        assert_int_equal(aqi_control_encode(&in, buf), 0);
+    }
 }
 
 static void test_types_that_do_not_exist(void **state)
@@ -171,7 +190,8 @@ static void test_types_that_do_not_exist(void **state)
     assert_int_equal(aqi_control_encode(&message, buf), 0);
     assert_int_equal(aqi_control_decode(buf, 60, &message), AQ_EPROTO);
     buf[2] = AQI_CONTROL_TYPES;
-    assert_int_equal(aqi_control_decode(buf, 60, &message), AQ_EPROTO);
+    for (size_t len = 4; len <= sizeof(buf); len++)
+        assert_int_equal(aqi_control_decode(buf, len, &message), AQ_EPROTO);
 }
 
 static void test_values_out_of_range(void **state)
@@ -179,10 +199,11 @@ static void test_values_out_of_range(void **state)
     (void)state;
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control out;
-    struct aqi_control bad[] = {sample(AQI_CONTROL_JOB),   sample(AQI_CONTROL_JOB),
-                                sample(AQI_CONTROL_JOB),   sample(AQI_CONTROL_JOB),
-                                sample(AQI_CONTROL_CALL),  sample(AQI_CONTROL_RESULT),
-                                sample(AQI_CONTROL_EVENT), sample(AQI_CONTROL_JOB)};
+    struct aqi_control bad[] = {
+        sample(AQI_CONTROL_JOB),   sample(AQI_CONTROL_JOB),  sample(AQI_CONTROL_JOB),
+        sample(AQI_CONTROL_JOB),   sample(AQI_CONTROL_CALL), sample(AQI_CONTROL_RESULT),
+        sample(AQI_CONTROL_EVENT), sample(AQI_CONTROL_JOB),  sample(AQI_CONTROL_JOB),
+        sample(AQI_CONTROL_JOB),   sample(AQI_CONTROL_SHOW)};
     bad[0].rank = bad[0].size;
     bad[1].size = AQI_MAX_RANKS + 1;
     bad[2].host = bad[2].hosts;
@@ -191,8 +212,32 @@ static void test_values_out_of_range(void **state)
     bad[5].bytes = bad[5].len - 1;
     bad[6].event = AQI_BOOT_ENDING + 1;
     bad[7].rank = bad[7].size = 0;
+    bad[8].host = bad[8].hosts = 0;
+    bad[9].local_size = bad[9].size + 1;
+    bad[10].call = AQI_SHOWS;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         assert_int_equal(aqi_control_decode(buf, packet(&bad[i], buf), &out), AQ_EPROTO);
+}
+
+static void test_values_at_their_limits(void **state)
+{
+    (void)state;
+    uint8_t buf[AQI_CONTROL_MAX];
+    struct aqi_control out,
+        good[] = {sample(AQI_CONTROL_JOB),  sample(AQI_CONTROL_JOB),    sample(AQI_CONTROL_CALL),
+                  sample(AQI_CONTROL_SHOW), sample(AQI_CONTROL_RESULT), sample(AQI_CONTROL_EVENT)};
+    good[0].rank = good[0].host = good[0].local_rank = 0;
+    good[0].size = good[0].hosts = good[0].local_size = 1;
+    good[1].size = good[1].hosts = good[1].local_size = AQI_MAX_RANKS;
+    good[1].rank = good[1].host = good[1].local_rank = AQI_MAX_RANKS - 1;
+    good[2].call = AQI_CALLS - 1;
+    good[3].call = AQI_SHOWS - 1;
+    good[4].bytes = good[4].len;
+    good[5].event = AQI_BOOT_ENDING;
+    for (size_t i = 0; i < AQI_COUNT_OF(good); i++) {
+        assert_int_equal(aqi_control_decode(buf, packet(&good[i], buf), &out), AQ_OK);
+        assert_same(&good[i], &out);
+    }
 }
 
 static void test_other_versions(void **state)
@@ -208,7 +253,7 @@ static void test_other_versions(void **state)
     /* A refusal must be understood whoever sent it. */
     in = sample(AQI_CONTROL_REFUSE);
     len = packet(&in, buf);
-    buf[0] = 7;
+    buf[0] = AQI_CONTROL_VERSION + 1;
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
     assert_same(&in, &out);
 }
@@ -217,9 +262,13 @@ static void test_texts_are_made_printable(void **state)
 {
     (void)state;
     char text[AQI_CONTROL_TEXT + 1];
-    struct aqi_control message = {.data = "a\nb\033c\0d", .len = 7};
+    static const unsigned char data[AQI_CONTROL_TEXT + 1] = "a\nb\033c\0d \177\200~";
+    struct aqi_control message = {.data = data, .len = 11};
     aqi_control_text(&message, text);
-    assert_string_equal(text, "a?b?c?d");
+    assert_string_equal(text, "a?b?c?d ?\200~");
+    message.len = sizeof(data);
+    aqi_control_text(&message, text);
+    assert_int_equal(strlen(text), AQI_CONTROL_TEXT);
     message.len = 0;
     aqi_control_text(&message, text);
     assert_string_equal(text, "");
@@ -257,8 +306,10 @@ int main(void)
         cmocka_unit_test(test_bytes_are_pinned),
         cmocka_unit_test(test_short_packets_are_refused),
         cmocka_unit_test(test_too_much_data_is_refused),
+        cmocka_unit_test(test_the_most_data_of_each_type),
         cmocka_unit_test(test_types_that_do_not_exist),
         cmocka_unit_test(test_values_out_of_range),
+        cmocka_unit_test(test_values_at_their_limits),
         cmocka_unit_test(test_other_versions),
         cmocka_unit_test(test_texts_are_made_printable),
         cmocka_unit_test(test_random_bytes),

@@ -38,9 +38,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "park", "engine")] + [
     "fuzz.dgram", "sim.stored", "sim.new"]
 HCA = [f"unit.transport.ibv.hca_{part}" for part in
-       ("link", "advice", "events", "transfer", "repair", "ring", "lending")]
+       ("greet", "link", "advice", "events", "transfer", "repair", "ring", "lending")]
 HUB = ["unit.job.hub.note", "unit.job.hub.flow", "fuzz.hub", "hubsim.stored", "hubsim.new",
        "hubsim.every"]
+LINK = ["unit.job.link", "unit.job.link_hostile"]
+OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")]
+CREDITS = ["unit.transport.credit_gate", "unit.transport.credits"]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
 
 # What reads what a peer may have made up -> the tests of it, the quickest first.
@@ -51,18 +54,24 @@ TESTS = {
     "src/dgram/connect.c": DGRAM,
     "src/dgram/ack.c": DGRAM,
     "src/dgram/park.c": DGRAM,
+    "src/dgram/search.c": ["unit.dgram.search", *DGRAM],
     "src/transport/am.c": ["unit.transport.am", "fuzz.am_codec"],
     "src/transport/hello.c": ["unit.transport.hello", "fuzz.hello"],
-    "src/transport/credits.c": ["unit.transport.credit_gate", "unit.transport.credits"],
-    "src/transport/credits.h": ["unit.transport.credit_gate", "unit.transport.credits"],
+    "src/transport/credits.c": CREDITS,
+    "src/transport/credits.h": CREDITS,
+    "src/transport/credit_gate.c": CREDITS,
     "src/transport/fallback_serve.c": MESSAGES,
     "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
     "src/transport/ibv/hca_greet.c": HCA,
     "src/transport/ibv/hca_lending.c": HCA,
+    "src/transport/ofi/ofi_lending.c": OFI,
     "src/reg/message.c": ["unit.reg.message", "fuzz.reg", "unit.reg.reg", "regsim.stored"],
     "src/job/seal.c": ["fuzz.seal", "unit.job.seal", "unit.job.link"],
-    "src/job/link.c": ["unit.job.link", "unit.job.link_hostile"],
+    "src/job/link.c": LINK,
+    "src/job/link_call.c": LINK,
+    "src/job/link_listen.c": LINK,
+    "src/job/desk.c": LINK,
     "src/job/control.c": ["fuzz.control", "unit.job.control"],
     "src/job/hub/note.c": HUB,
     "src/job/hub/flow.c": HUB,
@@ -262,7 +271,8 @@ class Trial:
         """How long a passing test took; None: it failed."""
         entry = self.build.tests[test]
         properties = {each["name"]: each["value"] for each in entry.get("properties", [])}
-        environment = dict(os.environ)
+        # What a failed test leaves goes with the folder.
+        environment = dict(os.environ, TMPDIR=str(self.scratch))
         environment.update(each.split("=", 1) for each in properties.get("ENVIRONMENT", []))
         begun = time.monotonic()
         with subprocess.Popen([place, *entry["command"][1:]], cwd=self.scratch, env=environment,
@@ -349,6 +359,7 @@ def main():
     if options.list:
         print(*every, sep="\n")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the scratch folder goes, too
     os.nice(10)
     sys.exit(try_all(Build(options.folder.resolve()), root, chosen, entries) != 0)
 

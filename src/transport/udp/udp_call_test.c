@@ -2,6 +2,7 @@
  */
 #include "transport/udp/udp_call.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +63,22 @@ static void test_packets(void **state)
     assert_false(udp_call_read(mac, &call, sizeof(call), &read));
 }
 
+/* One that is whole, but of another version, or of something else. */
+static void test_other_versions(void **state)
+{
+    static const uint8_t zeros[AQI_MAC_BYTES];
+    struct udp_call read;
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct udp_call call = sample(UDP_CALL_CALL, &one);
+        if (i == 1) call.version++;
+        if (i == 2) call.magic++;
+        struct iovec iov = {.iov_base = &call, .iov_len = offsetof(struct udp_call, check)};
+        aqi_mac_of(mac, zeros, &iov, 1, call.check);
+        assert_int_equal(udp_call_read(mac, &call, sizeof(call), &read), i == 0);
+    }
+}
+
 /* Nobody proves to know what he does not know, nor passes one packet off as another. */
 static void test_proofs(void **state)
 {
@@ -108,6 +126,8 @@ static void test_secrets(void **state)
         assert_int_equal(udp_secret_read(bad[i], mac, &read), AQ_ESETTING);
         assert_null(strstr(aq_error_message(), "the secret itself:"));
     }
+    assert_int_equal(udp_secret_read("fd:x1", mac, &read), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "it is file:PATH or fd:NUMBER"));
     /* A pipe and a file, wherever its offset is, and the second time without it. */
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     assert_int_equal(write(pair[1], "sixteen bytes!!!", 16), 16);
@@ -130,6 +150,114 @@ static void test_secrets(void **state)
     close(memory);
 }
 
+/* A descriptor of a secret. Not closed by exec, as one that a program is given. */
+static int secret_from(int least, const char *text)
+{
+    int memory = memfd_create("secret", MFD_CLOEXEC);
+    assert_int_equal(write(memory, text, strlen(text)), strlen(text));
+    int fd = fcntl(memory, F_DUPFD, least);
+    assert_true(fd >= least);
+    close(memory);
+    return fd;
+}
+
+/* The number of a descriptor is read wholly, in decimal, and nothing else is. */
+static void test_numbers_of_descriptors(void **state)
+{
+    static const char *const forms[] = {"fd:%lld", "fd:0%lld", "fd:000000000000000000000%lld"};
+    struct udp_secret read;
+    char setting[64];
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(forms); i++) {
+        long long fd = secret_from(90, "sixteen bytes!!!");
+        /* What is no number, and what is none of a descriptor, although its last 32 bits are. */
+        snprintf(setting, sizeof(setting), "fd:%lldx", fd);
+        assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
+        snprintf(setting, sizeof(setting), "fd:%lld", fd + (1ll << 32));
+        assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
+        snprintf(setting, sizeof(setting), forms[i], fd);
+        assert_int_equal(udp_secret_read(setting, mac, &read), AQ_OK);
+        assert_true(read.is_set);
+        assert_int_equal(fcntl((int)fd, F_GETFD), -1);
+    }
+}
+
+/* What a descriptor held is kept, unless the setting is too long to be. */
+static void test_secrets_kept(void **state)
+{
+    (void)state;
+    for (int len = 31; len <= 33; len++) {
+        struct udp_secret read, again;
+        char setting[64];
+        int fd = secret_from(90, "sixteen bytes!!!");
+        snprintf(setting, sizeof(setting), "fd:%0*d", len - 3, fd);
+        assert_int_equal(udp_secret_read(setting, mac, &read), AQ_OK);
+        assert_int_equal(udp_secret_read(setting, mac, &again), len < 32 ? AQ_OK : AQ_ESETTING);
+        assert_int_equal(again.is_set, len < 32);
+        if (again.is_set) assert_memory_equal(&read, &again, sizeof(read));
+    }
+}
+
+/* Why it failed: not to be read, or too short, be it empty. */
+static void test_descriptors_that_fail(void **state)
+{
+    struct udp_secret read;
+    char setting[32];
+    int pair[2];
+    (void)state;
+    assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+    snprintf(setting, sizeof(setting), "fd:%d", pair[1]);
+    assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "cannot be read"));
+    close(pair[0]);
+    snprintf(setting, sizeof(setting), "fd:%d", secret_from(90, ""));
+    assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
+    assert_non_null(strstr(aq_error_message(), "holds 0 bytes: make it of 16 to 4095"));
+    assert_false(read.is_set);
+}
+
+/* All of it is read, and once, whatever its offset is, in how many pieces it comes, and whatever
+ * failed before. */
+static void test_all_is_read(void **state)
+{
+    struct udp_secret read[3];
+    char setting[32];
+    int pair[2];
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        int fd = secret_from(90 + (int)i, "seventeen bytes!!");
+        assert_int_equal(lseek(fd, 0, i == 0 ? SEEK_SET : SEEK_END), i == 0 ? 0 : 17);
+        snprintf(setting, sizeof(setting), "fd:00%d", fd);
+        errno = ESPIPE;
+        assert_int_equal(udp_secret_read(setting, mac, &read[i]), AQ_OK);
+    }
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(send(pair[1], "seventeen bytes!", 16, 0), 16);
+    assert_int_equal(send(pair[1], "!", 1, 0), 1);
+    close(pair[1]);
+    snprintf(setting, sizeof(setting), "fd:0000%d", pair[0]);
+    assert_int_equal(udp_secret_read(setting, mac, &read[2]), AQ_OK);
+    for (unsigned i = 1; i < 3; i++)
+        assert_memory_equal(&read[0], &read[i], sizeof(read[0]));
+}
+
+/* The file may be descriptor 0, in a process without an input. */
+static void test_without_an_input(void **state)
+{
+    struct udp_secret read;
+    char setting[64];
+    int input = fcntl(0, F_DUPFD_CLOEXEC, 3), memory = secret_from(90, "sixteen bytes!!!");
+    (void)state;
+    assert_int_equal(fchmod(memory, 0600), 0);
+    snprintf(setting, sizeof(setting), "file:/proc/self/fd/%d", memory);
+    close(0);
+    aq_status st = udp_secret_read(setting, mac, &read);
+    if (input >= 0) dup2(input, 0), close(input);
+    assert_int_equal(st, AQ_OK);
+    assert_true(read.is_set);
+    close(memory);
+}
+
 /* A file, which nobody else may read; as long and as short as it may be. */
 static void test_secret_files(void **state)
 {
@@ -143,9 +271,11 @@ static void test_secret_files(void **state)
     struct udp_secret read, again;
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(files); i++) {
-        char setting[] = "file:/tmp/aq-secret-XXXXXX";
-        int fd = mkstemp(setting + 5);
+        char setting[64];
+        /* One without a name, of which nothing is left, however this ends. */
+        int fd = memfd_create("secret", MFD_CLOEXEC);
         assert_true(fd >= 0);
+        snprintf(setting, sizeof(setting), "file:/proc/self/fd/%d", fd);
         assert_int_equal(ftruncate(fd, files[i].len) | fchmod(fd, files[i].mode), 0);
         assert_int_equal(udp_secret_read(setting, mac, &read), files[i].status);
         assert_int_equal(read.is_set, files[i].status == AQ_OK);
@@ -156,7 +286,6 @@ static void test_secret_files(void **state)
             assert_memory_not_equal(&read, &again, sizeof(read));
         }
         close(fd);
-        unlink(setting + 5);
     }
 }
 
@@ -195,8 +324,11 @@ static void test_uris(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packets),      cmocka_unit_test(test_proofs),
-        cmocka_unit_test(test_keys),         cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_packets),      cmocka_unit_test(test_other_versions),
+        cmocka_unit_test(test_proofs),       cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_secrets),      cmocka_unit_test(test_numbers_of_descriptors),
+        cmocka_unit_test(test_secrets_kept), cmocka_unit_test(test_descriptors_that_fail),
+        cmocka_unit_test(test_all_is_read),  cmocka_unit_test(test_without_an_input),
         cmocka_unit_test(test_secret_files), cmocka_unit_test(test_uris),
     };
     if (aqi_mac_missing() != NULL) {
