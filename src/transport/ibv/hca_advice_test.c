@@ -288,7 +288,16 @@ static void other_reasons(void **unused)
 
 /* --- modules --------------------------------------------------------------------------------- */
 
-static char root[] = "/tmp/aq-advice-XXXXXX";
+static char root[64];
+
+/* An empty folder. Below TMPDIR, where mutate.py removes what a crash leaves. */
+static void folder_make(char path[64])
+{
+    const char *below = getenv("TMPDIR");
+    int len = snprintf(path, 64, "%s/aq-advice-XXXXXX", below != NULL ? below : "/tmp");
+    assert_true(len < 64);
+    assert_non_null(mkdtemp(path));
+}
 
 static void root_has(const char *path)
 {
@@ -319,7 +328,7 @@ static void root_no_more(void)
 static void which_module_or_package_is_missing(void **unused)
 {
     (void)unused;
-    assert_non_null(mkdtemp(root));
+    folder_make(root);
     says(hca_advice_no_port(root).text, "load the module of the adapter (such as mlx5_ib)");
     says(hca_advice_no_port(root).text, "rdma_rxe");
     root_has("/sys");
@@ -352,8 +361,8 @@ static void which_ports_there_are(void **unused)
 static void which_library_is_missing(void **unused)
 {
     (void)unused;
-    char nothing[] = "/tmp/aq-nothing-XXXXXX";
-    assert_non_null(mkdtemp(nothing));
+    char nothing[64];
+    folder_make(nothing);
     pid_t child = fork();
     if (child == 0) {
         if (chroot(nothing) != 0) _exit(77);

@@ -1,0 +1,541 @@
+/* Twin of hca_greet.c: two processes greet each other, and greetings that none of ours would say.
+ */
+#include "base/stats.h"
+#include "transport/ibv/hca_world_test.h"
+
+enum { MEDIUM = 256, LETTERS = 64, LETTER = 512, GREETERS = 2 };
+#define PAUSE UINT64_C(20000000)
+
+/* Where in a greeting something is, in bytes; the tag is at the end. */
+enum {
+    AT_MAGIC = 0,
+    AT_VERSION = 4,
+    AT_FAILED = 6,
+    AT_FROM = 8,
+    AT_TO = 12,
+    AT_EPOCH = 16,
+    AT_TO_EPOCH = 24,
+    AT_GENERATION = 32,
+    AT_DEPTH = 40,
+    AT_BUFFER = 44,
+    AT_CONTROL = 48,
+    AT_LID = 68 /* of its first rail */
+};
+
+static struct letter {
+    unsigned from;
+    size_t len;
+    unsigned char bytes[LETTER];
+} letters[LETTERS]; /* that were said and are not yet heard */
+static unsigned said, heard;
+
+/* The receive buffers of each, oldest first. */
+static struct buffers {
+    uint64_t wr_id[2 * HCA_GREETINGS];
+    unsigned char *bytes[2 * HCA_GREETINGS];
+    uint32_t head, tail;
+} buffers[GREETERS];
+
+static struct ibv_qp greeters[GREETERS];
+static struct ibv_ah way;
+static struct hca_addr addresses[GREETERS];
+static const void *found; /* what is said of where the other is; NULL: its address */
+static size_t found_len;
+
+/* --- what is around it ----------------------------------------------------------------------- */
+
+static int greet_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)bad;
+    assert_true(said < LETTERS && wr->sg_list->length <= LETTER);
+    struct letter *letter = &letters[said++];
+    letter->from = (unsigned)(qp - greeters);
+    letter->len = wr->sg_list->length;
+    memcpy(letter->bytes, (void *)(uintptr_t)wr->sg_list->addr, letter->len);
+    return 0;
+}
+
+static int greet_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    struct buffers *of = &buffers[qp - greeters];
+    uint32_t i = of->head++ % (2 * HCA_GREETINGS);
+    (void)bad;
+    assert_true(of->head - of->tail <= HCA_GREETINGS);
+    assert_int_equal(wr->wr_id & 0xff, HCA_WR_GREETING);
+    assert_int_equal(wr->sg_list->length, LETTER);
+    of->wr_id[i] = wr->wr_id;
+    of->bytes[i] = (unsigned char *)(uintptr_t)wr->sg_list->addr;
+    return 0;
+}
+
+static struct ibv_qp *card_make(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+    struct ibv_qp *qp = &greeters[end_of(pd->context) - ends];
+    (void)attr;
+    *qp = (struct ibv_qp){.context = pd->context, .qp_num = 7};
+    return qp;
+}
+
+static int card_modify(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)qp, (void)attr, (void)mask;
+    return 0;
+}
+
+static struct ibv_ah *card_way(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    (void)pd, (void)attr;
+    return &way;
+}
+
+static unsigned ways_gone;
+
+static int card_no_way(struct ibv_ah *ah)
+{
+    ways_gone++;
+    assert_ptr_equal(ah, &way);
+    return 0;
+}
+
+static aq_status lookup(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len)
+{
+    (void)host, (void)tp;
+    const void *from = found != NULL ? found : &addresses[id];
+    assert_true(*len >= AQI_ADDR_MAX);
+    *len = found != NULL ? found_len : offsetof(struct hca_addr, place) + sizeof(struct hca_place);
+    memcpy(addr, from, aqi_min(*len, AQI_ADDR_MAX));
+    return AQ_OK;
+}
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    memset(ends, 0, sizeof(ends));
+    memset(buffers, 0, sizeof(buffers));
+    said = heard = 0;
+    found = NULL;
+    hca_config.ring_peers = 0;
+    world_cards();
+    hca_verbs.create_qp = card_make;
+    hca_verbs.modify_qp = card_modify;
+    hca_verbs.create_ah = card_way;
+    hca_verbs.destroy_ah = card_no_way;
+    world_open(MEDIUM);
+    for (unsigned i = 0; i < GREETERS; i++) {
+        struct hca_tp *hca = ends[i].hca;
+        ends[i].context.ops.post_recv = greet_receive;
+        assert_int_equal(hca_greet_open(hca), AQ_OK);
+        ends[i].context.ops.post_send = greet_send;
+        snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
+        hca->tp.hooks.lookup = lookup;
+        hca->now = 1000 * PAUSE;
+        memcpy(addresses[i].magic, hca_magic, sizeof(hca_magic));
+        addresses[i].rails = 1;
+        struct hca_peer *peer = hca->peers[1 - i];
+        peer->state = HCA_IDLE;
+        peer->used = 0;
+        peer->addr.rails = 0;
+    }
+    return 0;
+}
+
+static int close_all(void **unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < GREETERS; i++)
+        hca_greet_close(ends[i].hca);
+    world_close();
+    return 0;
+}
+
+/* --- saying and hearing ---------------------------------------------------------------------- */
+
+static struct hca_peer *other(unsigned self)
+{
+    return ends[self].hca->peers[1 - self];
+}
+
+/* True: it was taken for a greeting. Its buffer is posted again, whatever it was. */
+static bool hears(unsigned self, const void *bytes, size_t len, size_t byte_len)
+{
+    struct buffers *of = &buffers[self];
+    uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
+    uint32_t i = of->tail++ % (2 * HCA_GREETINGS), head = of->head;
+    memcpy(of->bytes[i] + HCA_GRH, bytes, aqi_min(len, LETTER - HCA_GRH));
+    struct ibv_wc wc = {
+        .status = IBV_WC_SUCCESS, .wr_id = of->wr_id[i], .byte_len = (uint32_t)byte_len};
+    hca_greet_received(ends[self].hca, 0, &wc);
+    assert_int_equal(of->head, head + 1);
+    assert_true(of->bytes[head % (2 * HCA_GREETINGS)] == of->bytes[i]);
+    memset(of->bytes[i], 0, LETTER);
+    dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED) - dropped;
+    assert_true(dropped <= 1);
+    return dropped == 0;
+}
+
+static bool hears_letter(unsigned self, const struct letter *letter)
+{
+    return hears(self, letter->bytes, letter->len, HCA_GRH + letter->len);
+}
+
+/* Sent as completions tell, and heard by the other. */
+static void exchange(void)
+{
+    for (; heard < said; heard++) {
+        const struct letter letter = letters[heard];
+        hca_greet_sent(ends[letter.from].hca, 0, &(struct ibv_wc){.status = IBV_WC_SUCCESS});
+        assert_true(hears_letter(1 - letter.from, &letter));
+    }
+}
+
+static void call(unsigned self)
+{
+    hca_greet_begin(ends[self].hca, other(self));
+    hca_greet_timers(ends[self].hca);
+}
+
+/* What the first of both says to the other one, altered, and signed as it would. */
+static struct letter forged(size_t at, uint64_t value, size_t size)
+{
+    struct letter letter = letters[0];
+    struct hca_tp *hca = ends[0].hca;
+    memcpy(letter.bytes + at, &value, size);
+    struct iovec part = {.iov_base = letter.bytes, .iov_len = letter.len - AQI_MAC_BYTES};
+    aqi_mac_of(hca->greeter.mac, hca->params.key, &part, 1,
+               letter.bytes + letter.len - AQI_MAC_BYTES);
+    return letter;
+}
+
+/* --- tests ----------------------------------------------------------------------------------- */
+
+static void two_meet(void **unused)
+{
+    (void)unused;
+    for (uint32_t i = 0; i < HCA_GREETINGS - 3; i++) /* and so on to the last buffer */
+        assert_false(hears(1, "", 0, HCA_GRH));
+    call(0);
+    assert_int_equal(said, 1);
+    exchange();
+    assert_int_equal(said, 3); /* "mine", "mine, and I know yours", "I know yours, and wait not" */
+    for (unsigned i = 0; i < GREETERS; i++) {
+        assert_int_equal(other(i)->state, HCA_UP);
+        assert_true(other(i)->connected);
+        assert_true(other(i)->epoch == ends[1 - i].hca->greeter.epoch);
+        assert_int_equal(other(i)->used, 1);
+        assert_null(ends[i].hca->greeter.calling);
+        assert_int_equal(ends[i].hca->greeter.out, 0);
+    }
+    /* The first once more, whatever else it says: it is answered, and changes nothing. */
+    struct letter letter = forged(AT_DEPTH, 1, 4);
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(other(1)->state, HCA_UP);
+    assert_int_equal(said, 4);
+    exchange();
+    assert_int_equal(said, 4);
+}
+
+static void both_call(void **unused)
+{
+    (void)unused;
+    call(0);
+    call(1);
+    exchange();
+    assert_true(other(0)->state == HCA_UP && other(1)->state == HCA_UP);
+}
+
+/* It has heard the other, but does not know that the other has heard it. */
+static void who_is_not_known_is_not_up(void **unused)
+{
+    (void)unused;
+    call(0);
+    assert_true(hears_letter(1, &letters[0]));
+    assert_true(other(1)->connected);
+    assert_int_equal(other(1)->state, HCA_CALLING);
+    assert_int_equal(said, 2);
+    struct letter letter = forged(AT_DEPTH, 1, 4);
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(other(1)->state, HCA_CALLING);
+    assert_int_equal(said, 3);
+}
+
+/* Where the ports of the other are now; of ports that it has not, nothing is taken. */
+static void who_moves_is_followed(void **unused)
+{
+    (void)unused;
+    struct hca_peer *peer = other(1);
+    call(0);
+    exchange();
+    peer->ah[0] = &way; /* by which it was answered lately */
+    peer->addr.place[0].qpn = 77;
+    peer->no_way = 3;
+    const struct hca_place before = peer->addr.place[1];
+    unsigned ways = ways_gone;
+    struct letter letter = forged(AT_LID, 9, 2);
+    letter.bytes[letter.len - 1] ^= 1;
+    assert_false(hears_letter(1, &letter));
+    assert_int_equal(peer->addr.place[0].lid, 0);
+    letter.bytes[letter.len - 1] ^= 1;
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(peer->addr.place[0].lid, 9);
+    assert_int_equal(peer->addr.place[0].qpn, 77);
+    assert_int_equal(peer->no_way, 2);
+    assert_int_equal(ways_gone, ways + 1);
+    assert_true(hears_letter(1, &letter)); /* it has not moved again */
+    assert_int_equal(ways_gone, ways + 1);
+    letter = forged(AT_LID + sizeof(struct hca_place), 9, 2);
+    assert_true(hears_letter(1, &letter));
+    assert_memory_equal(&peer->addr.place[1], &before, sizeof(before));
+    /* Not of one that is lost, nor while a connection is made anew. */
+    letter = forged(AT_LID, 5, 2);
+    unsigned said_before = said;
+    for (unsigned i = 0; i < 2; i++) {
+        peer->addr.place[0].lid = 9;
+        peer->state = i == 0 ? HCA_DOWN : HCA_CALLING;
+        peer->broken = i == 1;
+        assert_true(hears_letter(1, &letter));
+        assert_int_equal(peer->addr.place[0].lid, 9);
+    }
+    assert_int_equal(said, said_before);
+}
+
+/* All rails have failed for one or the other: those that are there are tried again. */
+static void the_failed_are_used_if_there_is_no_other(void **unused)
+{
+    (void)unused;
+    call(0);
+    struct letter letter = forged(AT_FAILED, 0xff, 1);
+    assert_true(hears_letter(1, &letter));
+    assert_true(other(1)->connected);
+    assert_int_equal(other(1)->used, 1);
+    assert_int_equal(other(1)->first, 0);
+}
+
+/* Of a rank that is not met yet, or has an address that is none. */
+static void the_unknown_are_not_answered(void **unused)
+{
+    struct hca_peer **peers = ends[1].hca->peers, *peer = peers[2];
+    struct hca_addr at = addresses[0];
+    (void)unused;
+    call(0);
+    struct letter letter = forged(AT_FROM, 2, 4);
+    peers[2] = NULL;
+    assert_true(hears_letter(1, &letter));
+    peers[2] = peer;
+    at.magic[0] ^= 1;
+    found = &at;
+    found_len = offsetof(struct hca_addr, place) + sizeof(struct hca_place);
+    assert_true(hears_letter(1, &letters[0]));
+    assert_int_equal(other(1)->state, HCA_IDLE);
+    assert_int_equal(said, 1);
+}
+
+static void what_is_no_greeting_is_dropped(void **unused)
+{
+    static const struct {
+        size_t at;
+        uint64_t value;
+        size_t size;
+    } bad[] = {{AT_MAGIC, 0, 1},
+               {AT_VERSION, 3, 1},
+               {AT_VERSION, 5, 1},
+               {AT_FROM, ENDS, 4},
+               {AT_FROM, UINT32_MAX, 4},
+               {AT_FROM, 1 << 20, 4},
+               {AT_FROM, 1, 4},
+               {AT_TO, 0, 4},
+               {AT_TO, 2, 4},
+               {AT_TO, 1ull << 31, 4}};
+    (void)unused;
+    call(0);
+    for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
+        struct letter letter = forged(bad[i].at, bad[i].value, bad[i].size);
+        assert_false(hears_letter(1, &letter));
+    }
+    /* Not signed, or with another key. */
+    struct letter letter = letters[0];
+    for (size_t i = 0; i < letter.len; i++) {
+        letter.bytes[i] ^= 0x20;
+        assert_false(hears_letter(1, &letter));
+        letter.bytes[i] ^= 0x20;
+    }
+    /* Shorter or longer than one, and than what is before it. */
+    for (size_t len = 0; len < HCA_GRH + letter.len + 8; len++)
+        if (len != HCA_GRH + letter.len) assert_false(hears(1, letter.bytes, letter.len, len));
+    assert_int_equal(other(1)->state, HCA_IDLE);
+    assert_int_equal(said, 1);
+    assert_true(hears_letter(1, &letter));
+    assert_true(other(1)->connected);
+}
+
+static void who_differs_is_lost(void **unused)
+{
+    static const struct {
+        size_t at;
+        const char *why;
+    } rows[] = {
+        {AT_DEPTH, "AQ_AM_CREDITS"}, {AT_BUFFER, "AQ_IBV_MEDIUM"}, {AT_CONTROL, "AQ_SEGMENT_MODE"}};
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        if (i != 0) close_all(unused), open_all(unused);
+        call(0);
+        struct letter letter = forged(rows[i].at, 1, 4);
+        assert_true(hears_letter(1, &letter));
+        assert_int_equal(other(1)->state, HCA_DOWN);
+        assert_non_null(strstr(other(1)->why, rows[i].why));
+        assert_int_equal(said, 1);
+        assert_null(ends[1].hca->greeter.calling);
+        /* From now on it is not answered. */
+        assert_true(hears_letter(1, &letters[0]));
+        assert_int_equal(other(1)->state, HCA_DOWN);
+        assert_int_equal(said, 1);
+    }
+}
+
+/* Of another process than the one that is known, or to another one than this. */
+static void other_processes_are_not_heard(void **unused)
+{
+    (void)unused;
+    call(0);
+    struct letter letter = forged(AT_TO_EPOCH, ends[1].hca->greeter.epoch + 2, 8);
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(other(1)->state, HCA_IDLE);
+    exchange();
+    assert_int_equal(other(1)->state, HCA_UP);
+    unsigned before = said;
+    letter = forged(AT_EPOCH, ends[0].hca->greeter.epoch + 2, 8);
+    assert_true(hears_letter(1, &letter));
+    letter = forged(AT_FROM, 2, 4); /* of one that is up and has another address */
+    ends[1].hca->peers[2]->state = HCA_DOWN;
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(said, before);
+    assert_int_equal(other(1)->state, HCA_UP);
+}
+
+/* A later connection is begun, an earlier one is not. */
+static void only_a_later_connection_replaces_one(void **unused)
+{
+    (void)unused;
+    call(0);
+    exchange();
+    struct hca_peer *peer = other(1);
+    peer->generation = 5;
+    for (uint32_t generation = 3; generation <= 5; generation++) {
+        struct letter letter = forged(AT_GENERATION, generation, 4);
+        assert_true(hears_letter(1, &letter));
+        assert_int_equal(peer->state, HCA_UP);
+        assert_false(peer->broken);
+    }
+    /* Nor is one connected that is begun, to what an earlier one was. */
+    peer->state = HCA_IDLE;
+    peer->connected = false;
+    struct letter letter = forged(AT_GENERATION, 4, 4);
+    unsigned before = said;
+    assert_true(hears_letter(1, &letter));
+    assert_int_equal(peer->state, HCA_CALLING);
+    assert_false(peer->connected);
+    assert_int_equal(said, before + 1);
+    letter = forged(AT_GENERATION, 6, 4);
+    before = said;
+    assert_true(hears_letter(1, &letter));
+    assert_true(peer->broken);
+    assert_int_equal(peer->wanted, 6);
+    assert_int_equal(said, before);
+}
+
+/* An address is what its length says, and no more than there is room for. */
+static void addresses_are_checked(void **unused)
+{
+    static const size_t head = offsetof(struct hca_addr, place), place = sizeof(struct hca_place);
+    struct {
+        struct hca_addr addr;
+        unsigned char more[64];
+    } at;
+    const struct {
+        uint32_t rails;
+        size_t len;
+        aq_status status;
+    } rows[] = {{1, head + place, AQ_OK},
+                {HCA_RAILS, sizeof(struct hca_addr), AQ_OK},
+                {0, head, AQ_EPROTO},
+                {1, head, AQ_EPROTO},
+                {1, head - 1, AQ_EPROTO},
+                {1, head + place - 1, AQ_EPROTO},
+                {1, head + place + 1, AQ_EPROTO},
+                {2, head + place, AQ_EPROTO},
+                {1, head + 2 * place, AQ_EPROTO},
+                {UINT32_MAX, head + place, AQ_EPROTO},
+                {HCA_RAILS + 1, sizeof(struct hca_addr), AQ_EPROTO},
+                {HCA_RAILS + 1, sizeof(struct hca_addr) + place, AQ_EPROTO},
+                {HCA_RAILS, sizeof(struct hca_addr) + 1, AQ_EPROTO},
+                {1, 0, AQ_ENOTSUP}};
+    struct hca_peer *peer = other(0);
+    (void)unused;
+    found = &at;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows) + 1; i++) {
+        bool wrong = i == AQI_COUNT_OF(rows); /* it is no address of ours */
+        memset(&at, 0, sizeof(at));
+        memcpy(at.addr.magic, hca_magic, sizeof(hca_magic));
+        at.addr.magic[3] ^= wrong;
+        at.addr.rails = rows[wrong ? 0 : i].rails;
+        found_len = rows[wrong ? 0 : i].len;
+        peer->known = false;
+        assert_int_equal(hca_greet_find(ends[0].hca, peer), wrong ? AQ_EPROTO : rows[i].status);
+        assert_int_equal(peer->known, !wrong && rows[i].status == AQ_OK);
+    }
+    /* Nothing is looked up again that is known. */
+    peer->known = true;
+    assert_int_equal(hca_greet_find(ends[0].hca, peer), AQ_OK);
+}
+
+/* It is greeted again and again, each time after twice as long, until a second. */
+static void pauses_grow(void **unused)
+{
+    struct hca_tp *hca = ends[0].hca;
+    (void)unused;
+    call(0);
+    for (uint64_t pause = PAUSE; said < 12;) {
+        unsigned before = said;
+        uint64_t at = hca_greet_deadline(hca);
+        assert_true(at - hca->now <= pause + 1 && at - hca->now >= pause);
+        hca->now = at - 1;
+        hca_greet_timers(hca);
+        assert_int_equal(said, before);
+        hca->now = at + 1;
+        hca_greet_timers(hca);
+        assert_int_equal(said, before + 1);
+        pause = aqi_min(2 * pause, UINT64_C(1000000000));
+    }
+    /* As many as the adapter takes, until some have left. */
+    for (unsigned i = 0; i < 8; i++) {
+        hca->now += UINT64_C(2000000000);
+        hca_greet_timers(hca);
+    }
+    assert_int_equal(said, HCA_GREETINGS_OUT);
+    hca_greet_sent(hca, 0, &(struct ibv_wc){.status = IBV_WC_SUCCESS});
+    hca->now += UINT64_C(2000000000);
+    hca_greet_timers(hca);
+    assert_int_equal(said, HCA_GREETINGS_OUT + 1);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(two_meet, open_all, close_all),
+        cmocka_unit_test_setup_teardown(both_call, open_all, close_all),
+        cmocka_unit_test_setup_teardown(who_is_not_known_is_not_up, open_all, close_all),
+        cmocka_unit_test_setup_teardown(who_moves_is_followed, open_all, close_all),
+        cmocka_unit_test_setup_teardown(the_failed_are_used_if_there_is_no_other, open_all,
+                                        close_all),
+        cmocka_unit_test_setup_teardown(the_unknown_are_not_answered, open_all, close_all),
+        cmocka_unit_test_setup_teardown(what_is_no_greeting_is_dropped, open_all, close_all),
+        cmocka_unit_test_setup_teardown(who_differs_is_lost, open_all, close_all),
+        cmocka_unit_test_setup_teardown(other_processes_are_not_heard, open_all, close_all),
+        cmocka_unit_test_setup_teardown(only_a_later_connection_replaces_one, open_all, close_all),
+        cmocka_unit_test_setup_teardown(addresses_are_checked, open_all, close_all),
+        cmocka_unit_test_setup_teardown(pauses_grow, open_all, close_all),
+    };
+    if (aqi_mac_missing() != NULL) {
+        printf("skipped: %s\n", aqi_mac_missing());
+        return 77;
+    }
+    return cmocka_run_group_tests_name("hca_greet", tests, NULL, NULL);
+}
