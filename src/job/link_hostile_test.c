@@ -444,14 +444,45 @@ static void test_other_job(void **state)
     assert_int_equal(hosts[0].opened + hosts[1].opened, 0);
 }
 
+/* A host of the job that sends frames which no link makes: of no kind, or not as long as theirs. */
+static void test_nonsense(void **state)
+{
+    enum { DATA = 1, BEAT, LAST, KINDS };
+    static const struct {
+        uint8_t kind;
+        size_t len;
+    } rows[] = {{BEAT, 0},  {BEAT, 3},  {BEAT, 5},      {LAST, 1},     {LAST, 4},
+                {KINDS, 0}, {KINDS, 4}, {UINT8_MAX, 0}, {UINT8_MAX, 4}};
+    static const uint8_t payload[8];
+    (void)state;
+    world_open_all(10 * SECONDS, 0, 0);
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
+        uint8_t frame[AQI_SEAL_HEAD + sizeof(payload) + AQI_SEAL_TAG];
+        size_t whole = AQI_SEAL_HEAD + rows[i].len + AQI_SEAL_TAG;
+        char why[64];
+        world_connect();
+        struct aqi_link *link = hosts[1].link;
+        world_send(link, "first", 5); /* from this number on, the frames are ours */
+        UNTIL(hosts[0].frames == i + 1);
+        memcpy(frame + AQI_SEAL_HEAD, payload, rows[i].len);
+        aqi_seal_frame(&link->seal, rows[i].kind, payload, rows[i].len, frame,
+                       frame + whole - AQI_SEAL_TAG);
+        assert_int_equal(send(link->source.fd, frame, whole, MSG_NOSIGNAL), whole);
+        UNTIL(hosts[0].ended == i + 1 && hosts[1].ended == i + 1);
+        assert_int_equal(hosts[0].status, AQ_EPROTO);
+        snprintf(why, sizeof(why), "a frame of kind %u with %zu bytes", rows[i].kind, rows[i].len);
+        assert_non_null(strstr(hosts[0].why, why));
+    }
+}
+
 int main(void)
 {
     (void)aqi_log_configure("off");
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(test_garbage),        WORLD_TEST(test_slow),    WORLD_TEST(test_flood),
-        WORLD_TEST(test_no_descriptors), WORLD_TEST(test_reset),   WORLD_TEST(test_replay),
-        WORLD_TEST(test_between),        WORLD_TEST(test_trickle), WORLD_TEST(test_impostors),
-        WORLD_TEST(test_other_job),
+        WORLD_TEST(test_garbage),        WORLD_TEST(test_slow),     WORLD_TEST(test_flood),
+        WORLD_TEST(test_no_descriptors), WORLD_TEST(test_reset),    WORLD_TEST(test_replay),
+        WORLD_TEST(test_between),        WORLD_TEST(test_trickle),  WORLD_TEST(test_impostors),
+        WORLD_TEST(test_other_job),      WORLD_TEST(test_nonsense),
     };
     return cmocka_run_group_tests(tests, world_group_setup, NULL);
 }
