@@ -153,6 +153,54 @@ static void who_leaves_already_has_one_limit(void **state)
     close_pipe(pipe_fd);
 }
 
+/* --- when it is over: the alarms come from the test, so no time need pass -----------------------
+ */
+
+enum { LIMIT_S = 1000, ROUNDS = 10 };
+
+/* A process under a limit that stops itself `stops` times; what has become of it. Each time that it
+ * is stopped, `alarms` come, as its timer's do meanwhile. */
+static int run_stopped(unsigned stops, unsigned alarms)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct itimerval timer;
+        aqi_job_config.exit_timeout_ns = LIMIT_S * 1000000000ull;
+        lib_limit(leave_already);
+        getitimer(ITIMER_REAL, &timer);
+        if (timer.it_interval.tv_sec != LIMIT_S / 2 / ROUNDS) _exit(1);
+        for (unsigned i = 0; i < stops; i++)
+            raise(SIGSTOP);
+        _exit(0);
+    }
+    for (unsigned i = 0; i < stops; i++) {
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        if (!WIFSTOPPED(status)) return status;
+        for (unsigned k = 0; k < alarms; k++)
+            kill(child, SIGALRM);
+        kill(child, SIGCONT);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
+{
+    (void)state;
+    assert_int_equal(run_stopped(ROUNDS - 1, 1), 0);
+    assert_int_equal(run_stopped(ROUNDS, 1), 7 << 8);
+}
+
+/* However long it is: the limit's last round is no nearer than after a short time. */
+static void a_stopped_time_is_one_round(void **state)
+{
+    (void)state;
+    assert_int_equal(run_stopped(1, 100 * ROUNDS), 0);
+    assert_int_equal(run_stopped(ROUNDS - 1, 100 * ROUNDS), 0);
+    assert_int_equal(run_stopped(ROUNDS, 100 * ROUNDS), 7 << 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +208,8 @@ int main(void)
         cmocka_unit_test(who_cannot_write_dies_of_the_signal),
         cmocka_unit_test(a_stream_that_is_held_is_left_out),
         cmocka_unit_test(who_leaves_already_has_one_limit),
+        cmocka_unit_test(it_is_over_after_ten_rounds_of_half_the_time_out),
+        cmocka_unit_test(a_stopped_time_is_one_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

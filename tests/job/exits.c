@@ -7,6 +7,8 @@
  *             [--patience N]
  *
  * What ranks do is in tests/core/setup/victim*.c; how aqrun alone sees ends in death.c and kill.c.
+ * When each signal comes is proven without waiting: src/job/hub/closing_test.c,
+ * src/lib/limit_test.c.
  */
 #include "exits.h"
 
@@ -15,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,9 +29,13 @@
 /* It may be late when other programs have the cores, but not each time. */
 enum { TRIES = 3, NAME = 100 };
 
+/* Rows in which ranks wait for signals are run beside the others. */
+enum part { ALL_ROWS, DEAF_ROWS, OTHER_ROWS };
+
 static struct {
     unsigned ranks, repeats;
     const char *over, *only;
+    enum part part;
 } options = {.ranks = 3, .repeats = 1, .over = "shm"};
 
 /* s, of the latest job: as long as a machine that is busy needs until all ranks are there it may
@@ -228,6 +236,7 @@ static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
     exits_name(row, name);
     *ranks = options.ranks;
     if (options.only != NULL) return exits_named(name);
+    if (options.part != ALL_ROWS && exits_deaf(row) != (options.part == DEAF_ROWS)) return false;
     if (row->over != NULL && strcmp(row->over, options.over) != 0) return false;
     if (row->direct && exits_far()) return false;
     if (row->ranks == 0 && !row->alone) return true;
@@ -278,6 +287,30 @@ static int exits_read(int argc, char **argv)
     return argc % 2 == 1 && options.ranks > 1 ? 0 : -1;
 }
 
+static int exits_run(enum part part)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exits)};
+    options.part = part;
+    if (mkdtemp(folder) == NULL) return 1;
+    setenv("TMPDIR", folder, 1);
+    int failed =
+        cmocka_run_group_tests_name(part == DEAF_ROWS ? "deaf" : "exits", tests, NULL, NULL);
+    rmdir(folder);
+    return failed;
+}
+
+static int exits_run_parts(void)
+{
+    int status = 0;
+    pid_t deaf = fork();
+    if (deaf == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        exit(exits_run(DEAF_ROWS));
+    }
+    int failed = exits_run(OTHER_ROWS);
+    return deaf < 0 || waitpid(deaf, &status, 0) != deaf || status != 0 ? 1 : failed;
+}
+
 int main(int argc, char **argv)
 {
     if (exits_read(argc, argv) != 0) {
@@ -292,10 +325,6 @@ int main(int argc, char **argv)
     setenv("AQ_TRANSPORTS", exits_transports(), 1);
     if (strcmp(options.over, "udp") == 0) setenv("AQ_NEIGHBORHOOD", "1", 1);
     setenv("AQT_MARKS", "1", 1);
-    if (mkdtemp(folder) == NULL) return 1;
-    setenv("TMPDIR", folder, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exits)};
-    int failed = cmocka_run_group_tests_name("exits", tests, NULL, NULL);
-    rmdir(folder);
-    return failed;
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* two write it */
+    return options.only != NULL ? exits_run(ALL_ROWS) : exits_run_parts();
 }

@@ -1,0 +1,421 @@
+/* Twin of closing.c: when each process of a job that ends is told, and gets which signal, and when
+ * all of it is over. One hub, whose time is the test's: it is called exactly when it asked to be.
+ */
+#include "job/hub/impl.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 4, LAST = RANKS - 1, ACTS_MAX = 800, TOLD = 0 };
+#define EXIT_NS  1000000000ull /* AQ_EXIT_TIMEOUT */
+#define QUARTER  (EXIT_NS / 4)
+#define BEGUN    5000000000ull
+#define LATER_NS 7000000ull
+#define FOR_EVER (1000 * EXIT_NS)
+
+/* What ends a process: the last two are killed and not gone. */
+enum temper { OBEYS, WANTS_TERM, WANTS_KILL, ASLEEP, GOES };
+
+struct act { /* `what` is a signal, or TOLD */
+    uint64_t at;
+    uint32_t rank;
+    int what, code;
+};
+
+static struct {
+    struct aqi_hub *hub;
+    uint64_t now, over_at;
+    struct act acts[ACTS_MAX];
+    unsigned count, abandoned; /* words about who does not die */
+    enum temper tempers[RANKS];
+    int pending[RANKS]; /* the wait status of a process that ends now */
+    bool ended[RANKS], over;
+    int code;
+} one;
+
+/* --- what the hub has done ------------------------------------------------------------------- */
+
+static void closing_act(uint32_t rank, int what, int code)
+{
+    assert_true(one.count < ACTS_MAX);
+    assert_false(one.ended[rank]);
+    one.acts[one.count++] = (struct act){one.now, rank, what, code};
+}
+
+static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
+                    struct aqi_parcel *parcel)
+{
+    (void)arg, (void)parcel;
+    if (message->type != AQI_CONTROL_EVENT || message->event != AQI_BOOT_EXIT) return;
+    closing_act(rank, TOLD, message->code);
+    if (one.tempers[rank] == OBEYS) one.pending[rank] = (message->code & 0xff) << 8;
+}
+
+static void on_kill(void *arg, uint32_t rank, int number)
+{
+    (void)arg;
+    closing_act(rank, number, 0);
+    enum temper temper = one.tempers[rank];
+    if ((number == SIGTERM && temper <= WANTS_TERM) || (number == SIGKILL && temper <= WANTS_KILL))
+        one.pending[rank] = number;
+}
+
+static bool on_asleep(void *arg, uint32_t rank)
+{
+    (void)arg;
+    return one.tempers[rank] == ASLEEP;
+}
+
+static void on_say(void *arg, bool always, const char *text)
+{
+    (void)arg;
+    if (!always || strstr(text, "does not die; leaving it behind") == NULL) return;
+    one.abandoned++;
+}
+
+static void on_over(void *arg, int code)
+{
+    (void)arg;
+    assert_false(one.over);
+    one.over = true;
+    one.over_at = one.now;
+    one.code = code;
+}
+
+static void on_die(void *arg, const char *why)
+{
+    (void)arg;
+    fail_msg("%s", why);
+}
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+static bool closing_reap_one(void)
+{
+    for (uint32_t i = 0; i < RANKS; i++) {
+        if (one.pending[i] == -1 || one.ended[i]) continue;
+        one.ended[i] = true;
+        aqi_hub_ended(one.hub, i, one.pending[i]);
+        return true;
+    }
+    return false;
+}
+
+/* It takes no time to end, nor to learn of it. */
+static void closing_reap(void)
+{
+    while (closing_reap_one())
+        continue;
+}
+
+static void closing_pass(uint64_t ns)
+{
+    uint64_t until = one.now + ns, next;
+    closing_reap();
+    while ((next = aqi_hub_tick(one.hub)) <= until && !one.over) {
+        one.now = aqi_max(one.now, next);
+        aqi_hub_now(one.hub, one.now);
+        (void)aqi_hub_tick(one.hub);
+        closing_reap();
+    }
+    one.now = aqi_max(one.now, until);
+    aqi_hub_now(one.hub, one.now);
+}
+
+/* All have started; all but `absent` have joined. The end begins at BEGUN. */
+static void closing_open(const enum temper *tempers, uint32_t absent)
+{
+    memset(&one, 0, sizeof(one));
+    one.now = 1;
+    for (uint32_t i = 0; i < RANKS; i++) {
+        one.tempers[i] = tempers[i];
+        one.pending[i] = -1;
+    }
+    struct aqi_hub_params params = {.ranks = RANKS,
+                                    .agents = 1,
+                                    .fanout = 2,
+                                    .program = "./program",
+                                    .launcher = "aqrun",
+                                    .start_timeout_ns = FOR_EVER,
+                                    .exit_timeout_ns = EXIT_NS,
+                                    .host_timeout_ns = EXIT_NS,
+                                    .now_ns = one.now};
+    params.hooks = (struct aqi_hub_hooks){.to_rank = on_rank,
+                                          .kill = on_kill,
+                                          .asleep = on_asleep,
+                                          .say = on_say,
+                                          .over = on_over,
+                                          .die = on_die};
+    assert_int_equal(aqi_hub_open(&params, &one.hub), AQ_OK);
+    for (uint32_t i = 0; i < RANKS; i++)
+        aqi_hub_started(one.hub, i, 100 + (int)i);
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (i != absent) aqi_hub_joined(one.hub, i, 100 + (int)i, "program");
+    closing_pass(BEGUN - one.now);
+    assert_int_equal(one.count, 0);
+}
+
+static void closing_close(void)
+{
+    aqi_hub_close(one.hub);
+}
+
+static void closing_say(uint32_t rank, int code, const char *why)
+{
+    const struct aqi_control message = {
+        .type = AQI_CONTROL_EXIT, .code = code, .data = why, .len = strlen(why)};
+    assert_int_equal(aqi_hub_said(one.hub, rank, &message), AQ_OK);
+}
+
+/* --- what must have happened ----------------------------------------------------------------- */
+
+/* How often it got this; the first time was `at`. */
+static unsigned closing_times(uint32_t rank, int what, uint64_t at)
+{
+    unsigned times = 0;
+    for (unsigned i = 0; i < one.count; i++) {
+        const struct act *act = &one.acts[i];
+        if (act->rank != rank || act->what != what) continue;
+        if (times == 0) assert_int_equal(act->at, at);
+        times++;
+    }
+    return times;
+}
+
+/* A signal comes once, when it is due, and to a stopped process, too. */
+static void closing_expect_signal(uint32_t rank, int number, uint64_t at, bool wanted)
+{
+    assert_int_equal(closing_times(rank, number, at), wanted);
+    for (unsigned i = 0; i < one.count; i++) {
+        if (one.acts[i].rank != rank || one.acts[i].what != number) continue;
+        assert_true(i + 1 < one.count);
+        assert_int_equal(one.acts[i + 1].rank, rank);
+        assert_int_equal(one.acts[i + 1].what, SIGCONT);
+        assert_int_equal(one.acts[i + 1].at, one.acts[i].at);
+    }
+}
+
+/* Those that live get what they need, and not more. */
+static void closing_expect(uint32_t first, uint32_t end, int code)
+{
+    for (uint32_t i = first; i < end; i++) {
+        enum temper temper = one.tempers[i];
+        assert_int_equal(closing_times(i, TOLD, BEGUN), 1);
+        closing_expect_signal(i, SIGTERM, BEGUN + QUARTER, temper >= WANTS_TERM);
+        closing_expect_signal(i, SIGKILL, BEGUN + 3 * QUARTER, temper >= WANTS_KILL);
+    }
+    for (unsigned i = 0; i < one.count; i++)
+        if (one.acts[i].what == TOLD) assert_int_equal(one.acts[i].code, code);
+    assert_true(one.over);
+    assert_int_equal(one.code, code);
+}
+
+/* --- what ends a job ---------------------------------------------------------------------------
+ */
+
+static void cause_exit(void)
+{
+    closing_say(LAST, 7, "");
+    one.pending[LAST] = 7 << 8;
+}
+
+static void cause_return(void)
+{
+    closing_say(LAST, 5, "exit(5) or a return from main before aq_finalize: that ends the job");
+    one.pending[LAST] = 5 << 8;
+}
+
+static void cause_death(void)
+{
+    one.pending[LAST] = SIGKILL;
+}
+
+static void cause_quick_exit(void)
+{
+    one.pending[LAST] = 4 << 8;
+}
+
+static void cause_signal(void)
+{
+    aqi_hub_signal(one.hub, SIGINT);
+}
+
+static const struct {
+    void (*begin)(void);
+    int code;
+    uint32_t told; /* ranks: the one that says it, or has died, is not */
+} causes[] = {
+    {cause_exit, 7, LAST},       {cause_return, 5, LAST},    {cause_death, 137, LAST},
+    {cause_quick_exit, 4, LAST}, {cause_signal, 130, RANKS},
+};
+
+/* Whatever has ended the job: who obeys gets no signal, and all is over once the last has ended. */
+static void signals_come_after_parts_of_the_time_out(void **state)
+{
+    (void)state;
+    static const uint64_t ends[] = {
+        [OBEYS] = 0, [WANTS_TERM] = QUARTER, [WANTS_KILL] = 3 * QUARTER};
+    for (size_t cause = 0; cause < AQI_COUNT_OF(causes); cause++)
+        for (unsigned draw = 0; draw < 27; draw++) {
+            const enum temper tempers[] = {(enum temper)(draw % 3), (enum temper)(draw / 3 % 3),
+                                           (enum temper)(draw / 9), OBEYS};
+            uint64_t end = 0;
+            for (uint32_t i = 0; i < LAST; i++)
+                end = aqi_max(end, ends[tempers[i]]);
+            closing_open(tempers, RANKS);
+            causes[cause].begin();
+            closing_pass(FOR_EVER);
+            closing_expect(0, causes[cause].told, causes[cause].code);
+            assert_int_equal(one.over_at, BEGUN + end);
+            assert_int_equal(one.abandoned, 0);
+            closing_close();
+        }
+}
+
+/* It writes its last output, say, for as long as others get until SIGKILL. */
+static void who_has_ended_the_job_gets_the_same_time(void **state)
+{
+    (void)state;
+    static const enum temper tempers[] = {OBEYS, OBEYS, OBEYS, WANTS_KILL};
+    closing_open(tempers, RANKS);
+    closing_say(LAST, 7, "");
+    closing_pass(FOR_EVER);
+    assert_int_equal(closing_times(LAST, TOLD, BEGUN), 0);
+    closing_expect_signal(LAST, SIGTERM, BEGUN + QUARTER, true);
+    closing_expect_signal(LAST, SIGKILL, BEGUN + 3 * QUARTER, true);
+    assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
+    assert_int_equal(one.code, 7);
+    closing_close();
+}
+
+/* Nobody can tell it, so there is nothing to wait for. */
+static void who_has_not_joined_gets_sigterm_at_once(void **state)
+{
+    (void)state;
+    static const enum temper tempers[] = {WANTS_TERM, OBEYS, OBEYS, OBEYS};
+    static const enum temper deaf[] = {WANTS_KILL, OBEYS, OBEYS, OBEYS};
+    closing_open(tempers, 0);
+    closing_say(LAST, 7, "");
+    one.pending[LAST] = 7 << 8;
+    closing_pass(FOR_EVER);
+    assert_int_equal(closing_times(0, TOLD, BEGUN), 0);
+    closing_expect_signal(0, SIGTERM, BEGUN, true);
+    assert_int_equal(one.over_at, BEGUN);
+    closing_close();
+
+    closing_open(deaf, 0);
+    closing_say(LAST, 7, "");
+    one.pending[LAST] = 7 << 8;
+    closing_pass(FOR_EVER);
+    assert_int_equal(closing_times(0, SIGTERM, BEGUN), 2);
+    closing_expect_signal(0, SIGKILL, BEGUN + 3 * QUARTER, true);
+    assert_int_equal(one.over_at, BEGUN + 3 * QUARTER);
+    closing_close();
+}
+
+/* A time that the job is stopped, before SIGTERM or after it, moves all that follows. */
+static void a_stopped_time_does_not_count(void **state)
+{
+    (void)state;
+    static const enum temper tempers[] = {WANTS_TERM, WANTS_KILL, WANTS_KILL, OBEYS};
+    for (uint64_t before = LATER_NS; before < EXIT_NS / 2; before += EXIT_NS / 2 - 2 * LATER_NS) {
+        const uint64_t stop = 10 * EXIT_NS, late = before < QUARTER ? stop : 0;
+        closing_open(tempers, RANKS);
+        cause_exit();
+        closing_pass(before);
+        one.now += stop;
+        aqi_hub_now(one.hub, one.now);
+        aqi_hub_stopped(one.hub, stop);
+        closing_pass(FOR_EVER);
+        closing_expect_signal(0, SIGTERM, BEGUN + late + QUARTER, true);
+        closing_expect_signal(1, SIGTERM, BEGUN + late + QUARTER, true);
+        closing_expect_signal(1, SIGKILL, BEGUN + stop + 3 * QUARTER, true);
+        assert_int_equal(one.over_at, BEGUN + stop + 3 * QUARTER);
+        closing_close();
+    }
+}
+
+/* The user has no patience: SIGKILL comes at once, to those that live. */
+static void a_second_signal_kills_at_once(void **state)
+{
+    (void)state;
+    static const enum temper tempers[] = {OBEYS, WANTS_TERM, WANTS_KILL, WANTS_KILL};
+    closing_open(tempers, RANKS);
+    cause_signal();
+    closing_pass(LATER_NS);
+    aqi_hub_signal(one.hub, SIGINT);
+    closing_pass(FOR_EVER);
+    for (uint32_t i = 0; i < RANKS; i++) {
+        closing_expect_signal(i, SIGTERM, 0, false);
+        closing_expect_signal(i, SIGKILL, BEGUN + LATER_NS, i != 0);
+    }
+    assert_int_equal(one.over_at, BEGUN + LATER_NS);
+    assert_int_equal(one.code, 130);
+    closing_close();
+}
+
+/* What is asleep where no signal comes is left behind after two looks; what merely takes long to
+ * end, after sixty. */
+static void the_end_is_bounded(void **state)
+{
+    (void)state;
+    static const enum temper asleep[] = {OBEYS, ASLEEP, WANTS_TERM, OBEYS};
+    closing_open(asleep, RANKS);
+    cause_exit();
+    closing_pass(FOR_EVER);
+    assert_int_equal(one.over_at, BEGUN + 5 * QUARTER);
+    assert_int_equal(one.abandoned, 1);
+    assert_int_equal(one.code, 7);
+    closing_close();
+
+    static const enum temper busy[] = {OBEYS, GOES, WANTS_TERM, OBEYS};
+    closing_open(busy, RANKS);
+    cause_exit();
+    closing_pass(FOR_EVER);
+    assert_int_equal(one.over_at, BEGUN + (4 + 60) * QUARTER);
+    assert_int_equal(one.abandoned, 1);
+    closing_close();
+}
+
+/* The first code is kept, but any is better than 0; and none that our own signals make. */
+static void the_first_code_is_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        int said, then, code; /* `then`: how rank 0 ends, LATER_NS after that was said */
+    } rows[] = {
+        {7, SIGSEGV, 7}, {7, 3 << 8, 7}, {0, SIGSEGV, 139}, {0, 3 << 8, 3}, {0, 0, 0}, {0, -1, 0},
+    };
+    static const enum temper tempers[] = {WANTS_KILL, WANTS_TERM, WANTS_KILL, OBEYS};
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        closing_open(tempers, RANKS);
+        closing_say(LAST, rows[i].said, "");
+        one.pending[LAST] = rows[i].said << 8;
+        closing_pass(LATER_NS);
+        one.pending[0] = rows[i].then;
+        closing_pass(FOR_EVER);
+        assert_true(one.over);
+        assert_int_equal(one.code, rows[i].code);
+        closing_close();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(signals_come_after_parts_of_the_time_out),
+        cmocka_unit_test(who_has_ended_the_job_gets_the_same_time),
+        cmocka_unit_test(who_has_not_joined_gets_sigterm_at_once),
+        cmocka_unit_test(a_stopped_time_does_not_count),
+        cmocka_unit_test(a_second_signal_kills_at_once),
+        cmocka_unit_test(the_end_is_bounded),
+        cmocka_unit_test(the_first_code_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
