@@ -26,7 +26,7 @@ PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
 SIGNAL, SIGNAL_HANDLED = 100, 200
 FATAL = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXCPU)
-ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "200ms"},
+ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "100ms"},
                24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
                **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
@@ -104,12 +104,13 @@ def run(aqrun, program, case, ranks):
 
 
 def run_unread(aqrun, program):
-    """Nobody reads for longer than the default AQ_EXIT_TIMEOUT allows; then all of it is there."""
+    """Nobody reads for longer than the default AQ_EXIT_TIMEOUT allows, which is half of its 2 s, so
+    only time can show it; then all of it is there."""
     with subprocess.Popen([aqrun, "-n", "2", program, "33"], stdout=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "GASNET_EXITTIMEOUT": "60"}) as job:
         first = job.stdout.read(1)  # the rank writes
-        time.sleep(1.5)
+        time.sleep(1.2)
         lines = (first + job.stdout.read()).count("much")
     if (lines, job.returncode) != (8192, 139):
         return f"writes {lines} lines and ends with {job.returncode}"
@@ -126,9 +127,10 @@ def main():
             if (not only or ranks in only) and (not some or case[0] in SOME)]
     # Most of them spend their time waiting for ranks that will not come.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        unread = pool.submit(run_unread, aqrun, seq)
         findings = list(pool.map(lambda job: run(aqrun, *job), jobs))
     jobs.append((seq, (33,), 2))
-    findings.append(run_unread(aqrun, seq))
+    findings.append(unread.result())
     wrong = 0
     for (_, case, ranks), finding in zip(jobs, findings):
         if finding:

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { QUESTION = 100, ANSWER, RELEASE, QUESTIONS = 200, BYTES = 1000, IDLE_MS = 500 };
+enum { QUESTION = 100, ANSWER, RELEASE, QUESTIONS = 200, BYTES = 1000, IDLE_MS = 200 };
 
 static _Atomic uint32_t answers, released;
 

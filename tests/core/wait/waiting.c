@@ -22,7 +22,7 @@
 
 /* Turns without sleep of all threads of a rank: until the wait begins to sleep, which is after a
  * millisecond, and again after each of the few messages. Who never sleeps takes far more. */
-enum { PLAIN = 100, AWAY_MS = 400, MOST_TURNS = 100000, LOST_MS = 20000 };
+enum { PLAIN = 100, AWAY_MS = 100, MOST_TURNS = 25000, LOST_MS = 20000 };
 
 static _Atomic uint32_t received;
 static _Atomic uint64_t looks; /* how often the conditions have been asked */
