@@ -282,8 +282,10 @@ class Trial:
                 process.wait(self.limits.get(test, 300))
             except subprocess.TimeoutExpired:
                 pass
-            os.killpg(process.pid, signal.SIGKILL) if process.poll() is None else None
-            process.wait()
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         return time.monotonic() - begun if process.returncode in (0, 77) else None
 
     def make(self, text):

@@ -156,6 +156,38 @@ static void what_failed_is_not_posted_again(void **state)
     ofi_buf_close(ofi);
 }
 
+/* What it says of its own length is not believed, nor is it looked at where nothing is lent. */
+static void a_message_about_memory_ends_where_it_does(void **state)
+{
+    static const struct {
+        bool on;
+        uint32_t nbytes, room; /* as it says; as there are */
+        bool fine;
+    } rows[] = {{true, 0, 0, true},  {true, 8, 8, true},           {true, 7, 8, true},
+                {true, 9, 8, false}, {true, UINT32_MAX, 8, false}, {true, 1, 0, false},
+                {false, 0, 0, false}};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct setup setup;
+        struct ofi_tp *ofi = begin(&setup);
+        struct ofi_peer peer = {.lender = {.sent = 5, .forget = true}};
+        const struct aqi_am_wire head = {
+            .kind = AQI_AM_NONE, .handler = OFI_LENDING, .nbytes = rows[i].nbytes, .addr = 3};
+        struct ofi_buf *buf = ofi_buf_get(ofi);
+        assert_non_null(buf);
+        memcpy(buf->bytes, &head, sizeof(head));
+        buf->len = (uint32_t)sizeof(head) + rows[i].room;
+        buf->peer = &peer;
+        ofi->lending.on = rows[i].on;
+        ofi_lending_received(ofi, buf);
+        assert_int_equal(peer.down, !rows[i].fine);
+        assert_int_equal(peer.lender.taken, rows[i].fine ? 3 : 0);
+        if (!rows[i].fine) assert_non_null(strstr(peer.why, "a message about memory"));
+        assert_ptr_equal(ofi->free, buf);
+        ofi_buf_close(ofi);
+    }
+}
+
 /* Whatever credits let peers send, in the largest messages or the smallest, there is room for it;
  * the memory suffices, and a busy pair of a large job still has more than a request under way. */
 static void there_is_room_for_what_may_come(void **state)
@@ -198,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_release_alone_is_no_message),
         cmocka_unit_test(what_is_kept_is_copied),
         cmocka_unit_test(what_failed_is_not_posted_again),
+        cmocka_unit_test(a_message_about_memory_ends_where_it_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
