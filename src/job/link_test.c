@@ -117,6 +117,11 @@ static void test_close_is_bounded(void **state)
     assert_non_null(strstr(hosts[1].why, "did not receive"));
 }
 
+static void hear_nothing(struct aqi_source *source)
+{
+    (void)source;
+}
+
 /* Output can stop at the mark and go on when there is room. */
 static void test_backlog_mark(void **state)
 {
@@ -126,7 +131,11 @@ static void test_backlog_mark(void **state)
     unsigned sent = 0;
     world_open_all(10 * SECONDS, 0, mark);
     world_connect();
-    aqi_source_watch(&hosts[0].link->source, 0);
+    /* Not to be watched is not enough: it would be again once the link has said something. */
+    struct aqi_source *reader = &hosts[0].link->source;
+    const struct aqi_source before = *reader;
+    reader->ready = hear_nothing;
+    aqi_source_watch(reader, 0);
     /* Until the socket takes no more, and so much waits here. */
     while (aqi_link_backlog(hosts[1].link) < mark) {
         world_send(hosts[1].link, bytes, sizeof(bytes));
@@ -136,7 +145,8 @@ static void test_backlog_mark(void **state)
     world_run(50 * MS);
     assert_int_equal(hosts[1].rooms, 0);
     assert_true(aqi_link_backlog(hosts[1].link) >= mark / 2);
-    aqi_source_watch(&hosts[0].link->source, EPOLLIN);
+    reader->ready = before.ready;
+    aqi_source_watch(reader, EPOLLIN);
     UNTIL(hosts[0].frames == sent);
     UNTIL(aqi_link_backlog(hosts[1].link) == 0);
     assert_int_equal(hosts[1].rooms, 1);
