@@ -16,8 +16,8 @@
  * time. After several such rounds, each twice as long as the one before, and more of them if a
  * small one was lost, the path is small. By then it is known how small, or some more rounds show it
  * (search.h; RFC 8899 searches likewise, but with packets of a connection): who began says CONFIRM
- * of that size, agreed, and all is over with an ACCEPT that agrees. Where buffers are full the
- * small ones are lost, too, and nothing is concluded.
+ * of that size, agreed, and an ACCEPT that agrees ends it. Where buffers are full the small ones
+ * are lost, too, and nothing is concluded; the rounds after that are short, so that they fit.
  */
 #include "base/mac.h"
 #include "dgram/handshake.h"
@@ -249,13 +249,15 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     uint16_t sizes[DGRAM_SEARCH_SIZES];
     bool largest = conn->agreed || dgram_search_needs_largest(&conn->search);
-    unsigned left = largest && connect_confirm_of(dgram, peer, peer->packet);
+    /* Where a buffer never holds a round, large packets must not take the room of small ones. */
+    bool rising = conn->search.crowded && !conn->agreed;
+    unsigned left = largest && !rising && connect_confirm_of(dgram, peer, peer->packet);
     if (conn->agreed || (peer->tries < CONNECT_PATIENCE && left != 0)) return left != 0;
     unsigned n = dgram_search_sizes(&conn->search, sizes);
     for (unsigned i = 0; i < n; i++)
-        left += connect_confirm_of(dgram, peer, sizes[i]);
+        left += connect_confirm_of(dgram, peer, sizes[rising ? n - 1 - i : i]);
     left += largest && connect_confirm_of(dgram, peer, peer->packet);
-    dgram_search_sent(&conn->search, left == n + (largest ? 2 : 0));
+    dgram_search_sent(&conn->search, left == n + largest + (largest && !rising));
     return left != 0;
 }
 

@@ -35,8 +35,9 @@ unsigned dgram_search_sizes(const struct dgram_search *search, uint16_t sizes[DG
             if (usual[i] < search->largest) sizes[n++] = usual[i];
         return n;
     }
+    bool few = ceiling > SEARCH_JUMBO || search->crowded;
     unsigned grains = (ceiling - search->small) / SEARCH_GRAIN;
-    unsigned parts = (unsigned)aqi_min(ceiling > SEARCH_JUMBO ? 1 : SEARCH_PARTS, grains - 1);
+    unsigned parts = (unsigned)aqi_min(few ? 1 : SEARCH_PARTS, grains - 1);
     if (ceiling > SEARCH_JUMBO && search->small < SEARCH_JUMBO)
         sizes[n++] = SEARCH_JUMBO;
     else
@@ -55,7 +56,7 @@ bool dgram_search_needs_largest(const struct dgram_search *search)
 void dgram_search_sent(struct dgram_search *search, bool all)
 {
     search->sent = true;
-    if (!all) search->rough = true;
+    if (!all) search->rough = search->partial = true;
 }
 
 void dgram_search_passed(struct dgram_search *search, uint16_t size)
@@ -120,8 +121,9 @@ static enum dgram_verdict search_verdict(struct dgram_search *search)
 
 enum dgram_verdict dgram_search_judge(struct dgram_search *search)
 {
+    if (search->sent && (search->partial || search->best == 0)) search->crowded = true;
     enum dgram_verdict verdict = search->sent ? search_verdict(search) : DGRAM_SILENT;
     search->best = search->passed = 0;
-    search->sent = false;
+    search->sent = search->partial = false;
     return verdict;
 }

@@ -2,7 +2,9 @@
  * Which packets a path carries, while it is not the largest that both ends handle. A round tries
  * some smaller ones beside it; what passes is certain, what does not may have been lost. First come
  * sizes that are usual; each further round divides what is between the largest that has passed and
- * the smallest that has not, until they are next to each other and stay so.
+ * the smallest that has not, until they are next to each other and stay so. After a round that
+ * nothing passed, or not all left, the next have one such size each and begin with the smallest:
+ * some buffers never hold more.
  */
 #ifndef DGRAM_SEARCH_H
 #define DGRAM_SEARCH_H
@@ -20,8 +22,10 @@ struct dgram_search {
     uint8_t rounds;   /* in which something passed, and not the largest, more than nothing did */
     uint8_t sure;     /* rounds with nothing left between `small` and what has not passed */
     bool rough;       /* packets that the path carries were lost, or some did not leave */
+    bool crowded;     /* a round was too much for some buffer: the next are short, smallest first */
     bool nearly;      /* it is certain that the largest does not pass */
     bool sent;        /* of this round: it has begun, */
+    bool partial;     /* some of it did not leave, */
     uint16_t best;    /* bytes of the largest that passed, */
     uint16_t passed;  /* and which of its smaller ones did, as bits */
 };

@@ -117,6 +117,34 @@ static void what_does_not_leave_is_as_good_as_lost(void **state)
 }
 
 /* Nothing passes, such as to a host that is down: that is no small path. */
+/* A buffer that never holds a whole round: the small packets that the path carries get through all
+ * the same, since rounds become short and begin with the smallest. */
+static void long_rounds_become_short(void **state)
+{
+    (void)state;
+    struct dgram_search search = {0};
+    uint16_t sizes[DGRAM_SEARCH_SIZES];
+    dgram_search_begin(&search, 1472, 0);
+    dgram_search_sent(&search, true);
+    dgram_search_passed(&search, 576);
+    assert_int_equal(dgram_search_judge(&search), DGRAM_GO_ON);
+    assert_false(search.crowded);
+    assert_int_equal(dgram_search_sizes(&search, sizes), DGRAM_SEARCH_SIZES);
+    dgram_search_sent(&search, true); /* and none of it passes */
+    assert_int_equal(dgram_search_judge(&search), DGRAM_SILENT);
+    assert_true(search.crowded);
+    assert_int_equal(dgram_search_sizes(&search, sizes), 2);
+    assert_int_equal(sizes[1], 576);
+
+    search = (struct dgram_search){0}; /* or some of it does not even leave */
+    dgram_search_begin(&search, 1472, 0);
+    dgram_search_sent(&search, false);
+    assert_false(search.crowded); /* what passes still belongs to the long round */
+    dgram_search_passed(&search, 1232);
+    assert_int_equal(dgram_search_judge(&search), DGRAM_GO_ON);
+    assert_true(search.crowded);
+}
+
 static void silence_says_nothing(void **state)
 {
     (void)state;
@@ -151,6 +179,7 @@ int main(void)
         cmocka_unit_test(every_size_is_found),
         cmocka_unit_test(losses_make_it_longer),
         cmocka_unit_test(what_does_not_leave_is_as_good_as_lost),
+        cmocka_unit_test(long_rounds_become_short),
         cmocka_unit_test(silence_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

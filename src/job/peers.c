@@ -63,7 +63,7 @@ static void peers_read(void)
 static void peers_send(void)
 {
     static struct aqi_top_peers packet;
-    const char *at = peers.text + peers.sent;
+    const char *at = peers.used != 0 ? peers.text + peers.sent : "";
     size_t left = peers.used - peers.sent, len = aqi_min(left, sizeof(packet.text));
     const char *end = len < left ? memrchr(at, '\n', len) : NULL;
     if (end != NULL) len = (size_t)(end - at) + 1;

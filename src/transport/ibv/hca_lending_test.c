@@ -40,6 +40,7 @@ static struct place {
 static void configure(void)
 {
     hca_config.sends = SENDS / 2;
+    hca_config.registration = UINT64_C(1) << 30;
     hca_config.piece = 2 * PAGE;
     hca_config.bounce_limit = PAGE;
 }
