@@ -4,6 +4,7 @@
 #include "dgram/ports/port_test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -554,6 +555,17 @@ static void peers_of_another_family_are_told(void **state)
     free(arrivals);
 }
 
+/* qemu-user sends what can be read of it. */
+static bool kernel_refuses(const struct iovec *iov, int niov)
+{
+    int fds[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds), 0);
+    bool refuses = writev(fds[0], iov, niov) < 0 && errno == EFAULT;
+    close(fds[0]);
+    close(fds[1]);
+    return refuses;
+}
+
 /* What cannot be read is lost, told once, and said to nobody; a part of it in a burst, too. */
 static void what_cannot_be_read_is_told(void **state)
 {
@@ -566,6 +578,10 @@ static void what_cannot_be_read_is_told(void **state)
     char *two = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(two != MAP_FAILED && mprotect(two + page, page, PROT_NONE) == 0);
     struct iovec iov[2] = {{head, sizeof(head)}, {two + page - 64, 128}};
+    if (!kernel_refuses(iov, 2)) {
+        print_message("an emulator reads memory before the kernel does\n");
+        skip();
+    }
     capture_start(&capture);
     bool alone = a->ops->send(a, AQI_DGRAM_DATA, &b->address, iov, 2, 192, 1);
     bool told = a->ops->unreadable(a), again = a->ops->unreadable(a);
