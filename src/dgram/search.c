@@ -8,7 +8,8 @@ enum {
     SEARCH_ROUGH = 8,  /* if some of those that it carries are lost */
     SEARCH_SURE = 2,   /* that nothing larger passes than what is found; likewise */
     SEARCH_ROUGHLY_SURE = 4,
-    SEARCH_MOST = 24, /* rounds, then what has passed will do */
+    SEARCH_MOST = 24,    /* rounds, then what has passed will do */
+    SEARCH_SILENCES = 3, /* in succession: no other process has the peer's processor so long */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide what is left, */
     SEARCH_JUMBO = 8960 /* and of which few are, for they take long: what larger frames carry */
@@ -121,7 +122,8 @@ static enum dgram_verdict search_verdict(struct dgram_search *search)
 
 enum dgram_verdict dgram_search_judge(struct dgram_search *search)
 {
-    if (search->sent && (search->partial || search->best == 0)) search->crowded = true;
+    if (search->sent) search->silences = search->best != 0 ? 0 : search->silences + 1;
+    if (search->partial || search->silences >= SEARCH_SILENCES) search->crowded = true;
     enum dgram_verdict verdict = search->sent ? search_verdict(search) : DGRAM_SILENT;
     search->best = search->passed = 0;
     search->sent = search->partial = false;

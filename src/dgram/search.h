@@ -2,9 +2,9 @@
  * Which packets a path carries, while it is not the largest that both ends handle. A round tries
  * some smaller ones beside it; what passes is certain, what does not may have been lost. First come
  * sizes that are usual; each further round divides what is between the largest that has passed and
- * the smallest that has not, until they are next to each other and stay so. After a round that
- * nothing passed, or not all left, the next have one such size each and begin with the smallest:
- * some buffers never hold more.
+ * the smallest that has not, until they are next to each other and stay so. After rounds
+ * that nothing passed, or one that did not leave whole, the next have one such size each and begin
+ * with the smallest: some buffers never hold more.
  */
 #ifndef DGRAM_SEARCH_H
 #define DGRAM_SEARCH_H
@@ -16,18 +16,19 @@
 /* Zeroed it knows nothing. */
 struct dgram_search {
     uint8_t way;
-    uint16_t largest; /* bytes; what follows, too, are multiples of 16 */
-    uint16_t small;   /* that have passed; 0: none */
-    uint16_t ceiling; /* that have not, as it seems; 0: none smaller than the largest */
-    uint8_t rounds;   /* in which something passed, and not the largest, more than nothing did */
-    uint8_t sure;     /* rounds with nothing left between `small` and what has not passed */
-    bool rough;       /* packets that the path carries were lost, or some did not leave */
-    bool crowded;     /* a round was too much for some buffer: the next are short, smallest first */
-    bool nearly;      /* it is certain that the largest does not pass */
-    bool sent;        /* of this round: it has begun, */
-    bool partial;     /* some of it did not leave, */
-    uint16_t best;    /* bytes of the largest that passed, */
-    uint16_t passed;  /* and which of its smaller ones did, as bits */
+    uint16_t largest;  /* bytes; what follows, too, are multiples of 16 */
+    uint16_t small;    /* that have passed; 0: none */
+    uint16_t ceiling;  /* that have not, as it seems; 0: none smaller than the largest */
+    uint8_t rounds;    /* in which something passed, and not the largest, more than nothing did */
+    uint8_t sure;      /* rounds with nothing left between `small` and what has not passed */
+    unsigned silences; /* rounds that nothing passed, in succession */
+    bool rough;        /* packets that the path carries were lost, or some did not leave */
+    bool crowded;    /* a round was too much for some buffer: the next are short, smallest first */
+    bool nearly;     /* it is certain that the largest does not pass */
+    bool sent;       /* of this round: it has begun, */
+    bool partial;    /* some of it did not leave, */
+    uint16_t best;   /* bytes of the largest that passed, */
+    uint16_t passed; /* and which of its smaller ones did, as bits */
 };
 
 enum dgram_verdict {

@@ -130,8 +130,11 @@ static void long_rounds_become_short(void **state)
     assert_int_equal(dgram_search_judge(&search), DGRAM_GO_ON);
     assert_false(search.crowded);
     assert_int_equal(dgram_search_sizes(&search, sizes), DGRAM_SEARCH_SIZES);
-    dgram_search_sent(&search, true); /* and none of it passes */
-    assert_int_equal(dgram_search_judge(&search), DGRAM_SILENT);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_false(search.crowded);
+        dgram_search_sent(&search, true); /* and none of it passes */
+        assert_int_equal(dgram_search_judge(&search), DGRAM_SILENT);
+    }
     assert_true(search.crowded);
     assert_int_equal(dgram_search_sizes(&search, sizes), 2);
     assert_int_equal(sizes[1], 576);
