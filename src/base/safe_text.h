@@ -22,7 +22,7 @@ void aqi_safe_quoted(struct aqi_safe_text *to, const char *before, const char *t
 const char *aqi_safe_path(const char *path, size_t room, char *out);
 
 /* All of it to a descriptor, then it is empty. False: it could not be written, as errno says, and a
- * regular file, of which we are the only writer, ends where it did before. There is no SIGPIPE of
+ * regular file that only we write to ends where it did before. There is no SIGPIPE of
  * a socket whose other end is gone, and no SIGXFSZ of a file that is too large. */
 bool aqi_safe_write(struct aqi_safe_text *from, int fd);
 /* Say on standard error that the rest of the file of a setting is missing, and why, by errno. */

@@ -161,7 +161,7 @@ struct dgram_conn {
     uint64_t heard;                     /* the last packet of any kind */
     uint64_t owed;                      /* the first time-out since */
     uint64_t asked;                     /* for a sign of life */
-    uint32_t moves;                     /* questions for another way, of which */
+    uint32_t moves;                     /* questions for another way: sent; */
     uint32_t moved_back, moved_in;      /* the latest answered; the latest of the peer's */
     uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */

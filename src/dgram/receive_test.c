@@ -151,7 +151,7 @@ static void test_puts(void **state)
     assert_memory_equal(reach + REACH - 3, "\1\2\3\0", 4);
     run(100000);
     uint32_t until = dgram_acked_until(peer_of(LIAR)->conn, AQI_DGRAM_COMMAND);
-    /* One byte too many: nothing is written, it is told, and it is not acknowledged before. */
+    /* One byte too many: nothing is written; the refusal goes out before it is acknowledged. */
     assert_false(put(77, REACH - 3, 4, 0));
     run(100000);
     assert_int_equal(reach[REACH], 0);
@@ -170,7 +170,7 @@ static void test_puts(void **state)
     close_world();
 }
 
-/* Many refused puts in one packet: as many are told as a packet has room for. */
+/* Many refused puts in one packet: an answer reports as many as a packet has room for. */
 static void test_many_refusals(void **state)
 {
     (void)state;
@@ -461,7 +461,7 @@ static bool request(uint32_t from, enum aqi_dgram_counter counter)
     return come(counter, false) != 0;
 }
 
-/* A pool of 16, of which each may have 8: who wants them all leaves the other its part. */
+/* A pool of 16, at most 8 for each peer: one that wants them all leaves the other its part. */
 static void test_pool(void **state)
 {
     enum { POOL = 16, LEAST = 8 };

@@ -118,7 +118,7 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (there is: ");
 }
 
-/* What peers are told of several networks; not where one interface is named. */
+/* The addresses announced with several networks; one where an interface is named. */
 static void all_that_lead_to_others(void **state)
 {
     struct ports_interface found;

@@ -1,5 +1,5 @@
-/* Twin of closing.c: when each process of a job that ends is told, and gets which signal, and when
- * all of it is over. One hub, whose time is the test's: it is called exactly when it asked to be.
+/* Twin of closing.c: when each process of a job that ends gets the news and which signal, and when
+ * all have ended. One hub, whose time is the test's: it is called exactly when it asked to be.
  */
 #include "job/hub/impl.h"
 
