@@ -124,9 +124,10 @@ void aqgi_env_prepare(void);
 uint64_t aqgi_segment_max(void);
 /* GASNET_VERBOSEENV: tell what this library reads. */
 void aqgi_env_report(void);
-/* tools/tools.h: where it asks for the environment and the rank of the job. */
+/* tools/tools.h: where it asks for the environment and the rank of the job, and before an abort. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
+extern void (*aqg_abort_hook)(void);
 /* spawn.c: when the environment asks for several processes and nobody started us, start them. */
 void aqgi_spawn(const struct aqg_build *build);
 /* system.c */
@@ -136,6 +137,7 @@ void aqgi_explain(void);
 /* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment does. */
 void aqgi_signals_prepare(void);
 void aqgi_signals_open(void);
+void aqgi_signals_abort(void);
 
 /* segment.c: with segment mode everything, bind the first endpoints to all memory. */
 aq_status aqgi_segment_open(void);

@@ -76,6 +76,7 @@ int aqg_client_init(const struct aqg_build *build, gex_Client_t *client_p, gex_E
     aqgi_spawn(build);
     aqg_getenv_hook = gasnet_getenv;
     aqg_rank_hook = client_rank_of_job;
+    aqg_abort_hook = aqgi_signals_abort;
     aqgi_env_prepare();
     aqgi_signals_prepare();
     code = aqgi_error(call, client_open_job(build, name, &world));

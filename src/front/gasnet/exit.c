@@ -106,8 +106,15 @@ void aqgi_signals_open(void)
         struct sigaction action = {.sa_handler = i < FATAL ? exit_on_fatal : exit_on_terminate,
                                    .sa_flags = SA_NODEFER};
         int number = caught_numbers[i];
-        if (!caught[i].free || exit_listed(spared, number, gasnett_signame_fromval(number)))
-            continue;
-        sigaction(number, &action, &caught[i].next);
+        if (!caught[i].free) continue;
+        bool ours = !exit_listed(spared, number, gasnett_signame_fromval(number));
+        sigaction(number, ours ? &action : NULL, &caught[i].next);
     }
+}
+
+/* A fatal error has been told: what is left is Aqueduct's part, counters and traces. A handler of
+ * the program's is not for it. */
+void aqgi_signals_abort(void)
+{
+    exit_let_go(SIGABRT);
 }

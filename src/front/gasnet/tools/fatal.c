@@ -18,6 +18,8 @@
 
 enum { FATAL_FRAMES = 64 };
 
+void (*aqg_abort_hook)(void);
+
 /* A client may define it with an initializer, which then counts instead. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;
 
@@ -199,7 +201,10 @@ static GASNETT_NORETURN void fatal_end(const char *where, const char *fmt, va_li
         gasnett_freezeForDebuggerErr();
         (void)gasnett_print_backtrace_ifenabled(STDERR_FILENO);
     }
-    signal(SIGABRT, SIG_DFL);
+    if (aqg_abort_hook != NULL)
+        aqg_abort_hook();
+    else
+        signal(SIGABRT, SIG_DFL);
     abort();
 }
 

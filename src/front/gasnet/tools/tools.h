@@ -12,6 +12,8 @@
 extern char *(*aqg_getenv_hook)(const char *name);
 /* The rank of this process in its job, -1 while it is not known; NULL itself: there is no job. */
 extern int (*aqg_rank_hook)(void);
+/* Leaves SIGABRT to what is to be done at the end of a process; NULL itself: there is no job. */
+extern void (*aqg_abort_hook)(void);
 
 /* The rank as the hook tells it, 0 without a job. */
 int aqgi_tools_rank(void);
