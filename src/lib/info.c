@@ -68,7 +68,7 @@ static size_t info_sort_rows(struct row_ref sorted[INFO_ROWS])
 static const char *info_all_aliases(const struct aqi_setting *row)
 {
     char text[512] = "";
-    if (row->more_aliases == NULL) return row->alias;
+    if (aqi_setting_alias(row, 0) == NULL) return NULL;
     for (unsigned i = 0; aqi_setting_alias(row, i) != NULL; i++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof(text) - used, "%s%s", i == 0 ? "" : ",",

@@ -49,7 +49,6 @@ static void env_report_setting(const aq_setting_info *info)
          name = strtok_r(NULL, ",", &rest)) {
         const char *set = gasnett_getenv(name);
         bool is_set = set != NULL && *set != '\0';
-        if (strncmp(name, "GASNET_", 7) != 0) continue;
         gasnett_envstr_display(name, is_set ? set : env_value(name, info->value),
                                !is_set && strcmp(info->origin, "default") == 0);
     }
@@ -60,9 +59,13 @@ void aqgi_env_report(void)
     static const struct {
         const char *name, *dflt;
     } settings[] = {
-        {"GASNET_COLL_SCRATCH_SIZE", NULL}, {"GASNET_MAX_THREADS", "256"},
-        {"GASNET_NO_CATCH_SIGNAL", NULL},   {"GASNET_PSHM_NODES", NULL},
-        {"GASNET_VERBOSEENV", NULL},
+        {"GASNET_AQRUN", NULL},           {"GASNET_COLL_SCRATCH_SIZE", NULL},
+        {"GASNET_MAX_THREADS", "256"},    {"GASNET_NO_CATCH_SIGNAL", NULL},
+        {"GASNET_PSHM_NODES", NULL},      {"GASNET_VERBOSEENV", NULL},
+        {"GASNET_SPAWNER", NULL},         {"GASNET_SPAWNFN", NULL},
+        {"GASNET_IBV_SPAWNER", NULL},     {"GASNET_OFI_SPAWNER", NULL},
+        {"GASNET_UDP_SPAWNER", NULL},     {"GASNET_VAPI_SPAWNER", NULL},
+        {"GASNET_FREEZE_ON_ERROR", "NO"},
     };
     aq_setting_info info;
     if (!gasnett_verboseenv()) return;
