@@ -1,6 +1,7 @@
 /*
  * Twin of credit_gate.c: loop with credits demanded of it. What is refused, what rides, what a
- * prepared message takes, the limits in force. Floods and deaths: tests/contract with credits=1.
+ * prepared message takes, the limits in force. With peers that say what they like:
+ * credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
  */
 #include "transport/credit_gate.h"
 
@@ -187,12 +188,62 @@ static void limits_in_force(void **state)
     assert_int_equal(c.slack, 1);
 }
 
+static void the_lower_limit_holds(void **state)
+{
+    static const struct {
+        uint32_t depth, depth_of_transport, depth_in_force;
+        uint32_t total, total_of_transport, total_in_force;
+    } rows[] = {
+        {5, 0, 5, 0, 0, 0}, {5, 1, 1, 0, 1, 1}, {1, 5, 1, 1, 5, 1}, {5, 4, 4, 0, 5, 5},
+        {4, 5, 4, 7, 5, 5}, {5, 5, 5, 3, 5, 3}, {1, 1, 1, 5, 0, 5},
+    };
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        struct aqi_tp_params params = {
+            .credits = {.depth = rows[i].depth, .total = rows[i].total, .bytes = 0}};
+        struct aqi_tp_limits limits = {.max_medium = 512,
+                                       .depth = rows[i].depth_of_transport,
+                                       .total = rows[i].total_of_transport};
+        struct aqi_credit_limits c = aqi_credit_gate_limits(&params, &limits);
+        assert_int_equal(c.depth, rows[i].depth_in_force);
+        assert_int_equal(c.total, rows[i].total_in_force);
+        assert_int_equal(c.bytes, 0);
+        /* Two of the largest at least, of 32 + 64 + 512 bytes in units of 64. */
+        params.credits.bytes = 1;
+        assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 2 * 640);
+        params.credits.bytes = 1281;
+        assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 1281);
+    }
+}
+
+/* Both ends compute it, one with the word of credits among the arguments. */
+static void sizes_of_messages(void **state)
+{
+    static const struct {
+        unsigned nargs, nbytes, size;
+    } rows[] = {
+        {0, 0, 64},    {2, 0, 64},    {10, 0, 64}, {11, 0, 128}, {16, 0, 128},     {0, 1, 64},
+        {2, 32, 64},   {2, 33, 128},  {3, 16, 64}, {10, 1, 128}, {16, 512, 640},   {0, 0, 64},
+        {10, 64, 128}, {10, 65, 192}, {0, 32, 64}, {0, 33, 128}, {16, 4096, 4224},
+    };
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
+        for (unsigned credits = 0; credits < 2; credits++) {
+            struct aqi_am am = {.kind = AQI_AM_MEDIUM,
+                                .flags = credits ? AQI_AM_CREDITS : 0,
+                                .nargs = (uint8_t)(rows[i].nargs + credits),
+                                .nbytes = rows[i].nbytes};
+            assert_int_equal(aqi_credit_bytes(&am), rows[i].size);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_is_what_goes),
         cmocka_unit_test(the_transport_may_lower_it), cmocka_unit_test(total_and_bytes_bound),
         cmocka_unit_test(a_slot_takes_a_credit),      cmocka_unit_test(limits_in_force),
+        cmocka_unit_test(the_lower_limit_holds),      cmocka_unit_test(sizes_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ HUB = ["unit.job.hub.note", "unit.job.hub.flow", "fuzz.hub", "hubsim.stored", "h
        "hubsim.every"]
 LINK = ["unit.job.link", "unit.job.link_hostile"]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")]
-CREDITS = ["unit.transport.credit_gate", "unit.transport.credits"]
+CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
 
 # What reads what a peer may have made up -> the tests of it, the quickest first.
