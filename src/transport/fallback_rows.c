@@ -211,7 +211,7 @@ static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, b
     return true;
 }
 
-/* The sizes are read a second time, and a stranger may have changed them since. */
+/* Here and below the sizes are read a second time, and a stranger may have changed them since. */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
@@ -241,6 +241,7 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
                         row.len, row.count);
         to += row.len * row.count;
     }
+    *nbytes = (size_t)(to - (unsigned char *)*buffer); /* behind it is what the heap had there */
     return true;
 }
 

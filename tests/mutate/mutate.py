@@ -45,6 +45,7 @@ LINK = ["unit.job.link", "unit.job.link_hostile"]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")]
 CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
+FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "rows")] + MESSAGES
 
 # What reads what a peer may have made up -> the tests of it, the quickest first.
 TESTS = {
@@ -60,7 +61,8 @@ TESTS = {
     "src/transport/credits.c": CREDITS,
     "src/transport/credits.h": CREDITS,
     "src/transport/credit_gate.c": CREDITS,
-    "src/transport/fallback_serve.c": MESSAGES,
+    "src/transport/fallback_rows.c": FALLBACK,
+    "src/transport/fallback_serve.c": FALLBACK,
     "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
     "src/transport/ibv/hca_greet.c": HCA,

@@ -1,0 +1,150 @@
+/* Twin of fallback_rows.c: scattered transfers that a peer may have made up, as they are served. */
+#include "transport/fallback_world_test.h"
+
+struct record {
+    uint64_t addr, step;
+    uint32_t len, count;
+};
+
+static struct record record(size_t at, int64_t step, uint32_t len, uint32_t count)
+{
+    return (struct record){(uintptr_t)reach + at, (uint64_t)step, len, count};
+}
+
+/* A message of one record and `more` bytes of it. */
+static unsigned row_comes(enum fallback_message type, struct record row, size_t more, size_t cut)
+{
+    static unsigned char bytes[2048];
+    memset(bytes, 0xee, sizeof(bytes));
+    memcpy(bytes, &row, sizeof(row));
+    return comes(
+        (struct message){type, 2, {5, 6}, NULL, bytes, (uint32_t)(sizeof(row) + more - cut)});
+}
+
+static void rows_stay_within_the_message_and_the_memory(void **state)
+{
+    const struct {
+        struct record row;
+        size_t bytes, cut;
+        bool put_ok, get_ok;
+    } rows[] = {
+        {record(0, 0, 64, 1), 64, 0, true, true},
+        {record(REACH - 64, 0, 64, 1), 64, 0, true, true},
+        {record(REACH - 63, 0, 64, 1), 64, 0, false, false},
+        {record(0, 100, 8, 5), 40, 0, true, true},
+        {record(REACH - 408, 100, 8, 5), 40, 0, true, true},
+        {record(REACH - 407, 100, 8, 5), 40, 0, false, false},
+        {record(400, -100, 8, 5), 40, 0, true, true},
+        {record(399, -100, 8, 5), 40, 0, false, false},
+        {record(REACH - 8, -100, 8, 5), 40, 0, true, true},
+        {record(REACH - 7, -100, 8, 5), 40, 0, false, false},
+        {record(0, INT64_MAX, 8, 2), 16, 0, false, false},
+        {record(0, INT64_MAX, 8, 3), 24, 0, false, false},
+        {record(0, INT64_MIN, 8, 2), 16, 0, false, false},
+        {record(0, INT64_MIN / 2 - 1, 8, 3), 24, 0, false, false},
+        {record(0, 0, 0, 1), 0, 0, false, false},
+        {record(0, 0, 1, 0), 0, 0, false, false},
+        {record(0, 0, UINT32_MAX, UINT32_MAX), 64, 0, false, false},
+        {record(0, 0, 1u << 16, 1u << 16), 64, 0, false, false},
+        {record(0, 0, 64, 1), 64, 1, false, false}, /* a byte is missing */
+        {record(0, 0, 512, 1), 512, 0, true, true}, /* what an answer holds */
+        {record(0, 0, 513, 1), 513, 0, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        unsigned char before[sizeof(reach)];
+        open_world();
+        memcpy(before, reach, sizeof(reach));
+        assert_int_equal(row_comes(FB_PUT_ROWS, rows[i].row, rows[i].bytes, rows[i].cut), 0);
+        expect_answer(1, rows[i].put_ok ? FB_DONE : FB_REFUSED);
+        unsigned written = 0;
+        for (unsigned at = 0; at < sizeof(reach); at++)
+            written += reach[at] != before[at];
+        if (!rows[i].put_ok) assert_int_equal(written, 0);
+        if (rows[i].put_ok) assert_in_range(written, rows[i].bytes * 9 / 10, rows[i].bytes);
+        assert_memory_equal(reach + REACH, before + REACH, 64);
+        memcpy(reach, before, sizeof(reach));
+        /* The same of a get, whose message has no bytes. */
+        assert_int_equal(row_comes(FB_GET_ROWS, rows[i].row, 0, rows[i].cut), 0);
+        if (!rows[i].get_ok) {
+            expect_answer(2, FB_REFUSED);
+        } else {
+            expect_sent(2, FB_ROWS, 2, (const int32_t[]){5, 6});
+            assert_int_equal(world.sent[1].am.nbytes, rows[i].bytes);
+            for (uint32_t piece = 0; piece < rows[i].row.count; piece++)
+                assert_memory_equal(world.sent[1].payload + piece * rows[i].row.len,
+                                    (unsigned char *)(uintptr_t)rows[i].row.addr +
+                                        (int64_t)rows[i].row.step * piece,
+                                    rows[i].row.len);
+        }
+        close_world();
+    }
+}
+
+/* Of several records nothing is done unless all of them may be. */
+static void all_rows_or_none(void **state)
+{
+    (void)state;
+    for (unsigned bad = 0; bad < 2; bad++) {
+        struct {
+            struct record first;
+            unsigned char bytes[16];
+            struct record second;
+            unsigned char more[16];
+        } put = {record(0, 0, 16, 1), {1, 2, 3}, record(bad ? REACH : 64, 0, 16, 1), {4, 5, 6}};
+        struct record get[2] = {put.first, put.second};
+        static_assert(sizeof(put) == 80, "no padding");
+        open_world();
+        assert_int_equal(comes((struct message){FB_PUT_ROWS, 2, {5, 6}, NULL, &put, sizeof(put)}),
+                         0);
+        expect_answer(1, bad ? FB_REFUSED : FB_DONE);
+        assert_int_equal(memcmp(reach, put.bytes, 16) == 0, !bad);
+        assert_int_equal(memcmp(reach + 64, put.more, 16) == 0, !bad);
+        assert_int_equal(comes((struct message){FB_GET_ROWS, 2, {5, 6}, NULL, get, sizeof(get)}),
+                         0);
+        if (bad) expect_answer(2, FB_REFUSED);
+        if (!bad) assert_int_equal(world.sent[1].am.nbytes, 32);
+        if (!bad) assert_memory_equal(world.sent[1].payload, put.bytes, 16);
+        if (!bad) assert_memory_equal(world.sent[1].payload + 16, put.more, 16);
+        close_world();
+    }
+}
+
+/* A stranger changes its message while it is read: no byte of ours goes that it may not have. */
+static void rows_that_change_meanwhile(void **state)
+{
+    (void)state;
+    for (unsigned put = 0; put < 2; put++)
+        for (unsigned large = 0; large < 2; large++) {
+            unsigned char bytes[sizeof(struct record) + 64], before[sizeof(reach)];
+            const struct record row = record(0, 0, 64, 1);
+            open_world();
+            memset(bytes, 0xee, sizeof(bytes));
+            memcpy(bytes, &row, sizeof(row));
+            world.swap = bytes + offsetof(struct record, len);
+            world.swap_at = 1; /* all have been read, none was moved */
+            world.swap_to = large ? 65 : 0;
+            memcpy(before, reach, sizeof(reach));
+            const struct message m = {put ? FB_PUT_ROWS : FB_GET_ROWS,
+                                      2,
+                                      {5, 6},
+                                      NULL,
+                                      bytes,
+                                      (uint32_t)(put ? sizeof(bytes) : sizeof(row))};
+            assert_int_equal(comes(m), 0);
+            assert_memory_equal(reach, before, sizeof(reach));
+            assert_int_equal(world.count, 1);
+            assert_int_equal(world.sent[0].am.nbytes, 0);
+            close_world();
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_stay_within_the_message_and_the_memory),
+        cmocka_unit_test(all_rows_or_none),
+        cmocka_unit_test(rows_that_change_meanwhile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
