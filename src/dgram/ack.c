@@ -3,6 +3,7 @@
 
 enum {
     ACK_REORDER_MOST = 128,
+    ACK_TAILS = 2,   /* probes of a tail until something is acknowledged: the peer may compute */
     ACK_SILENCES = 3 /* time-outs in a row, then nothing is known any more */
 };
 
@@ -45,8 +46,10 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
     news->bytes += packet->len + packet->bulk_len;
     if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
     if (packet->tries == 1 && packet->sent < news->first) news->first = packet->sent;
-    if (packet->tries > 1 && packet->flying && packet->sent > news->again)
+    if (packet->tries > 1 && packet->flying && packet->sent > news->again) {
         news->again = packet->sent;
+        news->since = packet->first;
+    }
     /* Sent again for nothing: the first one was on its way all the time. */
     if (packet->tries == 2 && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
@@ -94,13 +97,44 @@ static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_c
     return conn->delay != UINT16_MAX && (uint64_t)conn->delay * 1000 < dgram->now - news->again;
 }
 
+/*
+ * Was it needed to send again what is acknowledged now? An old acknowledgement comes again since
+ * the first one was lost. A new one may be for either transmission: if it is for the first, the
+ * second one comes for nothing, and the peer says so, now or soon.
+ */
+static void ack_judge(struct aqi_dgram *dgram, struct dgram_conn *conn,
+                      const struct dgram_news *news)
+{
+    if (news->again != 0) {
+        conn->doubt = news->old ? 0 : dgram->now - news->since;
+        conn->doubt_of_tail = conn->tails != 0;
+        if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
+    }
+    if (conn->doubt == 0 || !news->repeated) return;
+    /* Where each is sent again before its answer comes, nothing else would tell how long that
+     * takes. */
+    dgram_pace_answered(&conn->pace, conn->doubt);
+    conn->backoff = 0;
+    if (conn->doubt_of_tail) dgram_pace_needless(&conn->pace);
+    conn->doubt = 0;
+}
+
+/* Nobody has said that the last probe was needless. */
+static void ack_end_doubt(struct dgram_conn *conn)
+{
+    if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_needed(&conn->pace);
+    conn->doubt = 0;
+}
+
 static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer,
                          const struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
+    ack_judge(dgram, conn, news);
     if (news->bytes == 0) return;
-    bool silent = conn->silences != 0;
+    bool silent = conn->silences != 0 || conn->tails != 0;
     conn->silences = 0;
+    conn->tails = 0;
     /* The answer to what was sent again tells of others, too, but too late to time them. */
     bool timed = news->sent != 0 && !(silent && news->again != 0);
     /* That what was sent again has come says nothing of how long to wait (Karn). One time-out is a
@@ -217,6 +251,14 @@ void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer, const stru
         if (news->gaps[c]) ack_find_lost(dgram, peer, &peer->conn->tx[c], news->order[c]);
 }
 
+/* ns after which the oldest counts as lost: first those of probes, then those of time-outs. */
+static uint64_t ack_patience(const struct dgram_conn *conn)
+{
+    uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
+    if (conn->tails == ACK_TAILS || conn->backoff != 0) return timeout;
+    return aqi_min(dgram_pace_tail(&conn->pace) << conn->tails, timeout);
+}
+
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     conn->probe_at = AQI_DGRAM_NEVER;
@@ -225,7 +267,7 @@ void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
         const struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL) continue;
         uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : dgram->now;
-        uint64_t at = sent + dgram_pace_timeout(&conn->pace, conn->backoff);
+        uint64_t at = sent + ack_patience(conn);
         if (at < conn->probe_at) conn->probe_at = at;
     }
     if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
@@ -255,19 +297,24 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_make_ready(dgram, peer);
         return;
     }
-    uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
+    uint64_t patience = ack_patience(conn);
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
         struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL || oldest->sent == 0) continue;
-        if (aqi_max(oldest->sent, tx->probed) + timeout > dgram->now) continue;
+        if (aqi_max(oldest->sent, tx->probed) + patience > dgram->now) continue;
         tx->probed = dgram->now;
         ack_lost(conn, oldest);
         if (conn->probes < AQI_DGRAM_CHANNELS) conn->probes++;
     }
     dgram_count(dgram, AQI_DGRAM_TIMEOUTS);
+    dgram_make_ready(dgram, peer);
+    ack_end_doubt(conn);
+    if (patience < dgram_pace_timeout(&conn->pace, 0)) {
+        conn->tails++;
+        return;
+    }
     conn->silences++;
     if (conn->backoff < UINT8_MAX) conn->backoff++;
     if (conn->silences == ACK_SILENCES) dgram_pace_silent(&conn->pace);
-    dgram_make_ready(dgram, peer);
 }

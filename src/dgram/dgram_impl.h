@@ -62,7 +62,8 @@ struct dgram_packet {
     uint32_t len; /* bytes of the frame; the first 32 are for the head */
     uint32_t seq;
     uint32_t order; /* of its latest transmission */
-    uint64_t sent;  /* 0: in a call without a time, see dgram_time_flying */
+    uint64_t sent;  /* 0: in a call without a time, see transmit_time; */
+    uint64_t first; /* likewise, for the first time */
     uint8_t channel, lane, tries;
     bool flying, asks;
     uint8_t release; /* 1 + index in dgram_conn.held of what its arrival sets free; 0: nothing */
@@ -148,6 +149,10 @@ struct dgram_conn {
     unsigned unacked; /* packets since the last acknowledgement */
     bool ack_now;
     bool asks;                          /* for an answer, with the next acknowledgement */
+    bool repeated;                      /* something has come twice since then */
+    uint8_t tails;                      /* probes since something was acknowledged */
+    bool doubt_of_tail;                 /* it was such a probe which may have been needless: */
+    uint64_t doubt;                     /* ns that its answer took then; 0: there is none */
     bool gap;                           /* something is missing: acknowledge selectively */
     bool turn;                          /* of bulk, on DATA; else of messages */
     bool untimed;                       /* packets are flying of which it is not known since when */
@@ -313,7 +318,9 @@ struct dgram_news {
     size_t bytes;
     uint64_t sent;                      /* when the latest of those sent once left; 0: none */
     uint64_t first;                     /* and the first, if there is one */
-    uint64_t again;                     /* likewise of those sent again */
+    uint64_t again;                     /* likewise of those sent again, */
+    uint64_t since;                     /* which left first then */
+    bool old, repeated;                 /* DGRAM_OLD, DGRAM_REPEATED */
     bool gaps[AQI_DGRAM_CHANNELS];      /* it has records of this channel, */
     uint16_t order[AQI_DGRAM_CHANNELS]; /* and this was the latest transmission that has come */
 };

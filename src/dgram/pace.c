@@ -13,7 +13,11 @@ enum {
     PACE_DRAIN_ROUNDS = 3,
     PACE_RARE = 100000,    /* ns: what lies for less is no sign of a receiver that computes */
     PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
-    PACE_FEW = 8           /* packets: of fewer, a lost one says nothing of a share */
+    PACE_FEW = 8,          /* packets: of fewer, a lost one says nothing of a share */
+    PACE_TAIL = 10,    /* part of the shortest time-out by which a probe is later than an answer */
+    PACE_ONE = 1024,   /* of patience, */
+    PACE_PATIENT = 16, /* of which there is at most so much, */
+    PACE_FORGET = 256  /* and which so many answers take */
 };
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
@@ -28,6 +32,7 @@ void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t
                                 .reach_most = reach,
                                 .packet = packet,
                                 .growing = true,
+                                .patience = PACE_ONE,
                                 .round_least = UINT64_MAX,
                                 .tokens = PACE_BURST};
 }
@@ -40,6 +45,8 @@ void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns)
         pace->varies = ns / 2;
         return;
     }
+    /* Needless probes double it: there is one in some 180 answers, however long those take. */
+    pace->patience -= (pace->patience - PACE_ONE) / PACE_FORGET;
     uint64_t error = ns > pace->answer ? ns - pace->answer : pace->answer - ns;
     pace->varies = (3 * pace->varies + error) / 4;
     pace->answer = (7 * pace->answer + ns) / 8;
@@ -190,6 +197,25 @@ uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
     for (; tries > 0 && rto < pace->rto_max; tries--)
         rto *= 2;
     return rto < pace->rto_max ? rto : pace->rto_max;
+}
+
+uint64_t dgram_pace_tail(const struct dgram_pace *pace)
+{
+    uint64_t most = dgram_pace_timeout(pace, 0);
+    if (pace->answer == 0) return most;
+    uint64_t margin = aqi_max(pace->rto_min / PACE_TAIL, pace->answer);
+    uint64_t tail = pace->answer + aqi_max(margin, 4 * pace->varies);
+    return aqi_min(tail * pace->patience / PACE_ONE, most);
+}
+
+void dgram_pace_needed(struct dgram_pace *pace)
+{
+    pace->patience = (unsigned)aqi_max(pace->patience / 2, PACE_ONE);
+}
+
+void dgram_pace_needless(struct dgram_pace *pace)
+{
+    pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
 }
 
 uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now)

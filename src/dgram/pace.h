@@ -29,6 +29,7 @@ struct dgram_pace {
     uint64_t base;           /* the smallest of late: what the path itself takes */
     uint64_t base_at;        /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
+    unsigned patience; /* factor of dgram_pace_tail, in 1/PACE_ONE */
 
     size_t window, most, packet; /* bytes */
     size_t reach, reach_most;    /* of all that is under way where the receiver computes */
@@ -64,6 +65,13 @@ bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
 
 /* ns after which a packet without an answer is sent again, at the `tries`-th time. */
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);
+
+/* ns after which the tail of what is under way, behind which nothing comes that would show a loss,
+ * is probed: twice what answers take, at least, and at most a time-out. */
+uint64_t dgram_pace_tail(const struct dgram_pace *pace);
+/* Such a probe was: the packet or its acknowledgement was lost, or both were just late. */
+void dgram_pace_needed(struct dgram_pace *pace);
+void dgram_pace_needless(struct dgram_pace *pace);
 
 /* When may `bytes` leave? `now` or before: at once. */
 uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now);

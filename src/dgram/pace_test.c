@@ -57,6 +57,39 @@ static void time_outs(void **state)
     assert_true(dgram_pace_timeout(&pace, 0) < 4 * MS);
 }
 
+static void tails(void **state)
+{
+    (void)state;
+    begin();
+    assert_int_equal(dgram_pace_tail(&pace), dgram_pace_timeout(&pace, 0)); /* nothing measured */
+    for (unsigned i = 0; i < 100; i++)
+        dgram_pace_answered(&pace, 5 * US);
+    assert_in_range(dgram_pace_tail(&pace), 30 * US, 31 * US); /* a tenth of the least time-out */
+    begin();
+    rounds(50, RTT, 0);
+    assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
+    dgram_pace_needed(&pace);
+    assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
+    dgram_pace_needless(&pace);
+    assert_in_range(dgram_pace_tail(&pace), 4 * RTT, 4 * RTT + 2 * US);
+    dgram_pace_needed(&pace);
+    assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
+    for (unsigned i = 0; i < 100; i++)
+        dgram_pace_needless(&pace);
+    assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never after a time-out */
+    /* That is forgotten, though not soon. */
+    for (unsigned i = 0; i < 100; i++)
+        dgram_pace_answered(&pace, RTT);
+    assert_int_equal(dgram_pace_tail(&pace), 250 * US);
+    for (unsigned i = 0; i < 2000; i++)
+        dgram_pace_answered(&pace, RTT);
+    assert_true(dgram_pace_tail(&pace) < 3 * RTT);
+    /* Answers that vary are waited for. */
+    for (unsigned i = 0; i < 100; i++)
+        dgram_pace_answered(&pace, i % 2 == 0 ? 5 * US : RTT);
+    assert_true(dgram_pace_tail(&pace) > 2 * RTT);
+}
+
 static void the_window_grows_when_it_is_what_limits(void **state)
 {
     (void)state;
@@ -272,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_outs),
+        cmocka_unit_test(tails),
         cmocka_unit_test(the_window_grows_when_it_is_what_limits),
         cmocka_unit_test(delay_and_loss_make_it_smaller),
         cmocka_unit_test(flows_come_to_equal_windows),

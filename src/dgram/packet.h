@@ -21,7 +21,9 @@ enum dgram_head_flags {
     DGRAM_ON_DATA = 2,  /* the number is one of DATA, whichever way the packet came */
     DGRAM_ASKS = 4,     /* acknowledge at once */
     DGRAM_REQUESTS = 8, /* all its records are requests */
-    DGRAM_TOLD = 16     /* aqi_dgram_tell */
+    DGRAM_TOLD = 16,    /* aqi_dgram_tell */
+    DGRAM_OLD = 32,     /* acknowledges nothing that the one before does not */
+    DGRAM_REPEATED = 64 /* something has come twice since that */
 };
 
 struct dgram_head {

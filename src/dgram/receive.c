@@ -464,9 +464,12 @@ static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
 /* Perhaps the acknowledgement was lost. */
 static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
+    struct dgram_conn *conn = peer->conn;
     dgram_count(dgram, AQI_DGRAM_DUPLICATES);
-    peer->conn->duplicate_count++;
-    receive_acknowledge(dgram, peer, true);
+    conn->duplicate_count++;
+    conn->repeated = true;
+    conn->ack_now = true;
+    dgram_make_ready(dgram, peer);
 }
 
 static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
@@ -601,7 +604,9 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
                                     .channel = head.flags & DGRAM_ON_DATA ? AQI_DGRAM_DATA
                                                                           : AQI_DGRAM_COMMAND,
                                     .requests = how == RECEIVE_ALL,
-                                    .news = {.first = UINT64_MAX}};
+                                    .news = {.first = UINT64_MAX,
+                                             .old = (head.flags & DGRAM_OLD) != 0,
+                                             .repeated = (head.flags & DGRAM_REPEATED) != 0}};
     if (!dgram_ack_head(dgram, peer, &head, &arrival.news)) {
         dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
         return;

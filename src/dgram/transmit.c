@@ -50,7 +50,9 @@ static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const stru
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
                               .delay = (uint16_t)aqi_min(delay, UINT16_MAX),
-                              .flags = dgram->told ? DGRAM_TOLD : 0,
+                              .flags = (uint8_t)((dgram->told ? DGRAM_TOLD : 0) |
+                                                 (conn->unacked == 0 ? DGRAM_OLD : 0) |
+                                                 (conn->repeated ? DGRAM_REPEATED : 0)),
                               .version = DGRAM_VERSION};
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         head.ack[c] = dgram_acked_until(conn, c);
@@ -61,8 +63,9 @@ static void transmit_head_packet(struct dgram_head *head, const struct dgram_pac
 {
     head->seq = packet->seq;
     head->order = (uint16_t)packet->order;
+    const unsigned common = DGRAM_TOLD | DGRAM_OLD | DGRAM_REPEATED;
     head->flags =
-        (uint8_t)(DGRAM_NUMBERED | (head->flags & DGRAM_TOLD) | (packet->asks ? DGRAM_ASKS : 0) |
+        (uint8_t)(DGRAM_NUMBERED | (head->flags & common) | (packet->asks ? DGRAM_ASKS : 0) |
                   (packet->channel == AQI_DGRAM_DATA ? DGRAM_ON_DATA : 0) |
                   (packet->lane == DGRAM_REQUEST_LANE ? DGRAM_REQUESTS : 0));
     memcpy(packet->frame, head, sizeof(*head));
@@ -101,6 +104,7 @@ static void transmit_done(struct aqi_dgram *dgram, struct dgram_conn *conn,
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
     packet->sent = dgram->timed ? dgram->now : 0;
+    if (packet->tries == 0) packet->first = packet->sent;
     if (packet->sent == 0) conn->untimed = true;
     packet->flying = true;
     dgram_list_append(&tx->flying, packet);
@@ -155,7 +159,7 @@ static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
     if (ok) {
         conn->used = dgram->now;
         conn->unacked = 0;
-        conn->unsure = false;
+        conn->unsure = conn->repeated = false;
         conn->ack_at = AQI_DGRAM_NEVER;
         if (!conn->gap) conn->ack_now = false;
         dgram_pace_spend(&conn->pace, burst->bytes);
@@ -389,7 +393,7 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
         return false;
     dgram_count(dgram, AQI_DGRAM_ACKS);
     conn->unacked = 0;
-    conn->ack_now = conn->asks = conn->unsure = false;
+    conn->ack_now = conn->asks = conn->unsure = conn->repeated = false;
     conn->ack_at = AQI_DGRAM_NEVER;
     return true;
 }
@@ -403,8 +407,10 @@ static void transmit_time(struct aqi_dgram *dgram, struct dgram_conn *conn)
     conn->untimed = false;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         for (struct dgram_packet *p = conn->tx[c].flying.last; p != NULL && p->sent == 0;
-             p = p->prev)
+             p = p->prev) {
             p->sent = dgram->now;
+            if (p->first == 0) p->first = dgram->now;
+        }
 }
 
 bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)

@@ -1,0 +1,213 @@
+/* Twin of ack.c: what is lost behind which nothing comes, and what a receiver that computes makes
+ * of it. */
+#include "dgram/forge_test.h"
+
+enum { US = 1000, STEP = 2 * US, ABSENT = 20000 * US };
+
+static bool absent; /* the victim makes no call */
+
+/* A packet takes a step. */
+static void step(void)
+{
+    unsigned kept = 0, flying = world.flying;
+    world.now += STEP;
+    for (unsigned i = 0; i < flying; i++) {
+        unsigned to = world.wire[i].to;
+        if (absent && to == VICTIM) {
+            world.wire[kept++] = world.wire[i];
+            continue;
+        }
+        aqi_dgram_input(world.dgram[to], world.wire[i].bytes, world.wire[i].len, true, 0,
+                        world.now);
+    }
+    memmove(&world.wire[kept], &world.wire[flying],
+            (world.flying - flying) * sizeof(world.wire[0]));
+    world.flying -= flying - kept;
+    for (unsigned i = 0; i < NODES; i++)
+        if (!absent || i != VICTIM) (void)aqi_dgram_progress(world.dgram[i], true, world.now);
+}
+
+static void pass(uint64_t ns)
+{
+    for (uint64_t until = world.now + ns; world.now < until;)
+        step();
+}
+
+static struct dgram_conn *friends(void)
+{
+    return dgram_peer_of(world.dgram[FRIEND], VICTIM)->conn;
+}
+
+static uint64_t of_friend(enum aqi_dgram_counter counter)
+{
+    return aqi_dgram_count(world.dgram[FRIEND], counter);
+}
+
+/* It leaves at once. */
+static void send(void)
+{
+    static const unsigned char message[16];
+    assert_int_equal(
+        aqi_dgram_send(world.dgram[FRIEND], VICTIM, false, message, sizeof(message), NULL, 0),
+        AQ_OK);
+}
+
+/* Until it has come; ns. */
+static uint64_t arrives(void)
+{
+    uint64_t from = world.now;
+    for (unsigned before = world.delivered; world.delivered == before;)
+        step();
+    return world.now - from;
+}
+
+static void open_friends(void)
+{
+    open_world(false);
+    absent = false;
+    for (unsigned i = 0; i < 100; i++) {
+        send();
+        pass(100 * US);
+    }
+    assert_int_equal(world.flying, 0);
+    assert_true(friends()->pace.answer != 0);
+}
+
+/* An acknowledgement is 50 us late, since none of these has a reply. */
+static void a_lost_tail_is_probed(void **state)
+{
+    (void)state;
+    open_friends();
+    for (unsigned lost = 1; lost <= 2; lost++) {
+        uint64_t resent = of_friend(AQI_DGRAM_RESENT);
+        unsigned delivered = world.delivered;
+        send();
+        assert_int_equal(world.flying, 1);
+        for (unsigned i = 0; i < lost; i++) {
+            while (world.flying == 0)
+                step();
+            world.flying = 0;
+        }
+        assert_true(arrives() < (lost == 1 ? 150 * US : 400 * US));
+        pass(1000 * US);
+        assert_int_equal(of_friend(AQI_DGRAM_RESENT), resent + lost);
+        assert_int_equal(world.delivered, delivered + 1);
+        assert_int_equal(friends()->tails, 0);
+        assert_int_equal(friends()->silences, 0);
+    }
+    close_world();
+}
+
+/* Probes are few, then come time-outs, each twice as long as the one before. */
+static void a_peer_that_computes_is_not_stormed(void **state)
+{
+    (void)state;
+    open_friends();
+    uint64_t resent = of_friend(AQI_DGRAM_RESENT);
+    absent = true;
+    send();
+    pass(400 * US);
+    assert_int_equal(of_friend(AQI_DGRAM_RESENT), resent + 2);
+    pass(ABSENT);
+    assert_in_range(of_friend(AQI_DGRAM_RESENT), resent + 6, resent + 9);
+    absent = false;
+    pass(1000 * US);
+    assert_int_equal(world.flying, 0);
+    close_world();
+}
+
+/* A hundred messages, one by one, to one that looks every `every` ns. How many packets came twice.
+ */
+static uint64_t repeated(uint64_t every)
+{
+    uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);
+    for (unsigned i = 0; i < 100; i++) {
+        absent = true;
+        send();
+        pass(every);
+        absent = false;
+        pass(2 * STEP);
+    }
+    return aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES) - before;
+}
+
+/* Karn's rule alone would never let it see how long the answers to what it probes take. */
+static void how_long_answers_take_is_learnt(void **state)
+{
+    (void)state;
+    for (uint64_t every = 50 * US; every < 2000 * US; every += every / 2) {
+        open_friends();
+        assert_true(repeated(every) <= 8);
+        assert_int_equal(repeated(every), 0);
+        close_world();
+    }
+}
+
+/* Answers come at once but for each twentieth, of which no mean tells. */
+static void needless_probes_make_patient(void **state)
+{
+    (void)state;
+    open_friends();
+    uint64_t before = 0, counted[2];
+    for (unsigned part = 0; part < AQI_COUNT_OF(counted); part++) {
+        for (unsigned i = 0; i < 1000; i++) {
+            absent = i % 20 == 0;
+            send();
+            pass(absent ? 170 * US : 0);
+            absent = false;
+            pass(60 * US);
+        }
+        uint64_t all = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);
+        counted[part] = all - before;
+        before = all;
+    }
+    assert_in_range(counted[1], 0, 10); /* of 50 */
+    close_world();
+}
+
+/* What the acknowledgement of one that was sent again says of it. */
+static void acknowledgements_tell_what_was_needed(void **state)
+{
+    (void)state;
+    static const struct {
+        bool lost, late, unheard; /* the packet is lost; it is late; its acknowledgement is lost */
+        unsigned patience;        /* then, of 4 before */
+    } cases[] = {{true, false, false, 2}, {false, true, false, 8}, {false, false, true, 2}};
+    for (unsigned i = 0; i < AQI_COUNT_OF(cases); i++) {
+        open_friends();
+        const unsigned one = friends()->pace.patience;
+        uint64_t resent = of_friend(AQI_DGRAM_RESENT);
+        send();
+        if (cases[i].lost) world.flying = 0;
+        absent = cases[i].late;
+        while (of_friend(AQI_DGRAM_RESENT) == resent) {
+            step();
+            for (unsigned k = 0; cases[i].unheard && k < world.flying; k++)
+                if (world.wire[k].from == VICTIM) world.flying = 0;
+        }
+        friends()->pace.patience = 4 * one;
+        step();
+        absent = false;
+        pass(100 * US);
+        assert_int_equal(of_friend(AQI_DGRAM_RESENT), resent + 1);
+        /* That nobody says that it came twice shows with the next probe. */
+        send();
+        world.flying = 0;
+        pass(2000 * US);
+        double factor = (double)friends()->pace.patience / one;
+        assert_true(factor > cases[i].patience - 0.5 && factor <= cases[i].patience);
+        close_world();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_tail_is_probed),
+        cmocka_unit_test(a_peer_that_computes_is_not_stormed),
+        cmocka_unit_test(how_long_answers_take_is_learnt),
+        cmocka_unit_test(needless_probes_make_patient),
+        cmocka_unit_test(acknowledgements_tell_what_was_needed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
