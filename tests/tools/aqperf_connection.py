@@ -53,6 +53,18 @@ class Connection(Case):
         self.assertRegex(result.stdout, r"am-short-rate .* M/s ")
         self.assertRegex(result.stdout, r"barrier .* left out: not over a connection")
 
+    def test_a_target_that_computes(self):
+        with listening() as (listener, uri):
+            result = self.expect(run(AQPERF, "--connect", uri, *QUICK, "--interval", "100us",
+                                     "--pattern", "attentive-*,first-*", "--json", "-"), 0)
+            self.assertEqual(listener.wait(100), 0)
+        rows = json.loads(result.stdout)
+        self.assertEqual(len(rows), 1 + 4 * 2 + 1 + 2 * 2)
+        for row in rows:
+            self.assertEqual(row["interval_ns"], 100000)
+            self.assertGreater(row["min"], 0, row)
+            self.assertIsNotNone(row["limit"], row)
+
     def test_the_death_of_either_ends_the_other(self):
         for pattern in ("am-short-rtt", "put-lat", "am-medium-rate"):
             for victim in (0, 1):

@@ -22,6 +22,9 @@ WRONG = (
     (("--threads", "65"), "not a number from 1 to 64"),
     (("--min-time", "1h"), "not a time from 1us to 60s"),
     (("--min-time", "0"), "not a time from 1us to 60s"),
+    (("--interval", "11s"), "not a time from 1us to 10s"),
+    (("--interval", ",".join(["1ms"] * 17)), "more than 16 times"),
+    (("--progress-thread", "maybe"), "neither yes nor no"),
     (("--transport", "pigeon"), "no such transport; there are "),
     (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
@@ -44,13 +47,13 @@ class Options(Case):
 
     def test_a_job_complains_once(self):
         in_a_job = (("--connect", "shm:///a"), "--connect: not in a job of 2")
-        for options, message in (WRONG[0], WRONG[18], in_a_job):
+        for options, message in (WRONG[0], WRONG[21], in_a_job):
             with self.subTest(options=options):
                 result = self.expect(job(2, AQPERF, *options), 2)
                 self.assertEqual(result.stderr.count(message), 1, result.stderr)
 
     def test_help_list_and_version(self):
-        for option, word in (("--help", "--min-time"), ("--list", "am-short-rtt"),
+        for option, word in (("--help", "--min-time"), ("--list", "Interfaces (--api)"),
                              ("--version", "aqperf ")):
             with self.subTest(option=option):
                 result = self.expect(job(2, AQPERF, option), 0)

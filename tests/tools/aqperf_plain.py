@@ -10,7 +10,7 @@ import json
 from programs import AQPERF, ARGUMENTS, Case, job, main
 
 NET = ARGUMENTS[0]
-QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
+QUICK = ("--min-time", "50us", "--repeats", "5", "--interval", "100us")
 VARIABLES = {"udp": {"AQ_NEIGHBORHOOD": "1"},
              # Messages of 4 KB are above the largest of fabrics, with their headers.
              "ofi": {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "tcp", "AQ_OFI_MEDIUM": "8K"},
@@ -22,13 +22,16 @@ LIMITS = {"am-short-rtt": [f"{NET}-rtt"], "am-medium-rtt": [f"{NET}-echo"] * 2,
           "am-medium-rate": [f"{NET}-stream"] * 2, "put-lat": [f"{NET}-put"] * 2,
           "get-lat": [f"{NET}-get"] * 2, "put-bw": [f"{NET}-stream"] * 2,
           "get-bw": [f"{NET}-stream"] * 2, "put-self": ["store", "memcpy"], "poll-empty": ["call"],
-          "barrier": [f"{NET}-rounds"]}
+          "barrier": [f"{NET}-rounds"],
+          "attentive-am-short": [f"{NET}-rtt"], "attentive-am-medium": [f"{NET}-stream"] * 2,
+          "attentive-put": [f"{NET}-stream"] * 2, "attentive-get": [f"{NET}-stream"] * 2,
+          "first-after-put": [f"{NET}-put"] * 2}
 
 
 class AqperfPlain(Case):
     def check_through(self, api):
-        result = job(2, AQPERF, *QUICK, "--api", api, "--pattern", ",".join(LIMITS),
-                     "--json", "-", **VARIABLES)
+        result = job(2, AQPERF, *QUICK, "--sizes", "8,4K", "--api", api,
+                     "--pattern", ",".join(LIMITS), "--json", "-", **VARIABLES)
         found = {}
         for row in json.loads(self.expect(result, 0).stdout):
             found.setdefault(row["pattern"], []).append(row["limit_name"])
@@ -49,7 +52,7 @@ class AqperfPlain(Case):
 
 
     def test_answers_that_only_leave_with_further_calls(self):
-        result = job(2, AQPERF, *QUICK[:-1], "64K", "--pattern", "am-long-rtt,get-lat",
+        result = job(2, AQPERF, *QUICK, "--sizes", "64K", "--pattern", "am-long-rtt,get-lat",
                      "--json", "-", **VARIABLES)
         rows = json.loads(self.expect(result, 0).stdout)
         self.assertEqual([row["limit_name"] for row in rows], [f"{NET}-echo", f"{NET}-get"])

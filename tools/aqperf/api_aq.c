@@ -53,13 +53,7 @@ static void on_ping_long(aq_am *am)
 /* Of all messages that are only counted. */
 static void on_counted(aq_am *am)
 {
-    ++*(uint64_t *)am->context;
-}
-
-/* The same where several threads run it at once, as those do that send to their own rank. */
-static void on_counted_together(aq_am *am)
-{
-    __atomic_fetch_add((uint64_t *)am->context, 1, __ATOMIC_RELAXED);
+    heard_add(am->context);
 }
 
 static void on_ask(aq_am *am)
@@ -71,7 +65,7 @@ static void on_ask(aq_am *am)
 static void on_answer(aq_am *am)
 {
     heard.answer = (uint32_t)am->args[0];
-    heard.pongs++;
+    heard_add(&heard.pongs);
 }
 
 void api_aq_join(struct perf *perf, unsigned segment_modes)
@@ -96,8 +90,6 @@ void api_aq_join(struct perf *perf, unsigned segment_modes)
         [ON_TOKEN] = {.fn = on_counted, .context = &heard.tokens, .name = "token"},
         [ON_HELLO] = {.fn = on_counted, .context = &heard.hellos, .name = "hello"},
     };
-    for (size_t i = 0; i < HANDLER_COUNT && perf->options.threads > 1; i++)
-        if (table[i].fn == on_counted) table[i].fn = on_counted_together;
     CHECK(aq_am_register(aq_team_ep(api_aq_world), table, HANDLER_COUNT));
     for (size_t i = 0; i < HANDLER_COUNT; i++)
         handlers[i] = table[i].index;
@@ -198,9 +190,14 @@ void api_aq_until(int (*over)(void *arg), void *arg)
         CHECK(aq_poll_until(is_over_or_ended, &either));
 }
 
+void api_aq_poll(void)
+{
+    if (aq_poll() < 0) CHECK(aq_poll());
+}
+
 static int has_pongs(void *wanted)
 {
-    return heard.pongs >= *(uint64_t *)wanted;
+    return heard_count(&heard.pongs) >= *(uint64_t *)wanted;
 }
 
 static void await_pongs(uint64_t wanted)
@@ -210,7 +207,7 @@ static void await_pongs(uint64_t wanted)
 
 void api_aq_ask(struct perf *perf, enum command what, size_t size)
 {
-    uint64_t wanted = heard.pongs + 1;
+    uint64_t wanted = heard_count(&heard.pongs) + 1;
     CHECK(aq_am_short(api_aq_team, perf->peer, handlers[ON_ASK],
                       AQ_ARGS((aq_arg)what, AQ_ARG64(size)), 0));
     await_pongs(wanted);
@@ -243,9 +240,7 @@ ONE_BY_ONE(self, SHORT_TO(perf->rank, ON_PONG))
 ONE_BY_ONE(self_reply, SHORT_TO(perf->rank, ON_PING))
 ANSWERED(medium, MEDIUM(ON_PING_MEDIUM))
 ANSWERED(long, LONG(ON_PING_LONG, NULL))
-LOOP(api_aq_poll_empty, , {
-    if (aq_poll() < 0) CHECK(aq_poll());
-})
+LOOP(api_aq_poll_empty, , api_aq_poll())
 LOOP(api_aq_shorts, , CHECK(SHORT_TO(perf->peer, ON_FLOOD)))
 LOOP(api_aq_mediums, , CHECK(MEDIUM(ON_FLOOD)))
 LOOP(api_aq_longs, CHECK(aq_nbi_wait(AQ_NBI_LOCAL)), CHECK(LONG(ON_FLOOD, AQ_EVENT_GROUP)))
@@ -275,4 +270,5 @@ const struct api api_aq = {
     .ask = api_aq_ask,
     .pass_token = pass_token,
     .until = api_aq_until,
+    .poll = api_aq_poll,
 };

@@ -20,6 +20,7 @@ void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
 uint64_t api_aq_get_word(unsigned rank, uint64_t *there);
 void api_aq_ask(struct perf *perf, enum command what, size_t size);
 void api_aq_until(int (*over)(void *arg), void *arg);
+void api_aq_poll(void);
 void api_aq_hello(unsigned rank);
 
 /* api_aq_connection.c: has it ended? Of rank 0 that ends the program. */

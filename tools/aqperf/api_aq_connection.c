@@ -134,6 +134,13 @@ static void look(void)
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
 }
 
+/* Where rank 1 waits for what rank 0 says. */
+static void poll_or_end(void)
+{
+    api_aq_poll();
+    (void)api_aq_connection_ended();
+}
+
 static void finish(void)
 {
     api_aq_atomic_close();
@@ -176,5 +183,6 @@ const struct api api_connection = {
     .get_word = api_aq_get_word,
     .ask = api_aq_ask,
     .until = api_aq_until,
+    .poll = poll_or_end,
     .look = look,
 };

@@ -48,13 +48,13 @@ static void check(int code, const char *call)
     static void name(gex_Token_t token)                                                            \
     {                                                                                              \
         (void)token;                                                                               \
-        heard.count++;                                                                             \
+        heard_add(&heard.count);                                                                   \
     }
 #define COUNTING_BYTES(name, count)                                                                \
     static void name(gex_Token_t token, void *buf, size_t nbytes)                                  \
     {                                                                                              \
         (void)token, (void)buf, (void)nbytes;                                                      \
-        heard.count++;                                                                             \
+        heard_add(&heard.count);                                                                   \
     }
 COUNTING(on_pong, pongs)
 COUNTING_BYTES(on_pong_bytes, pongs)
@@ -91,7 +91,7 @@ static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
 {
     (void)token;
     heard.answer = (uint32_t)answer;
-    heard.pongs++;
+    heard_add(&heard.pongs);
 }
 
 /* The interface does not say what reaches a peer, but if only one transport is allowed it is that.
@@ -218,12 +218,17 @@ static void until(int (*over)(void *arg), void *arg)
     GASNET_BLOCKUNTIL(over(arg));
 }
 
+static void poll(void)
+{
+    CHECK(gasnet_AMPoll());
+}
+
 static void ask(struct perf *perf, enum command what, size_t size)
 {
-    uint64_t wanted = heard.pongs + 1;
+    uint64_t wanted = heard_count(&heard.pongs) + 1;
     gex_AM_RequestShort3(world, perf->peer, handlers[ON_ASK], 0, (gex_AM_Arg_t)what,
                          (gex_AM_Arg_t)size, (gex_AM_Arg_t)(size >> 32));
-    GASNET_BLOCKUNTIL(heard.pongs >= wanted);
+    GASNET_BLOCKUNTIL(heard_count(&heard.pongs) >= wanted);
 }
 
 static void pass_token(struct perf *perf)
@@ -235,11 +240,12 @@ static void pass_token(struct perf *perf)
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_gasnet_##name##_rtt, , {                                                              \
         __VA_ARGS__;                                                                               \
-        GASNET_BLOCKUNTIL(heard.pongs > pongs + i);                                                \
+        GASNET_BLOCKUNTIL(heard_count(&heard.pongs) > pongs + i);                                  \
     })
 #define ANSWERED(name, ...)                                                                        \
     ONE_BY_ONE(name, __VA_ARGS__)                                                                  \
-    LOOP(api_gasnet_##name##_pairs, GASNET_BLOCKUNTIL(heard.pongs == pongs + n), __VA_ARGS__)
+    LOOP(api_gasnet_##name##_pairs, GASNET_BLOCKUNTIL(heard_count(&heard.pongs) == pongs + n),     \
+         __VA_ARGS__)
 #define SHORT_TO(rank, handler) gex_AM_RequestShort0(world, rank, handlers[handler], 0)
 
 ANSWERED(short, SHORT_TO(perf->peer, ON_PING))
@@ -249,7 +255,7 @@ ANSWERED(medium, gex_AM_RequestMedium0(world, perf->peer, handlers[ON_PING_MEDIU
                                        size, GEX_EVENT_NOW, 0))
 ANSWERED(long, gex_AM_RequestLong0(world, perf->peer, handlers[ON_PING_LONG], perf->source, size,
                                    perf->peer_addr->data, GEX_EVENT_NOW, 0))
-LOOP(api_gasnet_poll_empty, , CHECK(gasnet_AMPoll()))
+LOOP(api_gasnet_poll_empty, , poll())
 LOOP(api_gasnet_shorts, , SHORT_TO(perf->peer, ON_FLOOD))
 LOOP(api_gasnet_mediums, ,
      gex_AM_RequestMedium0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
@@ -373,4 +379,5 @@ const struct api api_gasnet = {
     .ask = ask,
     .pass_token = pass_token,
     .until = until,
+    .poll = poll,
 };

@@ -48,7 +48,7 @@ static void progress(struct perf *perf, unsigned *turns)
     if (found != 0) return;
     limits_wait_turn(perf, turns);
     unsigned own = 0;
-    if (*turns % LOOK == 0) perf->api->until(after_a_turn, &own);
+    if (*turns % LOOK == 0 || perf->target_computes_ns > 0) perf->api->until(after_a_turn, &own);
 }
 
 static void give(struct perf *perf, enum fabric_op op, size_t size)
@@ -190,14 +190,6 @@ void limits_close_fabric(void)
 bool limits_fabric_takes(size_t size)
 {
     return fabric == NULL || size <= most;
-}
-
-const char *fabric_setting(const char *name)
-{
-    aq_setting_info info;
-    for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++)
-        if (strcmp(info.name, name) == 0) return info.value;
-    return "";
 }
 
 const char *fabric_device(const char *transport, unsigned index)

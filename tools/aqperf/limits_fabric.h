@@ -30,9 +30,8 @@ struct fabric {
 };
 extern const struct fabric fabric_ofi, fabric_ibv;
 
-/* The value of a setting of the library; what it would use for a transport: the `index`-th that is
- * usable, "" if there is none. */
-const char *fabric_setting(const char *name);
+/* What the library would use for a transport: the `index`-th that is usable, "" if there is none.
+ */
 const char *fabric_device(const char *transport, unsigned index);
 
 #endif

@@ -30,7 +30,7 @@ static struct {
 static bool hca_open_device(unsigned rank)
 {
     const char *name = fabric_device("ibv", 0), *other = fabric_device("ibv", rank);
-    if (strcmp(fabric_setting("AQ_IBV_SPREAD"), "yes") == 0 && other[0] != 0) name = other;
+    if (strcmp(measure_setting("AQ_IBV_SPREAD"), "yes") == 0 && other[0] != 0) name = other;
     size_t len = strcspn(name, ":");
     struct ibv_device **list = hca_verbs.get_device_list(NULL);
     for (unsigned i = 0; list != NULL && list[i] != NULL && hca.context == NULL; i++) {

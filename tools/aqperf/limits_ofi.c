@@ -37,7 +37,7 @@ static struct {
 
 static struct fi_info *ofi_hints(void)
 {
-    const char *provider = fabric_setting("AQ_OFI_PROVIDER");
+    const char *provider = measure_setting("AQ_OFI_PROVIDER");
     struct fi_info *hints = ofi_library.dupinfo(NULL);
     if (hints == NULL) return NULL;
     if (provider[0] == 0) provider = fabric_device("ofi", 0);
@@ -56,7 +56,7 @@ static struct fi_info *ofi_hints(void)
 /* The domain that is asked for, or the first that is not the loopback interface. */
 static int ofi_find(void)
 {
-    const char *domain = fabric_setting("AQ_OFI_DOMAIN");
+    const char *domain = measure_setting("AQ_OFI_DOMAIN");
     struct fi_info *list = NULL, *found = NULL, *hints = ofi_hints();
     int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
     for (struct fi_info *info = list; info != NULL; info = info->next) {

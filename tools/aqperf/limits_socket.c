@@ -14,10 +14,10 @@
 #define SEGMENTS 64u     /* and how many, */
 #define BURST    63488u  /* and bytes, go in one call */
 #define WINDOW   262144u /* bytes under way; a buffer of the kernel has room for them */
-#define QUARTER  (WINDOW / 4)
 #define WORD     8u
 
 static int channel = -1; /* a socket, connected with the peer's */
+static size_t room;      /* of its buffer, as the kernel counts */
 static unsigned char incoming[65536], outgoing[65536];
 
 /* Until the socket has something to say; datagrams are lost only by mistake. */
@@ -72,32 +72,42 @@ static void send_burst(struct perf *perf, size_t len, size_t segment)
     (void)transfer(perf, call_send, &message);
 }
 
+/* While one computes, as many bytes are under way as its buffer holds for it: small packets take a
+ * multiple of what is in them. */
+static uint64_t window(const struct perf *perf, size_t segment)
+{
+    if (perf->target_computes_ns == 0) return WINDOW;
+    return room / (segment < 512 ? 8 : 4) & ~(size_t)3;
+}
+
 /* Send that many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
 static void give(struct perf *perf, uint64_t bytes, size_t segment)
 {
     size_t burst = BURST / segment * segment;
     if (burst > SEGMENTS * segment) burst = SEGMENTS * segment;
+    const uint64_t most = window(perf, segment), quarter = most / 4;
     uint64_t acknowledged = 0;
     for (uint64_t at = 0; at < bytes;) {
         size_t len = bytes - at < burst ? (size_t)(bytes - at) : burst;
-        while (at + len > acknowledged + WINDOW) {
+        while (at + len > acknowledged + most) {
             receive(perf);
             memcpy(&acknowledged, incoming, sizeof acknowledged);
         }
         send_burst(perf, len, segment);
         at += len;
     }
-    while (acknowledged < bytes / QUARTER * QUARTER) {
+    while (acknowledged < bytes / quarter * quarter) {
         receive(perf);
         memcpy(&acknowledged, incoming, sizeof acknowledged);
     }
 }
 
-static void take(struct perf *perf, uint64_t bytes)
+static void take(struct perf *perf, uint64_t bytes, size_t segment)
 {
+    const uint64_t quarter = window(perf, segment) / 4;
     for (uint64_t got = 0, told = 0; got < bytes;) {
         got += receive(perf);
-        if (got / QUARTER == told / QUARTER) continue;
+        if (got / quarter == told / quarter) continue;
         told = got;
         memcpy(outgoing, &got, sizeof got);
         send_burst(perf, sizeof got, sizeof got);
@@ -120,7 +130,7 @@ static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, s
 {
     for (uint64_t i = 0; i < n; i++) {
         if (perf->rank == 0) give(perf, out, segment);
-        take(perf, perf->rank == 0 ? in : out);
+        take(perf, perf->rank == 0 ? in : out, segment);
         if (perf->rank != 0) give(perf, in, segment);
     }
 }
@@ -142,7 +152,7 @@ uint64_t limits_open_socket(const struct perf *perf)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    int bytes = 8 * WINDOW, on = 1;
+    int bytes = 16 * WINDOW, on = 1;
     if (perf->rank > 1 || perf->neighbours >= perf->ranks || strcmp(perf->transport, "shm") == 0)
         return 0;
     channel = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -152,6 +162,9 @@ uint64_t limits_open_socket(const struct perf *perf)
         return 0;
     (void)setsockopt(channel, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
     (void)setsockopt(channel, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    len = sizeof bytes;
+    if (getsockopt(channel, SOL_SOCKET, SO_RCVBUF, &bytes, &len) != 0) return 0;
+    room = (size_t)bytes;
     return ntohs(at.sin_port);
 }
 

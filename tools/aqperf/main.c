@@ -41,23 +41,32 @@ static const size_t *sizes_of(const struct perf *perf, const struct pattern *pat
     return given ? options->sizes : own->sizes;
 }
 
-/* The largest size that will be measured, and how many rows there are. */
-static size_t survey(struct perf *perf, size_t *rows)
+/* The rows of a pattern; where somebody computes, for each interval. */
+static void visit_rows(struct perf *perf, const struct pattern *pattern,
+                       void (*visit)(struct perf *perf, const struct row *row))
 {
-    size_t largest = 8;
+    size_t count;
+    const size_t *sizes = sizes_of(perf, pattern, &count);
+    bool computing = pattern->kind->computing != COMPUTING_NEVER;
+    for (size_t i = 0; i < (computing ? perf->options.interval_count : 1); i++)
+        for (size_t k = 0; k < count; k++)
+            visit(perf,
+                  &(struct row){pattern, sizes[k], computing ? perf->options.intervals_ns[i] : 0});
+}
+
+static void visit_all(struct perf *perf, void (*visit)(struct perf *perf, const struct row *row))
+{
+    for (size_t i = 0; i < perf->options.pattern_count; i++)
+        visit_rows(perf, perf->options.patterns[i], visit);
+}
+
+/* Learn the largest size that will be measured, and how many rows there are. */
+static void survey(struct perf *perf, const struct row *row)
+{
     char unused[100];
-    *rows = 0;
-    for (size_t i = 0; i < perf->options.pattern_count; i++) {
-        const struct pattern *pattern = perf->options.patterns[i];
-        size_t count;
-        const size_t *sizes = sizes_of(perf, pattern, &count);
-        for (size_t k = 0; k < count; k++) {
-            if (measure_skips(perf, pattern, sizes[k], unused, sizeof unused)) continue;
-            if (sizes[k] > largest) largest = sizes[k];
-            ++*rows;
-        }
-    }
-    return largest;
+    if (measure_skips(perf, row, unused, sizeof unused)) return;
+    if (row->size > perf->max_size) perf->max_size = row->size;
+    perf->row_count++;
 }
 
 static void *allocate(struct perf *perf, size_t count, size_t size)
@@ -76,13 +85,13 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
  * same, but for one that listens: its peer tells it in `attach`. */
 static size_t plan(struct perf *perf)
 {
-    size_t rows;
-    perf->max_size = survey(perf, &rows);
+    perf->max_size = 8;
+    visit_all(perf, survey);
     /* Every rank has a block of a collective, however small the size. */
     if (perf->max_size < perf->ranks) perf->max_size = perf->ranks;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
-    if (rows > 0 && perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
-    return rows;
+    if (perf->row_count > 0 && perf->rank <= 1) perf->target = allocate(perf, 1, perf->max_size);
+    return perf->row_count;
 }
 
 static void set_up(struct perf *perf, size_t rows)
@@ -98,22 +107,15 @@ static void set_up(struct perf *perf, size_t rows)
     limits_probe_cma(perf);
 }
 
-static void measure_all(struct perf *perf)
+static void measure(struct perf *perf, const struct row *row)
 {
-    for (size_t i = 0; perf->options.listen == NULL && i < perf->options.pattern_count; i++) {
-        const struct pattern *pattern = perf->options.patterns[i];
-        size_t count;
-        const size_t *sizes = sizes_of(perf, pattern, &count);
-        for (size_t k = 0; k < count; k++) {
-            char why[100];
-            bool skip = measure_skips(perf, pattern, sizes[k], why, sizeof why);
-            if (skip && perf->rank == 0) report_skip(pattern, sizes[k], why);
-            if (skip) continue;
-            if (perf->rank == 0) report_progress(pattern, sizes[k]);
-            measure_row(perf, pattern, sizes[k]);
-            if (perf->rank == 0) report_row(&perf->results[perf->result_count - 1]);
-        }
-    }
+    char why[100];
+    bool skip = measure_skips(perf, row, why, sizeof why);
+    if (skip && perf->rank == 0) report_skip(row, why);
+    if (skip) return;
+    if (perf->rank == 0) report_progress(row);
+    measure_row(perf, row);
+    if (perf->rank == 0) report_row(&perf->results[perf->result_count - 1]);
 }
 
 int main(int argc, char **argv)
@@ -131,7 +133,7 @@ int main(int argc, char **argv)
     if (answers || rows > 0) set_up(&perf, rows);
     if (answers) measure_answer(&perf);
     if (perf.rank == 0) report_begin(&perf);
-    measure_all(&perf);
+    if (!answers) visit_all(&perf, measure);
     int result = 0;
     if (perf.rank == 0) {
         report_end(&perf);

@@ -1,9 +1,11 @@
 /* One row of the table: warm up, find out how many operations fill the time asked for, repeat, and
  * interleave the machine's limit, because what a shared machine can do changes within seconds. */
 #include "perf.h"
+#include <aqueduct/info.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define MAX_OPERATIONS ((uint64_t)1 << 30)
@@ -13,6 +15,14 @@ double measure_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+const char *measure_setting(const char *name)
+{
+    aq_setting_info info;
+    for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++)
+        if (strcmp(info.name, name) == 0) return info.value;
+    return "";
 }
 
 /* A loop as several threads of this rank run it. */
@@ -53,12 +63,14 @@ static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, u
     return ns;
 }
 
-/* How many ns `n` operations took. */
-static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n)
+/* How many ns `n` operations took, once this rank has computed for `computes_ns`. */
+static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n,
+                      double computes_ns)
 {
     if (perf->api->look != NULL) perf->api->look(); /* mapped memory outlives the peer */
     if (work->bare) size = 0;
     if (work->before != NULL) work->before(perf, size, n);
+    if (computes_ns > 0) compute_for(computes_ns);
     double ns = share(perf, work->loop, size, n, work->threads ? perf->options.threads : 1);
     double begun = measure_now_ns();
     if (work->after != NULL) {
@@ -72,34 +84,56 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
 struct subject {
     struct work work;    /* without a loop: there is none */
     enum limit_id limit; /* LIMIT_NONE: the pattern */
+    double computes_ns;  /* before each operation */
     uint64_t operations; /* in one sample */
     double *samples;     /* in the unit of the row */
 };
 
-/* Rank 0: `n` operations, with the other ranks where they take part. */
-static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
+/* Rank 0: `n` operations at once, with the other ranks where they take part. */
+static double run_all(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
 {
     if (!subject->work.all_ranks) {
         limits_ask(perf, subject->limit, size, n);
-        double ns = perform(perf, &subject->work, size, n);
+        double ns = perform(perf, &subject->work, size, n, subject->computes_ns);
         limits_settle(perf, subject->limit);
         return ns;
     }
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
     talk_set_count(perf, n, subject->limit);
     perf->api->barrier();
-    double ns = perform(perf, &subject->work, size, n);
+    double ns = perform(perf, &subject->work, size, n, 0);
     perf->api->barrier(); /* all have read the count, which may change now */
     return ns;
 }
 
+static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
+{
+    if (subject->computes_ns == 0) return run_all(perf, subject, size, n);
+    double ns = 0;
+    for (uint64_t i = 0; i < n; i++)
+        ns += run_all(perf, subject, size, 1);
+    return ns;
+}
+
+/* How long a sample is: where somebody computes, many times as long as that. */
+static double sample_ns(const struct perf *perf, double interval_ns)
+{
+    enum { INTERVALS = 16 };
+    double least = perf->options.min_time_ns;
+    return INTERVALS * interval_ns > least ? INTERVALS * interval_ns : least;
+}
+
 /* How many operations take about the time asked for. Runs enough of them to be a warm-up; the first
  * one tells nothing, as it may make a connection. */
-static void calibrate(struct perf *perf, struct subject *subject, size_t size)
+static void calibrate(struct perf *perf, struct subject *subject, size_t size, double wanted)
 {
-    double wanted = perf->options.min_time_ns, factor = 0;
+    double factor = 0;
     uint64_t n = 1;
     (void)run(perf, subject, size, n);
+    if (subject->computes_ns > 0) { /* which takes most of the time */
+        subject->operations = (uint64_t)(wanted / subject->computes_ns);
+        return;
+    }
     for (;;) {
         double ns = run(perf, subject, size, n);
         if (ns < 1) ns = 1;
@@ -152,10 +186,20 @@ static struct work work_of(const struct perf *perf, const struct pattern *patter
     return work;
 }
 
-/* Rank 0: measure the row and add it to the results. */
-static void lead(struct perf *perf, const struct pattern *pattern, size_t size)
+/* Rank 0: rank 1 is to compute for so long between two looks. */
+static void set_target(struct perf *perf, double ns)
 {
+    if (perf->target_computes_ns == ns) return;
+    perf->target_computes_ns = ns;
+    perf->api->ask(perf, COMMAND_COMPUTE, (size_t)ns);
+}
+
+/* Rank 0: measure the row and add it to the results. */
+static void lead(struct perf *perf, const struct row *row)
+{
+    const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
+    const size_t size = row->size;
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
     struct subject subjects[] = {
@@ -163,21 +207,22 @@ static void lead(struct perf *perf, const struct pattern *pattern, size_t size)
         {.work = limits[second].work},
         {.work = work_of(perf, pattern)},
     };
+    set_target(perf, kind->computing == COMPUTING_TARGET ? row->interval_ns : 0);
     uint64_t repeats = perf->options.repeats;
     if (pattern->sizes->piece != 0) scatter_begin(perf, pattern->sizes->piece, size);
     for (size_t i = 0; i < 3; i++) {
         subjects[i].samples = new_samples(perf);
-        if (subjects[i].work.loop != NULL) calibrate(perf, &subjects[i], size);
+        if (kind->computing == COMPUTING_BEFORE) subjects[i].computes_ns = row->interval_ns;
+        if (subjects[i].work.loop != NULL)
+            calibrate(perf, &subjects[i], size, sample_ns(perf, row->interval_ns));
     }
     for (uint64_t repeat = 0; repeat < repeats; repeat++)
         for (size_t i = 0; i < 3; i++)
             sample(perf, &subjects[i], kind->unit, size, repeat);
 
     struct result *result = &perf->results[perf->result_count++];
-    *result = (struct result){.pattern = pattern,
-                              .size = size,
-                              .limit_name = limits[limit].name,
-                              .second_name = limits[second].name};
+    *result = (struct result){
+        .row = *row, .limit_name = limits[limit].name, .second_name = limits[second].name};
     result->median = median(&subjects[2], repeats, &result->min, &result->max);
     result->limit = median(&subjects[0], repeats, &result->limit_min, &result->limit_max);
     double second_min = 0, second_max = 0;
@@ -191,6 +236,7 @@ static void lead(struct perf *perf, const struct pattern *pattern, size_t size)
     for (size_t i = 0; i < 3; i++)
         free(subjects[i].samples);
 
+    set_target(perf, 0);
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
     if (!kind->work.all_ranks) return;
     talk_set_count(perf, 0, LIMIT_NONE);
@@ -221,17 +267,17 @@ static void follow(struct perf *perf, const struct pattern *pattern, size_t size
         uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
         if (n == 0) break;
         uint64_t limit = perf->mine->limit;
-        (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &own, size, n);
+        (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &own, size, n, 0);
         perf->api->barrier();
     }
 }
 
-void measure_row(struct perf *perf, const struct pattern *pattern, size_t size)
+void measure_row(struct perf *perf, const struct row *row)
 {
     if (perf->rank == 0) {
-        lead(perf, pattern, size);
+        lead(perf, row);
     } else {
-        follow(perf, pattern, size);
+        follow(perf, row->pattern, row->size);
     }
     perf->api->barrier();
 }
@@ -247,15 +293,18 @@ bool measure_connects(const struct kind *kind)
     return !kind->work.all_ranks && !kind->endpoints;
 }
 
-bool measure_skips(struct perf *perf, const struct pattern *pattern, size_t size, char *text,
-                   size_t len)
+bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len)
 {
     static const char *const carriers[] = {[CARRIER_MEDIUM] = "Medium", [CARRIER_LONG] = "Long"};
+    const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
+    const size_t size = row->size;
     size_t least = pattern->sizes->piece != 0 ? pattern->sizes->piece : kind->least;
     size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
     if (perf->api == &api_connection && !measure_connects(kind))
         snprintf(text, len, "not over a connection");
+    else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
+        snprintf(text, len, "needs another rank");
     else if (size > most)
         snprintf(text, len, "above the largest %s, %zu bytes", carriers[kind->carrier], most);
     else if (size < least)

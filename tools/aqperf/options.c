@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_REPEATS 5u
-#define MAX_REPEATS 1000u
-#define MIN_TIME_NS 1e3
-#define MAX_TIME_NS 60e9
+#define MIN_REPEATS     5u
+#define MAX_REPEATS     1000u
+#define MIN_TIME_NS     1e3
+#define MAX_TIME_NS     60e9
+#define MAX_INTERVAL_NS 10e9
 
 const struct api *const apis[] = {&api_aq, &api_gasnet, NULL};
 
@@ -99,7 +100,8 @@ static void set_threads(const char *text)
     given.threads = whole("--threads", text, 1, MAX_THREADS);
 }
 
-static void set_min_time(const char *text)
+/* A time in ns, from MIN_TIME_NS to `most`; 0: `text` is none. */
+static double time_of(const char *text, double most)
 {
     static const struct {
         const char *name;
@@ -110,9 +112,30 @@ static void set_min_time(const char *text)
     if (number(text, &value, &unit))
         for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
             if (strcmp(unit, units[i].name) == 0) ns = value * units[i].ns;
-    if (!(ns >= MIN_TIME_NS && ns <= MAX_TIME_NS))
+    return ns >= MIN_TIME_NS && ns <= most ? ns : 0;
+}
+
+static void set_min_time(const char *text)
+{
+    given.min_time_ns = time_of(text, MAX_TIME_NS);
+    if (given.min_time_ns == 0)
         command_wrong("--min-time %s: not a time from 1us to 60s, such as 500us or 10ms", text);
-    given.min_time_ns = ns;
+}
+
+static void add_interval(const char *text)
+{
+    double ns = time_of(text, MAX_INTERVAL_NS);
+    if (ns == 0)
+        command_wrong("--interval %s: not a time from 1us to 10s, such as 500us or 10ms", text);
+    if (given.interval_count == MAX_INTERVALS)
+        command_wrong("--interval: more than %u times", MAX_INTERVALS);
+    given.intervals_ns[given.interval_count++] = ns;
+}
+
+static void check_progress_thread(const char *text)
+{
+    if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+        command_wrong("--progress-thread %s: neither yes nor no", text);
 }
 
 /* Add a name to a list of those there are. */
@@ -154,7 +177,8 @@ static void list(const char *unused)
 }
 
 static const struct command_row rows[] = {
-    {0, "pattern", "P,...", "what to measure, also with wildcards: 'am-*' (default: all)",
+    {0, "pattern", "P,...",
+     "what to measure, also with wildcards: 'am-*' (default: all in which nobody computes)",
      .each = add_patterns},
     {0, "sizes", "S,...",
      "bytes, with K, M or G for powers of 1024, up to 1G (default: fitting for each pattern)",
@@ -166,6 +190,13 @@ static const struct command_row rows[] = {
     {0, "repeats", "R", "samples of which the median is shown, 5 to 1000 (7)", .take = set_repeats},
     {0, "min-time", "T", "length of a sample, with ns, us, ms or s, 1us to 60s (10ms)",
      .take = set_min_time},
+    {0, "interval", "T,...",
+     "how long a rank computes in 'attentive-*' and 'first-after-*', with ns, us, ms or s, 1us to "
+     "10s (100us,1ms,5ms); samples are 16 times as long at the least",
+     .each = add_interval},
+    {0, "progress-thread", "yes|no",
+     "with or without a thread of the library that serves peers (sets AQ_PROGRESS_THREAD)",
+     .take = check_progress_thread, .variable = "AQ_PROGRESS_THREAD"},
     {0, "json", "FILE",
      "also write the results as JSON; - for standard output, then without the table",
      .text = &given.json},
@@ -225,13 +256,18 @@ void options_parse(struct options *options, int argc, char **argv)
                                       .rows = rows,
                                       .count = sizeof rows / sizeof rows[0],
                                       .silent = !is_first_rank()};
+    static const char *const usual[] = {"100us", "1ms", "5ms"};
     int first = command_read(&line, argc, argv);
     if (first < argc) command_wrong("%s: only options are taken", argv[first]);
     check_connection();
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
-        if (given.api != &api_connection || measure_connects(patterns[i].kind))
+        if (patterns[i].kind->computing == COMPUTING_NEVER &&
+            (given.api != &api_connection || measure_connects(patterns[i].kind)))
             add_pattern(&patterns[i]);
+    bool timed = given.interval_count > 0;
+    for (size_t i = 0; !timed && i < sizeof usual / sizeof usual[0]; i++)
+        add_interval(usual[i]);
     if (given.threads > 1) given.unpinned = true; /* its threads would share the core */
     if (given.json != NULL && given.csv != NULL && strcmp(given.json, "-") == 0 &&
         strcmp(given.csv, "-") == 0)

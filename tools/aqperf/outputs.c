@@ -77,20 +77,22 @@ static void write_json(FILE *out, const struct perf *perf)
     for (size_t i = 0; i < perf->result_count; i++) {
         const struct result *result = &perf->results[i];
         fprintf(out, "%s\n  {\n    \"pattern\": ", i > 0 ? "," : "");
-        json_string(out, result->pattern->name);
+        json_string(out, result->row.pattern->name);
         json_text(out, "api", perf->api->name);
         json_text(out, "transport", perf->transport);
-        fprintf(out, ",\n    \"ranks\": %u,\n    \"size\": %zu", perf->ranks, result->size);
+        fprintf(out, ",\n    \"ranks\": %u,\n    \"size\": %zu", perf->ranks, result->row.size);
         json_figure(out, "median", result->median);
         json_figure(out, "min", result->min);
         json_figure(out, "max", result->max);
-        json_text(out, "unit", unit_names[result->pattern->kind->unit]);
+        json_text(out, "unit", unit_names[result->row.pattern->kind->unit]);
         json_figure(out, "limit", result->limit);
         json_text(out, "limit_name", result->limit_name);
         json_figure(out, "limit_min", result->limit_min);
         json_figure(out, "limit_max", result->limit_max);
         json_figure(out, "ratio", result_ratio(result));
         json_figure(out, "cma", result->second);
+        json_figure(out, "interval_ns", result->row.interval_ns);
+        fprintf(out, ",\n    \"progress_thread\": %s", perf->progress_thread ? "true" : "false");
         fprintf(out, "\n  }");
     }
     fprintf(out, "%s]\n", perf->result_count > 0 ? "\n" : "");
@@ -105,11 +107,12 @@ static void csv_figure(FILE *out, double value)
 static void write_csv(FILE *out, const struct perf *perf)
 {
     fprintf(out, "pattern,api,transport,ranks,size,unit,median,min,max,limit_name,limit,limit_min,"
-                 "limit_max,ratio,cma\n");
+                 "limit_max,ratio,cma,interval_ns,progress_thread\n");
     for (size_t i = 0; i < perf->result_count; i++) {
         const struct result *result = &perf->results[i];
-        fprintf(out, "%s,%s,%s,%u,%zu,%s", result->pattern->name, perf->api->name, perf->transport,
-                perf->ranks, result->size, unit_names[result->pattern->kind->unit]);
+        fprintf(out, "%s,%s,%s,%u,%zu,%s", result->row.pattern->name, perf->api->name,
+                perf->transport, perf->ranks, result->row.size,
+                unit_names[result->row.pattern->kind->unit]);
         csv_figure(out, result->median);
         csv_figure(out, result->min);
         csv_figure(out, result->max);
@@ -119,6 +122,7 @@ static void write_csv(FILE *out, const struct perf *perf)
         csv_figure(out, result->limit_max);
         csv_figure(out, result_ratio(result));
         csv_figure(out, result->second);
-        fputc('\n', out);
+        csv_figure(out, result->row.interval_ns);
+        fprintf(out, ",%s\n", perf->progress_thread ? "yes" : "no");
     }
 }

@@ -29,6 +29,7 @@ static const struct sizes small = {{8, 512, 4 * K}, .count = 3},
 static const struct sizes mediums = {{8, 512, 4 * K, 8 * K}, .count = 4};
 static const struct sizes longs = {{8, 64, 512, 4 * K, 64 * K}, .count = 5},
                           floods = {{8, 4 * K, 64 * K}, .count = 3};
+static const struct sizes seldom = {{8, 4 * K, 64 * K}, .count = 3};
 static const struct sizes large = {{4 * K, 64 * K, 1 * M, 4 * M}, .count = 4},
                           sets = {{4 * K, 1 * M}, .count = 2};
 static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, .count = 4, .piece = 8};
@@ -92,6 +93,21 @@ static const struct kind split = {ALL}, rounds = {ALL, .limit = LIMIT_LINE_ROUND
 static const struct kind from_lead = {COLL, .limit = LIMIT_COPY_LEAD};
 static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
+
+/* What programs meet that compute. */
+#define SELDOM .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .least = 1
+#define AFTER  .computing = COMPUTING_BEFORE
+static const struct kind seldom_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};
+static const struct kind seldom_medium = {SELDOM, .limit = LIMIT_LINE_STREAM,
+                                          .carrier = CARRIER_MEDIUM,
+                                          .work = {.after = talk_await_floods}};
+static const struct kind seldom_long = {SELDOM, .limit = LIMIT_LINE_STREAM, .carrier = CARRIER_LONG,
+                                        .work = {.after = talk_await_floods}};
+static const struct kind seldom_put = {SELDOM, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE};
+static const struct kind seldom_get = {SELDOM, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
+static const struct kind rtt_after = {AFTER, .limit = LIMIT_LINE_RTT};
+static const struct kind put_after = {AFTER, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE};
+static const struct kind get_after = {AFTER, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
 
 /* A scattered transfer is a pattern for each length of its pieces, with sizes of its own. */
 #define SCATTER_ROWS(name, kind, loop, doc)                                                        \
@@ -184,4 +200,20 @@ const struct pattern patterns[] = {
     {"scatter", &by_lead, &coll, BOTH(scatter), "scatter from rank 0, so many bytes in all"},
     {"alltoall", &from_next, &coll, BOTH(alltoall),
      "exchange, so many bytes out of each rank in all"},
+    {"attentive-am-short", &seldom_rtt, &none, BOTH(short_rtt),
+     "am-short-rtt while rank 1 computes and polls in turn"},
+    {"attentive-am-medium", &seldom_medium, &seldom, BOTH(mediums),
+     "am-medium-rate while rank 1 computes and polls in turn"},
+    {"attentive-am-long", &seldom_long, &seldom, BOTH(longs),
+     "am-long-rate while rank 1 computes and polls in turn"},
+    {"attentive-put", &seldom_put, &seldom, BOTH(put_nbi),
+     "put-bw while rank 1 computes and polls in turn"},
+    {"attentive-get", &seldom_get, &seldom, BOTH(get_nbi),
+     "get-bw while rank 1 computes and polls in turn"},
+    {"first-after-am", &rtt_after, &none, BOTH(short_rtt),
+     "am-short-rtt, each after rank 0 has computed, and rank 1 waited for it"},
+    {"first-after-put", &put_after, &small, BOTH(put),
+     "put-lat, each after rank 0 has computed, and rank 1 waited for something"},
+    {"first-after-get", &get_after, &small, BOTH(get),
+     "get-lat, each after rank 0 has computed, and rank 1 waited for something"},
 };

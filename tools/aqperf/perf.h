@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAX_THREADS 64u /* of a rank */
-#define MAX_SIZE    ((size_t)1 << 30)
+#define MAX_THREADS   64u /* of a rank */
+#define MAX_SIZE      ((size_t)1 << 30)
+#define MAX_INTERVALS 16u
 
 enum unit {
     UNIT_NS,   /* per operation: less is better */
@@ -29,7 +30,7 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 #define LOOP(name, after, ...)                                                                     \
     void name(struct perf *perf, size_t size, uint64_t n)                                          \
     {                                                                                              \
-        const uint64_t pongs = heard.pongs;                                                        \
+        const uint64_t pongs = heard_count(&heard.pongs);                                          \
         (void)perf, (void)size, (void)pongs;                                                       \
         for (uint64_t i = 0; i < n; i++)                                                           \
             __VA_ARGS__;                                                                           \
@@ -111,10 +112,18 @@ extern const struct limit limits[LIMIT_COUNT];
 /* What carries the payload of a pattern, where that has a largest size. */
 enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 
+/* Which rank computes, for how long --interval says. */
+enum computing {
+    COMPUTING_NEVER,
+    COMPUTING_TARGET, /* rank 1, between two looks for what has come */
+    COMPUTING_BEFORE  /* rank 0, before each operation, of which only the rest is timed */
+};
+
 /* What patterns have in common. */
 struct kind {
     enum unit unit;
     enum carrier carrier;
+    enum computing computing;
     struct work work;     /* without the loop */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest size that makes sense */
@@ -137,8 +146,15 @@ struct pattern {
     loop_fn *aq, *gasnet;      /* through each interface */
     const char *doc;
 };
-enum { PATTERN_COUNT = 59 };
+enum { PATTERN_COUNT = 67 };
 extern const struct pattern patterns[PATTERN_COUNT];
+
+/* A line of the table. */
+struct row {
+    const struct pattern *pattern;
+    size_t size;
+    double interval_ns; /* of computing; 0: nobody does */
+};
 
 /* The names of units, and a time for `n` operations in the unit. */
 extern const char *const unit_names[UNIT_COUNT];
@@ -149,7 +165,8 @@ struct line {
     _Alignas(64) _Atomic uint64_t seq;
     unsigned char payload[56];
 };
-#define RING_LINES 256u
+#define RING_LINES     256u  /* in use while both look all the time, */
+#define RING_LINES_FAR 4096u /* and while one computes */
 /* The ring of the double copy. */
 #define FRAGMENTS         8u
 #define FRAGMENT_BYTES    ((size_t)32768)
@@ -164,7 +181,7 @@ struct shared {
     struct line word;            /* target of atomics and of single stores */
     struct line arrived;         /* of rank 0: at the bare barrier of limits_all.c */
     struct line released;
-    struct line ring[RING_LINES];
+    struct line ring[RING_LINES_FAR];
     _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
     uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
     uint64_t pid;
@@ -180,13 +197,15 @@ struct shared {
 /* What the peer is told, and answers with the number of floods that it has handled. */
 enum command {
     COMMAND_NONE,
-    COMMAND_COUNT, /* only answer */
-    COMMAND_END,   /* of a connection: nothing comes any more */
-    COMMAND_NEXT,  /* take part in the pattern of all ranks, or go on to the next row */
-    COMMAND_LIMIT  /* and the number of a limit: do your part in it */
+    COMMAND_COUNT,   /* only answer */
+    COMMAND_COMPUTE, /* so many ns between two looks for what has come; 0: look all the time */
+    COMMAND_END,     /* of a connection: nothing comes any more */
+    COMMAND_NEXT,    /* take part in the pattern of all ranks, or go on to the next row */
+    COMMAND_LIMIT    /* and the number of a limit: do your part in it */
 };
 
-/* What the handlers of this process have heard, through whatever interface. */
+/* What the handlers of this process have heard, through whatever interface; those may run in
+ * another thread. */
 struct heard {
     uint64_t pongs;  /* answers */
     uint64_t tokens; /* of the ring */
@@ -195,6 +214,8 @@ struct heard {
     uint32_t answer; /* the last one to a command */
     enum command command;
     size_t command_size;
+    uint64_t computes_ns;
+    bool together; /* several threads may run handlers */
 };
 extern struct heard heard;
 
@@ -217,6 +238,7 @@ struct api {
     void (*ask)(struct perf *perf, enum command command, size_t size); /* the peer */
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
+    void (*poll)(void);
     void (*look)(void); /* end the program if the peer is gone; NULL: the job sees to that */
 };
 extern const struct api api_aq, api_gasnet, api_connection;
@@ -240,6 +262,8 @@ struct options {
     size_t pattern_count;
     size_t sizes[64];
     size_t size_count; /* 0: each pattern's own */
+    double intervals_ns[MAX_INTERVALS];
+    size_t interval_count;
     const char *json, *csv, *plot;
     const char *listen, *connect; /* URIs: measure over a connection, and not in a job */
     uint64_t repeats;
@@ -253,8 +277,7 @@ struct options {
 void options_parse(struct options *options, int argc, char **argv);
 
 struct result {
-    const struct pattern *pattern;
-    size_t size;
+    struct row row;
     double median, min, max;
     double limit, limit_min, limit_max; /* 0: there is none */
     const char *limit_name;
@@ -275,6 +298,7 @@ struct perf {
     int cores;             /* that this process may use */
     bool crowded;          /* more ranks than cores */
     bool pinned;
+    bool progress_thread;
     size_t max_size; /* of any row */
     size_t segment_size;
     struct shared *mine;
@@ -286,23 +310,42 @@ struct perf {
     struct shared *peer_addr; /* the peer's segment in its own address space */
     struct shared *lead_addr; /* rank 0's, where Long replies go */
     uint64_t peer_pid;
+    double target_computes_ns;      /* in this row, between two looks; in ranks 0 and 1 */
     const char *no_cma;             /* why CMA is not measured; NULL: it is */
     unsigned char *source, *target; /* private memory of max_size */
     unsigned char *peer_target;     /* the peer's, in its own address space */
     struct result *results;
-    size_t result_count;
+    size_t result_count, row_count;
 };
 
 /* measure.c: one row. Every rank calls it for every row, in the same order. */
-void measure_row(struct perf *perf, const struct pattern *pattern, size_t size);
+void measure_row(struct perf *perf, const struct row *row);
 /* Instead, behind --listen: take part in whatever rows rank 0 measures, until it closes. */
 void measure_answer(struct perf *perf);
 /* Why this row cannot be measured, in `text`; false if it can. */
-bool measure_skips(struct perf *perf, const struct pattern *pattern, size_t size, char *text,
-                   size_t len);
+bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len);
 /* Can it be measured over a connection? */
 bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
+/* The value of a setting of the library. */
+const char *measure_setting(const char *name);
+
+/* compute.c: take the processor for so long. */
+void compute_for(double ns);
+
+/* What handlers count. */
+static inline void heard_add(uint64_t *count)
+{
+    if (heard.together)
+        __atomic_fetch_add(count, 1, __ATOMIC_RELEASE);
+    else
+        ++*count;
+}
+
+static inline uint64_t heard_count(const uint64_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_ACQUIRE);
+}
 
 /* talk.c: what is the same through any interface. In `start`: who we are and whom we talk to. */
 void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
@@ -379,13 +422,15 @@ loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next;
 
 /* report.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
 void report_begin(const struct perf *perf);
-void report_progress(const struct pattern *pattern, size_t size);
+void report_progress(const struct row *row);
 void report_row(const struct result *result);
-void report_skip(const struct pattern *pattern, size_t size, const char *why);
+void report_skip(const struct row *row, const char *why);
 void report_end(const struct perf *perf);
 void report_list(void);
 /* A size as people write it: "8", "4K". */
 const char *report_size(size_t size, char text[static 16]);
+/* A time: "100us", "1ms". */
+const char *report_time(double ns, char text[static 16]);
 struct outputs;
 struct outputs *outputs_open(const struct options *options);
 /* 0, or -1 after a message when a file could not be written. */

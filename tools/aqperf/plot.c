@@ -50,7 +50,7 @@ static double y_of(const struct panel *panel, double value)
 
 static bool shows(const struct panel *panel, size_t i)
 {
-    return panel->perf->results[i].pattern->kind->unit == panel->unit;
+    return panel->perf->results[i].row.pattern->kind->unit == panel->unit;
 }
 
 /* The x axis: from the smallest to the largest size, and a place for results without a size. */
@@ -59,7 +59,7 @@ static void fit_sizes(struct panel *panel)
     size_t smallest = SIZE_MAX, largest = 1;
     bool without = false;
     for (size_t i = 0; i < panel->perf->result_count; i++) {
-        size_t size = panel->perf->results[i].size;
+        size_t size = panel->perf->results[i].row.size;
         if (!shows(panel, i)) continue;
         without |= size == 0;
         if (size > 0 && size < smallest) smallest = size;
@@ -161,15 +161,17 @@ static void draw_line(const struct panel *panel, const struct pattern *pattern, 
                       bool limit)
 {
     size_t points = 0;
-    double x = 0, y = 0;
+    double x = 0, y = 0, interval_ns = 0; /* a line for each */
     fprintf(panel->out, "<path d=\"");
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
         double value = limit ? result->limit : result->median;
-        if (result->pattern != pattern || value <= 0) continue;
-        x = x_of(panel, result->size);
+        if (result->row.pattern != pattern || value <= 0) continue;
+        x = x_of(panel, result->row.size);
         y = y_of(panel, value);
-        fprintf(panel->out, "%c%.1f %.1f", points++ == 0 ? 'M' : 'L', x, y);
+        bool next = points++ > 0 && result->row.interval_ns == interval_ns;
+        interval_ns = result->row.interval_ns;
+        fprintf(panel->out, "%c%.1f %.1f", next ? 'L' : 'M', x, y);
     }
     if (limit && points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
     fprintf(panel->out, "\" class=\"%s\" stroke=\"%s\"/>\n", limit ? "limit" : "line", colour);
@@ -181,17 +183,18 @@ static void draw_figures(const struct panel *panel, const struct pattern *patter
     draw_line(panel, pattern, colour, false);
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
-        if (result->pattern != pattern) continue;
-        double x = x_of(panel, result->size);
-        char label[16];
+        if (result->row.pattern != pattern) continue;
+        double x = x_of(panel, result->row.size);
+        char label[16], interval[16] = "";
+        if (result->row.interval_ns > 0) report_time(result->row.interval_ns, interval);
         fprintf(panel->out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\"/>\n", x,
                 y_of(panel, result->min), y_of(panel, result->max), colour);
         fprintf(panel->out,
-                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s %s: %.4g %s "
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s %s %s: %.4g %s "
                 "(%.4g to %.4g)</title></circle>\n",
                 x, y_of(panel, result->median), colour, pattern->name,
-                report_size(result->size, label), result->median, unit_names[panel->unit],
-                result->min, result->max);
+                report_size(result->row.size, label), interval, result->median,
+                unit_names[panel->unit], result->min, result->max);
     }
 }
 
@@ -210,7 +213,7 @@ static void draw_legend(const struct panel *panel, size_t place, const struct pa
 static bool has_results(const struct perf *perf, const struct pattern *pattern)
 {
     for (size_t i = 0; i < perf->result_count; i++)
-        if (perf->results[i].pattern == pattern) return true;
+        if (perf->results[i].row.pattern == pattern) return true;
     return false;
 }
 

@@ -9,6 +9,8 @@ static struct {
     bool quiet; /* standard output belongs to JSON or CSV */
     bool live;  /* it is a terminal: say what is under way */
     bool has_second;
+    bool has_interval;
+    int name_width;
 } state;
 
 const char *report_size(size_t size, char text[static 16])
@@ -23,10 +25,27 @@ const char *report_size(size_t size, char text[static 16])
     return text;
 }
 
-/* A row's size; patterns without a payload have none. */
-static const char *shown_size(const struct pattern *pattern, size_t size, char text[static 16])
+const char *report_time(double ns, char text[static 16])
 {
-    return size == 0 && pattern->sizes->count == 1 ? "-" : report_size(size, text);
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    size_t unit = 0;
+    while (unit < 3 && ns >= 1000) {
+        ns /= 1000;
+        unit++;
+    }
+    snprintf(text, 16, "%.4g%s", ns, units[unit]);
+    return text;
+}
+
+/* The columns that tell a row from others. Patterns without a payload have no size. */
+static void print_row(FILE *out, const struct row *row)
+{
+    char size[16], interval[16];
+    bool none = row->size == 0 && row->pattern->sizes->count == 1;
+    fprintf(out, "%-*s %6s", state.name_width, row->pattern->name,
+            none ? "-" : report_size(row->size, size));
+    if (state.has_interval)
+        fprintf(out, " %8s", row->interval_ns > 0 ? report_time(row->interval_ns, interval) : "-");
 }
 
 /* Four significant digits, as far as that makes sense: 0.01234, 12.34, 12340. */
@@ -44,42 +63,58 @@ static bool wants(const char *file)
     return file != NULL && strcmp(file, "-") == 0;
 }
 
+/* How wide the columns are that not every table has alike. */
+static void fit_columns(const struct options *options)
+{
+    state.name_width = 15;
+    state.has_interval = false;
+    for (size_t i = 0; i < options->pattern_count; i++) {
+        int length = (int)strlen(options->patterns[i]->name);
+        if (length > state.name_width) state.name_width = length;
+        state.has_interval |= options->patterns[i]->kind->computing != COMPUTING_NEVER;
+    }
+}
+
 void report_begin(const struct perf *perf)
 {
+    fit_columns(&perf->options);
     state.quiet = wants(perf->options.json) || wants(perf->options.csv);
     state.live = !state.quiet && isatty(STDOUT_FILENO);
     state.has_second = false;
     if (state.quiet) return;
     printf("aqperf %s, interface %s: %u rank%s; rank 0 reaches rank %u over %s\n", aq_version(),
            perf->api->name, perf->ranks, perf->ranks == 1 ? "" : "s", perf->peer, perf->transport);
-    printf("%d core%s, %s; %llu samples of %g ms each\n", perf->cores, perf->cores == 1 ? "" : "s",
+    printf("%d core%s, %s%s; %llu samples of %g ms each\n", perf->cores,
+           perf->cores == 1 ? "" : "s",
            perf->pinned    ? "rank r bound to the r-th"
            : perf->crowded ? "fewer than ranks: they take turns"
                            : "ranks not bound to them",
+           perf->progress_thread ? ", with a progress thread" : "",
            (unsigned long long)perf->options.repeats, perf->options.min_time_ns / 1e6);
     if (perf->no_cma != NULL)
         printf("CMA is not possible here and not measured: %s\n", perf->no_cma);
-    printf("\n%-15s %6s %9s %9s %9s  %-4s %9s %-11s  %s\n", "pattern", "size", "median", "min",
-           "max", "unit", "limit", "", "median/limit");
+    printf("\n%-*s %6s%s %9s %9s %9s  %-4s %9s %-11s  %s\n", state.name_width, "pattern", "size",
+           state.has_interval ? " interval" : "", "median", "min", "max", "unit", "limit", "",
+           "median/limit");
     fflush(stdout);
 }
 
-void report_progress(const struct pattern *pattern, size_t size)
+void report_progress(const struct row *row)
 {
     if (!state.live) return;
-    char text[16];
-    printf("%-15s %6s  measuring…\r", pattern->name, shown_size(pattern, size, text));
+    print_row(stdout, row);
+    printf("  measuring…\r");
     fflush(stdout);
 }
 
 void report_row(const struct result *result)
 {
     if (state.quiet) return;
-    const struct pattern *pattern = result->pattern;
-    char size[16], median[16], min[16], max[16], limit[16], second[16];
-    printf("%-15s %6s %9s %9s %9s  %-4s", pattern->name, shown_size(pattern, result->size, size),
-           figure(result->median, median), figure(result->min, min), figure(result->max, max),
-           unit_names[pattern->kind->unit]);
+    const struct pattern *pattern = result->row.pattern;
+    char median[16], min[16], max[16], limit[16], second[16];
+    print_row(stdout, &result->row);
+    printf(" %9s %9s %9s  %-4s", figure(result->median, median), figure(result->min, min),
+           figure(result->max, max), unit_names[pattern->kind->unit]);
     if (result->limit_name == NULL) {
         printf(" %9s", "none");
     } else if (pattern->kind->unit == UNIT_NS) {
@@ -96,11 +131,11 @@ void report_row(const struct result *result)
     fflush(stdout);
 }
 
-void report_skip(const struct pattern *pattern, size_t size, const char *why)
+void report_skip(const struct row *row, const char *why)
 {
-    char text[16];
-    fprintf(state.quiet ? stderr : stdout, "%-15s %6s  left out: %s\n", pattern->name,
-            shown_size(pattern, size, text), why);
+    FILE *out = state.quiet ? stderr : stdout;
+    print_row(out, row);
+    fprintf(out, "  left out: %s\n", why);
 }
 
 void report_end(const struct perf *perf)
@@ -123,6 +158,7 @@ void report_list(void)
         const struct kind *kind = pattern->kind;
         if (kind->word != LIMIT_NONE) printf("%s up to 8 bytes, then ", limits[kind->word].name);
         printf("%s", kind->limit != LIMIT_NONE ? limits[kind->limit].name : "none");
+        if (kind->computing != COMPUTING_NEVER) printf("; only if named; each interval");
         for (size_t k = 0; pattern->sizes->count > 1 && k < pattern->sizes->count; k++) {
             char text[16];
             printf("%s%s", k == 0 ? "; sizes " : ",", report_size(pattern->sizes->sizes[k], text));

@@ -1,6 +1,7 @@
 /* What the ranks say to each other beside what is measured, and the patterns that are the same
  * through any interface. */
 #include "perf.h"
+#include <string.h>
 #include <unistd.h>
 
 struct heard heard;
@@ -10,6 +11,9 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
     perf->rank = rank;
     perf->ranks = ranks;
     perf->peer = rank == 0 && ranks > 1 ? 1 : 0;
+    perf->progress_thread = strcmp(measure_setting("AQ_PROGRESS_THREAD"), "yes") == 0;
+    /* Threads that send to their own rank run its handlers, too. */
+    heard.together = perf->options.threads > 1 || perf->progress_thread;
 }
 
 /* What is between the pair, if it shares no memory. */
@@ -52,26 +56,40 @@ void talk_meet(struct perf *perf)
 
 uint32_t talk_hear(enum command command, size_t size)
 {
-    if (command != COMMAND_COUNT) {
-        heard.command = command;
-        heard.command_size = size;
+    if (command == COMMAND_COMPUTE) {
+        __atomic_store_n(&heard.computes_ns, size, __ATOMIC_RELEASE);
+    } else if (command != COMMAND_COUNT) {
+        __atomic_store_n(&heard.command_size, size, __ATOMIC_RELAXED);
+        __atomic_store_n(&heard.command, command, __ATOMIC_RELEASE); /* has_command */
     }
-    return (uint32_t)heard.floods;
+    return (uint32_t)heard_count(&heard.floods);
 }
 
 static int has_command(void *unused)
 {
     (void)unused;
-    return heard.command != COMMAND_NONE;
+    return __atomic_load_n(&heard.command, __ATOMIC_ACQUIRE) != COMMAND_NONE;
+}
+
+static int has_command_or_computes(void *unused)
+{
+    return has_command(unused) || heard_count(&heard.computes_ns) != 0;
 }
 
 enum command talk_await(struct perf *perf, size_t *size)
 {
-    perf->api->until(has_command, NULL);
-    enum command command = heard.command;
-    *size = heard.command_size;
-    heard.command = COMMAND_NONE;
-    return command;
+    while (!has_command(NULL)) {
+        double ns = (double)heard_count(&heard.computes_ns);
+        if (ns > 0) {
+            compute_for(ns);
+            perf->api->poll();
+        } else {
+            perf->api->until(has_command_or_computes, NULL);
+        }
+    }
+    perf->target_computes_ns = (double)heard_count(&heard.computes_ns);
+    *size = __atomic_load_n(&heard.command_size, __ATOMIC_RELAXED);
+    return __atomic_exchange_n(&heard.command, COMMAND_NONE, __ATOMIC_ACQ_REL);
 }
 
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit)
@@ -85,7 +103,7 @@ void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit)
 
 static int has_token(void *passed)
 {
-    return heard.tokens > *(uint64_t *)passed;
+    return heard_count(&heard.tokens) > *(uint64_t *)passed;
 }
 
 /* `n` laps; every rank passes the token on once in each. */
@@ -124,7 +142,7 @@ double talk_senders(const struct perf *perf)
 
 static int all_in(void *wanted)
 {
-    return heard.floods_in == *(uint64_t *)wanted;
+    return heard_count(&heard.floods_in) == *(uint64_t *)wanted;
 }
 
 /* In rank 0, which may have got some before it begins to wait for them. */
