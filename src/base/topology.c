@@ -156,6 +156,18 @@ static void topology_list_caches(char *text, size_t len)
     }
 }
 
+struct topology_number {
+    char text[12];
+};
+
+/* What cannot be counted, as where there is no /sys, is not 0. */
+static struct topology_number topology_tell(unsigned count)
+{
+    struct topology_number number = {"unknown"};
+    if (count != 0) snprintf(number.text, sizeof(number.text), "%u", count);
+    return number;
+}
+
 int aqi_topology_describe(char *buf, size_t len)
 {
     char caches[128];
@@ -164,6 +176,8 @@ int aqi_topology_describe(char *buf, size_t len)
     unsigned packages = topology_count_first(threads, "topology/core_siblings_list");
     unsigned nodes = topology_count_files("/sys/devices/system/node/node[0-9]*");
     topology_list_caches(caches, sizeof(caches));
-    return snprintf(buf, len, "packages %u, cores %u, threads %u, caches%s, NUMA nodes %u",
-                    packages, cores, threads, caches[0] == '\0' ? " unknown" : caches, nodes);
+    return snprintf(buf, len, "packages %s, cores %s, threads %s, caches%s, NUMA nodes %s",
+                    topology_tell(packages).text, topology_tell(cores).text,
+                    topology_tell(threads).text, caches[0] == '\0' ? " unknown" : caches,
+                    topology_tell(nodes).text);
 }
