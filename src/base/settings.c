@@ -26,6 +26,9 @@ struct settings_text {
 };
 static struct settings_text *settings_texts;
 
+/* The tables that were loaded, the last one first. */
+static struct aqi_settings_table *settings_loaded;
+
 static struct settings_text *settings_keep(const char *text)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -156,8 +159,12 @@ static aq_status settings_load_row(struct aqi_settings_table *table, size_t inde
 
 static aq_status settings_load_table(struct aqi_settings_table *table, bool first)
 {
-    if (table->origins == NULL) table->origins = calloc(aqi_max(table->count, 1), 1);
-    if (table->origins == NULL) return settings_no_memory();
+    if (table->origins == NULL) {
+        table->origins = calloc(aqi_max(table->count, 1), 1);
+        if (table->origins == NULL) return settings_no_memory();
+        table->loaded_before = settings_loaded;
+        settings_loaded = table;
+    }
     aq_status result = AQ_OK;
     for (size_t i = 0; i < table->count; i++) {
         aq_status status = settings_load_row(table, i, first && result == AQ_OK);
@@ -320,13 +327,13 @@ const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t ro
     return origin == SETTINGS_DEFAULT ? "default" : settings_variable(&table->rows[row], origin);
 }
 
-const char *aqi_setting_variable(const struct aqi_settings_table *table, const void *field)
+const char *aqi_setting_variable(const char *name)
 {
-    size_t row = 0;
-    while ((const char *)table->values + table->rows[row].offset != (const char *)field)
-        row++;
-    return aqi_setting_is_default(table, row) ? table->rows[row].name
-                                              : aqi_setting_origin(table, row);
+    for (const struct aqi_settings_table *t = settings_loaded; t != NULL; t = t->loaded_before)
+        for (size_t i = 0; i < t->count; i++)
+            if (strcmp(t->rows[i].name, name) == 0 && !aqi_setting_is_default(t, i))
+                return aqi_setting_origin(t, i);
+    return name;
 }
 
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row)

@@ -68,6 +68,7 @@ struct aqi_settings_table {
     size_t count;
     void *values;     /* the struct that the rows fill; has static storage */
     uint8_t *origins; /* where each value came from; load makes it and keeps it for ever */
+    struct aqi_settings_table *loaded_before; /* the list of those that load has seen */
 };
 
 /*
@@ -120,8 +121,8 @@ const char *aqi_setting_text(const struct aqi_setting *row, const char **variabl
 /* The alias with this index, in the order in which they win; NULL: there are no more. */
 const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index);
 
-/* The variable that set a field of the table's values, or the one that does: for messages. */
-const char *aqi_setting_variable(const struct aqi_settings_table *table, const void *field);
+/* The variable that set the setting `name` of any loaded table, or `name`: for messages. */
+const char *aqi_setting_variable(const char *name);
 
 /* Where the value of a row came from after load: "default" or the variable's name. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);

@@ -345,8 +345,9 @@ static void texts_are_checked(void **state)
     setenv("GASNET_WORD", "seven", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_string_equal(values_c.word, "seven");
-    assert_string_equal(aqi_setting_variable(&table_c, &values_c.word), "GASNET_WORD");
-    assert_string_equal(aqi_setting_variable(&table_c, &values_c.depth), "AQ_DEPTH");
+    assert_string_equal(aqi_setting_variable("AQ_WORD"), "GASNET_WORD");
+    assert_string_equal(aqi_setting_variable("AQ_DEPTH"), "AQ_DEPTH");
+    assert_string_equal(aqi_setting_variable("AQ_OF_NO_TABLE"), "AQ_OF_NO_TABLE");
     setenv("GASNET_WORD", "7", 1);
     assert_int_equal(load(&capture), AQ_ESETTING);
     assert_string_equal(aq_error_message(), "GASNET_WORD=\"7\" is not legal: give a word");

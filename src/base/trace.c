@@ -1,5 +1,6 @@
 /* Traces: blocks of events, one for each thread, and what is written from them. */
 #include "base/trace.h"
+#include "base/settings.h"
 
 #include "base/fail.h"
 #include "base/safe_text.h"
@@ -144,7 +145,7 @@ static void trace_write(struct aqi_safe_text *chunk)
     if (over || !written) atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
     /* Whose socket leads nowhere any more is about to end. */
     if (!written && !atomic_exchange(&trace.lost, true) && errno != EPIPE)
-        aqi_safe_lost("AQ_TRACE_FILE");
+        aqi_safe_lost(aqi_setting_variable("AQ_TRACE_FILE"));
 }
 
 /* With the lock of the block, or in its own thread. Whole lines in each write. */

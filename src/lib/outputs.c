@@ -76,13 +76,13 @@ static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd
 }
 
 /* A file of this process alone, or that of all. */
-static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *const *name,
-                              int *fd)
+static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *setting,
+                              const char *file, int *fd)
 {
-    const char *file = *name, *setting = aqi_setting_variable(&aqi_job_settings, name);
     bool own = boot->info.size == 1 || strchr(file, '%') != NULL || strcmp(file, "-") == 0 ||
                strcmp(file, "stderr") == 0;
-    return own ? aqi_safe_open(setting, file, boot->info.rank, fd) : outputs_join(boot, what, fd);
+    return own ? aqi_safe_open(aqi_setting_variable(setting), file, boot->info.rank, fd)
+               : outputs_join(boot, what, fd);
 }
 
 static aq_status outputs_open_trace(struct aqi_boot *boot)
@@ -97,8 +97,7 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
     (void)aqi_trace_read(lib_config.trace, &trace.mask); /* load has seen that it is one */
     if (file[0] != '\0' && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
     if (trace.mask == 0) return AQ_OK;
-    if (file[0] != '\0')
-        st = outputs_open(boot, AQI_SHOW_TRACE, &aqi_job_config.trace_file, &trace.fd);
+    if (file[0] != '\0') st = outputs_open(boot, AQI_SHOW_TRACE, "AQ_TRACE_FILE", file, &trace.fd);
     if (st == AQ_OK) aqi_trace_open(&trace);
     return st;
 }
@@ -123,7 +122,7 @@ aq_status lib_outputs_begin(struct aqi_boot *boot)
     outputs_join_log(boot);
     aq_status st = outputs_open_trace(boot);
     if (st == AQ_OK && to_file)
-        st = outputs_open(boot, AQI_SHOW_STATS, &aqi_job_config.stats_file, &outputs.stats);
+        st = outputs_open(boot, AQI_SHOW_STATS, "AQ_STATS_FILE", file, &outputs.stats);
     else if (lib_config.stats)
         outputs.stats = STDERR_FILENO;
     if (st != AQ_OK) return st;
@@ -139,7 +138,7 @@ void lib_outputs_end(void)
     if (outputs.pid != getpid() || atomic_exchange(&outputs.ended, true)) return;
     bool all = outputs.stats < 0 ||
                (aqi_counters_print(outputs.stats, outputs.title) && aqi_board_print(outputs.stats));
-    if (!all && errno != EPIPE) aqi_safe_lost("AQ_STATS_FILE");
+    if (!all && errno != EPIPE) aqi_safe_lost(aqi_setting_variable("AQ_STATS_FILE"));
     aqi_trace_close();
     errno = saved_errno;
 }

@@ -178,11 +178,6 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine)
         machine->locked = locked.rlim_cur;
 }
 
-static const char *limits_variable(const void *field)
-{
-    return aqi_setting_variable(&aqi_reg_settings, field);
-}
-
 /* Regions are looked up by the bits of addresses. */
 static uint64_t limits_region(uint64_t wanted, uint64_t page)
 {
@@ -207,9 +202,9 @@ aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
         return aqi_fail(AQ_ESETTING, "reg",
                         "%s (%llu bytes) and %s (%llu) are more than the %llu that a process may "
                         "register: lower them, or raise %s or ulimit -l",
-                        limits_variable(&aqi_reg_config.main), (unsigned long long)main,
-                        limits_variable(&aqi_reg_config.victim), (unsigned long long)victim,
-                        (unsigned long long)all, limits_variable(&aqi_reg_config.max));
+                        aqi_setting_variable("AQ_REG_MAIN"), (unsigned long long)main,
+                        aqi_setting_variable("AQ_REG_VICTIM"), (unsigned long long)victim,
+                        (unsigned long long)all, aqi_setting_variable("AQ_REG_MAX"));
     *limits =
         (struct aqi_reg_limits){.page = machine->page,
                                 .region = limits_region(config->region, machine->page),

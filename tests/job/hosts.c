@@ -136,6 +136,12 @@ static void test_sources(void **state)
     run_free(&run);
     unsetenv("AQ_HOSTS");
     unsetenv("GASNET_SSH_NODEFILE");
+    setenv("GASNET_NODEFILE", "/no/such", 1);
+    job_run(&run, "-t", "prog");
+    expect_code(&run, 2);
+    expect_text(&run, ERR, "GASNET_NODEFILE: /no/such: cannot open this file of hosts: No such");
+    run_free(&run);
+    unsetenv("GASNET_NODEFILE");
     setenv("AQ_HOSTFILE", in_top("hosts"), 1);
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# h1, 2 of 3");
@@ -167,7 +173,8 @@ static void test_errors(void **state)
         const char *text;
     } cases[] = {
         {{"--hosts", "a[1-", "true"}, "--hosts: \"a[1-\" has a [ without ]"},
-        {{"--hostfile", "/no/such", "true"}, "/no/such: cannot open this file of hosts: No such"},
+        {{"--hostfile", "/no/such", "true"},
+         "--hostfile: /no/such: cannot open this file of hosts: No such"},
         {{"--hosts", "a", "--hostfile", "b", "true"}, "--hosts and --hostfile: give one"},
         {{"-n", "3", "--hosts", "a:2", "true"}, "--oversubscribe"},
         {{"-n", "2", "-N", "2", "true"}, "-N 2: only this machine is known"},

@@ -89,15 +89,13 @@ static bool batch_repeats(struct hosts *hosts, const char *variable, const char 
 
 static bool batch_repeats_file(struct hosts *hosts, const char *variable, const char *text)
 {
-    (void)variable;
     hosts->counted = true;
-    return hosts_add_file(hosts, text, HOSTS_PLAIN);
+    return hosts_add_file(hosts, variable, text, HOSTS_PLAIN);
 }
 
 static bool batch_grid_engine(struct hosts *hosts, const char *variable, const char *text)
 {
-    (void)variable;
-    return hosts_add_file(hosts, text, HOSTS_GRID_ENGINE);
+    return hosts_add_file(hosts, variable, text, HOSTS_GRID_ENGINE);
 }
 
 /* The first that is set counts. */

@@ -104,7 +104,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
 }
 
 /* What is in a file, which may be a pipe: <(command). */
-static char *hostfile_read(struct hosts *hosts, const char *path, int fd, size_t *len)
+static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
 {
     size_t room = 0;
     char *bytes = NULL;
@@ -121,7 +121,6 @@ static char *hostfile_read(struct hosts *hosts, const char *path, int fd, size_t
         if (*len > HOSTFILE_MOST) break;
     }
     if (got == 0) return bytes;
-    snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
     if (*len > HOSTFILE_MOST)
         hosts_wrong(hosts, "it has more than %u MB: is it a list of hosts, one a line?",
                     HOSTFILE_MOST >> 20);
@@ -131,15 +130,14 @@ static char *hostfile_read(struct hosts *hosts, const char *path, int fd, size_t
     return NULL;
 }
 
-bool hosts_add_file(struct hosts *hosts, const char *path, enum hosts_format format)
+bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
+                    enum hosts_format format)
 {
     size_t len;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
-        return hosts_wrong(hosts, "cannot open this file of hosts: %s", strerror(errno));
-    }
-    char *bytes = hostfile_read(hosts, path, fd, &len);
+    snprintf(hosts->place, sizeof(hosts->place), "%.40s: %.150s", place, path);
+    if (fd < 0) return hosts_wrong(hosts, "cannot open this file of hosts: %s", strerror(errno));
+    char *bytes = hostfile_read(hosts, fd, &len);
     close(fd);
     if (bytes == NULL) return false;
     bool added = hosts_add_lines(hosts, path, bytes, len, format);

@@ -40,7 +40,9 @@ enum hosts_format {
  * A list has commas or blanks between its items:  n1,n2*4,n3:2,n[1-3,07-11]*2,[fe80::1]*2,me@n4
  */
 bool hosts_add_list(struct hosts *hosts, const char *place, const char *text);
-bool hosts_add_file(struct hosts *hosts, const char *path, enum hosts_format format);
+/* The file that `place`, a variable or an option, names. */
+bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
+                    enum hosts_format format);
 /* The bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
                      enum hosts_format format);

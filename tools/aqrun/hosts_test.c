@@ -216,12 +216,13 @@ static void files(void **state)
 {
     (void)state;
     struct hosts hosts = {0};
-    assert_false(hosts_add_file(&hosts, "/no/such/file", HOSTS_PLAIN));
-    assert_non_null(strstr(hosts.why, "/no/such/file: cannot open this file of hosts: No such"));
-    assert_false(hosts_add_file(&hosts, "/", HOSTS_PLAIN));
-    assert_non_null(strstr(hosts.why, "/: cannot read it: Is a directory"));
-    assert_false(hosts_add_file(&hosts, "/dev/zero", HOSTS_PLAIN));
-    assert_non_null(strstr(hosts.why, "/dev/zero: it has more than 64 MB"));
+    assert_false(hosts_add_file(&hosts, "FILE", "/no/such/file", HOSTS_PLAIN));
+    assert_non_null(
+        strstr(hosts.why, "FILE: /no/such/file: cannot open this file of hosts: No such"));
+    assert_false(hosts_add_file(&hosts, "FILE", "/", HOSTS_PLAIN));
+    assert_non_null(strstr(hosts.why, "FILE: /: cannot read it: Is a directory"));
+    assert_false(hosts_add_file(&hosts, "FILE", "/dev/zero", HOSTS_PLAIN));
+    assert_non_null(strstr(hosts.why, "FILE: /dev/zero: it has more than 64 MB"));
     hosts_free(&hosts);
 }
 
@@ -309,7 +310,7 @@ static void batch_nonsense(void **state)
         {"SLURM_JOB_NODELIST", "n[1-3]", "many", "makes no sense"},
         {"LSB_MCPU_HOSTS", "a 4 b", NULL, "LSB_MCPU_HOSTS: the number of slots of \"b\" is"},
         {"LSB_MCPU_HOSTS", "a b 4", NULL, "the number of slots of \"a\" is missing"},
-        {"PBS_NODEFILE", "/no/such/file", NULL, "/no/such/file: cannot open"},
+        {"PBS_NODEFILE", "/no/such/file", NULL, "PBS_NODEFILE: /no/such/file: cannot"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct hosts hosts = {0};

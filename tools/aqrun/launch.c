@@ -32,12 +32,14 @@ static bool launch_find(struct hosts *hosts)
     launch_named = true;
     if (job.options.hosts != NULL) return hosts_add_list(hosts, "--hosts", job.options.hosts);
     if (job.options.hostfile != NULL)
-        return hosts_add_file(hosts, job.options.hostfile, HOSTS_PLAIN);
-    const char *list = aqi_setting_variable(&aqi_launch_settings, &config->hosts);
+        return hosts_add_file(hosts, "--hostfile", job.options.hostfile, HOSTS_PLAIN);
+    const char *list = aqi_setting_variable("AQ_HOSTS");
     bool alias = strncmp(list, "AQ_", 3) != 0; /* GASNet has it the other way round */
     if (config->hosts[0] != '\0' && !(alias && config->hostfile[0] != '\0'))
         return hosts_add_list(hosts, list, config->hosts);
-    if (config->hostfile[0] != '\0') return hosts_add_file(hosts, config->hostfile, HOSTS_PLAIN);
+    if (config->hostfile[0] != '\0')
+        return hosts_add_file(hosts, aqi_setting_variable("AQ_HOSTFILE"), config->hostfile,
+                              HOSTS_PLAIN);
     launch_named = false;
     if (!hosts_add_batch(hosts, &system)) return false;
     if (system != NULL) tell("%s has given this job %u hosts", system, hosts->count);
@@ -112,11 +114,11 @@ void launch_manager(void)
                                       .only = launch.carry.only,
                                       .command = job.options.command,
                                       .verbose = job.options.verbose};
-    const char *const *command =
-        launch.spawner == AQI_SPAWNER_MPI ? &aqi_launch_config.mpirun : &aqi_launch_config.pmirun;
-    const char *variable = aqi_setting_variable(&aqi_launch_settings, command);
-    char **argv = **command != '\0' ? manager_template(&wish, variable, *command, why)
-                                    : manager_command(&wish, why);
+    bool mpi = launch.spawner == AQI_SPAWNER_MPI;
+    const char *command = mpi ? aqi_launch_config.mpirun : aqi_launch_config.pmirun;
+    const char *variable = aqi_setting_variable(mpi ? "AQ_MPIRUN_CMD" : "AQ_PMIRUN_CMD");
+    char **argv = *command != '\0' ? manager_template(&wish, variable, command, why)
+                                   : manager_command(&wish, why);
     if (argv == NULL) launch_wrong(why);
     if (job.options.test_only) {
         print_words(argv);

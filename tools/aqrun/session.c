@@ -1,6 +1,7 @@
 /* Sessions of ssh by the event loop: their start, their ticket, their words, their end. */
 #include "session.h"
 
+#include "base/settings.h"
 #include "job/loop.h"
 #include "ssh.h"
 
@@ -361,7 +362,8 @@ static void session_not_started(struct session *session, const char *what, int e
              session->argv[0], missing ? "" : what, missing ? "" : ": ", strerror(err));
     if (missing && err == ENOENT)
         snprintf(why + strlen(why), sizeof(why) - strlen(why),
-                 "; install a client of ssh, or name another command with AQ_SSH_CMD");
+                 "; install a client of ssh, or name another command with %s",
+                 aqi_setting_variable("AQ_SSH_CMD"));
     session->pid = 0;
     session_finish(session, true, why);
 }

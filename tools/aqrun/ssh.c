@@ -2,6 +2,7 @@
 #include "ssh.h"
 
 #include "base/inet.h"
+#include "base/settings.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,13 +113,14 @@ static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const c
     if (!ssh_split(words, way->command)) bad = way->command;
     bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
     if (words->count == 0) {
-        snprintf(why, SSH_WHY, "the command that reaches other hosts is empty: set AQ_SSH_CMD");
+        snprintf(why, SSH_WHY, "the command that reaches other hosts is empty: set %s",
+                 aqi_setting_variable("AQ_SSH_CMD"));
         return false;
     }
     if (bad == NULL && !ssh_split(words, way->options)) bad = way->options;
     if (bad != NULL) {
-        snprintf(why, SSH_WHY, "a quote is not closed in AQ_SSH_CMD or AQ_SSH_OPTIONS: %.200s",
-                 bad);
+        snprintf(why, SSH_WHY, "a quote is not closed in %s or %s: %.200s",
+                 aqi_setting_variable("AQ_SSH_CMD"), aqi_setting_variable("AQ_SSH_OPTIONS"), bad);
         return false;
     }
     for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)

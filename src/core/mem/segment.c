@@ -40,7 +40,7 @@ size_t aq_segment_max(void)
     if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) return SIZE_MAX;
     struct core_segment_limit limit;
     (void)core_segment_read_limit(aqi_core_config.max_segment, &limit); /* load has seen to it */
-    limit.physical = limit.physical || core_setting_is_alias(&aqi_core_config.max_segment);
+    limit.physical = limit.physical || core_setting_is_alias("AQ_MAX_SEGMENT");
     return core_segment_limit_bytes(&limit, aqi_memory(), core.params.local_size, aqi_page_size());
 }
 

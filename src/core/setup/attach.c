@@ -59,8 +59,8 @@ static aq_status attach_check_size(size_t *size, const char *call)
     } else if (*size > SIZE_MAX - aqi_page_size() || *size > aq_segment_max()) {
         return aqi_fail(AQ_ESIZE, "core",
                         "%s: %zu bytes, the most is %zu (the host's memory divided by its ranks, "
-                        "or AQ_MAX_SEGMENT)",
-                        call, *size, aq_segment_max());
+                        "or %s)",
+                        call, *size, aq_segment_max(), aqi_setting_variable("AQ_MAX_SEGMENT"));
     } else {
         *size = aqi_round_up(*size, aqi_page_size());
     }

@@ -48,10 +48,9 @@ bool core_setting_is_default(const char *name)
     return aqi_setting_is_default(&aqi_core_settings, mode_row(name));
 }
 
-bool core_setting_is_alias(const void *field)
+bool core_setting_is_alias(const char *name)
 {
-    const char *variable = aqi_setting_variable(&aqi_core_settings, field);
-    return strncmp(variable, "AQ_", 3) != 0;
+    return strcmp(aqi_setting_variable(name), name) != 0;
 }
 
 aq_status aq_wait_mode_set(aq_wait_mode mode)

@@ -263,7 +263,7 @@ void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 const struct aqi_setting *core_setting(const char *name);
 /* Was this field of aqi_core_config set under an alias? */
-bool core_setting_is_alias(const void *field);
+bool core_setting_is_alias(const char *name);
 
 /* texts.c: AQ_NEIGHBORHOOD; and the group of this place among the ranks of a host: the sizes
  * repeat. */

@@ -86,8 +86,8 @@ aq_status core_progress_thread_start(void)
     if (err != 0) {
         close(progress_thread.kick);
         return aqi_fail_errno(AQ_ELIMIT, err, "core",
-                              "cannot start the progress thread: raise ulimit -u, or set "
-                              "AQ_PROGRESS_THREAD=no");
+                              "cannot start the progress thread: raise ulimit -u, or set %s=no",
+                              aqi_setting_variable("AQ_PROGRESS_THREAD"));
     }
     pthread_setname_np(progress_thread.thread, "aq-progress");
     progress_thread.running = true;

@@ -65,8 +65,7 @@ struct hca_text hca_advice_no_port(const char *root)
         snprintf(why.text, sizeof(why.text),
                  "%s=\"%.80s\" names no port that is here (\"ibv_devinfo\" lists them); "
                  "there are those of %.120s",
-                 aqi_setting_variable(&aqi_ibv_settings, &hca_config.ports), hca_config.ports,
-                 devices.text);
+                 aqi_setting_variable("AQ_IBV_PORTS"), hca_config.ports, devices.text);
     else if (!hca_advice_is_there(root, "/sys/class/infiniband", name))
         snprintf(why.text, sizeof(why.text),
                  "the kernel has no RDMA device: load the module of the adapter (such as mlx5_ib), "
@@ -110,29 +109,39 @@ static struct hca_text hca_advice_place(const struct hca_place *place)
     return at;
 }
 
-static const char *hca_advice_to_mend(const struct hca_place *from, const struct hca_place *to)
+/* Around the name of the variable that chooses ports. */
+struct advice_mend {
+    const char *before, *after;
+};
+
+static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
+                                             const struct hca_place *to)
 {
-    if (from->link_layer != to->link_layer)
-        return "one is on InfiniBand and the other on Ethernet: choose ports of one network with "
-               "AQ_IBV_PORTS";
+    static const struct advice_mend
+        layers = {"one is on InfiniBand and the other on Ethernet: choose ports of one network "
+                  "with ",
+                  ""},
+        networks = {"if these are in different networks, choose ports of one with ",
+                    ", or other addresses of them with AQ_IBV_GID"},
+        kinds = {"one is an address of IPv4 and the other is not: choose two of one kind with "
+                 "AQ_IBV_GID, or other ports with ",
+                 ""},
+        subnets = {"choose ports of one subnet with ", ", or have a router between the two"},
+        fabrics = {"if these are in different fabrics, choose ports of one with ",
+                   "; else ask the subnet manager (\"sminfo\", \"ibtracert\")"};
+    if (from->link_layer != to->link_layer) return layers;
     if (from->link_layer == IBV_LINK_LAYER_ETHERNET)
-        return hca_advice_is_ipv4(from) != hca_advice_is_ipv4(to)
-                   ? "one is an address of IPv4 and the other is not: choose two of one kind with "
-                     "AQ_IBV_GID"
-                   : "if these are in different networks, choose ports of one with AQ_IBV_PORTS, "
-                     "or other addresses of them with AQ_IBV_GID";
-    return memcmp(from->gid, to->gid, 8) != 0
-               ? "choose ports of one subnet with AQ_IBV_PORTS, or have a router between the two"
-               : "if these are in different fabrics, choose ports of one with AQ_IBV_PORTS; else "
-                 "ask the subnet manager (\"sminfo\", \"ibtracert\")";
+        return hca_advice_is_ipv4(from) != hca_advice_is_ipv4(to) ? kinds : networks;
+    return memcmp(from->gid, to->gid, 8) != 0 ? subnets : fabrics;
 }
 
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to)
 {
     struct hca_text why;
-    snprintf(why.text, sizeof(why.text), "from %s (%.48s) to %.48s: %s", rail->name,
-             hca_advice_place(&rail->place).text, hca_advice_place(to).text,
-             hca_advice_to_mend(&rail->place, to));
+    struct advice_mend mend = hca_advice_to_mend(&rail->place, to);
+    snprintf(why.text, sizeof(why.text), "from %s (%.48s) to %.48s: %s%s%s", rail->name,
+             hca_advice_place(&rail->place).text, hca_advice_place(to).text, mend.before,
+             aqi_setting_variable("AQ_IBV_PORTS"), mend.after);
     return why;
 }
 

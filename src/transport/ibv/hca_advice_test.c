@@ -434,7 +434,15 @@ static void from_where_there_is_no_way_to_where(void **unused)
     place_infiniband(&rail->place, 1, 3);
     says(hca_advice_path(rail, &to).text,
          "(LID 3 of subnet fe00:0000:0000:0001) to LID 7 of subnet fe00:0000:0000:0002: ");
-    says(hca_advice_path(rail, &to).text, "ports of one subnet with AQ_IBV_PORTS");
+    says(hca_advice_path(rail, &to).text, "ports of one subnet with AQ_IBV_PORTS, or have");
+    struct aqi_settings_table *const tables[] = {&aqi_ibv_settings};
+    struct hca_config before = hca_config;
+    setenv("GASNET_VAPI_PORTS", "card0:1", 1);
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    says(hca_advice_path(rail, &to).text, "ports of one subnet with GASNET_VAPI_PORTS, or have");
+    unsetenv("GASNET_VAPI_PORTS");
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    hca_config = before;
     place_infiniband(&to, 1, 7);
     says(hca_advice_path(rail, &to).text, "subnet manager");
 }

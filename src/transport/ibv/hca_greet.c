@@ -361,8 +361,9 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     if (greeting->depth != hca->depth || greeting->buffer != hca->buffer) {
         hca_peer_fail(hca, peer,
                       "it keeps %u buffers of %u bytes for a peer, and we %u of %zu: give all "
-                      "processes the same AQ_AM_CREDITS, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
-                      greeting->depth, greeting->buffer, hca->depth, hca->buffer);
+                      "processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
+                      greeting->depth, greeting->buffer, hca->depth, hca->buffer,
+                      aqi_setting_variable("AQ_AM_CREDITS"));
         return;
     }
     if (greeting->control != hca_control_buffers(hca)) {

@@ -12,6 +12,7 @@
 
 #include "base/mac.h"
 #include "base/pool.h"
+#include "base/settings.h"
 #include "base/spin.h"
 #include "base/stats.h"
 #include "transport/credit_gate.h"

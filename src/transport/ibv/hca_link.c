@@ -47,9 +47,9 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_peer *peer, stru
     }
     if (link->qp == NULL)
         return aqi_fail(AQ_ELIMIT, "ibv",
-                        "%s gives no queue pair of %u sends (fewer with less AQ_AM_CREDITS or "
-                        "AQ_IBV_SENDS): %s",
-                        rail->name, hca->sends, hca_advice_memory(errno).text);
+                        "%s gives no queue pair of %u sends (fewer with less %s or %s): %s",
+                        rail->name, hca->sends, aqi_setting_variable("AQ_AM_CREDITS"),
+                        aqi_setting_variable("AQ_IBV_SENDS"), hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
     hca_link_begin(hca, peer, (unsigned)(rail - hca->rail));
     if (hca_link_init(rail, link->qp) == 0) return AQ_OK;

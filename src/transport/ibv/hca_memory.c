@@ -46,7 +46,7 @@ static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
         aqi_log(hca->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
                 "%s: %zu bytes would take %zu registrations, and %u are the most: they are made of "
                 "%llu bytes each",
-                aqi_setting_variable(&aqi_ibv_settings, &hca_config.registration), len,
+                aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
                 hca_memory_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
     return shift;
 }
@@ -107,9 +107,9 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
         aqi_log(
             hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
             "%zu bytes would take %zu registrations of %llu bytes, and %u are the most, so they "
-            "are %s: raise %s if the adapter takes larger ones, or lower AQ_IBV_RAILS",
+            "are %s: raise %s if the adapter takes larger ones, or lower %s",
             len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
-            aqi_setting_variable(&aqi_ibv_settings, &hca_config.registration));
+            aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
         return hca_memory_lend(hca, addr, len, out);
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);

@@ -184,14 +184,16 @@ aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t com
     if (rail->cq == NULL)
         return aqi_fail(AQ_ESYS, "ibv",
                         "%s gives no completion queue of %u entries (fewer with less "
-                        "AQ_AM_CREDITS): %s",
-                        rail->name, completions, hca_advice_memory(errno).text);
+                        "%s): %s",
+                        rail->name, completions, aqi_setting_variable("AQ_AM_CREDITS"),
+                        hca_advice_memory(errno).text);
     rail->srq = hca_verbs.create_srq(rail->pd, &srq);
     if (rail->srq != NULL) return AQ_OK;
     return aqi_fail(AQ_ESYS, "ibv",
                     "%s gives no shared receive queue of %u buffers (fewer with less "
-                    "AQ_AM_CREDITS): %s",
-                    rail->name, receives, hca_advice_memory(errno).text);
+                    "%s): %s",
+                    rail->name, receives, aqi_setting_variable("AQ_AM_CREDITS"),
+                    hca_advice_memory(errno).text);
 }
 
 void hca_rail_close(struct hca_rail *rail)

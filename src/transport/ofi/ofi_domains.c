@@ -400,11 +400,10 @@ static unsigned ofi_domains_share(const struct ofi_tp *first)
     if (first->info->domain_attr->ep_cnt == 0 || most >= ofi_config.domains)
         return (unsigned)ofi_config.domains;
     aqi_log(AQI_LOG_INFO, "ofi",
-            "%s on %s has %zu endpoints for the %u processes here: %u of %u domains "
-            "(AQ_OFI_DOMAINS) are used",
+            "%s on %s has %zu endpoints for the %u processes here: %u of %u domains (%s) are used",
             first->info->fabric_attr->prov_name, first->info->domain_attr->name,
             first->info->domain_attr->ep_cnt, first->params.local_size, (unsigned)aqi_max(1, most),
-            (unsigned)ofi_config.domains);
+            (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return (unsigned)aqi_max(1, most);
 }
 
@@ -429,9 +428,8 @@ static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_
     }
     if (st == AQ_OK || all->count == 0) return st;
     aqi_log(AQI_LOG_WARN, "ofi",
-            "only %u of %u domains (AQ_OFI_DOMAINS) can be opened, and are used: threads share "
-            "them",
-            all->count, (unsigned)ofi_config.domains);
+            "only %u of %u domains (%s) can be opened, and are used: threads share them",
+            all->count, (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return AQ_OK;
 }
 

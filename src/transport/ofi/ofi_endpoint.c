@@ -18,10 +18,10 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
     if (err == 0) return AQ_OK;
     const char *name = ofi->info->fabric_attr->prov_name;
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
-    return aqi_fail(AQ_ESYS, "ofi",
-                    "%s on %s: %s: %s: %sAQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose another", name,
+    return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %s%s and %s choose another", name,
                     ofi->info->domain_attr->name, what, ofi_library.strerror(-err),
-                    rxm ? ofi_endpoint_universe : "");
+                    rxm ? ofi_endpoint_universe : "", aqi_setting_variable("AQ_OFI_PROVIDER"),
+                    aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
 /* With a descriptor if the provider has that. */

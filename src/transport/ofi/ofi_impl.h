@@ -9,6 +9,7 @@
 #define AQI_OFI_IMPL_H
 
 #include "base/pool.h"
+#include "base/settings.h"
 #include "base/spin.h"
 #include "transport/credit_gate.h"
 #include "transport/lending.h"

@@ -153,11 +153,11 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ofi",
             "%s on %s has had no room for messages to rank %u%s for %u s: if that makes calls, the "
-            "network does not reach it: look for a firewall, and set AQ_OFI_DOMAIN to an interface "
-            "of one network on all hosts; ofi goes on trying (AQ_OFI_REFUSED_TIMEOUT)",
+            "network does not reach it: look for a firewall, and set %s to an interface of one "
+            "network on all hosts; ofi goes on trying (AQ_OFI_REFUSED_TIMEOUT)",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
             ofi_peer_name(ofi, peer, name, sizeof(name)),
-            (unsigned)(ofi_peer_doubt_ns / 1000000000));
+            (unsigned)(ofi_peer_doubt_ns / 1000000000), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
 /* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.

@@ -144,6 +144,23 @@ static void ofi_provider_size(void)
     (void)setenv("FI_OFI_RXM_BUFFER_SIZE", bytes, false);
 }
 
+static void ofi_provider_tell_missing(int err, char *why, size_t len)
+{
+    const char *by = aqi_setting_variable("AQ_OFI_PROVIDER");
+    char name[80] = "of a fabric", domain[100] = "";
+    bool named = ofi_config.provider[0] != 0;
+    if (named) snprintf(name, sizeof(name), "%.40s (%s)", ofi_config.provider, by);
+    if (ofi_config.domain[0] != 0)
+        snprintf(domain, sizeof(domain), " and domain %.40s (%s)", ofi_config.domain,
+                 aqi_setting_variable("AQ_OFI_DOMAIN"));
+    snprintf(
+        why, len,
+        "libfabric has no provider %s%s with messages and remote memory here%s%s: \"fi_info -t "
+        "FI_EP_RDM\" lists %s%s",
+        name, domain, err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
+        named ? "them" : "those to choose from with ", named ? "" : by);
+}
+
 struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
 {
     asked = asked || ofi_config.provider[0] != 0;
@@ -164,14 +181,7 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
     int err = hints != NULL ? ofi_library_getinfo(hints, &list) : -FI_ENOMEM;
     const struct fi_info *info = err == 0 ? ofi_provider_choose(list, asked) : NULL;
     if (info != NULL) chosen = ofi_provider_take(info);
-    if (chosen == NULL)
-        snprintf(why, len,
-                 "libfabric has no provider %s%s%s with messages and remote memory here%s%s: "
-                 "\"fi_info -t FI_EP_RDM\" lists %s",
-                 ofi_config.provider[0] != 0 ? ofi_config.provider : "of a fabric",
-                 ofi_config.domain[0] != 0 ? " and domain " : "", ofi_config.domain,
-                 err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
-                 ofi_config.provider[0] != 0 ? "them" : "what AQ_OFI_PROVIDER may choose");
+    if (chosen == NULL) ofi_provider_tell_missing(err, why, len);
     if (list != NULL) ofi_library.freeinfo(list);
     if (hints != NULL) ofi_library.freeinfo(hints);
     return chosen;

@@ -91,13 +91,35 @@ static void provider_that_is_not_here(void **state)
     ofi_config.provider = "tc"; /* the beginning of a name is none */
     assert_true(ofi_provider_probe(0, &probe));
     assert_false(probe.usable);
-    assert_non_null(strstr(probe.reason, "no provider tc"));
+    assert_non_null(strstr(probe.reason, "no provider tc (AQ_OFI_PROVIDER) with"));
     ofi_config.provider = "tcp";
     ofi_config.domain = "nowhere0";
     assert_true(ofi_provider_probe(0, &probe));
     assert_false(probe.usable);
     assert_non_null(strstr(probe.reason, "nowhere0"));
     ofi_config.provider = ofi_config.domain = "";
+}
+
+/* What is not here is called by the variables that said it. */
+static void provider_by_another_name(void **state)
+{
+    struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};
+    struct ofi_config before = ofi_config;
+    char why[320] = "";
+    (void)state;
+    if (ofi_library_missing() != NULL) skip();
+    setenv("GASNET_OFI_DEVICE", "nowhere0", 1);
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    assert_null(ofi_provider_find(true, why, sizeof(why)));
+    assert_non_null(strstr(why, "domain nowhere0 (GASNET_OFI_DEVICE)"));
+    assert_non_null(strstr(why, "choose from with AQ_OFI_PROVIDER"));
+    setenv("GASNET_OFI_PROVIDER", "tc", 1);
+    assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
+    assert_null(ofi_provider_find(true, why, sizeof(why)));
+    assert_non_null(strstr(why, "no provider tc (GASNET_OFI_PROVIDER) and domain nowhere0 (G"));
+    unsetenv("GASNET_OFI_DEVICE");
+    unsetenv("GASNET_OFI_PROVIDER");
+    ofi_config = before;
 }
 
 int main(void)
@@ -107,6 +129,7 @@ int main(void)
         cmocka_unit_test(provider_is_a_surprise_to_nobody),
         cmocka_unit_test(provider_that_is_not_used),
         cmocka_unit_test(provider_that_is_not_here),
+        cmocka_unit_test(provider_by_another_name),
     };
     ofi_config.provider = ofi_config.domain = "";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -442,15 +442,16 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
     for (size_t i = 0; i < AQI_COUNT_OF(ofi_trial_parts); i++) {
         if (ofi_trial_parts[i].part != part) continue;
         aqi_log(ofi_trial_parts[i].level, "ofi",
-                "%s on %s: self-test of %s: %s: %s; AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
-                "another",
-                provider, domain, row->what, came, ofi_trial_parts[i].instead);
+                "%s on %s: self-test of %s: %s: %s; %s and %s choose another", provider, domain,
+                row->what, came, ofi_trial_parts[i].instead,
+                aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "ofi",
-                    "%s on %s: self-test of %s: %s: AQ_OFI_PROVIDER and AQ_OFI_DOMAIN choose "
-                    "another, \"fi_info -t FI_EP_RDM\" lists them",
-                    provider, domain, row->what, came);
+                    "%s on %s: self-test of %s: %s: %s and %s choose another, "
+                    "\"fi_info -t FI_EP_RDM\" lists them",
+                    provider, domain, row->what, came, aqi_setting_variable("AQ_OFI_PROVIDER"),
+                    aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
 /* Once on an endpoint. `*again`: on another one, as something is done without. */

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "dgram/ports/interface.h"
 
 #include <stdio.h>
@@ -61,8 +62,8 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
         return aqi_fail(AQ_EINVAL, "udp",
                         "peer %u is on this host, too: what goes to its address, %s, goes through "
                         "the loopback interface, which is down: \"ip link set lo up\", or let "
-                        "shared memory do it (AQ_TRANSPORTS=auto, and no AQ_NEIGHBORHOOD)",
-                        id, peer);
+                        "shared memory do it (AQ_TRANSPORTS=auto, and no %s)",
+                        id, peer, aqi_setting_variable("AQ_NEIGHBORHOOD"));
     udp->loopback_up = true;
     return AQ_OK;
 }
