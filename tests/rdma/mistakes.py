@@ -4,6 +4,7 @@ out. Of what the machine cannot show, unit.transport.ibv.hca_advice has the text
 
 usage: mistakes.py BUILD
 """
+import ctypes.util
 import os
 import re
 import subprocess
@@ -27,6 +28,8 @@ ROWS = [
      r"no more buffers for messages can be had: .* only 589824 bytes may be locked \(ulimit -l, "),
     ("port", {"AQ_IBV_PORTS": "mlx5_0"}, "exec", "exec",
      r'AQ_IBV_PORTS="mlx5_0" names no port that is here .* there are those of rxe0, rxe1'),
+    ("another name", {}, "unset AQ_IBV_PORTS; GASNET_VAPI_PORTS=mlx5_0 exec", "exec",
+     r'GASNET_VAPI_PORTS="mlx5_0" names no port that is here'),
     ("filter", {"AQ_IBV_PORTS": "rxe0,rxe1"}, "exec", "exec",
      r'AQ_IBV_PORTS="rxe0,rxe1" is not legal: give devices with \+ between'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
@@ -45,6 +48,11 @@ ROWS = [
     ("packets", {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}, NARROW, "exec",
      r"rank \d answers, but \d+ bytes do not arrive: the network from rxe.:1 .* may carry less "
      r"than packets of 4096 bytes, .* set AQ_IBV_MTU=1024"),
+]
+# The same adapter by libfabric.
+OFI_ROWS = [
+    ("universe", {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "verbs"}, "exec", "exec",
+     r"verbs;ofi_rxm on rxe.: .* as FI_UNIVERSE_SIZE says .*: set it to the number of processes"),
 ]
 
 
@@ -72,7 +80,8 @@ def main():
     build = sys.argv[1]
     for node in os.listdir("/dev/infiniband"):
         os.chmod(f"/dev/infiniband/{node}", 0o666)
-    return 0 if all([told(build, *row) for row in ROWS]) else 1
+    rows = ROWS + (OFI_ROWS if ctypes.util.find_library("fabric") else [])
+    return 0 if all([told(build, *row) for row in rows]) else 1
 
 
 sys.exit(main())
