@@ -205,12 +205,14 @@ fi
 for net in ibv ofi; do
     env "GASNET_${net^^}_SPAWNER=none" GASNET_SPAWNFN=L "$tree/bin/gasnetrun_$net" -n 2 \
         "$top/bin/$net-mak-par-c" 2>"$top/log" && fail "$net: spawner none"
-    grep -q 'no spawner "none"' "$top/log" || fail "spawner none of $net: $(cat "$top/log")"
+    grep -q "no spawner \"none\" (GASNET_${net^^}_SPAWNER)" "$top/log" ||
+        fail "spawner none of $net: $(cat "$top/log")"
 done
 
 GASNET_VAPI_SPAWNER=none GASNET_SPAWNER=L "$tree/bin/gasnetrun_vapi" -n 2 "$top/bin/ibv-mak-par-c" \
     2>"$top/log" && fail "gasnetrun_vapi: spawner none"
-grep -q 'gasnetrun_vapi: no spawner "none"' "$top/log" || fail "vapi: $(cat "$top/log")"
+grep -q 'gasnetrun_vapi: no spawner "none" (GASNET_VAPI_SPAWNER)' "$top/log" ||
+    fail "vapi: $(cat "$top/log")"
 
 # --- the network ofi: a provider that there is, and one that there is not -------------------------
 program=$top/bin/ofi-mak-par-c
@@ -261,7 +263,7 @@ for wrong in "env GASNET_SPAWNFN=S $run" "$run -spawner=ssh"; do
 done
 got=0
 "$amudprun" -spawn C -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
-[ "$got:$(grep -c 'no spawner "C"' "$top/log")" = 2:1 ] ||
+[ "$got:$(grep -c 'no spawner "C" (-spawn)' "$top/log")" = 2:1 ] ||
     fail "-spawn C: exit $got: $(cat "$top/out" "$top/log")"
 plans() # TEXT COMMAND…: -t shows it
 {
@@ -297,6 +299,8 @@ got=0
 GASNET_SPAWNFN=S "$program" 2 >"$top/out" 2>"$top/log" || got=$?
 [ "$got:$(grep -c 'no hosts are known' "$top/log")" = 2:1 ] ||
     fail "S: exit $got: $(cat "$top/log")"
+! GASNET_SPAWNFN=C "$program" 2 >"$top/out" 2>"$top/log" || fail "C: it runs"
+grep -q 'gasnet: no spawner "C" (GASNET_SPAWNFN): say L' "$top/log" || fail "C: $(cat "$top/log")"
 for arguments in '4x' '-4' '0' 'x 4'; do
     # shellcheck disable=SC2086
     runs_itself 1 "$(printf ' [%s]' $arguments)" "$program" $arguments

@@ -284,6 +284,11 @@ static void test_managers(void **state)
         expect_text(&run, ERR, wrong[i][1]);
         run_free(&run);
     }
+    setenv("MPIRUN_CMD", "/no/manager %C", 1);
+    job_run(&run, "-n", "2", "--spawner=mpi", "true");
+    expect_code(&run, 126);
+    expect_text(&run, ERR, "cannot run /no/manager, which is in MPIRUN_CMD: No such file");
+    run_free(&run);
     unsetenv("MPIRUN_CMD");
     unsetenv("PMIRUN_CMD");
     setenv("SLURM_JOB_ID", "7", 1);

@@ -90,7 +90,7 @@ void launch_open(void)
         hosts_free(&launch.hosts);
     if (launch.spawner == AQI_SPAWNER_SSH && launch.hosts.count == 0)
         launch_wrong("--spawner ssh: no hosts are known; name them with --hosts, --hostfile, "
-                     "AQ_HOSTS or AQ_HOSTFILE");
+                     "AQ_HOSTS (also GASNET_SSH_SERVERS) or AQ_HOSTFILE (GASNET_SSH_NODEFILE)");
     launch_place();
     if (launch.spawner == AQI_SPAWNER_AUTO)
         launch.spawner = launch_far() ? AQI_SPAWNER_SSH : AQI_SPAWNER_FORK;
@@ -127,7 +127,9 @@ void launch_manager(void)
     }
     tell("becoming %s", argv[0]);
     execvp(argv[0], argv);
-    say("cannot run %s: %s", argv[0], strerror(errno));
+    int err = errno;
+    say("cannot run %s%s%s: %s", argv[0], *command != '\0' ? ", which is in " : "",
+        *command != '\0' ? variable : "", strerror(err));
     exit(EXIT_CANNOT_RUN);
 }
 

@@ -55,7 +55,9 @@ static int errors_code_of(aq_status st)
 static void errors_print(const char *fmt, va_list args)
 {
     char line[1024];
-    int len = snprintf(line, sizeof(line), "*** gasnet (rank %u): ", (unsigned)aqgi.rank);
+    int len = aqgi.open
+                  ? snprintf(line, sizeof(line), "*** gasnet (rank %u): ", (unsigned)aqgi.rank)
+                  : snprintf(line, sizeof(line), "*** gasnet: "); /* it is not known yet */
     len += vsnprintf(line + len, sizeof(line) - (size_t)len, fmt, args);
     if ((size_t)len > sizeof(line) - 2) len = sizeof(line) - 2;
     line[len++] = '\n';

@@ -123,14 +123,18 @@ static const char *spawn_way(void)
     static const char *const variables[] = {"GASNET_UDP_SPAWNER", "GASNET_SPAWNER",
                                             "GASNET_SPAWNFN"};
     static const char *const ways[][2] = {
-        {"L", "fork"}, {"l", "fork"}, {"local", "fork"}, {"S", "ssh"}, {"s", "ssh"},
+        {"L", "fork"},    {"l", "fork"},  {"local", "fork"}, {"fork", "fork"},
+        {"S", "ssh"},     {"s", "ssh"},   {"ssh", "ssh"},    {"pmix", "pmix"},
+        {"pmi2", "pmi2"}, {"pmi", "pmi"}, {"mpi", "mpi"},
     };
     for (size_t v = 0; v < sizeof(variables) / sizeof(*variables); v++) {
         const char *text = getenv(variables[v]);
         if (text == NULL || *text == '\0') continue;
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
             if (strcmp(ways[i][0], text) == 0) return ways[i][1];
-        return text; /* aqrun reports if it does not exist */
+        aqgi_die(
+            "no spawner \"%.80s\" (%s): say L (this machine), S or ssh, pmix, pmi2, pmi or mpi",
+            text, variables[v]);
     }
     return NULL;
 }
