@@ -39,8 +39,8 @@ DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "park", "engine
     "fuzz.dgram", "sim.stored", "sim.new"]
 HCA = [f"unit.transport.ibv.hca_{part}" for part in
        ("greet", "link", "advice", "events", "transfer", "repair", "ring", "lending")]
-HUB = ["unit.job.hub.note", "unit.job.hub.flow", "fuzz.hub", "hubsim.stored", "hubsim.new",
-       "hubsim.every"]
+HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
+    "fuzz.hub", "hubsim.stored", "hubsim.new", "hubsim.every"]
 LINK = ["unit.job.link", "unit.job.link_hostile"]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")]
 CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]

@@ -1,0 +1,342 @@
+/* Frames that no agent sends, how much waits for an acknowledgement, and what is said at the end.
+ */
+#include "job/hub/flow_world_test.h"
+
+static const struct hub_note entry = {.type = HUB_PASS, .code = 18};
+
+static size_t packed(const struct hub_note *what, uint8_t bytes[256])
+{
+    struct aqi_parcel *parcel = hub_note_encode(what);
+    assert_non_null(parcel);
+    size_t len = parcel->len - HUB_FRAME_HEAD;
+    assert_true(len <= 256);
+    memcpy(bytes, parcel->bytes + HUB_FRAME_HEAD, len);
+    aqi_parcel_release(parcel);
+    return len;
+}
+
+/* At 1, whose parent is 0 and to which 3 is attached, but not 4; and at the root with 1 and 2. */
+static void nonsense_changes_nothing(void **state)
+{
+    const uint32_t epoch = 1;
+    uint8_t pass_on[256], says[256];
+    const size_t pass_len = packed(&entry, pass_on), says_len = packed(&say, says);
+    const struct {
+        uint32_t at;
+        uint32_t from;
+        uint8_t kind;
+        uint32_t agent;
+        uint64_t number;
+        const void *data;
+        size_t len;
+    } rows[] = {
+        /* entries, and what else comes from the parent only */
+        {1, 3, HUB_FRAME_ENTRY, 3, 1, pass_on, pass_len},
+        {0, 1, HUB_FRAME_ENTRY, 1, 1, pass_on, pass_len},
+        {1, 0, HUB_FRAME_ENTRY, 0, 2, pass_on, pass_len}, /* the first is missing */
+        {1, 3, HUB_FRAME_GOT, 1, 0, NULL, 0},
+        {0, 1, HUB_FRAME_GOT, 0, 0, NULL, 0},
+        {1, 0, HUB_FRAME_GOT, AGENTS, 0, NULL, 0},
+        {1, 0, HUB_FRAME_GOT, UINT32_MAX, 0, NULL, 0},
+        {1, 0, HUB_FRAME_GOT, 1, 99, NULL, 0}, /* more than was said */
+        {1, 3, HUB_FRAME_RESEND, 3, 0, NULL, 0},
+        {0, 1, HUB_FRAME_RESEND, 1, 0, NULL, 0},
+        {1, 3, HUB_FRAME_GONE, 3, 0, NULL, 0},
+        {0, 1, HUB_FRAME_GONE, 1, 0, NULL, 0},
+        /* who attaches is itself, another, and below us */
+        {1, 4, HUB_FRAME_ATTACH, 9, 0, &epoch, sizeof(epoch)},
+        {1, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
+        {0, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
+        {1, 1, HUB_FRAME_ATTACH, 1, 0, &epoch, sizeof(epoch)},
+        {1, 5, HUB_FRAME_ATTACH, 5, 0, &epoch, sizeof(epoch)},
+        {1, 4, HUB_FRAME_ATTACH, 4, 0, &epoch, sizeof(epoch) - 1},
+        {1, 4, HUB_FRAME_ATTACH, 4, 0, says, sizeof(epoch) + 1},
+        {0, 3, HUB_FRAME_ATTACH, 3, 1, &epoch, sizeof(epoch)}, /* more than there was */
+        /* facts come from those that are attached, of what is below us, and are facts */
+        {1, 4, HUB_FRAME_FACT, 4, 1, says, says_len},
+        {1, 7, HUB_FRAME_FACT, 7, 1, says, says_len},
+        {1, 3, HUB_FRAME_FACT, 5, 1, says, says_len},
+        {0, 1, HUB_FRAME_FACT, AGENTS, 1, says, says_len},
+        {1, 3, HUB_FRAME_FACT, 31, 1, says, says_len},
+        {0, 1, HUB_FRAME_FACT, 1, 1, pass_on, pass_len},
+        {0, 1, HUB_FRAME_FACT, 1, 1, says, 0},
+        /* as do acknowledgements of entries, of no more than there were */
+        {1, 4, HUB_FRAME_APPLIED, 4, 0, NULL, 0},
+        {1, 7, HUB_FRAME_APPLIED, 7, 0, NULL, 0},
+        {0, 1, HUB_FRAME_APPLIED, 1, 1, NULL, 0},
+        {1, 0, HUB_FRAMES, 0, 1, NULL, 0},
+        {1, 0, 0, 0, 1, NULL, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        open_one(rows[i].at);
+        if (rows[i].at != 0) aqi_hub_attached(one.hub, 0);
+        attach(rows[i].at == 0 ? 1 : 3, 1, 0);
+        if (rows[i].at == 0) attach(2, 1, 0);
+        unsigned before = one.count;
+        aq_status status = frame_says(rows[i].from, rows[i].kind, rows[i].agent, rows[i].number,
+                                      rows[i].data, rows[i].len);
+        if (status != AQ_EPROTO) fail_msg("row %zu: status %d", i, (int)status);
+        assert_int_equal(one.count, before);
+        assert_int_equal(one.detached, 0);
+        aqi_hub_close(one.hub);
+    }
+}
+
+static void entries_come_once(void **state)
+{
+    (void)state;
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(4, 1, 0);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    note(0, HUB_FRAME_ENTRY, 0, 2, &entry);
+    assert_int_equal(sent(4, HUB_FRAME_ENTRY, 1, 1), 1);
+    assert_int_equal(sent(4, HUB_FRAME_ENTRY, 1, 2), 1);
+    attach(3, 1, 1); /* it has the first */
+    assert_int_equal(sent(3, HUB_FRAME_ENTRY, 1, 1), 0);
+    assert_int_equal(sent(3, HUB_FRAME_ENTRY, 1, 2), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* 7 has one child, the last agent that there is: nothing is kept for another. */
+static void what_all_have_is_said(void **state)
+{
+    (void)state;
+    open_one(7);
+    aqi_hub_attached(one.hub, 3);
+    attach(15, 1, 0);
+    note(3, HUB_FRAME_ENTRY, 0, 1, &entry);
+    assert_int_equal(sent(3, HUB_FRAME_APPLIED, 0, 1), 0);
+    frame(15, HUB_FRAME_APPLIED, 15, 1, NULL, 0);
+    assert_int_equal(sent(3, HUB_FRAME_APPLIED, 0, 1), 1);
+    aqi_hub_link_lost(one.hub, 3, true, "it died");
+    aqi_hub_attached(one.hub, 1); /* which has not heard it */
+    assert_int_equal(sent(1, HUB_FRAME_APPLIED, 0, 1), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* The agent by which its facts came is lost, and one above it is here. */
+static void acknowledgements_find_another_way(void **state)
+{
+    (void)state;
+    open_one(0);
+    attach(1, 1, 0);
+    fact(1, 7, 1, &say);
+    aqi_hub_link_lost(one.hub, 1, false, "reset");
+    attach(3, 2, 0);
+    pass(TIME_OUT / 2);
+    assert_int_equal(sent(3, HUB_FRAME_GOT, 7, 1), 1);
+    aqi_hub_close(one.hub);
+}
+
+/* --- windows --------------------------------------------------------------------------------- */
+
+enum { GOT_BYTES = 65536, WINDOW = 4 * GOT_BYTES };
+
+static char text[2 * GOT_BYTES];
+
+/* What ranks print waits while so much has not been acknowledged, or nobody takes it. */
+static void output_has_a_window(void **state)
+{
+    (void)state;
+    for (unsigned room = 0; room < 2; room++) {
+        uint64_t facts = 1;
+        open_one(3);
+        assert_false(aqi_hub_has_room(one.hub));
+        aqi_hub_attached(one.hub, 1);
+        one.bytes = 0; /* from now on only facts are sent */
+        aqi_hub_started(one.hub, 3, 5);
+        assert_true(aqi_hub_has_room(one.hub));
+        size_t before = one.bytes;
+        aqi_hub_printed(one.hub, 3, 0, text, 0);
+        const size_t head = one.bytes - before;
+        while (one.bytes < WINDOW - room) {
+            size_t left = WINDOW - room - one.bytes;
+            assert_true(aqi_hub_has_room(one.hub));
+            aqi_hub_printed(one.hub, 3, 0, text, left > 16384 ? 8192 : left - head);
+            facts++;
+        }
+        assert_int_equal(one.bytes, WINDOW - room);
+        assert_int_equal(aqi_hub_has_room(one.hub), room);
+        frame(1, HUB_FRAME_GOT, 3, facts, NULL, 0);
+        assert_true(aqi_hub_has_room(one.hub));
+        aqi_hub_link_lost(one.hub, 1, false, "reset");
+        assert_false(aqi_hub_has_room(one.hub));
+        aqi_hub_close(one.hub);
+    }
+}
+
+/* A fact with so many bytes in its frame. */
+static void large(uint64_t number, size_t bytes)
+{
+    struct hub_note output = {.type = HUB_OUTPUT, .rank = 1, .data = text};
+    struct aqi_parcel *empty = hub_note_encode(&output);
+    assert_non_null(empty);
+    output.len = bytes - (empty->len - HUB_FRAME_HEAD);
+    aqi_parcel_release(empty);
+    fact(1, 1, number, &output);
+}
+
+/* The root answers so many bytes at once, to the byte, unless it has no room for more of them. */
+static void many_bytes_are_acknowledged_at_once(void **state)
+{
+    (void)state;
+    open_one(0);
+    attach(1, 1, 0);
+    large(1, GOT_BYTES - 1);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 1), 0);
+    large(2, 100);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 2), 1);
+    large(3, GOT_BYTES - 1);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 3), 0);
+    aqi_hub_hold_output(one.hub, true);
+    large(4, 100);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 4), 0);
+    aqi_hub_hold_output(one.hub, false);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 4), 1);
+    large(5, GOT_BYTES);
+    assert_int_equal(sent(1, HUB_FRAME_GOT, 1, 5), 1);
+    unsigned before = one.count;
+    aqi_hub_hold_output(one.hub, true);
+    aqi_hub_hold_output(one.hub, false);
+    assert_int_equal(one.count, before);
+    aqi_hub_close(one.hub);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* Only an agent that never found its way to the root needs whoever has started it. */
+static void who_has_started_it_is_gone(void **state)
+{
+    (void)state;
+    for (unsigned runs = 0; runs < 2; runs++) {
+        open_one(3);
+        if (runs) aqi_hub_started(one.hub, 3, 5);
+        aqi_hub_forsaken(one.hub);
+        assert_int_equal(one.says, 1);
+        assert_int_equal(one.always, runs); /* with ranks it harms somebody */
+        assert_non_null(strstr(one.text, "whoever has started its agent is gone"));
+        assert_int_equal(one.over, !runs);
+        if (!runs) assert_int_equal(one.code, AQI_EXIT_FAILED);
+        aqi_hub_forsaken(one.hub);
+        assert_int_equal(one.says, 1);
+        aqi_hub_close(one.hub);
+    }
+    open_one(3);
+    aqi_hub_attached(one.hub, 1);
+    aqi_hub_forsaken(one.hub);
+    assert_int_equal(one.says, 0);
+    assert_false(one.over);
+    aqi_hub_close(one.hub);
+    open_one(0);
+    aqi_hub_forsaken(one.hub);
+    assert_int_equal(one.says, 0);
+    assert_false(aqi_hub_ending(one.hub));
+    aqi_hub_close(one.hub);
+}
+
+/* While its ranks end it takes nobody's word, and nobody. */
+static void who_is_without_hope_is_deaf(void **state)
+{
+    static const char why[] = "lost";
+    (void)state;
+    open_one(1);
+    aqi_hub_started(one.hub, 1, 5);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    attach(4, 1, 0);
+    frame(0, HUB_FRAME_GONE, 1, 0, why, strlen(why));
+    assert_int_equal(one.detached, 1u << 0 | 1u << 3 | 1u << 4);
+    assert_int_equal(one.says, 1);
+    assert_false(one.over);
+    one.detached = 0;
+    unsigned calls = one.called, count = one.count;
+    frame(0, HUB_FRAME_GONE, 1, 0, why, strlen(why));
+    note(0, HUB_FRAME_ENTRY, 0, 1, &entry);
+    attach(3, 2, 0);
+    assert_int_equal(one.detached, 1u << 3);
+    aqi_hub_attached(one.hub, 0);
+    assert_int_equal(one.detached, 1u << 3 | 1u << 0);
+    aqi_hub_unreachable(one.hub, 0, false, "no route");
+    aqi_hub_unreachable(one.hub, 3, false, "no route");
+    assert_int_equal(one.called, calls);
+    assert_int_equal(one.count, count);
+    assert_int_equal(one.says, 1);
+    aqi_hub_close(one.hub);
+}
+
+/* Why there was no way is said, if it is known, but not what is long mended. */
+static void why_there_was_no_way(void **state)
+{
+    (void)state;
+    for (unsigned known = 0; known < 3; known++) {
+        open_one(1);
+        aqi_hub_attached(one.hub, 0);
+        aqi_hub_link_lost(one.hub, 0, false, "cut");
+        if (known != 0) aqi_hub_unreachable(one.hub, 0, false, known == 1 ? "X" : "no route");
+        if (known == 2) {
+            aqi_hub_attached(one.hub, 0);
+            aqi_hub_link_lost(one.hub, 0, false, "cut");
+        }
+        pass(2 * TIME_OUT);
+        assert_true(one.over);
+        const char *end = strstr(one.text, "there was none for 2 s");
+        assert_non_null(end);
+        assert_string_equal(end + strlen("there was none for 2 s"), known == 1 ? ": X" : "");
+        aqi_hub_close(one.hub);
+    }
+}
+
+/* Nobody needs it any more: that is no failure. */
+static void who_has_done_its_part_ends_well(void **state)
+{
+    const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
+    (void)state;
+    open_one(3);
+    aqi_hub_attached(one.hub, 1);
+    note(1, HUB_FRAME_ENTRY, 0, 1, &end);
+    frame(1, HUB_FRAME_GOT, 3, 1, NULL, 0);
+    aqi_hub_link_lost(one.hub, 1, true, "it was closed");
+    assert_true(one.over);
+    assert_int_equal(one.code, 0);
+    aqi_hub_close(one.hub);
+}
+
+/* It wants to be called when the first of those that it waits for is given up. */
+static void lost_children_have_their_time(void **state)
+{
+    (void)state;
+    open_one(1);
+    aqi_hub_attached(one.hub, 0);
+    attach(3, 1, 0);
+    attach(4, 1, 0);
+    uint64_t first = one.now + 2 * TIME_OUT;
+    aqi_hub_link_lost(one.hub, 3, false, "cut");
+    assert_true(aqi_hub_tick(one.hub) == first);
+    pass(TIME_OUT);
+    aqi_hub_link_lost(one.hub, 4, false, "cut");
+    assert_true(aqi_hub_tick(one.hub) == first);
+    pass(TIME_OUT);
+    assert_true(aqi_hub_tick(one.hub) == first + TIME_OUT);
+    aqi_hub_close(one.hub);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nonsense_changes_nothing),
+        cmocka_unit_test(entries_come_once),
+        cmocka_unit_test(what_all_have_is_said),
+        cmocka_unit_test(acknowledgements_find_another_way),
+        cmocka_unit_test(output_has_a_window),
+        cmocka_unit_test(many_bytes_are_acknowledged_at_once),
+        cmocka_unit_test(who_has_started_it_is_gone),
+        cmocka_unit_test(who_is_without_hope_is_deaf),
+        cmocka_unit_test(why_there_was_no_way),
+        cmocka_unit_test(who_has_done_its_part_ends_well),
+        cmocka_unit_test(lost_children_have_their_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
