@@ -1,0 +1,762 @@
+/*
+ * Twin of desk.c: its sockets, before a hub that is real and processes that the test plays. Who is
+ * let in and what is sent to it, what makes no sense, who floods it. What a job makes of that:
+ * tests/job.
+ */
+#include "job/desk.h"
+
+#include "base/capture_test.h"
+#include "base/clock.h"
+#include "job/channel.h"
+#include "job/loop.h"
+#include "job/top.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+/* Of the four ranks of the job two are here: 1 and 3. */
+enum { RANKS = 4, HERE = 2, FIRST = 1, SECOND = 3, TURN = 64, STRANGERS = 64 + HERE };
+static const uint32_t agent_of[RANKS] = {1, 0, 1, 0};
+static const uint8_t secret[AQI_JOB_KEY_BYTES] = "this is secret.";
+
+static struct {
+    struct aqi_hub *hub;
+    struct aqi_parcel *page;
+    int place[RANKS];
+    int listener;
+    struct sockaddr_un at;
+    unsigned said;
+    char text[512]; /* the last that was said */
+    unsigned descriptors;
+} world;
+
+static void on_say(void *arg, bool always, const char *text)
+{
+    (void)arg;
+    if (!always) return;
+    world.said++;
+    snprintf(world.text, sizeof(world.text), "%s", text);
+}
+
+static void on_agent(void *arg, uint32_t agent, const void *frame, size_t len)
+{
+    (void)arg, (void)agent, (void)frame, (void)len;
+}
+
+static void on_number(void *arg, uint32_t agent)
+{
+    (void)arg, (void)agent;
+}
+
+static void on_kill(void *arg, uint32_t rank, int number)
+{
+    (void)arg, (void)rank, (void)number;
+}
+
+static bool on_asleep(void *arg, uint32_t rank)
+{
+    (void)arg, (void)rank;
+    return false;
+}
+
+static void on_over(void *arg, int code)
+{
+    (void)arg, (void)code;
+}
+
+static void on_die(void *arg, const char *why)
+{
+    (void)arg;
+    fail_msg("%s", why);
+}
+
+static void loop_failed(const char *why)
+{
+    fail_msg("%s", why);
+}
+
+static unsigned descriptors(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Whatever is ready now, once each. */
+static void turn(void)
+{
+    aqi_loop_once(aqi_now_ns());
+}
+
+static void turns(void)
+{
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+}
+
+static void open_world(void)
+{
+    int epoll;
+    memset(&world, 0, sizeof(world));
+    world.descriptors = descriptors();
+    assert_int_equal(aqi_loop_open(loop_failed, &epoll), AQ_OK);
+    assert_int_equal(aqi_desk_open(HERE, &world.page), AQ_OK);
+    struct aqi_hub_params params = {.ranks = RANKS,
+                                    .agents = 2,
+                                    .fanout = 1,
+                                    .agent_of = agent_of,
+                                    .program = "./program",
+                                    .launcher = "aqrun",
+                                    .page = world.page,
+                                    .start_timeout_ns = UINT64_MAX / 4,
+                                    .exit_timeout_ns = UINT64_MAX / 4,
+                                    .host_timeout_ns = UINT64_MAX / 4,
+                                    .now_ns = aqi_now_ns()};
+    params.hooks = (struct aqi_hub_hooks){.to_rank = aqi_desk_to_rank,
+                                          .to_agent = on_agent,
+                                          .attach = on_number,
+                                          .detach = on_number,
+                                          .kill = on_kill,
+                                          .asleep = on_asleep,
+                                          .drain = aqi_desk_on_drain,
+                                          .say = on_say,
+                                          .freeze = aqi_desk_freeze,
+                                          .share = aqi_desk_share,
+                                          .over = on_over,
+                                          .die = on_die};
+    assert_int_equal(aqi_hub_open(&params, &world.hub), AQ_OK);
+    aqi_desk_serve(world.hub);
+    aqi_top_open(
+        &(struct aqi_top_params){.hub = world.hub, .host = "here", .program = "./program"});
+    for (uint32_t i = 0; i < RANKS; i++)
+        world.place[i] = -1;
+    world.listener = -1;
+}
+
+/* The places of processes that the agent has forked: this one. */
+static void open_places(void)
+{
+    open_world();
+    for (uint32_t rank = FIRST; rank <= SECOND; rank += 2) {
+        world.place[rank] = aqi_desk_place(rank);
+        assert_true(world.place[rank] >= 0);
+        assert_int_equal(fcntl(world.place[rank], F_SETFL, O_NONBLOCK), 0);
+        aqi_desk_forked(rank, getpid());
+        aqi_hub_started(world.hub, rank, getpid());
+    }
+}
+
+static void close_world(void)
+{
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (world.place[i] >= 0) close(world.place[i]);
+    aqi_desk_close();
+    aqi_top_close();
+    aqi_hub_close(world.hub);
+    aqi_parcel_release(world.page);
+    aqi_loop_close();
+    assert_int_equal(descriptors(), world.descriptors);
+}
+
+/* --- what a rank does ------------------------------------------------------------------------ */
+
+static int own_socket(int *theirs)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+                     0);
+    *theirs = pair[1];
+    return pair[0];
+}
+
+/* HELLO, with one end of a socket; returns the other. */
+static int hello(uint32_t rank)
+{
+    int theirs, own = own_socket(&theirs);
+    const struct aqi_control message = {.type = AQI_CONTROL_HELLO};
+    assert_int_equal(aqi_channel_send(world.place[rank], &message, theirs), AQ_OK);
+    close(theirs);
+    turns();
+    return own;
+}
+
+static uint8_t heard[AQI_CONTROL_MAX];
+
+/* What it is told. */
+static aq_status hear(int fd, struct aqi_control *message, int *passed)
+{
+    size_t len = sizeof(heard);
+    aq_status status = aqi_channel_receive(fd, heard, &len, passed);
+    return status == AQ_OK ? aqi_control_decode(heard, len, message) : status;
+}
+
+static void expect_job(int fd, uint32_t rank, int *page)
+{
+    struct aqi_control message;
+    assert_int_equal(hear(fd, &message, page), AQ_OK);
+    assert_int_equal(message.type, AQI_CONTROL_JOB);
+    assert_int_equal(message.rank, rank);
+    assert_int_equal(message.local_rank, rank / 2);
+    assert_true(*page >= 0);
+}
+
+/* It is refused, as the text says, and its socket closed. */
+static void expect_refusal(int fd, aq_status status, const char *why)
+{
+    struct aqi_control message;
+    char text[AQI_CONTROL_TEXT + 1];
+    int passed;
+    assert_int_equal(hear(fd, &message, &passed), AQ_OK);
+    assert_int_equal(message.type, AQI_CONTROL_REFUSE);
+    assert_int_equal(message.status, status);
+    assert_int_equal(passed, -1);
+    aqi_control_text(&message, text);
+    assert_non_null(strstr(text, why));
+    assert_int_equal(hear(fd, &message, &passed), AQ_EPEER);
+    close(fd);
+}
+
+static int joined(uint32_t rank)
+{
+    int page, fd = hello(rank);
+    expect_job(fd, rank, &page);
+    close(page);
+    return fd;
+}
+
+/* --- joining --------------------------------------------------------------------------------- */
+
+static void a_rank_joins(void **state)
+{
+    struct stat info;
+    int page;
+    (void)state;
+    open_places();
+    turns();
+    int fd = hello(FIRST);
+    expect_job(fd, FIRST, &page);
+    assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_JOINED);
+    assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_STARTED);
+    assert_int_equal(aqi_hub_pid(world.hub, 0), getpid());
+    /* The page has a line for each rank, grows for nobody, and only the agent writes to it. */
+    assert_int_equal(fstat(page, &info), 0);
+    assert_int_equal(info.st_size, HERE * AQI_CACHE_LINE);
+    assert_int_not_equal(ftruncate(page, 2 * info.st_size), 0);
+    assert_ptr_equal(mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0),
+                     MAP_FAILED);
+    const uint32_t *line = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, page, 0);
+    assert_true(line != MAP_FAILED);
+    int other = joined(SECOND);
+    static const uint16_t types[] = {AQI_CONTROL_EVENT, AQI_CONTROL_AGREED, AQI_CONTROL_RESULT};
+    for (unsigned i = 0; i < AQI_COUNT_OF(types); i++) {
+        const struct aqi_control message = {.type = types[i]};
+        struct aqi_control said;
+        int passed;
+        aqi_desk_to_rank(NULL, SECOND, &message, NULL);
+        assert_int_equal(hear(other, &said, &passed), AQ_OK);
+        assert_int_equal(said.type, types[i]);
+        assert_int_equal(line[0], 0);
+        assert_int_equal(line[AQI_CACHE_LINE / sizeof(*line)], aqi_min(i + 1, 2));
+    }
+    munmap((void *)(uintptr_t)line, (size_t)info.st_size);
+    close(page);
+    close(fd);
+    close(other);
+    assert_int_equal(world.said, 0);
+    close_world();
+}
+
+static void a_place_is_taken_once(void **state)
+{
+    (void)state;
+    open_places();
+    int fd = joined(FIRST), again = hello(FIRST);
+    expect_refusal(again, AQ_ESTATE, "place in the job is taken");
+    const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
+    assert_int_equal(aqi_channel_send(fd, &bye, -1), AQ_OK);
+    turns();
+    assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_LEFT);
+    expect_refusal(hello(FIRST), AQ_ESTATE, "has left again");
+    close(fd);
+    close_world();
+}
+
+/* Its packet is not ours, or what it has with it: said once, and nothing of it is kept. */
+static void garbage_at_a_place(void **state)
+{
+    static const uint8_t zeros[100];
+    const struct aqi_control hi = {.type = AQI_CONTROL_HELLO}, bye = {.type = AQI_CONTROL_BYE};
+    (void)state;
+    for (unsigned i = 0; i < 7; i++) {
+        int theirs, own;
+        open_places();
+        own = own_socket(&theirs);
+        int place = world.place[FIRST];
+        switch (i) {
+        case 0:
+            assert_int_equal(send(place, zeros, sizeof(zeros), 0), sizeof(zeros));
+            break;
+        case 1:
+            assert_int_equal(send(place, zeros, 0, 0), 0);
+            break;
+        case 2: /* nothing to answer over */
+            assert_int_equal(aqi_channel_send(place, &hi, -1), AQ_OK);
+            break;
+        case 3: /* with a socket, and not the right message */
+            assert_int_equal(aqi_channel_send(place, &bye, theirs), AQ_OK);
+            break;
+        case 4: /* the right message, with what is no such socket */
+            close(theirs);
+            theirs = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            assert_int_equal(aqi_channel_send(place, &hi, theirs), AQ_OK);
+            break;
+        case 5:
+            close(theirs);
+            theirs = open("/dev/null", O_RDWR | O_CLOEXEC);
+            assert_int_equal(aqi_channel_send(place, &hi, theirs), AQ_OK);
+            break;
+        default: /* a message of ours of another kind */
+            assert_int_equal(aqi_channel_send(place, &bye, -1), AQ_OK);
+            break;
+        }
+        close(theirs);
+        turns();
+        assert_int_equal(world.said, 1);
+        assert_non_null(strstr(world.text, "rank 1 (pid "));
+        assert_non_null(strstr(world.text, "bytes to its control socket that make no sense"));
+        assert_int_equal(send(place, zeros, 1, 0), 1);
+        turns();
+        assert_int_equal(world.said, 1);
+        assert_int_equal(send(world.place[SECOND], zeros, 1, 0), 1);
+        turns();
+        assert_int_equal(world.said, 2);
+        assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_STARTED);
+        int fd = joined(FIRST); /* all the same */
+        close(fd);
+        close(own);
+        close_world();
+    }
+}
+
+static void another_version(void **state)
+{
+    (void)state;
+    uint16_t head[2] = {AQI_CONTROL_VERSION + 1, AQI_CONTROL_HELLO};
+    open_places();
+    int theirs, own = own_socket(&theirs);
+    struct iovec bytes = {.iov_base = head, .iov_len = sizeof(head)};
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.room = {0}};
+    struct msghdr packet = {.msg_iov = &bytes,
+                            .msg_iovlen = 1,
+                            .msg_control = control.room,
+                            .msg_controllen = sizeof(control.room)};
+    struct cmsghdr *beside = CMSG_FIRSTHDR(&packet);
+    beside->cmsg_level = SOL_SOCKET;
+    beside->cmsg_type = SCM_RIGHTS;
+    beside->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(beside), &theirs, sizeof(theirs));
+    assert_int_equal(sendmsg(world.place[FIRST], &packet, 0), sizeof(head));
+    close(theirs);
+    turns();
+    expect_refusal(own, AQ_EPROTO, "of the control protocol, this aqrun version ");
+    /* Without a socket nobody can be answered. */
+    assert_int_equal(send(world.place[FIRST], head, sizeof(head), 0), sizeof(head));
+    turns();
+    assert_int_equal(world.said, 1);
+    close_world();
+}
+
+/* --- what ranks say and are told ------------------------------------------------------------- */
+
+static void garbage_of_a_rank(void **state)
+{
+    static const uint8_t zeros[100];
+    (void)state;
+    for (unsigned i = 0; i < 5; i++) {
+        open_places();
+        int fd = joined(FIRST), theirs, own = own_socket(&theirs);
+        const struct aqi_control show = {.type = AQI_CONTROL_SHOW, .call = AQI_SHOW_COUNTERS},
+                                 job = {.type = AQI_CONTROL_JOB,
+                                        .size = 1,
+                                        .hosts = 1,
+                                        .local_size = 1},
+                                 exit = {.type = AQI_CONTROL_READY};
+        if (i == 0) assert_int_equal(send(fd, zeros, sizeof(zeros), 0), sizeof(zeros));
+        if (i == 1) assert_int_equal(aqi_channel_send(fd, &job, theirs), AQ_OK);
+        if (i == 2) assert_int_equal(aqi_channel_send(fd, &exit, theirs), AQ_OK);
+        if (i == 3) assert_int_equal(aqi_channel_send(fd, &show, theirs), AQ_OK);
+        if (i == 4) assert_int_equal(aqi_channel_send(fd, &show, -1), AQ_OK);
+        close(theirs);
+        turns();
+        /* Whatever came with it was closed, but what is for others, who keep it. */
+        struct aqi_control message;
+        int passed;
+        assert_int_equal(hear(own, &message, &passed), i == 3 ? AQ_AGAIN : AQ_EPEER);
+        assert_int_equal(world.said, i < 2);
+        if (i < 2) assert_non_null(strstr(world.text, "that make no sense"));
+        assert_int_equal(send(fd, zeros, 1, 0), 1);
+        turns();
+        assert_int_equal(world.said, 1);
+        assert_int_equal(hear(fd, &message, &passed), AQ_AGAIN); /* it goes on */
+        close(own);
+        close(fd);
+        turns();
+        assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_JOINED);
+        close_world();
+    }
+}
+
+static bool unread(int fd)
+{
+    int bytes = 0; /* of what was sent here */
+    assert_int_equal(ioctl(fd, SIOCOUTQ, &bytes), 0);
+    return bytes != 0;
+}
+
+/* One that says a lot is heard in turn with the others; at its end all of it. */
+static void turns_of_those_that_talk(void **state)
+{
+    static const uint8_t zeros[8];
+    (void)state;
+    open_places();
+    int fd = joined(FIRST);
+    const int talkers[] = {fd, world.place[SECOND]};
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned more = 0; more < 2; more++) {
+            for (unsigned n = 0; n < TURN + more; n++)
+                assert_int_equal(send(talkers[i], zeros, sizeof(zeros), 0), sizeof(zeros));
+            turn();
+            assert_int_equal(unread(talkers[i]), more);
+            turn();
+            assert_false(unread(talkers[i]));
+        }
+    for (unsigned n = 0; n < 2 * TURN; n++)
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(send(talkers[i], zeros, sizeof(zeros), 0), sizeof(zeros));
+    aqi_desk_on_drain(NULL, FIRST);
+    assert_false(unread(fd));
+    assert_true(unread(world.place[SECOND]));
+    aqi_desk_drain(SECOND);
+    assert_false(unread(world.place[SECOND]));
+    close(fd);
+    close_world();
+}
+
+enum { MANY = 100 };
+
+static void queue_many(struct aqi_parcel **parcel)
+{
+    *parcel = aqi_parcel_new(NULL, AQI_CONTROL_CHUNK);
+    assert_non_null(*parcel);
+    for (uint32_t i = 0; i < MANY; i++) {
+        const struct aqi_control message = {
+            .type = AQI_CONTROL_RESULT, .seq = i, .bytes = AQI_CONTROL_CHUNK};
+        aqi_desk_to_rank(NULL, FIRST, &message, i % 2 != 0 ? *parcel : NULL);
+    }
+    assert_true((*parcel)->refs > 1);
+}
+
+/* More than a socket holds waits, in order; nothing is kept of what was sent. */
+static void a_rank_that_reads_slowly(void **state)
+{
+    struct aqi_parcel *parcel;
+    struct aqi_control message;
+    int passed;
+    (void)state;
+    open_places();
+    int fd = joined(FIRST);
+    queue_many(&parcel);
+    const struct aqi_control event = {.type = AQI_CONTROL_EVENT};
+    aqi_desk_to_rank(NULL, SECOND, &event, parcel); /* there is nobody yet */
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < MANY; i++) {
+        while (hear(fd, &message, &passed) == AQ_AGAIN) {
+            turn();
+            assert_in_range(++most, 1, 2 * MANY);
+        }
+        assert_int_equal(message.type, AQI_CONTROL_RESULT);
+        assert_int_equal(message.seq, i);
+        assert_int_equal(message.len, i % 2 != 0 ? AQI_CONTROL_CHUNK : 0);
+    }
+    assert_true(most > 0);
+    turns();
+    assert_int_equal(hear(fd, &message, &passed), AQ_AGAIN);
+    assert_int_equal(parcel->refs, 1);
+    aqi_parcel_release(parcel);
+    assert_int_equal(world.said, 0);
+    close(fd);
+    close_world();
+}
+
+/* What waits for one that closes its socket, or leaves, is given back. */
+static void a_rank_that_does_not_read(void **state)
+{
+    (void)state;
+    for (unsigned leaves = 0; leaves < 2; leaves++) {
+        struct aqi_parcel *parcel;
+        open_places();
+        int fd = joined(FIRST);
+        queue_many(&parcel);
+        if (leaves == 0) close(fd);
+        if (leaves == 1) aqi_desk_leave(FIRST);
+        turns();
+        assert_int_equal(parcel->refs, 1);
+        assert_int_equal(world.said, 0);
+        const struct aqi_control event = {.type = AQI_CONTROL_EVENT};
+        aqi_desk_to_rank(NULL, FIRST, &event, parcel);
+        assert_int_equal(parcel->refs, 1);
+        aqi_parcel_release(parcel);
+        if (leaves != 0) close(fd);
+        close_world();
+    }
+}
+
+/* A message that is too long for its kind is not sent, and said; the next one is. */
+static void a_message_that_cannot_be_sent(void **state)
+{
+    struct aqi_control said;
+    int passed;
+    (void)state;
+    open_places();
+    int fd = joined(FIRST);
+    struct aqi_parcel *parcel = aqi_parcel_new(NULL, AQI_CONTROL_TEXT + 1);
+    const struct aqi_control event = {.type = AQI_CONTROL_EVENT};
+    aqi_desk_to_rank(NULL, FIRST, &event, parcel);
+    assert_int_equal(parcel->refs, 1);
+    assert_int_equal(world.said, 1);
+    assert_non_null(strstr(world.text, "cannot send to rank 1: "));
+    aqi_desk_to_rank(NULL, FIRST, &event, NULL);
+    assert_int_equal(hear(fd, &said, &passed), AQ_OK);
+    aqi_parcel_release(parcel);
+    close(fd);
+    close_world();
+}
+
+/* --- processes that come by themselves ------------------------------------------------------- */
+
+static void open_listener(void)
+{
+    open_world();
+    world.at = (struct sockaddr_un){.sun_family = AF_UNIX};
+    socklen_t len = sizeof(sa_family_t); /* the kernel picks a name */
+    world.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(world.listener >= 0);
+    assert_int_equal(bind(world.listener, (struct sockaddr *)&world.at, len), 0);
+    len = sizeof(world.at);
+    assert_int_equal(getsockname(world.listener, (struct sockaddr *)&world.at, &len), 0);
+    assert_int_equal(listen(world.listener, 128), 0);
+    assert_int_equal(aqi_desk_listen(world.listener, secret), AQ_OK);
+}
+
+static int call(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 6); /* of autobind */
+    assert_int_equal(connect(fd, (struct sockaddr *)&world.at, len), 0);
+    return fd;
+}
+
+static int claim(uint32_t rank, uint8_t key, int pass)
+{
+    struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = rank};
+    int fd = call();
+    memcpy(message.key, secret, sizeof(secret));
+    message.key[0] = key;
+    assert_int_equal(aqi_channel_send(fd, &message, pass), AQ_OK);
+    turns();
+    return fd;
+}
+
+static bool is_closed(int fd)
+{
+    struct aqi_control message;
+    int passed;
+    return hear(fd, &message, &passed) == AQ_EPEER;
+}
+
+static void places_are_claimed(void **state)
+{
+    int page, theirs, own;
+    (void)state;
+    open_listener();
+    expect_refusal(claim(0, secret[0], -1), AQ_EMISMATCH, "rank 0 does not belong to this host");
+    expect_refusal(claim(RANKS, secret[0], -1), AQ_EMISMATCH, "rank 4 does not belong");
+    expect_refusal(claim(UINT32_MAX, secret[0], -1), AQ_EMISMATCH, "does not belong");
+    assert_int_equal(aqi_desk_claimed(), 0);
+    own = own_socket(&theirs);
+    int fd = claim(FIRST, secret[0], theirs); /* what comes with it is of no use */
+    close(theirs);
+    assert_true(is_closed(own));
+    expect_job(fd, FIRST, &page);
+    close(page);
+    assert_int_equal(aqi_desk_claimed(), 1);
+    assert_int_equal(aqi_hub_pid(world.hub, 0), getpid());
+    expect_refusal(claim(FIRST, secret[0], -1), AQ_ESTATE, "place in the job is taken");
+    assert_int_equal(aqi_desk_claimed(), 1);
+    int other = claim(RANKS - 1, secret[0], -1);
+    expect_job(other, RANKS - 1, &page);
+    assert_int_equal(aqi_desk_claimed(), 2);
+    close(page);
+    close(own);
+    close(fd);
+    close(other);
+    turns();
+    close_world();
+}
+
+static void strangers_claim_nothing(void **state)
+{
+    static const uint8_t zeros[8];
+    const struct aqi_control hi = {.type = AQI_CONTROL_HELLO};
+    (void)state;
+    open_listener();
+    int fd = claim(FIRST, (uint8_t)(secret[0] + 1), -1);
+    assert_true(is_closed(fd));
+    close(fd);
+    fd = call();
+    assert_int_equal(send(fd, zeros, sizeof(zeros), 0), sizeof(zeros));
+    turns();
+    assert_true(is_closed(fd));
+    close(fd);
+    fd = call();
+    assert_int_equal(aqi_channel_send(fd, &hi, -1), AQ_OK);
+    turns();
+    assert_true(is_closed(fd));
+    close(fd);
+    assert_int_equal(aqi_desk_claimed(), 0);
+    /* So many may say nothing; the next is not let in until one of them is gone. */
+    int fds[STRANGERS + 1];
+    for (unsigned i = 0; i <= STRANGERS; i++) {
+        fds[i] = call();
+        turn();
+    }
+    turns();
+    for (unsigned i = 0; i < STRANGERS; i++)
+        assert_false(is_closed(fds[i]));
+    assert_true(is_closed(fds[STRANGERS]));
+    close(fds[STRANGERS]);
+    close(fds[STRANGERS / 2]);
+    turns();
+    fds[STRANGERS / 2] = claim(FIRST, secret[0], -1);
+    int page;
+    expect_job(fds[STRANGERS / 2], FIRST, &page);
+    close(page);
+    for (unsigned i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    close_world();
+}
+
+/* One that left has ended with its socket. */
+static void a_claimed_place_that_was_left(void **state)
+{
+    const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
+    int page;
+    (void)state;
+    open_listener();
+    int fd = claim(FIRST, secret[0], -1);
+    expect_job(fd, FIRST, &page);
+    close(page);
+    unsigned before = descriptors();
+    assert_int_equal(aqi_channel_send(fd, &bye, -1), AQ_OK);
+    turns();
+    assert_int_equal(descriptors(), before);
+    close(fd);
+    turns();
+    /* Its control socket and what told of its life are closed. */
+    assert_int_equal(descriptors(), before - 3);
+    close_world();
+}
+
+/* A process that claims a place and ends without a word has ended when it has. */
+static void a_claimed_place_that_was_lost(void **state)
+{
+    int go[2];
+    (void)state;
+    open_listener();
+    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char byte;
+        struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = SECOND};
+        memcpy(message.key, secret, sizeof(secret));
+        int fd = call();
+        close(go[1]);
+        if (aqi_channel_send(fd, &message, -1) != AQ_OK) _exit(1);
+        (void)!read(go[0], &byte, 1); /* until it is killed */
+        pause();
+    }
+    while (aqi_desk_claimed() == 0)
+        aqi_loop_once(aqi_now_ns() + 1000000);
+    assert_int_equal(aqi_hub_pid(world.hub, 1), pid);
+    assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_JOINED);
+    aqi_desk_signal(SECOND, SIGTERM);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    turns();
+    assert_true(aqi_hub_ending(world.hub));
+    close(go[0]);
+    close(go[1]);
+    close_world();
+}
+
+/* --- descriptors ----------------------------------------------------------------------------- */
+
+static void what_ranks_share(void **state)
+{
+    struct aqi_parcel *parcel;
+    struct stat info;
+    char bytes[6];
+    (void)state;
+    open_world();
+    assert_int_equal(aqi_desk_freeze(NULL, "table", 6, &parcel), AQ_OK);
+    assert_int_equal(parcel->refs, 1);
+    assert_int_equal(pread(parcel->fd, bytes, sizeof(bytes), 0), 6);
+    assert_string_equal(bytes, "table");
+    assert_true(pwrite(parcel->fd, "x", 1, 0) < 0);
+    aqi_parcel_release(parcel);
+    assert_int_equal(aqi_desk_share(NULL, "aq-test", 4096, &parcel), AQ_OK);
+    assert_int_equal(fstat(parcel->fd, &info), 0);
+    assert_int_equal(info.st_size, 4096);
+    aqi_parcel_release(parcel);
+    close_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_joins),
+        cmocka_unit_test(a_place_is_taken_once),
+        cmocka_unit_test(garbage_at_a_place),
+        cmocka_unit_test(another_version),
+        cmocka_unit_test(garbage_of_a_rank),
+        cmocka_unit_test(turns_of_those_that_talk),
+        cmocka_unit_test(a_rank_that_reads_slowly),
+        cmocka_unit_test(a_rank_that_does_not_read),
+        cmocka_unit_test(a_message_that_cannot_be_sent),
+        cmocka_unit_test(places_are_claimed),
+        cmocka_unit_test(strangers_claim_nothing),
+        cmocka_unit_test(a_claimed_place_that_was_left),
+        cmocka_unit_test(a_claimed_place_that_was_lost),
+        cmocka_unit_test(what_ranks_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
