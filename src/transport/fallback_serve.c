@@ -3,6 +3,7 @@
  * takes the answers to the operations that fallback_ops.c started. Trusts nothing a peer sends.
  */
 #include "base/copy.h"
+#include "base/log.h"
 #include "base/stats.h"
 #include "transport/fallback_impl.h"
 
@@ -264,6 +265,16 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
     return op != NULL;
 }
 
+/* Whoever sent it has its source back and does not wait for an answer. */
+static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_am *am)
+{
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "transport",
+                 "peer %u sent a Long of %u bytes to %#llx, which is in no segment here: its "
+                 "handler does not run; destroy a segment when nobody uses it any more",
+                 source, am->nbytes, (unsigned long long)am->addr);
+}
+
 bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_am visible = *am;
@@ -275,8 +286,12 @@ bool fallback_serve(struct aqi_fallback *fb, uint32_t source, const struct aqi_a
     case AQI_AM_LONG_PACKED:
     case AQI_AM_LONG_HEADER:
     case AQI_AM_LONG_LATE:
-        ok = ok && (am->nbytes == 0 || fb->up.range_ok(fb->up.host, am->addr, am->nbytes));
         if (!ok) break;
+        ok = am->nbytes == 0 || fb->up.range_ok(fb->up.host, am->addr, am->nbytes);
+        if (!ok) {
+            fallback_serve_homeless(source, am);
+            break;
+        }
         if (am->kind == AQI_AM_LONG_PACKED)
             aqi_copy_put((void *)(uintptr_t)am->addr, am->payload, am->nbytes);
         visible.kind = AQI_AM_LONG;

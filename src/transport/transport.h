@@ -257,8 +257,8 @@ struct aqi_tp_params {
     uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
                                  where the transport has to find out; 0: never */
     size_t max_medium;        /* wanted; the transport may offer less, never below 512 */
-    size_t long_apart; /* Longs from this length on are put first, then their header, also where
-                          both fit a message; 0: none. Of transports without am_long */
+    size_t long_apart; /* Longs from this length on are put, and their header is sent by itself,
+                          also where both fit a message; 0: none */
     /* The server's end of a connection: where the client's end receives, which it has opened with
      * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
     const void *like;

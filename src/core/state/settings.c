@@ -97,9 +97,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_PACKEDLONG_LIMIT",
      .def = "1M",
-     .doc = "Payload bytes of a Long that travels in one message with its header, up to the "
-            "largest Medium; a larger one is put first. 0: none. Over ibv and ofi; shm and udp "
-            "have ways of their own.",
+     .doc = "Payload bytes of a Long that travels in one message with its header, over ibv and "
+            "ofi up to the largest Medium, over udp up to 64K; a larger one is put first. 0: none. "
+            "shm has a way of its own.",
      .advice = "Lower it where the copy into the target's memory costs more than a message.",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, packed_long)},

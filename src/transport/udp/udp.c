@@ -211,7 +211,8 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->address = udp->port->address;
     config->packet = udp->port->limits.packet;
     config->room = udp->port->limits.room;
-    config->max_message = sizeof(struct udp_head) + udp->tp.limits.max_medium;
+    config->max_message =
+        sizeof(struct udp_head) + aqi_max(udp->tp.limits.max_medium, UDP_PACKED_LONG);
     if (udp_config.window != 0) config->window = config->reach = (size_t)udp_config.window;
     config->ack_delay = udp_config.ack_delay_ns;
     config->rto_min = udp_config.rto_min_ns;

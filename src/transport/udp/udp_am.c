@@ -37,7 +37,11 @@ static bool udp_am_read(const struct udp_tp *udp, uint32_t source, bool request,
                         unsigned char *message, size_t len, struct aqi_am *am)
 {
     uint32_t claimed;
-    if (aqi_am_decode(message, len, udp->tp.limits.max_medium, am, &claimed) != AQ_OK) return false;
+    size_t most = udp->tp.limits.max_medium;
+    if (aqi_am_decode(message, len, aqi_max(most, UDP_PACKED_LONG), am, &claimed) != AQ_OK)
+        return false;
+    if (am->nbytes > most && aqi_am_has_payload(am->kind) && am->kind != AQI_AM_LONG_PACKED)
+        return false;
     if (claimed != source || request != ((am->flags & AQI_AM_IS_REPLY) == 0)) return false;
     if (!aqi_am_has_payload(am->kind)) return true;
     size_t offset = aqi_am_payload_offset(am->nargs);

@@ -224,6 +224,9 @@ unsigned udp_receive_to_answer(struct udp_tp *udp);
 
 /* udp_rma.c */
 #define UDP_KEY 8 /* bytes */
+/* Bytes of a Long that travels as a message: to copy more takes as long as an answer, for which
+ * the caller would have to wait otherwise. Alike in all processes. */
+#define UDP_PACKED_LONG (64u << 10)
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem,
                       struct aqi_comp *comp);

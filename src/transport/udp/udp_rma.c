@@ -135,8 +135,18 @@ aq_status udp_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     return udp_rma_begun(udp, aqi_dgram_get(udp->dgram, peer->id, addr, dst, len, comp));
 }
 
-/* Its head travels as what follows a put: the layer above checks the range again and hands it on as
- * a Long. */
+/* Does it travel in one message with its header? */
+static bool udp_rma_packs(const struct udp_tp *udp, size_t nbytes)
+{
+    size_t apart = udp->params.long_apart;
+    return nbytes <= UDP_PACKED_LONG && (apart == 0 || nbytes < apart);
+}
+
+/*
+ * Its payload is copied into packets with its header, which the layer above takes out over there,
+ * and nobody waits for an acknowledgement. Of a longer one the head travels as what follows a put:
+ * that layer checks the range again and hands it on as a Long.
+ */
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
 {
@@ -146,8 +156,9 @@ aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     const void *src = am->payload;
     void *user = comp, *copy = NULL;
     (void)rmem, (void)mem;
-    aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
-    if (am->nbytes == 0) return udp_am_send(tp, peer, &header, comp);
+    bool packed = udp_rma_packs(udp, am->nbytes);
+    aqi_am_set_kind(&header, packed ? AQI_AM_LONG_PACKED : AQI_AM_LONG_HEADER);
+    if (packed || am->nbytes == 0) return udp_am_send(tp, peer, &header, comp);
     size_t len = udp_am_head(udp, &header, &head);
     if (comp == NULL && am->nbytes > AQI_DGRAM_COPIED) {
         copy = malloc(am->nbytes);
