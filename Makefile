@@ -52,10 +52,12 @@ lint: dev
 	@ctest --preset dev -j $(JOBS) -L lint
 
 tidy: dev
+	@.ci/install-deps.sh tidy
 	@git ls-files 'src/*.c' 'tools/*.c' | grep -v _test.c | \
 	    xargs -n 4 -P $(JOBS) clang-tidy --quiet -p build/dev 2>/dev/null
 
 format:
+	@.ci/install-deps.sh format
 	@git ls-files -z '*.c' '*.h' '*.cc' '*.cpp' | xargs -0 clang-format-14 -i
 
 install: release

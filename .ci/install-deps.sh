@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a task needs, and only those that are missing.
 # usage: .ci/install-deps.sh build|test|all|ci   (each set includes the one before it)
+#        .ci/install-deps.sh format|tidy         (what make format and make tidy need besides)
 # test: what `make test` installs by itself; all: what its tests use besides, 100 MB to fetch, with
 # daemons (sshd, Slurm) that may start when the system does; ci: other compilers and processors.
 set -euo pipefail
@@ -16,6 +17,8 @@ managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge open
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14)
 ci=("${all[@]}" "${other[@]}" clang libclang-rt-14-dev)
+format=(git clang-format-14)
+tidy=(git clang-tidy)
 # What the packages above put on the PATH, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
@@ -30,7 +33,9 @@ build) wanted=("${build[@]}") ;;
 test) wanted=("${test[@]}") ;;
 all) wanted=("${all[@]}") ;;
 ci) wanted=("${ci[@]}") ;;
-*) fail "say which set: build, test, all or ci" ;;
+format) wanted=("${format[@]}") build_commands=("${format[@]}") ;;
+tidy) wanted=("${tidy[@]}") build_commands=("${tidy[@]}") ;;
+*) fail "say which set: build, test, all, ci, format or tidy" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
