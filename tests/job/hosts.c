@@ -303,7 +303,7 @@ static void test_managers(void **state)
     unlink(in_top("mpiexec"));
     job_run(&run, "-spawner=pmi", "-n", "4", "prog");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "none of mpiexec.hydra, mpiexec, mpirun that would do is in a folder");
+    expect_text(&run, ERR, "no mpiexec.hydra or mpiexec or mpirun that would do is in a folder");
     run_free(&run);
     setenv("PATH", path, 1);
     free(path);

@@ -144,10 +144,10 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
     for (size_t i = 0; i < AQI_COUNT_OF(manager_rows); i++)
         if (manager_rows[i].spawner == spawner)
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-                                     used > 0 ? ", " : "", manager_rows[i].program);
+                                     used > 0 ? " or " : "", manager_rows[i].program);
     manager_wrong(why,
-                  "none of %s that would do is in a folder of PATH: install one, or load its "
-                  "module; --spawner ssh does without",
+                  "no %s that would do is in a folder of PATH: install one, or load its module; "
+                  "--spawner ssh does without",
                   names);
     return NULL;
 }
