@@ -66,6 +66,7 @@ static const struct {
 };
 
 _Atomic uint32_t aqi_tp_pending;
+_Atomic uint64_t aqi_tp_awake_until;
 
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps)
 {

@@ -327,6 +327,17 @@ struct aqi_watch {
 #define AQI_POLLS_PER_ROUND 64u
 extern _Atomic uint32_t aqi_tp_pending;
 
+/*
+ * A thread waits on a core of its own, and is awake until then at least (ns): what comes is to be
+ * found by its polls, and should not wake another thread, which has no core to run on.
+ */
+extern _Atomic uint64_t aqi_tp_awake_until;
+
+static inline bool aqi_tp_is_awake(uint64_t now)
+{
+    return now < atomic_load_explicit(&aqi_tp_awake_until, memory_order_relaxed);
+}
+
 /* A locked instruction only where other threads count, too. */
 static inline void aqi_count_on(_Atomic uint32_t *counter, bool threads, uint32_t by)
 {

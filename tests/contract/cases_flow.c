@@ -484,27 +484,9 @@ static void flow_quiet(struct ct_ep *ep)
 
 /* --- sleeping ---------------------------------------------------------------------------- */
 
-enum { WAKE_MS = 60000, WAKE_ROUNDS = 200 };
+enum { WAKE_ROUNDS = 200 };
 
-/* Asleep on the descriptor, or until the transport's next deadline. */
-static void flow_poll(struct ct_ep *ep)
-{
-    struct pollfd wait = {.fd = ep->tp->ops.wait_fd(ep->tp), .events = POLLIN};
-    uint64_t deadline = ep->tp->ops.next_deadline(ep->tp), now = aqi_now_ns();
-    if (deadline == AQI_NO_DEADLINE) {
-        CT_EQUAL(poll(&wait, 1, WAKE_MS), 1);
-        CT_EQUAL(wait.revents, POLLIN);
-        return;
-    }
-    CT_CHECK(ep->tp->ops.caps & AQI_CAP_TIMERS);
-    uint64_t ns = deadline > now ? deadline - now : 0;
-    CT_CHECK(ns < WAKE_MS * 1000000ull);
-    struct timespec most = {.tv_sec = (time_t)(ns / 1000000000u),
-                            .tv_nsec = (long)(ns % 1000000000u)};
-    CT_CHECK(ppoll(&wait, 1, &most, NULL) >= 0);
-}
-
-/* Sleep until something is there; the poll's time is the bound after which a wake-up is lost. */
+/* Sleep until something is there. */
 static void flow_sleep(struct ct_ep *ep)
 {
     struct flow_state *state = ep->user;
@@ -514,7 +496,7 @@ static void flow_sleep(struct ct_ep *ep)
     if (status == AQ_OK) {
         /* For the sender: now it is worth waking us. */
         atomic_store(&ep->world->flag[1], atomic_load(&state->received) + 1);
-        flow_poll(ep);
+        ct_sleep(ep);
     }
     CT_OK(ops->arm(ep->tp, false));
 }
@@ -632,7 +614,7 @@ static void flow_wake_self(struct ct_ep *ep)
         while (flow_try(ep, ct_next(ep), round, 0, none) == AQ_AGAIN) {
         }
         ct_meet(ep);
-        flow_poll(ep);
+        ct_sleep(ep);
         CT_OK(ops->arm(ep->tp, false));
         while (atomic_load(&state.received) <= round)
             ct_progress(ep, AQI_PROGRESS_ALL);

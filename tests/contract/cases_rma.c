@@ -506,6 +506,62 @@ static void rma_outside(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
+/* --- a target that sleeps -------------------------------------------------------------------- */
+
+enum { RMA_LEAVE = 100 };
+
+static void rma_on_leave(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    (void)source, (void)am;
+    *(bool *)ep->user = true;
+}
+
+static void rma_use_sleeper(struct ct_ep *ep, uint32_t rank, uint32_t number)
+{
+    enum { SIZE = 3000 };
+    unsigned char buffer[SIZE];
+    struct aqi_comp comp;
+    rma_comp_init(ep, &comp);
+    fill(buffer, SIZE, number);
+    ct_put(ep, rank, 0, buffer, SIZE, &comp);
+    rma_comp_wait(ep, &comp);
+    memset(buffer, 0, SIZE);
+    for (uint64_t spin = ct_random(ep) % 2000; spin > 0; spin--)
+        aqi_pause();
+    rma_comp_init(ep, &comp);
+    ct_get(ep, rank, 0, buffer, SIZE, &comp);
+    rma_comp_wait(ep, &comp);
+    CT_CHECK(filled(buffer, SIZE, number));
+}
+
+/* The others make progress only when progress or the descriptor says that there is something. What
+ * takes their processor has to show there, or rank 0 never comes to an end. */
+static void rma_asleep(struct ct_ep *ep)
+{
+    bool leave = false;
+    if (ep->tp->ops.wait_fd(ep->tp) < 0) {
+        ct_skip(ep, "nothing to wait for: no descriptor");
+        return;
+    }
+    ep->user = &leave;
+    ep->handlers[RMA_LEAVE] = rma_on_leave;
+    ct_mem_open(ep, 4096);
+    ct_meet(ep);
+    while (ep->self != 0 && !leave) {
+        if (ep->tp->ops.arm(ep->tp, true) == AQ_OK) ct_sleep(ep);
+        CT_OK(ep->tp->ops.arm(ep->tp, false));
+        while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
+        }
+    }
+    for (uint32_t round = 0; ep->self == 0 && round < 100; round++)
+        rma_use_sleeper(ep, 1 + round % (ep->size - 1), round);
+    struct aqi_am last = {.kind = AQI_AM_SHORT, .handler = RMA_LEAVE};
+    for (uint32_t rank = 1; ep->self == 0 && rank < ep->size; rank++)
+        ct_send(ep, rank, &last, NULL);
+    ct_barrier(ep);
+    ct_mem_close(ep);
+}
+
 const struct ct_case ct_cases_rma[] = {
     {"memory: zero, of different sizes", rma_memory, 0},
     {"memory: none in one rank", rma_no_memory, 0},
@@ -520,5 +576,6 @@ const struct ct_case ct_cases_rma[] = {
     {"keys that make no sense", rma_bad_keys, CT_PEERS},
     {"put: to memory that is given back", rma_given_back, CT_PEERS},
     {"served puts and gets outside the memory", rma_outside, 0},
+    {"a sleeper is woken to serve", rma_asleep, CT_PEERS},
     {NULL, NULL, 0},
 };

@@ -6,6 +6,7 @@
 #include "base/shmem.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -238,6 +239,24 @@ unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode)
 void ct_poll(struct ct_ep *ep)
 {
     if (ct_progress(ep, AQI_PROGRESS_ALL) == 0) ct_relax();
+}
+
+void ct_sleep(struct ct_ep *ep)
+{
+    enum { WAKE_MS = 60000 };
+    struct pollfd wait = {.fd = ep->tp->ops.wait_fd(ep->tp), .events = POLLIN};
+    uint64_t deadline = ep->tp->ops.next_deadline(ep->tp), now = aqi_now_ns();
+    if (deadline == AQI_NO_DEADLINE) {
+        CT_EQUAL(poll(&wait, 1, WAKE_MS), 1);
+        CT_EQUAL(wait.revents, POLLIN);
+        return;
+    }
+    CT_CHECK(ep->tp->ops.caps & AQI_CAP_TIMERS);
+    uint64_t ns = deadline > now ? deadline - now : 0;
+    CT_CHECK(ns < WAKE_MS * 1000000ull);
+    struct timespec most = {.tv_sec = (time_t)(ns / 1000000000u),
+                            .tv_nsec = (long)(ns % 1000000000u)};
+    CT_CHECK(ppoll(&wait, 1, &most, NULL) >= 0);
 }
 
 static void harness_meet(struct ct_ep *ep, bool progress)

@@ -141,6 +141,10 @@ unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode);
 void ct_relax(void);
 void ct_poll(struct ct_ep *ep);
 
+/* Armed: sleep on the descriptor, or until the transport's next deadline; the time that a sleep may
+ * take bounds a wake-up that is lost. */
+void ct_sleep(struct ct_ep *ep);
+
 /* Meet all ranks: making progress, or touching the transport not at all. */
 void ct_barrier(struct ct_ep *ep);
 void ct_meet(struct ct_ep *ep);

@@ -27,6 +27,7 @@ void core_mode_crowd(unsigned threads)
     atomic_store_explicit(&core.wait_mode, mode, memory_order_relaxed);
     core.spin_rounds = crowded && mode == AQ_WAIT_AUTO ? 0 : rounds[mode];
     core.spins = core.spin_rounds;
+    core.awake_ns = crowded || mode != AQ_WAIT_AUTO ? 0 : aqi_core_config.awake_ns;
     core.calm_polls = core.spin_rounds == 0 ? UINT_MAX : POLLS_PAUSED;
 }
 

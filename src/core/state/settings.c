@@ -196,6 +196,16 @@ static const struct aqi_setting rows[] = {
      .advice = "spin gives the last few nanoseconds when every rank has a core of its own.",
      .choices = wait_modes,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, wait)},
+    {.name = "AQ_WAIT_AWAKE",
+     .def = "60ms",
+     .doc = "With AQ_WAIT=auto, a wait does not sleep before nothing has come for so long, where a "
+            "rank has a core of its own: a message after silence is taken at once. Once others use "
+            "that core, or where ranks exceed cores, it sleeps after a millisecond.",
+     .advice = "0 to spend less of the processor on waiting; more where messages come after longer "
+               "pauses.",
+     .unit = "ms",
+     .max = 3600ull * 1000000000,
+     AQI_SETTING_IN(TIME, struct aqi_core_config, awake_ns)},
     {.name = "AQ_CONN_TIMEOUT",
      .def = "5s",
      .doc = "How long connecting to another program may take, unless it says itself; closing a "

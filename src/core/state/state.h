@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "base/trace.h"
 #include "core/core.h"
+#include "core/state/awake.h"
 #include "transport/transport.h"
 
 #include <aqueduct/aqueduct.h>
@@ -113,6 +114,7 @@ struct core_thread {
     unsigned skipped;         /* polls that looked at the watched words only */
     uint64_t until_ns;        /* a wait of limited time ends; 0: there is none */
     uint32_t seen;            /* by aq_poll_for: core_activity() */
+    struct core_awake awake;
     unsigned unpolled; /* blocking calls that needed no progress, since the last that made some */
     /* Of the request and of the reply being prepared: a commit may run a handler that prepares one.
      */
@@ -164,6 +166,7 @@ struct core {
     _Atomic unsigned spins;       /* and as it is now, which others on our cores make less */
     _Atomic unsigned calm_polls;  /* that found nothing: the next ones just return; see core_poll */
     _Atomic aq_wait_mode wait_mode;
+    _Atomic uint64_t awake_ns; /* of a wait in which nothing comes, on a core of its own; else 0 */
     aq_wait_mode wait_wanted;
     bool wait_hinted;     /* by the program, not the user */
     unsigned waiters;     /* threads of this process that make calls */

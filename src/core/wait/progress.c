@@ -182,24 +182,84 @@ static void progress_judge_spin(uint64_t away_ns)
     core.spins = (unsigned)(away_ns > ALONE_NS ? aqi_max(spins / 2, 1) : aqi_min(spins * 2, most));
 }
 
+/* The polls of this wait find what comes, for so long at least: it looks again much sooner. */
+static void progress_stay_awake(uint64_t now)
+{
+    enum { AGAIN_NS = 2000000 };
+    atomic_store_explicit(&aqi_tp_awake_until, now + AGAIN_NS, memory_order_relaxed);
+}
+
+/* On a core of its own, where something may come. */
+static bool progress_is_patient(struct core_thread *me, bool first, uint64_t now)
+{
+    uint64_t most = atomic_load_explicit(&core.awake_ns, memory_order_relaxed);
+    uint32_t news = atomic_load_explicit(&core_news, memory_order_relaxed);
+    if (me == NULL || most == 0) return false;
+    if (first)
+        core_awake_begin(&me->awake, news, me->until_ns != 0, most, now);
+    else
+        core_awake_look(&me->awake, news, most, now);
+    return core_awake_stays(&me->awake, most);
+}
+
+static bool progress_yields(struct core_thread *me, const struct core_wait *wait, bool first,
+                            uint64_t now)
+{
+    aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
+    bool patient = progress_is_patient(me, first, now);
+    if (patient || mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN) {
+        progress_stay_awake(now);
+        return true;
+    }
+    return mode != AQ_WAIT_BLOCK && now - wait->yield_since < yield_ns;
+}
+
+static void progress_sleep(struct core_thread *me, struct core_wait *wait, int sleep_ms)
+{
+    bool arrived = core_sleep(wait, sleep_ms);
+    uint64_t now = aqi_now_ns();
+    if (me != NULL) core_awake_slept(&me->awake, arrived, now);
+    if (!arrived) return;
+    wait->rounds = 0;
+    wait->yield_since = now;
+}
+
+/* Where a wait keeps the core. */
+static void progress_spin(uint32_t round)
+{
+    enum { TOLD_APART = 1024 };
+    if (AQI_UNLIKELY(round % TOLD_APART == TOLD_APART - 1)) progress_stay_awake(aqi_now_ns());
+    core_pause();
+}
+
+/* On a core of its own it gives that away now and then. */
+static bool progress_keeps_core(const struct core_thread *me, const struct core_wait *wait)
+{
+    enum { LOOKS_PER_YIELD = 4 };
+    return wait->yield_since != 0 && wait->rounds % LOOKS_PER_YIELD != 0 && me != NULL &&
+           core_awake_stays(&me->awake, core.awake_ns);
+}
+
 void core_wait_round(struct core_wait *wait, int sleep_ms)
 {
     if (wait->rounds++ < core.spins) {
+        progress_spin(wait->rounds);
+        return;
+    }
+    struct core_thread *me = core_self();
+    if (progress_keeps_core(me, wait)) {
         core_pause();
         return;
     }
     uint64_t now = aqi_now_ns();
     bool first = wait->yield_since == 0;
     if (first) wait->yield_since = now;
-    aq_wait_mode mode = atomic_load_explicit(&core.wait_mode, memory_order_relaxed);
-    if (mode == AQ_WAIT_YIELD || mode == AQ_WAIT_SPIN ||
-        (mode != AQ_WAIT_BLOCK && now - wait->yield_since < yield_ns)) {
+    if (progress_yields(me, wait, first, now)) {
         core_yield();
         if (first) progress_judge_spin(aqi_now_ns() - now);
     } else {
-        core_sleep(wait, sleep_ms);
+        progress_sleep(me, wait, sleep_ms);
     }
-    struct core_thread *me = core_self();
     if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a whole one */
 }
 

@@ -33,6 +33,7 @@ static struct {
     _Atomic uint32_t poller;
     int wake; /* eventfd: activity, for a poller that is a thread of the program */
 } waiters = {.activity = 1, .wake = -1};
+_Atomic uint32_t core_news;
 
 /* How long to sleep: less where this thread waits for a limited time, or a transport has a deadline
  * (then true: the end of the sleep is an arrival). */
@@ -97,7 +98,7 @@ bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan)
 /* What is slept on; the transports' descriptors are the first. */
 struct sleep_set {
     struct pollfd fds[CORE_MAX_TRANSPORTS + 3];
-    nfds_t count;
+    nfds_t count, of_transports;
     unsigned armed; /* transports */
 };
 
@@ -113,6 +114,7 @@ static bool sleep_arm_all(struct sleep_set *set, struct core_sleep_plan *plan)
         struct aqi_tp *tp = core.tps[set->armed];
         int fd = tp->ops.wait_fd(tp);
         sleep_add(set, fd);
+        set->of_transports = set->count;
         if (!core_sleep_arm(set->armed++, fd, plan)) return false;
     }
     return true;
@@ -126,14 +128,24 @@ static void sleep_disarm_all(struct sleep_set *set)
     }
 }
 
+/* Of the transports, whose descriptors are the first. */
+static bool sleep_found_arrival(const struct sleep_set *set)
+{
+    bool found = false;
+    for (nfds_t i = 0; i < set->of_transports && !found; i++)
+        found = set->fds[i].revents != 0;
+    return found;
+}
+
 /*
  * Arm everything, sleep, and disarm. Not if there was activity since `seen` (0: not counted).
- * `extra` is another descriptor to wake on, or -1.
+ * `extra` is another descriptor to wake on, or -1. True: something has come for a transport.
  */
-static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
+static bool sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
 {
     struct sleep_set set;
-    set.count = set.armed = 0;
+    bool arrived = false;
+    set.count = set.of_transports = set.armed = 0;
     struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
     bool go = core_sources_before_sleep(&plan) && sleep_arm_all(&set, &plan);
     int control = core.boot.fd(core.boot.arg);
@@ -145,6 +157,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
         aqi_count(AQI_CTR_SLEEP, 1);
         if (sleep_poll_until(set.fds, set.count, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         core_wait_end(AQI_TRACE_WAIT, "sleep", waiting, 0);
+        arrived = sleep_found_arrival(&set);
         /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
         if (control >= 0 && set.fds[set.count - 1].revents != 0) {
             core.boot.attend(core.boot.arg);
@@ -153,6 +166,7 @@ static void sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     }
     sleep_disarm_all(&set);
     core_set_disarmed();
+    return arrived;
 }
 
 /* Wake one thread to be the poller for those who sleep, if there is none. */
@@ -166,7 +180,7 @@ static void sleep_call_next_poller(void)
 void core_sleep_opening(int sleep_ms)
 {
     struct sleep_set set;
-    set.count = set.armed = 0;
+    set.count = set.of_transports = set.armed = 0;
     struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1};
     bool go = sleep_arm_all(&set, &plan);
     sleep_add(&set, core.boot.fd(core.boot.arg));
@@ -175,11 +189,11 @@ void core_sleep_opening(int sleep_ms)
 }
 
 /* Be the poller, if there is none. */
-static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen)
+static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen, bool *arrived)
 {
     uint32_t nobody = POLLER_NONE;
     if (!atomic_compare_exchange_strong(&waiters.poller, &nobody, who)) return false;
-    sleep_on_descriptors(sleep_ms, extra, seen);
+    *arrived = sleep_on_descriptors(sleep_ms, extra, seen);
     /* Before there is another poller, which would miss them. */
     if (who == POLLER_PROGRAM) (void)aqi_kick_take(extra);
     atomic_store(&waiters.poller, POLLER_NONE);
@@ -194,18 +208,16 @@ static int sleep_condition_ms(const struct core_wait *wait)
     return (int)aqi_min(MOST_MS, aqi_max(LEAST_MS, waited_ms / PATIENCE));
 }
 
-void core_sleep(struct core_wait *wait, int sleep_ms)
+bool core_sleep(struct core_wait *wait, int sleep_ms)
 {
+    bool arrived = false;
     if (sleep_ms == CORE_CONDITION_MS) sleep_ms = sleep_condition_ms(wait);
-    if (!core.multi) {
-        sleep_on_descriptors(sleep_ms, -1, 0);
-        return;
-    }
+    if (!core.multi) return sleep_on_descriptors(sleep_ms, -1, 0);
     uint32_t seen = wait->activity;
     if (seen != 0) { /* else look once more, having seen it */
         atomic_fetch_add(&waiters.sleepers, 1);
         if (atomic_load(&waiters.activity) == seen &&
-            !sleep_as_poller(POLLER_PROGRAM, sleep_ms, waiters.wake, seen)) {
+            !sleep_as_poller(POLLER_PROGRAM, sleep_ms, waiters.wake, seen, &arrived)) {
             if (atomic_load(&waiters.poller) == POLLER_PROGRESS_THREAD)
                 core_progress_thread_step_aside();
             /* The poller may have asked before we waited for anything. */
@@ -216,12 +228,14 @@ void core_sleep(struct core_wait *wait, int sleep_ms)
         sleep_call_next_poller(); /* we may not come back */
     }
     wait->activity = atomic_load(&waiters.activity);
+    return arrived;
 }
 
 void core_sleep_progress_thread(int sleep_ms, int kick)
 {
+    bool arrived;
     if (atomic_load(&waiters.sleepers) == 0 &&
-        sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0)) {
+        sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0, &arrived)) {
         sleep_call_next_poller();
         return;
     }

@@ -73,8 +73,8 @@ static inline void core_wait_end(unsigned category, const char *name, struct cor
 unsigned core_progress(void);
 unsigned core_progress_round(void); /* the same, by the progress thread */
 /* sleep.c: until something arrives, on the control channel too, or another thread has seen to it.
- */
-AQI_COLD void core_sleep(struct core_wait *wait, int sleep_ms);
+ * True: the descriptor of a transport has ended it. */
+AQI_COLD bool core_sleep(struct core_wait *wait, int sleep_ms);
 /* The same while the job begins: peers send nothing that transports would have to be armed for. */
 AQI_COLD void core_sleep_opening(int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
@@ -83,12 +83,14 @@ AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
  * send, or of room. False: something is there already. */
 bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan);
 AQI_COLD void core_wake_waiters(void);
-uint32_t core_activity(void); /* a counter that core_progressed moves; never 0 */
+uint32_t core_activity(void);      /* a counter that core_progressed moves; never 0 */
+extern _Atomic uint32_t core_news; /* another, which nothing else moves */
 aq_status core_sleep_open(void);
 void core_sleep_close(void);
 /* Progress brought something, for which another thread may wait asleep. */
 static inline void core_progressed(void)
 {
+    aqi_count_on(&core_news, false, 1); /* two threads at once may count as one */
     if (AQI_UNLIKELY(core.multi)) core_wake_waiters();
 }
 /*

@@ -238,23 +238,32 @@ static void udp_idle_rest(struct udp_tp *udp)
                           memory_order_relaxed);
 }
 
-void udp_idle_end(struct udp_tp *udp)
+static void udp_idle_look_again(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     idle->resting = false;
     udp_idle_rest(udp);
-    idle->last = udp->now;
     udp_idle_watch(idle, false);
     udp_idle_tick(idle, help_after_ns);
     atomic_store_explicit(&idle->raised, 1, memory_order_relaxed);
 }
 
+void udp_idle_end(struct udp_tp *udp)
+{
+    atomic_store_explicit(&udp->idle.last, udp->now, memory_order_relaxed);
+    udp_idle_look_again(udp);
+}
+
 void udp_idle_look(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    if (!idle->resting || atomic_load_explicit(&idle->raised, memory_order_acquire) == 0) return;
-    udp->deep = true;
-    udp_idle_end(udp);
+    if (!idle->resting) return;
+    if (atomic_load_explicit(&idle->raised, memory_order_acquire) != 0) {
+        udp->deep = true;
+        udp_idle_end(udp);
+    } else if (udp_idle_is_awaited(udp, udp->now)) {
+        udp_idle_look_again(udp);
+    }
 }
 
 void udp_idle_begin(struct udp_tp *udp, unsigned n)
@@ -264,10 +273,11 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
         if (idle->resting) udp_idle_end(udp);
         if (idle->listed && !idle->armed && ++idle->awake == awake_rounds)
             (void)udp_idle_list(idle, false);
-        idle->last = udp->now;
+        atomic_store_explicit(&idle->last, udp->now, memory_order_relaxed);
         return;
     }
     if (udp->now - idle->last < rest_after_ns || !aqi_dgram_idle(udp->dgram) || idle->left) return;
+    if (udp_idle_is_awaited(udp, udp->now)) return;
     bool rested = idle->resting;
     idle->resting = true;
     udp_idle_rest(udp);

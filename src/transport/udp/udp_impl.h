@@ -68,7 +68,7 @@ struct udp_idle {
     bool left;               /* what the thread has done progress is to take */
     uint32_t looks, seen;    /* calls of progress that looked; of them when the thread did */
     uint64_t pause;          /* that the tick was set to; 0: it is not */
-    uint64_t last;           /* when something happened */
+    _Atomic uint64_t last;   /* when something happened */
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
     int leftover;                 /* eventfd: as `left` */
@@ -257,11 +257,20 @@ aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
 void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Something was begun or has come: progress looks in every poll from now on. */
 void udp_idle_end(struct udp_tp *udp);
+/* Does a thread that waits awake look itself? Only while there was traffic a short time ago: else
+ * each of its polls would ask the kernel for nothing. */
+static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
+{
+    enum { SHORT_TIME_NS = 100000000 };
+    return aqi_tp_is_awake(now) &&
+           now - atomic_load_explicit(&udp->idle.last, memory_order_relaxed) < SHORT_TIME_NS;
+}
 /* Need progress not look? Without the lock. */
 static inline bool udp_idle_rests(const struct udp_tp *udp, uint64_t now)
 {
     return atomic_load_explicit(&udp->idle.raised, memory_order_relaxed) == 0 &&
-           now < atomic_load_explicit(&udp->idle.rests_until, memory_order_relaxed);
+           now < atomic_load_explicit(&udp->idle.rests_until, memory_order_relaxed) &&
+           !udp_idle_is_awaited(udp, now);
 }
 /* Progress looks. */
 void udp_idle_look(struct udp_tp *udp);

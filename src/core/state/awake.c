@@ -1,0 +1,56 @@
+/*
+ * How long a wait stays awake on a core of its own: until nothing has come for a while, or others
+ * turn out to use that core, too.
+ */
+#include "core/state/awake.h"
+
+/* A look takes less than GAP_NS, or others ran in between. What comes once in RARE_NS is as well
+ * waited for asleep. */
+enum { GAP_NS = 50000, RARE_NS = 500000000 };
+/* Others may have this part of the time: daemons, threads of the library, the kernel. */
+enum { AWAY_PART = 8 };
+
+static void awake_pass(struct core_awake *awake, uint64_t now)
+{
+    uint64_t gap = now - awake->looked_at;
+    awake->looked_at = now;
+    awake->silent += gap;
+    if (gap > GAP_NS) awake->away += gap;
+}
+
+static void awake_hear(struct core_awake *awake, uint32_t activity, uint64_t most)
+{
+    awake->limit = awake->silent < RARE_NS ? most : 0;
+    awake->silent = awake->away = 0;
+    awake->activity = activity;
+    awake->arrived = false;
+}
+
+static bool awake_heard(const struct core_awake *awake, uint32_t activity)
+{
+    return activity != awake->activity || awake->arrived;
+}
+
+void core_awake_begin(struct core_awake *awake, uint32_t activity, bool goes_on, uint64_t most,
+                      uint64_t now)
+{
+    awake->looked_at = now;
+    if (!goes_on || awake_heard(awake, activity)) awake_hear(awake, activity, most);
+}
+
+void core_awake_look(struct core_awake *awake, uint32_t activity, uint64_t most, uint64_t now)
+{
+    awake_pass(awake, now);
+    if (awake_heard(awake, activity)) awake_hear(awake, activity, most);
+}
+
+void core_awake_slept(struct core_awake *awake, bool arrived, uint64_t now)
+{
+    awake_pass(awake, now);
+    awake->arrived = awake->arrived || arrived;
+}
+
+bool core_awake_stays(const struct core_awake *awake, uint64_t most)
+{
+    return awake->silent < aqi_min(awake->limit, most) && awake->away * AWAY_PART <= awake->silent;
+}

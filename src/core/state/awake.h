@@ -1,0 +1,29 @@
+/* How long a wait stays awake on a core of its own. Knows no clock: the time is an argument. */
+#ifndef AQI_CORE_STATE_AWAKE_H
+#define AQI_CORE_STATE_AWAKE_H
+
+#include "base/base.h"
+
+/* Of a thread, from one of its waits to the next. All times in ns. */
+struct core_awake {
+    uint64_t looked_at; /* the last look of the wait that is under way */
+    uint64_t silent;    /* spent waiting since something came last */
+    uint64_t away;      /* part of that in which others ran on our core */
+    uint64_t limit;     /* of `silent` */
+    uint32_t activity;  /* a count of what came: when something did last */
+    bool arrived;       /* something that is not counted has come since the last look */
+};
+
+/* A wait begins, and may stay awake for `most`. One that goes on from the one before, as those of
+ * limited time may, has no more than what is left of that, unless something has come. */
+void core_awake_begin(struct core_awake *awake, uint32_t activity, bool goes_on, uint64_t most,
+                      uint64_t now);
+/* A look of the wait found nothing to do. */
+void core_awake_look(struct core_awake *awake, uint32_t activity, uint64_t most, uint64_t now);
+/* The wait has slept. An arrival ended that, of which nothing else may tell: a peer's put or get,
+ * say, that the transport serves. */
+void core_awake_slept(struct core_awake *awake, bool arrived, uint64_t now);
+/* Look again at once? */
+bool core_awake_stays(const struct core_awake *awake, uint64_t most);
+
+#endif
