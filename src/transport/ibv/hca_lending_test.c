@@ -410,12 +410,13 @@ static void what_is_refused_is_done_by_messages(void **unused)
 {
     (void)unused;
     open_with("32M", 0);
-    hca_config.sends = 1; /* so half of each is not posted */
+    hca_config.sends = 1; /* so half of the long ones is not posted */
     hca_config.piece = PAGE;
-    for (unsigned get = 0; get < 2; get++) {
-        struct slot *slot = hold(get != 0, 2 * PAGE);
+    for (unsigned i = 0; i < 4; i++) {
+        bool get = i % 2 != 0;
+        struct slot *slot = hold(get, i < 2 ? 2 * PAGE : PAGE);
         settle();
-        memset(get != 0 ? plot_of(1, 0, 0) : slot->local, 'x', slot->len);
+        memset(get ? plot_of(1, 0, 0) : slot->local, 'x', slot->len);
         struct hca_link *link = &ends[1].hca->peers[0]->link[0];
         struct wire *wire = &ends[1].to[0];
         assert_int_equal(begin(1, 0, 0), AQ_OK);
@@ -429,12 +430,26 @@ static void what_is_refused_is_done_by_messages(void **unused)
         }
         assert_false(is_over(slot));
         settle();
+        assert_int_equal(ends[1].hca->waiting, 0);
         assert_int_equal(slot->comp.status, AQ_OK);
         assert_memory_equal(slot->local, plot_of(1, 0, 0), slot->len);
     }
-    assert_int_equal(places[1].carried, 4);
+    assert_int_equal(places[1].carried, 6);
     close_all();
     configure();
+}
+
+/* One that has more ports than we have is reached by as many keys as we need. */
+static void keys_are_for_the_ports_of_both(void **unused)
+{
+    (void)unused;
+    open_with("32M", 0);
+    assert_int_equal(ends[1].hca->rails, 1);
+    ends[1].hca->peers[0]->addr.rails = 2;
+    hold(false, PLOT);
+    settle();
+    assert_int_equal(places[1].carried, 0);
+    close_all();
 }
 
 static void nonsense_ends_the_peer(void **unused)
@@ -494,6 +509,7 @@ int main(void)
         cmocka_unit_test(handlers_do_not_wait_for_what_is_behind_them),
         cmocka_unit_test(who_is_gone_keeps_nobody_waiting),
         cmocka_unit_test(what_is_refused_is_done_by_messages),
+        cmocka_unit_test(keys_are_for_the_ports_of_both),
         cmocka_unit_test(nonsense_ends_the_peer),
         cmocka_unit_test(memory_of_any_kind),
     };
