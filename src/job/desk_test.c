@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -226,6 +227,7 @@ static void expect_refusal(int fd, aq_status status, const char *why)
     assert_int_equal(passed, -1);
     aqi_control_text(&message, text);
     assert_non_null(strstr(text, why));
+    assert_in_range(message.len, strlen(why), 300); /* no more than the text */
     assert_int_equal(hear(fd, &message, &passed), AQ_EPEER);
     close(fd);
 }
@@ -718,6 +720,62 @@ static void a_claimed_place_that_was_lost(void **state)
     close_world();
 }
 
+/* What was forked here is a shell, and a process of its own joins. */
+static void a_process_of_a_shell(void **state)
+{
+    char name[AQI_RANK_NAME_BYTES];
+    int ready[2];
+    (void)state;
+    open_places();
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int theirs, own = own_socket(&theirs);
+        const struct aqi_control message = {.type = AQI_CONTROL_HELLO};
+        prctl(PR_SET_NAME, "fifteen letters");
+        if (aqi_channel_send(world.place[FIRST], &message, theirs) != AQ_OK) _exit(1);
+        (void)!write(ready[1], &own, 1);
+        pause();
+    }
+    assert_int_equal(read(ready[0], name, 1), 1);
+    turns();
+    assert_int_equal(aqi_hub_pid(world.hub, 0), pid);
+    assert_non_null(strstr(aqi_hub_name(world.hub, FIRST, name), "fifteen letters"));
+    assert_false(aqi_hub_ending(world.hub));
+    unsigned before = descriptors();
+    aqi_desk_signal(FIRST, SIGTERM); /* it, and not the shell: that is this process */
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    turns();
+    /* Its socket and what told of its life are closed; the shell may say more, but not for ever. */
+    assert_int_equal(descriptors(), before - 2);
+    assert_false(aqi_hub_ending(world.hub));
+    aqi_hub_now(world.hub, aqi_now_ns() + UINT64_MAX / 8);
+    (void)aqi_hub_tick(world.hub);
+    assert_true(aqi_hub_ending(world.hub));
+    close(ready[0]);
+    close(ready[1]);
+    close_world();
+}
+
+/* A host may have one rank, or none: then there is no page. */
+static void a_page_for_few(void **state)
+{
+    struct aqi_parcel *page;
+    struct stat info;
+    (void)state;
+    for (uint32_t ranks = 0; ranks < 2; ranks++) {
+        assert_int_equal(aqi_desk_open(ranks, &page), AQ_OK);
+        assert_int_equal(page->fd >= 0, ranks);
+        if (ranks != 0) assert_int_equal(fstat(page->fd, &info), 0);
+        if (ranks != 0) assert_int_equal(info.st_size, AQI_CACHE_LINE);
+        aqi_desk_close();
+        aqi_parcel_release(page);
+    }
+}
+
 /* --- descriptors ----------------------------------------------------------------------------- */
 
 static void what_ranks_share(void **state)
@@ -756,6 +814,8 @@ int main(void)
         cmocka_unit_test(strangers_claim_nothing),
         cmocka_unit_test(a_claimed_place_that_was_left),
         cmocka_unit_test(a_claimed_place_that_was_lost),
+        cmocka_unit_test(a_process_of_a_shell),
+        cmocka_unit_test(a_page_for_few),
         cmocka_unit_test(what_ranks_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
