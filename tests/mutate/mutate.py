@@ -73,7 +73,7 @@ TESTS = {
     "src/job/link.c": LINK,
     "src/job/link_call.c": LINK,
     "src/job/link_listen.c": LINK,
-    "src/job/desk.c": ["unit.job.desk"],
+    "src/job/desk.c": ["unit.job.desk", "unit.job.desk_claim"],
     "src/job/control.c": ["fuzz.control", "unit.job.control"],
     "src/job/hub/note.c": HUB,
     "src/job/hub/flow.c": HUB,

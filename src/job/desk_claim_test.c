@@ -1,0 +1,180 @@
+/* Twin of desk.c, too: processes that come by themselves, and strangers that do. */
+#include "job/desk_world_test.h"
+
+static void open_listener(void)
+{
+    open_world();
+    world.at = (struct sockaddr_un){.sun_family = AF_UNIX};
+    socklen_t len = sizeof(sa_family_t); /* the kernel picks a name */
+    world.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(world.listener >= 0);
+    assert_int_equal(bind(world.listener, (struct sockaddr *)&world.at, len), 0);
+    len = sizeof(world.at);
+    assert_int_equal(getsockname(world.listener, (struct sockaddr *)&world.at, &len), 0);
+    assert_int_equal(listen(world.listener, 128), 0);
+    assert_int_equal(aqi_desk_listen(world.listener, secret), AQ_OK);
+}
+
+static int call(void)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 6); /* of autobind */
+    assert_int_equal(connect(fd, (struct sockaddr *)&world.at, len), 0);
+    return fd;
+}
+
+static int claim(uint32_t rank, uint8_t key, int pass)
+{
+    struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = rank};
+    int fd = call();
+    memcpy(message.key, secret, sizeof(secret));
+    message.key[0] = key;
+    assert_int_equal(aqi_channel_send(fd, &message, pass), AQ_OK);
+    turns();
+    return fd;
+}
+
+static bool is_closed(int fd)
+{
+    struct aqi_control message;
+    int passed;
+    return hear(fd, &message, &passed) == AQ_EPEER;
+}
+
+static void places_are_claimed(void **state)
+{
+    int page, theirs, own;
+    (void)state;
+    open_listener();
+    expect_refusal(claim(0, secret[0], -1), AQ_EMISMATCH, "rank 0 does not belong to this host");
+    expect_refusal(claim(RANKS, secret[0], -1), AQ_EMISMATCH, "rank 4 does not belong");
+    expect_refusal(claim(UINT32_MAX, secret[0], -1), AQ_EMISMATCH, "does not belong");
+    assert_int_equal(aqi_desk_claimed(), 0);
+    own = own_socket(&theirs);
+    int fd = claim(FIRST, secret[0], theirs); /* what comes with it is of no use */
+    close(theirs);
+    assert_true(is_closed(own));
+    expect_job(fd, FIRST, &page);
+    close(page);
+    assert_int_equal(aqi_desk_claimed(), 1);
+    assert_int_equal(aqi_hub_pid(world.hub, 0), getpid());
+    expect_refusal(claim(FIRST, secret[0], -1), AQ_ESTATE, "place in the job is taken");
+    assert_int_equal(aqi_desk_claimed(), 1);
+    int other = claim(RANKS - 1, secret[0], -1);
+    expect_job(other, RANKS - 1, &page);
+    assert_int_equal(aqi_desk_claimed(), 2);
+    close(page);
+    close(own);
+    close(fd);
+    close(other);
+    turns();
+    close_world();
+}
+
+static void strangers_claim_nothing(void **state)
+{
+    static const uint8_t zeros[8];
+    const struct aqi_control hi = {.type = AQI_CONTROL_HELLO};
+    (void)state;
+    open_listener();
+    int fd = claim(FIRST, (uint8_t)(secret[0] + 1), -1);
+    assert_true(is_closed(fd));
+    close(fd);
+    fd = call();
+    assert_int_equal(send(fd, zeros, sizeof(zeros), 0), sizeof(zeros));
+    turns();
+    assert_true(is_closed(fd));
+    close(fd);
+    fd = call();
+    assert_int_equal(aqi_channel_send(fd, &hi, -1), AQ_OK);
+    turns();
+    assert_true(is_closed(fd));
+    close(fd);
+    assert_int_equal(aqi_desk_claimed(), 0);
+    /* So many may say nothing; the next is not let in until one of them is gone. */
+    int fds[STRANGERS + 1];
+    for (unsigned i = 0; i <= STRANGERS; i++) {
+        fds[i] = call();
+        turn();
+    }
+    turns();
+    for (unsigned i = 0; i < STRANGERS; i++)
+        assert_false(is_closed(fds[i]));
+    assert_true(is_closed(fds[STRANGERS]));
+    close(fds[STRANGERS]);
+    close(fds[STRANGERS / 2]);
+    turns();
+    fds[STRANGERS / 2] = claim(FIRST, secret[0], -1);
+    int page;
+    expect_job(fds[STRANGERS / 2], FIRST, &page);
+    close(page);
+    for (unsigned i = 0; i < STRANGERS; i++)
+        close(fds[i]);
+    close_world();
+}
+
+/* One that left has ended with its socket. */
+static void a_claimed_place_that_was_left(void **state)
+{
+    const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
+    int page;
+    (void)state;
+    open_listener();
+    int fd = claim(FIRST, secret[0], -1);
+    expect_job(fd, FIRST, &page);
+    close(page);
+    unsigned before = descriptors();
+    assert_int_equal(aqi_channel_send(fd, &bye, -1), AQ_OK);
+    turns();
+    assert_int_equal(descriptors(), before);
+    close(fd);
+    turns();
+    /* Its control socket and what told of its life are closed. */
+    assert_int_equal(descriptors(), before - 3);
+    close_world();
+}
+
+/* A process that claims a place and ends without a word has ended when it has. */
+static void a_claimed_place_that_was_lost(void **state)
+{
+    int go[2];
+    (void)state;
+    open_listener();
+    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char byte;
+        struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = SECOND};
+        memcpy(message.key, secret, sizeof(secret));
+        int fd = call();
+        close(go[1]);
+        if (aqi_channel_send(fd, &message, -1) != AQ_OK) _exit(1);
+        (void)!read(go[0], &byte, 1); /* until it is killed */
+        pause();
+    }
+    while (aqi_desk_claimed() == 0)
+        aqi_loop_once(aqi_now_ns() + 1000000);
+    assert_int_equal(aqi_hub_pid(world.hub, 1), pid);
+    assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_JOINED);
+    aqi_desk_signal(SECOND, SIGTERM);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WTERMSIG(status), SIGTERM);
+    turns();
+    assert_true(aqi_hub_ending(world.hub));
+    close(go[0]);
+    close(go[1]);
+    close_world();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_are_claimed),
+        cmocka_unit_test(strangers_claim_nothing),
+        cmocka_unit_test(a_claimed_place_that_was_left),
+        cmocka_unit_test(a_claimed_place_that_was_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

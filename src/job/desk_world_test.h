@@ -1,0 +1,244 @@
+/*
+ * The desk of an agent, before a hub that is real and processes that the test plays.
+ */
+#ifndef DESK_WORLD_TEST_H
+#define DESK_WORLD_TEST_H
+
+#include "job/desk.h"
+
+#include "base/capture_test.h"
+#include "base/clock.h"
+#include "job/channel.h"
+#include "job/loop.h"
+#include "job/top.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+/* Of the four ranks of the job two are here: 1 and 3. */
+enum { RANKS = 4, HERE = 2, FIRST = 1, SECOND = 3, TURN = 64, STRANGERS = 64 + HERE };
+static const uint32_t agent_of[RANKS] = {1, 0, 1, 0};
+static const uint8_t secret[AQI_JOB_KEY_BYTES] = "this is secret.";
+
+static struct {
+    struct aqi_hub *hub;
+    struct aqi_parcel *page;
+    int place[RANKS];
+    int listener;
+    struct sockaddr_un at;
+    unsigned said;
+    char text[512]; /* the last that was said */
+    unsigned descriptors;
+} world;
+
+static inline void on_say(void *arg, bool always, const char *text)
+{
+    (void)arg;
+    if (!always) return;
+    world.said++;
+    snprintf(world.text, sizeof(world.text), "%s", text);
+}
+
+static inline void on_agent(void *arg, uint32_t agent, const void *frame, size_t len)
+{
+    (void)arg, (void)agent, (void)frame, (void)len;
+}
+
+static inline void on_number(void *arg, uint32_t agent)
+{
+    (void)arg, (void)agent;
+}
+
+static inline void on_kill(void *arg, uint32_t rank, int number)
+{
+    (void)arg, (void)rank, (void)number;
+}
+
+static inline bool on_asleep(void *arg, uint32_t rank)
+{
+    (void)arg, (void)rank;
+    return false;
+}
+
+static inline void on_over(void *arg, int code)
+{
+    (void)arg, (void)code;
+}
+
+static inline void on_die(void *arg, const char *why)
+{
+    (void)arg;
+    fail_msg("%s", why);
+}
+
+static inline void loop_failed(const char *why)
+{
+    fail_msg("%s", why);
+}
+
+static inline unsigned descriptors(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Whatever is ready now, once each. */
+static inline void turn(void)
+{
+    aqi_loop_once(aqi_now_ns());
+}
+
+static inline void turns(void)
+{
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+}
+
+static inline void open_world(void)
+{
+    int epoll;
+    memset(&world, 0, sizeof(world));
+    world.descriptors = descriptors();
+    assert_int_equal(aqi_loop_open(loop_failed, &epoll), AQ_OK);
+    assert_int_equal(aqi_desk_open(HERE, &world.page), AQ_OK);
+    struct aqi_hub_params params = {.ranks = RANKS,
+                                    .agents = 2,
+                                    .fanout = 1,
+                                    .agent_of = agent_of,
+                                    .program = "./program",
+                                    .launcher = "aqrun",
+                                    .page = world.page,
+                                    .start_timeout_ns = UINT64_MAX / 4,
+                                    .exit_timeout_ns = UINT64_MAX / 4,
+                                    .host_timeout_ns = UINT64_MAX / 4,
+                                    .now_ns = aqi_now_ns()};
+    params.hooks = (struct aqi_hub_hooks){.to_rank = aqi_desk_to_rank,
+                                          .to_agent = on_agent,
+                                          .attach = on_number,
+                                          .detach = on_number,
+                                          .kill = on_kill,
+                                          .asleep = on_asleep,
+                                          .drain = aqi_desk_on_drain,
+                                          .say = on_say,
+                                          .freeze = aqi_desk_freeze,
+                                          .share = aqi_desk_share,
+                                          .over = on_over,
+                                          .die = on_die};
+    assert_int_equal(aqi_hub_open(&params, &world.hub), AQ_OK);
+    aqi_desk_serve(world.hub);
+    aqi_top_open(
+        &(struct aqi_top_params){.hub = world.hub, .host = "here", .program = "./program"});
+    for (uint32_t i = 0; i < RANKS; i++)
+        world.place[i] = -1;
+    world.listener = -1;
+}
+
+/* The places of processes that the agent has forked: this one. */
+static inline void open_places(void)
+{
+    open_world();
+    for (uint32_t rank = FIRST; rank <= SECOND; rank += 2) {
+        world.place[rank] = aqi_desk_place(rank);
+        assert_true(world.place[rank] >= 0);
+        assert_int_equal(fcntl(world.place[rank], F_SETFL, O_NONBLOCK), 0);
+        aqi_desk_forked(rank, getpid());
+        aqi_hub_started(world.hub, rank, getpid());
+    }
+}
+
+static inline void close_world(void)
+{
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (world.place[i] >= 0) close(world.place[i]);
+    aqi_desk_close();
+    aqi_top_close();
+    aqi_hub_close(world.hub);
+    aqi_parcel_release(world.page);
+    aqi_loop_close();
+    assert_int_equal(descriptors(), world.descriptors);
+}
+
+/* --- what a rank does ------------------------------------------------------------------------ */
+
+static inline int own_socket(int *theirs)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+                     0);
+    *theirs = pair[1];
+    return pair[0];
+}
+
+/* HELLO, with one end of a socket; returns the other. */
+static inline int hello(uint32_t rank)
+{
+    int theirs, own = own_socket(&theirs);
+    const struct aqi_control message = {.type = AQI_CONTROL_HELLO};
+    assert_int_equal(aqi_channel_send(world.place[rank], &message, theirs), AQ_OK);
+    close(theirs);
+    turns();
+    return own;
+}
+
+static uint8_t heard[AQI_CONTROL_MAX];
+
+/* What it is told. */
+static inline aq_status hear(int fd, struct aqi_control *message, int *passed)
+{
+    size_t len = sizeof(heard);
+    aq_status status = aqi_channel_receive(fd, heard, &len, passed);
+    return status == AQ_OK ? aqi_control_decode(heard, len, message) : status;
+}
+
+static inline void expect_job(int fd, uint32_t rank, int *page)
+{
+    struct aqi_control message;
+    assert_int_equal(hear(fd, &message, page), AQ_OK);
+    assert_int_equal(message.type, AQI_CONTROL_JOB);
+    assert_int_equal(message.rank, rank);
+    assert_int_equal(message.local_rank, rank / 2);
+    assert_true(*page >= 0);
+}
+
+/* It is refused, as the text says, and its socket closed. */
+static inline void expect_refusal(int fd, aq_status status, const char *why)
+{
+    struct aqi_control message;
+    char text[AQI_CONTROL_TEXT + 1];
+    int passed;
+    assert_int_equal(hear(fd, &message, &passed), AQ_OK);
+    assert_int_equal(message.type, AQI_CONTROL_REFUSE);
+    assert_int_equal(message.status, status);
+    assert_int_equal(passed, -1);
+    aqi_control_text(&message, text);
+    assert_non_null(strstr(text, why));
+    assert_in_range(message.len, strlen(why), 300); /* no more than the text */
+    assert_int_equal(hear(fd, &message, &passed), AQ_EPEER);
+    close(fd);
+}
+
+static inline int joined(uint32_t rank)
+{
+    int page, fd = hello(rank);
+    expect_job(fd, rank, &page);
+    close(page);
+    return fd;
+}
+
+#endif
