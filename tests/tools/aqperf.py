@@ -28,7 +28,7 @@ UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-r
             for way in ("put", "get") for piece in ("", "-64", "-512")},
          "team-split": "ns", "barrier": "ns",
          "bcast": "ns", "reduce": "ns", "allreduce": "ns", "gather": "ns", "allgather": "ns",
-         "scatter": "ns", "alltoall": "ns"}
+         "scatter": "ns", "alltoall": "ns", "gups": "M/s"}
 WITHOUT_SIZES = {"am-short-rtt": [0], "am-ring": [0], "am-short-rate": [0],
                  "am-short-pairs": [0], "am-short-in": [0], "poll-empty": [0], "am-self": [0],
                  "am-self-reply": [0],

@@ -22,10 +22,11 @@ LIMITS = {"am-short-rtt": [f"{NET}-rtt"], "am-medium-rtt": [f"{NET}-echo"] * 2,
           "am-medium-rate": [f"{NET}-stream"] * 2, "put-lat": [f"{NET}-put"] * 2,
           "get-lat": [f"{NET}-get"] * 2, "put-bw": [f"{NET}-stream"] * 2,
           "get-bw": [f"{NET}-stream"] * 2, "put-self": ["store", "memcpy"], "poll-empty": ["call"],
-          "barrier": [f"{NET}-rounds"],
+          "barrier": [f"{NET}-rounds"], "gups": [f"{NET}-stream"] * 2,
           "attentive-am-short": [f"{NET}-rtt"], "attentive-am-medium": [f"{NET}-stream"] * 2,
           "attentive-put": [f"{NET}-stream"] * 2, "attentive-get": [f"{NET}-stream"] * 2,
-          "first-after-put": [f"{NET}-put"] * 2}
+          "first-after-put": [f"{NET}-put"] * 2, "halo": [f"{NET}-halo"] * 2,
+          "steal": [f"{NET}-answer"] * 2}
 
 
 class AqperfPlain(Case):

@@ -16,6 +16,9 @@ enum handler {
     ON_ANSWER,
     ON_TOKEN,
     ON_HELLO,
+    ON_ROW_BEFORE,
+    ON_ROW_AFTER,
+    ON_STEAL,
     HANDLER_COUNT
 };
 
@@ -47,6 +50,13 @@ static void on_ping_medium(aq_am *am)
 static void on_ping_long(aq_am *am)
 {
     CHECK(aq_am_reply_long(am, handlers[ON_PONG], am->payload, am->nbytes,
+                           job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
+}
+
+/* As many bytes as were asked for. */
+static void on_steal(aq_am *am)
+{
+    CHECK(aq_am_reply_long(am, handlers[ON_PONG], job->mine->data, (size_t)aq_arg_u64(am, 0),
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
@@ -88,6 +98,9 @@ void api_aq_join(struct perf *perf, unsigned segment_modes)
         [ON_ASK] = {.nargs = 3, .fn = on_ask, .name = "ask"},
         [ON_ANSWER] = {.nargs = 1, .fn = on_answer, .name = "answer"},
         [ON_TOKEN] = {.fn = on_counted, .context = &heard.tokens, .name = "token"},
+        [ON_ROW_BEFORE] = {.fn = on_counted, .context = &heard.rows[0], .name = "row-before"},
+        [ON_ROW_AFTER] = {.fn = on_counted, .context = &heard.rows[1], .name = "row-after"},
+        [ON_STEAL] = {.nargs = 2, .fn = on_steal, .name = "steal"},
         [ON_HELLO] = {.fn = on_counted, .context = &heard.hellos, .name = "hello"},
     };
     CHECK(aq_am_register(aq_team_ep(api_aq_world), table, HANDLER_COUNT));
@@ -254,6 +267,19 @@ LOOP(api_aq_reserved, , {
 LOOP(api_aq_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) CHECK(SHORT_TO(0, ON_FLOOD_IN));
 })
+
+/* The rank before has us after it. */
+LOOP(api_aq_halo, , {
+    for (unsigned side = 0; side < 2; side++)
+        CHECK(aq_am_long(api_aq_world, perf->beside[side].rank,
+                         handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE], talk_row(perf), size,
+                         talk_row_at(perf, side), AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
+    compute_for(perf->interval_ns);
+    talk_await_rows(perf);
+    CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
+})
+ONE_BY_ONE(steal,
+           aq_am_short(api_aq_team, perf->peer, handlers[ON_STEAL], AQ_ARGS(AQ_ARG64(size)), 0))
 
 const struct api api_aq = {
     .name = "aq",

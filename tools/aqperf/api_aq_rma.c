@@ -78,3 +78,9 @@ FETCH(cas, integers, AQ_CAS, &(uint64_t){0}, &(uint64_t){0})
 FETCH(add_double, doubles, AQ_ADD, &(double){1}, NULL)
 LOOP(api_aq_add, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)),
      CHECK(aq_atomic_nbi(integers, WORD_AT_PEER, AQ_ADD, &(uint64_t){1}, NULL, NULL, 0)))
+LOOP(api_aq_updates, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)), {
+    size_t offset;
+    struct place place = talk_random_place(perf, size, &offset);
+    CHECK(aq_atomic_nbi(integers, place.rank, place.addr->data + offset, AQ_ADD, &(uint64_t){1},
+                        NULL, NULL, 0));
+})

@@ -24,6 +24,9 @@ enum handler {
     ON_ASK,
     ON_ANSWER,
     ON_TOKEN,
+    ON_ROW_BEFORE,
+    ON_ROW_AFTER,
+    ON_STEAL,
     HANDLER_COUNT
 };
 
@@ -62,6 +65,8 @@ COUNTING(on_flood, floods)
 COUNTING_BYTES(on_flood_bytes, floods)
 COUNTING(on_flood_in, floods_in)
 COUNTING(on_token, tokens)
+COUNTING_BYTES(on_row_before, rows[0])
+COUNTING_BYTES(on_row_after, rows[1])
 
 static void on_ping(gex_Token_t token)
 {
@@ -80,10 +85,21 @@ static void on_ping_long(gex_Token_t token, void *buf, size_t nbytes)
                       job->lead_addr->data + job->max_size, GEX_EVENT_NOW, 0);
 }
 
+static uint64_t joined(gex_AM_Arg_t low, gex_AM_Arg_t high)
+{
+    return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
+}
+
+/* As many bytes as were asked for. */
+static void on_steal(gex_Token_t token, gex_AM_Arg_t low, gex_AM_Arg_t high)
+{
+    gex_AM_ReplyLong0(token, handlers[ON_PONG_LONG], job->mine->data, (size_t)joined(low, high),
+                      job->lead_addr->data + job->max_size, GEX_EVENT_NOW, 0);
+}
+
 static void on_ask(gex_Token_t token, gex_AM_Arg_t command, gex_AM_Arg_t low, gex_AM_Arg_t high)
 {
-    size_t size = (size_t)(uint32_t)high << 32 | (uint32_t)low;
-    uint32_t answer = talk_hear((enum command)command, size);
+    uint32_t answer = talk_hear((enum command)command, (size_t)joined(low, high));
     gex_AM_ReplyShort1(token, handlers[ON_ANSWER], 0, (gex_AM_Arg_t)answer);
 }
 
@@ -123,6 +139,9 @@ static void start(struct perf *perf)
         [ON_ASK] = {(gex_AM_Fn_t)on_ask, SHORT | GEX_FLAG_AM_REQUEST, 3},
         [ON_ANSWER] = {(gex_AM_Fn_t)on_answer, SHORT | GEX_FLAG_AM_REPLY, 1},
         [ON_TOKEN] = {(gex_AM_Fn_t)on_token, SHORT | GEX_FLAG_AM_REQUEST, 0},
+        [ON_ROW_BEFORE] = {(gex_AM_Fn_t)on_row_before, LONG | GEX_FLAG_AM_REQUEST, 0},
+        [ON_ROW_AFTER] = {(gex_AM_Fn_t)on_row_after, LONG | GEX_FLAG_AM_REQUEST, 0},
+        [ON_STEAL] = {(gex_AM_Fn_t)on_steal, SHORT | GEX_FLAG_AM_REQUEST, 2},
     };
     gex_AM_Entry_t table[HANDLER_COUNT] = {{0}};
     gex_Client_t client;
@@ -274,6 +293,19 @@ LOOP(api_gasnet_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
+/* The rank before has us after it. */
+LOOP(api_gasnet_halo, , {
+    for (unsigned side = 0; side < 2; side++)
+        gex_AM_RequestLong0(world, perf->beside[side].rank,
+                            handlers[side == 0 ? ON_ROW_AFTER : ON_ROW_BEFORE], talk_row(perf),
+                            size, talk_row_at(perf, side), GEX_EVENT_GROUP, 0);
+    compute_for(perf->interval_ns);
+    talk_await_rows(perf);
+    gex_NBI_Wait(GEX_EC_AM, 0);
+})
+ONE_BY_ONE(steal, gex_AM_RequestShort2(world, perf->peer, handlers[ON_STEAL], 0, (gex_AM_Arg_t)size,
+                                       (gex_AM_Arg_t)(size >> 32)))
+
 LOOP(api_gasnet_put, , gex_RMA_PutBlocking(world, AT_PEER, perf->source, size, 0))
 LOOP(api_gasnet_put_self, ,
      gex_RMA_PutBlocking(world, perf->rank, perf->mine->data, perf->source, size, 0))
@@ -305,6 +337,12 @@ LOOP(api_gasnet_add_double, ,
      gex_Event_Wait(gex_AD_OpNB_DBL(doubles, &old.dbl, WORD_AT_PEER, GEX_OP_FADD, 1, 0, 0)))
 LOOP(api_gasnet_add, gex_NBI_Wait(GEX_EC_RMW, 0),
      gex_AD_OpNBI_U64(integers, NULL, WORD_AT_PEER, GEX_OP_ADD, 1, 0, 0))
+
+LOOP(api_gasnet_updates, gex_NBI_Wait(GEX_EC_RMW, 0), {
+    size_t offset;
+    struct place place = talk_random_place(perf, size, &offset);
+    gex_AD_OpNBI_U64(integers, NULL, place.rank, place.addr->data + offset, GEX_OP_ADD, 1, 0, 0);
+})
 
 LOOP(api_gasnet_team_split, , {
     gex_TM_t half;

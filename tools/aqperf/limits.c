@@ -74,6 +74,12 @@ static void begin_echo(struct perf *perf, size_t size, uint64_t n)
     turn(perf, size, 0);
 }
 
+static void begin_answer(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    begin_echo(perf, 0, n);
+}
+
 static void serve_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n; /* the last one is marked */
@@ -83,6 +89,13 @@ static void serve_echo(struct perf *perf, size_t size, uint64_t n)
         line_seq = await_line(perf, line_seq);
         send_line(perf, payload, size, line_seq);
     } while ((line_seq & STOP) == 0);
+}
+
+/* Rank 1 sends the payload all the same. */
+static void answer(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size;
+    echo(perf, 0, n);
 }
 
 static double two(const struct perf *perf)
@@ -258,6 +271,9 @@ void limits_probe_cma(struct perf *perf)
 static const enum limit_id instead[LIMIT_COUNT][2] = {
     [LIMIT_LINE_RTT] = {LIMIT_SOCKET + PLAIN_RTT},
     [LIMIT_LINE_ECHO] = {LIMIT_SOCKET + PLAIN_ECHO},
+    [LIMIT_LINE_ANSWER] = {LIMIT_SOCKET + PLAIN_ANSWER},
+    [LIMIT_HALO] = {LIMIT_SOCKET + PLAIN_HALO},
+    [LIMIT_ATOMIC_RANDOM] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
     [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
     [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET + PLAIN_ROUNDS},
     [LIMIT_LINE_HOP] = {LIMIT_SOCKET + PLAIN_HOP},
@@ -291,6 +307,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
     /* Ranks that take turns on a core wait for the scheduler, not for cache lines. */
     if (id == LIMIT_LINE_ROUNDS && perf->crowded) id = LIMIT_BARE_BARRIER;
     id = plain(perf, pattern->kind, id);
+    if (id == LIMIT_SOCKET + PLAIN_HALO && !limits_socket_takes(size)) return LIMIT_NONE;
     if (id >= LIMIT_SOCKET) return limits_fabric_takes(size) ? id : LIMIT_NONE;
     if (limits[id].work.all_ranks && (!perf->all_map || perf->ranks < 2)) return LIMIT_NONE;
     if (limits[id].work.serve != NULL && (!perf->both_map || perf->ranks < 2)) return LIMIT_NONE;
@@ -320,7 +337,12 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
                [(first) + PLAIN_OUT] = {name "-put", put, run(loops##_out)},                       \
                [(first) + PLAIN_IN] = {name "-get", "", run(loops##_in)},                          \
                [(first) + PLAIN_STREAM_OUT] = {name "-stream", stream, run(loops##_stream_out)},   \
-               [(first) + PLAIN_STREAM_IN] = {name "-stream", "", run(loops##_stream_in)}
+               [(first) + PLAIN_STREAM_IN] = {name "-stream", "", run(loops##_stream_in)},         \
+               [(first) + PLAIN_ANSWER] = {name "-answer", name "-rtt with the payload back",      \
+                                           BOTH_RUN(loops##_answer)},                              \
+               [(first) + PLAIN_HALO] = {name "-halo",                                             \
+                                         "two payloads to the peer, computing, and two from it",   \
+                                         BOTH_RUN(loops##_halo)}
 
 /* What has no text of its own is told of by the one before it with its name. */
 const struct limit limits[LIMIT_COUNT] = {
@@ -329,6 +351,8 @@ const struct limit limits[LIMIT_COUNT] = {
                         .work.bare = true},
     [LIMIT_LINE_ECHO] = {"line-echo", "line-rtt with the payload copied before each flag is set",
                          ECHO},
+    [LIMIT_LINE_ANSWER] = {"line-answer", "line-rtt with the payload back", .work.loop = answer,
+                           .work.before = begin_answer, .work.serve = serve_echo},
     [LIMIT_LINE_STREAM] = {"line-stream",
                            "numbered cache lines, with the payload, through a ring to rank 1",
                            .work.loop = stream, .work.serve = serve_stream},
@@ -349,6 +373,11 @@ const struct limit limits[LIMIT_COUNT] = {
                     .work.loop = load_words},
     [LIMIT_ATOMIC] = {"atomic", "an atomic add of the processor in the peer's mapped segment",
                       .work.loop = add_words},
+    [LIMIT_ATOMIC_RANDOM] = {"atomics",
+                             "atomic adds of the processor to random words, by all ranks",
+                             .work.loop = limits_random, .work.all_ranks = true},
+    [LIMIT_HALO] = {"halo", "rows copied to both sides, computing, and flags awaited from them",
+                    .work.loop = limits_halo, .work.all_ranks = true},
     [LIMIT_CALL] = {"call", "a call, through a pointer, of a function that does nothing",
                     .work.loop = call},
     [LIMIT_MEMCPY_OUT] = {"memcpy",

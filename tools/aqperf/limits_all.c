@@ -41,8 +41,39 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
     size_t own = size / perf->ranks;
     for (uint64_t i = 0; i < n; i++) {
         meet(perf);
-        memcpy(talk_arrivals(perf) + own, perf->next->data + own, size - own);
+        memcpy(talk_arrivals(perf) + own, perf->beside[1].mapped->data + own, size - own);
         memcpy(talk_arrivals(perf), perf->mine->data, own);
     }
     meet(perf);
 }
+
+/* A step is announced in a line, and the row read, once computing is over. */
+static void take_row(struct perf *perf, unsigned side, uint64_t step)
+{
+    unsigned turns = 0;
+    /* pairs with the release in limits_halo */
+    while (atomic_load_explicit(&perf->mine->row[side].seq, memory_order_acquire) < step)
+        if (perf->crowded || ++turns % 16384 == 0) sched_yield();
+}
+
+void limits_halo(struct perf *perf, size_t size, uint64_t n)
+{
+    static uint64_t step;
+    for (uint64_t i = 0; i < n; i++) {
+        step++;
+        for (unsigned side = 0; side < 2; side++) {
+            struct shared *there = perf->beside[side].mapped;
+            memcpy(there->data + (1 - side) * perf->max_size / 2, talk_row(perf), size);
+            atomic_store_explicit(&there->row[1 - side].seq, step, memory_order_release);
+        }
+        compute_for(perf->interval_ns);
+        take_row(perf, 0, step);
+        take_row(perf, 1, step);
+    }
+}
+
+LOOP(limits_random, , {
+    size_t offset;
+    struct place place = talk_random_place(perf, size, &offset);
+    atomic_fetch_add((_Atomic uint64_t *)(void *)(place.mapped->data + offset), 1);
+})

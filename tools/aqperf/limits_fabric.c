@@ -95,6 +95,29 @@ void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
+/* A word there, and the payload back. */
+void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (perf->rank == 0) give_message(perf, WORD);
+        take_message(perf);
+        if (perf->rank != 0) give_message(perf, at_least_word(size));
+    }
+}
+
+/* Rows to both sides, which here is one. There are receives for those of a peer that is a step
+ * ahead. */
+void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        give_message(perf, at_least_word(size));
+        give_message(perf, at_least_word(size));
+        compute_for(perf->interval_ns);
+        take_message(perf);
+        take_message(perf);
+    }
+}
+
 /* Rank 0 moves the bytes. Where libfabric needs that rank 1 keeps polling, a message tells it that
  * it may go on. */
 static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)

@@ -80,11 +80,17 @@ static uint64_t window(const struct perf *perf, size_t segment)
     return room / (segment < 512 ? 8 : 4) & ~(size_t)3;
 }
 
+/* How many bytes of such datagrams go in one call. */
+static size_t burst_of(size_t segment)
+{
+    size_t burst = BURST / segment * segment;
+    return burst < SEGMENTS * segment ? burst : SEGMENTS * segment;
+}
+
 /* Send that many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
 static void give(struct perf *perf, uint64_t bytes, size_t segment)
 {
-    size_t burst = BURST / segment * segment;
-    if (burst > SEGMENTS * segment) burst = SEGMENTS * segment;
+    const size_t burst = burst_of(segment);
     const uint64_t most = window(perf, segment), quarter = most / 4;
     uint64_t acknowledged = 0;
     for (uint64_t at = 0; at < bytes;) {
@@ -145,8 +151,31 @@ static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, s
 SOCKET_LIMIT(echo, n, bytes, bytes)
 SOCKET_LIMIT(out, n, bytes, WORD)
 SOCKET_LIMIT(in, n, WORD, bytes)
+SOCKET_LIMIT(answer, n, WORD, bytes)
 SOCKET_LIMIT(stream_out, 1, n *bytes, WORD)
 SOCKET_LIMIT(stream_in, 1, WORD, n *bytes)
+
+/* Rows to both sides, which here is one; room for those of two steps is in the buffer of the peer,
+ * and no rank is further ahead. */
+void limits_socket_halo(struct perf *perf, size_t size, uint64_t n)
+{
+    const uint64_t bytes = 2 * at_least_word(size);
+    const size_t segment = segment_of(size), burst = burst_of(segment);
+    static uint64_t early; /* of the step after */
+    for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t at = 0; at < bytes; at += burst)
+            send_burst(perf, bytes - at < burst ? (size_t)(bytes - at) : burst, segment);
+        compute_for(perf->interval_ns);
+        while (early < bytes)
+            early += receive(perf);
+        early -= bytes;
+    }
+}
+
+bool limits_socket_takes(size_t size)
+{
+    return 16 * size <= room;
+}
 
 uint64_t limits_open_socket(const struct perf *perf)
 {

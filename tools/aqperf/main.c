@@ -65,7 +65,8 @@ static void survey(struct perf *perf, const struct row *row)
 {
     char unused[100];
     if (measure_skips(perf, row, unused, sizeof unused)) return;
-    if (row->size > perf->max_size) perf->max_size = row->size;
+    size_t places = row->pattern->kind->places, room = row->size * (places > 2 ? places / 2 : 1);
+    if (room > perf->max_size) perf->max_size = room;
     perf->row_count++;
 }
 

@@ -82,7 +82,8 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
 
 /* A thing to measure: a pattern of the API, or a limit. */
 struct subject {
-    struct work work;    /* without a loop: there is none */
+    struct work work; /* without a loop: there is none */
+    size_t size;
     enum limit_id limit; /* LIMIT_NONE: the pattern */
     double computes_ns;  /* before each operation */
     uint64_t operations; /* in one sample */
@@ -90,28 +91,28 @@ struct subject {
 };
 
 /* Rank 0: `n` operations at once, with the other ranks where they take part. */
-static double run_all(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
+static double run_all(struct perf *perf, const struct subject *subject, uint64_t n)
 {
     if (!subject->work.all_ranks) {
-        limits_ask(perf, subject->limit, size, n);
-        double ns = perform(perf, &subject->work, size, n, subject->computes_ns);
+        limits_ask(perf, subject->limit, subject->size, n);
+        double ns = perform(perf, &subject->work, subject->size, n, subject->computes_ns);
         limits_settle(perf, subject->limit);
         return ns;
     }
     if (perf->ranks > 1) perf->api->ask(perf, COMMAND_NEXT, 0);
     talk_set_count(perf, n, subject->limit);
     perf->api->barrier();
-    double ns = perform(perf, &subject->work, size, n, 0);
+    double ns = perform(perf, &subject->work, subject->size, n, 0);
     perf->api->barrier(); /* all have read the count, which may change now */
     return ns;
 }
 
-static double run(struct perf *perf, const struct subject *subject, size_t size, uint64_t n)
+static double run(struct perf *perf, const struct subject *subject, uint64_t n)
 {
-    if (subject->computes_ns == 0) return run_all(perf, subject, size, n);
+    if (subject->computes_ns == 0) return run_all(perf, subject, n);
     double ns = 0;
     for (uint64_t i = 0; i < n; i++)
-        ns += run_all(perf, subject, size, 1);
+        ns += run_all(perf, subject, 1);
     return ns;
 }
 
@@ -125,17 +126,17 @@ static double sample_ns(const struct perf *perf, double interval_ns)
 
 /* How many operations take about the time asked for. Runs enough of them to be a warm-up; the first
  * one tells nothing, as it may make a connection. */
-static void calibrate(struct perf *perf, struct subject *subject, size_t size, double wanted)
+static void calibrate(struct perf *perf, struct subject *subject, double wanted)
 {
     double factor = 0;
     uint64_t n = 1;
-    (void)run(perf, subject, size, n);
+    (void)run(perf, subject, n);
     if (subject->computes_ns > 0) { /* which takes most of the time */
         subject->operations = (uint64_t)(wanted / subject->computes_ns);
         return;
     }
     for (;;) {
-        double ns = run(perf, subject, size, n);
+        double ns = run(perf, subject, n);
         if (ns < 1) ns = 1;
         factor = wanted / ns;
         if (factor <= 2 || n >= MAX_OPERATIONS) break;
@@ -145,13 +146,12 @@ static void calibrate(struct perf *perf, struct subject *subject, size_t size, d
     subject->operations = n < MAX_OPERATIONS ? n : MAX_OPERATIONS;
 }
 
-static void sample(struct perf *perf, struct subject *subject, enum unit unit, size_t size,
-                   uint64_t repeat)
+static void sample(struct perf *perf, struct subject *subject, enum unit unit, uint64_t repeat)
 {
     if (subject->work.loop == NULL) return;
     uint64_t n = subject->operations;
-    (void)run(perf, subject, size, n / 16 + 1); /* what ran in between has cooled the caches */
-    subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, size, n), size, n);
+    (void)run(perf, subject, n / 16 + 1); /* what ran in between has cooled the caches */
+    subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, n), subject->size, n);
 }
 
 static int by_value(const void *a, const void *b)
@@ -202,10 +202,12 @@ static void lead(struct perf *perf, const struct row *row)
     const size_t size = row->size;
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
+    /* What goes through sockets or a fabric is what moves. */
+    bool moves = limit >= LIMIT_SOCKET && kind->moved > 0;
     struct subject subjects[] = {
-        {.work = limits[limit].work, .limit = limit},
-        {.work = limits[second].work},
-        {.work = work_of(perf, pattern)},
+        {.work = limits[limit].work, .limit = limit, .size = moves ? kind->moved : size},
+        {.work = limits[second].work, .size = size},
+        {.work = work_of(perf, pattern), .size = size},
     };
     set_target(perf, kind->computing == COMPUTING_TARGET ? row->interval_ns : 0);
     uint64_t repeats = perf->options.repeats;
@@ -214,11 +216,11 @@ static void lead(struct perf *perf, const struct row *row)
         subjects[i].samples = new_samples(perf);
         if (kind->computing == COMPUTING_BEFORE) subjects[i].computes_ns = row->interval_ns;
         if (subjects[i].work.loop != NULL)
-            calibrate(perf, &subjects[i], size, sample_ns(perf, row->interval_ns));
+            calibrate(perf, &subjects[i], sample_ns(perf, row->interval_ns));
     }
     for (uint64_t repeat = 0; repeat < repeats; repeat++)
         for (size_t i = 0; i < 3; i++)
-            sample(perf, &subjects[i], kind->unit, size, repeat);
+            sample(perf, &subjects[i], kind->unit, repeat);
 
     struct result *result = &perf->results[perf->result_count++];
     *result = (struct result){
@@ -274,6 +276,7 @@ static void follow(struct perf *perf, const struct pattern *pattern, size_t size
 
 void measure_row(struct perf *perf, const struct row *row)
 {
+    perf->interval_ns = row->interval_ns;
     if (perf->rank == 0) {
         lead(perf, row);
     } else {

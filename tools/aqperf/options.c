@@ -191,7 +191,8 @@ static const struct command_row rows[] = {
     {0, "min-time", "T", "length of a sample, with ns, us, ms or s, 1us to 60s (10ms)",
      .take = set_min_time},
     {0, "interval", "T,...",
-     "how long a rank computes in 'attentive-*' and 'first-after-*', with ns, us, ms or s, 1us to "
+     "how long ranks compute in 'attentive-*', 'first-after-*', 'halo' and 'steal', with ns, us, "
+     "ms or s, 1us to "
      "10s (100us,1ms,5ms); samples are 16 times as long at the least",
      .each = add_interval},
     {0, "progress-thread", "yes|no",

@@ -30,6 +30,8 @@ static const struct sizes mediums = {{8, 512, 4 * K, 8 * K}, .count = 4};
 static const struct sizes longs = {{8, 64, 512, 4 * K, 64 * K}, .count = 5},
                           floods = {{8, 4 * K, 64 * K}, .count = 3};
 static const struct sizes seldom = {{8, 4 * K, 64 * K}, .count = 3};
+static const struct sizes tables = {{64 * K, 4 * M}, .count = 2},
+                          rows = {{512, 4 * K, 64 * K}, .count = 3};
 static const struct sizes large = {{4 * K, 64 * K, 1 * M, 4 * M}, .count = 4},
                           sets = {{4 * K, 1 * M}, .count = 2};
 static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, .count = 4, .piece = 8};
@@ -108,6 +110,17 @@ static const struct kind seldom_get = {SELDOM, .limit = LIMIT_MEMCPY_IN, .word =
 static const struct kind rtt_after = {AFTER, .limit = LIMIT_LINE_RTT};
 static const struct kind put_after = {AFTER, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE};
 static const struct kind get_after = {AFTER, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD};
+
+static const struct kind updates = {
+    .unit = UNIT_RATE, .limit = LIMIT_ATOMIC_RANDOM, .least = 8, .moved = 8, ALL};
+static const struct kind halo = {.limit = LIMIT_HALO,
+                                 .carrier = CARRIER_LONG,
+                                 .least = 1,
+                                 .places = 4,
+                                 .computing = COMPUTING_ALL,
+                                 ALL};
+static const struct kind steal = {
+    .limit = LIMIT_LINE_ANSWER, .carrier = CARRIER_LONG, .computing = COMPUTING_TARGET};
 
 /* A scattered transfer is a pattern for each length of its pieces, with sizes of its own. */
 #define SCATTER_ROWS(name, kind, loop, doc)                                                        \
@@ -200,6 +213,8 @@ const struct pattern patterns[] = {
     {"scatter", &by_lead, &coll, BOTH(scatter), "scatter from rank 0, so many bytes in all"},
     {"alltoall", &from_next, &coll, BOTH(alltoall),
      "exchange, so many bytes out of each rank in all"},
+    {"gups", &updates, &tables, BOTH(updates),
+     "additions to random words of so many bytes of every other rank, by each rank"},
     {"attentive-am-short", &seldom_rtt, &none, BOTH(short_rtt),
      "am-short-rtt while rank 1 computes and polls in turn"},
     {"attentive-am-medium", &seldom_medium, &seldom, BOTH(mediums),
@@ -216,4 +231,8 @@ const struct pattern patterns[] = {
      "put-lat, each after rank 0 has computed, and rank 1 waited for something"},
     {"first-after-get", &get_after, &small, BOTH(get),
      "get-lat, each after rank 0 has computed, and rank 1 waited for something"},
+    {"halo", &halo, &rows, BOTH(halo),
+     "Longs to the ranks before and after, computing, until theirs are there: all of that"},
+    {"steal", &steal, &rows, BOTH(steal_rtt),
+     "Short request that a Long answers, one at a time, while rank 1 computes and polls in turn"},
 };

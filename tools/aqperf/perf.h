@@ -71,12 +71,15 @@ enum plain_limit {
     PLAIN_IN,
     PLAIN_STREAM_OUT,
     PLAIN_STREAM_IN,
+    PLAIN_ANSWER,
+    PLAIN_HALO,
     PLAIN_COUNT
 };
 enum limit_id {
     LIMIT_NONE,
     LIMIT_LINE_RTT,
     LIMIT_LINE_ECHO,
+    LIMIT_LINE_ANSWER,
     LIMIT_LINE_STREAM,
     LIMIT_LINE_ROUNDS,
     LIMIT_LINE_HOP,
@@ -86,6 +89,8 @@ enum limit_id {
     LIMIT_STORE,
     LIMIT_LOAD,
     LIMIT_ATOMIC,
+    LIMIT_ATOMIC_RANDOM,
+    LIMIT_HALO,
     LIMIT_CALL,
     LIMIT_MEMCPY_OUT,
     LIMIT_MEMCPY_IN,
@@ -116,7 +121,8 @@ enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 enum computing {
     COMPUTING_NEVER,
     COMPUTING_TARGET, /* rank 1, between two looks for what has come */
-    COMPUTING_BEFORE  /* rank 0, before each operation, of which only the rest is timed */
+    COMPUTING_BEFORE, /* rank 0, before each operation, of which only the rest is timed */
+    COMPUTING_ALL     /* all ranks, within each operation */
 };
 
 /* What patterns have in common. */
@@ -127,6 +133,8 @@ struct kind {
     struct work work;     /* without the loop */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest size that makes sense */
+    size_t moved;         /* by an operation, where the size is of something else */
+    size_t places;        /* how often a segment has room for it; 0: twice */
     enum limit_id limit;  /* of sizes above 8 bytes */
     enum limit_id word;   /* of up to 8 bytes, if another one */
     enum limit_id second; /* shown beside it: CMA */
@@ -146,7 +154,7 @@ struct pattern {
     loop_fn *aq, *gasnet;      /* through each interface */
     const char *doc;
 };
-enum { PATTERN_COUNT = 67 };
+enum { PATTERN_COUNT = 70 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
 /* A line of the table. */
@@ -181,6 +189,7 @@ struct shared {
     struct line word;            /* target of atomics and of single stores */
     struct line arrived;         /* of rank 0: at the bare barrier of limits_all.c */
     struct line released;
+    struct line row[2]; /* the steps of the ranks before and after, of LIMIT_HALO */
     struct line ring[RING_LINES_FAR];
     _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
     uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
@@ -210,6 +219,7 @@ struct heard {
     uint64_t pongs;  /* answers */
     uint64_t tokens; /* of the ring */
     uint64_t floods, floods_in;
+    uint64_t rows[2]; /* from the ranks before and after */
     uint64_t hellos;
     uint32_t answer; /* the last one to a command */
     enum command command;
@@ -255,6 +265,7 @@ loop_fn BOTH(get_private), BOTH(fetch_add), BOTH(cas), BOTH(add_double), BOTH(ad
 loop_fn BOTH(strided_put), BOTH(strided_get), BOTH(vector_put), BOTH(vector_get);
 loop_fn BOTH(indexed_put), BOTH(indexed_get), BOTH(team_split), BOTH(bcast), BOTH(reduce);
 loop_fn BOTH(allreduce), BOTH(gather), BOTH(allgather), BOTH(scatter), BOTH(alltoall);
+loop_fn BOTH(updates), BOTH(halo), BOTH(steal_rtt);
 
 struct options {
     const struct api *api;
@@ -288,6 +299,12 @@ struct result {
 /* measured / limit; 0 when there is no limit. */
 double result_ratio(const struct result *result);
 
+/* A rank, its segment in its own address space, and as mapped here, or NULL. */
+struct place {
+    unsigned rank;
+    struct shared *addr, *mapped;
+};
+
 struct perf {
     struct options options;
     const struct api *api;
@@ -306,10 +323,11 @@ struct perf {
     bool both_map;            /* both of the pair have the other's segment mapped */
     enum limit_id plain;      /* the first limit of what is between the pair, or LIMIT_NONE */
     bool all_map;             /* all ranks have all segments mapped */
-    struct shared *next;      /* the segment of the rank after ours, if all_map */
+    struct place beside[2];   /* the ranks before and after ours */
     struct shared *peer_addr; /* the peer's segment in its own address space */
     struct shared *lead_addr; /* rank 0's, where Long replies go */
     uint64_t peer_pid;
+    double interval_ns;             /* of this row */
     double target_computes_ns;      /* in this row, between two looks; in ranks 0 and 1 */
     const char *no_cma;             /* why CMA is not measured; NULL: it is */
     unsigned char *source, *target; /* private memory of max_size */
@@ -362,6 +380,13 @@ double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *
 /* Where collectives have their arrivals, and the block of each rank if all have `size` bytes. */
 unsigned char *talk_arrivals(const struct perf *perf);
 size_t talk_block(const struct perf *perf, size_t size);
+/* Where a row of a halo comes from, and where the rank on that side has it. */
+const unsigned char *talk_row(const struct perf *perf);
+unsigned char *talk_row_at(const struct perf *perf, unsigned side);
+/* Wait for those of one more step from both sides. */
+void talk_await_rows(struct perf *perf);
+/* A random other rank, and a random word among `size` bytes of its data: where that begins. */
+struct place talk_random_place(struct perf *perf, size_t size, size_t *offset);
 
 /* limits.c: rank 0 asks rank 1 for its part in a limit, if there is one, and rank 1 does it. */
 void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
@@ -381,7 +406,9 @@ loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cm
 uint64_t limits_open_socket(const struct perf *perf);
 bool limits_meet_socket(struct perf *perf, uint64_t port);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
-loop_fn limits_socket_stream_in;
+loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
+/* Whether its buffer has room for the rows of a halo. */
+bool limits_socket_takes(size_t size);
 /* limits_fabric.c: what the peer must know, if a transport over a fabric reaches it; the first of
  * its limits, or LIMIT_NONE; whether it moves so much at once. */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
@@ -392,7 +419,7 @@ bool limits_fabric_takes(size_t size);
 void limits_fabric_settle(struct perf *perf);
 void limits_close_fabric(void);
 loop_fn limits_fabric_echo, limits_fabric_out, limits_fabric_in, limits_fabric_stream_out;
-loop_fn limits_fabric_stream_in;
+loop_fn limits_fabric_stream_in, limits_fabric_answer, limits_fabric_halo;
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 
@@ -418,7 +445,8 @@ loop_fn limits_strided_out, limits_strided_in, limits_vector_out, limits_vector_
 loop_fn limits_indexed_out, limits_indexed_in;
 
 /* limits_all.c: every rank calls them. */
-loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next;
+loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next, limits_halo;
+loop_fn limits_random;
 
 /* report.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
 void report_begin(const struct perf *perf);

@@ -1,6 +1,8 @@
 /* What the ranks say to each other beside what is measured, and the patterns that are the same
  * through any interface. */
 #include "perf.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,8 +52,12 @@ void talk_meet(struct perf *perf)
     perf->lead_addr = perf->rank == 0 ? perf->mine : perf->api->segment(0, NULL);
     perf->peer_addr = perf->api->segment(perf->peer, &perf->theirs);
     introduce(perf);
-    (void)perf->api->segment((perf->rank + 1) % perf->ranks, &perf->next);
-    perf->all_map = perf->neighbours == perf->ranks && perf->next != NULL;
+    for (unsigned side = 0; side < 2; side++) {
+        struct place *beside = &perf->beside[side];
+        beside->rank = (perf->rank + (side == 0 ? perf->ranks - 1 : 1)) % perf->ranks;
+        beside->addr = perf->api->segment(beside->rank, &beside->mapped);
+    }
+    perf->all_map = perf->neighbours == perf->ranks && perf->beside[1].mapped != NULL;
 }
 
 uint32_t talk_hear(enum command command, size_t size)
@@ -166,4 +172,58 @@ unsigned char *talk_arrivals(const struct perf *perf)
 size_t talk_block(const struct perf *perf, size_t size)
 {
     return size < perf->ranks ? 1 : size / perf->ranks;
+}
+
+const unsigned char *talk_row(const struct perf *perf)
+{
+    return perf->mine->data + perf->max_size;
+}
+
+/* The rank before us has us after it. */
+unsigned char *talk_row_at(const struct perf *perf, unsigned side)
+{
+    return perf->beside[side].addr->data + (1 - side) * perf->max_size / 2;
+}
+
+static int has_rows(void *steps)
+{
+    const uint64_t wanted = *(uint64_t *)steps;
+    return heard_count(&heard.rows[0]) >= wanted && heard_count(&heard.rows[1]) >= wanted;
+}
+
+void talk_await_rows(struct perf *perf)
+{
+    static uint64_t steps;
+    steps++;
+    perf->api->until(has_rows, &steps);
+}
+
+static struct place *find_all(struct perf *perf)
+{
+    struct place *all = calloc(perf->ranks, sizeof *all);
+    if (all == NULL) {
+        fprintf(stderr, "aqperf: out of memory\n");
+        perf->api->quit(1);
+    }
+    for (unsigned rank = 0; rank < perf->ranks; rank++) {
+        all[rank].rank = rank;
+        all[rank].addr = perf->api->segment(rank, &all[rank].mapped);
+    }
+    return all;
+}
+
+struct place talk_random_place(struct perf *perf, size_t size, size_t *offset)
+{
+    static struct place *all;
+    static uint64_t state; /* xorshift */
+    if (all == NULL) {
+        all = find_all(perf);
+        state = 0x9e3779b97f4a7c15u * (perf->rank + 1);
+    }
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    *offset = (state >> 16) % (size / sizeof(uint64_t)) * sizeof(uint64_t);
+    unsigned step = perf->ranks > 1 ? 1 + (unsigned)(state & 0xffff) % (perf->ranks - 1) : 0;
+    return all[(perf->rank + step) % perf->ranks];
 }
