@@ -197,13 +197,15 @@ uint64_t limits_open_socket(const struct perf *perf)
     return ntohs(at.sin_port);
 }
 
-/* The first word of the peer's is its pid: it may be on another host, where our loopback is not. */
+/* The first word of the peer's is its pid: it may be on another host, where our loopback is not. It
+ * may also need us to poll, to learn our port. */
 static bool hears_peer(const struct perf *perf)
 {
     struct pollfd wait = {.fd = channel, .events = POLLIN};
     double begun = measure_now_ns();
     for (uint64_t pid = 0; measure_now_ns() - begun < 2e9;) {
-        (void)poll(&wait, 1, 100);
+        perf->api->poll();
+        (void)poll(&wait, 1, 1);
         if (recv(channel, &pid, sizeof pid, 0) == sizeof pid && pid == perf->peer_pid) return true;
     }
     errno = ETIMEDOUT;
