@@ -60,6 +60,14 @@ static size_t context_max_medium(void)
     return spare ? CROWD_MEDIUM : (size_t)aqi_core_config.max_medium;
 }
 
+/* So many of each peer may have arrived and not been looked at. */
+static uint64_t context_am_bytes(void)
+{
+    enum { CROWD = 128, CROWD_BYTES = 12 << 10 };
+    bool spare = core.params.size > CROWD && core_setting_is_default("AQ_AM_BYTES");
+    return spare ? CROWD_BYTES : aqi_core_config.am_bytes;
+}
+
 static void context_tp_params(void)
 {
     const struct aqi_core_params *p = &core.params;
@@ -85,7 +93,7 @@ static void context_tp_params(void)
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,
-                    .bytes = aqi_core_config.am_bytes},
+                    .bytes = context_am_bytes()},
     };
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }

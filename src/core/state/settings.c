@@ -76,9 +76,10 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias_words = bytes_words,
      .alias = "GASNET_NETWORKDEPTH_SPACE",
-     .def = "12K",
+     .def = "128K",
      .doc = "Bytes of requests that may be under way to one peer, where AQ_AM_CREDITS applies; at "
-            "least two of the largest Mediums; 0: no limit; the same in every process.",
+            "least two of the largest Mediums; 12K unless set in jobs of more than 128 processes; "
+            "0: no limit; the same in every process.",
      .same = true,
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},

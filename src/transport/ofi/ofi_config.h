@@ -2,6 +2,7 @@
 #ifndef AQI_OFI_CONFIG_H
 #define AQI_OFI_CONFIG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct ofi_config {
@@ -13,5 +14,8 @@ struct ofi_config {
     uint64_t domains, domain_threads, domain_polls;
 };
 extern struct ofi_config ofi_config;
+
+/* Bytes of the largest Medium in a job of so many processes. */
+size_t ofi_medium(uint32_t processes);
 
 #endif

@@ -57,9 +57,10 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_MEDIUM",
      .clamp = true,
      .alias = "GASNET_OFI_MAX_MEDIUM",
-     .def = "4032",
-     .doc =
-         "Payload bytes of the largest Medium, a multiple of 64; each receive buffer is so large.",
+     .def = "8K",
+     .doc = "Payload bytes of the largest Medium, a multiple of 64, and of a Long that is one "
+            "message; each receive buffer is so large. 4032 unless set in jobs of more than 1024 "
+            "processes.",
      .advice = "Raise it where messages are larger and peers are few.",
      .unit = "bytes",
      .min = 512,
@@ -206,3 +207,14 @@ static const struct aqi_setting rows[] = {
 
 struct aqi_settings_table aqi_ofi_settings = {
     .group = "ofi", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &ofi_config};
+
+/* Buffers for the messages of thousands of peers would leave each of them few requests. */
+size_t ofi_medium(uint32_t processes)
+{
+    enum { CROWD = 1024, CROWD_MEDIUM = 4032 };
+    size_t row = 0;
+    while (rows[row].offset != offsetof(struct ofi_config, medium))
+        row++;
+    if (processes > CROWD && aqi_setting_is_default(&aqi_ofi_settings, row)) return CROWD_MEDIUM;
+    return ofi_config.medium / 64 * 64;
+}
